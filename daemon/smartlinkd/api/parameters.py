@@ -8,7 +8,9 @@ So the parameters of an operation are a model, and each field says where it stan
         wait: Annotated[float, In("query"), Field(ge=0)] = 0
         key: Annotated[str | None, In("header"), Field(alias="Idempotency-Key")] = None
 
-Whatever stands elsewhere is not looked at: a client may send what we do not know.
+Whatever stands elsewhere is not looked at: a client may send what we do not know. But a model with
+`extra="forbid"` refuses an unknown parameter of the query: an operation that deletes what its
+filters name must not take a misspelt filter for none.
 """
 
 from __future__ import annotations
@@ -21,7 +23,8 @@ from pydantic.fields import FieldInfo
 from quart import request
 
 from smartlinkd.errors import Invalid
-from smartlinkd.validation import describe_errors
+from smartlinkd.untrusted import escape_unprintable
+from smartlinkd.validation import MAX_FIELD, describe_errors
 
 Json = dict[str, Any]
 P = TypeVar("P", bound="Parameters")
@@ -47,6 +50,8 @@ def read(model: type[P]) -> P:
 
     Of a parameter that is sent twice the first counts.
     """
+    if model.model_config.get("extra") == "forbid":
+        _refuse_unknown(model)
     given = {}
     for name, field in model.model_fields.items():
         value = _sent(_place(field), field.alias or name)
@@ -89,6 +94,16 @@ def _sent(where: Literal["path", "query", "header"], key: str) -> str | None:
             return request.args.get(key)
         case "header":
             return request.headers.get(key)
+
+
+def _refuse_unknown(model: type[Parameters]) -> None:
+    """Raise `Invalid` if the query has a parameter that is not in the model."""
+    fields = model.model_fields.items()
+    known = [field.alias or name for name, field in fields if _place(field) == "query"]
+    for key in request.args:
+        if key not in known:
+            shown = escape_unprintable(key[:MAX_FIELD])
+            raise Invalid(f"{shown}: is not known here; take it out, or use {', '.join(known)}")
 
 
 def _without_null(schema: Json) -> Json:

@@ -20,8 +20,11 @@ TellMissing = Callable[[bool], None]
 
 
 class MissingCookie:
-    """What is known of it; outlives the desk's instances. The stored cookie is only replaced, so
-    once there was one none is missing: who says so then has looked before."""
+    """The alarm that links are wanted and no cookie is stored. It outlives the desk's instances.
+
+    A stored cookie is only ever replaced. So once one was stored, a report that none is stored was
+    made before that, and is ignored.
+    """
 
     def __init__(self, tell: TellMissing | None) -> None:
         self._tell = tell

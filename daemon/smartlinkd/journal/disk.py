@@ -51,7 +51,7 @@ def has_room(folder: Path, beyond: int = 0) -> bool:
 
 
 class Disk:
-    """What is known of it; outlives the journal's instances."""
+    """The state of the journal's disk. It outlives the journal's instances."""
 
     def __init__(self, folder: Path, tell: TellFull) -> None:
         self._folder = folder

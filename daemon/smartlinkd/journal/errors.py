@@ -1,4 +1,4 @@
-"""What the journal tells its askers, beside `smartlinkd.errors.Unavailable`, and what ends it."""
+"""The journal's errors: those of its callers, beside `Unavailable`, and those that end it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the portal's adapter needs of a browser tab: the shape of `smartlinkd.browser.page.Page`.
+"""The protocol of a browser tab that the portal's adapter needs (`smartlinkd.browser.page.Page`).
 
 A protocol, so that the adapter's rules can be tested on a tab of a few lines, and so that nothing
 of the marketplace hangs on how a tab is driven.

@@ -131,7 +131,7 @@ class Queue(Generic[A]):
 
     @property
     def waiting(self) -> int:
-        """How many calls wait."""
+        """The number of calls that wait."""
         return self._receive.statistics().current_buffer_used
 
     def close(self, why: str) -> None:

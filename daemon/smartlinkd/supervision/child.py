@@ -36,7 +36,7 @@ class Closable(Protocol):
 
 @dataclass(frozen=True)
 class ChildSpec:
-    """How a supervisor starts, watches and stops a child.
+    """A child's specification: its start, its watch and its stop.
 
     Attributes:
         run: one instance of the child. It calls `task_status.started()` when it serves; the next

@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, PlainValidator
+from pydantic import ConfigDict, Field, PlainValidator
 from quart import Response, request
 from quart.wrappers.response import DataBody, ResponseBody
 
@@ -100,6 +100,10 @@ class Filtered(Parameters):
 
     def filters(self) -> Filters:
         return Filters(self.q, self.sub_id, self.since, self.until)
+
+
+class Deleted(Filtered):
+    model_config = ConfigDict(extra="forbid")  # a misspelt filter must not delete everything
 
 
 class Listed(Filtered):
@@ -237,12 +241,12 @@ def add(api: Api, guards: Guards, history: History) -> None:
         "DELETE",
         "/api/history",
         access=guards.session,
-        asks=Filtered,
+        asks=Deleted,
         ok=DeletedResponse,
         errors=(503,),
         seconds=DELETE_SECONDS,
     )
-    async def delete_history(_: Session, asked: Filtered) -> DeletedResponse:
+    async def delete_history(_: Session, asked: Deleted) -> DeletedResponse:
         """Delete converted links from the history: all, or those that fit. The links go on working.
 
         A 503 may come when some of them are deleted already; ask again for the rest.
