@@ -15,8 +15,8 @@ import trio.testing
 
 from smartlinkd import late_imports
 from smartlinkd.late_imports import AFTER, AGAIN, MODULES, import_later
+from tests.app.test_tree import HASH, PATIENCE, serving, settings
 from tests.fakes.threads import threads_in_place
-from tests.test_tree import HASH, PATIENCE, serving, settings
 
 ROOT = Path(__file__).parent.parent
 LIBRARIES = ("jwt", "pyotp", "cryptography", "httpx", "httpcore")
@@ -112,7 +112,7 @@ async def test_a_daemon_that_serves_imports_it(
     async def note() -> None:
         done.set()
 
-    monkeypatch.setattr("smartlinkd.tree.import_later", note)
+    monkeypatch.setattr("smartlinkd.app.tree.import_later", note)
     async with serving(settings(tmp_path)):
         with trio.fail_after(PATIENCE):
             await done.wait()

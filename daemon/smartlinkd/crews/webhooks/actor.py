@@ -57,13 +57,13 @@ from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Delivery
 from smartlinkd.late_imports import needed
 from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
+from smartlinkd.metrics import DONE, LATE, histogram
 from smartlinkd.net.addresses import Network
 from smartlinkd.net.egress_rules import origin
 from smartlinkd.net.outcomes import Unanswered
 from smartlinkd.nurseries import sole_error
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Backoff
-from smartlinkd.timing import DONE, LATE, histogram
 
 if TYPE_CHECKING:
     from smartlinkd.net.egress import Resolve, Sender
