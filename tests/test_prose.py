@@ -16,7 +16,7 @@ NO_SUBJECT = re.compile(r"(What|Whether|Who|One that|Those|It)\b")
 TO_BE_REWRITTEN = {
     *("api", "browser", "config", "conversion", "crews", "history", "journal", "marketplace"),
     *("monitoring", "processes", "sandbox", "serving", "web"),
-    *("accepting", "admin", "app", "cli", "errors", "late_imports", "metrics", "patience"),
+    *("accepting", "admin", "app", "cli", "errors", "metrics", "patience"),
     *("state_files", "threads", "wire"),
 }
 """Rooms and loose files whose prose is of before the redesign. None may be added."""

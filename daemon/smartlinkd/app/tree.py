@@ -59,7 +59,6 @@ from smartlinkd.conversion.desk import Desk
 from smartlinkd.conversion.pauses import Pauses
 from smartlinkd.crews.reading.catalog import Catalog, log_broken
 from smartlinkd.history.actor import History
-from smartlinkd.late_imports import import_later
 from smartlinkd.logs import LogEvent
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.monitoring.series import Recorder, counted, increase, mean_of, resident_bytes
@@ -158,7 +157,6 @@ async def serve(
                     _tell_started(urls, crew_urls)
                     service_manager.notify_ready()
                 task_status.started(Listening(urls))
-                await import_later()
     logger.info("stopped", extra=LogEvent.STOPPED())
 
 
