@@ -1,7 +1,7 @@
-"""How long things take, observed where they are done and shown at `/metrics`.
+"""Histograms of durations.
 
-A histogram belongs to the part that does the thing, and outlives that part's instances. It is in
-no registry: the page asks the parts, as it does for all else.
+A histogram belongs to the actor that does the work, and outlives that actor's instances. It is in
+no registry: the page at `/metrics` (admin/prometheus.py) collects it at each scrape.
 """
 
 from __future__ import annotations
@@ -15,26 +15,29 @@ from prometheus_client import Histogram
 
 SECONDS: Final = (0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
 LATE: Final = (0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 20.0, 60.0, 300.0, 1800.0, 7200.0, 28800.0, 86400.0)
-"""The bounds for a wait that has no deadline, and can be one of hours."""
+"""Buckets for a wait without a deadline, which may last for hours."""
 
 DONE: Final = "done"
 LEFT: Final = "left"
 
 
-def histogram(what: str, text: str, *labels: str, buckets: Sequence[float] = SECONDS) -> Histogram:
-    """One of seconds; `what` is the middle of its name."""
-    return Histogram(f"smartlinkd_{what}_seconds", text, labels, buckets=buckets, registry=None)
+def histogram(
+    name: str, description: str, *labels: str, buckets: Sequence[float] = SECONDS
+) -> Histogram:
+    """Return a histogram named `smartlinkd_<name>_seconds`."""
+    return Histogram(
+        f"smartlinkd_{name}_seconds", description, labels, buckets=buckets, registry=None
+    )
 
 
 @contextmanager
 def timed(seconds: Histogram) -> Iterator[None]:
-    """Observe how long the block takes, by its outcome: `done`, or the kind of its error.
+    """Observe the duration of the block, labelled `done`, `left` or the error's class.
 
-    What was cancelled is `left`. It would have taken longer, but where all is silent nothing else
-    is there to be seen.
+    A cancelled block is observed too: when a peer is silent, no other observation is made.
     """
     began = trio.current_time()
-    outcome = LEFT  # also as a group, of several tasks that were cancelled together
+    outcome = LEFT  # also for a group of several cancelled tasks
     try:
         yield
         outcome = DONE

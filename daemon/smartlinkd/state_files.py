@@ -1,11 +1,8 @@
-"""The state directory: made if it is missing, used by one daemon at a time; and the files in it.
+"""The state directory, which one daemon uses at a time, and the private files in it.
 
-A file there is read as a whole and replaced as a whole, so that a crash, or a power failure, leaves
-the old content or the new one and never a mixture. Each is the daemon's user's alone, and one that
-others may open is refused rather than trusted. A secret is such a file with 64 hexadecimal digits
-in it, made at the first start.
-
-All functions here block for as long as the disk takes; actors call them in a thread.
+A file is read and replaced as a whole, so that a crash or a power failure leaves the old content or
+the new one. Its mode is 0600; a file that other users may open is refused. A secret is a file of 64
+hexadecimal digits, made at the first start. All functions block; actors call them on a thread.
 """
 
 from __future__ import annotations
@@ -34,23 +31,24 @@ LOCK_NAME = "lock"
 
 _OTHERS: Final = 0o077
 _MAX_SECRET_FILE: Final = 1024
-"""Bytes read of a secret's file: it has 65, and one of many blanks is not a secret's."""
+"""Bytes that are read of a secret's file. It has 65."""
 _SECRET = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class StateUnusable(Exception):  # noqa: N818 - it names what is the matter
-    """The state directory, or a file in it, cannot be used; the text says why and what to do."""
+    """The state directory or a file in it cannot be used. The text says why and what to do."""
 
 
 class NotSaved(Exception):  # noqa: N818 - said of the change, which did not happen
-    """A file could not be written. The one that was there is untouched."""
+    """A file could not be written. The old content is untouched."""
 
 
 @contextmanager
 def claim(directory: Path) -> Iterator[None]:
-    """Hold the directory until the block ends. The kernel lets go of it when the process dies.
+    """Lock the directory for the block (flock(2)); make it if it is missing.
 
-    Raises `StateUnusable`.
+    Raises:
+        StateUnusable: it cannot be used, or another daemon uses it.
     """
     found = fault_of(directory)
     if found is not None:
@@ -80,8 +78,10 @@ def claim(directory: Path) -> Iterator[None]:
 
 
 def fault_of(directory: Path) -> tuple[str, str] | None:
-    """Why what is there cannot be the state directory, as far as this user can see, and the remedy;
-    None when nothing speaks against it, or nothing is there yet."""
+    """Return why `directory` cannot be the state directory, and the remedy.
+
+    None if this user sees no fault, or the directory does not exist yet.
+    """
     if _is_read_only(directory):
         remedy = "name another one, or let it be written to (in a service: ReadWritePaths=)"
         return f"{directory} is on a file system that is read-only here", remedy
@@ -91,20 +91,21 @@ def fault_of(directory: Path) -> tuple[str, str] | None:
         return None
     if not stat.S_ISDIR(mode):
         return f"{directory} is no directory", "name another one"
-    if mode & stat.S_IWOTH:  # a secret of theirs in the place of ours, or a control socket
+    if mode & stat.S_IWOTH:  # another user could put a secret or a control socket there
         remedy = f"run `chmod 700 {directory}`, or name one that is the daemon's alone"
         return f"every user can write to {directory}", remedy
     return None
 
 
 def fault_of_owner(directory: Path) -> tuple[str, str] | None:
-    """Why a directory that is there is not for a daemon of this user's, and the remedy, or None.
+    """Return why an existing directory's owner rules it out for this user, and the remedy, or None.
 
-    Whose it is could have put a secret there that he knows. Root could, too, but need not: where a
-    volume's folder is root's and is open to the daemon's group, it is used.
+    Its owner could have put a known secret there. A directory of root's is accepted: the folder of
+    a volume may be root's and open to the daemon's group. This check is apart from `fault_of`,
+    because root also inspects directories of daemons that run as other users.
 
-    Not part of `fault_of`: root also looks at directories of daemons that run as others. Raises
-    `OSError`.
+    Raises:
+        OSError: the directory cannot be looked at.
     """
     owner, us = directory.stat().st_uid, os.geteuid()
     if owner in (us, 0):
@@ -126,22 +127,22 @@ def _user(uid: int) -> str:
 
 
 def _is_read_only(directory: Path) -> bool:
-    """For everybody: whether this user may write to it is another matter, and that of who asks.
-    False where that cannot be seen."""
+    """Return True if the file system is mounted read-only; False if that cannot be seen."""
     for place in (directory, *directory.absolute().parents):
         try:
             return bool(os.statvfs(place).f_flag & os.ST_RDONLY)
         except FileNotFoundError:
-            continue  # it would be made, in the next one
+            continue  # the daemon would make it in its parent
         except OSError:
             break
     return False
 
 
 def read_private(path: Path, *, most: int) -> bytes | None:
-    """The content of a file that is only ours, cut at `most` bytes; None when there is none.
+    """Return the first `most` bytes of a private file; None if it does not exist.
 
-    Raises `StateUnusable`.
+    Raises:
+        StateUnusable: it cannot be read, or other users may open it.
     """
     try:
         with path.open("rb") as file:
@@ -162,12 +163,14 @@ def read_private(path: Path, *, most: int) -> bytes | None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Give `path` a new content, mode 0600, so that a reader or a crash sees the old or the new.
+    """Replace the content of `path` atomically, with mode 0600.
 
-    Raises `NotSaved` while the old file is still in place. An `OSError` is worse: the new file is
-    in place, but the disk may not have it; the caller has to read it again before it goes on.
+    Raises:
+        NotSaved: the old file is still in place.
+        OSError: the new file is in place, but may not be on the disk. The caller has to read the
+            file again before it goes on.
     """
-    fresh = path.with_name(f".{path.name}.new")  # one name, so that crashes leave one at most
+    fresh = path.with_name(f".{path.name}.new")  # a fixed name: crashes leave one file at most
     try:
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
@@ -189,16 +192,19 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def disk_is_full(error: BaseException | None) -> bool:
-    """Whether an error says that there is no room: on the disk, or for this user."""
+    """Return True if the error means a full disk or an exhausted quota."""
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextmanager
 def saving() -> Iterator[None]:
-    """Save in the body, for somebody who waits. `NotSaved` is logged, and leaves as `Unavailable`.
+    """Save in the block, for a caller that waits.
 
-    An `OSError` is for nobody to catch: with it the state that is in memory may be another than
-    the one on the disk, so the actor has to end and its next instance to read again.
+    An `OSError` passes through: memory and disk may differ then, so the actor has to end, and its
+    next instance reads the file again.
+
+    Raises:
+        Unavailable: the block raised `NotSaved`, which is logged.
     """
     try:
         yield
@@ -213,10 +219,15 @@ def saving() -> Iterator[None]:
 
 
 def load_secret(path: Path, *, name: str, loss: str) -> SecretBytes:
-    """The 32 bytes that `path` holds, made when there is no such file.
+    """Return the 32 bytes that `path` holds. Make the file if it does not exist.
 
-    `name` is what to call it ("the signing secret"), `loss` what a new one does ("ends every
-    session"). Raises `StateUnusable`, or `NotSaved` when it was to be made.
+    Args:
+        name: for texts, such as "the signing secret".
+        loss: the effect of a new secret, such as "ends every session".
+
+    Raises:
+        StateUnusable: the file cannot be read, or holds something else.
+        NotSaved: a new file could not be written.
     """
     content = read_private(path, most=_MAX_SECRET_FILE)
     if content is None:
@@ -233,7 +244,7 @@ def load_secret(path: Path, *, name: str, loss: str) -> SecretBytes:
 
 
 def parse_secret(text: SecretStr, *, name: str) -> SecretBytes:
-    """The bytes of 64 hexadecimal digits. Raises `ValueError` without repeating them."""
+    """Return the bytes of 64 hexadecimal digits. Raises `ValueError`, whose text is no secret."""
     digits = text.get_secret_value()
     if not _SECRET.fullmatch(digits):
         raise ValueError(

@@ -17,15 +17,15 @@ from pydantic import Field, JsonValue
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.admin.control_socket import (
-    CONNECTIONS,
-    MAX_QUESTION,
+    MAX_CONNECTIONS,
+    MAX_REQUEST,
     SOCKET_NAME,
-    Answer,
     Arguments,
     Command,
     Commands,
-    Control,
+    ControlSocket,
     NotRunning,
+    Response,
     call,
     plain,
 )
@@ -53,26 +53,26 @@ class Owner:
         self.waits = trio.Event()
         self.may_end = trio.Event()
 
-    async def greet(self) -> Answer:
+    async def greet(self) -> Response:
         self.done.append("greet")
         return {"message": "good day"}
 
-    async def refuse(self) -> Answer:
+    async def refuse(self) -> Response:
         raise Unavailable("the desk restarts; try again", retry_after=1)
 
-    async def wait(self) -> Answer:
+    async def wait(self) -> Response:
         self.waiting += 1
         self.waits.set()
         await self.may_end.wait()
         return {}
 
-    async def much(self) -> Answer:
+    async def much(self) -> Response:
         return {"text": "x" * 500_000}
 
-    async def blunder(self) -> Answer:
+    async def blunder(self) -> Response:
         raise ValueError("a bug")
 
-    async def order(self, order: Order) -> Answer:
+    async def order(self, order: Order) -> Response:
         self.done.append("order")
         return {"dish": order.dish, "spoons": order.spoons}
 
@@ -93,12 +93,12 @@ def owner() -> Owner:
 
 
 @pytest.fixture
-def control(tmp_path: Path, owner: Owner) -> Control:
-    return Control(tmp_path, owner.commands())
+def control(tmp_path: Path, owner: Owner) -> ControlSocket:
+    return ControlSocket(tmp_path, owner.commands())
 
 
 @pytest.fixture
-async def running(control: Control, tmp_path: Path) -> AsyncIterator[Path]:
+async def running(control: ControlSocket, tmp_path: Path) -> AsyncIterator[Path]:
     """The directory of a daemon that answers."""
     with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
@@ -174,7 +174,7 @@ async def test_a_large_answer_arrives_whole(running: Path) -> None:
 
 
 async def test_a_slow_command_holds_up_nobody(running: Path, owner: Owner) -> None:
-    answers: list[Answer] = []
+    answers: list[Response] = []
 
     async def wait() -> None:
         answers.append(await call(running, "wait"))
@@ -195,15 +195,15 @@ async def test_only_so_many_are_answered_at_the_same_time(running: Path, owner: 
 
     answers = Counter[str]()
     async with trio.open_nursery() as nursery:
-        for _ in range(CONNECTIONS):
+        for _ in range(MAX_CONNECTIONS):
             nursery.start_soon(ask, "wait")
-        while owner.waiting < CONNECTIONS:
+        while owner.waiting < MAX_CONNECTIONS:
             await trio.lowlevel.checkpoint()
         nursery.start_soon(ask, "greet")
         await wait_all_tasks_blocked(0.02)
         assert owner.done == []
         owner.may_end.set()
-    assert answers == {"wait": CONNECTIONS, "greet": 1}
+    assert answers == {"wait": MAX_CONNECTIONS, "greet": 1}
 
 
 # Arguments
@@ -261,7 +261,7 @@ async def test_arguments_are_not_logged(running: Path, caplog: pytest.LogCapture
 
 
 async def test_arguments_that_are_too_long_are_refused_unsent(running: Path, owner: Owner) -> None:
-    room = MAX_QUESTION - len(json.dumps({"command": "order", "arguments": {"dish": ""}})) - 1
+    room = MAX_REQUEST - len(json.dumps({"command": "order", "arguments": {"dish": ""}})) - 1
     assert (await call(running, "order", {"dish": "x" * room}))["ok"] is True
     with pytest.raises(Invalid, match=r"^the arguments are too long: .* at most 4096 bytes$"):
         await call(running, "order", {"dish": "x" * (room + 1)})
@@ -286,7 +286,7 @@ async def test_arguments_that_are_too_long_are_refused_unsent(running: Path, own
         b'{"command": "greet"} {"command": "greet"}',
         b'{"command": "\xff"}',
         b"\xff\xfe",
-        b"[" * (MAX_QUESTION - 1),
+        b"[" * (MAX_REQUEST - 1),
         b'{"a":' * 800,
     ],
     ids=lambda question: repr(question[:24]),
@@ -302,14 +302,14 @@ async def test_a_question_that_is_no_command_is_answered_as_an_unknown_one(
 
 
 async def test_a_line_that_is_too_long_is_not_answered(running: Path) -> None:
-    longest = b'{"command": "greet"}'.ljust(MAX_QUESTION - 1) + b"\n"
+    longest = b'{"command": "greet"}'.ljust(MAX_REQUEST - 1) + b"\n"
     assert json.loads(await said_to(running, longest))["ok"] is True
     assert await said_to(running, b" " + longest) == b""
     await assert_serves(running)
 
 
 async def test_a_line_without_an_end_is_cut_off_at_the_limit(running: Path) -> None:
-    assert await said_to(running, b" " * (MAX_QUESTION + 1), more=True) == b""
+    assert await said_to(running, b" " * (MAX_REQUEST + 1), more=True) == b""
     await assert_serves(running)
 
 
@@ -333,7 +333,7 @@ async def test_clients_that_say_nothing_are_dropped_and_make_room(
     running: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("smartlinkd.admin.control_socket.DEADLINE", 0.1)
-    streams = [await trio.open_unix_socket(running / SOCKET_NAME) for _ in range(CONNECTIONS)]
+    streams = [await trio.open_unix_socket(running / SOCKET_NAME) for _ in range(MAX_CONNECTIONS)]
     for stream in streams:
         assert await stream.receive_some() == b""  # its end
         await stream.aclose()
@@ -367,7 +367,7 @@ async def test_the_mask_for_new_files_is_what_it_was(running: Path) -> None:
     assert mask != 0o177
 
 
-async def test_the_socket_goes_with_the_daemon(control: Control, tmp_path: Path) -> None:
+async def test_the_socket_goes_with_the_daemon(control: ControlSocket, tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(control.run)
         assert (tmp_path / SOCKET_NAME).exists()
@@ -376,7 +376,7 @@ async def test_the_socket_goes_with_the_daemon(control: Control, tmp_path: Path)
 
 
 async def test_a_client_in_the_middle_does_not_keep_it_from_ending(
-    control: Control, tmp_path: Path, owner: Owner
+    control: ControlSocket, tmp_path: Path, owner: Owner
 ) -> None:
     with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
@@ -390,7 +390,7 @@ async def test_a_client_in_the_middle_does_not_keep_it_from_ending(
 
 
 async def test_a_socket_that_a_killed_daemon_left_is_replaced(
-    control: Control, tmp_path: Path
+    control: ControlSocket, tmp_path: Path
 ) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(tmp_path / SOCKET_NAME))
@@ -406,7 +406,7 @@ async def test_the_path_of_its_directory_may_be_long(tmp_path: Path, owner: Owne
     directory = tmp_path / ("d" * 200)  # the address of a socket holds 107 bytes
     directory.mkdir()
     async with trio.open_nursery() as nursery:
-        await nursery.start(Control(directory, owner.commands()).run)
+        await nursery.start(ControlSocket(directory, owner.commands()).run)
         await assert_serves(directory)
         nursery.cancel_scope.cancel()
     assert not (directory / SOCKET_NAME).exists()
@@ -414,7 +414,7 @@ async def test_the_path_of_its_directory_may_be_long(tmp_path: Path, owner: Owne
 
 async def test_without_its_directory_it_does_not_start(tmp_path: Path, owner: Owner) -> None:
     with pytest.RaisesGroup(FileNotFoundError, allow_unwrapped=True):
-        await Control(tmp_path / "nowhere", owner.commands()).run(trio.TASK_STATUS_IGNORED)
+        await ControlSocket(tmp_path / "nowhere", owner.commands()).run(trio.TASK_STATUS_IGNORED)
 
 
 # Nobody there

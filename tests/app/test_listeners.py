@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.app.listeners import Doors, open_doors
+from smartlinkd.app.listeners import Listeners, open_listeners
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
 from smartlinkd.net.addresses import Bind
@@ -32,8 +32,8 @@ def address_of(listening: socket.socket) -> Bind:
 def test_the_given_one_goes_before_the_configured(
     theirs: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with open_doors(ANYWHERE, {}, ActivatedSockets(main=(lent(theirs),))) as doors:
-        assert doors.urls == (f"http://127.0.0.1:{theirs.getsockname()[1]}",)
+    with open_listeners(ANYWHERE, {}, ActivatedSockets(main=(lent(theirs),))) as listeners:
+        assert listeners.urls == (f"http://127.0.0.1:{theirs.getsockname()[1]}",)
     assert not caplog.text
 
 
@@ -42,8 +42,8 @@ def test_another_address_than_configured_is_told_with_which_one_counts(
 ) -> None:
     host, port = theirs.getsockname()
     wanted = Bind(host, 1)
-    with open_doors(wanted, {}, ActivatedSockets(main=(lent(theirs),))) as doors:
-        assert doors.urls == (f"http://127.0.0.1:{port}",)
+    with open_listeners(wanted, {}, ActivatedSockets(main=(lent(theirs),))) as listeners:
+        assert listeners.urls == (f"http://127.0.0.1:{port}",)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     told = f"'http' listens at http://127.0.0.1:{port}, which counts"
@@ -68,8 +68,8 @@ def test_a_public_one_with_a_cookie_that_is_open_is_warned_of(
     )
     with socket.create_server((host, 0)) as given:
         given_to_us = ActivatedSockets(main=(lent(given),))
-        with open_doors(settings.server.bind, {}, given_to_us) as doors:
-            found = [each.fault for each in doors.exposed(settings)]
+        with open_listeners(settings.server.bind, {}, given_to_us) as listeners:
+            found = [each.fault for each in listeners.warnings(settings)]
     where = f"while the daemon listens at http://{host}:"
     assert [where in each for each in found] == [True] * told
 
@@ -82,9 +82,9 @@ def test_one_at_an_address_that_this_machine_does_not_have_is_told(
     caplog.clear()
     with (
         theirs,
-        open_doors(address_of(theirs), {}, ActivatedSockets(main=(lent(theirs),))) as doors,
+        open_listeners(address_of(theirs), {}, ActivatedSockets(main=(lent(theirs),))) as listeners,
     ):
-        assert doors.main[0].getsockname() == theirs.getsockname()
+        assert listeners.main[0].getsockname() == theirs.getsockname()
     assert caplog.messages == [
         "server.bind: this machine has no address 192.0.2.1 yet; it is served there once it has"
     ]
@@ -93,41 +93,41 @@ def test_one_at_an_address_that_this_machine_does_not_have_is_told(
 def test_an_address_may_have_several(theirs: socket.socket) -> None:
     with socket.create_server(("127.0.0.1", 0)) as second:
         given = ActivatedSockets(main=(lent(theirs), lent(second)))
-        with open_doors(ANYWHERE, {}, given) as doors:
-            assert len(doors.urls) == 2
+        with open_listeners(ANYWHERE, {}, given) as listeners:
+            assert len(listeners.urls) == 2
 
 
 def test_a_crews_own_comes_by_its_name(theirs: socket.socket) -> None:
     given = ActivatedSockets(crews={"post": (lent(theirs, "crew-post"),)})
-    with open_doors(ANYWHERE, {"post": address_of(theirs)}, given) as doors:
-        assert doors.crew_urls == {"post": f"http://127.0.0.1:{theirs.getsockname()[1]}"}
-        assert theirs.getsockname()[1] in doors.ports
+    with open_listeners(ANYWHERE, {"post": address_of(theirs)}, given) as listeners:
+        assert listeners.crew_urls == {"post": f"http://127.0.0.1:{theirs.getsockname()[1]}"}
+        assert theirs.getsockname()[1] in listeners.ports
 
 
 def test_one_that_is_taken_costs_no_other_address(
     theirs: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
     crews = {"post": address_of(theirs), "mail": ANYWHERE}
-    with open_doors(ANYWHERE, crews) as doors:
-        assert (list(doors.crews), list(doors.crew_binds)) == (["mail"], ["mail"])
-        assert len(doors.main) == 1
+    with open_listeners(ANYWHERE, crews) as listeners:
+        assert (list(listeners.crews), list(listeners.crew_binds)) == (["mail"], ["mail"])
+        assert len(listeners.main) == 1
     assert "crew post: bind: cannot listen on 127.0.0.1" in caplog.text
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
 def test_an_ipv6_address_is_called_in_brackets() -> None:
-    with open_doors(Bind("::1", 0), {}) as doors:
-        (port,) = doors.ports
-        assert doors.urls == (f"http://[::1]:{port}",)
+    with open_listeners(Bind("::1", 0), {}) as listeners:
+        (port,) = listeners.ports
+        assert listeners.urls == (f"http://[::1]:{port}",)
 
 
 def test_a_crews_wrong_one_costs_no_other_address(caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket(type=socket.SOCK_DGRAM) as wrong:
         descriptor = lent(wrong, "crew-post")
     given = ActivatedSockets(crews={"post": (descriptor,)})
-    with open_doors(ANYWHERE, {"post": ANYWHERE}, given) as doors:
-        assert doors.crews == {}
-        assert len(doors.main) == 1
+    with open_listeners(ANYWHERE, {"post": ANYWHERE}, given) as listeners:
+        assert listeners.crews == {}
+        assert len(listeners.main) == 1
     assert "'crew-post' is not a TCP socket" in caplog.text
     assert "until then it is served at /crews/post" in caplog.text
     assert not is_open(descriptor)
@@ -137,33 +137,33 @@ def test_one_for_a_crew_without_an_address_is_told_and_closed(
     theirs: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
     descriptor = lent(theirs, "crew-gone")
-    with open_doors(ANYWHERE, {}, ActivatedSockets(crews={"gone": (descriptor,)})) as doors:
-        assert doors.crews == {}
+    with open_listeners(ANYWHERE, {}, ActivatedSockets(crews={"gone": (descriptor,)})) as listeners:
+        assert listeners.crews == {}
     assert "a socket for crew gone, and no crew of that name has a `bind`" in caplog.text
     assert not is_open(descriptor)
 
 
-def leave(doors: Doors) -> None:
-    for door in doors.main:
+def leave(listeners: Listeners) -> None:
+    for door in listeners.main:
         door.close()
 
 
 def test_whoever_waits_at_a_lent_one_waits_on_when_the_daemon_has_gone(
     theirs: socket.socket,
 ) -> None:
-    with open_doors(ANYWHERE, {}, ActivatedSockets(main=(lent(theirs),))) as doors:
-        leave(doors)
+    with open_listeners(ANYWHERE, {}, ActivatedSockets(main=(lent(theirs),))) as listeners:
+        leave(listeners)
     with socket.create_connection(theirs.getsockname(), timeout=5) as early:
         early.sendall(b"hello")
-        with open_doors(ANYWHERE, {}, ActivatedSockets(main=(lent(theirs),))) as next_ones:
+        with open_listeners(ANYWHERE, {}, ActivatedSockets(main=(lent(theirs),))) as next_ones:
             accepted, _ = next_ones.main[0].accept()
             with accepted:
                 assert accepted.recv(5) == b"hello"
 
 
 def test_whoever_comes_to_our_own_when_the_daemon_has_gone_is_refused() -> None:
-    with open_doors(ANYWHERE, {}) as doors:
-        address = doors.main[0].getsockname()
-        leave(doors)
+    with open_listeners(ANYWHERE, {}) as listeners:
+        address = listeners.main[0].getsockname()
+        leave(listeners)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address, timeout=5)

@@ -18,7 +18,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.admin.control_socket import Control, NotRunning, call
+from smartlinkd.admin.control_socket import ControlSocket, NotRunning, call
 from smartlinkd.app import tree
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.auth.state import AuthState
@@ -217,7 +217,7 @@ async def test_stopped_during_its_start_it_does_not_say_that_it_serves(
         signal.raise_signal(signal.SIGTERM)
         await trio.sleep_forever()
 
-    monkeypatch.setattr(Control, "run", stopped_before_it_serves)
+    monkeypatch.setattr(ControlSocket, "run", stopped_before_it_serves)
     caplog.set_level("INFO")
     with trio.fail_after(PATIENCE):
         await tree.serve(settings(tmp_path))

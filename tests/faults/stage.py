@@ -25,7 +25,7 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from smartlinkd.app import components, facades, tree
+from smartlinkd.app import components, http_apps, tree
 from smartlinkd.app.components import Crews
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.files import SavedState, save
@@ -283,11 +283,11 @@ class Stage:
             return Webhooks(*args, **more, wall=wall, chance=self._chance())
 
         patch.setattr(tree, "Supervisor", see_supervisor)
-        patch.setattr(facades, "Facade", see_door)
+        patch.setattr(http_apps, "HttpApp", see_door)
         patch.setattr(tree, "make_crews", see_crews)
         patch.setattr(tree, "make_browser", lambda *_, **__: self.browser)
         patch.setattr(tree, "Vault", see_vault)
-        patch.setattr(tree, "Control", NoControl)
+        patch.setattr(tree, "ControlSocket", NoControl)
         patch.setattr(tree, "Auth", partial(Auth, wall_clock=self.wall.now))
         patch.setattr(components, "Journal", partial(Journal, wall=wall))
         patch.setattr(components, "Executor", partial(Executor, wall=wall))

@@ -17,7 +17,7 @@ import trio
 
 from smartlinkd.admin.control_socket import Commands
 from smartlinkd.app import components as makers
-from smartlinkd.app import facades, tree
+from smartlinkd.app import http_apps, tree
 from smartlinkd.app.components import Crews
 from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
@@ -103,8 +103,8 @@ class Life:
             return made
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(facades, "Facade", kept("door", Door))
-            patch.setattr(tree, "Control", kept("control", Control))
+            patch.setattr(http_apps, "HttpApp", kept("door", Door))
+            patch.setattr(tree, "ControlSocket", kept("control", Control))
             patch.setattr(tree, "Auth", kept("auth", partial(Auth, wall_clock=wall)))
             patch.setattr(tree, "Vault", kept("vault", Vault))
             patch.setattr(tree, "make_browser", kept("browser", makers.make_browser))

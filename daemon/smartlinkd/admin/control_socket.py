@@ -1,9 +1,9 @@
-"""The control socket: how the owner's shell talks to the running daemon.
+"""The unix socket of the owner's shell, mode 0600 in the state directory.
 
-Some things must not be possible over HTTP, however authenticated: switching off the second factor
-of a lost phone, for one. They go over a unix socket of mode 0600 in the state directory, so that
-who may do them is who owns the files. One connection is one question: a line of JSON
-`{"command": "…"}`, and a line of JSON back, in the shape of the API's bodies.
+Some commands must not be possible over HTTP, such as switching off the second factor of a lost
+phone. The files' owner may give them here. A connection carries one request, a line of JSON
+`{"command": "…", "arguments": {…}}`, and one response, a line of JSON with `ok`, and `error` if
+`ok` is false.
 """
 
 from __future__ import annotations
@@ -30,18 +30,20 @@ from smartlinkd.validation import describe_errors
 logger = logging.getLogger(__name__)
 
 SOCKET_NAME = "control.sock"
-MAX_QUESTION = 4096
-MAX_ANSWER = 4 * 1024 * 1024
-CONNECTIONS = 8
-DEADLINE = 10.0
-"""Seconds for one question, its answer included."""
+MAX_REQUEST = 4096
+"""Bytes."""
+MAX_RESPONSE = 4 * 1024 * 1024
+"""Bytes."""
+MAX_CONNECTIONS = 8
+DEADLINE_S = 10.0
+"""For one request and its response."""
 
-Answer = dict[str, Any]
+Response = dict[str, Any]
 A = TypeVar("A", bound="Arguments")
 
 
 class Arguments(BaseModel):
-    """What a command is told beside its name. An unknown one is refused: it may be misspelt."""
+    """The arguments of a command. An unknown one is refused, because it may be misspelt."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, defer_build=True
@@ -49,18 +51,23 @@ class Arguments(BaseModel):
 
 
 class NoArguments(Arguments):
-    """For most commands."""
+    """The arguments of a command that has none."""
 
 
 @dataclass(frozen=True)
 class Command(Generic[A]):
-    """What can be asked for: `do` is called with the arguments, once they are a `takes`."""
+    """A command: `run` checks the arguments against the model `takes`, and passes them to `do`."""
 
-    do: Callable[[A], Awaitable[Answer]]
+    do: Callable[[A], Awaitable[Response]]
     takes: type[A]
 
-    async def run(self, arguments: JsonValue = None) -> Answer:
-        """Raises `Invalid`, which names the argument, or what `do` raises."""
+    async def run(self, arguments: JsonValue = None) -> Response:
+        """Check the arguments, carry the command out and return its result.
+
+        Raises:
+            Invalid: an argument is wrong. The text names it.
+            Exception: what `do` raises.
+        """
         try:
             checked = self.takes.model_validate({} if arguments is None else arguments)
         except ValidationError as error:
@@ -70,10 +77,10 @@ class Command(Generic[A]):
         raise Invalid(fault)  # out here it has no context, which would hold the values
 
 
-def plain(do: Callable[[], Awaitable[Answer]]) -> Command[NoArguments]:
-    """A command without arguments."""
+def plain(do: Callable[[], Awaitable[Response]]) -> Command[NoArguments]:
+    """Return a command without arguments."""
 
-    async def ignoring(_: NoArguments) -> Answer:
+    async def ignoring(_: NoArguments) -> Response:
         return await do()
 
     return Command(ignoring, NoArguments)
@@ -83,54 +90,54 @@ Commands = Mapping[str, Command[Any]]
 
 
 class NotRunning(Exception):  # noqa: N818 - it says how the daemon is
-    """No daemon answers on the socket; the text says where it was looked for."""
+    """No daemon answers on the socket. The text has the socket's path."""
 
 
 class _NoLine(Exception):  # noqa: N818 - it says what came
-    """What came is not one line of a bearable length."""
+    """The peer did not send one line of the permitted length."""
 
 
-class Control:
-    """Answers the commands it is given, by name, on the socket in `directory`."""
+class ControlSocket:
+    """Serves `commands`, by their names, on the socket in `directory`."""
 
     def __init__(self, directory: Path, commands: Commands) -> None:
         self._directory = directory
         self._commands = commands
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Serve until cancelled; the socket file goes with it."""
-        # Nobody else can be listening: the state directory's lock was taken before this started.
+        """Serve until cancelled, then remove the socket file."""
+        # No other daemon can be listening: this one holds the state directory's lock.
         path = self._directory / SOCKET_NAME
         path.unlink(missing_ok=True)
         listening = trio.socket.from_stdlib_socket(_bind(self._directory))
         listener = PatientListener(trio.SocketListener(listening))
-        hands = trio.Semaphore(CONNECTIONS)
+        slots = trio.Semaphore(MAX_CONNECTIONS)
         try:
             async with listener, trio.open_nursery() as nursery:
                 task_status.started()
                 while True:
-                    await hands.acquire()
+                    await slots.acquire()
                     stream = await listener.accept()
-                    nursery.start_soon(self._converse, stream, hands)
+                    nursery.start_soon(self._serve, stream, slots)
         finally:
             path.unlink(missing_ok=True)
 
-    async def _converse(self, stream: trio.SocketStream, hands: trio.Semaphore) -> None:
+    async def _serve(self, stream: trio.SocketStream, slots: trio.Semaphore) -> None:
         try:
             with (
-                trio.move_on_after(DEADLINE),
+                trio.move_on_after(DEADLINE_S),
                 bind_log_contexts((LogContext(request_id=new_request_id()),)),
             ):
                 async with stream:
-                    answer = await self._answer(await _read_line(stream, MAX_QUESTION))
-                    await stream.send_all(json.dumps(answer).encode() + b"\n")
+                    response = await self._respond(await _read_line(stream, MAX_REQUEST))
+                    await stream.send_all(json.dumps(response).encode() + b"\n")
         except (trio.BrokenResourceError, _NoLine) as fault:
             logger.info("a control connection was cut off: %s", fault)
         finally:
-            hands.release()
+            slots.release()
 
-    async def _answer(self, question: bytes) -> Answer:
-        name, arguments = _read(question)
+    async def _respond(self, request: bytes) -> Response:
+        name, arguments = _parse(request)
         command = self._commands.get(name)
         if command is None:
             known = ", ".join(sorted(self._commands))
@@ -141,30 +148,33 @@ class Control:
                 return {"ok": True} | await command.run(arguments)
         except Refused as refusal:
             return {"ok": False, "error": str(refusal)}
-        except Exception:  # as the facade does: a bug in one command is no reason to end others
+        except Exception:  # as the HTTP API does: a bug in one command must not end others
             logger.exception("the control command %s failed", name)
             return {"ok": False, "error": BUG}
 
 
 async def call(
     directory: Path, command: str, arguments: Mapping[str, JsonValue] | None = None
-) -> Answer:
-    """Ask the daemon whose state is in `directory`; its answer has `ok`, and `error` if not.
+) -> Response:
+    """Send a command to the daemon whose state is in `directory`, and return its response.
 
-    Of its texts nothing is known: whoever shows them on a terminal makes them printable.
-    Raises `NotRunning`, and `Invalid` for arguments that are too long to be sent.
+    The response's texts are not trusted: a caller that prints them makes them printable.
+
+    Raises:
+        NotRunning: no daemon answers.
+        Invalid: the arguments are too long to be sent.
     """
     path = directory / SOCKET_NAME
-    question = json.dumps({"command": command, "arguments": arguments or {}}).encode() + b"\n"
-    if len(question) > MAX_QUESTION:
-        raise Invalid(f"the arguments are too long: a question has at most {MAX_QUESTION} bytes")
+    request = json.dumps({"command": command, "arguments": arguments or {}}).encode() + b"\n"
+    if len(request) > MAX_REQUEST:
+        raise Invalid(f"the arguments are too long: a question has at most {MAX_REQUEST} bytes")
     try:
-        with trio.fail_after(DEADLINE):
-            with _short(directory) as address:
+        with trio.fail_after(DEADLINE_S):
+            with _short_path(directory) as address:
                 stream = await trio.open_unix_socket(address)
             async with stream:
-                await stream.send_all(question)
-                answer = json.loads(await _read_line(stream, MAX_ANSWER))
+                await stream.send_all(request)
+                response = json.loads(await _read_line(stream, MAX_RESPONSE))
     except PermissionError:
         raise NotRunning(
             f"{path} belongs to another user; run this as root or as the daemon's user"
@@ -172,26 +182,26 @@ async def call(
     except (OSError, trio.BrokenResourceError, _NoLine, ValueError, RecursionError):
         raise NotRunning(f"no daemon answers on {path}; is it running with this state?") from None
     except trio.TooSlowError:
-        raise NotRunning(f"the daemon did not answer on {path} within {DEADLINE:g} s") from None
-    if not _is_answer(answer):
+        raise NotRunning(f"the daemon did not answer on {path} within {DEADLINE_S:g} s") from None
+    if not _is_response(response):
         raise NotRunning(f"what answers on {path} is no daemon of smartlinkd: its answer is none")
-    return answer
+    return response
 
 
-def _is_answer(answer: object) -> TypeGuard[Answer]:
-    if not isinstance(answer, dict) or not isinstance(answer.get("ok"), bool):
+def _is_response(value: object) -> TypeGuard[Response]:
+    if not isinstance(value, dict) or not isinstance(value.get("ok"), bool):
         return False
-    return answer["ok"] or isinstance(answer.get("error"), str)
+    return value["ok"] or isinstance(value.get("error"), str)
 
 
 def _bind(directory: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    # The mask, not a chmod afterwards: there is no moment at which others could connect.
+    # A mask and not a chmod afterwards: at no moment can other users connect.
     mask = os.umask(0o177)
     try:
-        with _short(directory) as address:
+        with _short_path(directory) as address:
             listener.bind(address)
-        listener.listen(CONNECTIONS)
+        listener.listen(MAX_CONNECTIONS)
     except BaseException:
         listener.close()
         raise
@@ -201,8 +211,8 @@ def _bind(directory: Path) -> socket.socket:
 
 
 @contextmanager
-def _short(directory: Path) -> Iterator[str]:
-    """The socket's address by way of a descriptor: one has room for 107 bytes, a path has 4096."""
+def _short_path(directory: Path) -> Iterator[str]:
+    """Yield a path to the socket by way of a descriptor: sun_path holds 107 bytes (unix(7))."""
     descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"
@@ -222,12 +232,12 @@ async def _read_line(stream: trio.SocketStream, most: int) -> bytes:
     return bytes(line)
 
 
-def _read(question: bytes) -> tuple[str, JsonValue]:
-    """The command's name, "" when there is none, and its arguments as they came."""
+def _parse(request: bytes) -> tuple[str, JsonValue]:
+    """Return the command's name ("" if there is none), and its arguments unchecked."""
     try:
-        asked = json.loads(question)
+        parsed = json.loads(request)
     except (ValueError, RecursionError):  # RecursionError: brackets nested by the thousand
-        asked = None
-    if not isinstance(asked, dict):
+        parsed = None
+    if not isinstance(parsed, dict):
         return "", None
-    return str(asked.get("command", "")), asked.get("arguments")
+    return str(parsed.get("command", "")), parsed.get("arguments")

@@ -10,7 +10,7 @@ import trio
 from pydantic import Field
 
 from smartlinkd import __version__
-from smartlinkd.admin.control_socket import Answer, Arguments, Command, Commands, plain
+from smartlinkd.admin.control_socket import Arguments, Command, Commands, Response, plain
 from smartlinkd.auth.actor import ApiKey, Auth, KeySpec
 from smartlinkd.auth.keys import KeyDays, KeyName, KeyScopes
 from smartlinkd.browser.actor import Browser
@@ -325,10 +325,10 @@ class Operator:
             "2fa off": plain(self._second_factor_off),
         }
 
-    async def _show_status(self) -> Answer:
+    async def _show_status(self) -> Response:
         return (await self.status()).model_dump(mode="json")
 
-    async def _show_account(self) -> Answer:
+    async def _show_account(self) -> Response:
         record = await self._vault.current()
         desk = await self._desk.status()
         return {
@@ -338,10 +338,10 @@ class Operator:
             ],
         }
 
-    async def _clear_accounts(self) -> Answer:
+    async def _clear_accounts(self) -> Response:
         return {"cleared": await self.clear_accounts()}
 
-    async def _list_crews(self) -> Answer:
+    async def _list_crews(self) -> Response:
         return {"crews": [crew.model_dump(mode="json") for crew in self._crew_reports()]}
 
     def _cookie_report(self, record: CookieRecord) -> CookieReport:
@@ -367,7 +367,7 @@ class Operator:
             waiting=listed.load.waiting,
         )
 
-    async def _crew_token(self, wanted: CrewTokenArguments) -> Answer:
+    async def _crew_token(self, wanted: CrewTokenArguments) -> Response:
         if wanted.user == "":  # an empty variable in a script, say; not everybody's token for that
             raise Invalid("user: is empty; name one, or leave it out for the organization token")
         ask = self._tokens.rotate if wanted.rotate else self._tokens.show
@@ -382,26 +382,26 @@ class Operator:
         """Return the API keys, oldest first."""
         return [key_report(entry) for entry in await self._auth.list_keys()]
 
-    async def _list_keys(self) -> Answer:
+    async def _list_keys(self) -> Response:
         return {"keys": [key.model_dump(mode="json") for key in await self.keys()]}
 
-    async def _create_key(self, wanted: CreateKeyArguments) -> Answer:
+    async def _create_key(self, wanted: CreateKeyArguments) -> Response:
         made = await self._auth.create_key_in_shell(
             KeySpec(wanted.name, wanted.scopes, wanted.expires_in_days)
         )
         told = key_report(made.entry).model_dump(mode="json", exclude={"last_used_at", "hint"})
         return {"key": made.key.get_secret_value(), **told}
 
-    async def _revoke_key(self, wanted: RevokeKeyArguments) -> Answer:
+    async def _revoke_key(self, wanted: RevokeKeyArguments) -> Response:
         await self._auth.revoke_key(wanted.id)
         return {"message": "the API key has ended"}
 
-    async def _revoke_tokens(self, wanted: RevokeTokensArguments) -> Answer:
+    async def _revoke_tokens(self, wanted: RevokeTokensArguments) -> Response:
         await self._auth.revoke_all(with_keys=wanted.keys)
         what = "every session and every API key has" if wanted.keys else "every session has"
         return {"message": f"{what} ended; clients have to log in again"}
 
-    async def _second_factor_off(self) -> Answer:
+    async def _second_factor_off(self) -> Response:
         await self._auth.reset_second_factor()
         return {"message": "the second factor is off; the password alone logs in"}
 

@@ -1,9 +1,8 @@
-"""The addresses that the daemon answers at: its own, and those of crews with a `bind`.
+"""The listening sockets: the daemon's own, and those of crews with a `bind`.
 
-They are opened before anything is started, so that a port that is taken ends the start at once. A
-crew's own is no reason to: that crew is then served at the main address alone, and the log says so.
-
-Where the service manager has opened one already, that one is used, and outlives the daemon.
+They are opened before any actor starts, so that a main port in use ends the start at once. A crew
+whose own port is in use is served at the main address alone, and the log says so. A socket that
+systemd has opened is used instead, and outlives the daemon.
 """
 
 from __future__ import annotations
@@ -31,110 +30,121 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Doors:
-    """Listening sockets; an address may have several. `crews` are by the crew's name, and
-    `crew_binds` what they were opened for. With `lent` it is the service manager who opened `main`.
-    """
+class Listeners:
+    """Listening sockets; an address may have several (IPv4 and IPv6)."""
 
     main: Sequence[socket]
     crews: Mapping[str, Sequence[socket]]
+    """By the crew's name."""
     crew_binds: Mapping[str, Bind]
-    lent: bool
+    """The addresses that `crews` were opened for."""
+    is_activated: bool
+    """True if systemd opened `main`."""
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The main address, as it is called."""
-        return tuple(_url(door) for door in self.main)
-
-    def exposed(self, settings: Settings) -> Iterator[Problem]:
-        """What is less protected than the configuration alone tells: the service manager's sockets
-        need not listen where that says."""
-        if not settings.server.bind.is_loopback:
-            return  # it has told of that
-        for door in self.main:
-            if not ip_address(door.getsockname()[0]).is_loopback:
-                yield from open_cookie(settings.cookie, f"the daemon listens at {_url(door)}")
+        """The URLs of the main address."""
+        return tuple(_url(listener) for listener in self.main)
 
     @property
     def crew_urls(self) -> dict[str, str]:
-        """Those of crews."""
-        return {name: _url(doors[0]) for name, doors in self.crews.items()}
+        """The URLs of crews with an address of their own, by name."""
+        return {name: _url(listeners[0]) for name, listeners in self.crews.items()}
 
     @property
     def ports(self) -> frozenset[int]:
-        """Of all of them."""
-        return frozenset(door.getsockname()[1] for door in chain(self.main, *self.crews.values()))
+        """The ports of all sockets."""
+        every = chain(self.main, *self.crews.values())
+        return frozenset(listener.getsockname()[1] for listener in every)
+
+    def warnings(self, settings: Settings) -> Iterator[Problem]:
+        """Yield what is exposed more than the configuration says: systemd's sockets may listen
+        elsewhere."""
+        if not settings.server.bind.is_loopback:
+            return  # the configuration's own warnings have it
+        for listener in self.main:
+            if not ip_address(listener.getsockname()[0]).is_loopback:
+                yield from open_cookie(settings.cookie, f"the daemon listens at {_url(listener)}")
 
 
 @contextmanager
-def open_doors(
-    main: Bind, crews: Mapping[str, Bind], given: ActivatedSockets = NO_SOCKETS
-) -> Iterator[Doors]:
-    """Listen for the length of the block. Blocks. Raises `Invalid` for the main address.
+def open_listeners(
+    main: Bind, crews: Mapping[str, Bind], activated: ActivatedSockets = NO_SOCKETS
+) -> Iterator[Listeners]:
+    """Listen for the length of the block. Blocks.
 
-    `given` are the service manager's sockets, which go before what is configured.
+    Args:
+        activated: systemd's sockets, which take precedence over the configured addresses.
+
+    Raises:
+        Invalid: the main address cannot be listened at.
     """
-    with ExitStack() as opened:
-        own = _open(main, given.main, "server.bind", opened)
-        of_crews = _crew_doors(crews, given.crews, opened)
+    with ExitStack() as stack:
+        own = _open(main, activated.main, "server.bind", stack)
+        of_crews = _open_for_crews(crews, activated.crews, stack)
         crew_binds = {name: crews[name] for name in of_crews}
-        yield Doors(own, of_crews, crew_binds, lent=bool(given.main))
+        yield Listeners(own, of_crews, crew_binds, is_activated=bool(activated.main))
 
 
 def _open(
-    where: Bind,
-    given: Sequence[Descriptor],
+    address: Bind,
+    activated: Sequence[Descriptor],
     setting: str,
-    opened: ExitStack,
+    stack: ExitStack,
     *,
     early: bool = False,
 ) -> Sequence[socket]:
-    if given:
-        lent = open_sockets(given)
-        if not listens_at(where, lent):
-            listening = ", ".join(_url(each) for each in lent)
-            logger.warning(
-                "%s is %s, but the service manager's socket %r listens at %s, which counts: give "
-                "its unit and the configuration the same address (server.bind's socket has it from "
-                "`sudo ./run install`, an instance's with its --instance NAME)",
-                *(setting, where, given[0].name, listening),
-            )
-        for each in lent:
-            # The manager may have opened it for an address that comes later (FreeBind=).
-            address = each.getsockname()[0]
-            if is_absent(address):
-                tell_of_absence(setting, address)
-    sockets: Sequence[socket] = (
-        lent if given else bind(where.host, where.port, setting=setting, early=early)
-    )
+    sockets: Sequence[socket]
+    if activated:
+        sockets = open_sockets(activated)
+        _warn_of_other_addresses(address, sockets, activated[0].name, setting)
+    else:
+        sockets = bind(address.host, address.port, setting=setting, early=early)
     for each in sockets:
-        opened.callback(each.close)
+        stack.callback(each.close)
     return sockets
 
 
-def _crew_doors(
-    crews: Mapping[str, Bind], given: Mapping[str, Sequence[Descriptor]], opened: ExitStack
+def _warn_of_other_addresses(
+    address: Bind, sockets: Sequence[socket], unit: str, setting: str
+) -> None:
+    if not listens_at(address, sockets):
+        listening = ", ".join(_url(each) for each in sockets)
+        logger.warning(
+            "%s is %s, but the service manager's socket %r listens at %s, which counts: give "
+            "its unit and the configuration the same address (server.bind's socket has it from "
+            "`sudo ./run install`, an instance's with its --instance NAME)",
+            *(setting, address, unit, listening),
+        )
+    for each in sockets:
+        host = each.getsockname()[0]
+        if is_absent(host):  # systemd's FreeBind= listens at an address that comes later
+            tell_of_absence(setting, host)
+
+
+def _open_for_crews(
+    crews: Mapping[str, Bind], activated: Mapping[str, Sequence[Descriptor]], stack: ExitStack
 ) -> dict[str, Sequence[socket]]:
-    doors: dict[str, Sequence[socket]] = {}
-    for name, where in crews.items():
+    opened: dict[str, Sequence[socket]] = {}
+    for name, address in crews.items():
         try:
-            # Nobody would try again after a boot at which the daemon is up before the network.
-            doors[name] = _open(
-                where, given.get(name, ()), f"crew {name}: bind", opened, early=True
+            # `early`: at a boot the daemon may be up before the network, and nothing tries again.
+            opened[name] = _open(
+                address, activated.get(name, ()), f"crew {name}: bind", stack, early=True
             )
         except Invalid as fault:
-            logger.error(  # noqa: TRY400 - its text is all there is to tell
+            logger.error(  # noqa: TRY400 - the text says all
                 "%s; until then it is served at %s of the main address alone", fault, UNDER + name
             )
-    for name in given.keys() - crews.keys():
+    for name in activated.keys() - crews.keys():
         logger.error(
             "the service manager has a socket for crew %s, and no crew of that name has a `bind`: "
             "who connects there waits in vain",
             name,
         )
-        for descriptor in given[name]:
+        for descriptor in activated[name]:
             os.close(descriptor.number)
-    return doors
+    return opened
 
 
 def _url(listening: socket) -> str:

@@ -43,8 +43,8 @@ from trio.from_thread import check_cancelled
 
 from smartlinkd import logs
 from smartlinkd.app.components import Crews, history_retention, read_crews, retention
-from smartlinkd.app.facades import Front
-from smartlinkd.app.listeners import Doors
+from smartlinkd.app.http_apps import HttpApps
+from smartlinkd.app.listeners import Listeners
 from smartlinkd.auth.actor import Auth
 from smartlinkd.config.changes import Changes, changes
 from smartlinkd.config.checks import out_of_reach
@@ -87,7 +87,7 @@ class Takers:
     auth: Auth
     history: History
     crews: Crews
-    front: Front
+    http_apps: HttpApps
     service_manager: ServiceManager
     graces: Callable[[Catalog], None]
     """Sees to it that workers of these crews can be stopped as their crews were promised."""
@@ -96,12 +96,14 @@ class Takers:
 class Reloader:
     """A supervised part: it waits for SIGHUP."""
 
-    def __init__(self, reread: Reread, settings: Settings, takers: Takers, doors: Doors) -> None:
-        """`settings` are those that the daemon has been started with, `doors` where it listens."""
+    def __init__(
+        self, reread: Reread, settings: Settings, takers: Takers, listeners: Listeners
+    ) -> None:
+        """`settings` are those that the daemon has been started with, `listeners` its sockets."""
         self._reread = reread
         self._settings = settings
         self._takers = takers
-        self._doors = doors
+        self._listeners = listeners
         self._catalog = takers.crews.executor.catalog  # that is in force as a whole
         self._owed: tuple[Changes, Catalog] | None = None
         """What was read and is in force in part."""
@@ -139,7 +141,7 @@ class Reloader:
             return
         await self._take_crews(catalog)
         # Who may call them is who could before: a broken crew has its users, too.
-        self._takers.front.take(self._settings, catalog)
+        self._takers.http_apps.apply_config(self._settings, catalog)
         log_broken(catalog, told=before)
         if mended := [name for name in catalog.crews if name not in before.crews]:
             logger.info("crews that could not run can run now: %s", ", ".join(mended))
@@ -170,7 +172,7 @@ class Reloader:
         self._owed = (found if self._owed is None else found.after(self._owed[0]), catalog)
         if "auth.password_hash" in found.taken:
             self._password = found.settings.auth.password_hash
-        self._takers.front.take(found.settings, self._catalog)
+        self._takers.http_apps.apply_config(found.settings, self._catalog)
         users = _in_both(self._catalog, catalog)
         await self._insist(partial(self._takers.crews.tokens.take, users))
 
@@ -189,12 +191,12 @@ class Reloader:
         # Nobody is let in to a crew before it is there, or finds one that is going to be none.
         await self._take_crews(catalog)
         await self._insist(partial(crews.tokens.take, catalog.users()))
-        self._takers.front.take(settings, catalog)
+        self._takers.http_apps.apply_config(settings, catalog)
         self._owed = None
         unmet = out_of_reach(settings, memory_allowed())
-        for warning in (*settings.warnings, *self._doors.exposed(settings), *unmet):
+        for warning in (*settings.warnings, *self._listeners.warnings(settings), *unmet):
             logger.warning("%s", warning)
-        if self._doors.lent and "server.bind" in found.waiting:
+        if self._listeners.is_activated and "server.bind" in found.waiting:
             logger.warning(
                 "the service manager holds the address, so no restart changes server.bind: "
                 "`sudo ./run install` does, for an instance with its --instance NAME"
@@ -212,7 +214,7 @@ class Reloader:
 
     def _moved(self, catalog: Catalog) -> list[str]:
         """The crews whose own address is not the one that they are to have."""
-        here, wanted = self._doors.crew_binds, catalog.binds()
+        here, wanted = self._listeners.crew_binds, catalog.binds()
         names = [name for name in {**here, **wanted} if here.get(name) != wanted.get(name)]
         return [f"bind of crew {name}" for name in names]
 

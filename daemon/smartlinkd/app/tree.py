@@ -35,7 +35,7 @@ from typing import Any, Protocol
 
 import trio
 
-from smartlinkd.admin.control_socket import Control
+from smartlinkd.admin.control_socket import ControlSocket
 from smartlinkd.admin.prometheus import Metrics
 from smartlinkd.admin.status import Operator
 from smartlinkd.api.services import CrewServices, Services
@@ -48,8 +48,8 @@ from smartlinkd.app.components import (
     make_notifier,
     read_crews,
 )
-from smartlinkd.app.facades import Front, rules_of
-from smartlinkd.app.listeners import Doors, open_doors
+from smartlinkd.app.http_apps import HttpApps, api_rules
+from smartlinkd.app.listeners import Listeners, open_listeners
 from smartlinkd.app.reload import Reloader, Reread, Takers, never_ended_by_hangup
 from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
@@ -131,11 +131,13 @@ async def serve(
     ):
         catalog = await read_crews(settings, service_manager)
         log_broken(catalog)
-        with open_doors(settings.server.bind, catalog.binds(), service_manager.sockets) as doors:
-            for warning in doors.exposed(settings):
+        with open_listeners(
+            settings.server.bind, catalog.binds(), service_manager.sockets
+        ) as listeners:
+            for warning in listeners.warnings(settings):
                 logger.warning("%s", warning)
             # Asked of the sockets, which are closed by the time that a start is cut short.
-            urls, crew_urls = doors.urls, doors.crew_urls
+            urls, crew_urls = listeners.urls, listeners.crew_urls
             async with (
                 shared_guardians(),
                 HttpClient() as http,
@@ -146,7 +148,7 @@ async def serve(
                     settings,
                     http,
                     catalog,
-                    doors,
+                    listeners,
                     service_manager,
                     log_buffer=log_buffer,
                     reread=reread,
@@ -178,14 +180,14 @@ def _plant(
     settings: Settings,
     http: HttpClient,
     catalog: Catalog,
-    doors: Doors,
+    listeners: Listeners,
     service_manager: ServiceManager,
     *,
     log_buffer: LogBuffer,
     reread: Reread | None,
 ) -> Supervisor:
     """Make the parts and the supervisor over them."""
-    parts = _make_parts(settings, http, catalog, doors, service_manager)
+    parts = _make_parts(settings, http, catalog, listeners, service_manager)
     over_crews = _over(parts.crews)
 
     def snapshot() -> list[ChildSnapshot]:
@@ -193,10 +195,10 @@ def _plant(
         return [*supervisor.snapshot(), *over_crews.snapshot()]
 
     services = _services(
-        settings, parts, doors, service_manager, log_buffer=log_buffer, snapshot=snapshot
+        settings, parts, listeners, service_manager, log_buffer=log_buffer, snapshot=snapshot
     )
-    front = Front(services, doors, grace=settings.server.grace)
-    control = Control(settings.state.directory, services.operator.commands())
+    http_apps = HttpApps(services, listeners, grace=settings.server.grace)
+    control = ControlSocket(settings.state.directory, services.operator.commands())
     reporter = StatusReporter(
         service_manager,
         status=services.operator.status,
@@ -208,8 +210,8 @@ def _plant(
         over_crews.allow("executor", _longest_grace(catalog))
         supervisor.allow("crews", _longest_grace(catalog) + LAST_WRITES)
 
-    takers = Takers(parts.auth, parts.history, parts.crews, front, service_manager, graces)
-    reloader = Reloader(reread, settings, takers, doors) if reread is not None else None
+    takers = Takers(parts.auth, parts.history, parts.crews, http_apps, service_manager, graces)
+    reloader = Reloader(reread, settings, takers, listeners) if reread is not None else None
     supervisor = Supervisor(
         "smartlinkd",
         [
@@ -229,7 +231,7 @@ def _plant(
             ),
             *(
                 ChildSpec(name, each.run, stop=each.stop, grace=each.grace + LAST_WRITES)
-                for name, each in front.facades().items()
+                for name, each in http_apps.by_name().items()
             ),
             ChildSpec("monitoring", services.recorder.run),
             *([ChildSpec("reloading", reloader.run)] if reloader else []),
@@ -257,7 +259,7 @@ def _make_parts(
     settings: Settings,
     http: HttpClient,
     catalog: Catalog,
-    doors: Doors,
+    listeners: Listeners,
     service_manager: ServiceManager,
 ) -> _Parts:
     """Blocks for the disk. Raises `StateUnusable` or `NotSaved`."""
@@ -272,7 +274,7 @@ def _make_parts(
     )
     fd_store = service_manager.fd_store
     vault = Vault(descriptor_store=fd_store, record=fd_store.restore())
-    browser = make_browser(settings, notifier, own_ports=doors.ports)
+    browser = make_browser(settings, notifier, own_ports=listeners.ports)
     history = make_history(settings)
     desk = make_desk(settings, notifier, http, browser, pauses, history=history)
     crews = make_crews(settings, notifier, catalog, desk, vault)
@@ -282,7 +284,7 @@ def _make_parts(
 def _services(
     settings: Settings,
     parts: _Parts,
-    doors: Doors,
+    listeners: Listeners,
     service_manager: ServiceManager,
     *,
     log_buffer: LogBuffer,
@@ -304,8 +306,8 @@ def _services(
             parts=snapshot,
             tokens=crews.tokens,
             executor=crews.executor,
-            url=doors.urls[0],
-            crew_urls=doors.crew_urls,
+            url=listeners.urls[0],
+            crew_urls=listeners.crew_urls,
             cookie_kept=lambda: service_manager.fd_store.is_kept,
         ),
         metrics=Metrics(
@@ -319,13 +321,13 @@ def _services(
             executor=crews.executor,
             tokens=crews.tokens,
             webhook_networks=settings.webhooks.allow,
-            own_addresses=doors.crew_urls,
+            own_addresses=listeners.crew_urls,
         ),
         log_buffer=log_buffer,
         recorder=_recorder(parts, snapshot),
         site=_site(parts.desk),
         sync_key=settings.cookie.sync_key,
-        rules=rules_of(settings),
+        rules=api_rules(settings),
     )
 
 
