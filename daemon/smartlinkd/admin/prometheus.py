@@ -1,7 +1,7 @@
-"""What a monitor reads at `/metrics`, in Prometheus' text form.
+"""The page at `/metrics`, in Prometheus' text format.
 
-What happens is counted where it happens; what merely is (queues, states) is read from the parts at
-the moment of the scrape, so that no number can be older than the scrape.
+Counters and histograms belong to the actors that count. Gauges are read from the actors at the
+scrape, so no value is older than the scrape.
 """
 
 from __future__ import annotations
@@ -33,10 +33,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """The daemon's metrics, in a registry of their own.
-
-    `observed` is what the parts count and time, and `parts` gives the supervised ones as they are.
-    """
+    """The daemon's metrics, in a registry of their own."""
 
     def __init__(
         self,
@@ -45,6 +42,7 @@ class Metrics:
         executor: Executor,
         parts: Callable[[], list[ChildSnapshot]],
     ) -> None:
+        """Collect `observed`, the actors' own metrics, and the supervised actors of `parts`."""
         self._registry = CollectorRegistry()
         self._registry.register(_States(browser, observed, executor, parts))
         ProcessCollector(registry=self._registry)
@@ -66,7 +64,7 @@ class Metrics:
         )
 
     def text(self, account: AccountResponse | None = None) -> bytes:
-        """Return the page for the scrape. `account` is None while it cannot be asked."""
+        """Return the page. `account` is None while its actors do not answer."""
         return generate_latest(self._registry) + _account_text(account)
 
 
@@ -107,10 +105,11 @@ class _States(Collector):
         self._parts = parts
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: the families are made at the scrape, and there are no others of these names."""
+        """Return nothing: the registry need not know the families before a scrape."""
         return []
 
     def collect(self) -> Iterable[Metric]:
+        """Yield the metrics as they are now."""
         up = GaugeMetricFamily("smartlinkd_part_up", "1 while the part runs", labels=["part"])
         restarts = CounterMetricFamily(
             "smartlinkd_part_restarts", "Restarts by the supervisor", labels=["part"]
