@@ -25,8 +25,7 @@ from smartlinkd.config import Settings, build
 from smartlinkd.control import Control, NotRunning, call
 from smartlinkd.errors import Invalid
 from smartlinkd.sandbox.open_api import APP_ID, SECRET
-from smartlinkd.sandbox.running import Sandbox
-from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.sandbox.server import Sandbox, open_sandbox
 from smartlinkd.state import StateUnusable
 from smartlinkd.supervision.child import ChildSpec
 from smartlinkd.supervision.supervisor import Escalated

@@ -26,7 +26,7 @@ from trio.testing import MockClock
 from smartlinkd import __version__, operator
 from smartlinkd.browser.actor import Browser
 from smartlinkd.conversion.desk import _Desk
-from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.server import Sandbox
 from smartlinkd.vault.actor import _Vault
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 Nothing stops at the first fault: each step adds its problems, and hands on what it understood. Only
 a file that is no TOML ends it early, since every required key would then be "missing". A crew's
 problems stay with that crew, and are raised only together with others. See
-docs/decisions/049-no-pydantic-settings.md.
+docs/decisions/048-no-pydantic-settings.md.
 """
 
 from __future__ import annotations

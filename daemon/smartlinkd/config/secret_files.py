@@ -3,7 +3,7 @@
 systemd shows credentials to the service alone, in `$CREDENTIALS_DIRECTORY` (systemd.exec(5),
 LoadCredential=), by names such as `smartlinkd_cookie.sync_key`. Other names there are the owner's,
 such as crews' files of variables. A secret that others can read is used, with a warning at every
-start. See docs/decisions/047-credentials.md and 048-files-of-variables.md.
+start. See docs/decisions/047-files-of-secrets.md.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ class SecretReader:
 def parse_variables(content: str) -> dict[str, SecretStr]:
     """Return the variables of a file of `NAME=VALUE` lines, as systemd would read them.
 
-    See docs/decisions/048-files-of-variables.md.
+    See docs/decisions/047-files-of-secrets.md.
 
     Raises:
         BadValue: a line is wrong, or programs read it differently. The error has the line's number,
