@@ -24,9 +24,8 @@ import trio
 
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.browser import executable
-from smartlinkd.sandbox.answers import product_link
 from smartlinkd.sandbox.batch import Origins
-from smartlinkd.sandbox.products import product_of
+from smartlinkd.sandbox.products import product_link, product_of
 from tests.config_file import Tables, write_config
 from tests.programs import PASSWORD, Program, needs_no_sandbox
 

@@ -27,8 +27,7 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, build
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox.open_api import APP_ID, SECRET
-from smartlinkd.sandbox.running import Sandbox
-from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.sandbox.server import Sandbox, open_sandbox
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.supervision.supervisor import Supervisor
 from tests.api.client import PATIENCE, Client

@@ -41,7 +41,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.patience import patience
 from smartlinkd.sandbox.products import PRODUCTS
-from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.server import Sandbox
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Start

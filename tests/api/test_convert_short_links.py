@@ -22,7 +22,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.conversion import through_http
 from smartlinkd.conversion.desk import GATHER
 from smartlinkd.marketplace.shortlinks import resolve
-from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.server import Sandbox
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon

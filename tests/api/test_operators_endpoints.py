@@ -27,7 +27,7 @@ from smartlinkd import __version__
 from smartlinkd.admin import status as operator
 from smartlinkd.browser.actor import Browser
 from smartlinkd.conversion.desk import _Desk
-from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.server import Sandbox
 from smartlinkd.vault.actor import _Vault
 
 if TYPE_CHECKING:

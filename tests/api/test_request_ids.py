@@ -16,7 +16,7 @@ import trio
 from smartlinkd import logs
 from smartlinkd.admin.control_socket import call
 from smartlinkd.logs.context import ContextFilter
-from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.server import Sandbox
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Start

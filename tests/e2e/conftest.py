@@ -36,9 +36,8 @@ import pytest
 import trio
 
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.sandbox.answers import image_url, product_link
 from smartlinkd.sandbox.batch import Origins, long_link, short_code
-from smartlinkd.sandbox.products import FULL_RATE, Product, product_of
+from smartlinkd.sandbox.products import FULL_RATE, Product, image_url, product_link, product_of
 from smartlinkd.sandbox.session import cookies_of
 from tests.config_file import Table, Tables, write_config
 from tests.hygiene.doors import doors

@@ -203,7 +203,7 @@ def _cases() -> list[Case]:
     by_fetch = [
         fault
         for fault in PORTAL_FAULTS
-        if fault.point in (Point.SUBMIT, Point.PRODUCT) and fault.play.value in BY_FETCH
+        if fault.point in (Point.SUBMIT, Point.PRODUCT) and fault.behaviour.value in BY_FETCH
     ]
     return [
         *(Case("fetching", fault) for fault in by_fetch),

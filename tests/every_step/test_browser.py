@@ -38,7 +38,7 @@ HEALTHY = 60.0
 @asynccontextmanager
 async def tabs(folder: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Contexts, Machine]]:
     """A browser without a daemon around it, since then all steps can be struck."""
-    network, _ = sandbox_network(patch)
+    network, _ = sandbox_network()
     machine = Machine(folder, network)
     machine.install(patch)
     settings = LaunchSettings(executable=machine.executable, profiles=machine.profiles)

@@ -81,7 +81,7 @@ class House:
 @asynccontextmanager
 async def house(folder: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[House]:
     """One whose daemon has been there before, and has a port."""
-    network, _ = sandbox_network(patch)
+    network, _ = sandbox_network()
     machine = Machine(folder, network)
     machine.install(patch)
     patch.setattr(machine_module, "LAUNCH_TAKES", 0.005)

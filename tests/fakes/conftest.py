@@ -86,7 +86,7 @@ async def subject(
 ) -> AsyncIterator[Subject]:
     """Each of the two."""
     if request.param == "fake":
-        network, state = sandbox_network(monkeypatch)
+        network, state = sandbox_network()
         machine = Machine(tmp_path, network)
         machine.install(monkeypatch)
         settings = LaunchSettings(executable=machine.executable, profiles=machine.profiles)

@@ -16,15 +16,12 @@ from functools import wraps
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
 import trio
 
 from smartlinkd.nurseries import background
-from smartlinkd.sandbox import spoil
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.portal import portal_app
-from smartlinkd.sandbox.shop import shop_app
-from smartlinkd.sandbox.shorts import shorts_app
+from smartlinkd.sandbox.shop import shop_app, short_links_app
 from smartlinkd.sandbox.state import State
 from smartlinkd.serving import GuardedQuart
 from smartlinkd.serving.app import Messages
@@ -204,17 +201,15 @@ def without_threads(app: GuardedQuart) -> GuardedQuart:
     return app
 
 
-def sandbox_network(
-    monkeypatch: pytest.MonkeyPatch, *, rows: int = 5, hold: float = HOLD
-) -> tuple[Network, State]:
+def sandbox_network(*, rows: int = 5, hold: float = HOLD) -> tuple[Network, State]:
     """The sandbox's three apps at `ORIGINS`, and what it knows and plays. Needs a running trio."""
     state = State(ORIGINS, rows, hold)
     network = Network(
         {
             ORIGINS.portal: without_threads(portal_app(state)),
             ORIGINS.shop: without_threads(shop_app(state)),
-            ORIGINS.short: without_threads(shorts_app(state)),
+            ORIGINS.short: without_threads(short_links_app(state)),
         }
     )
-    monkeypatch.setattr(spoil, "_sever", network.sever)
+    state.sever = network.sever
     return network, state

@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 import trio
 
 from smartlinkd.marketplace import looking, portal
-from smartlinkd.sandbox.graphql import parse
 from tests.fakes.network import NetError
 from tests.fakes.tab import Document, Tab, script
 
@@ -21,8 +20,6 @@ SOON = 0.05
 LEAVES_AFTER = 0.4
 PROGRAM = {"content-type": "application/json; charset=UTF-8", "affiliate-program-type": "1"}
 RISK_CONTROL = 90309999
-
-parse(portal._LINKS_QUERY)  # the page's own call has the same words
 
 
 def fact(document: Document, name: str) -> str:

@@ -41,8 +41,8 @@ from smartlinkd.errors import Unavailable
 from smartlinkd.journal.actor import Journal
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.net.client import HttpClient
-from smartlinkd.sandbox.answers import product_link
-from smartlinkd.sandbox.products import product_of
+from smartlinkd.parts import Crews
+from smartlinkd.sandbox.products import product_link, product_of
 from smartlinkd.sandbox.session import cookie_header
 from smartlinkd.sandbox.state import State
 from smartlinkd.supervision.child import ChildSnapshot
@@ -114,7 +114,7 @@ class Stage:
         looked at `look_every` seconds."""
         self.network: Network
         self.portal: State
-        self.network, self.portal = sandbox_network(patch)
+        self.network, self.portal = sandbox_network()
         self.machine = Machine(folder, self.network)
         self.machine.install(patch)
         self.workers = Workers(folder)

@@ -19,8 +19,7 @@ from smartlinkd.marketplace.shortlinks import Lanes, Unresolved, resolve
 from smartlinkd.marketplace.third_party import ThirdParty
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
-from smartlinkd.sandbox.running import Sandbox
-from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.sandbox.server import Sandbox, open_sandbox
 from smartlinkd.sandbox.shortlinks import CODES
 
 LIPSTICK = Product(88201679, 23456789012)

@@ -29,8 +29,7 @@ from smartlinkd.marketplace.errors import (
 from smartlinkd.marketplace.jar import jar
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import Market, market
-from smartlinkd.sandbox.running import Sandbox
-from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.sandbox.server import Sandbox, open_sandbox
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT, cookie_header
 from smartlinkd.vault.cookie import parse_cookie
 

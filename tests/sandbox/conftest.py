@@ -8,8 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from smartlinkd.sandbox.running import Sandbox
-from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.sandbox.server import Sandbox, open_sandbox
 from smartlinkd.sandbox.session import cookies_of
 
 HOLD = 0.3  # seconds a slow answer takes in these tests

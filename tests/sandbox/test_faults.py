@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from smartlinkd.errors import Invalid
-from smartlinkd.sandbox.faults import ARMED_AT_ONCE, FAULTS, Fault, Play, Point, Switchboard
+from smartlinkd.sandbox.faults import FAULTS, MAX_ARMED, Behaviour, Fault, Point, Switchboard
 
 SUBMIT_401 = 900_000_101
 
@@ -23,7 +23,7 @@ def test_no_two_faults_share_a_name_or_a_magic_number() -> None:
 
 
 def test_every_play_is_in_some_fault() -> None:
-    assert {fault.play for fault in FAULTS} == set(Play)
+    assert {fault.behaviour for fault in FAULTS} == set(Behaviour)
 
 
 def test_nothing_is_wrong_by_itself() -> None:
@@ -87,7 +87,7 @@ def test_what_cannot_be_switched_on(fault: str, times: int) -> None:
 
 def test_the_switchboard_is_bounded() -> None:
     board = Switchboard()
-    for _ in range(ARMED_AT_ONCE):
+    for _ in range(MAX_ARMED):
         board.arm("page_500")
 
     with pytest.raises(Invalid, match="DELETE"):

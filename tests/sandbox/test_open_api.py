@@ -14,19 +14,15 @@ from smartlinkd.sandbox.open_api import (
     SECRET,
     signature,
 )
-from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.server import Sandbox
 
-OFFER = (
-    "{productOfferV2(itemId:23456789012){nodes{itemId productName price sellerCommissionRate}"
-    "pageInfo{hasNextPage}}}"
-)
+OFFER = "{productOfferV2(itemId:23456789012){nodes{itemId productName price sellerCommissionRate}}}"
 
 
 async def ask(
     sandbox: Sandbox,
     client: httpx.AsyncClient,
     query: str,
-    variables: dict[str, Any] | None = None,
     *,
     app_id: str = APP_ID,
     secret: str = SECRET,
@@ -34,7 +30,7 @@ async def ask(
     said: str | None = None,
 ) -> dict[str, Any]:
     """One signed call. `said` is sent as the body in place of the one that was signed."""
-    body = json.dumps({"query": query, "variables": variables or {}})
+    body = json.dumps({"query": query})
     timestamp = int(time.time()) - age
     signed = signature(app_id, timestamp, body.encode(), secret)
     answer = await client.post(
@@ -83,17 +79,8 @@ async def test_a_product_offer(sandbox: Sandbox, client: httpx.AsyncClient) -> N
                 "price": "122200",
                 "sellerCommissionRate": "0.135",
             }
-        ],
-        "pageInfo": {"hasNextPage": False},
+        ]
     }
-
-
-async def test_a_product_offer_by_variable(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
-    query = "query q($id: Int64) {productOfferV2(itemId: $id) {nodes {itemId}}}"
-
-    answer = await ask(sandbox, client, query, {"id": "5"})
-
-    assert answer["data"]["productOfferV2"]["nodes"] == [{"itemId": 5}]
 
 
 async def test_an_unlisted_product(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
@@ -172,3 +159,48 @@ async def test_an_error_that_was_switched_on(
 
     assert code_of(first) == code
     assert "errors" not in second
+
+
+# The estimate service
+
+
+async def ask_estimate(
+    sandbox: Sandbox, client: httpx.AsyncClient, item_id: int, cookie: str = ""
+) -> httpx.Response:
+    url = sandbox.estimate_url.format(shop_id=7, item_id=item_id)
+    return await client.get(url, headers={"cookie": cookie} if cookie else {})
+
+
+async def test_an_estimate(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    answer = (await ask_estimate(sandbox, client, 23456789012)).json()
+
+    assert (answer["price"], answer["commission"]) == (122_200, 21_996)
+
+
+@pytest.mark.parametrize("url", ["", "x", "https://shop.example/product/1/2x"])
+async def test_an_estimate_of_nothing(
+    sandbox: Sandbox, client: httpx.AsyncClient, url: str
+) -> None:
+    answer = await client.get(f"{sandbox.portal_url}/estimate", params={"url": url})
+
+    assert answer.status_code == 404
+
+
+async def test_a_broken_estimate(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    assert (await ask_estimate(sandbox, client, 900_000_301)).status_code == 500
+
+
+async def test_an_estimate_in_html(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    answer = await ask_estimate(sandbox, client, 900_000_302)
+
+    assert answer.headers["content-type"].startswith("text/html")
+
+
+async def test_a_cookie_that_comes_along_is_counted(
+    sandbox: Sandbox, client: httpx.AsyncClient
+) -> None:
+    await ask_estimate(sandbox, client, 5)
+    await ask_estimate(sandbox, client, 5, cookie="SPC_U=1")
+
+    counters = sandbox.state.counters
+    assert (counters["estimate"], counters["estimate with cookie"]) == (2, 1)

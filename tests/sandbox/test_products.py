@@ -2,8 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from smartlinkd.sandbox.answers import dong, estimate, open_api_node, percent, portal_offer
-from smartlinkd.sandbox.products import PRODUCTS, product_of
+from smartlinkd.sandbox.products import (
+    PRODUCTS,
+    estimate,
+    format_dong,
+    format_percent,
+    open_api_node,
+    portal_offer,
+    product_of,
+)
 
 SHOP = "https://shop.example"
 BY_WHY = {product.why: product for product in PRODUCTS}
@@ -95,12 +102,12 @@ def test_the_estimate_has_all_thirteen_fields() -> None:
     ("amount", "shown"), [(0, "₫0"), (5_100, "₫5.100"), (10**7, "₫10.000.000")]
 )
 def test_dong(amount: int, shown: str) -> None:
-    assert dong(amount) == shown
+    assert format_dong(amount) == shown
 
 
 @pytest.mark.parametrize(("rate", "shown"), [(0, "0%"), (2_500, "2,5%"), (100_000, "100%")])
 def test_percent(rate: int, shown: str) -> None:
-    assert percent(rate) == shown
+    assert format_percent(rate) == shown
 
 
 def test_each_product_says_why_it_is_in_the_table() -> None:

@@ -18,9 +18,7 @@ from smartlinkd.config import load
 from smartlinkd.errors import Invalid
 from smartlinkd.sandbox.faults import FAULTS
 from smartlinkd.sandbox.open_api import APP_ID, SECRET
-from smartlinkd.sandbox.print_out import print_out
-from smartlinkd.sandbox.running import Sandbox
-from smartlinkd.sandbox.server import main, open_sandbox, run
+from smartlinkd.sandbox.server import Sandbox, main, open_sandbox, run, usage
 from smartlinkd.sandbox.session import cookie_header
 
 PASSWORD_HASH = (
@@ -118,7 +116,7 @@ async def test_the_command_ends_well_when_told(number: signal.Signals) -> None:
 
 
 async def test_the_configuration_that_is_printed_is_good(sandbox: Sandbox, tmp_path: Path) -> None:
-    section = print_out(sandbox).split("Configuration for the daemon\n")[1].split("A cookie")[0]
+    section = usage(sandbox).split("Configuration for the daemon\n")[1].split("A cookie")[0]
     file = tmp_path / "config.toml"
     file.write_text(textwrap.dedent(section) + '[links]\nsource = "open_api"\n')
 

@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import httpx
 import pytest
+import trio
 
-from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.server import Sandbox
 from smartlinkd.sandbox.session import cookies_of
+from smartlinkd.sandbox.shortlinks import BIG_BODY
 
 
 @pytest.mark.parametrize(
@@ -88,3 +90,125 @@ async def test_the_human_check_is_on_both_hosts(
 ) -> None:
     for origin in (sandbox.shop_url, sandbox.portal_url):
         assert (await client.get(f"{origin}/verify/{kind}")).status_code == 200
+
+
+# Short links
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "location"),
+    [
+        ("direct", 302, "{shop}/universal-link/product/88201679/23456789012"),
+        ("moved", 301, "{shop}/product/40011223/17788990011"),
+        ("relative", 302, "/direct"),
+        ("check", 302, "/verify/captcha"),
+        ("chain3", 302, "{short}/chain2"),
+        ("foreign", 302, "http://foreign.example/"),
+        ("p7i8", 302, "{shop}/opaanlp/7/8"),
+    ],
+)
+async def test_a_redirect(
+    sandbox: Sandbox, client: httpx.AsyncClient, code: str, status: int, location: str
+) -> None:
+    answer = await client.get(f"{sandbox.short_url}/{code}")
+
+    assert answer.status_code == status
+    expected = location.format(shop=sandbox.shop_url, short=sandbox.short_url)
+    assert answer.headers["location"].startswith(expected)
+
+
+async def test_a_redirect_without_a_location(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    answer = await client.get(f"{sandbox.short_url}/nowhere")
+
+    assert answer.status_code == 302
+    assert "location" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("meta", 'http-equiv="refresh" content="0; url={shop}/Hang-tot-i.55104422.21334455667?'),
+        ("meta", "?utm_source=an_17000000001&amp;utm_medium=affiliates&amp;"),
+        ("script", 'location.replace("{shop}/universal-link/Hang-tot-i.61002345.19876543210?'),
+        ("variable", 'var u = "{shop}/opaanlp/83004567/22001100220?'),
+        ("variable", "; location.href = u;"),
+        ("canonical", '<link rel="canonical" href="{shop}/Hang-tot-i.90112233.25550001112">'),
+        ("ogurl", '<meta property="og:url" content="{shop}/product/33445566/20202020202">'),
+        ("signin", '<input type="password">'),
+        ("signin", '<link rel="canonical" href="{shop}/product/88201679/23456789012">'),
+    ],
+)
+async def test_a_page_that_goes_on(
+    sandbox: Sandbox, client: httpx.AsyncClient, code: str, text: str
+) -> None:
+    answer = await client.get(f"{sandbox.short_url}/{code}")
+
+    assert answer.status_code == 200
+    assert text.format(shop=sandbox.shop_url) in answer.text
+
+
+async def test_refresh_code_answers_with_a_refresh_header(
+    sandbox: Sandbox, client: httpx.AsyncClient
+) -> None:
+    answer = await client.get(f"{sandbox.short_url}/refresh")
+
+    assert answer.status_code == 200
+    product = f"{sandbox.shop_url}/product/72345001/18123456789"
+    assert answer.headers["refresh"].startswith(f"0; url={product}?")
+
+
+async def test_unknown_code_answers_with_a_page_without_addresses(
+    sandbox: Sandbox, client: httpx.AsyncClient
+) -> None:
+    answer = await client.get(f"{sandbox.short_url}/unknown")
+
+    assert (answer.status_code, "http" in answer.text) == (200, False)
+
+
+@pytest.mark.parametrize(("code", "status"), [("gone", 404), ("broken", 500), ("dlinkXy", 404)])
+async def test_a_dead_code(
+    sandbox: Sandbox, client: httpx.AsyncClient, code: str, status: int
+) -> None:
+    assert (await client.get(f"{sandbox.short_url}/{code}")).status_code == status
+
+
+async def test_a_slow_code_answers_after_the_hold(
+    sandbox: Sandbox, client: httpx.AsyncClient
+) -> None:
+    begin = trio.current_time()
+
+    await client.get(f"{sandbox.short_url}/slow")
+
+    assert trio.current_time() - begin >= sandbox.state.hold
+
+
+async def test_a_big_answer(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    answer = await client.get(f"{sandbox.short_url}/big")
+
+    assert len(answer.content) > BIG_BODY
+
+
+async def test_opening_a_login_link_is_counted(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    await client.get(f"{sandbox.short_url}/direct")
+    before = sandbox.state.counters["dlink opened"]
+    await client.get(f"{sandbox.short_url}/dlink7Qx")
+
+    assert (before, sandbox.state.counters["dlink opened"]) == (0, 1)
+
+
+async def test_a_cookie_that_comes_along_is_counted(
+    sandbox: Sandbox, client: httpx.AsyncClient
+) -> None:
+    await client.get(f"{sandbox.short_url}/direct")
+    before = sandbox.state.counters["short link with cookie"]
+    await client.get(f"{sandbox.short_url}/direct", headers={"cookie": "SPC_U=1"})
+
+    assert (before, sandbox.state.counters["short link with cookie"]) == (0, 1)
+
+
+async def test_each_code_is_counted(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+    for code in ("direct", "direct", "gone"):
+        await client.get(f"{sandbox.short_url}/{code}")
+
+    counters = sandbox.state.counters
+    assert [counters[f"short link{code}"] for code in ("", " direct", " gone")] == [3, 2, 1]

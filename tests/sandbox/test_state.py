@@ -4,18 +4,17 @@ import pytest
 import trio
 
 from smartlinkd.sandbox.batch import Origins
-from smartlinkd.sandbox.state import ACCOUNTS_KEPT, MADE_KEPT, SUBMITS_KEPT, State, SubmitLog
+from smartlinkd.sandbox.state import MADE_KEPT, SUBMITS_KEPT, State, SubmitLog
 
 
 async def test_the_log_of_submits_is_bounded() -> None:
     log = SubmitLog()
-    for number in range(ACCOUNTS_KEPT + 5):
+    for number in range(SUBMITS_KEPT + 5):
         with log.submit(str(number), ["link"], [("", "", "", "", "")]):
             pass
 
     assert len(log.entries) == SUBMITS_KEPT
-    assert len(log.accounts) == ACCOUNTS_KEPT
-    assert log.entries[-1].account == str(ACCOUNTS_KEPT + 4)
+    assert log.entries[-1].account == str(SUBMITS_KEPT + 4)
 
 
 async def test_the_short_links_that_are_kept_are_bounded() -> None:

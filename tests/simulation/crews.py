@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from smartlinkd.sandbox.answers import product_link
-from smartlinkd.sandbox.products import product_of
+from smartlinkd.sandbox.products import product_link, product_of
 from tests.fakes.network import ORIGINS
 from tests.fakes.puppets import Step
 

@@ -12,8 +12,7 @@ from math import inf
 
 import trio
 
-from smartlinkd.sandbox.answers import product_link
-from smartlinkd.sandbox.products import product_of
+from smartlinkd.sandbox.products import product_link, product_of
 from smartlinkd.sandbox.shortlinks import CODES, product_behind
 from tests.fakes.network import ORIGINS, Json
 from tests.simulation.answers import INVALID, MAY_FAIL, Link, Read, WrongAnswer, read

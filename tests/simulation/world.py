@@ -24,10 +24,8 @@ from smartlinkd.conversion.pauses import Pauses
 from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.journal.errors import UnusableJournal
 from smartlinkd.net.client import HttpClient
-from smartlinkd.sandbox import spoil
 from smartlinkd.sandbox.portal import portal_app
-from smartlinkd.sandbox.shop import shop_app
-from smartlinkd.sandbox.shorts import shorts_app
+from smartlinkd.sandbox.shop import shop_app, short_links_app
 from smartlinkd.sandbox.state import State
 from smartlinkd.state_files import NotSaved, StateUnusable
 from smartlinkd.supervision.supervisor import Escalated
@@ -93,7 +91,7 @@ class World(Weather):
         """Seconds that whatever is done in a thread takes."""
         # What it runs on
         self.portal = State(ORIGINS, CHUNK, HOLD)
-        apps = (portal_app(self.portal), shop_app(self.portal), shorts_app(self.portal))
+        apps = (portal_app(self.portal), shop_app(self.portal), short_links_app(self.portal))
         origins = (ORIGINS.portal, ORIGINS.shop, ORIGINS.short)
         self.network = Upstream(dict(zip(origins, map(without_threads, apps), strict=True)))
         self.network.watch(self.books, self.broken, log)
@@ -121,7 +119,7 @@ class World(Weather):
         self.disk.install(patch)
         patch.setattr(trio.to_thread, "run_sync", self._slowly(trio.to_thread.run_sync))
         patch.setattr(Webhooks, "_look", self._looking(Webhooks._look))
-        patch.setattr(spoil, "_sever", self.network.sever)
+        self.portal.sever = self.network.sever
         patch.setattr(passwords, "matches", _matches)
 
     def _looking(self, look: Callable[..., Awaitable[float]]) -> Callable[..., Awaitable[float]]:

@@ -18,9 +18,8 @@ from typing import Any, Final
 import httpx
 import trio
 
-from smartlinkd.sandbox.answers import product_link
 from smartlinkd.sandbox.batch import Origins, long_link, short_code
-from smartlinkd.sandbox.products import Product, product_of
+from smartlinkd.sandbox.products import Product, product_link, product_of
 from smartlinkd.sandbox.session import cookies_of
 from tests.programs import PASSWORD
 from tests.soak.jobs import POOL, Form, Kind, Link

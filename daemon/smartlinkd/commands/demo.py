@@ -32,8 +32,7 @@ from smartlinkd.commands.table import table
 from smartlinkd.config import Settings, load
 from smartlinkd.errors import Refused, leaves
 from smartlinkd.sandbox.products import PRODUCTS
-from smartlinkd.sandbox.running import Sandbox
-from smartlinkd.sandbox.server import open_sandbox
+from smartlinkd.sandbox.server import Sandbox, open_sandbox
 from smartlinkd.sandbox.session import cookie_header
 from smartlinkd.state_files import NotSaved, StateUnusable
 from smartlinkd.supervision.supervisor import Escalated

@@ -18,10 +18,9 @@ from smartlinkd.history.pending import Pending
 from smartlinkd.history.store import Store
 from smartlinkd.marketplace.commission import Rates
 from smartlinkd.marketplace.products import ProductData
-from smartlinkd.sandbox.answers import image_url, product_link
 from smartlinkd.sandbox.batch import SUB_IDS, long_link, short_code
-from smartlinkd.sandbox.products import FULL_RATE, Product, product_of
-from smartlinkd.sandbox.running import Sandbox
+from smartlinkd.sandbox.products import FULL_RATE, Product, image_url, product_link, product_of
+from smartlinkd.sandbox.server import Sandbox
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT
 
 LINKS_OF_DAYS: Final = (3, 5, 2, 0, 6, 4, 7, 1, 5, 8)

@@ -1,12 +1,9 @@
-"""Everything that can go wrong at the sandbox, by name, and the switchboard that lets it.
+"""Everything that can go wrong at the sandbox, by name, and the switchboard that injects it.
 
-A fault is met in one of two ways. Each has a magic number of its own: an item id that spoils
-whatever it is part of, or an account number (the cookie's SPC_U) that is in trouble for good; so a
-fault can be seen through the daemon with nothing but a link or a cookie. Or it is switched on by
-name, for so many times, for one account or for all; so a test can have it happen once and then
-see the recovery.
-
-`FAULTS` is the one list: the control endpoint, the command's print-out and the documents read it.
+A fault has magic numbers: an item id that spoils everything it is part of, or an account number
+(the cookie's SPC_U) that is always in trouble. So a link or a cookie alone shows it through the
+daemon. Or it is switched on by name: for so many times, for one account or all. `FAULTS` is the one
+list, for the control endpoints, the command's output and the documents.
 """
 
 from __future__ import annotations
@@ -18,15 +15,15 @@ from typing import Final
 
 from smartlinkd.errors import Invalid
 
-ARMED_AT_ONCE: Final = 100
-"""How many switched-on faults are kept: far more than a test can reason about."""
+MAX_ARMED: Final = 100
+"""Faults that can be switched on at once."""
 
 ITEM_BASE: Final = 900_000_000
 ACCOUNT_BASE: Final = 990_000_000
 
 
 class Point(Enum):
-    """Where a fault bites."""
+    """The place where a fault happens."""
 
     SESSION = "session"
     PAGE = "page"
@@ -37,10 +34,10 @@ class Point(Enum):
     ESTIMATE = "estimate"
 
 
-class Play(Enum):
-    """What is played. The value is the last part of the fault's name."""
+class Behaviour(Enum):
+    """A wrong behaviour. Its value is the last part of the fault's name."""
 
-    # instead of an answer in JSON; some of a page as well
+    # in place of an answer in JSON; some in place of a page, too
     REFUSED_401 = "401"
     REFUSED_403 = "403"
     BUSY_429 = "429"
@@ -95,143 +92,143 @@ class Play(Enum):
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: `item` and `account` are its magic numbers, where it has them."""
+    """One fault. `item` and `account` are its magic numbers, if it has them."""
 
     name: str
     point: Point
-    play: Play
+    behaviour: Behaviour
     shows: str
     item: int | None = None
     account: str | None = None
 
 
-_ANSWERS: tuple[tuple[int, Play, str], ...] = (
-    (1, Play.REFUSED_401, "status 401"),
-    (2, Play.REFUSED_403, "status 403"),
-    (3, Play.BUSY_429, "status 429 with Retry-After"),
-    (4, Play.BROKEN_500, "status 500"),
-    (5, Play.HTML, "an HTML page with status 200 where JSON is due"),
-    (6, Play.LOGGED_OUT, "status 200 and is_login false with error 90309999"),
-    (7, Play.LOGGED_OUT_NUMERIC, "the same with numbers for keys"),
-    (8, Play.HUMAN_CHECK, "error 90309999 with is_login true: a person is asked for"),
-    (9, Play.HUMAN_CHECK_BARE, "error 90309999 without is_login: the same"),
-    (10, Play.NULL, "data is null"),
-    (11, Play.SLOW, "no answer in any reasonable time"),
-    (12, Play.TRUNCATED, "JSON that ends half-way in a complete response"),
-    (13, Play.CUT, "the connection is reset half-way through the body"),
-    (14, Play.RESET, "the connection is reset before a byte of the answer"),
-    (15, Play.TO_LOGIN, "HTTP redirect to the login page"),
-    (16, Play.CAPTCHA, "HTTP redirect to /verify/captcha"),
+_Table = tuple[tuple[int, Behaviour, str], ...]
+"""The last digits of the magic numbers, the behaviour, and a description of it."""
+
+_ANSWERS: _Table = (
+    (1, Behaviour.REFUSED_401, "status 401"),
+    (2, Behaviour.REFUSED_403, "status 403"),
+    (3, Behaviour.BUSY_429, "status 429 with Retry-After"),
+    (4, Behaviour.BROKEN_500, "status 500"),
+    (5, Behaviour.HTML, "an HTML page with status 200 where JSON is due"),
+    (6, Behaviour.LOGGED_OUT, "status 200 and is_login false with error 90309999"),
+    (7, Behaviour.LOGGED_OUT_NUMERIC, "the same with numbers for keys"),
+    (8, Behaviour.HUMAN_CHECK, "error 90309999 with is_login true: a person is asked for"),
+    (9, Behaviour.HUMAN_CHECK_BARE, "error 90309999 without is_login: the same"),
+    (10, Behaviour.NULL, "data is null"),
+    (11, Behaviour.SLOW, "no answer in any reasonable time"),
+    (12, Behaviour.TRUNCATED, "JSON that ends half-way in a complete response"),
+    (13, Behaviour.CUT, "the connection is reset half-way through the body"),
+    (14, Behaviour.RESET, "the connection is reset before a byte of the answer"),
+    (15, Behaviour.TO_LOGIN, "HTTP redirect to the login page"),
+    (16, Behaviour.CAPTCHA, "HTTP redirect to /verify/captcha"),
 )
 
+_SUBMITS: _Table = (
+    (121, Behaviour.GRAPHQL_ERROR, "GraphQL's own errors, no data"),
+    (122, Behaviour.NULL_ROWS, "batchCustomLink is null"),
+    (123, Behaviour.SHORT_ROWS, "the last row is missing"),
+)
 
-def _answer_faults(point: Point, hundreds: int) -> Iterator[Fault]:
-    for number, play, shows in _ANSWERS:
-        yield _fault(point, play, shows, item=hundreds + number, account=hundreds + number)
+_ROWS: _Table = (
+    (2, Behaviour.FAIL_2, "failCode 2"),
+    (1, Behaviour.FAIL_1, "failCode 1"),
+    (3, Behaviour.FAIL_3, "failCode 3"),
+    (99, Behaviour.FAIL_99, "failCode 99, which nobody has documented"),
+    (10, Behaviour.NULL, "the row is null"),
+    (11, Behaviour.NULL_CODE, "a good row whose failCode is null"),
+    (12, Behaviour.NO_SHORT_LINK, "failCode 0 with an empty shortLink"),
+    (13, Behaviour.OTHER_ACCOUNT, "a longLink that earns for somebody else"),
+    (14, Behaviour.OTHER_ITEM, "a longLink for another item"),
+)
+
+_PAGES: _Table = (
+    (1, Behaviour.TO_LOGIN, "HTTP redirect to the login page"),
+    (2, Behaviour.LOGIN_BY_SCRIPT, "status 200, then a script goes to login"),
+    (3, Behaviour.LOGIN_IN_PLACE, "status 200, a login form on the page"),
+    (4, Behaviour.CAPTCHA, "HTTP redirect to /verify/captcha"),
+    (5, Behaviour.TRAFFIC, "HTTP redirect to /verify/traffic"),
+    (7, Behaviour.WITHOUT_FORM, "the page has no form on it"),
+    (8, Behaviour.ENDLESS, "the page never finishes arriving"),
+    (9, Behaviour.HANG, "the page falls into an endless loop once shown"),
+    (10, Behaviour.HANG_ON_SUBMIT, "an endless loop on pressing the button"),
+    (11, Behaviour.ALERT, "the page opens an alert()"),
+    (12, Behaviour.BROKEN_500, "status 500"),
+    (13, Behaviour.SLOW, "no answer in any reasonable time"),
+    (14, Behaviour.RESET, "the connection is reset"),
+    (
+        15,
+        Behaviour.CHECK_IN_JSON,
+        "status 403, and error 90309999 with is_login true in the page's place",
+    ),
+    (
+        16,
+        Behaviour.CHECK_IN_FRAME,
+        "a dialog with /verify/captcha in a frame on pressing the button, and no submit",
+    ),
+    (
+        17,
+        Behaviour.CHECK_IN_WINDOW,
+        "a window with /verify/captcha on pressing the button, and no submit",
+    ),
+    (
+        18,
+        Behaviour.CHECK_AFTERWARDS,
+        "a submit goes well, and then a script goes to /verify/captcha",
+    ),
+)
+
+_SESSIONS: _Table = (
+    (301, Behaviour.LOST, "pages redirect to login, calls answer 401"),
+    (
+        302,
+        Behaviour.LOST_SOFTLY,
+        "pages go to login by script, calls answer 200 with is_login false",
+    ),
+    (
+        303,
+        Behaviour.HUMAN_CHECK,
+        "pages redirect to /verify/captcha, calls answer 90309999 with is_login true",
+    ),
+    (6, Behaviour.FROZEN, "the form is disabled, calls answer GraphQL's own errors"),
+)
+
+_OPEN_API: _Table = (
+    (0, Behaviour.BAD_SIGNATURE, "error 10020, invalid signature"),
+    (0, Behaviour.RATE_LIMIT, "error 10030, rate limit"),
+    (0, Behaviour.NO_ACCESS, "error 10035, no access to the API"),
+    (0, Behaviour.BROKEN_500, "status 500"),
+    (0, Behaviour.SLOW, "no answer in any reasonable time"),
+)
+
+_ESTIMATES: _Table = (
+    (301, Behaviour.BROKEN_500, "status 500"),
+    (302, Behaviour.HTML, "an HTML page with status 200"),
+    (303, Behaviour.SLOW, "no answer in any reasonable time"),
+)
+
+_OTHER_NAMES = {"session_human_check": "human_check", "session_frozen": "account_frozen"}
 
 
-def _fault(
-    point: Point,
-    play: Play,
-    shows: str,
-    *,
-    item: int | None = None,
-    account: int | None = None,
-    name: str = "",
-) -> Fault:
-    return Fault(
-        name or f"{point.value}_{play.value}",
-        point,
-        play,
-        shows,
-        None if item is None else ITEM_BASE + item,
-        None if account is None else str(ACCOUNT_BASE + account),
-    )
+def _faults(
+    point: Point, table: _Table, *, items: bool = False, accounts: bool = False, offset: int = 0
+) -> Iterator[Fault]:
+    for number, behaviour, shows in table:
+        name = f"{point.value}_{behaviour.value}"
+        item = ITEM_BASE + offset + number if items else None
+        account = str(ACCOUNT_BASE + offset + number) if accounts else None
+        yield Fault(_OTHER_NAMES.get(name, name), point, behaviour, shows, item, account)
 
 
 FAULTS: tuple[Fault, ...] = (
-    _fault(Point.ROW, Play.FAIL_2, "failCode 2", item=2),
-    _fault(Point.ROW, Play.FAIL_1, "failCode 1", item=1),
-    _fault(Point.ROW, Play.FAIL_3, "failCode 3", item=3),
-    _fault(Point.ROW, Play.FAIL_99, "failCode 99, which nobody has documented", item=99),
-    _fault(Point.ROW, Play.NULL, "the row is null", item=10),
-    _fault(Point.ROW, Play.NULL_CODE, "a good row whose failCode is null", item=11),
-    _fault(Point.ROW, Play.NO_SHORT_LINK, "failCode 0 with an empty shortLink", item=12),
-    _fault(Point.ROW, Play.OTHER_ACCOUNT, "a longLink that earns for somebody else", item=13),
-    _fault(Point.ROW, Play.OTHER_ITEM, "a longLink for another item", item=14),
-    *_answer_faults(Point.SUBMIT, 100),
-    _fault(
-        Point.SUBMIT, Play.GRAPHQL_ERROR, "GraphQL's own errors, no data", item=121, account=121
-    ),
-    _fault(Point.SUBMIT, Play.NULL_ROWS, "batchCustomLink is null", item=122, account=122),
-    _fault(Point.SUBMIT, Play.SHORT_ROWS, "the last row is missing", item=123, account=123),
-    *_answer_faults(Point.PRODUCT, 200),
-    _fault(Point.PAGE, Play.TO_LOGIN, "HTTP redirect to the login page", account=1),
-    _fault(Point.PAGE, Play.LOGIN_BY_SCRIPT, "status 200, then a script goes to login", account=2),
-    _fault(Point.PAGE, Play.LOGIN_IN_PLACE, "status 200, a login form on the page", account=3),
-    _fault(Point.PAGE, Play.CAPTCHA, "HTTP redirect to /verify/captcha", account=4),
-    _fault(Point.PAGE, Play.TRAFFIC, "HTTP redirect to /verify/traffic", account=5),
-    _fault(Point.PAGE, Play.WITHOUT_FORM, "the page has no form on it", account=7),
-    _fault(Point.PAGE, Play.ENDLESS, "the page never finishes arriving", account=8),
-    _fault(Point.PAGE, Play.HANG, "the page falls into an endless loop once shown", account=9),
-    _fault(Point.PAGE, Play.HANG_ON_SUBMIT, "an endless loop on pressing the button", account=10),
-    _fault(Point.PAGE, Play.ALERT, "the page opens an alert()", account=11),
-    _fault(Point.PAGE, Play.BROKEN_500, "status 500", account=12),
-    _fault(Point.PAGE, Play.SLOW, "no answer in any reasonable time", account=13),
-    _fault(Point.PAGE, Play.RESET, "the connection is reset", account=14),
-    _fault(
-        Point.PAGE,
-        Play.CHECK_IN_JSON,
-        "status 403, and error 90309999 with is_login true in the page's place",
-        account=15,
-    ),
-    _fault(
-        Point.PAGE,
-        Play.CHECK_IN_FRAME,
-        "a dialog with /verify/captcha in a frame on pressing the button, and no submit",
-        account=16,
-    ),
-    _fault(
-        Point.PAGE,
-        Play.CHECK_IN_WINDOW,
-        "a window with /verify/captcha on pressing the button, and no submit",
-        account=17,
-    ),
-    _fault(
-        Point.PAGE,
-        Play.CHECK_AFTERWARDS,
-        "a submit goes well, and then a script goes to /verify/captcha",
-        account=18,
-    ),
-    _fault(Point.SESSION, Play.LOST, "pages redirect to login, calls answer 401", account=301),
-    _fault(
-        Point.SESSION,
-        Play.LOST_SOFTLY,
-        "pages go to login by script, calls answer 200 with is_login false",
-        account=302,
-    ),
-    _fault(
-        Point.SESSION,
-        Play.HUMAN_CHECK,
-        "pages redirect to /verify/captcha, calls answer 90309999 with is_login true",
-        account=303,
-        name="human_check",
-    ),
-    _fault(
-        Point.SESSION,
-        Play.FROZEN,
-        "the form is disabled, calls answer GraphQL's own errors",
-        account=6,
-        name="account_frozen",
-    ),
-    _fault(Point.OPEN_API, Play.BAD_SIGNATURE, "error 10020, invalid signature"),
-    _fault(Point.OPEN_API, Play.RATE_LIMIT, "error 10030, rate limit"),
-    _fault(Point.OPEN_API, Play.NO_ACCESS, "error 10035, no access to the API"),
-    _fault(Point.OPEN_API, Play.BROKEN_500, "status 500"),
-    _fault(Point.OPEN_API, Play.SLOW, "no answer in any reasonable time"),
-    _fault(Point.ESTIMATE, Play.BROKEN_500, "status 500", item=301),
-    _fault(Point.ESTIMATE, Play.HTML, "an HTML page with status 200", item=302),
-    _fault(Point.ESTIMATE, Play.SLOW, "no answer in any reasonable time", item=303),
+    *_faults(Point.ROW, _ROWS, items=True),
+    *_faults(Point.SUBMIT, _ANSWERS, items=True, accounts=True, offset=100),
+    *_faults(Point.SUBMIT, _SUBMITS, items=True, accounts=True),
+    *_faults(Point.PRODUCT, _ANSWERS, items=True, accounts=True, offset=200),
+    *_faults(Point.PAGE, _PAGES, accounts=True),
+    *_faults(Point.SESSION, _SESSIONS, accounts=True),
+    *_faults(Point.OPEN_API, _OPEN_API),
+    *_faults(Point.ESTIMATE, _ESTIMATES, items=True),
 )
 
 BY_NAME: Final = {fault.name: fault for fault in FAULTS}
@@ -249,24 +246,28 @@ class Armed:
 
 
 class Switchboard:
-    """Which fault bites now."""
+    """The faults that are switched on."""
 
     def __init__(self) -> None:
         self._armed: list[Armed] = []
 
     @property
     def armed(self) -> tuple[Armed, ...]:
-        """What is switched on, oldest first."""
+        """The faults that are switched on, oldest first."""
         return tuple(self._armed)
 
     def arm(self, name: str, *, times: int | None = None, account: str | None = None) -> None:
-        """Switch `name` on. Raises `Invalid` for an unknown name and for too many at once."""
+        """Switch a fault on.
+
+        Raises:
+            Invalid: there is no such fault, or too many are switched on.
+        """
         if name not in BY_NAME:
             raise Invalid(f"fault: there is no {name!r}; one of {', '.join(sorted(BY_NAME))}")
         if times is not None and times < 1:
             raise Invalid("times: must be 1 or more, or null for every time")
-        if len(self._armed) >= ARMED_AT_ONCE:
-            raise Invalid(f"fault: {ARMED_AT_ONCE} are switched on already; DELETE them first")
+        if len(self._armed) >= MAX_ARMED:
+            raise Invalid(f"fault: {MAX_ARMED} are switched on already; DELETE them first")
         self._armed.append(Armed(BY_NAME[name], times, account))
 
     def clear(self) -> None:
@@ -276,14 +277,7 @@ class Switchboard:
     def due(
         self, point: Point, *, account: str | None = None, items: Iterable[int] = ()
     ) -> Fault | None:
-        """The fault that bites at `point` now; one of its times is used up by asking."""
-        return (
-            self._switched_on(point, account)
-            or _BY_ACCOUNT.get((point, account or ""))
-            or next((_BY_ITEM[point, item] for item in items if (point, item) in _BY_ITEM), None)
-        )
-
-    def _switched_on(self, point: Point, account: str | None) -> Fault | None:
+        """Return the fault that happens at `point` now, or None. One of its times is used up."""
         for armed in self._armed:
             if armed.fault.point is point and armed.account in (None, account):
                 if armed.left is not None:
@@ -291,4 +285,6 @@ class Switchboard:
                     if not armed.left:
                         self._armed.remove(armed)
                 return armed.fault
-        return None
+        if fault := _BY_ACCOUNT.get((point, account or "")):
+            return fault
+        return next((_BY_ITEM[point, item] for item in items if (point, item) in _BY_ITEM), None)

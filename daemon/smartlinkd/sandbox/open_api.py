@@ -1,29 +1,28 @@
-"""The affiliate Open API: signed GraphQL calls, answered 200 whatever is wrong with them.
+"""The affiliate Open API, and the third-party estimate service beside it.
 
-The signature is the plain SHA-256 of AppId, timestamp, raw body and secret, in that order, with
-nothing between; it is checked over the bytes that came, so a client that signs one serialisation
-and sends another is refused. Credentials and their fates are fixed values of the sandbox.
+A call to the API is signed GraphQL, answered 200 whatever is wrong with it. The signature is the
+SHA-256 of AppId, timestamp, raw body and secret, with nothing between: a client that signs one
+serialisation and sends another is refused. Of GraphQL it knows two documents, with their values in
+place and a free selection of fields (docs/decisions/049-graphql-of-the-sandbox.md).
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 import time
 from typing import Any, Final
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from quart import Response, request
 
-from smartlinkd.sandbox import graphql
-from smartlinkd.sandbox.answers import open_api_node
-from smartlinkd.sandbox.batch import SUB_IDS, Call, long_link, short_code, target_of
-from smartlinkd.sandbox.faults import Play, Point
-from smartlinkd.sandbox.products import product_of
-from smartlinkd.sandbox.spoil import graphql_errors, spoilt
+from smartlinkd.sandbox.batch import SUB_IDS, long_link, short_code, target_of
+from smartlinkd.sandbox.faults import Behaviour, Point
+from smartlinkd.sandbox.products import estimate, open_api_node, product_of
 from smartlinkd.sandbox.state import State
-from smartlinkd.sandbox.web import as_json, raw_body
+from smartlinkd.sandbox.web import as_json, faulty_answer, graphql_errors, raw_body
 from smartlinkd.serving import GuardedQuart
 
 PATH: Final = "/graphql"
@@ -35,6 +34,7 @@ REFUSED_APP_ID: Final = "18000010035"
 CLOCK_SKEW: Final = 600
 """Seconds that a call's timestamp may be off."""
 
+_ERRORS_OF_APPS = {APP_ID: 0, LIMITED_APP_ID: 10030, REFUSED_APP_ID: 10035}
 _MESSAGES = {
     10000: "System error",
     10010: "Request parsing error",
@@ -46,43 +46,59 @@ _MESSAGES = {
 _HEADER = re.compile(
     r"SHA256\s+Credential=([0-9]+),\s*Timestamp=([0-9]{1,12}),\s*Signature=([0-9a-f]{64})"
 )
+_MAKE_LINK = re.compile(
+    r"mutation\{generateShortLink\(input:\{"
+    r'originUrl:("(?:[^"\\]|\\.)*"),subIds:(\[[^\]]*\])\}\)\{shortLink\}\}'
+)
+_READ_OFFER = re.compile(r"\{productOfferV2\(itemId:([0-9]{1,18})\)\{nodes\{([A-Za-z ]+)\}\}\}")
 _SUB_ID = re.compile(r"[A-Za-z0-9]{0,50}")
-_OFFER_ARGUMENTS = {"itemId", "shopId", "keyword", "page", "limit", "sortType", "listType"}
+_ESTIMATED_ITEM = re.compile(r"(?:/product/[0-9]+/|-i\.[0-9]+\.)([0-9]{1,15})(?:[?/#]|$)")
 
 
 class _Refused(Exception):  # noqa: N818 - as `smartlinkd.errors.Refused`
-    """A call that is answered with an error of the API's own."""
+    """A call that is answered with one of the API's own errors."""
 
     def __init__(self, code: int, detail: str = "") -> None:
         super().__init__(f"error [{code}]: {detail or _MESSAGES[code]}")
         self.code = code
 
 
+class _Call(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+    query: str
+
+
 def add_open_api(app: GuardedQuart, state: State) -> None:
-    """Put `POST /graphql` on `app`."""
+    """Add `POST /graphql`."""
 
     @app.post(PATH)
     async def open_api() -> Response:
         state.counters["open api"] += 1
-        body = await raw_body()
         try:
-            app_id = _signed_by(request.headers.get("Authorization", ""), body)
-            state.counters["open api signed"] += 1
-            _check_fate(app_id)
-            good = {"data": _answer(body, app_id, state)}
-            fault = state.due(Point.OPEN_API, account=app_id)
-            if fault is not None:
-                _check_play(fault.play)
-                return await spoilt(fault.play, state, good)
+            return await _answer(state)
         except _Refused as refused:
             return as_json(graphql_errors(str(refused), refused.code))
-        except graphql.Malformed as error:
-            return as_json(graphql_errors(f"error [10010]: {error}", 10010))
-        return as_json(good)
+
+
+def add_estimate(app: GuardedQuart, state: State) -> None:
+    """Add `GET /estimate?url=…`. It needs no cookie, and counts requests that bring one."""
+
+    @app.get("/estimate")
+    async def estimated() -> Response:
+        state.counters["estimate"] += 1
+        if request.cookies:
+            state.counters["estimate with cookie"] += 1
+        found = _ESTIMATED_ITEM.search(request.args.get("url", ""))
+        if found is None:
+            return as_json({"error": "url: no product link"}, status=404)
+        product = product_of(int(found[1]))
+        good = estimate(product, state.origins.shop)
+        fault = state.due(Point.ESTIMATE, items=[product.item_id])
+        return as_json(good) if fault is None else await faulty_answer(fault.behaviour, state, good)
 
 
 def signature(app_id: str, timestamp: int, body: bytes, secret: str) -> str:
-    """The hex digest that signs `body`."""
+    """Return the hex digest that signs `body`."""
     return hashlib.sha256(
         app_id.encode() + str(timestamp).encode() + body + secret.encode()
     ).hexdigest()
@@ -93,7 +109,7 @@ def _signed_by(header: str, body: bytes) -> str:
     if found is None:
         raise _Refused(10020, "Invalid Authorization Header")
     app_id, timestamp = found[1], int(found[2])
-    if app_id not in (APP_ID, LIMITED_APP_ID, REFUSED_APP_ID):
+    if app_id not in _ERRORS_OF_APPS:
         raise _Refused(10020, "Invalid Credential")
     if abs(time.time() - timestamp) > CLOCK_SKEW:
         raise _Refused(10020, "Request Expired")
@@ -102,79 +118,63 @@ def _signed_by(header: str, body: bytes) -> str:
     return app_id
 
 
-def _check_fate(app_id: str) -> None:
-    if app_id == LIMITED_APP_ID:
-        raise _Refused(10030)
-    if app_id == REFUSED_APP_ID:
-        raise _Refused(10035)
+async def _answer(state: State) -> Response:
+    body = await raw_body()
+    app_id = _signed_by(request.headers.get("Authorization", ""), body)
+    state.counters["open api signed"] += 1
+    if code := _ERRORS_OF_APPS[app_id]:
+        raise _Refused(code)
+    good = {"data": _run(body, app_id, state)}
+    fault = state.due(Point.OPEN_API, account=app_id)
+    if fault is None:
+        return as_json(good)
+    if fault.behaviour in (Behaviour.BROKEN_500, Behaviour.SLOW):
+        return await faulty_answer(fault.behaviour, state, good)
+    raise _Refused(int(fault.behaviour.value))
 
 
-def _check_play(play: Play) -> None:
-    if play in (Play.BAD_SIGNATURE, Play.RATE_LIMIT, Play.NO_ACCESS):
-        raise _Refused(int(play.value))
-
-
-def _answer(body: bytes, app_id: str, state: State) -> dict[str, Any]:
+def _run(body: bytes, app_id: str, state: State) -> dict[str, Any]:
+    """Return the data of a call's one operation."""
     try:
-        call = Call.model_validate_json(body)
-    except ValidationError:
+        query = _Call.model_validate_json(body).query
+        if found := _MAKE_LINK.fullmatch(query):
+            origin, sub_ids = json.loads(found[1]), json.loads(found[2])
+            return {"generateShortLink": _make_link(origin, sub_ids, app_id, state)}
+        if found := _READ_OFFER.fullmatch(query):
+            return {"productOfferV2": _read_offer(int(found[1]), found[2].split(), app_id, state)}
+    except (ValidationError, ValueError):
         raise _Refused(10010) from None
-    document = graphql.parse(call.query)
-    data = {}
-    for asked in document.selected:
-        if asked.name == "generateShortLink" and document.kind == "mutation":
-            value: Any = _short_link(asked, call.variables, app_id, state)
-        elif asked.name == "productOfferV2" and document.kind == "query":
-            value = _offers(asked, call.variables, app_id, state)
-        else:
-            raise graphql.Malformed(f'Cannot query field "{asked.name}" on a {document.kind}.')
-        data[asked.key] = graphql.pick(asked.selected, value)
-    return data
+    raise _Refused(10010, "Syntax Error, or a query that the sandbox does not know")
 
 
-def _short_link(
-    asked: graphql.Field, variables: dict[str, Any], app_id: str, state: State
-) -> dict[str, str]:
-    given = graphql.argument(asked, "input", variables)
-    if not isinstance(given, dict) or not set(given) <= {"originUrl", "subIds"}:
-        raise _Refused(11001, "input: originUrl and subIds are due")
-    target = target_of(str(given.get("originUrl")), state.origins)
+def _make_link(origin: str, sub_ids: list[Any], app_id: str, state: State) -> dict[str, str]:
+    target = target_of(origin, state.origins)
     if target is None:
         raise _Refused(11001, "originUrl: invalid link")
-    sub_ids = given.get("subIds") or []
-    if not isinstance(sub_ids, list) or len(sub_ids) > SUB_IDS:
+    if len(sub_ids) > SUB_IDS:
         raise _Refused(11001, f"subIds: at most {SUB_IDS}")
     if not all(isinstance(value, str) and _SUB_ID.fullmatch(value) for value in sub_ids):
         raise _Refused(11001, "subIds: invalid sub id")
     if fault := state.due(Point.ROW, items=[target[1]]):
-        raise _Refused(11001 if fault.play is Play.FAIL_2 else 10000)
+        raise _Refused(11001 if fault.behaviour is Behaviour.FAIL_2 else 10000)
     state.counters["open api links"] += 1
-    return {"shortLink": _made(state, app_id, *target, sub_ids)}
+    return {"shortLink": _short_link(state, app_id, *target, sub_ids)}
 
 
-def _offers(
-    asked: graphql.Field, variables: dict[str, Any], app_id: str, state: State
-) -> dict[str, Any]:
-    if unknown := set(asked.arguments) - _OFFER_ARGUMENTS:
-        raise graphql.Malformed(f'Unknown argument "{min(unknown)}".')
-    item_id = graphql.argument(asked, "itemId", variables)
-    if isinstance(item_id, str) and item_id.isascii() and item_id.isdigit():
-        item_id = int(item_id)  # Int64 travels as either
-    if not isinstance(item_id, int) or isinstance(item_id, bool):
-        raise _Refused(11001, "itemId: a number is due")
+def _read_offer(item_id: int, fields: list[str], app_id: str, state: State) -> dict[str, Any]:
     state.counters["open api offers"] += 1
     product = product_of(item_id)
-    offer_link = _made(state, app_id, product.shop_id, product.item_id, [])
-    # An item whose data the portal refuses is one that this API does not list.
-    listed = state.due(Point.PRODUCT, items=[item_id]) is None
+    offer_link = _short_link(state, app_id, product.shop_id, product.item_id, [])
     node = open_api_node(product, state.origins.shop, offer_link)
-    return {
-        "nodes": [node] if listed else [],
-        "pageInfo": {"page": 1, "limit": 20, "hasNextPage": False},
-    }
+    if unknown := set(fields) - node.keys():
+        raise _Refused(10010, f'Cannot query field "{min(unknown)}".')
+    # This API does not list an item whose data the portal refuses.
+    if state.due(Point.PRODUCT, items=[item_id]):
+        return {"nodes": []}
+    return {"nodes": [{field: node[field] for field in fields}]}
 
 
-def _made(state: State, app_id: str, shop_id: int, item_id: int, sub_ids: list[str]) -> str:
+def _short_link(state: State, app_id: str, shop_id: int, item_id: int, sub_ids: list[str]) -> str:
     places = [*sub_ids, *[""] * (SUB_IDS - len(sub_ids))]
     long = long_link(shop_id, item_id, app_id, places, state.origins)
     code = short_code(long)

@@ -1,45 +1,84 @@
-"""The portal's listener: the owner's pages, and the calls those pages make.
+"""The portal's listener: the owner's pages, the calls of those pages, and the control endpoints.
 
-The order in which a submit is looked at is the portal's own: the session, the forgery token, the
-program, the shape of the call, and only then each link. A fault comes in where the real one would:
-a lost session before anything is read, a spoilt answer after the rows have been made.
+A submit is checked in the portal's own order: the session, the CSRF token, the program, the shape
+of the call, and then each link. A fault happens where the real one would: a lost session before
+anything is read, a wrong answer after the rows have been made.
 """
 
 from __future__ import annotations
 
 import hmac
-from typing import Any
+from dataclasses import asdict
+from itertools import islice
+from typing import Any, Final
 
 import trio
-from quart import Response, render_template, request
+from pydantic import BaseModel, ConfigDict, Field
+from quart import Response, redirect, render_template, request
 
-from smartlinkd.sandbox import graphql
-from smartlinkd.sandbox.answers import portal_offer
-from smartlinkd.sandbox.batch import LinkParam, read_batch, row_of, short_code, target_of
-from smartlinkd.sandbox.control import add_control
-from smartlinkd.sandbox.estimate import add_estimate
-from smartlinkd.sandbox.faults import FAULTS, Fault, Play, Point
-from smartlinkd.sandbox.open_api import add_open_api
-from smartlinkd.sandbox.products import PRODUCTS, product_of
+from smartlinkd.sandbox.batch import (
+    LinkParam,
+    Malformed,
+    read_batch,
+    row_of,
+    short_code,
+    target_of,
+)
+from smartlinkd.sandbox.faults import FAULTS, Behaviour, Fault, Point
+from smartlinkd.sandbox.open_api import add_estimate, add_open_api
+from smartlinkd.sandbox.products import PRODUCTS, portal_offer, product_of
 from smartlinkd.sandbox.session import Session, session_of
 from smartlinkd.sandbox.shortlinks import CODES
-from smartlinkd.sandbox.spoil import endless, graphql_errors, spoilt
-from smartlinkd.sandbox.state import State
-from smartlinkd.sandbox.web import Answer, as_json, login_url, new_app, raw_body, to_check, to_login
+from smartlinkd.sandbox.state import SUBMITS_KEPT, State
+from smartlinkd.sandbox.web import (
+    Answer,
+    as_json,
+    body_as,
+    endless_page,
+    faulty_answer,
+    graphql_errors,
+    login_url,
+    new_app,
+    raw_body,
+    to_check,
+)
 from smartlinkd.serving import GuardedQuart
 
-PROGRAM = "1"
-"""The one value of the header affiliate-program-type that stands for links."""
+PROGRAM: Final = "1"
+"""The value of the header affiliate-program-type that stands for links."""
+
+LONGEST_DELAY: Final = 600_000
+"""Milliseconds: longer than any deadline that is tested."""
+
+SUBMITS_SHOWN: Final = 100
+"""Submits in the log's answer when the request does not say."""
+
+
+class FaultBody(BaseModel):
+    """The fault to switch on."""
+
+    model_config = ConfigDict(extra="forbid")
+    fault: str
+    times: int | None = Field(default=None, ge=1)
+    account: str | None = None
+
+
+class DelayBody(BaseModel):
+    """The delays to set, in milliseconds."""
+
+    model_config = ConfigDict(extra="forbid")
+    submit_ms: int | None = Field(default=None, ge=0, le=LONGEST_DELAY)
+    product_ms: int | None = Field(default=None, ge=0, le=LONGEST_DELAY)
 
 
 def portal_app(state: State) -> GuardedQuart:
-    """The app of the portal's listener."""
+    """Return the app of the portal's listener."""
     app = new_app(state)
     _add_pages(app, state)
     _add_calls(app, state)
     add_open_api(app, state)
     add_estimate(app, state)
-    add_control(app, state)
+    _add_control(app, state)
     return app
 
 
@@ -60,46 +99,42 @@ def _add_pages(app: GuardedQuart, state: State) -> None:
 
 
 async def _page(state: State, template: str, **facts: Any) -> Answer:
-    """A page of the signed-in account, or what its account gets instead."""
+    """Return a page of the signed-in account, with its fault if it has one."""
     session = session_of(request.cookies)
     if session is None:
-        return to_login(state)
-    play = _page_play(state, session)
-    if play is not None and (instead := await _instead_of_page(play, state)):
+        return redirect(login_url(state))
+    fault = state.due(Point.SESSION, account=session.account)
+    fault = fault or state.due(Point.PAGE, account=session.account)
+    behaviour = fault.behaviour if fault else None
+    if instead := await _instead_of_page(behaviour, state):
         return instead
-    if play is Play.SLOW:
+    if behaviour is Behaviour.SLOW:
         await state.hold_back()
+    if behaviour is Behaviour.LOST_SOFTLY:
+        behaviour = Behaviour.LOGIN_BY_SCRIPT
     page = await render_template(
         template,
-        behaviour="" if play is None else play.value,
+        behaviour=behaviour.value if behaviour else "",
         login_url=login_url(state),
         **facts,
     )
-    if play is Play.ENDLESS:
-        return endless(page[: page.index("<main")], state)
+    if behaviour is Behaviour.ENDLESS:
+        return endless_page(page[: page.index("<main")], state)
     return Response(page, content_type="text/html; charset=utf-8")
 
 
-async def _instead_of_page(play: Play, state: State) -> Answer | None:
-    if play in (Play.LOST, Play.TO_LOGIN):
-        return to_login(state)
-    if play in (Play.HUMAN_CHECK, Play.CAPTCHA):
+async def _instead_of_page(behaviour: Behaviour | None, state: State) -> Answer | None:
+    if behaviour in (Behaviour.LOST, Behaviour.TO_LOGIN):
+        return redirect(login_url(state))
+    if behaviour in (Behaviour.HUMAN_CHECK, Behaviour.CAPTCHA):
         return to_check(state, "captcha")
-    if play is Play.TRAFFIC:
+    if behaviour is Behaviour.TRAFFIC:
         return to_check(state, "traffic")
-    if play is Play.BROKEN_500:
+    if behaviour is Behaviour.BROKEN_500:
         return Response("<!doctype html><title>500</title><h1>500</h1>", status=500)
-    if play in (Play.CHECK_IN_JSON, Play.RESET):
-        return await spoilt(play, state, None)
+    if behaviour in (Behaviour.CHECK_IN_JSON, Behaviour.RESET):
+        return await faulty_answer(behaviour, state, None)
     return None
-
-
-def _page_play(state: State, session: Session) -> Play | None:
-    fault = state.due(Point.SESSION, account=session.account)
-    fault = fault or state.due(Point.PAGE, account=session.account)
-    if fault is None:
-        return None
-    return Play.LOGIN_BY_SCRIPT if fault.play is Play.LOST_SOFTLY else fault.play
 
 
 def _add_calls(app: GuardedQuart, state: State) -> None:
@@ -109,14 +144,14 @@ def _add_calls(app: GuardedQuart, state: State) -> None:
         session = await _signed_in(state)
         if isinstance(session, Response):
             return session
-        asked = request.args.get("item_id", "")
-        if not (asked.isascii() and asked.isdigit()):
+        given = request.args.get("item_id", "")
+        if not (given.isascii() and given.isdigit()):
             return as_json({"code": 10001, "msg": "item_id: a number is due", "data": None})
         await trio.sleep(state.delays.product_ms / 1000)
-        product = product_of(int(asked))
+        product = product_of(int(given))
         good = {"code": 0, "msg": "success", "data": portal_offer(product, state.origins.shop)}
         fault = state.due(Point.PRODUCT, account=session.account, items=[product.item_id])
-        return as_json(good) if fault is None else await spoilt(fault.play, state, good)
+        return as_json(good) if fault is None else await faulty_answer(fault.behaviour, state, good)
 
     @app.post("/api/v3/gql")
     async def gql() -> Response:
@@ -124,23 +159,26 @@ def _add_calls(app: GuardedQuart, state: State) -> None:
         session = await _signed_in(state)
         if isinstance(session, Response):
             return session
-        return _forged(session) or await _submit(state, session)
+        return _refusal(session) or await _submit(state, session)
 
 
 async def _signed_in(state: State) -> Session | Response:
-    """The session of a call, or what it is answered for want of one."""
+    """Return the session of a call, or the answer to a call without a good one."""
     session = session_of(request.cookies)
     if session is None:
-        return await spoilt(Play.REFUSED_401, state, None)
+        return await faulty_answer(Behaviour.REFUSED_401, state, None)
     fault = state.due(Point.SESSION, account=session.account)
     if fault is None:
         return session
-    instead = {Play.LOST: Play.REFUSED_401, Play.LOST_SOFTLY: Play.LOGGED_OUT}
-    return await spoilt(instead.get(fault.play, fault.play), state, None)
+    of_calls = {
+        Behaviour.LOST: Behaviour.REFUSED_401,
+        Behaviour.LOST_SOFTLY: Behaviour.LOGGED_OUT,
+    }
+    return await faulty_answer(of_calls.get(fault.behaviour, fault.behaviour), state, None)
 
 
-def _forged(session: Session) -> Response | None:
-    """The refusal of a call that the portal's own page would not have sent."""
+def _refusal(session: Session) -> Response | None:
+    """Return the answer to a call that the portal's own page would not send; None for others."""
     token = request.headers.get("csrf-token", "")
     if not hmac.compare_digest(token.encode(), session.csrf_token.encode()):
         return as_json({"code": 403, "msg": "csrf-token does not match"}, status=403)
@@ -155,8 +193,8 @@ def _forged(session: Session) -> Response | None:
 
 async def _submit(state: State, session: Session) -> Response:
     try:
-        asked, params = read_batch(await raw_body(), most_rows=state.rows)
-    except graphql.Malformed as error:
+        params = read_batch(await raw_body(), most_rows=state.rows)
+    except Malformed as error:
         state.counters["submit malformed"] += 1
         return as_json(graphql_errors(str(error), 10010))
     state.counters["links"] += len(params)
@@ -166,16 +204,22 @@ async def _submit(state: State, session: Session) -> Response:
     ) as entry:
         await trio.sleep(state.delays.submit_ms / 1000)
         rows = [_row(state, session, param) for param in params]
-        good = {"data": {asked.key: graphql.pick(asked.selected, rows)}}
-        fault = state.due(Point.SUBMIT, account=session.account, items=_items(state, params))
+        targets = [target_of(param.originalLink, state.origins) for param in params]
+        items = [target[1] for target in targets if target is not None]
+        fault = state.due(Point.SUBMIT, account=session.account, items=items)
         entry.outcome = "rows" if fault is None else fault.name
         if fault is None:
-            return as_json(good)
-        if fault.play is Play.SHORT_ROWS:
-            return as_json({"data": {asked.key: good["data"][asked.key][:-1]}})
-        if fault.play is Play.NULL_ROWS:
-            return as_json({"data": {asked.key: None}})
-        return await spoilt(fault.play, state, good)
+            return _rows_answer(rows)
+        if fault.behaviour is Behaviour.SHORT_ROWS:
+            return _rows_answer(rows[:-1])
+        if fault.behaviour is Behaviour.NULL_ROWS:
+            return _rows_answer(None)
+        good = {"data": {"batchCustomLink": rows}}
+        return await faulty_answer(fault.behaviour, state, good)
+
+
+def _rows_answer(rows: list[dict[str, Any] | None] | None) -> Response:
+    return as_json({"data": {"batchCustomLink": rows}})
 
 
 def _row(state: State, session: Session, param: LinkParam) -> dict[str, Any] | None:
@@ -188,6 +232,79 @@ def _row(state: State, session: Session, param: LinkParam) -> dict[str, Any] | N
     return row
 
 
-def _items(state: State, params: list[LinkParam]) -> list[int]:
-    targets = [target_of(param.originalLink, state.origins) for param in params]
-    return [target[1] for target in targets if target is not None]
+def _add_control(app: GuardedQuart, state: State) -> None:
+    """Add the control endpoints.
+
+    POST   /_sandbox/faults  {"fault": name, "times": n | null, "account": "…" | null}
+    DELETE /_sandbox/faults  all are switched off; magic numbers stay what they are
+    GET    /_sandbox/faults  every fault, its magic numbers, and what is switched on
+    POST   /_sandbox/delay   {"submit_ms": n, "product_ms": n}; one that is not given stays
+    GET    /_sandbox/log     ?last=n: counters, submits per account, the last n submits
+    POST   /_sandbox/reset
+    """
+
+    @app.get("/_sandbox/faults")
+    async def faults() -> Response:
+        known = [
+            {"fault": f.name, "shows": f.shows, "item": f.item, "account": f.account}
+            for f in FAULTS
+        ]
+        return as_json({"ok": True, "faults": known, "armed": _armed(state)})
+
+    @app.post("/_sandbox/faults")
+    async def arm() -> Response:
+        body = await body_as(FaultBody)
+        state.faults.arm(body.fault, times=body.times, account=body.account)
+        return as_json({"ok": True, "armed": _armed(state)})
+
+    @app.delete("/_sandbox/faults")
+    async def clear() -> Response:
+        state.faults.clear()
+        return as_json({"ok": True, "armed": []})
+
+    @app.post("/_sandbox/delay")
+    async def delay() -> Response:
+        body = await body_as(DelayBody)
+        if body.submit_ms is not None:
+            state.delays.submit_ms = body.submit_ms
+        if body.product_ms is not None:
+            state.delays.product_ms = body.product_ms
+        return as_json({"ok": True, **asdict(state.delays)})
+
+    @app.get("/_sandbox/log")
+    async def log() -> Response:
+        last = min(request.args.get("last", SUBMITS_SHOWN, type=int), SUBMITS_KEPT)
+        return as_json(_log(state, max(last, 0)))
+
+    @app.post("/_sandbox/reset")
+    async def reset() -> Response:
+        state.reset()
+        return as_json({"ok": True})
+
+
+def _armed(state: State) -> list[dict[str, Any]]:
+    return [
+        {"fault": armed.fault.name, "left": armed.left, "account": armed.account}
+        for armed in state.faults.armed
+    ]
+
+
+def _log(state: State, last: int) -> dict[str, Any]:
+    entries = state.submits.entries
+    return {
+        "ok": True,
+        "counters": dict(sorted(state.counters.items())),
+        "accounts": {
+            account: {
+                "submits": seen.submits,
+                "links": seen.links,
+                "overlapping_submits": seen.overlapping,
+            }
+            for account, seen in state.submits.accounts.items()
+        },
+        "submits": [
+            {"links": len(entry.originals), **asdict(entry)}
+            for entry in islice(entries, max(0, len(entries) - last), None)
+        ],
+        "armed": _armed(state),
+    }

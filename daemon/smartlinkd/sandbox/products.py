@@ -1,35 +1,40 @@
-"""What the sandbox sells: a small table of telling products, and a rule for every other item.
+"""The sandbox's products, and the JSON that its three sources of product data have for each. Pure.
 
-The problem: tests want known products whose every figure can be checked by hand, load tests want
-thousands of different ones, and both must be the same in every process that asks.
-
-The choice: a dozen products written out, each there for one property that a reader of the portal's
-answers can get wrong, and for any other item id a product drawn from the digest of that id. No
-randomness, no state, no I/O. Rejected: a seeded generator that is walked from the start (the
-product then depends on who asked before).
-
-Money here is in whole dong and rates in the portal's own unit, 100 000 for 100 %.
+A dozen products are written out, each for a property that a reader of the portal's answers can get
+wrong. Any other item id is a product that follows from the id's digest, so all processes agree on
+thousands of them. The sources disagree as the real ones do. Money is in whole dong here, and rates
+are in the portal's unit: 100 000 for 100 %.
 """
 
 from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
 
 FULL_RATE = 100_000
 """The portal's number for 100 %."""
 
+_SCALE = 100_000
+"""The portal's number for one dong in its answers."""
+
 _CAP = 40_000
 _CAPS = (40_000, 40_000, 40_000, 50_000, 30_000, 15_000)
-"""Most generated products have today's usual cap, some an older one."""
+"""The caps of generated products: most have today's usual one, some an older one."""
+
+Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Product:
-    """One item. `None` says that the portal's answer does not have the field at all.
+    """One item. The portal's answer does not have a field that is `None`.
 
-    `default_rate` is the total, seller's part included, as the portal has it; `cap` bounds the
-    platform's part alone. `plain_numbers` has money and rates sent as JSON numbers, not strings.
+    Attributes:
+        default_rate: the total rate, the seller's part included.
+        cap: the limit of the platform's part, in dong.
+        plain_numbers: True if money and rates are sent as JSON numbers, not strings.
+        why: the property for which the product is in the table.
     """
 
     shop_id: int
@@ -45,33 +50,27 @@ class Product:
     cap: int | None = _CAP
     plain_numbers: bool = False
     why: str = ""
-    """Which property this product is in the table for."""
 
     @property
     def platform_rate(self) -> int:
-        """The platform's share of the total, in the portal's unit."""
+        """The platform's part of the total rate."""
         return self.default_rate - (self.seller_rate or 0)
 
     @property
     def seller_commission(self) -> int:
-        """The seller's part in dong, rounded half-up, never capped."""
-        return share(self.price, self.seller_rate or 0)
+        """The seller's part in dong, never capped."""
+        return _share(self.price, self.seller_rate or 0)
 
     @property
     def platform_commission(self) -> int:
-        """The platform's part in dong, rounded half-up, at most the cap where there is one."""
-        uncapped = share(self.price, self.platform_rate)
+        """The platform's part in dong, at most the cap if there is one."""
+        uncapped = _share(self.price, self.platform_rate)
         return uncapped if self.cap is None else min(uncapped, self.cap)
 
     @property
     def commission(self) -> int:
-        """What the affiliate earns on one sale, in dong."""
+        """The affiliate's commission for one sale, in dong."""
         return self.seller_commission + self.platform_commission
-
-
-def share(price: int, rate: int) -> int:
-    """`rate` (of 100 000) of `price`, in dong, rounded half-up."""
-    return (price * rate + FULL_RATE // 2) // FULL_RATE
 
 
 PRODUCTS: tuple[Product, ...] = (
@@ -260,11 +259,121 @@ _SHOPS = ("Nhà Của Mây", "Tiệm Tạp Hóa Xanh", "Gia Dụng Việt", "Sho
 
 
 def product_of(item_id: int) -> Product:
-    """The product with this id: the table's, else the one that follows from the id."""
-    return _KNOWN.get(item_id) or _drawn(item_id)
+    """Return the product with this id: the table's, else the one that follows from the id."""
+    return _KNOWN.get(item_id) or _generate(item_id)
 
 
-def _drawn(item_id: int) -> Product:
+def portal_offer(product: Product, shop_url: str) -> Json:
+    """Return the `data` of `GET /api/v3/offer/product`. Money is scaled by 100 000."""
+
+    def number(value: int) -> int | str:
+        return value if product.plain_numbers else str(value)
+
+    card: Json = {
+        "itemid": product.item_id,
+        "shopid": product.shop_id,
+        "name": product.name,
+        "price": number(product.price * _SCALE),
+        "shop_name": product.shop_name,
+    }
+    if product.image is not None:
+        card["image"] = product.image
+    if product.sold is not None:
+        # `sold` is the last thirty days: a reader that takes it for the total gets it wrong.
+        card |= {"historical_sold": product.sold, "sold": product.sold // 12}
+    if product.rating is not None:
+        card["item_rating"] = {"rating_star": product.rating}
+    rates: Json = {"default_commission_rate": number(product.default_rate)}
+    if product.seller_rate is not None:
+        rates["seller_commission_rate"] = number(product.seller_rate)
+    if product.cap is not None:
+        rates["commission_cap"] = number(product.cap * _SCALE)
+    return {
+        "item_id": product.item_id,
+        "batch_item_for_item_card_full": card,
+        "product_link": product_link(product, shop_url),
+        "commission": format_dong(product.commission),
+        "commission_rate_detail": rates,
+        "commission_rate": {
+            "default_commission_rate": format_percent(product.default_rate),
+            "seller_commission_rate": format_percent(product.seller_rate or 0),
+            "shopee_commission_rate": format_percent(product.platform_rate),
+            "commission_cap": format_dong(product.cap or 0),
+        },
+    }
+
+
+def open_api_node(product: Product, shop_url: str, offer_link: str) -> Json:
+    """Return a node of the Open API's `productOfferV2`, with all fields that a query may select."""
+    return {
+        "itemId": product.item_id,
+        "shopId": product.shop_id,
+        "productName": product.name,
+        "shopName": product.shop_name,
+        "productLink": product_link(product, shop_url),
+        "offerLink": offer_link,
+        "imageUrl": image_url(product),
+        "price": str(product.price),
+        "priceMin": str(product.price),
+        "priceMax": str(product.price),
+        "sales": product.sold,
+        "ratingStar": None if product.rating is None else str(round(product.rating, 2)),
+        "commissionRate": _fraction(product.default_rate),
+        "sellerCommissionRate": (
+            None if product.seller_rate is None else _fraction(product.seller_rate)
+        ),
+        "shopeeCommissionRate": _fraction(product.platform_rate),
+        "commission": str(product.commission),
+    }
+
+
+def estimate(product: Product, shop_url: str) -> Json:
+    """Return the third-party estimate service's answer: one flat object of plain numbers."""
+    return {
+        "name": product.name,
+        "price": product.price,
+        "image": image_url(product),
+        "shopName": product.shop_name,
+        "rating": product.rating,
+        "sales": product.sold,
+        "commission": product.commission,
+        "commissionRate": f"{_fraction(product.default_rate, of=100)}%",
+        "sellerCommission": product.seller_commission,
+        "platformCommission": product.platform_commission,
+        "isXtra": bool(product.seller_rate),
+        "cap": product.cap,
+        "productLink": product_link(product, shop_url),
+    }
+
+
+def product_link(product: Product, shop_url: str) -> str:
+    """Return the URL of a product's page, in the marketplace's canonical form."""
+    return f"{shop_url}/product/{product.shop_id}/{product.item_id}"
+
+
+def image_url(product: Product) -> str | None:
+    """Return a picture's URL at the real marketplace. The sandbox never requests it."""
+    if product.image is None:
+        return None
+    return f"https://down-vn.img.susercontent.com/file/{product.image}"
+
+
+def format_dong(amount: int) -> str:
+    """Return 5100 as the portal shows it: `₫5.100`."""
+    return "₫" + f"{amount:,}".replace(",", ".")
+
+
+def format_percent(rate: int) -> str:
+    """Return the rate 2500 as the portal shows it: `2,5%`."""
+    return _fraction(rate, of=100).replace(".", ",") + "%"
+
+
+def _share(price: int, rate: int) -> int:
+    """Return a rate of a price, in dong, rounded half-up."""
+    return (price * rate + FULL_RATE // 2) // FULL_RATE
+
+
+def _generate(item_id: int) -> Product:
     digest = hashlib.sha256(f"item {item_id}".encode()).digest()
     number = [int.from_bytes(digest[i : i + 4]) for i in range(0, len(digest), 4)]
     seller_rate = (number[3] % 31) * 500 if number[3] % 2 else 0
@@ -285,3 +394,8 @@ def _drawn(item_id: int) -> Product:
 
 def _pick(words: tuple[str, ...], number: int) -> str:
     return words[number % len(words)]
+
+
+def _fraction(rate: int, *, of: int = 1) -> str:
+    """Return the rate 18000 as a decimal, `0.18`; of 100, `18`."""
+    return f"{(Decimal(rate) * of / FULL_RATE).normalize():f}"

@@ -1,12 +1,8 @@
-"""The sandbox as a whole: three listeners on loopback, and what a caller needs to use them.
+"""The sandbox as a whole: three listeners on loopback, and the command that runs them.
 
-To the daemon it is one more portal: it is reached through `portal_url`, `shop_url` and
-`short_urls`, over HTTP, and shares nothing else with it. So the same object serves three callers:
-tests and the demo open it in their own nursery, and the command runs it alone.
-
-The listeners stand on three ports because the marketplace stands on three hosts: a redirect or a
-cookie that goes to the wrong one shows. They are bound before anything is served, so every part
-knows the others' addresses from the start, also when the kernel chose the ports.
+To the daemon it is one more portal, reached through `portal_url`, `shop_url` and `short_urls`.
+Tests and the demo open it in their own nursery; the command runs it alone. Like the marketplace's
+three hosts it has three listeners, so a redirect or a cookie that goes to the wrong one shows.
 """
 
 from __future__ import annotations
@@ -14,8 +10,9 @@ from __future__ import annotations
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -23,11 +20,14 @@ import trio
 
 from smartlinkd.errors import Invalid, leaves
 from smartlinkd.sandbox.batch import Origins
+from smartlinkd.sandbox.faults import FAULTS
+from smartlinkd.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
+from smartlinkd.sandbox.open_api import PATH as OPEN_API_PATH
 from smartlinkd.sandbox.portal import portal_app
-from smartlinkd.sandbox.print_out import print_out
-from smartlinkd.sandbox.running import Sandbox
-from smartlinkd.sandbox.shop import shop_app
-from smartlinkd.sandbox.shorts import shorts_app
+from smartlinkd.sandbox.products import PRODUCTS, product_link
+from smartlinkd.sandbox.session import cookie_header
+from smartlinkd.sandbox.shop import shop_app, short_links_app
+from smartlinkd.sandbox.shortlinks import CODES
 from smartlinkd.sandbox.state import State
 from smartlinkd.serving import Served, serve
 
@@ -46,6 +46,38 @@ _BACKLOG = 256
 _LAST_PORT = 65535
 
 
+@dataclass(frozen=True)
+class Sandbox:
+    """A running sandbox."""
+
+    state: State
+
+    @property
+    def portal_url(self) -> str:
+        """Origin of the portal."""
+        return self.state.origins.portal
+
+    @property
+    def shop_url(self) -> str:
+        """Origin of the shop."""
+        return self.state.origins.shop
+
+    @property
+    def short_url(self) -> str:
+        """Origin of the short links."""
+        return self.state.origins.short
+
+    @property
+    def open_api_url(self) -> str:
+        """The Open API's one address."""
+        return self.portal_url + OPEN_API_PATH
+
+    @property
+    def estimate_url(self) -> str:
+        """The estimate service, as a template with {shop_id} and {item_id}."""
+        return f"{self.portal_url}/estimate?url={self.shop_url}/product/{{shop_id}}/{{item_id}}"
+
+
 @asynccontextmanager
 async def open_sandbox(
     host: str = "127.0.0.1",
@@ -54,16 +86,23 @@ async def open_sandbox(
     rows: int = ROWS,
     hold: float = HOLD,
 ) -> AsyncIterator[Sandbox]:
-    """Serve a sandbox for as long as the block runs; `ports` of portal, shop and short links.
+    """Serve a sandbox for as long as the block runs.
 
-    Port 0 lets the kernel choose. `rows` is the most links of a submit, `hold` the seconds that a
-    slow answer takes. Raises `Invalid` when a port cannot be had. The block runs inside a nursery:
-    what it raises leaves in an exception group.
+    The block runs inside a nursery: an exception leaves it in an exception group.
+
+    Args:
+        ports: of the portal, the shop and the short links; 0 lets the kernel choose.
+        rows: the most links of a submit.
+        hold: the seconds that a slow answer takes.
+
+    Raises:
+        Invalid: a port cannot be had.
     """
     with ExitStack() as stack:
+        # All are bound before one is served, so each part knows the others' addresses.
         listening = [stack.enter_context(_listen(host, port)) for port in ports]
         state = State(Origins(*(_origin(bound) for bound in listening)), rows, hold)
-        apps = (portal_app(state), shop_app(state), shorts_app(state))
+        apps = (portal_app(state), shop_app(state), short_links_app(state))
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
             for app, bound in zip(apps, listening, strict=True):
@@ -77,20 +116,28 @@ async def open_sandbox(
 
 
 async def run(host: str, port: int, write: Callable[[str], object]) -> None:
-    """Serve a sandbox until cancelled: `port` and the two after it, or any three for 0.
+    """Serve a sandbox until cancelled: at `port` and the two after it, or any three for 0.
 
-    `write` is given the text that says how to use it. Raises `Invalid` as `open_sandbox`.
+    Args:
+        write: gets the text that says how to use the sandbox.
+
+    Raises:
+        Invalid: as `open_sandbox`.
     """
     ports = [port + n if port else 0 for n in range(3)]
     async with open_sandbox(host, ports) as sandbox:
-        write(print_out(sandbox))
+        write(usage(sandbox))
         await trio.sleep_forever()
 
 
 def main(*, host: str, port: int) -> int:
-    """The command `smartlinkd sandbox`: until SIGTERM or Ctrl-C, then exit code 0."""
+    """Run `smartlinkd sandbox` until SIGTERM or Ctrl-C; return exit code 0.
 
-    async def until_told() -> None:
+    Raises:
+        Invalid: as `open_sandbox`.
+    """
+
+    async def run_until_signal() -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(run, host, port, partial(print, flush=True))
@@ -99,13 +146,79 @@ def main(*, host: str, port: int) -> int:
 
     refused: list[Invalid] = []
     try:
-        trio.run(until_told)
+        trio.run(run_until_signal)
     except* Invalid as refusals:
-        # What is raised in here would be put in a group again.
+        # An exception that is raised in here would be put in a group again.
         refused.append(next(leaves(refusals)))
     if refused:
         raise refused[0]
     return 0
+
+
+def usage(sandbox: Sandbox) -> str:
+    """Return how to use a sandbox: addresses, configuration, cookie, products and faults."""
+    portal, shop, short = sandbox.portal_url, sandbox.shop_url, sandbox.short_url
+    addresses = (
+        f"portal       {portal}/   (a guide for people; log at /_sandbox/log)",
+        f"shop         {shop}/",
+        f"short links  {short}/",
+    )
+    configuration = (
+        "[marketplace]",
+        f'portal_url = "{portal}"',
+        f'shop_url = "{shop}"',
+        f'short_urls = ["{short}"]',
+        "",
+        '# with links.source or products.source = "open_api":',
+        "[open_api]",
+        f'app_id = "{APP_ID}"     # {LIMITED_APP_ID}: rate limit, {REFUSED_APP_ID}: no access',
+        f'secret = "{SECRET}"',
+        f'url = "{sandbox.open_api_url}"',
+        "",
+        '# with products.source = "third_party":',
+        "[third_party]",
+        f'url = "{sandbox.estimate_url}"',
+        'fields = { price = "price" }   # the others have our own names',
+    )
+    short_links = [
+        *((f"{short}/{row.code}", row.shows) for row in CODES),
+        (f"{short}/p<shop>i<item>", "one 302 to that product"),
+    ]
+    faults_title = (
+        "Faults, by magic item, magic account (SPC_U), or switched on with\n"
+        f"curl {portal}/_sandbox/faults " + """-d '{"fault": "NAME", "times": 1}'"""
+    )
+    return "\n".join(
+        (
+            *_section("The sandbox is running", addresses),
+            *_section("Configuration for the daemon", configuration),
+            *_section("A cookie that is signed in", [cookie_header()]),
+            *_section(
+                "Products (any other item id is one, too)",
+                _table((product_link(p, shop), p.why) for p in PRODUCTS),
+            ),
+            *_section("Short links", _table(short_links)),
+            *_section(
+                faults_title,
+                _table((f.name, str(f.item or ""), f.account or "", f.shows) for f in FAULTS),
+            ),
+        )
+    )
+
+
+def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
+    yield title
+    yield from (f"  {line}" for line in lines)
+    yield ""
+
+
+def _table(rows: Iterable[Sequence[str]]) -> list[str]:
+    rows = list(rows)
+    widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
 
 
 def _listen(host: str, port: int) -> socket.socket:

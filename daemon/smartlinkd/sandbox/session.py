@@ -1,8 +1,8 @@
-"""Who is signed in at the sandbox: a rule over the cookies of one request.
+"""Sessions at the sandbox: a rule over the cookies of one request. Pure.
 
-There is no table of accounts. Any number in SPC_U is an account, as long as the cookies that make
-a session stand beside it, so a test has as many accounts as it needs. The affiliate id in every
-longLink follows from the account's number and back, which is what proves who earns.
+Any number in SPC_U is an account, if the other cookies of a session stand beside it, so a test has
+as many accounts as it needs. The affiliate id in every longLink follows from the account's number,
+which proves who earns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 EXPIRED: Final = "expired"
-"""The value of SPC_EC that stands for a session that has run out."""
+"""The value of SPC_EC in an expired session."""
 
 DEFAULT_ACCOUNT: Final = "100200300"
 """The account of the cookie string that the command prints."""
@@ -25,14 +25,14 @@ _AFFILIATE_BASE = 17_000_000_000
 
 @dataclass(frozen=True)
 class Session:
-    """A signed-in account, and the token its calls have to bring."""
+    """A signed-in account, and the token that its calls must have."""
 
     account: str
     csrf_token: str
 
 
 def session_of(cookies: Mapping[str, str]) -> Session | None:
-    """The session these cookies make, or None: SPC_EC, SPC_ST, SPC_U and csrftoken are needed."""
+    """Return the session of these cookies; None if one of the four that make it is missing."""
     account = cookies.get("SPC_U", "")
     csrf_token = cookies.get("csrftoken", "")
     if not _NUMBER.fullmatch(account) or not csrf_token:
@@ -43,7 +43,7 @@ def session_of(cookies: Mapping[str, str]) -> Session | None:
 
 
 def cookies_of(account: str) -> dict[str, str]:
-    """Name and value of the cookies of a session of `account`, the same ones every time."""
+    """Return the cookies of a session of an account, by name. They are always the same."""
     digest = hashlib.sha256(f"session {account}".encode()).hexdigest()
     return {
         "SPC_F": digest[:32],
@@ -55,10 +55,10 @@ def cookies_of(account: str) -> dict[str, str]:
 
 
 def cookie_header(account: str = DEFAULT_ACCOUNT) -> str:
-    """The same as one string, ready for the daemon's cookie sync."""
+    """Return the cookies of an account as one string, ready for the daemon's cookie sync."""
     return "; ".join(f"{name}={value}" for name, value in cookies_of(account).items())
 
 
 def affiliate_id(account: str) -> int:
-    """The number in `utm_source=an_…`: no two accounts have the same."""
+    """Return the number in `utm_source=an_…`: each account has its own."""
     return _AFFILIATE_BASE + int(account)

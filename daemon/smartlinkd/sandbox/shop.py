@@ -1,11 +1,15 @@
-"""The shop's listener: product pages in every form of their address, and the login page.
+"""The listeners of the shop and of the short links.
 
-Signing in here is for a person who looks at the sandbox with a browser of their own: any number and
-any password make the cookies that the daemon would be given.
+The shop has product pages in every form of their address, and the login page for a person who looks
+at the sandbox with a browser: any number and any password make a session. Two counters of the short
+links matter more than their answers: `dlink opened` (a login link was followed, which must never
+happen) and `short link with cookie` (the session went to a host that has no use for it).
 """
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from typing import Final
 from urllib.parse import urlsplit
@@ -15,6 +19,7 @@ from quart import Response, redirect, render_template, request
 from smartlinkd.errors import Invalid
 from smartlinkd.sandbox.products import product_of
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT, cookies_of, session_of
+from smartlinkd.sandbox.shortlinks import BIG_BODY, CODES, Hop, Way, hop_of
 from smartlinkd.sandbox.state import State
 from smartlinkd.sandbox.web import Answer, new_app
 from smartlinkd.serving import GuardedQuart
@@ -25,9 +30,22 @@ PRODUCT_PATHS: Final = re.compile(
 )
 """The forms of a product's address: slug, `product/…`, a shop's name, and both under universal."""
 
+_COUNTED_CODES = {row.code for row in CODES}
+_HEADS = {
+    Way.META: '<meta http-equiv="refresh" content="0; url={to}">',
+    Way.SCRIPT: "<script>window.location.replace({script});</script>",
+    Way.VARIABLE: "<script>var u = {script}; location.href = u;</script>",
+    Way.CANONICAL: '<link rel="canonical" href="{to}">',
+    Way.OG_URL: '<meta property="og:url" content="{to}">',
+    Way.LOGIN: '<link rel="canonical" href="{to}"></head><body><input type="password">',
+    Way.UNKNOWN: "<title>Mở ứng dụng</title>",
+    Way.GONE: "<title>Liên kết không tồn tại</title>",
+    Way.BROKEN: "<title>Liên kết không tồn tại</title>",
+}
+
 
 def shop_app(state: State) -> GuardedQuart:
-    """The app of the shop's listener."""
+    """Return the app of the shop's listener."""
     app = new_app(state)
 
     @app.get("/")
@@ -38,7 +56,7 @@ def shop_app(state: State) -> GuardedQuart:
     async def login() -> str:
         state.counters["login page"] += 1
         return await render_template(
-            "login.html", next=_next(state), default_account=DEFAULT_ACCOUNT
+            "login.html", next=_next_page(state), default_account=DEFAULT_ACCOUNT
         )
 
     @app.post("/buyer/login")
@@ -46,7 +64,7 @@ def shop_app(state: State) -> GuardedQuart:
         cookies = cookies_of((await request.form).get("loginKey", ""))
         if session_of(cookies) is None:
             raise Invalid("loginKey: the account is a number of at most 15 digits")
-        answer = redirect(_next(state), code=303)
+        answer = redirect(_next_page(state), code=303)
         for name, value in cookies.items():
             answer.set_cookie(name, value, httponly=name != "csrftoken", samesite="Lax")
         return answer
@@ -63,9 +81,49 @@ def shop_app(state: State) -> GuardedQuart:
     return app
 
 
-def _next(state: State) -> str:
-    """Where to go after signing in: one of the sandbox's own pages, nowhere else."""
+def short_links_app(state: State) -> GuardedQuart:
+    """Return the app of the short-link listener."""
+    app = new_app(state)
+
+    @app.get("/<path:code>")
+    async def short_link(code: str) -> Response:
+        state.counters["short link"] += 1
+        if code in _COUNTED_CODES:
+            state.counters[f"short link {code}"] += 1
+        if code.startswith("dlink"):
+            state.counters["dlink opened"] += 1
+        if request.cookies:
+            state.counters["short link with cookie"] += 1
+        if long_link := state.made.get(code):
+            return _send(Hop(Way.FOUND, long_link))
+        hop = hop_of(code, shop_url=state.origins.shop, short_url=state.origins.short)
+        if hop.way is Way.SLOW:
+            await state.hold_back()
+            return _send(Hop(Way.GONE))
+        return _send(hop)
+
+    return app
+
+
+def _next_page(state: State) -> str:
+    """Return the page after signing in: one of the sandbox's own."""
     wanted = request.args.get("next", "")
     parts = urlsplit(wanted)
-    ours = f"{parts.scheme}://{parts.netloc}" in (state.origins.portal, state.origins.shop)
-    return wanted if ours else f"{state.origins.portal}/offer/custom_link"
+    is_ours = f"{parts.scheme}://{parts.netloc}" in (state.origins.portal, state.origins.shop)
+    return wanted if is_ours else f"{state.origins.portal}/offer/custom_link"
+
+
+def _send(hop: Hop) -> Response:
+    status = hop.way.value if isinstance(hop.way.value, int) else 200
+    if hop.way in (Way.FOUND, Way.MOVED):
+        return Response("", status=status, headers={"Location": hop.to} if hop.to else {})
+    if hop.way is Way.BIG:
+        head = "<!--" + "." * BIG_BODY + "-->"
+    else:
+        head = _HEADS.get(hop.way, "").format(to=html.escape(hop.to), script=json.dumps(hop.to))
+    return Response(
+        f"<!doctype html><html><head><meta charset=utf-8>{head}</head><body></body></html>",
+        status=status,
+        headers={"Refresh": f"0; url={hop.to}"} if hop.way is Way.REFRESH else {},
+        content_type="text/html; charset=utf-8",
+    )

@@ -1,10 +1,9 @@
-"""What each code on the sandbox's short-link listener answers.
+"""The codes of the sandbox's short-link listener, and their answers. Pure.
 
-The codes play every way in which real short links lead on (redirects, a Refresh header, pages)
-and every way in which they do not (loops, foreign hosts, dead codes, a server that never answers).
-One pure function gives the answer to a code; the app that sends it knows no codes. Two rules stand
-beside the table: `p<shop>i<item>` is a good short link for any product, so that a load test has as
-many as it likes, and `chain<n>` takes n hops.
+The codes show every way in which real short links lead on (redirects, a Refresh header, pages), and
+every way in which they do not (loops, foreign hosts, dead codes, a server that never answers).
+Beside the table, `p<shop>i<item>` is a good short link for any product, and `chain<n>` takes n
+hops.
 """
 
 from __future__ import annotations
@@ -17,17 +16,20 @@ from typing import Final
 from smartlinkd.sandbox.products import PRODUCTS
 
 MOST_HOPS: Final = 5
-"""The longest chain that still is a good link."""
+"""The longest chain that is still a good link."""
 
 BIG_BODY: Final = 5 * 1024 * 1024
-"""Size in bytes of the `big` answer: more than any reader of a redirect page should keep."""
+"""Bytes of the `big` answer: more than any reader of a redirect page should keep."""
 
-FOREIGN: Final = "http://foreign.example/product/88201679/23456789012"
-"""A host that is not the marketplace's; the name is reserved and never resolves (RFC 2606)."""
+_STAMP = "utm_source=an_17000000001&utm_medium=affiliates&utm_campaign=-&utm_content=----"
+"""Somebody else's affiliate stamp: real short links end on one, and it must not be passed on."""
+
+_ANY_PRODUCT = re.compile(r"p([0-9]{1,15})i([0-9]{1,15})")
+_CHAIN = re.compile(r"chain([1-9])")
 
 
 class Way(Enum):
-    """How an answer says where to go next, or that there is nowhere to go."""
+    """How an answer names the next address, or that there is none."""
 
     MOVED = 301
     FOUND = 302
@@ -47,7 +49,7 @@ class Way(Enum):
 
 @dataclass(frozen=True)
 class Hop:
-    """One answer: the way on, and the address it leads to (empty where there is none)."""
+    """One answer: the way on, and the address it leads to (empty if there is none)."""
 
     way: Way
     to: str = ""
@@ -55,7 +57,7 @@ class Hop:
 
 @dataclass(frozen=True)
 class Code:
-    """A row of the documented table. `good` says that the link ends on a product."""
+    """A row of the documented table. `good` is True if the link ends on a product."""
 
     code: str
     shows: str
@@ -92,81 +94,73 @@ CODES: tuple[Code, ...] = (
 )
 
 _GOOD = {row.code for row in CODES if row.good} | {"chain1"}
-_ANY_PRODUCT = re.compile(r"p([0-9]{1,15})i([0-9]{1,15})")
-_CHAIN = re.compile(r"chain([1-9])")
+_HOPS: dict[str, tuple[Way, str]] = {
+    "direct": (Way.FOUND, "{shop}/universal-link/product/{ids}?{stamp}"),
+    "moved": (Way.MOVED, "{shop}/product/{ids}?{stamp}"),
+    "relative": (Way.FOUND, "/direct"),
+    "meta": (Way.META, "{shop}/{slug}?{stamp}"),
+    "script": (Way.SCRIPT, "{shop}/universal-link/{slug}?{stamp}"),
+    "refresh": (Way.REFRESH, "{shop}/product/{ids}?{stamp}"),
+    "variable": (Way.VARIABLE, "{shop}/opaanlp/{ids}?{stamp}"),
+    "canonical": (Way.CANONICAL, "{shop}/{slug}"),
+    "ogurl": (Way.OG_URL, "{shop}/product/{ids}"),
+    "signin": (Way.LOGIN, "{shop}/product/{ids}"),
+    "check": (Way.FOUND, "/verify/captcha"),
+    "unknown": (Way.UNKNOWN, ""),
+    "loop": (Way.FOUND, "{short}/loopback"),
+    "loopback": (Way.FOUND, "{short}/loop"),
+    "foreign": (Way.FOUND, "http://foreign.example/product/{ids}"),  # never resolves (RFC 2606)
+    "lookalike": (Way.FOUND, "{lookalike}/product/{ids}"),
+    "scheme": (Way.FOUND, "file:///etc/passwd"),
+    "nowhere": (Way.FOUND, ""),
+    "home": (Way.FOUND, "{shop}/"),
+    "broken": (Way.BROKEN, ""),
+    "slow": (Way.SLOW, ""),
+    "big": (Way.BIG, ""),
+}
+_CODES_BY_PRODUCT = (
+    "direct",
+    "moved",
+    "meta",
+    "script",
+    "refresh",
+    "variable",
+    "canonical",
+    "ogurl",
+)
+"""The codes that lead to the products of the table, in its order. Others lead to the first."""
 
 
 def hop_of(code: str, *, shop_url: str, short_url: str) -> Hop:
-    """What a request for `code` is answered; an unknown code is as dead as `gone`."""
+    """Return the answer to a request for `code`. An unknown code is gone."""
     if found := _ANY_PRODUCT.fullmatch(code):
         return Hop(Way.FOUND, f"{shop_url}/opaanlp/{found[1]}/{found[2]}?{_STAMP}")
     if found := _CHAIN.fullmatch(code):
-        left = int(found[1]) - 1
-        return (
-            Hop(Way.FOUND, f"{short_url}/chain{left}")
-            if left
-            else hop_of("direct", shop_url=shop_url, short_url=short_url)
-        )
-    return _table(shop_url, short_url).get(code, Hop(Way.GONE))
+        if found[1] != "1":
+            return Hop(Way.FOUND, f"{short_url}/chain{int(found[1]) - 1}")
+        code = "direct"
+    if code not in _HOPS:
+        return Hop(Way.GONE)
+    way, to = _HOPS[code]
+    shop_id, item_id = _product_ids(code)
+    address = to.format(
+        shop=shop_url,
+        short=short_url,
+        lookalike=shop_url.replace("://", "://evil-"),
+        ids=f"{shop_id}/{item_id}",
+        slug=f"Hang-tot-i.{shop_id}.{item_id}",
+        stamp=_STAMP,
+    )
+    return Hop(way, address)
 
 
 def product_behind(code: str) -> tuple[int, int] | None:
-    """(shop id, item id) that a good code ends on, or None: what the portal knows of it."""
+    """Return (shop id, item id) of the product that a good code ends on, else None."""
     if found := _ANY_PRODUCT.fullmatch(code):
         return int(found[1]), int(found[2])
-    return _target(code) if code in _GOOD else None
+    return _product_ids(code) if code in _GOOD else None
 
 
-_STAMP = "utm_source=an_17000000001&utm_medium=affiliates&utm_campaign=-&utm_content=----"
-"""Somebody else's affiliate stamp: what real short links end on, and what must not be passed on."""
-
-_BY_CODE = {
-    "moved": 1,
-    "meta": 2,
-    "script": 3,
-    "refresh": 4,
-    "variable": 5,
-    "canonical": 6,
-    "ogurl": 7,
-}
-
-
-def _target(code: str) -> tuple[int, int]:
-    product = PRODUCTS[_BY_CODE.get(code, 0)]
-    return product.shop_id, product.item_id
-
-
-def _table(shop_url: str, short_url: str) -> dict[str, Hop]:
-    def ids(code: str) -> str:
-        shop_id, item_id = _target(code)
-        return f"{shop_id}/{item_id}"
-
-    def slug(code: str) -> str:
-        shop_id, item_id = _target(code)
-        return f"Hang-tot-i.{shop_id}.{item_id}"
-
-    scheme, _, host = shop_url.partition("://")
-    return {
-        "direct": Hop(Way.FOUND, f"{shop_url}/universal-link/product/{ids('direct')}?{_STAMP}"),
-        "moved": Hop(Way.MOVED, f"{shop_url}/product/{ids('moved')}?{_STAMP}"),
-        "relative": Hop(Way.FOUND, "/direct"),
-        "meta": Hop(Way.META, f"{shop_url}/{slug('meta')}?{_STAMP}"),
-        "script": Hop(Way.SCRIPT, f"{shop_url}/universal-link/{slug('script')}?{_STAMP}"),
-        "refresh": Hop(Way.REFRESH, f"{shop_url}/product/{ids('refresh')}?{_STAMP}"),
-        "variable": Hop(Way.VARIABLE, f"{shop_url}/opaanlp/{ids('variable')}?{_STAMP}"),
-        "canonical": Hop(Way.CANONICAL, f"{shop_url}/{slug('canonical')}"),
-        "ogurl": Hop(Way.OG_URL, f"{shop_url}/product/{ids('ogurl')}"),
-        "signin": Hop(Way.LOGIN, f"{shop_url}/product/{ids('signin')}"),
-        "check": Hop(Way.FOUND, "/verify/captcha"),
-        "unknown": Hop(Way.UNKNOWN),
-        "loop": Hop(Way.FOUND, f"{short_url}/loopback"),
-        "loopback": Hop(Way.FOUND, f"{short_url}/loop"),
-        "foreign": Hop(Way.FOUND, FOREIGN),
-        "lookalike": Hop(Way.FOUND, f"{scheme}://evil-{host}/product/{ids('lookalike')}"),
-        "scheme": Hop(Way.FOUND, "file:///etc/passwd"),
-        "nowhere": Hop(Way.FOUND),
-        "home": Hop(Way.FOUND, f"{shop_url}/"),
-        "broken": Hop(Way.BROKEN),
-        "slow": Hop(Way.SLOW),
-        "big": Hop(Way.BIG),
-    }
+def _product_ids(code: str) -> tuple[int, int]:
+    number = _CODES_BY_PRODUCT.index(code) if code in _CODES_BY_PRODUCT else 0
+    return PRODUCTS[number].shop_id, PRODUCTS[number].item_id

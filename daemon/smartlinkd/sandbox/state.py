@@ -1,15 +1,14 @@
-"""What one running sandbox knows: its switches, its counters, and who submitted when.
+"""The state of one running sandbox: its faults, its counters, and the submits of each account.
 
-One object shared by the three apps of one sandbox, all in one trio thread, changed only between
-awaits. It is there so that a test can prove things about the daemon that the daemon cannot see of
-itself: that requests were merged, that one account never submitted twice at a time, that a login
-link was never opened, that no cookie went where none belongs. Every collection is bounded.
+The sandbox's three apps share it, in one trio thread, and change it only between checkpoints. With
+it a test proves what the daemon cannot see of itself: requests were merged, one account never
+submitted twice at a time, a login link was never opened, no cookie went where none belongs.
 """
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
@@ -22,32 +21,30 @@ from smartlinkd.sandbox.faults import Fault, Point, Switchboard
 SUBMITS_KEPT: Final = 1_000
 """Submits in the log; the oldest is dropped first. A load test reads the counters instead."""
 
-ACCOUNTS_KEPT: Final = 10_000
-"""Accounts with statistics of their own; the one that came first is dropped first."""
-
 MADE_KEPT: Final = 20_000
 """Short links that this sandbox has made and still resolves."""
+
+Address = tuple[str, int]
 
 
 @dataclass
 class Submit:
-    """One call of batchCustomLink, times in seconds since the sandbox was opened."""
+    """One call of batchCustomLink. Times are in seconds since the sandbox was opened."""
 
     account: str
     originals: tuple[str, ...]
     sub_ids: tuple[tuple[str, ...], ...]
-    """The different settings of the five places among the links: one, from the form."""
+    """The distinct settings of the five places among the links: one, from the form."""
 
     started: float
     ended: float | None = None
     outcome: str = "cut short"
-    """`rows`, the name of a fault, or what the call was refused for."""
+    """`rows`, the name of a fault, or `cut short` by its client."""
 
 
 @dataclass
 class AccountSubmits:
-    """The submits of one account; `overlapping` is the most there were at the same moment, of which
-    a good client makes 1."""
+    """The submits of one account. `overlapping` is the most at the same time: 1, if all is well."""
 
     submits: int = 0
     links: int = 0
@@ -61,7 +58,7 @@ class SubmitLog:
     def __init__(self) -> None:
         self._opened = trio.current_time()
         self.entries: deque[Submit] = deque(maxlen=SUBMITS_KEPT)
-        self.accounts: OrderedDict[str, AccountSubmits] = OrderedDict()
+        self.accounts: defaultdict[str, AccountSubmits] = defaultdict(AccountSubmits)
 
     @contextmanager
     def submit(
@@ -70,7 +67,7 @@ class SubmitLog:
         """Log one submit for as long as the block runs; the block sets its `outcome`."""
         entry = Submit(account, tuple(originals), tuple(dict.fromkeys(sub_ids)), self._now())
         self.entries.append(entry)
-        mine = self._account(account)
+        mine = self.accounts[account]
         mine.submits += 1
         mine.links += len(entry.originals)
         mine.running += 1
@@ -81,18 +78,13 @@ class SubmitLog:
             mine.running -= 1
             entry.ended = self._now()
 
-    def _account(self, account: str) -> AccountSubmits:
-        if account not in self.accounts and len(self.accounts) >= ACCOUNTS_KEPT:
-            self.accounts.popitem(last=False)
-        return self.accounts.setdefault(account, AccountSubmits())
-
     def _now(self) -> float:
         return round(trio.current_time() - self._opened, 4)
 
 
 @dataclass
 class Delays:
-    """How long the sandbox thinks before it answers, in milliseconds."""
+    """The time until an answer, in milliseconds."""
 
     submit_ms: int = 0
     product_ms: int = 0
@@ -100,11 +92,19 @@ class Delays:
 
 @dataclass
 class State:
-    """The whole of a sandbox's memory. `hold` is how long a slow answer takes, in seconds."""
+    """The state of a sandbox.
+
+    Attributes:
+        rows: the most links of a submit.
+        hold: the seconds that a slow answer takes.
+        sever: resets the connection between two addresses, the sandbox's and the client's. None:
+            that of a TCP socket of this process. A fake without sockets gives its own.
+    """
 
     origins: Origins
     rows: int
     hold: float
+    sever: Callable[[Address, Address], None] | None = None
     faults: Switchboard = field(default_factory=Switchboard)
     submits: SubmitLog = field(default_factory=SubmitLog)
     counters: Counter[str] = field(default_factory=Counter)
@@ -113,7 +113,7 @@ class State:
     closing: trio.Event = field(default_factory=trio.Event)
 
     def reset(self) -> None:
-        """As it was when it was opened, but for the short links that were made."""
+        """Forget everything but the short links that were made."""
         self.faults.clear()
         self.submits = SubmitLog()
         self.counters.clear()
@@ -122,19 +122,19 @@ class State:
     def due(
         self, point: Point, *, account: str | None = None, items: Sequence[int] = ()
     ) -> Fault | None:
-        """The fault that bites at `point` now, counted under its name."""
+        """Return the fault that happens at `point` now, and count it under its name."""
         fault = self.faults.due(point, account=account, items=items)
         if fault is not None:
             self.counters[f"fault {fault.name}"] += 1
         return fault
 
     def keep_short_link(self, code: str, long_link: str) -> None:
-        """Let the short-link listener resolve what the portal has just made."""
+        """Let the short-link listener resolve a link that the portal has made."""
         self.made[code] = long_link
         if len(self.made) > MADE_KEPT:
             self.made.popitem(last=False)
 
     async def hold_back(self) -> None:
-        """Be slow: return after `hold` seconds, or at once when the sandbox closes."""
+        """Sleep for `hold` seconds, or until the sandbox closes."""
         with trio.move_on_after(self.hold):
             await self.closing.wait()

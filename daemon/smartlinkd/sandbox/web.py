@@ -1,13 +1,18 @@
-"""What the sandbox's three apps have in common: how an app is made, and how it answers.
+"""The sandbox's apps: how they are made, how they answer, and how they answer wrongly.
 
 Every app reads the cookies of its own requests: a browser sends them to all three listeners, since
-cookies know hosts and no ports.
+cookies have hosts and no ports.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import socket
+import stat
+import struct
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
 from mimetypes import guess_type
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,23 +24,27 @@ from werkzeug.exceptions import NotFound
 from werkzeug.wrappers import Response as Redirect
 
 from smartlinkd.errors import Invalid
-from smartlinkd.sandbox.answers import dong
+from smartlinkd.sandbox.faults import Behaviour
+from smartlinkd.sandbox.products import format_dong
 from smartlinkd.sandbox.session import session_of
-from smartlinkd.sandbox.state import State
-from smartlinkd.sandbox.validation import first_fault
+from smartlinkd.sandbox.state import Address, State
 from smartlinkd.serving import GuardedQuart
+from smartlinkd.validation import describe_errors
 
 M = TypeVar("M", bound=BaseModel)
 Answer = Response | Redirect
 
 PAGES = Path(__file__).parent / "pages"
+HUMAN_CHECK_ERROR = 90309999
+RETRY_AFTER = 30
+"""Seconds, in the 429 answer."""
 
 
 def new_app(state: State) -> GuardedQuart:
-    """An app with the sandbox's pages, static files and error answers."""
+    """Return an app with the sandbox's pages, static files and error answers."""
     app = GuardedQuart()
     app.template_folder = str(PAGES)
-    app.add_template_filter(dong)
+    app.add_template_filter(format_dong, "dong")
 
     @app.context_processor
     def facts() -> dict[str, Any]:
@@ -68,7 +77,7 @@ def new_app(state: State) -> GuardedQuart:
 
 
 def as_json(value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """A JSON answer."""
+    """Return a JSON answer."""
     return Response(
         json.dumps(value, ensure_ascii=False),
         status=status,
@@ -77,34 +86,151 @@ def as_json(value: Any, *, status: int = 200, headers: Mapping[str, str] | None 
     )
 
 
-def to_login(state: State) -> Redirect:
-    """The redirect of a request that is not signed in."""
-    return redirect(login_url(state))
+def graphql_errors(message: str, code: int) -> dict[str, Any]:
+    """Return the body by which GraphQL reports that a whole call failed; the status is 200."""
+    return {
+        "errors": [{"message": message, "extensions": {"code": code, "message": message}}],
+        "data": None,
+    }
 
 
 def login_url(state: State) -> str:
-    """The login page, which knows where to come back to."""
-    return f"{state.origins.shop}/buyer/login?next={quote(_here(state), safe='')}"
+    """Return the login page's URL, which leads back to the current page."""
+    return f"{state.origins.shop}/buyer/login?next={_current_page(state)}"
 
 
 def to_check(state: State, kind: str) -> Redirect:
-    """The redirect of a request that a person has to vouch for."""
-    return redirect(f"{state.origins.shop}/verify/{kind}?next={quote(_here(state), safe='')}")
+    """Return the redirect to a human check."""
+    return redirect(f"{state.origins.shop}/verify/{kind}?next={_current_page(state)}")
 
 
 async def raw_body() -> bytes:
-    """The request's body as it came."""
+    """Return the request's body as it came."""
     body: bytes = await request.get_data()  # type: ignore[assignment]  # text only with as_text
     return body
 
 
 async def body_as(model: type[M]) -> M:
-    """The request's JSON body as a `model`. Raises `Invalid` with the field and its fault."""
+    """Return the request's JSON body as a model.
+
+    Raises:
+        Invalid: with the wrong fields.
+    """
     try:
         return model.model_validate_json(await raw_body())
     except ValidationError as error:
-        raise Invalid(first_fault(error)) from None
+        raise Invalid(describe_errors(error, whole="body")) from None
 
 
-def _here(state: State) -> str:
-    return state.origins.portal + request.full_path.rstrip("?")
+_LOGIN_HTML = (
+    "<!doctype html><html lang=vi><meta charset=utf-8><title>Đăng nhập</title>"
+    "<form><input name=loginKey><input type=password name=password></form></html>"
+)
+_LOGGED_OUT: dict[str, Any] = {
+    "is_customized": False,
+    "is_login": False,
+    "platform": 0,
+    "action_type": 2,
+    "error": HUMAN_CHECK_ERROR,
+    "tracking_id": "sandbox",
+}
+_INSTEAD: dict[Behaviour, tuple[int, dict[str, Any]]] = {
+    Behaviour.REFUSED_401: (401, {"code": 401, "msg": "unauthorized", **_LOGGED_OUT, "error": 401}),
+    Behaviour.REFUSED_403: (403, {"code": 403, "msg": "forbidden", "data": None}),
+    Behaviour.BUSY_429: (429, {"code": 429, "msg": "too many requests", "data": None}),
+    Behaviour.BROKEN_500: (500, {"code": 500, "msg": "internal error", "data": None}),
+    Behaviour.LOGGED_OUT: (200, _LOGGED_OUT),
+    Behaviour.LOGGED_OUT_NUMERIC: (
+        200,
+        {"1": False, "2": False, "3": 0, "4": 2, "5": HUMAN_CHECK_ERROR, "6": "sandbox"},
+    ),
+    Behaviour.CHECK_IN_JSON: (403, _LOGGED_OUT | {"is_login": True}),
+    Behaviour.HUMAN_CHECK: (200, _LOGGED_OUT | {"is_login": True}),
+    Behaviour.HUMAN_CHECK_BARE: (200, {"error": HUMAN_CHECK_ERROR, "tracking_id": "sandbox"}),
+    Behaviour.NULL: (200, {"code": 0, "msg": "success", "data": None}),
+    Behaviour.GRAPHQL_ERROR: (200, graphql_errors("sandbox: refused", 90000)),
+    Behaviour.FROZEN: (
+        200,
+        {"code": 10033, "msg": "account is frozen", **graphql_errors("account is frozen", 10033)},
+    ),
+}
+_REDIRECTS = {Behaviour.TO_LOGIN: "/buyer/login", Behaviour.CAPTCHA: "/verify/captcha"}
+
+
+async def faulty_answer(behaviour: Behaviour, state: State, good: Any) -> Response:
+    """Return the answer to a call with a fault. `good` is the JSON without it.
+
+    Without a wrong behaviour for calls, it is the good one.
+    """
+    if behaviour in _REDIRECTS:
+        location = state.origins.shop + _REDIRECTS[behaviour]
+        return Response("", status=302, headers={"Location": location})
+    if behaviour in _INSTEAD:
+        status, body = _INSTEAD[behaviour]
+        headers = {"Retry-After": str(RETRY_AFTER)} if behaviour is Behaviour.BUSY_429 else {}
+        return as_json(body, status=status, headers=headers)
+    half = json.dumps(good)[: len(json.dumps(good)) // 2]
+    match behaviour:
+        case Behaviour.HTML:
+            return Response(_LOGIN_HTML, content_type="text/html; charset=utf-8")
+        case Behaviour.TRUNCATED:
+            return Response(half, content_type="application/json")
+        case Behaviour.CUT:
+            return _unfinished(half, "application/json", state, is_cut=True)
+        case Behaviour.RESET:
+            _sever(state, *_addresses())
+            await state.hold_back()  # until the server sees the reset and cancels this request
+        case Behaviour.SLOW:
+            await state.hold_back()
+    return as_json(good)
+
+
+def endless_page(head: str, state: State) -> Response:
+    """Return a page whose `head` is sent and whose rest is not."""
+    return _unfinished(head, "text/html; charset=utf-8", state, is_cut=False)
+
+
+def _unfinished(text: str, content_type: str, state: State, *, is_cut: bool) -> Response:
+    addresses = _addresses()
+
+    async def body() -> AsyncIterator[bytes]:
+        yield text.encode()
+        if is_cut:
+            _sever(state, *addresses)
+        await state.hold_back()
+
+    response = Response(body(), content_type=content_type)
+    response.timeout = None
+    return response
+
+
+def _addresses() -> tuple[Address, Address]:
+    """Return the sandbox's and the client's address of the current request's connection."""
+    scope: dict[str, Any] = dict(request.scope)
+    return scope["server"], scope["client"]
+
+
+def _sever(state: State, here: Address, there: Address) -> None:
+    """Reset a connection: find its socket among the process's own, and close it without linger.
+
+    ASGI cannot end a response without completing it or raising inside the server.
+    """
+    if state.sever is not None:
+        state.sever(here, there)
+        return
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - names, not paths, are wanted
+        with suppress(OSError):  # closed since it was listed, or of another family: not this one
+            # Only sockets: the duplicate that `fromfd` makes of anything else is never closed, and
+            # would keep a pipe open whose end somebody waits for.
+            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                continue
+            with socket.fromfd(int(name), socket.AF_INET, socket.SOCK_STREAM) as connection:
+                if (connection.getsockname(), connection.getpeername()) == (here, there):
+                    no_linger = struct.pack("ii", 1, 0)
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, no_linger)
+                    connection.shutdown(socket.SHUT_RD)
+                    return
+
+
+def _current_page(state: State) -> str:
+    return quote(state.origins.portal + request.full_path.rstrip("?"), safe="")

@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from smartlinkd.config.crew_values import InputTable, given_default, whole
 from smartlinkd.config.problems import quoted_key
+from smartlinkd.config.values import InputTable, parse_default, require_encodable
 from smartlinkd.crews.crew import Input
 from smartlinkd.validation import BadValue
 
@@ -103,7 +103,9 @@ class Search:
             return
         for name, value in values.items():
             try:
-                self._found[name] = Input(whole(name), required=False, default=given_default(value))
+                self._found[name] = Input(
+                    require_encodable(name), required=False, default=parse_default(value)
+                )
             except BadValue as fault:
                 remedy = fault.remedy or "make several inputs of it"
                 self.faults.append(BadValue(f"{where}: {quoted_key(name)} {fault.fault}", remedy))

@@ -28,8 +28,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.config.files import read_file
 from smartlinkd.config.problems import quoted_key
+from smartlinkd.config.sources import read_file
 from smartlinkd.crews.crew import Input
 from smartlinkd.crews.crewai_adapter.finding import find
 from smartlinkd.crews.crewai_adapter.words import Unusable
