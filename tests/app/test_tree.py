@@ -26,7 +26,7 @@ from smartlinkd.config import Settings, build
 from smartlinkd.errors import Invalid
 from smartlinkd.sandbox.open_api import APP_ID, SECRET
 from smartlinkd.sandbox.server import Sandbox, open_sandbox
-from smartlinkd.state import StateUnusable
+from smartlinkd.state_files import StateUnusable
 from smartlinkd.supervision.child import ChildSpec
 from smartlinkd.supervision.supervisor import Escalated
 from tests.config_file import write_config
