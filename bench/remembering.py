@@ -11,8 +11,8 @@ import sys
 from typing import TypeVar, cast
 
 from smartlinkd import cli
-from smartlinkd.conversion import desk
-from smartlinkd.conversion.sharing import Remembered
+from smartlinkd.conversion import service
+from smartlinkd.conversion.cache import Remembered
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -29,7 +29,7 @@ def main() -> int:
                 texts = f"https://s.example/{place:010x}", f"https://shop.example/product/1/{place}"
                 self.put(cast("K", ("nobody's", place, ("a", "b"))), cast("V", texts))
 
-    desk.Remembered = Filled  # type: ignore[attr-defined]  # see the head
+    service.Remembered = Filled  # type: ignore[attr-defined]  # see the head
     return cli.main(sys.argv[2:])
 
 

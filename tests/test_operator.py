@@ -14,8 +14,8 @@ from trio.testing import MockClock
 
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.conversion.desk import Desk, DeskSetup
-from smartlinkd.conversion.order import Order
+from smartlinkd.conversion.request import Order
+from smartlinkd.conversion.service import Desk, DeskSetup
 from smartlinkd.conversion.sources import MaySend
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.crews.crew import BrokenCrew, Crew

@@ -15,7 +15,7 @@ from smartlinkd.auth.keys import KeyDays, KeyName, KeyScopes
 from smartlinkd.browser.actor import Browser
 from smartlinkd.control import Answer, Arguments, Command, Commands, plain
 from smartlinkd.conversion.account import Standing, shown_name
-from smartlinkd.conversion.desk import Desk, DeskStatus
+from smartlinkd.conversion.service import Desk, DeskStatus
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.crews.crew import BrokenCrew, ListedCrew
 from smartlinkd.crews.executor import Executor

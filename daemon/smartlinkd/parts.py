@@ -19,14 +19,12 @@ from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.generation import GenerationSettings
 from smartlinkd.config.settings import Settings
-from smartlinkd.conversion.account import shown_name, state_of
-from smartlinkd.conversion.desk import Desk, DeskLimits, DeskSetup
-from smartlinkd.conversion.pauses import Pauses
-from smartlinkd.conversion.sightings import Sightings
+from smartlinkd.conversion.account import Sightings, shown_name, state_of
+from smartlinkd.conversion.api_sources import ApiProducts, HttpResolver, OpenApiLinks
+from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts, Saw
+from smartlinkd.conversion.pause_store import Pauses
+from smartlinkd.conversion.service import Desk, DeskLimits, DeskSetup
 from smartlinkd.conversion.sources import LinkSource, ProductSource
-from smartlinkd.conversion.through_apis import ApiProducts, OpenApiLinks
-from smartlinkd.conversion.through_browser import BrowserLinks, BrowserProducts, Saw
-from smartlinkd.conversion.through_http import HttpResolver
 from smartlinkd.crews.access.secret import derive, load_master_secret
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.crews.executor import Executor

@@ -41,8 +41,8 @@ from smartlinkd.browser.actor import Browser
 from smartlinkd.config.checks import out_of_reach
 from smartlinkd.config.settings import Settings
 from smartlinkd.control import Control
-from smartlinkd.conversion.desk import Desk
-from smartlinkd.conversion.pauses import Pauses
+from smartlinkd.conversion.pause_store import Pauses
+from smartlinkd.conversion.service import Desk
 from smartlinkd.crews.reading.catalog import Catalog, log_broken
 from smartlinkd.doors import Doors, open_doors
 from smartlinkd.front import Front, rules_of

@@ -19,8 +19,8 @@ import trio
 from httpx import Response
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion import through_http
-from smartlinkd.conversion.desk import GATHER
+from smartlinkd.conversion import api_sources
+from smartlinkd.conversion.service import GATHER
 from smartlinkd.marketplace.shortlinks import resolve
 from smartlinkd.sandbox.running import Sandbox
 
@@ -76,7 +76,7 @@ async def test_nothing_is_known_of_it(
     monkeypatch: pytest.MonkeyPatch,
     code: str,
 ) -> None:
-    monkeypatch.setattr(through_http, "resolve", partial(resolve, hop_deadline=0.1))
+    monkeypatch.setattr(api_sources, "resolve", partial(resolve, hop_deadline=0.1))
     assert await code_of(selling, token, f"{sandbox.short_url}/{code}") == -1
     assert sandbox.state.counters["open api"] == 0
 

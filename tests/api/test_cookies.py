@@ -25,7 +25,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.conversion.desk import Desk
+from smartlinkd.conversion.service import Desk
 from smartlinkd.vault.actor import _Vault
 from smartlinkd.vault.cookie import Cookie, parse_cookie
 

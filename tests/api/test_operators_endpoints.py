@@ -25,7 +25,7 @@ from trio.testing import MockClock
 
 from smartlinkd import __version__, operator
 from smartlinkd.browser.actor import Browser
-from smartlinkd.conversion.desk import _Desk
+from smartlinkd.conversion.service import _Desk
 from smartlinkd.sandbox.running import Sandbox
 from smartlinkd.vault.actor import _Vault
 

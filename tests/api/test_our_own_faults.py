@@ -23,7 +23,7 @@ import trio
 
 from smartlinkd.api.routes import convert as convert_route
 from smartlinkd.auth.state import AuthState
-from smartlinkd.conversion.desk import Desk, _Desk
+from smartlinkd.conversion.service import Desk, _Desk
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.logs import JsonFormatter
 from smartlinkd.patience import PATIENCE, patience

@@ -15,12 +15,11 @@ from typing import Any, Generic, TypeVar
 import pytest
 import trio
 
-from smartlinkd.conversion.account import Account
-from smartlinkd.conversion.desk import Desk, DeskSetup
-from smartlinkd.conversion.line import Line, Submit, Ticket
-from smartlinkd.conversion.order import Converted, Entry, Order
-from smartlinkd.conversion.pauses import Pauses
-from smartlinkd.conversion.sightings import Sightings
+from smartlinkd.conversion.account import Account, Sightings
+from smartlinkd.conversion.account_queue import Line, Submit, Ticket
+from smartlinkd.conversion.pause_store import Pauses
+from smartlinkd.conversion.request import Converted, Entry, Order
+from smartlinkd.conversion.service import Desk, DeskSetup
 from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
 from smartlinkd.errors import Refused
 from smartlinkd.marketplace.answers import Row

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from smartlinkd.conversion.account import MANY_IN_VAIN, Account, AccountState, Standing
-from smartlinkd.conversion.pauses import MOST_COOKIES
+from smartlinkd.conversion.pause_store import MOST_COOKIES
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.vault.cookie import parse_cookie

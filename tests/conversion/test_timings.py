@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.order import Order
+from smartlinkd.conversion.request import Order
 from smartlinkd.errors import BrowserEnded, Refused, UpstreamFailed
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.timing import histogram, timed

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.sharing import Shared
+from smartlinkd.conversion.cache import Shared
 from smartlinkd.errors import UpstreamFailed
 from smartlinkd.logs import LogContext, bind_log_contexts, current_log_contexts
 from smartlinkd.marketplace.links import Product

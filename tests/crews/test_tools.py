@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from pydantic import JsonValue
 
-from smartlinkd.conversion.desk import Desk, DeskSetup
+from smartlinkd.conversion.service import Desk, DeskSetup
 from smartlinkd.conversion.sources import MaySend
 from smartlinkd.crews.tools import TOOL_NAMES, TOOL_PATIENCE, tools
 from smartlinkd.errors import BrowserEnded, Invalid, Unavailable, UpstreamFailed

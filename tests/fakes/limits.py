@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from smartlinkd.conversion.desk import DeskLimits
+from smartlinkd.conversion.service import DeskLimits
 
 _USUAL = DeskLimits(
     patience=60.0,

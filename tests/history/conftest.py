@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from smartlinkd.conversion.order import Converted, Entry, Failed, Order
+from smartlinkd.conversion.request import Converted, Entry, Failed, Order
 from smartlinkd.history.actor import History
 from smartlinkd.history.model import Limits, Retention
 from smartlinkd.marketplace.products import ProductData

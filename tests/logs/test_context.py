@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from smartlinkd import logs
-from smartlinkd.conversion.sharing import Shared
+from smartlinkd.conversion.cache import Shared
 from smartlinkd.errors import Invalid
 from smartlinkd.logs import (
     LogContext,

@@ -12,7 +12,7 @@ from trio.testing import MockClock
 
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, build
-from smartlinkd.conversion.pauses import Pauses
+from smartlinkd.conversion.pause_store import Pauses
 from smartlinkd.marketplace.errors import HumanCheck
 from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier

@@ -20,7 +20,7 @@ import trio
 
 from smartlinkd.auth import passwords
 from smartlinkd.config import build
-from smartlinkd.conversion.pauses import Pauses
+from smartlinkd.conversion.pause_store import Pauses
 from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.journal.errors import UnusableJournal
 from smartlinkd.net.client import HttpClient

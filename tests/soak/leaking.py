@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from smartlinkd.conversion.desk import Desk
-from smartlinkd.conversion.order import Entry, Order
+from smartlinkd.conversion.request import Entry, Order
+from smartlinkd.conversion.service import Desk
 from tests.soak import observed
 
 LEAK: Final = 400_000

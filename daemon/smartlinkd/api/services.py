@@ -10,7 +10,7 @@ from pydantic import SecretStr
 from smartlinkd.api.access import Neighbourhood
 from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
-from smartlinkd.conversion.desk import Desk
+from smartlinkd.conversion.service import Desk
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog

@@ -9,18 +9,21 @@ keeps the pauses where the next process finds them (`pauses.py`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from math import inf
+from typing import Final, NoReturn
 
 import trio
 
-from smartlinkd.conversion.earners import Earners
-from smartlinkd.conversion.pauses import MOST_COOKIES, Pause
+from smartlinkd.conversion.cache import whose
+from smartlinkd.conversion.pause_store import MOST_COOKIES, Pause
 from smartlinkd.logs import LogEvent
+from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
+from smartlinkd.marketplace.links import earner
 from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
@@ -78,6 +81,58 @@ def state_of(pause: Pause) -> AccountState:
 def shown_name(name: str) -> str:
     """An account's name as people and logs may see it."""
     return name[:_SHOWN]
+
+
+MOST_EARNERS: Final = 16
+"""Cookies of an account of which it is known who earns by their links."""
+
+
+class Earners:
+    """Who earns by the links of one account, for each of its cookies."""
+
+    def __init__(self, shown: str) -> None:
+        """`shown` is the account's name as logs may have it."""
+        self._shown = shown
+        self._names: dict[str, str] = {}
+
+    def own(self, rows: Sequence[Row], cookie: Cookie | None) -> list[Row]:
+        """`rows`, with an unknown error in the place of each that earns for somebody else.
+
+        Of several names among the first links of a cookie the most frequent is its own.
+        """
+        names = [earner(row.long_link) if row.long_link else None for row in rows]
+        known = self._names.pop(whose(cookie), None)
+        own = known or max(filter(None, names), key=names.count, default=None)
+        if own is not None:
+            self._note(cookie, own)
+        foreign = set(filter(None, names)) - {own}
+        if foreign:
+            logger.warning(
+                "account %s: links that earn for %s, not for %s, are not given out; if both are "
+                "the account's own, smartlinkd account clear has it seen anew",
+                self._shown,
+                ", ".join(sorted(foreign)),
+                own,
+            )
+        return [
+            UNKNOWN_ROW if name in foreign else row for name, row in zip(names, rows, strict=True)
+        ]
+
+    def inherit(self, cookie: Cookie, before: Cookie) -> None:
+        """Who earns by the cookie that was stored `before` earns by this one: both are the owner's
+        word."""
+        own = self._names.get(whose(before))
+        if own is not None and whose(cookie) not in self._names:
+            self._note(cookie, own)
+
+    def clear(self) -> None:
+        """Forget all, and see it anew."""
+        self._names.clear()
+
+    def _note(self, cookie: Cookie | None, name: str) -> None:
+        while len(self._names) >= MOST_EARNERS:
+            del self._names[next(iter(self._names))]
+        self._names[whose(cookie)] = name  # the last place: the most recently used
 
 
 class Account:
@@ -257,3 +312,25 @@ class Account:
 
 def _digest(cookie: Cookie | None) -> str | None:
     return cookie.digest if cookie else None
+
+
+class Sightings:
+    """With which cookies a check was seen. Holds each once, and for as long as the desk is away."""
+
+    def __init__(self) -> None:
+        self._unheard: dict[str, Cookie] = {}
+        self._wake = trio.Event()
+
+    def saw(self, cookie: Cookie) -> None:
+        """A tab of this cookie's session shows a human check. Does not wait."""
+        self._unheard[cookie.digest] = cookie
+        self._wake.set()
+
+    async def hear(self, pause: Callable[[Cookie], None]) -> NoReturn:
+        """Call `pause` for each, as it is seen. Runs until cancelled."""
+        while True:
+            self._wake = trio.Event()
+            for cookie in tuple(self._unheard.values()):
+                pause(cookie)
+                del self._unheard[cookie.digest]
+            await self._wake.wait()

@@ -19,8 +19,8 @@ from typing import Final
 import trio
 from prometheus_client import Histogram
 
-from smartlinkd.conversion.line import Line
-from smartlinkd.conversion.sharing import Remembered, Shared, whose
+from smartlinkd.conversion.account_queue import Line
+from smartlinkd.conversion.cache import Remembered, Shared, whose
 from smartlinkd.conversion.sources import ProductSource
 from smartlinkd.errors import Refused
 from smartlinkd.marketplace.errors import (

@@ -17,9 +17,9 @@ from typing import Final
 import trio
 from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
-from smartlinkd.conversion.desk import Desk
-from smartlinkd.conversion.order import PASSING
-from smartlinkd.conversion.shapes import FailureEntry, LinksRequest, SuccessEntry, mapping
+from smartlinkd.conversion.request import PASSING
+from smartlinkd.conversion.schemas import FailureEntry, LinksRequest, SuccessEntry, mapping
+from smartlinkd.conversion.service import Desk
 from smartlinkd.errors import Invalid, NotNow
 from smartlinkd.patience import patience
 from smartlinkd.validation import describe_errors

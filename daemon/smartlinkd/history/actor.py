@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 
 import trio
 
-from smartlinkd.conversion.order import Converted, Order
-from smartlinkd.conversion.order import Entry as Answer
+from smartlinkd.conversion.request import Converted, Order
+from smartlinkd.conversion.request import Entry as Answer
 from smartlinkd.errors import NotFound, Unavailable
 from smartlinkd.history.model import (
     ALL,

@@ -30,7 +30,7 @@ from smartlinkd.api.services import CrewServices, Rules, Services
 from smartlinkd.auth.actor import Auth, KeySpec
 from smartlinkd.auth.keys import Scope
 from smartlinkd.config.problems import Problem
-from smartlinkd.conversion.desk import Timings
+from smartlinkd.conversion.service import Timings
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.crews.crew import (
     BrokenCrew,

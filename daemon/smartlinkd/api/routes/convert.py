@@ -17,9 +17,9 @@ from smartlinkd.api.schemas import (
     ExtractRequest,
     ExtractResponse,
 )
-from smartlinkd.conversion.desk import Desk
-from smartlinkd.conversion.order import Converted, Entry
-from smartlinkd.conversion.shapes import MAX_LINKS, LinksRequest, mapping
+from smartlinkd.conversion.request import Converted, Entry
+from smartlinkd.conversion.schemas import MAX_LINKS, LinksRequest, mapping
+from smartlinkd.conversion.service import Desk
 from smartlinkd.errors import Invalid
 from smartlinkd.marketplace.links import FoundLink, find_links
 from smartlinkd.patience import patience

@@ -15,7 +15,7 @@ from smartlinkd.api.schemas import (
     SyncCookieRequest,
     SyncCookieResponse,
 )
-from smartlinkd.conversion.desk import Desk
+from smartlinkd.conversion.service import Desk
 from smartlinkd.marketplace.cookie_text import header_value
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.patience import patience

@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.order import Converted, Failed
+from smartlinkd.conversion.request import Converted, Failed
 from smartlinkd.errors import Invalid
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.codes import FailCode

@@ -11,8 +11,8 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd.conversion.account import Account, Standing
-from smartlinkd.conversion.line import Line
-from smartlinkd.conversion.pauses import MOST_COOKIES, Pause
+from smartlinkd.conversion.account_queue import Line
+from smartlinkd.conversion.pause_store import MOST_COOKIES, Pause
 from smartlinkd.conversion.sources import READS_AT_ONCE
 from smartlinkd.errors import UpstreamFailed
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row

@@ -16,9 +16,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion import pauses as module
+from smartlinkd.conversion import pause_store as module
 from smartlinkd.conversion.account import Account, Standing
-from smartlinkd.conversion.pauses import FILE, MOST_COOKIES, RETRY, UNTOLD_FILE, Pause, Pauses
+from smartlinkd.conversion.pause_store import FILE, MOST_COOKIES, RETRY, UNTOLD_FILE, Pause, Pauses
 from smartlinkd.marketplace.errors import HumanCheck
 from smartlinkd.state import NotSaved, StateUnusable, replace_file
 from smartlinkd.vault.cookie import parse_cookie

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.order import Converted
 from smartlinkd.conversion.product_data import SILENCE_REST
+from smartlinkd.conversion.request import Converted
 from smartlinkd.conversion.sources import READ_WITHIN
 from smartlinkd.errors import Refused, Unavailable
 from smartlinkd.marketplace.errors import (

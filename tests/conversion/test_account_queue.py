@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.line import Line, Ticket
+from smartlinkd.conversion.account_queue import Line, Ticket
 from smartlinkd.errors import UpstreamFailed
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.vault.cookie import Cookie

@@ -8,7 +8,7 @@ import httpx
 import trio
 import trio.testing
 
-from smartlinkd.conversion.through_http import HttpResolver
+from smartlinkd.conversion.api_sources import HttpResolver
 from smartlinkd.marketplace.codes import FailCode
 from smartlinkd.marketplace.links import Short
 from smartlinkd.marketplace.markets import market

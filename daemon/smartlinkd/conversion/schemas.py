@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from smartlinkd.conversion.order import Converted, Entry, Order
+from smartlinkd.conversion.request import Converted, Entry, Order
 from smartlinkd.marketplace.products import ProductData
 from smartlinkd.vault.cookie import Cookie
 from smartlinkd.wire import AsSent, Body

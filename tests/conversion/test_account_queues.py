@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.conversion.account import Account, Standing
-from smartlinkd.conversion.line import Line, Lines
+from smartlinkd.conversion.account_queue import Line, Lines
 from smartlinkd.errors import Unavailable
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.vault.cookie import parse_cookie

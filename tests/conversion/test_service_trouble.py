@@ -9,8 +9,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.conversion.account import Standing
-from smartlinkd.conversion.desk import AT_ONCE
-from smartlinkd.conversion.order import Converted, Failed, Order
+from smartlinkd.conversion.request import Converted, Failed, Order
+from smartlinkd.conversion.service import AT_ONCE
 from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import Row

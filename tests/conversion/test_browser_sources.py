@@ -12,10 +12,10 @@ from trio.testing import MockClock
 
 from smartlinkd.browser.contexts import Place
 from smartlinkd.browser.errors import NavigationFailed
-from smartlinkd.conversion import through_browser
+from smartlinkd.conversion import browser_sources
+from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts
 from smartlinkd.conversion.product_data import PRODUCT_PATIENCE
 from smartlinkd.conversion.sources import READ_WITHIN
-from smartlinkd.conversion.through_browser import BrowserLinks, BrowserProducts
 from smartlinkd.errors import Unavailable
 from smartlinkd.marketplace import open_api, portal, third_party
 from smartlinkd.marketplace.errors import HumanCheck, PortalSilent, ProductsDown
@@ -101,7 +101,7 @@ async def test_the_jar_is_not_laid_out_where_nobody_makes_a_context(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     laid_out: list[str] = []
-    monkeypatch.setattr(through_browser, "jar", lambda *_: laid_out.append("jar"))
+    monkeypatch.setattr(browser_sources, "jar", lambda *_: laid_out.append("jar"))
     places: list[Place] = []
 
     class Warm:

@@ -10,10 +10,14 @@ import trio
 from smartlinkd.conversion.sources import READS_AT_ONCE, MaySend, SubIds
 from smartlinkd.errors import Refused
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
+from smartlinkd.marketplace.codes import FailCode
 from smartlinkd.marketplace.errors import NotThere
-from smartlinkd.marketplace.links import Product
+from smartlinkd.marketplace.links import NotALink, Product, Short
+from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.products import ProductData
+from smartlinkd.marketplace.shortlinks import Lanes, resolve
+from smartlinkd.net.client import HttpClient
 from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
@@ -74,3 +78,20 @@ class ApiProducts:
             return await self._read(product)
         except NotThere:
             return None
+
+
+class HttpResolver:
+    """Follows short links with a client that keeps no cookies."""
+
+    def __init__(self, http: HttpClient, market: Market) -> None:
+        self._http = http
+        self._market = market
+        self._lanes = Lanes(market)
+
+    async def resolve(self, short: Short) -> Product | int:
+        """See `Resolver`."""
+        found = await resolve(self._http, short, self._market, self._lanes)
+        if isinstance(found, Product):
+            return found
+        logger.info("short link %s: %s", short.url, found.why)
+        return FailCode.INVALID_LINK if isinstance(found, NotALink) else FailCode.UNKNOWN

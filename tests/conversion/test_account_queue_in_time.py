@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.line import LEAST_TIME, Line
+from smartlinkd.conversion.account_queue import LEAST_TIME, Line
 from smartlinkd.errors import Unavailable, UpstreamFailed
 from tests.conversion.conftest import ticket_of
 

@@ -13,7 +13,7 @@ from typing import Final
 
 import trio
 
-from smartlinkd.conversion.line import Ticket
+from smartlinkd.conversion.account_queue import Ticket
 from smartlinkd.conversion.sources import SubIds
 from smartlinkd.errors import BrowserEnded, Refused, Unavailable, UpstreamFailed
 from smartlinkd.marketplace.codes import FailCode

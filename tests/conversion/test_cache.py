@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.sharing import Remembered, Shared
+from smartlinkd.conversion.cache import Remembered, Shared
 from smartlinkd.errors import Invalid, Refused, UpstreamFailed
 
 if TYPE_CHECKING:

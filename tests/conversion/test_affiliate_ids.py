@@ -8,8 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.conversion.account import Account
-from smartlinkd.conversion.earners import MOST_EARNERS, Earners
+from smartlinkd.conversion.account import MOST_EARNERS, Account, Earners
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
 from smartlinkd.marketplace.codes import FailCode
 from smartlinkd.vault.cookie import parse_cookie

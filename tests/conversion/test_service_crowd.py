@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.desk import Desk
-from smartlinkd.conversion.order import Entry, Failed, Order
+from smartlinkd.conversion.request import Entry, Failed, Order
+from smartlinkd.conversion.service import Desk
 from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.vault.cookie import parse_cookie

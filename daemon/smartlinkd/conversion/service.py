@@ -18,10 +18,18 @@ from functools import partial
 import trio
 from prometheus_client import Counter, Histogram
 
-from smartlinkd.conversion.account import Account, AccountChanged, AccountState, shown_name
-from smartlinkd.conversion.line import Line, Lines
-from smartlinkd.conversion.missing import MissingCookie, TellMissing
-from smartlinkd.conversion.order import (
+from smartlinkd.conversion.account import (
+    Account,
+    AccountChanged,
+    AccountState,
+    Sightings,
+    shown_name,
+)
+from smartlinkd.conversion.account_queue import Line, Lines
+from smartlinkd.conversion.cache import Remembered, Shared, whose
+from smartlinkd.conversion.pause_store import Pause
+from smartlinkd.conversion.product_data import ProductReader
+from smartlinkd.conversion.request import (
     Converted,
     Entry,
     Failed,
@@ -30,10 +38,6 @@ from smartlinkd.conversion.order import (
     code_for,
     still_queued,
 )
-from smartlinkd.conversion.pauses import Pause
-from smartlinkd.conversion.product_data import ProductReader
-from smartlinkd.conversion.sharing import Remembered, Shared, whose
-from smartlinkd.conversion.sightings import Sightings
 from smartlinkd.conversion.sources import (
     READS_AT_ONCE,
     LinkSource,
@@ -78,6 +82,10 @@ KeepPauses = Callable[[Sequence[Pause]], None]
 
 OWN_ACCOUNT = "open api"
 """The line of links that are made without a cookie: there is one such account, the owner's."""
+
+
+TellMissing = Callable[[bool], None]
+"""Called with True when links are wanted without a cookie, with False when there is one."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +134,38 @@ class DeskSetup:
     paused: Sequence[Pause] = ()
     keep: KeepPauses | None = None
     sightings: Sightings = field(default_factory=Sightings)
+
+
+class MissingCookie:
+    """The alarm that links are wanted and no cookie is stored. It outlives the desk's instances.
+
+    A stored cookie is only ever replaced. So once one was stored, a report that none is stored was
+    made before that, and is ignored.
+    """
+
+    def __init__(self, tell: TellMissing | None) -> None:
+        self._tell = tell
+        self._missing = False
+        self._synced = False
+
+    def noticed(self) -> None:
+        """An order was refused because no cookie is stored."""
+        if not (self._missing or self._synced):
+            text = "links are wanted, and no cookie is stored to make them with: sync one"
+            logger.warning(text, extra=LogEvent.COOKIE_MISSING())
+            self._change(missing=True)
+
+    def synced(self) -> None:
+        """A cookie was stored."""
+        self._synced = True
+        if self._missing:
+            logger.warning("there is a cookie again", extra=LogEvent.COOKIE_BACK())
+            self._change(missing=False)
+
+    def _change(self, *, missing: bool) -> None:
+        self._missing = missing
+        if self._tell is not None:
+            self._tell(missing)
 
 
 class Timings:

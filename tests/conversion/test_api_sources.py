@@ -8,7 +8,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from smartlinkd.conversion.through_apis import ApiProducts, OpenApiLinks
+from smartlinkd.conversion.api_sources import ApiProducts, OpenApiLinks
 from smartlinkd.marketplace.answers import UNKNOWN_ROW
 from smartlinkd.marketplace.errors import HumanCheck, NotThere, OpenApiBusy
 from smartlinkd.marketplace.links import Product
