@@ -1,4 +1,4 @@
-"""Links and product data by APIs, as the desk asks for them."""
+"""Links and product data by APIs, as the service asks for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short links over HTTP, as the desk has them resolved."""
+"""Short links over HTTP, as the service has them resolved."""
 
 from __future__ import annotations
 

@@ -29,13 +29,13 @@ async def test_it_is_told_with_the_first_order_and_with_the_next_sync(
     autojump_clock: MockClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    desk = await bench.open(nursery)
+    service = await bench.open(nursery)
     await refused(bench)
     await refused(bench)
     await bench.convert(bench.link(1), cookie=COOKIE)  # a client's own
     assert bench.missing == [True]
-    await desk.cookie_synced(COOKIE, None)
-    await desk.cookie_synced(COOKIE, COOKIE)
+    await service.cookie_synced(COOKIE, None)
+    await service.cookie_synced(COOKIE, COOKIE)
     assert bench.missing == [True, False]
     events = [getattr(record, "event", None) for record in caplog.records]
     assert events == [LogEvent.COOKIE_MISSING, LogEvent.COOKIE_BACK]
@@ -44,12 +44,12 @@ async def test_it_is_told_with_the_first_order_and_with_the_next_sync(
 async def test_it_outlives_the_desk_s_incarnations(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    desk = bench.make()
+    service = bench.make()
     async with trio.open_nursery() as first:
-        await first.start(desk.run)
+        await first.start(service.run)
         await refused(bench)
         first.cancel_scope.cancel()
-    await nursery.start(desk.run)
+    await nursery.start(service.run)
     await refused(bench)
     assert bench.missing == [True]
 
@@ -57,17 +57,17 @@ async def test_it_outlives_the_desk_s_incarnations(
 async def test_without_such_an_order_nothing_is_told(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    desk = await bench.open(nursery)
+    service = await bench.open(nursery)
     await bench.convert(bench.link(1), cookie=COOKIE)
-    await desk.cookie_synced(COOKIE, None)
+    await service.cookie_synced(COOKIE, None)
     assert bench.missing == []
 
 
 async def test_who_has_looked_before_the_sync_says_nothing_new(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    desk = await bench.open(nursery)
-    await desk.cookie_synced(COOKIE, None)
+    service = await bench.open(nursery)
+    await service.cookie_synced(COOKIE, None)
     await refused(bench)
     assert bench.missing == []
 

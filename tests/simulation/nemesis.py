@@ -334,7 +334,7 @@ class Nemesis:
             "auth": life.auth,
             "vault": life.vault,
             "browser": life.browser,
-            "conversion": life.desk,
+            "conversion": life.conversion,
             "crew tokens": crews.tokens,
             "journal": crews.journal,
             "executor": crews.executor,

@@ -1,1 +1,1 @@
-"""The conversion desk: turns requests into as little portal work as will do."""
+"""The conversion service: turns requests into as little portal work as will do."""

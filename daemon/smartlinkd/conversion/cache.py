@@ -1,13 +1,4 @@
-"""The same work at the same time is done once, and its result is remembered for a while.
-
-The problem: several requests want the same link converted, or the same product read, and each of
-them may be cancelled at any moment. Whoever came first must not be the owner of the work, or its
-leaving would take the result from the others.
-
-The choice: the work runs in the desk's nursery and belongs to all that wait for it. It is cancelled
-when the last of them has gone, and its log lines name the requests of all. Results are remembered
-by age and number, errors never are.
-"""
+"""A cache whose results expire, and work that is done once for all that ask at the same time."""
 
 from __future__ import annotations
 
@@ -19,103 +10,104 @@ import trio
 
 from smartlinkd.errors import Refused
 from smartlinkd.logs import LogContextSet, bind_log_contexts
-from smartlinkd.vault.cookie import Cookie
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-def whose(cookie: Cookie | None) -> str:
-    """What results of a cookie are remembered by: nothing of one is another one's."""
-    return cookie.digest if cookie else ""
+class TTLCache(Generic[K, V]):
+    """Results by key. A full cache evicts the least recently used one."""
 
-
-class Remembered(Generic[K, V]):
-    """Results by key, each for `seconds`, at most `limit` of them: the least recently used go."""
-
-    def __init__(self, *, seconds: float, limit: int) -> None:
-        self._seconds = seconds
-        self._limit = limit
+    def __init__(self, *, ttl_s: float, max_size: int) -> None:
+        self._ttl_s = ttl_s
+        self._max_size = max_size
         self._results: OrderedDict[K, tuple[float, V]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._results)
 
     def get(self, key: K) -> V | None:
-        """The result for `key`, or None when there is none that is fresh."""
-        found = self._results.get(key)
-        if found is None:
+        """Return the result for `key`, or None if there is none or it has expired."""
+        expires, value = self._results.get(key, (0.0, None))
+        if value is None:
             return None
-        expires, value = found
         if trio.current_time() >= expires:
             del self._results[key]
             return None
         self._results.move_to_end(key)
         return value
 
-    def put(self, key: K, value: V) -> None:
-        """Remember `value`, in the place of an older one."""
-        if self._seconds <= 0:
+    def put(self, key: K, value: V, *, ttl_s: float | None = None) -> None:
+        """Replace the result for `key`. `ttl_s` is for this result alone."""
+        seconds = self._ttl_s if ttl_s is None else ttl_s
+        if seconds <= 0:
             return
-        self._results[key] = (trio.current_time() + self._seconds, value)
+        self._results[key] = (trio.current_time() + seconds, value)
         self._results.move_to_end(key)
-        while len(self._results) > self._limit:
+        while len(self._results) > self._max_size:
             self._results.popitem(last=False)
 
+    def clear(self) -> None:
+        """Evict all results."""
+        self._results.clear()
 
-class _Flight(Generic[V]):
-    """One piece of work under way and the number of those who wait for it."""
+
+class _Call(Generic[V]):
+    """One piece of work, and the number of tasks that wait for it."""
 
     def __init__(self) -> None:
         self.waiters = 0
         self.log_contexts = LogContextSet()
         self.scope = trio.CancelScope()
-        self.landed = trio.Event()
+        self.done = trio.Event()
         self.value: V | None = None
         self.refusal: Refused | None = None
 
 
-class Shared(Generic[K, V]):
-    """Does the work for a key once for all who want it at the same time. Remembers nothing."""
+class SingleFlight(Generic[K, V]):
+    """Runs the work for a key once for all tasks that want it at the same time.
+
+    The work runs in the given nursery and not in the task that came first, so any task may leave.
+    It is cancelled when the last one has left. Its log lines name the requests of all.
+    """
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
-        self._flights: dict[K, _Flight[V]] = {}
+        self._calls: dict[K, _Call[V]] = {}
 
-    async def get(self, key: K, work: Callable[[], Awaitable[V]]) -> V:
-        """The result of `work`, or of the same work that is under way already.
+    async def run(self, key: K, work: Callable[[], Awaitable[V]]) -> V:
+        """Return the result of `work`, or of the same work that runs already.
 
-        Raises the `Refused` that the work raised; any other exception of the work is a bug, and
+        Raises the `Refused` that the work raised. Any other exception of the work is a bug, and
         ends the nursery.
         """
-        flight = self._flights.get(key)
-        if flight is None:
-            flight = self._flights[key] = _Flight()
-            self._nursery.start_soon(self._fly, key, flight, work)
-        flight.waiters += 1
-        flight.log_contexts.add_current()
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = _Call()
+            self._nursery.start_soon(self._run, key, call, work)
+        call.waiters += 1
+        call.log_contexts.add_current()
         try:
-            await flight.landed.wait()
+            await call.done.wait()
         finally:
-            flight.waiters -= 1
-            if flight.waiters == 0 and not flight.landed.is_set():
-                # Nobody wants it any more. A newcomer must not join a cancelled flight.
-                self._forget(key, flight)
-                flight.scope.cancel()
-        if flight.refusal is not None:
+            call.waiters -= 1
+            if call.waiters == 0 and not call.done.is_set():
+                self._remove(key, call)  # or a newcomer would join the cancelled work
+                call.scope.cancel()
+        if call.refusal is not None:
             # One error for many: each raises it without the frames that another one added.
-            raise flight.refusal.with_traceback(None)
-        return cast("V", flight.value)
+            raise call.refusal.with_traceback(None)
+        return cast("V", call.value)
 
-    async def _fly(self, key: K, flight: _Flight[V], work: Callable[[], Awaitable[V]]) -> None:
-        with flight.scope, bind_log_contexts(flight.log_contexts):
+    async def _run(self, key: K, call: _Call[V], work: Callable[[], Awaitable[V]]) -> None:
+        with call.scope, bind_log_contexts(call.log_contexts):
             try:
-                flight.value = await work()
+                call.value = await work()
             except Refused as refusal:
-                flight.refusal = refusal
-        self._forget(key, flight)
-        flight.landed.set()
+                call.refusal = refusal
+        self._remove(key, call)
+        call.done.set()
 
-    def _forget(self, key: K, flight: _Flight[V]) -> None:
-        if self._flights.get(key) is flight:
-            del self._flights[key]
+    def _remove(self, key: K, call: _Call[V]) -> None:
+        if self._calls.get(key) is call:
+            del self._calls[key]

@@ -1,32 +1,23 @@
-"""Pauses of accounts, on the disk: what was promised to a portal is no matter of one process.
+"""Pauses of accounts on the disk, so that they outlast the process.
 
-The problem: an account that is paused stays so until its owner has been there. But a daemon that
-crashes, hangs or is upgraded is started again, with the cookie that the service manager kept for
-it, and would go on at a portal that has just asked for a person.
-
-The choice: one file in the state directory, replaced as a whole by a task of its own. Whoever
-pauses an account does not wait for it, since the pause holds from that moment on; a disk that does
-not take it is tried again. Only pauses are kept: an account that has merely lost its session finds
-that out at its next submit, and does no harm by it.
-
-An older daemon refuses unknown fields, so the format must not grow. Therefore a pause with several
-cookies is several rows (an older daemon goes by the last), and which pauses the owner was not told
-of is in a second file, written first.
+A daemon that crashes or is upgraded starts again with the cookie that the service manager kept. It
+must not go on at a portal that has just asked for a person. One file holds all pauses, and a task
+replaces it as a whole. See docs/decisions/061-pauses-on-disk.md.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from math import inf
 from pathlib import Path
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import trio
-from pydantic import AwareDatetime, ConfigDict, TypeAdapter, ValidationError
-from pydantic.dataclasses import dataclass as model
+from pydantic import AwareDatetime, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
 
 from smartlinkd.logs import LogEvent
 from smartlinkd.state import NotSaved, StateUnusable, disk_is_full, read_private, replace_file
@@ -37,98 +28,111 @@ logger = logging.getLogger(__name__)
 
 FILE: Final = "pauses.json"
 UNTOLD_FILE: Final = "pauses-untold.json"
-MOST_COOKIES: Final = 8
-"""Of a pause. Those that came into it meanwhile; of more, the last."""
-MAX_FILE: Final = 16 * 1024 * 1024
-"""Bytes read of each. A row has some 200, or 4300 with the longest name that an account can have,
-and there are `MOST_COOKIES` of as many accounts as are known."""
-
-RETRY: Final = 30.0
-"""Seconds until a disk that did not take it is tried again."""
+"""Written by version 0.1 beside its `pauses.json`: the pauses of which the owner was not told."""
+MAX_COOKIES: Final = 8
+"""Cookies of a pause. Of more, the last ones are kept."""
+_MAX_FILE_BYTES: Final = 16 * 1024 * 1024
+RETRY_S: Final = 30.0
+"""Seconds until a write that failed is tried again."""
 
 _STRICT = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, config=_STRICT)
 class Pause:
-    """A paused account: its name, the digests of the cookies that came into trouble (the first, and
-    those that were under way already), and since when. `told` is whether the owner knows."""
+    """A paused account: the digests of the cookies that do not end the pause, and since when."""
 
     account: str
     cookies: tuple[str | None, ...]
-    since: datetime
-    told: bool = False
+    since: AwareDatetime
+    is_notified: bool = False
+    """True once the owner was told of it."""
 
 
-@model(frozen=True, config=_STRICT)
+@dataclass(frozen=True, config=_STRICT)
+class _Saved:
+    pauses: tuple[Pause, ...]
+    version: Literal[2] = 2
+
+
+@dataclass(frozen=True, config=_STRICT)
 class _Row:
     account: str
     cookie: str | None
     since: AwareDatetime
 
 
-_Rows = tuple[_Row, ...]
+@dataclass(frozen=True, config=_STRICT)
+class _SavedBy01:
+    """The file of version 0.1. A pause with several cookies is several rows."""
 
-
-@model(frozen=True, config=_STRICT)
-class _Saved:
     version: Literal[1]
-    pauses: _Rows
+    pauses: tuple[_Row, ...]
 
 
-_SAVED = TypeAdapter(_Saved)
+_SAVED = TypeAdapter[_Saved | _SavedBy01](
+    Annotated[_Saved | _SavedBy01, Field(discriminator="version")]
+)
 
 
-class Pauses:
-    """The files, and the task that writes them. `kept` is what they had when the daemon started."""
+class PauseStore:
+    """The file and the task that writes it."""
 
     def __init__(self, directory: Path) -> None:
-        """Blocks for the disk. Raises `StateUnusable`."""
+        """Read the file. Blocks for the disk.
+
+        Raises:
+            StateUnusable: the file cannot be read, or is damaged.
+        """
         self._directory = directory
-        self._on_disk = {name: _load(directory / name) for name in (UNTOLD_FILE, FILE)}
-        self.kept = _pauses(self._on_disk[FILE], self._on_disk[UNTOLD_FILE])
-        self._saved = self._wanted = self.kept
-        self._refused: tuple[Pause, ...] | None = None
-        self._again_at = -inf
-        """When what the disk has refused is tried again, on trio's clock."""
+        self.loaded = _load(directory)
+        """The pauses of earlier processes."""
+        self._saved = self._wanted = self.loaded
+        self._retry_at = -inf  # on trio's clock
         self._wake = trio.Event()
-        self._stopping = False
+        self._is_stopping = False
         self.heartbeat = Heartbeat(self._look)
 
     def keep(self, pauses: Sequence[Pause]) -> None:
-        """These are all that there are now. Does not wait."""
-        told = {(each.account, each.since) for each in self._wanted if each.told}
+        """Keep these pauses and no others. Never waits: a pause holds before it is on the disk."""
+        notified = {(each.account, each.since) for each in self._wanted if each.is_notified}
         self._wanted = tuple(
-            replace(each, told=(each.account, each.since) in told) for each in pauses
+            replace(each, is_notified=(each.account, each.since) in notified) for each in pauses
         )
         self._look()
 
-    def owner_knows(self, account: str, since: datetime) -> None:
-        """The owner was told of the pause since then, of the account that is shown so. Not waited
-        for either: who is killed before that is on the disk tells it once more."""
+    def mark_notified(self, shown_account: str, since: datetime) -> None:
+        """Note that the owner was told of the pause since then. Never waits.
+
+        A daemon that is killed before this is on the disk tells the owner once more.
+        """
         self._wanted = tuple(
-            replace(each, told=True)
-            if each.since == since and each.account.startswith(account)
+            replace(each, is_notified=True)
+            if each.since == since and each.account.startswith(shown_account)
             else each
             for each in self._wanted
         )
         self._look()
 
     def stop(self) -> None:
-        """Have `run` return when it has tried to write what there is."""
-        self._stopping = True
+        """Have `run` return after a last try to write."""
+        self._is_stopping = True
         self._look()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One instance. Ends with `OSError` when the disk may have lost what it took."""
+        """Run one instance.
+
+        Raises:
+            OSError: the disk may have lost what it took. The next instance writes it again.
+        """
         task_status.started()
         while True:
             self._wake = trio.Event()
             self.heartbeat.touch()
             await self._write()
-            if self._stopping and not self._wake.is_set():
+            if self._is_stopping and not self._wake.is_set():
                 return
-            with trio.move_on_at(inf if self._wanted == self._saved else self._again_at):
+            with trio.move_on_at(inf if self._wanted == self._saved else self._retry_at):
                 await self._wake.wait()
 
     def _look(self) -> None:
@@ -136,8 +140,8 @@ class Pauses:
 
     async def _write(self) -> None:
         wanted = self._wanted
-        too_soon = trio.current_time() < self._again_at and not self._stopping
-        if wanted == self._saved or (wanted == self._refused and too_soon):
+        is_early = trio.current_time() < self._retry_at and not self._is_stopping
+        if wanted == self._saved or is_early:
             return
         try:
             await on_thread(self._replace, wanted)
@@ -145,47 +149,38 @@ class Pauses:
             about = LogEvent.DISK_FULL() if disk_is_full(error.__cause__) else None
             text = "%s; it is tried again, and until then a pause ends with the daemon"
             logger.error(text, error, extra=about)  # noqa: TRY400 - the text is the whole of it
-            self._refused, self._again_at = wanted, trio.current_time() + RETRY
+            self._retry_at = trio.current_time() + RETRY_S
         else:
             self._saved = wanted
 
-    def _replace(self, wanted: Sequence[Pause]) -> None:
-        untold = [pause for pause in wanted if not pause.told]
-        for name, pauses in {UNTOLD_FILE: untold, FILE: wanted}.items():
-            rows = _rows(pauses)
-            if rows != self._on_disk[name]:
-                replace_file(self._directory / name, _SAVED.dump_json(_Saved(1, rows)) + b"\n")
-                self._on_disk[name] = rows
+    def _replace(self, pauses: tuple[Pause, ...]) -> None:
+        replace_file(self._directory / FILE, _SAVED.dump_json(_Saved(pauses)) + b"\n")
+        (self._directory / UNTOLD_FILE).unlink(missing_ok=True)
 
 
-def _rows(pauses: Sequence[Pause]) -> _Rows:
-    return tuple(_Row(p.account, cookie, p.since) for p in pauses for cookie in p.cookies)
-
-
-def _pauses(rows: _Rows, untold: _Rows) -> tuple[Pause, ...]:
-    """A pause that is in no second file is one of a daemon that had none, and counts as told."""
+def _load(directory: Path) -> tuple[Pause, ...]:
+    loss = "ends the pauses of accounts; look into the portal with an ordinary browser first"
+    saved = _read(directory / FILE, loss)
+    if not isinstance(saved, _SavedBy01):
+        return saved.pauses if saved else ()
+    untold = _read(directory / UNTOLD_FILE, "has the pauses of accounts taken for told")
+    waiting = {(each.account, each.since) for each in untold.pauses} if untold else set()
     cookies: dict[tuple[str, datetime], list[str | None]] = {}
-    for row in rows:
+    for row in saved.pauses:
         cookies.setdefault((row.account, row.since), []).append(row.cookie)
-    told_not = {(row.account, row.since) for row in untold}
     return tuple(
-        Pause(account, tuple(own), since, told=(account, since) not in told_not)
+        Pause(account, tuple(own), since, is_notified=(account, since) not in waiting)
         for (account, since), own in cookies.items()
     )
 
 
-def _load(path: Path) -> _Rows:
-    content = read_private(path, most=MAX_FILE)
+def _read(path: Path, loss: str) -> _Saved | _SavedBy01 | None:
+    content = read_private(path, most=_MAX_FILE_BYTES)
     if content is None:
-        return ()
+        return None
     try:
-        return _SAVED.validate_json(content).pauses
+        return _SAVED.validate_json(content)
     except ValidationError:
-        what = (
-            "ends the pauses of accounts; look into the portal with an ordinary browser first"
-            if path.name == FILE
-            else "has the pauses of accounts taken for told"
-        )
         raise StateUnusable(
-            f"{path} is damaged, or of another version of smartlinkd: delete it, which {what}"
+            f"{path} is damaged, or of another version of smartlinkd: delete it, which {loss}"
         ) from None

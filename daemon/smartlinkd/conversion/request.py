@@ -1,8 +1,7 @@
-"""An order, what is known of it while it is worked on, and the answer that comes of that.
+"""A request to convert links, its progress, and its results.
 
-The rule behind the answer: what was converted is never lost. An order fails as a whole only when it
-has no link to show, and then with the reason that its owner has to hear of first; or where who asks
-would rather ask again.
+No converted link is lost: a request fails as a whole only if it has no link to show, or if its
+client would rather ask again.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Final
 
 import trio
 
-from smartlinkd.conversion.account_queue import Ticket
+from smartlinkd.conversion.account_queue import PendingLink
 from smartlinkd.conversion.sources import SubIds
 from smartlinkd.errors import BrowserEnded, Refused, Unavailable, UpstreamFailed
 from smartlinkd.marketplace.codes import FailCode
@@ -23,34 +22,31 @@ from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.products import ProductData
 from smartlinkd.vault.cookie import Cookie
 
-PASSING: Final = (Unavailable, BrowserEnded)
-"""Refusals that are gone in a moment, when the browser is there again above all."""
+TRANSIENT: Final = (Unavailable, BrowserEnded)
+"""Refusals that pass in a moment, above all while the browser restarts."""
 
 
 @dataclass(frozen=True)
-class Order:
-    """One request to convert: distinct links as submitted, sub-ids, and whose account it is.
-
-    `cookie` may be missing where no source needs one.
-    """
+class ConversionRequest:
+    """A request to convert distinct links, as they were submitted."""
 
     links: tuple[str, ...]
     sub_ids: SubIds
     cookie: Cookie | None
-    whole_or_again: bool = False
-    """Who asks would rather ask again than have a part: what passes (`PASSING`) fails the order.
-    What was made by then is remembered."""
+    """None where the sources need no cookie, or none is stored."""
+    fail_on_transient_error: bool = False
+    """True if the client asks again instead of taking a part. What was made stays cached."""
     client: str | None = None
-    """Who asks, for the history. An order without a client is not kept there."""
+    """The client's name, for the history. A request without one is not kept there."""
 
-    def is_asked_again_after(self, refusal: Refused) -> bool:
-        """Whether who asks asks the same again after this."""
-        return self.whole_or_again and isinstance(refusal, PASSING)
+    def is_repeated_after(self, refusal: Refused) -> bool:
+        """Return True if the client asks the same again after this refusal."""
+        return self.fail_on_transient_error and isinstance(refusal, TRANSIENT)
 
 
 @dataclass(frozen=True)
 class Converted:
-    """A link that was made. `product` is None when its data was not to be had."""
+    """A link that was made. `product` is None if there is no data of it."""
 
     short_link: str
     long_link: str
@@ -59,71 +55,75 @@ class Converted:
 
 @dataclass(frozen=True)
 class Failed:
-    """A link that was not made, with the seed's failCode."""
+    """A link that was not made."""
 
     fail_code: int
 
 
-Entry = Converted | Failed
+LinkResult = Converted | Failed
 
 
-class OpenOrder:
-    """What is known of one order so far. `deadline` is on trio's clock."""
+class RequestProgress:
+    """What is known of one request so far. `deadline` is on trio's clock."""
 
-    def __init__(self, order: Order, market: Market, number: int, deadline: float) -> None:
-        self.order = order
+    def __init__(self, request: ConversionRequest, market: Market, deadline: float) -> None:
+        self.request = request
         self.deadline = deadline
-        # Tasks run in any order; requests, and the links of one, keep theirs by this.
-        self.ranks = {link: (number, place) for place, link in enumerate(order.links)}
-        self.readings = {link: parse(link, market) for link in order.links}
-        self.entries: dict[str, Entry] = {}
+        self.parsed = {link: parse(link, market) for link in request.links}
+        self.results: dict[str, LinkResult] = {}
         self.refusals: dict[str, Refused] = {}
-        self.tickets: list[Ticket] = []
-        # short links whose way is not known yet
-        self.unresolved = sum(isinstance(reading, Short) for reading in self.readings.values())
-        self.gathered = trio.Event()  # the products may take their tickets
+        self.queued: list[PendingLink] = []
+        self.unresolved = sum(isinstance(found, Short) for found in self.parsed.values())
+        self.may_queue = trio.Event()
+        """Set when the products may enter the queue: all short links are resolved, or too slow."""
 
     def note_resolved(self) -> None:
-        """The way of one more short link is known, or will not be. After the last one the products
-        take their tickets."""
+        """Note that one more short link is resolved, or never will be."""
         self.unresolved -= 1
         if self.unresolved == 0:
-            self.gathered.set()
+            self.may_queue.set()
 
-    def answer(self) -> dict[str, Entry]:
-        """The entries, in the order of the links. Raises when there is no link to show and the
-        links are not to blame; or, for who asks again, when one was refused by what passes.
+    def finish(self) -> dict[str, LinkResult]:
+        """Return the results in the order of the links.
+
+        Raises:
+            Refused: there is no link to show, and the links are not to blame; or the client asks
+                again after one of the refusals.
         """
-        passing = [why for why in self.refusals.values() if self.order.is_asked_again_after(why)]
-        if passing:
-            raise passing[0].with_traceback(None)
-        late = [link for link in self.order.links if link not in self.entries | self.refusals]
-        if any(isinstance(entry, Converted) for entry in self.entries.values()):
-            found: dict[str, Entry] = self.entries | dict.fromkeys(late, Failed(FailCode.UNKNOWN))
-            found |= {link: Failed(code_for(why)) for link, why in self.refusals.items()}
-            return {link: found[link] for link in self.order.links}
-        if self.refusals:
-            raise _gravest(self.refusals.values())
-        if late:
-            raise self._too_late()
-        return {link: self.entries[link] for link in self.order.links}
+        refusals = self.refusals.values()
+        repeated = next((each for each in refusals if self.request.is_repeated_after(each)), None)
+        if repeated is not None:
+            raise repeated.with_traceback(None)
+        links = self.request.links
+        if not any(isinstance(result, Converted) for result in self.results.values()):
+            if self.refusals:
+                raise _gravest(refusals)
+            if len(self.results) < len(links):
+                raise self._too_late()
+        return {link: self._result(link) for link in links}
+
+    def _result(self, link: str) -> LinkResult:
+        refusal = self.refusals.get(link)
+        if refusal is not None:
+            return Failed(fail_code_of(refusal))
+        return self.results.get(link, Failed(FailCode.UNKNOWN))
 
     def _too_late(self) -> Refused:
-        if self.tickets and not any(ticket.submitted for ticket in self.tickets):
+        if self.queued and not any(pending.is_submitted for pending in self.queued):
             return still_queued()
         return UpstreamFailed(
             "the marketplace did not answer in time (browser.job_timeout); try again later"
         )
 
 
-def code_for(refusal: Refused) -> FailCode:
-    """The failCode of a link that was refused, as it has it where others were converted."""
-    wants_owner = isinstance(refusal, HumanCheck | SessionLost)
-    return FailCode.NO_PERMISSION if wants_owner else FailCode.UNKNOWN
+def fail_code_of(refusal: Refused) -> FailCode:
+    """Return the failCode of a refused link, as it has it beside converted ones."""
+    needs_owner = isinstance(refusal, HumanCheck | SessionLost)
+    return FailCode.NO_PERMISSION if needs_owner else FailCode.UNKNOWN
 
 
 def _gravest(refusals: Iterable[Refused]) -> Refused:
-    """The refusal that the owner has to hear of first."""
+    """Return the refusal that the owner has to hear of first."""
 
     def gravity(refusal: Refused) -> int:
         kinds = (HumanCheck, SessionLost, UpstreamFailed)
@@ -133,7 +133,7 @@ def _gravest(refusals: Iterable[Refused]) -> Refused:
 
 
 def still_queued() -> Unavailable:
-    """The refusal of an order whose time was up before its work began."""
+    """Return the refusal of a request whose time was up before its work began."""
     return Unavailable(
         "the request was still queued when its time was up (browser.job_timeout); "
         "try again shortly, or send fewer at once",

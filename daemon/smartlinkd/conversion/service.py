@@ -1,11 +1,9 @@
-"""The conversion desk: links in, entries out (seed, POST /api/convert).
+"""The conversion service: links in, results out (seed, POST /api/convert).
 
-A request's way: its links are read; short ones are resolved; each product that is not remembered
-takes a ticket in its account's line; product data is read for what was converted. Each link goes
-that way in a task of its own, so that a slow short link holds up nobody else, and the request is
-answered when the last one has arrived or its deadline has passed.
-
-What was converted is never lost: a request fails as a whole only when it has no link to show.
+The links of a request are parsed and short ones resolved. Each product that is not cached joins its
+account's queue, and product data is read for what was converted. Each link has a task of its own,
+so a slow one holds up no other. The request is answered when the last link is done or its deadline
+has passed. No converted link is lost: see `request.py`.
 """
 
 from __future__ import annotations
@@ -22,20 +20,21 @@ from smartlinkd.conversion.account import (
     Account,
     AccountChanged,
     AccountState,
-    Sightings,
+    HumanCheckReports,
+    digest_of,
     shown_name,
 )
-from smartlinkd.conversion.account_queue import Line, Lines
-from smartlinkd.conversion.cache import Remembered, Shared, whose
+from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues
+from smartlinkd.conversion.cache import SingleFlight, TTLCache
 from smartlinkd.conversion.pause_store import Pause
-from smartlinkd.conversion.product_data import ProductReader
+from smartlinkd.conversion.product_data import ProductLimits, ProductReader
 from smartlinkd.conversion.request import (
+    ConversionRequest,
     Converted,
-    Entry,
     Failed,
-    OpenOrder,
-    Order,
-    code_for,
+    LinkResult,
+    RequestProgress,
+    fail_code_of,
     still_queued,
 )
 from smartlinkd.conversion.sources import (
@@ -50,7 +49,6 @@ from smartlinkd.errors import Invalid, Refused, Unavailable
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.codes import FailCode
-from smartlinkd.marketplace.errors import HumanCheck
 from smartlinkd.marketplace.links import NotALink, Product, Short
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.supervision.actor import Mailbox
@@ -59,52 +57,35 @@ from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 256
-"""Requests being worked on at the same time; one more is refused."""
+_OTHER_CALLS = 8
+"""Mailbox slots beside those for requests: a service full of them still takes a cookie or a clear,
+and reports its status."""
 
-QUESTIONS = 8
-"""Hands kept free beside those: a desk full of requests still takes a cookie, a clear, a look."""
-
-GATHER = 0.5
-"""Seconds that a request's products wait for its short links, so that all share their submits."""
-
-TellReplaced = Callable[[str, str], None]
-"""Called with the shown names of the account whose cookie was stored, and of the new one."""
-
-TellAccount = Callable[[str, AccountState], None]
-"""Called with an account's shown name and its new standing."""
-
-TellConverted = Callable[[Order, Mapping[str, Entry]], None]
-"""Called with each order that was answered, and its answer. It returns at once."""
-
-KeepPauses = Callable[[Sequence[Pause]], None]
-"""Called with all pauses that there are now."""
-
-OWN_ACCOUNT = "open api"
-"""The line of links that are made without a cookie: there is one such account, the owner's."""
-
-
-TellMissing = Callable[[bool], None]
-"""Called with True when links are wanted without a cookie, with False when there is one."""
+_OWN_ACCOUNT = "open api"
+"""The account of links that are made without a cookie. There is one, the owner's."""
 
 
 @dataclass(frozen=True)
-class DeskLimits:
-    """The desk's bounds: seconds, numbers of links, numbers of remembered results."""
+class ConversionLimits:
+    """The service's bounds, in seconds and links."""
 
-    patience: float  # for a request, waiting included
+    timeout_s: float
+    """A request is answered after this time, waiting included."""
     chunk: int
-    queue: int
-    remember: float
-    remember_limit: int
-    products_remember: float
-    products_remember_limit: int
-    products_pause: float  # after product data was refused
+    """Links of one submit."""
+    max_waiting_submits: int
+    ttl_s: float
+    max_cached: int
+    products: ProductLimits = field(default_factory=ProductLimits)
+    max_requests: int = 256
+    gather_s: float = 0.5
+    """The products of a request wait for its short links this long, so that all share submits."""
+    min_submit_s: float = 0.5
 
 
 @dataclass(frozen=True)
-class DeskStatus:
-    """For people and monitors."""
+class ConversionStatus:
+    """Counts and account states for people and monitors."""
 
     waiting_requests: int
     waiting_submits: int
@@ -113,63 +94,37 @@ class DeskStatus:
     accounts: dict[str, AccountState]
 
 
+def ignore(*_: object) -> None:
+    """Do nothing: the callback of a setup without one."""
+
+
 @dataclass(frozen=True)
-class DeskSetup:
-    """What the desk works with. Without `products` no product data is read. `account_changed` is
-    told of every account's trouble, and of its end, `account_replaced` when a cookie of another
-    account is stored, `cookie_missing` of orders that are refused because none is stored, and
-    `converted` of orders that are answered. `paused` are the pauses that were there before this
-    process, and `keep` keeps them for the next one. `sightings` are the human checks that come by
-    themselves."""
+class ConversionSetup:
+    """What the service works with, and its callbacks. None of them may wait."""
 
     market: Market
     links: LinkSource
     products: ProductSource | None
+    """None if no product data is wanted."""
     resolver: Resolver
-    limits: DeskLimits
-    account_changed: TellAccount | None = None
-    account_replaced: TellReplaced | None = None
-    cookie_missing: TellMissing | None = None
-    converted: TellConverted | None = None
-    paused: Sequence[Pause] = ()
-    keep: KeepPauses | None = None
-    sightings: Sightings = field(default_factory=Sightings)
+    limits: ConversionLimits
+    human_checks: HumanCheckReports = field(default_factory=HumanCheckReports)
+    pauses: Sequence[Pause] = ()
+    """The pauses of earlier processes."""
+    keep_pauses: Callable[[Sequence[Pause]], None] = ignore
+    """Called with all current pauses."""
+    on_account_changed: Callable[[str, AccountState], None] = ignore
+    """Called with an account's shown name and its new state."""
+    on_account_replaced: Callable[[str, str], None] = ignore
+    """Called with the shown names of the account whose cookie was stored, and of the new one."""
+    on_cookie_missing: Callable[[bool], None] = ignore
+    """Called with True if links are wanted and no cookie is stored, with False when one is."""
+    on_converted: Callable[[ConversionRequest, Mapping[str, LinkResult]], None] = ignore
+    """Called with each request that was answered, and its results."""
 
 
-class MissingCookie:
-    """The alarm that links are wanted and no cookie is stored. It outlives the desk's instances.
-
-    A stored cookie is only ever replaced. So once one was stored, a report that none is stored was
-    made before that, and is ignored.
-    """
-
-    def __init__(self, tell: TellMissing | None) -> None:
-        self._tell = tell
-        self._missing = False
-        self._synced = False
-
-    def noticed(self) -> None:
-        """An order was refused because no cookie is stored."""
-        if not (self._missing or self._synced):
-            text = "links are wanted, and no cookie is stored to make them with: sync one"
-            logger.warning(text, extra=LogEvent.COOKIE_MISSING())
-            self._change(missing=True)
-
-    def synced(self) -> None:
-        """A cookie was stored."""
-        self._synced = True
-        if self._missing:
-            logger.warning("there is a cookie again", extra=LogEvent.COOKIE_BACK())
-            self._change(missing=False)
-
-    def _change(self, *, missing: bool) -> None:
-        self._missing = missing
-        if self._tell is not None:
-            self._tell(missing)
-
-
-class Timings:
-    """How long a link waits, a submit takes, and a product's data is on its way; for `/metrics`."""
+class ConversionTimings:
+    """Durations for `/metrics`: of a link's wait, a submit, and the read of a product's data."""
 
     def __init__(self) -> None:
         self.wait = histogram(
@@ -181,243 +136,280 @@ class Timings:
     def __iter__(self) -> Iterator[Histogram]:
         return iter((self.wait, self.submit, self.products))
 
-    def waited(self, seconds: float, outcome: str) -> None:
-        """A link has stood in the line for so long."""
+    def observe_wait(self, seconds: float, outcome: str) -> None:
+        """Count a link that has waited this long for its submit."""
         self.wait.labels(outcome).observe(seconds)
 
 
-class Desk:
-    """What others hold: ask it to convert an order."""
+class ConversionService:
+    """The handle of the conversion actor."""
 
-    def __init__(self, setup: DeskSetup) -> None:
-        self.mailbox = Mailbox[_Desk]("conversion", size=AT_ONCE)
-        self.timings = Timings()
-        # 0 is one that was made; for `/metrics`.
+    def __init__(self, setup: ConversionSetup) -> None:
+        max_requests = setup.limits.max_requests
+        self.mailbox = Mailbox[_ConversionService]("conversion", size=max_requests)
+        self.timings = ConversionTimings()
         self.answered = Counter(
             "smartlinkd_links",
             "Links answered, by failCode, those of refused orders included",
             ["code"],
             registry=None,
         )
+        """Links by failCode, 0 for a converted one; for `/metrics`."""
         self.needs_cookie = setup.links.needs_cookie
         self.market = setup.market
         self._setup = setup
-        self._missing = MissingCookie(setup.cookie_missing)
-        # How they stand; bounded by `Lines`.
+        self._cookie_alarm = CookieMissingAlarm(setup.on_cookie_missing)
         self._accounts = {
-            pause.account: Account.from_earlier_process(pause, self._account_changed)
-            for pause in setup.paused
+            pause.account: Account(pause.account, self._account_changed, pause)
+            for pause in setup.pauses
         }
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One instance. What it remembers goes with it, but not how the accounts stand."""
+        """Run one instance. The accounts outlive it, the cached links do not."""
         async with trio.open_nursery() as nursery:
-            desk = _Desk(self._setup, self._accounts, self._account_changed, self.timings, nursery)
-            nursery.start_soon(self._setup.sightings.hear, desk.pause)
+            service = _ConversionService(
+                self._setup, self._accounts, self._account_changed, self.timings, nursery
+            )
+            nursery.start_soon(self._setup.human_checks.run, service.report_human_check)
             task_status.started()
-            await self.mailbox.serve(desk, at_once=AT_ONCE + QUESTIONS)
+            at_once = self._setup.limits.max_requests + _OTHER_CALLS
+            await self.mailbox.serve(service, at_once=at_once)
 
-    async def convert(self, order: Order) -> dict[str, Entry]:
-        """An entry for each of the order's links.
+    async def convert(self, request: ConversionRequest) -> dict[str, LinkResult]:
+        """Convert the request's links. Returns a result for each of them.
 
-        Raises `Refused` when no link was made and the links are not to blame: `SessionLost`,
-        `HumanCheck` or another `UpstreamFailed`; `Unavailable` when the work did not begin in time.
+        Raises:
+            Invalid: there is no cookie.
+            SessionLost, HumanCheck, UpstreamFailed: no link was made, and the links are not to
+                blame.
+            Unavailable: the work did not begin in time.
         """
         try:
-            entries = await self._converted(order)
+            results = await self._convert(request)
         except Refused as refusal:
-            if not order.is_asked_again_after(refusal):
-                self.answered.labels(code_for(refusal)).inc(len(order.links))
+            if not request.is_repeated_after(refusal):
+                self.answered.labels(fail_code_of(refusal)).inc(len(request.links))
             raise
-        for entry in entries.values():
-            code = 0 if isinstance(entry, Converted) else entry.fail_code
+        for result in results.values():
+            code = 0 if isinstance(result, Converted) else result.fail_code
             self.answered.labels(code).inc()
-        if self._setup.converted is not None:
-            self._setup.converted(order, entries)
-        return entries
+        self._setup.on_converted(request, results)
+        return results
 
-    async def _converted(self, order: Order) -> dict[str, Entry]:
-        if order.cookie is None and self.needs_cookie:
-            self.cookie_is_missing()
+    async def _convert(self, request: ConversionRequest) -> dict[str, LinkResult]:
+        if request.cookie is None and self.needs_cookie:
+            self.report_missing_cookie()
             raise Invalid("cookie: none given and none stored; send one or sync one first")
-        deadline = trio.current_time() + self._setup.limits.patience
-        # The desk itself keeps the deadline, to answer with what it has by then; the second more
-        # is for when it does not come to that, because it is being restarted.
+        deadline = trio.current_time() + self._setup.limits.timeout_s
+        # The actor keeps the deadline itself, and answers with what it has by then. The second more
+        # is for an actor that is being restarted.
         with trio.move_on_at(deadline + 1):
-            return await self.mailbox.ask(_Desk.convert, order, deadline)
+            return await self.mailbox.ask(_ConversionService.convert, request, deadline)
         raise still_queued()
 
     async def cookie_synced(
         self, cookie: Cookie, before: Cookie | None, *, keep_pause: bool = False
     ) -> bool:
-        """Note that a cookie was stored in the place of another one, or of none.
+        """Note that a cookie was stored. Returns True if its account is paused now.
 
-        With a new one, its account's trouble is over; but with `keep_pause` a pause goes on.
-        Returns True if the account is paused now.
+        A new cookie ends all trouble of its account, but with `keep_pause` no pause.
+
+        Args:
+            before: the cookie that was stored until then.
         """
-        self._missing.synced()
+        self._cookie_alarm.clear()
         if before is not None and before.account != cookie.account:
             old, new = shown_name(before.account), shown_name(cookie.account)
             text = "the stored cookie is another account's now: %s, which was %s"
             logger.warning(text, new, old, extra=LogEvent.ACCOUNT_REPLACED(account=new))
-            if self._setup.account_replaced is not None:
-                self._setup.account_replaced(old, new)
-        return await self.mailbox.ask(_Desk.cookie_synced, cookie, before, keep_pause=keep_pause)
+            self._setup.on_account_replaced(old, new)
+        synced = _ConversionService.cookie_synced
+        return await self.mailbox.ask(synced, cookie, before, keep_pause=keep_pause)
 
-    def cookie_is_missing(self) -> None:
-        """Links are wanted, and whoever was asked for them has found no cookie stored."""
-        self._missing.noticed()
+    def report_missing_cookie(self) -> None:
+        """Report that links are wanted, and that no cookie is stored to make them with."""
+        self._cookie_alarm.set()
 
     async def clear_accounts(self) -> int:
-        """The owner says that all is well again; returns how many accounts had been stopped."""
-        return await self.mailbox.ask(_Desk.clear_accounts)
+        """End all trouble, for the owner. Returns how many accounts had been stopped."""
+        return await self.mailbox.ask(_ConversionService.clear_accounts)
 
-    async def status(self) -> DeskStatus:
-        """How much waits and is remembered, and how the accounts stand."""
-        return await self.mailbox.ask(_Desk.status)
+    async def status(self) -> ConversionStatus:
+        """Return how much waits and is cached, and the states of the accounts."""
+        return await self.mailbox.ask(_ConversionService.status)
 
     def _account_changed(self, account: Account) -> None:
-        if self._setup.account_changed is not None:
-            self._setup.account_changed(account.shown, account.state)
-        if self._setup.keep is not None:
-            pauses = (each.pause_to_keep for each in self._accounts.values())
-            self._setup.keep([pause for pause in pauses if pause is not None])
+        self._setup.on_account_changed(account.shown, account.state)
+        pauses = (each.current_pause for each in self._accounts.values())
+        self._setup.keep_pauses([pause for pause in pauses if pause is not None])
 
 
-class _Desk:
+class CookieMissingAlarm:
+    """The alarm that links are wanted and no cookie is stored, as after a reboot.
+
+    The client is told with each request, but is a program. So the owner is told with the first one,
+    and again when a cookie was stored. A stored cookie is only ever replaced: a request that missed
+    it looked before it was stored, and sets no alarm.
+    """
+
+    def __init__(self, on_change: Callable[[bool], None]) -> None:
+        self._on_change = on_change
+        self._is_set = False
+        self._has_cookie = False
+
+    def set(self) -> None:
+        """Set the alarm, unless a cookie was stored."""
+        if not (self._is_set or self._has_cookie):
+            self._is_set = True
+            text = "links are wanted, and no cookie is stored to make them with: sync one"
+            logger.warning(text, extra=LogEvent.COOKIE_MISSING())
+            self._on_change(True)
+
+    def clear(self) -> None:
+        """End the alarm: a cookie was stored."""
+        self._has_cookie = True
+        if self._is_set:
+            self._is_set = False
+            logger.warning("there is a cookie again", extra=LogEvent.COOKIE_BACK())
+            self._on_change(False)
+
+
+class _ConversionService:
+    """The state of one instance. The actor's tasks alone touch it."""
+
     def __init__(
         self,
-        setup: DeskSetup,
+        setup: ConversionSetup,
         accounts: dict[str, Account],
-        changed: AccountChanged,
-        timings: Timings,
+        on_change: AccountChanged,
+        timings: ConversionTimings,
         nursery: trio.Nursery,
     ) -> None:
         self._timings = timings
         self._market = setup.market
         self._links = setup.links
         self._resolver = setup.resolver
-        limits = setup.limits
-        make_line = partial(
-            Line,
+        self._limits = limits = setup.limits
+        make_queue = partial(
+            AccountQueue,
             self._submit,
             chunk=limits.chunk,
+            max_reads=setup.products.at_once if setup.products else READS_AT_ONCE,
+            min_submit_s=limits.min_submit_s,
             nursery=nursery,
-            waited=timings.waited,
-            reads=setup.products.at_once if setup.products else READS_AT_ONCE,
+            on_wait_ended=timings.observe_wait,
         )
-        self._lines = Lines(make_line, accounts, queue=limits.queue, changed=changed)
-        # What work finds is remembered by the work itself and not by those who wait for it: they
-        # may leave, and between its end and their waking somebody else may ask for the same.
-        self._rows = Remembered[tuple[str, Product, SubIds], Row](
-            seconds=limits.remember, limit=limits.remember_limit
+        self._queues = AccountQueues(
+            make_queue, accounts, max_waiting=limits.max_waiting_submits, on_change=on_change
         )
-        self._resolved = Remembered[str, Product](
-            seconds=limits.remember, limit=limits.remember_limit
+        # The work itself caches its result, not a task that waits for it: that may leave, and
+        # somebody else may ask for the same before it wakes.
+        self._rows = TTLCache[tuple[str | None, Product, SubIds], Row](
+            ttl_s=limits.ttl_s, max_size=limits.max_cached
         )
-        self._resolving = Shared[str, Product | int](nursery)
+        self._resolved = TTLCache[str, Product](ttl_s=limits.ttl_s, max_size=limits.max_cached)
+        self._resolving = SingleFlight[str, Product | int](nursery)
         self._products = ProductReader(
-            setup.products,
-            self._line,
-            Remembered(seconds=limits.products_remember, limit=limits.products_remember_limit),
-            nursery,
-            rest=limits.products_pause,
-            seconds=timings.products,
+            setup.products, self._queue, limits.products, nursery, timings.products
         )
         self._waiting = 0
-        self._last_number = 0  # of a request
 
-    async def convert(self, order: Order, deadline: float) -> dict[str, Entry]:
-        if self._waiting >= AT_ONCE:
+    async def convert(self, request: ConversionRequest, deadline: float) -> dict[str, LinkResult]:
+        max_requests = self._limits.max_requests
+        if self._waiting >= max_requests:
             raise Unavailable(
-                f"{AT_ONCE} requests are being converted already; try again shortly", retry_after=5
+                f"{max_requests} requests are being converted already; try again shortly",
+                retry_after=5,
             )
-        if trio.current_time() >= deadline:  # it waited for the desk to be there again
+        if trio.current_time() >= deadline:  # it waited for this instance
             raise still_queued()
-        self._last_number += 1
-        work = OpenOrder(order, self._market, self._last_number, deadline)
+        progress = RequestProgress(request, self._market, deadline)
         self._waiting += 1
         try:
             with trio.move_on_at(deadline):
                 async with trio.open_nursery() as nursery:
-                    for link in work.readings:
-                        nursery.start_soon(self._convert_link, work, link)
-                    await self._gather(work)
+                    for link in request.links:
+                        nursery.start_soon(self._convert_link, progress, link)
+                    if progress.unresolved:
+                        with trio.move_on_after(self._limits.gather_s):
+                            await progress.may_queue.wait()
+                    progress.may_queue.set()
         finally:
             self._waiting -= 1
-        return work.answer()
+        return progress.finish()
 
     async def cookie_synced(
         self, cookie: Cookie, before: Cookie | None, *, keep_pause: bool
     ) -> bool:
-        account = self._lines.of(cookie.account).account
+        account = self._queue(cookie).account
         account.cookie_synced(cookie, before, keep_pause=keep_pause)
         if before is not None and before.account != cookie.account:
-            left = self._lines.of(before.account).account
+            old = self._queue(before).account
             if before.account == before.digest:  # without a user id it ends with its cookie
-                left.cookie_synced(cookie, before, keep_pause=keep_pause)
-            left.other_account_synced()
-        return account.human_check is not None
+                old.cookie_synced(cookie, before, keep_pause=keep_pause)
+            old.mark_replaced()
+        return account.is_paused
 
-    def pause(self, cookie: Cookie) -> None:
-        """The portal has shown a human check to a tab of this cookie's."""
-        line = self._line(cookie)
-        if line.account.does_without(cookie) and not line.uses(cookie):
-            shown = line.account.shown
+    def report_human_check(self, cookie: Cookie) -> None:
+        queue = self._queue(cookie)
+        if queue.account.is_superseded(cookie) and not queue.is_using(cookie):
+            # An old tab says nothing about the account: the owner may have answered the check.
+            shown = queue.account.shown
             logger.info("account %s: a tab of a cookie that was replaced shows a check", shown)
             return
-        line.pause(HumanCheck(), cookie)
+        queue.pause(cookie)
 
     async def clear_accounts(self) -> int:
-        return self._lines.clear_all()
+        self._products.resume()
+        return self._queues.clear_all()
 
-    async def status(self) -> DeskStatus:
-        return DeskStatus(
+    async def status(self) -> ConversionStatus:
+        return ConversionStatus(
             waiting_requests=self._waiting,
-            waiting_submits=self._lines.submits_waiting(),
+            waiting_submits=self._queues.count_waiting_submits(),
             remembered_links=len(self._rows),
-            remembered_products=len(self._products.remembered),
-            accounts=self._lines.states(),
+            remembered_products=len(self._products.cached),
+            accounts=self._queues.states(),
         )
 
-    # One link's way
-
-    async def _convert_link(self, work: OpenOrder, link: str) -> None:
+    async def _convert_link(self, progress: RequestProgress, link: str) -> None:
         try:
-            product = await self._identify(work, work.readings[link])
+            product = await self._product(progress, progress.parsed[link])
             if isinstance(product, int):
-                work.entries[link] = Failed(product)
+                progress.results[link] = Failed(product)
                 return
-            row = await self._row(work, product, link)
+            row = await self._row(progress, product)
             if row.short_link is None:
-                work.entries[link] = Failed(row.fail_code or FailCode.UNKNOWN)
+                progress.results[link] = Failed(row.fail_code or FailCode.UNKNOWN)
                 return
-            entry = Converted(row.short_link, row.long_link or row.short_link, None)
-            work.entries[link] = entry  # from here on it is converted, whatever comes
-            data = await self._products.data(work.order.cookie, product)
-            work.entries[link] = Converted(entry.short_link, entry.long_link, data)
+            short_link, long_link = row.short_link, row.long_link or row.short_link
+            # From here on it is converted, even if the deadline passes meanwhile.
+            progress.results[link] = Converted(short_link, long_link, None)
+            data = await self._products.read(progress.request.cookie, product)
+            progress.results[link] = Converted(short_link, long_link, data)
         except Refused as refusal:
-            work.refusals[link] = refusal
+            progress.refusals[link] = refusal
 
-    async def _identify(
-        self, work: OpenOrder, reading: Product | Short | NotALink
+    async def _product(
+        self, progress: RequestProgress, parsed: Product | Short | NotALink
     ) -> Product | int:
-        """The product behind a link, or the failCode that says that there is none."""
-        if isinstance(reading, NotALink):
+        """Return the product of a link, or the failCode that says why there is none."""
+        if isinstance(parsed, NotALink):
             return FailCode.INVALID_LINK
-        product = reading if isinstance(reading, Product) else await self._resolve(work, reading)
-        await work.gathered.wait()
+        product: Product | int
+        product = await self._resolve(progress, parsed) if isinstance(parsed, Short) else parsed
+        await progress.may_queue.wait()
         return product
 
-    async def _resolve(self, work: OpenOrder, short: Short) -> Product | int:
+    async def _resolve(self, progress: RequestProgress, short: Short) -> Product | int:
         try:
-            remembered = self._resolved.get(short.url)
-            if remembered is not None:
-                return remembered
-            self._line(self._own_cookie(work)).check_not_paused()
-            return await self._resolving.get(short.url, partial(self._follow, short))
+            cached = self._resolved.get(short.url)
+            if cached is not None:
+                return cached
+            self._queue(self._cookie_of(progress)).check_not_paused()
+            return await self._resolving.run(short.url, partial(self._follow, short))
         finally:
-            work.note_resolved()
+            progress.note_resolved()
 
     async def _follow(self, short: Short) -> Product | int:
         product = await self._resolver.resolve(short)
@@ -425,40 +417,32 @@ class _Desk:
             self._resolved.put(short.url, product)
         return product
 
-    async def _gather(self, work: OpenOrder) -> None:
-        """Let the products go on when the short links among the order are resolved, or too slow."""
-        if work.unresolved:
-            with trio.move_on_after(GATHER):
-                await work.gathered.wait()
-        work.gathered.set()
-
-    async def _row(self, work: OpenOrder, product: Product, link: str) -> Row:
-        cookie = self._own_cookie(work)
-        sub_ids = work.order.sub_ids
-        remembered = self._rows.get((whose(cookie), product, sub_ids))
-        if remembered is not None:
-            return remembered
-        if not work.tickets:  # all of a request's products get in, or none
-            self._lines.check_room()
-        line = self._line(cookie)
-        ticket = line.ticket(cookie, product, sub_ids, work.ranks[link], work.deadline)
-        work.tickets.append(ticket)
-        return await line.row(ticket)
+    async def _row(self, progress: RequestProgress, product: Product) -> Row:
+        cookie, sub_ids = self._cookie_of(progress), progress.request.sub_ids
+        cached = self._rows.get((digest_of(cookie), product, sub_ids))
+        if cached is not None:
+            return cached
+        if not progress.queued:  # all products of a request get in, or none
+            self._queues.check_room()
+        queue = self._queue(cookie)
+        pending = queue.enqueue(cookie, product, sub_ids, progress.deadline)
+        progress.queued.append(pending)
+        return await queue.wait_for_row(pending)
 
     async def _submit(
         self, cookie: Cookie | None, products: Sequence[Product], sub_ids: SubIds, may_send: MaySend
     ) -> Sequence[Row]:
         with timed(self._timings.submit):
             made = await self._links.create(cookie, products, sub_ids, may_send)
-        rows = self._line(cookie).account.earners.own(made, cookie)
+        rows = self._queue(cookie).account.affiliate_ids.reject_foreign(made, cookie)
         for product, row in zip(products, rows, strict=True):
             if row.short_link is not None:
-                self._rows.put((whose(cookie), product, sub_ids), row)
+                self._rows.put((digest_of(cookie), product, sub_ids), row)
         return rows
 
-    def _own_cookie(self, work: OpenOrder) -> Cookie | None:
-        """The cookie by which the order's links are made."""
-        return work.order.cookie if self._links.needs_cookie else None
+    def _cookie_of(self, progress: RequestProgress) -> Cookie | None:
+        """Return the cookie that the request's links are made with."""
+        return progress.request.cookie if self._links.needs_cookie else None
 
-    def _line(self, cookie: Cookie | None) -> Line:
-        return self._lines.of(cookie.account if cookie else OWN_ACCOUNT)
+    def _queue(self, cookie: Cookie | None) -> AccountQueue:
+        return self._queues.get(cookie.account if cookie else _OWN_ACCOUNT)

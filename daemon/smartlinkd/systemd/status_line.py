@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from smartlinkd.conversion.account import Standing
+from smartlinkd.conversion.account import AccountStatus
 from smartlinkd.operator import (
     NOT_USED_YET,
     AccountReport,
@@ -42,7 +42,7 @@ def _segments(report: StatusReport) -> Iterator[str]:
         yield _browser(report.browser)
         if report.cookie is None and report.accounts is not None:
             yield "no cookie is stored"
-    fine_states = (Standing.ACTIVE, NOT_USED_YET)
+    fine_states = (AccountStatus.ACTIVE, NOT_USED_YET)
     yield from (_account(each) for each in report.accounts or () if each.state not in fine_states)
     yield from (_cannot_run(each) for each in report.crews if each.state == "broken")
     running = sum(crew.running for crew in report.crews)
