@@ -140,7 +140,7 @@ def test_what_took_long_is_shown() -> None:
     browser, timings, executor = a_browser(), ConversionTimings(), an_executor()
     webhooks = WebhookTimings()
     browser.down.observe(3)
-    timings.observe_wait(0.7, "left")
+    timings.wait.labels("left").observe(0.7)
     timings.submit.labels("done").observe(0.3)
     timings.products.labels("PortalSilent").observe(10)
     executor.waits.labels("deal-post").observe(40)

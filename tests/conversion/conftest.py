@@ -19,7 +19,7 @@ from smartlinkd.conversion.account import Account, HumanCheckReports
 from smartlinkd.conversion.account_queue import AccountQueue, PendingLink, Submit
 from smartlinkd.conversion.pause_store import PauseStore
 from smartlinkd.conversion.request import ConversionRequest, Converted, LinkResult
-from smartlinkd.conversion.service import ConversionService, ConversionSetup
+from smartlinkd.conversion.service import ConversionService, ConversionSetup, ConversionTimings
 from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
 from smartlinkd.errors import Refused
 from smartlinkd.marketplace.answers import Row
@@ -331,7 +331,7 @@ def make_queue(
         max_reads=READS_AT_ONCE,
         min_submit_s=MIN_SUBMIT_S,
         nursery=nursery,
-        on_wait_ended=lambda *_: None,
+        wait_times=ConversionTimings().wait,
     )
 
 

@@ -27,7 +27,7 @@ def made(number: int, name: str | None = "an_17") -> Row:
     return Row(f"https://s.shopee.vn/{number}", long_link, FailCode.SUCCESS)
 
 
-def test_the_account_s_own_are_given_out(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_account_s_own_are_given_out(caplog: pytest.LogCaptureFixture) -> None:
     affiliate_ids = AffiliateIds("1001")
     rows = [made(1), FAILED, made(2), made(3, None)]
     assert affiliate_ids.reject_foreign(rows, COOKIE) == rows
@@ -35,7 +35,7 @@ def test_the_account_s_own_are_given_out(caplog: pytest.LogCaptureFixture) -> No
     assert caplog.records == []
 
 
-def test_one_that_earns_for_somebody_else_is_unknown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_that_earns_for_somebody_else_is_unknown(caplog: pytest.LogCaptureFixture) -> None:
     affiliate_ids = AffiliateIds("1001")
     affiliate_ids.reject_foreign([made(1)], COOKIE)
     assert affiliate_ids.reject_foreign([made(2, "an_99"), made(3)], COOKIE) == [
@@ -47,13 +47,13 @@ def test_one_that_earns_for_somebody_else_is_unknown(caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.parametrize("names", [("an_99", "an_17", "an_17"), ("an_17", "an_99")])
-def test_of_the_first_ones_most_tell_who_earns(names: tuple[str, ...]) -> None:
+async def test_of_the_first_ones_most_tell_who_earns(names: tuple[str, ...]) -> None:
     rows = [made(number, name) for number, name in enumerate(names, start=1)]
     own = [UNKNOWN_ROW if name == "an_99" else row for name, row in zip(names, rows, strict=True)]
     assert AffiliateIds("1001").reject_foreign(rows, COOKIE) == own
 
 
-def test_the_next_cookie_that_the_owner_syncs_earns_for_the_same() -> None:
+async def test_the_next_cookie_that_the_owner_syncs_earns_for_the_same() -> None:
     account = Account("1001", lambda _: None)
     account.affiliate_ids.reject_foreign([made(1)], COOKIE)
     renewed, other = (parse_cookie(f"SPC_U=1001; SPC_EC={each}") for each in ("y", "z"))
@@ -64,7 +64,7 @@ def test_the_next_cookie_that_the_owner_syncs_earns_for_the_same() -> None:
     assert account.affiliate_ids.reject_foreign(foreign, other) == foreign
 
 
-def test_the_owner_has_it_seen_anew() -> None:
+async def test_the_owner_has_it_seen_anew() -> None:
     account = Account("1001", lambda _: None)
     account.affiliate_ids.reject_foreign([made(1)], COOKIE)
     account.clear()
@@ -83,7 +83,7 @@ async def test_what_another_cookie_of_the_same_user_earns_for_tells_nothing(
     assert codes == [[0], [0], [-1], [0]]
 
 
-def test_of_so_many_cookies_it_is_known_and_the_longest_unused_is_forgotten() -> None:
+async def test_of_so_many_cookies_it_is_known_and_the_longest_unused_is_forgotten() -> None:
     affiliate_ids = AffiliateIds("1001")
     cookies = [parse_cookie(f"SPC_U=1001; SPC_EC={number}") for number in range(MAX_IDS)]
     for cookie in cookies:

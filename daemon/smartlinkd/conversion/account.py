@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from math import inf
 from typing import Final, NoReturn
 
 import trio
 
+from smartlinkd.conversion.cache import TTLCache
 from smartlinkd.conversion.pause_store import MAX_COOKIES, Pause
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
@@ -236,7 +238,7 @@ class AffiliateIds:
     def __init__(self, shown: str) -> None:
         """`shown` is the account's name as logs may have it."""
         self._shown = shown
-        self._ids: dict[str | None, str] = {}
+        self._ids = TTLCache[str | None, str](ttl_s=inf, max_size=_MAX_AFFILIATE_IDS)
 
     def reject_foreign(self, rows: Sequence[Row], cookie: Cookie | None) -> list[Row]:
         """Return `rows`, each link with a foreign affiliate id replaced by an unknown error.
@@ -244,10 +246,11 @@ class AffiliateIds:
         Of several ids among the first links of a cookie, the most frequent one counts.
         """
         found = [earner(row.long_link) if row.long_link else None for row in rows]
-        known = self._ids.pop(digest_of(cookie), None)
-        own = known or max(filter(None, found), key=found.count, default=None)
+        own = self._ids.get(digest_of(cookie)) or max(
+            filter(None, found), key=found.count, default=None
+        )
         if own is not None:
-            self._set(cookie, own)
+            self._ids.put(digest_of(cookie), own)
         foreign = set(filter(None, found)) - {own}
         if foreign:
             logger.warning(
@@ -264,17 +267,12 @@ class AffiliateIds:
     def inherit(self, cookie: Cookie, before: Cookie) -> None:
         """Let `cookie` have the affiliate id of `before`: the owner stored both."""
         own = self._ids.get(before.digest)
-        if own is not None and cookie.digest not in self._ids:
-            self._set(cookie, own)
+        if own is not None and self._ids.get(cookie.digest) is None:
+            self._ids.put(cookie.digest, own)
 
     def clear(self) -> None:
         """Forget all ids. The next links define them anew."""
         self._ids.clear()
-
-    def _set(self, cookie: Cookie | None, id_: str) -> None:
-        while len(self._ids) >= _MAX_AFFILIATE_IDS:
-            del self._ids[next(iter(self._ids))]
-        self._ids[digest_of(cookie)] = id_  # at the end: the most recently used
 
 
 class HumanCheckReports:

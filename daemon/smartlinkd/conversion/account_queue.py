@@ -17,6 +17,7 @@ from math import ceil
 from typing import TypeVar
 
 import trio
+from prometheus_client import Histogram
 
 from smartlinkd.conversion.account import (
     MAX_ACCOUNTS,
@@ -25,6 +26,7 @@ from smartlinkd.conversion.account import (
     AccountState,
     digest_of,
 )
+from smartlinkd.conversion.cache import SharedResult
 from smartlinkd.conversion.sources import MaySend, SubIds
 from smartlinkd.errors import Refused, Unavailable
 from smartlinkd.logs import LogContextSet, bind_log_contexts
@@ -38,9 +40,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Submit = Callable[[Cookie | None, Sequence[Product], SubIds, MaySend], Awaitable[Sequence[Row]]]
-WaitEnded = Callable[[float, str], None]
-"""Called with how many seconds a link waited for its submit, and how the wait ended: `DONE`, `LEFT`
-or the kind of the refusal."""
 
 
 @dataclass(eq=False)
@@ -52,12 +51,8 @@ class PendingLink:
     sub_ids: SubIds
     deadline: float
     """When the last waiter will be gone, on trio's clock."""
-    waiters: int = 0
     since: float = field(default_factory=trio.current_time)
-    log_contexts: LogContextSet = field(default_factory=LogContextSet)
-    done: trio.Event = field(default_factory=trio.Event)
-    row: Row | None = None
-    refusal: Refused | None = None
+    result: SharedResult[Row] = field(default_factory=SharedResult)
     batch: _Batch | None = None
 
     def __post_init__(self) -> None:
@@ -69,11 +64,6 @@ class PendingLink:
     def is_submitted(self) -> bool:
         """True once its submit has gone upstream."""
         return self.batch is not None and self.batch.is_sent
-
-    def finish(self, *, row: Row | None = None, refusal: Refused | None = None) -> None:
-        """Give the waiters the row, or the refusal."""
-        self.row, self.refusal = row, refusal
-        self.done.set()
 
 
 @dataclass(eq=False)
@@ -97,7 +87,7 @@ class AccountQueue:
         max_reads: int,
         min_submit_s: float,
         nursery: trio.Nursery,
-        on_wait_ended: WaitEnded,
+        wait_times: Histogram,
     ) -> None:
         """Make an empty queue.
 
@@ -107,13 +97,15 @@ class AccountQueue:
             min_submit_s: a link whose waiters leave sooner than this is not submitted any more.
                 When many have waited long, each would else have a submit begun and cancelled.
             nursery: the worker runs in it.
+            wait_times: observes how long links wait, by how the wait ended: `DONE`, `LEFT` or the
+                kind of the refusal.
         """
         self.account = account
         self._submit = submit
         self._chunk = chunk
         self._min_submit_s = min_submit_s
         self._nursery = nursery
-        self._on_wait_ended = on_wait_ended
+        self._wait_times = wait_times
         self._pending: dict[object, PendingLink] = {}  # waiting or being submitted
         self._waiting: list[PendingLink] = []
         self._is_working = False
@@ -158,8 +150,7 @@ class AccountQueue:
         if not self._is_working:
             self._is_working = True
             self._nursery.start_soon(self._work)
-        pending.waiters += 1
-        pending.log_contexts.add_current()
+        pending.result.join()
         return pending
 
     async def wait_for_row(self, pending: PendingLink) -> Row:
@@ -167,17 +158,7 @@ class AccountQueue:
 
         A link whose last waiter leaves is removed from the queue, or from its submit.
         """
-        try:
-            await pending.done.wait()
-        finally:
-            pending.waiters -= 1
-            if pending.waiters == 0 and not pending.done.is_set():
-                self._remove(pending)
-        if pending.refusal is not None:
-            # One error for many: each raises it without the frames that another one added.
-            raise pending.refusal.with_traceback(None)
-        assert pending.row is not None  # noqa: S101 - a finished link has one or the other
-        return pending.row
+        return await pending.result.wait(partial(self._remove, pending))
 
     def pause(self, cookie: Cookie | None) -> None:
         """Pause the account, and refuse all waiting links.
@@ -236,7 +217,7 @@ class AccountQueue:
     async def _run(self, batch: _Batch) -> None:
         links = list(batch.links)  # of the batch itself they are removed when nobody waits
         first = links[0]
-        contexts = LogContextSet(*(pending.log_contexts for pending in links))
+        contexts = LogContextSet(*(pending.result.log_contexts for pending in links))
         with batch.scope, bind_log_contexts(contexts):
             products = [pending.product for pending in links]
             may_send = partial(self._send, batch)
@@ -249,7 +230,7 @@ class AccountQueue:
                     self.account.links_made(first.cookie)
                 for pending, row in zip(links, rows, strict=True):
                     self._forget(pending)
-                    pending.finish(row=row)
+                    pending.result.succeed(row)
 
     def _send(self, batch: _Batch) -> None:
         batch.is_sent = not self.account.is_paused
@@ -260,7 +241,7 @@ class AccountQueue:
         logger.warning("account %s: %d links were refused: %s", shown, len(links), refusal)
         for pending in links:
             self._forget(pending)
-            pending.finish(refusal=refusal)
+            pending.result.refuse(refusal)
         if isinstance(refusal, HumanCheck) and batch.is_sent:
             self.pause(cookie)
         elif isinstance(refusal, SessionLost):
@@ -271,7 +252,7 @@ class AccountQueue:
         for pending in links:
             self._end_wait(pending, type(refusal).__name__)
             self._forget(pending)
-            pending.finish(refusal=refusal)
+            pending.result.refuse(refusal)
 
     def _remove(self, pending: PendingLink) -> None:
         self._forget(pending)
@@ -289,7 +270,7 @@ class AccountQueue:
 
     def _end_wait(self, pending: PendingLink, outcome: str) -> None:
         self._waiting.remove(pending)
-        self._on_wait_ended(trio.current_time() - pending.since, outcome)
+        self._wait_times.labels(outcome).observe(trio.current_time() - pending.since)
 
 
 class AccountQueues:

@@ -52,16 +52,47 @@ class TTLCache(Generic[K, V]):
         self._results.clear()
 
 
-class _Call(Generic[V]):
-    """One piece of work, and the number of tasks that wait for it."""
+class SharedResult(Generic[V]):
+    """A result, or a refusal, that several tasks wait for. The work for it runs elsewhere."""
 
     def __init__(self) -> None:
-        self.waiters = 0
         self.log_contexts = LogContextSet()
-        self.scope = trio.CancelScope()
-        self.done = trio.Event()
-        self.value: V | None = None
-        self.refusal: Refused | None = None
+        """The requests of all tasks that have waited."""
+        self._waiters = 0
+        self._done = trio.Event()
+        self._value: V | None = None
+        self._refusal: Refused | None = None
+
+    def join(self) -> None:
+        """Count the running task as a waiter. It has to call `wait` next."""
+        self._waiters += 1
+        self.log_contexts.add_current()
+
+    async def wait(self, abandon: Callable[[], None]) -> V:
+        """Wait for the result. Raises the refusal.
+
+        The last waiter that leaves before the end calls `abandon`.
+        """
+        try:
+            await self._done.wait()
+        finally:
+            self._waiters -= 1
+            if self._waiters == 0 and not self._done.is_set():
+                abandon()
+        if self._refusal is not None:
+            # One error for many: each raises it without the frames that another one added.
+            raise self._refusal.with_traceback(None)
+        return cast("V", self._value)
+
+    def succeed(self, value: V) -> None:
+        """Give the waiters the result."""
+        self._value = value
+        self._done.set()
+
+    def refuse(self, refusal: Refused) -> None:
+        """Raise the refusal in the waiters."""
+        self._refusal = refusal
+        self._done.set()
 
 
 class SingleFlight(Generic[K, V]):
@@ -73,7 +104,7 @@ class SingleFlight(Generic[K, V]):
 
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
-        self._calls: dict[K, _Call[V]] = {}
+        self._running: dict[K, tuple[SharedResult[V], trio.CancelScope]] = {}
 
     async def run(self, key: K, work: Callable[[], Awaitable[V]]) -> V:
         """Return the result of `work`, or of the same work that runs already.
@@ -81,33 +112,35 @@ class SingleFlight(Generic[K, V]):
         Raises the `Refused` that the work raised. Any other exception of the work is a bug, and
         ends the nursery.
         """
-        call = self._calls.get(key)
-        if call is None:
-            call = self._calls[key] = _Call()
-            self._nursery.start_soon(self._run, key, call, work)
-        call.waiters += 1
-        call.log_contexts.add_current()
-        try:
-            await call.done.wait()
-        finally:
-            call.waiters -= 1
-            if call.waiters == 0 and not call.done.is_set():
-                self._remove(key, call)  # or a newcomer would join the cancelled work
-                call.scope.cancel()
-        if call.refusal is not None:
-            # One error for many: each raises it without the frames that another one added.
-            raise call.refusal.with_traceback(None)
-        return cast("V", call.value)
+        if key not in self._running:
+            self._running[key] = SharedResult[V](), trio.CancelScope()
+            self._nursery.start_soon(self._run, key, *self._running[key], work)
+        result, scope = self._running[key]
 
-    async def _run(self, key: K, call: _Call[V], work: Callable[[], Awaitable[V]]) -> None:
-        with call.scope, bind_log_contexts(call.log_contexts):
+        def abandon() -> None:
+            self._remove(key, result)  # or a newcomer would join the cancelled work
+            scope.cancel()
+
+        result.join()
+        return await result.wait(abandon)
+
+    async def _run(
+        self,
+        key: K,
+        result: SharedResult[V],
+        scope: trio.CancelScope,
+        work: Callable[[], Awaitable[V]],
+    ) -> None:
+        with scope, bind_log_contexts(result.log_contexts):
             try:
-                call.value = await work()
+                value = await work()
             except Refused as refusal:
-                call.refusal = refusal
-        self._remove(key, call)
-        call.done.set()
+                result.refuse(refusal)
+            else:
+                result.succeed(value)
+        self._remove(key, result)
 
-    def _remove(self, key: K, call: _Call[V]) -> None:
-        if self._calls.get(key) is call:
-            del self._calls[key]
+    def _remove(self, key: K, result: SharedResult[V]) -> None:
+        # Newer work may be in the place of work that all have left.
+        if key in self._running and self._running[key][0] is result:
+            del self._running[key]

@@ -136,10 +136,6 @@ class ConversionTimings:
     def __iter__(self) -> Iterator[Histogram]:
         return iter((self.wait, self.submit, self.products))
 
-    def observe_wait(self, seconds: float, outcome: str) -> None:
-        """Count a link that has waited this long for its submit."""
-        self.wait.labels(outcome).observe(seconds)
-
 
 class ConversionService:
     """The handle of the conversion actor."""
@@ -297,7 +293,7 @@ class _ConversionService:
             max_reads=setup.products.at_once if setup.products else READS_AT_ONCE,
             min_submit_s=limits.min_submit_s,
             nursery=nursery,
-            on_wait_ended=timings.observe_wait,
+            wait_times=timings.wait,
         )
         self._queues = AccountQueues(
             make_queue, accounts, max_waiting=limits.max_waiting_submits, on_change=on_change
