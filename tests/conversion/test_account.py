@@ -1,4 +1,4 @@
-"""How an account stands, and that each change of it is told once."""
+"""An account's status, and that each change of it is reported once."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_cookie_that_is_only_out_of_session_is_no_pause(
 
 
 @pytest.mark.parametrize("status", AccountStatus)
-def test_each_standing_has_an_event_of_its_own(status: AccountStatus) -> None:
+def test_each_status_has_an_event_of_its_own(status: AccountStatus) -> None:
     """Which the log and the notices go by."""
     events = [AccountState(each, datetime.now(UTC), None).event for each in AccountStatus]
     assert events.count(AccountState(status, datetime.now(UTC), None).event) == 1

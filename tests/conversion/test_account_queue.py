@@ -11,22 +11,22 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.account_queue import AccountQueue, PendingLink
-from smartlinkd.errors import UpstreamFailed
+from smartlinkd.conversion.account_queue import AccountQueue
+from smartlinkd.errors import Unavailable, UpstreamFailed
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.vault.cookie import Cookie
-from tests.conversion.conftest import COOKIE, RENEWED, enqueue, make_queue, waiting
+from tests.conversion.conftest import COOKIE, MIN_SUBMIT_S, RENEWED, enqueue, make_queue, waiting
 
 if TYPE_CHECKING:
     from smartlinkd.conversion.sources import MaySend
-    from tests.conversion.conftest import Ask, FakeLinks
+    from tests.conversion.conftest import Ask, Bench, FakeLinks
 
 Take = Callable[..., Any]
 
 
 @pytest.fixture
 def take(queue: AccountQueue, ask: Ask[Any]) -> Take:
-    """Takes a ticket at once and waits for its row in the background."""
+    """Enqueue a link at once, and wait for its row in the background."""
 
     def start(number: int, sub_ids: tuple[str, ...] = (), cookie: Cookie | None = COOKIE) -> Any:
         return ask(waiting(queue, number, cookie, sub_ids=sub_ids))
@@ -142,7 +142,7 @@ async def test_never_two_submits_at_a_time_whatever_the_cookie_and_the_sub_ids(
     assert links.most_at_work == {"1001": 1}
 
 
-async def test_the_line_starts_again_after_it_was_empty(
+async def test_queue_starts_again_after_it_was_empty(
     take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     busy = [queue.is_busy]
@@ -164,16 +164,16 @@ async def test_links_of_nobodys_session_are_merged_too(
     assert [(submit.cookie, submit.items) for submit in links.submits] == [(None, {1, 2})]
 
 
-async def test_a_ticket_knows_whether_its_submit_has_begun(
+async def test_pending_link_knows_whether_its_submit_has_begun(
     take: Take, queue: AccountQueue, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     take(1)
     await wait_all_tasks_blocked()
-    ticket = enqueue(queue, 2)
-    ask(partial(queue.wait_for_row, ticket))
+    pending = enqueue(queue, 2)
+    ask(partial(queue.wait_for_row, pending))
     submitted = []
     for _ in range(3):
-        submitted.append(ticket.is_submitted)
+        submitted.append(pending.is_submitted)
         await trio.sleep(0.9)
     assert submitted == [False, False, True]
 
@@ -209,7 +209,7 @@ async def test_how_many_submits_wait(
 
 
 @pytest.mark.parametrize("under_way", [True, False], ids=["being submitted", "waiting"])
-async def test_the_same_link_is_one_ticket_and_both_get_the_row(
+async def test_same_link_is_submitted_once_and_both_get_the_row(
     take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock, under_way: bool
 ) -> None:
     if not under_way:
@@ -227,17 +227,17 @@ async def test_the_same_link_with_other_sub_ids_or_another_cookie_is_another_one
     queue: AccountQueue, autojump_clock: MockClock
 ) -> None:
     async with trio.open_nursery() as nursery:
-        tickets = [
+        pending_links = [
             enqueue(queue, 1),
             enqueue(queue, 1, sub_ids=("a",)),
             enqueue(queue, 1, RENEWED),
         ]
-        for ticket in tickets:
-            nursery.start_soon(queue.wait_for_row, ticket)
-    assert len({ticket.key for ticket in tickets}) == 3
+        for pending in pending_links:
+            nursery.start_soon(queue.wait_for_row, pending)
+    assert len({pending.key for pending in pending_links}) == 3
 
 
-async def test_a_link_that_was_served_takes_a_new_ticket(
+async def test_link_that_was_served_is_submitted_again(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     take(1)
@@ -245,28 +245,6 @@ async def test_a_link_that_was_served_takes_a_new_ticket(
     take(1)
     await trio.sleep(5)
     assert links.times == [0, 5]
-
-
-async def test_a_shared_refusal_does_not_grow_with_those_who_raise_it(
-    queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    links.script = [UpstreamFailed("no")]
-    lengths: list[int] = []
-
-    async def hold(ticket: PendingLink) -> None:
-        try:
-            await queue.wait_for_row(ticket)
-        except UpstreamFailed as caught:
-            frames, traceback = 0, caught.__traceback__
-            while traceback is not None:
-                frames, traceback = frames + 1, traceback.tb_next
-            lengths.append(frames)
-
-    async with trio.open_nursery() as nursery:
-        for number in (1, 1, 2, 3):
-            nursery.start_soon(hold, enqueue(queue, number))
-    assert len(lengths) == 4
-    assert len(set(lengths)) == 1
 
 
 # Leaving
@@ -357,7 +335,7 @@ async def test_a_newcomer_gets_no_enqueue_a_cancelled_submit(
     assert links.submitted == [{1}, {1}]
 
 
-async def test_a_row_that_comes_as_its_submit_is_cancelled_harms_no_newer_ticket(
+async def test_row_of_a_cancelled_submit_is_not_given_to_a_newer_link(
     nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     begun: list[float] = []
@@ -381,3 +359,75 @@ async def test_a_row_that_comes_as_its_submit_is_cancelled_harms_no_newer_ticket
     await trio.sleep(5)
     assert begun == [0, 1]
     assert second.answer is third.answer
+
+
+# Deadlines
+
+
+PATIENCE = 10.0
+
+
+async def wait_for(queue: AccountQueue, number: int, *, seconds: float) -> None:
+    """Wait for a link's row, for so many seconds."""
+    until = trio.current_time() + seconds
+    with trio.move_on_at(until):
+        await queue.wait_for_row(enqueue(queue, number, deadline=until))
+
+
+async def test_nothing_is_submitted_for_who_will_be_gone(
+    queue: AccountQueue, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    for number, seconds in ((1, MIN_SUBMIT_S / 2), (2, MIN_SUBMIT_S), (3, 5.0)):
+        nursery.start_soon(partial(wait_for, queue, number, seconds=seconds))
+    await trio.sleep(10)
+    assert links.submitted == [{2, 3}]
+
+
+async def test_a_link_is_submitted_when_somebody_comes_who_has_time_for_it(
+    queue: AccountQueue, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    nursery.start_soon(partial(wait_for, queue, 1, seconds=MIN_SUBMIT_S / 2))
+    await wait_all_tasks_blocked()
+    assert links.submitted == []
+    await wait_for(queue, 1, seconds=5.0)
+    assert links.submitted == [{1}]
+
+
+async def test_of_a_burst_only_those_whose_turn_came_hear_of_the_marketplace(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery, timeout_s=PATIENCE, chunk=1)
+    bench.links.script = [bench.silent] * 5
+    asked = []
+    for number in range(1, 6):
+        asked.append(ask(partial(bench.convert, bench.link(number))))
+        await trio.sleep(0.01)
+    await trio.sleep(2 * PATIENCE)
+    assert [type(one.refusal) for one in asked] == [UpstreamFailed] + [Unavailable] * 4
+    assert len(bench.links.submitted) == 1
+
+
+async def test_whose_submit_waited_for_the_browser_all_the_time_has_waited_too(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Nothing was sent, so there is nothing that the marketplace did not answer."""
+    await bench.open(nursery, timeout_s=PATIENCE)
+    bench.links.opening = 2 * PATIENCE
+    with pytest.raises(Unavailable) as refused:
+        await bench.convert(bench.link(1))
+    assert refused.value.retry_after > 0
+    assert bench.links.submitted == []
+
+
+async def test_a_link_of_somebody_who_has_time_is_not_passed_over_for_one_who_has_not(
+    queue: AccountQueue, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    links.script = [2.0]
+    nursery.start_soon(partial(wait_for, queue, 1, seconds=5.0))
+    await wait_all_tasks_blocked()
+    # The same link: who comes second is the first to go, as one whose short link was slow.
+    nursery.start_soon(partial(wait_for, queue, 2, seconds=5.0))
+    await wait_all_tasks_blocked()
+    nursery.start_soon(partial(wait_for, queue, 2, seconds=2.0 + MIN_SUBMIT_S / 2))
+    await trio.sleep(10)
+    assert links.submitted == [{1}, {2}]

@@ -34,7 +34,7 @@ Take = Callable[..., "Asked[Row]"]
 
 @pytest.fixture
 def take(queue: AccountQueue, ask: Ask[Any]) -> Take:
-    """Takes a ticket at once and waits for its row in the background."""
+    """Enqueue a link at once, and wait for its row in the background."""
     return lambda number, cookie=COOKIE: ask(waiting(queue, number, cookie))
 
 
@@ -54,7 +54,7 @@ async def test_a_human_check_refuses_the_submit_and_all_that_wait(
 
 
 @pytest.mark.parametrize("cookie", [COOKIE, RENEWED], ids=["the same", "another"])
-async def test_a_paused_account_takes_no_tickets_with_any_cookie(
+async def test_paused_account_refuses_links_with_any_cookie(
     queue: AccountQueue, cookie: Cookie
 ) -> None:
     queue.pause(COOKIE)
@@ -357,7 +357,7 @@ async def test_queue_that_reads_a_product_is_busy(
     assert busy == [False, True, False]
 
 
-async def test_a_cookie_that_was_held_back_for_anothers_check_ends_the_pause(
+async def test_cookie_that_never_reached_the_portal_resumes_account(
     links: FakeLinks, queue: AccountQueue, take: Take, autojump_clock: MockClock
 ) -> None:
     links.opening = 1.0

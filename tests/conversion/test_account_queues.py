@@ -89,14 +89,18 @@ async def test_clearing_all_counts_those_that_had_been_stopped(
     assert queues.clear_all() == 0
 
 
-async def test_up_to_the_limit_no_line_goes(links: FakeLinks, nursery: trio.Nursery) -> None:
+async def test_no_account_is_evicted_up_to_the_limit(
+    links: FakeLinks, nursery: trio.Nursery
+) -> None:
     queues = make_queues(links, nursery, limit=9)
     for account in "abcdefghi":
         queues.get(account)
     assert list(queues.states()) == list("abcdefghi")
 
 
-async def test_beyond_the_limit_the_longest_unused_line_goes(queues: AccountQueues) -> None:
+async def test_least_recently_used_account_is_evicted_beyond_the_limit(
+    queues: AccountQueues,
+) -> None:
     for account in "abc":
         queues.get(account)
     queues.get("a")
@@ -112,7 +116,7 @@ async def test_paused_account_is_never_evicted(queues: AccountQueues) -> None:
     assert list(queues.states()) == [*"abcd", "h"]
 
 
-async def test_a_line_at_work_stays_and_the_limit_holds_again_afterwards(
+async def test_busy_account_is_not_evicted_and_the_limit_holds_again_afterwards(
     queues: AccountQueues, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     at_work = [parse_cookie(f"SPC_U={number}") for number in range(5)]
@@ -126,7 +130,7 @@ async def test_a_line_at_work_stays_and_the_limit_holds_again_afterwards(
     assert list(queues.states()) == ["4", "new", "newer"]
 
 
-async def test_an_account_that_was_forgotten_is_begun_anew_with_its_queue(
+async def test_evicted_account_begins_anew_with_a_new_queue(
     queues: AccountQueues,
 ) -> None:
     before = queues.get("a")

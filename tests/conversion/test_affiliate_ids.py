@@ -35,7 +35,9 @@ async def test_the_account_s_own_are_given_out(caplog: pytest.LogCaptureFixture)
     assert caplog.records == []
 
 
-async def test_one_that_earns_for_somebody_else_is_unknown(caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_that_earns_for_somebody_else_is_unknown(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     affiliate_ids = AffiliateIds("1001")
     affiliate_ids.reject_foreign([made(1)], COOKIE)
     assert affiliate_ids.reject_foreign([made(2, "an_99"), made(3)], COOKIE) == [

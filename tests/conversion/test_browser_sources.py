@@ -66,7 +66,7 @@ class PlayedPage:
 
 
 class PlayedBrowser:
-    """A browser that has to open its page first, and for that to have a hand free."""
+    """A browser that has to open its page first, and has to have a slot for that."""
 
     def __init__(self, status: int = 200, of_product: int = 200, busy_for: float = 0) -> None:
         self.page = PlayedPage(status, of_product)

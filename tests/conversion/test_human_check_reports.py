@@ -103,7 +103,7 @@ async def test_those_who_wait_are_refused_and_who_is_at_the_portal_is_answered(
     assert len(bench.links.submits) == 1
 
 
-async def test_a_check_that_is_seen_while_the_desk_is_away_is_not_forgotten(
+async def test_check_reported_while_the_service_restarts_pauses_the_account(
     bench: Bench, nursery: trio.Nursery
 ) -> None:
     service = bench.make()

@@ -83,7 +83,7 @@ async def refused(
 
 
 async def write_out(pauses: PauseStore) -> None:
-    """One life of its task, which is told to stop at once."""
+    """Run one instance of its task, which is told to stop at once."""
     async with trio.open_nursery() as nursery:
         await nursery.start(pauses.run)
         pauses.stop()
@@ -196,7 +196,7 @@ async def test_what_the_disk_has_refused_is_tried_once_more_before_the_end(
     assert PauseStore(tmp_path).loaded == (ONE,)
 
 
-async def test_what_the_disk_may_have_lost_is_written_by_the_next_incarnation(
+async def test_pauses_that_the_disk_may_have_lost_are_written_by_the_next_instance(
     tmp_path: Path, disk: list[Exception]
 ) -> None:
     disk.append(OSError(errno.EIO, os.strerror(errno.EIO)))
@@ -264,7 +264,7 @@ async def test_the_next_daemon_goes_on_with_a_pause(
     assert PauseStore(tmp_path).loaded == ()
 
 
-async def test_no_cookie_that_has_met_a_check_ends_the_pause_in_the_next_daemon_either(
+async def test_cookies_that_met_a_check_do_not_resume_account_in_the_next_process(
     tmp_path: Path,
 ) -> None:
     cookies = [parse_cookie(f"SPC_U=1001; SPC_EC={each}") for each in ("one", "another", "new")]

@@ -161,7 +161,7 @@ def test_an_asker_leaves_at_every_step(
                     await convert()
                 strike.disarm()
             await assert_nothing_is_left(bench, before)
-            # No ticket and no flight is there that one could wait for in vain.
+            # Nothing is pending that one could wait for in vain.
             await convert()
             nursery.cancel_scope.cancel()
         assert answers == [right] * (company + 1 + (not scope.cancelled_caught))
@@ -169,7 +169,7 @@ def test_an_asker_leaves_at_every_step(
     assert at_every_step(scenario) >= 40
 
 
-def test_the_desk_ends_at_every_step_and_leaves_nobody_waiting(
+def test_service_that_ends_at_every_step_leaves_nobody_waiting(
     at_every_step: AtEveryStep, new_bench: NewBench
 ) -> None:
     async def scenario(strike: Strike) -> None:
@@ -207,7 +207,7 @@ def test_the_desk_ends_at_every_step_and_leaves_nobody_waiting(
 
 
 @pytest.mark.parametrize("trouble", [HumanCheck(), SessionLost(), UpstreamFailed("no")])
-def test_an_asker_leaves_a_desk_in_trouble_at_every_step(
+def test_client_leaves_a_service_in_trouble_at_every_step(
     at_every_step: AtEveryStep, new_bench: NewBench, trouble: Refused
 ) -> None:
     async def scenario(strike: Strike) -> None:

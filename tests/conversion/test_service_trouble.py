@@ -135,7 +135,7 @@ async def test_a_failed_row_beside_a_refusal_does_not_hide_it(
     assert caught.value is lost
 
 
-async def test_a_row_too_few_is_a_bug_and_ends_the_desk(
+async def test_row_too_few_is_a_bug_and_ends_the_service(
     autojump_clock: MockClock, bench: Bench
 ) -> None:
     with pytest.RaisesGroup(ValueError, flatten_subgroups=True):
@@ -211,7 +211,7 @@ async def test_at_the_deadline_a_link_counts_although_its_product_data_is_not_th
     assert asked.at == 3
 
 
-async def test_the_deadline_includes_the_wait_for_a_desk_that_is_not_there(
+async def test_deadline_includes_the_wait_for_a_restarting_service(
     bench: Bench, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     bench.make(timeout_s=PATIENCE)
@@ -221,7 +221,7 @@ async def test_the_deadline_includes_the_wait_for_a_desk_that_is_not_there(
     assert asked.at == PATIENCE + 1
 
 
-async def test_a_desk_that_comes_too_late_begins_nothing(
+async def test_service_that_starts_after_the_deadline_begins_nothing(
     bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     service = bench.make(timeout_s=PATIENCE)
@@ -470,7 +470,7 @@ async def test_requests_at_the_same_moment_do_not_get_past_the_bound_together(
     assert len(served) + len(refused) == 20
 
 
-async def test_a_desk_full_of_requests_refuses_one_more_and_still_answers_questions(
+async def test_service_full_of_requests_refuses_one_more_and_still_reports_its_status(
     bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     service = await bench.open(nursery, max_requests=MAX_REQUESTS, timeout_s=PATIENCE)
@@ -491,7 +491,9 @@ async def test_a_desk_full_of_requests_refuses_one_more_and_still_answers_questi
     assert {type(one.refusal) for one in asked} == {UpstreamFailed}
 
 
-async def test_a_pause_outlives_the_desk(bench: Bench, autojump_clock: MockClock) -> None:
+async def test_pause_outlives_a_restart_of_the_service(
+    bench: Bench, autojump_clock: MockClock
+) -> None:
     service = bench.make()
     bench.links.script = [HumanCheck()]
     for _ in range(2):  # instances

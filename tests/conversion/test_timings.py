@@ -73,7 +73,7 @@ async def test_the_wait_of_a_link_that_never_had_a_submit_is_timed(
     nursery.cancel_scope.cancel()
 
 
-async def test_the_wait_of_a_link_that_is_refused_in_the_line_is_timed(
+async def test_wait_of_a_link_that_is_refused_in_the_queue_is_timed(
     bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     bench.links.script = [HumanCheck()]
@@ -119,7 +119,7 @@ async def test_links_are_counted_by_what_came_of_them(
     [(HumanCheck(), "40300"), (SessionLost(), "40300"), (UpstreamFailed("no"), "-1")],
     ids=lambda value: type(value).__name__ if isinstance(value, Refused) else value,
 )
-async def test_the_links_of_an_order_that_is_refused_are_counted(
+async def test_links_of_a_refused_request_are_counted(
     bench: Bench,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
@@ -136,7 +136,7 @@ async def test_the_links_of_an_order_that_is_refused_are_counted(
 
 
 @pytest.mark.parametrize(("fail_on_transient_error", "counts"), [(False, {"-1": 2}), (True, {})])
-async def test_the_links_of_an_order_that_is_asked_again_are_counted_with_its_last_answer(
+async def test_links_of_a_repeated_request_are_counted_with_its_last_answer(
     bench: Bench,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
@@ -166,7 +166,7 @@ async def test_a_submit_that_nobody_waits_for_any_more_is_told_as_left(
     nursery.cancel_scope.cancel()
 
 
-async def test_a_portal_that_is_silent_for_longer_than_the_desk_waits_is_seen(
+async def test_submits_that_end_by_the_deadline_are_timed(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """Each submit ends by the service's own deadline, so it would else be seen nowhere."""
@@ -192,7 +192,7 @@ async def test_what_was_left_by_several_tasks_together_is_told_as_left(
     assert observed(seconds) == {"left": (1, SUBMIT)}
 
 
-async def test_they_are_those_of_all_incarnations(
+async def test_timings_cover_all_instances_of_the_service(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     service = bench.make()

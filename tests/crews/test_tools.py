@@ -204,7 +204,7 @@ async def test_the_rest_is_waited_for_too_and_what_there_is_then_is_the_answer(
     assert trio.current_time() == pytest.approx(min(down, TOOL_PATIENCE), abs=2)
 
 
-async def test_what_the_desk_refuses_is_the_crews_to_read(source: Source) -> None:
+async def test_refusal_of_the_service_is_the_crews_to_read(source: Source) -> None:
     source.refusal = UpstreamFailed("the portal wants a login; sync a new cookie")
     async with workshop(source) as convert:
         with pytest.raises(UpstreamFailed, match="the portal wants a login"):

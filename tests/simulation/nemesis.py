@@ -356,7 +356,7 @@ class Nemesis:
                 else:
                     await mailbox.ask(bug)
         if name == "conversion":
-            self._world.books.desk_began()
+            self._world.books.service_began()
 
     async def _crash_on(self, name: str, mailbox: AnyMailbox) -> None:
         life = self._world.life

@@ -64,7 +64,7 @@ LinkResult = Converted | Failed
 
 
 class RequestProgress:
-    """What is known of one request so far. `deadline` is on trio's clock."""
+    """The state of one request until it is answered. `deadline` is on trio's clock."""
 
     def __init__(self, request: ConversionRequest, market: Market, deadline: float) -> None:
         self.request = request

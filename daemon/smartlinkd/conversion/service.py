@@ -100,7 +100,7 @@ def ignore(*_: object) -> None:
 
 @dataclass(frozen=True)
 class ConversionSetup:
-    """What the service works with, and its callbacks. None of them may wait."""
+    """The sources of the service, its bounds and its callbacks. No callback may wait."""
 
     market: Market
     links: LinkSource

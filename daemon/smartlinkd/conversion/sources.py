@@ -1,7 +1,6 @@
-"""What the conversion service needs from outside: links made, products read, short links resolved.
+"""Protocols of the sources that the conversion service uses.
 
-The service knows these three protocols only. `smartlinkd/parts.py` chooses their implementations
-by the configuration.
+`smartlinkd/parts.py` chooses their implementations by the configuration.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Work that is done once for many is for all of them: that is whom its log lines name."""
+"""Work that is done once for several requests logs all of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.conversion.conftest import FakeLinks
 
 
-async def test_a_submit_is_made_for_all_who_hold_its_tickets(
+async def test_submit_logs_the_requests_of_all_its_links(
     links: FakeLinks,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
@@ -61,7 +61,7 @@ async def test_a_submit_is_made_for_all_who_hold_its_tickets(
     assert seen == [{"a", "e"}, {"b", "c", "d"}]
 
 
-async def test_shared_work_is_done_for_all_who_wait_for_it(
+async def test_shared_work_logs_the_requests_of_all_its_waiters(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     seen: list[set[str]] = []
