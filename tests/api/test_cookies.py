@@ -67,7 +67,7 @@ async def test_it_ends_a_pause_also_when_its_client_leaves_in_the_midst(
 ) -> None:
     """A new cookie whose account stays paused would be a riddle."""
     tell, stored_it, told, told_of = (
-        ConversionService.cookie_synced,
+        ConversionService.note_synced_cookie,
         trio.Event(),
         trio.Event(),
         list[Cookie](),
@@ -83,7 +83,7 @@ async def test_it_ends_a_pause_also_when_its_client_leaves_in_the_midst(
         told.set()
         return is_paused
 
-    monkeypatch.setattr(ConversionService, "cookie_synced", tell_later)
+    monkeypatch.setattr(ConversionService, "note_synced_cookie", tell_later)
     with trio.fail_after(5):
         async with trio.open_nursery() as client:
             client.start_soon(daemon.post, SYNC, {"cookie": OTHER})

@@ -36,10 +36,10 @@ def statuses(told: Told) -> list[AccountStatus]:
 def test_each_change_is_told_once_with_the_name_that_may_be_shown(
     account: Account, told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
-    account.links_made(COOKIE)
-    account.cookie_synced(COOKIE, None)
-    account.session_lost(SessionLost(), COOKIE)
-    account.session_lost(SessionLost(), COOKIE)
+    account.note_links_made(COOKIE)
+    account.note_synced_cookie(COOKIE, None)
+    account.note_session_lost(SessionLost(), COOKIE)
+    account.note_session_lost(SessionLost(), COOKIE)
     account.pause(COOKIE)
     account.pause(COOKIE)
     account.clear()
@@ -63,7 +63,7 @@ def test_a_cookie_that_ends_no_pause_is_told_in_the_log_without_its_values(
 ) -> None:
     account.pause(COOKIE)
     caplog.clear()
-    account.cookie_synced(parse_cookie(COOKIE.header()), None)
+    account.note_synced_cookie(parse_cookie(COOKIE.header()), None)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
     assert f"account {SHOWN} stays paused" in record.message
@@ -76,9 +76,9 @@ def test_a_cookie_that_ends_no_pause_is_told_in_the_log_without_its_values(
 def test_a_cookie_that_is_only_out_of_session_is_no_pause(
     account: Account, caplog: pytest.LogCaptureFixture
 ) -> None:
-    account.session_lost(SessionLost(), COOKIE)
+    account.note_session_lost(SessionLost(), COOKIE)
     caplog.clear()
-    account.cookie_synced(COOKIE, None)
+    account.note_synced_cookie(COOKIE, None)
     assert not caplog.records
 
 
@@ -90,10 +90,10 @@ def test_each_status_has_an_event_of_its_own(status: AccountStatus) -> None:
 
 
 def test_a_session_that_works_again_is_told(account: Account, told: Told) -> None:
-    account.session_lost(SessionLost(), COOKIE)
-    account.links_made(COOKIE)
+    account.note_session_lost(SessionLost(), COOKIE)
+    account.note_links_made(COOKIE)
     assert statuses(told) == [AccountStatus.SESSION_LOST, AccountStatus.ACTIVE]
-    account.session_lost(SessionLost(), COOKIE)
+    account.note_session_lost(SessionLost(), COOKIE)
     assert statuses(told)[2:] == [AccountStatus.SESSION_LOST]
 
 
@@ -101,39 +101,39 @@ def test_lost_session_of_a_requests_own_cookie_is_not_the_accounts(
     account: Account, told: Told
 ) -> None:
     """As when a client sends an old cookie with each of its requests."""
-    account.cookie_synced(OTHER, None)
-    account.session_lost(SessionLost(), COOKIE)
+    account.note_synced_cookie(OTHER, None)
+    account.note_session_lost(SessionLost(), COOKIE)
     assert statuses(told) == []
-    account.session_lost(SessionLost(), OTHER)
-    account.links_made(COOKIE)
+    account.note_session_lost(SessionLost(), OTHER)
+    account.note_links_made(COOKIE)
     assert statuses(told) == [AccountStatus.SESSION_LOST]
 
 
 def test_lost_session_of_a_superseded_cookie_is_not_the_accounts(
     account: Account, told: Told
 ) -> None:
-    account.cookie_synced(COOKIE, None)
-    account.cookie_synced(OTHER, COOKIE)
-    account.session_lost(SessionLost(), COOKIE)  # by a submit that was under way
+    account.note_synced_cookie(COOKIE, None)
+    account.note_synced_cookie(OTHER, COOKIE)
+    account.note_session_lost(SessionLost(), COOKIE)  # by a submit that was under way
     assert statuses(told) == []
-    account.session_lost(SessionLost(), OTHER)
+    account.note_session_lost(SessionLost(), OTHER)
     assert statuses(told) == [AccountStatus.SESSION_LOST]
 
 
 def test_session_lost_by_a_cookie_that_was_stored_again_is_the_accounts(
     account: Account, told: Told
 ) -> None:
-    account.cookie_synced(COOKIE, None)
-    account.cookie_synced(OTHER, COOKIE)
-    account.cookie_synced(COOKIE, OTHER)
-    account.session_lost(SessionLost(), COOKIE)
+    account.note_synced_cookie(COOKIE, None)
+    account.note_synced_cookie(OTHER, COOKIE)
+    account.note_synced_cookie(COOKIE, OTHER)
+    account.note_session_lost(SessionLost(), COOKIE)
     assert statuses(told) == [AccountStatus.SESSION_LOST]
 
 
 def test_neither_of_two_lost_cookies_is_a_new_one(account: Account) -> None:
-    account.session_lost(SessionLost(), COOKIE)
-    account.session_lost(SessionLost(), OTHER)
-    account.cookie_synced(COOKIE, OTHER)
+    account.note_session_lost(SessionLost(), COOKIE)
+    account.note_session_lost(SessionLost(), OTHER)
+    account.note_synced_cookie(COOKIE, OTHER)
     assert account.state.status is AccountStatus.SESSION_LOST
 
 
@@ -141,9 +141,9 @@ def test_lost_cookie_that_is_synced_again_does_not_activate_the_account(
     account: Account, told: Told
 ) -> None:
     """An extension sends it every few minutes."""
-    account.session_lost(SessionLost(), COOKIE)
-    account.cookie_synced(COOKIE, COOKIE)
-    account.cookie_synced(COOKIE, COOKIE)
+    account.note_session_lost(SessionLost(), COOKIE)
+    account.note_synced_cookie(COOKIE, COOKIE)
+    account.note_synced_cookie(COOKIE, COOKIE)
     assert account.state.status is AccountStatus.SESSION_LOST
     assert statuses(told) == [AccountStatus.SESSION_LOST]
 
@@ -151,16 +151,16 @@ def test_lost_cookie_that_is_synced_again_does_not_activate_the_account(
 def test_lost_session_is_reported_again_after_the_owner_cleared_it(
     account: Account, told: Told
 ) -> None:
-    account.session_lost(SessionLost(), COOKIE)
+    account.note_session_lost(SessionLost(), COOKIE)
     account.clear()
     told.clear()
-    account.session_lost(SessionLost(), COOKIE)
+    account.note_session_lost(SessionLost(), COOKIE)
     assert statuses(told) == [AccountStatus.SESSION_LOST]
 
 
 def test_cookie_that_ended_a_pause_can_lose_its_session(account: Account, told: Told) -> None:
-    account.session_lost(SessionLost(), COOKIE)
+    account.note_session_lost(SessionLost(), COOKIE)
     account.pause(OTHER)
-    account.cookie_synced(COOKIE, None)
-    account.session_lost(SessionLost(), COOKIE)
+    account.note_synced_cookie(COOKIE, None)
+    account.note_session_lost(SessionLost(), COOKIE)
     assert statuses(told)[-1] is AccountStatus.SESSION_LOST

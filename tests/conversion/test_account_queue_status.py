@@ -76,7 +76,7 @@ async def test_a_new_cookie_ends_a_pause(
     take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     queue.pause(COOKIE)
-    queue.account.cookie_synced(RENEWED, None)
+    queue.account.note_synced_cookie(RENEWED, None)
     assert queue.account.state.status is AccountStatus.ACTIVE
     assert queue.account.state.reason is None
     asked = take(1, RENEWED)
@@ -86,7 +86,7 @@ async def test_a_new_cookie_ends_a_pause(
 
 async def test_the_same_cookie_again_does_not_end_a_pause(queue: AccountQueue) -> None:
     queue.pause(COOKIE)
-    queue.account.cookie_synced(parse_cookie(COOKIE.header()), None)
+    queue.account.note_synced_cookie(parse_cookie(COOKIE.header()), None)
     assert queue.account.state.status is AccountStatus.PAUSED
     with pytest.raises(HumanCheck):
         enqueue(queue, 1)
@@ -139,11 +139,11 @@ async def test_no_cookie_that_has_met_a_check_ends_the_pause(queue: AccountQueue
     for cookie in (COOKIE, RENEWED, COOKIE):
         queue.pause(cookie)
     for cookie in (COOKIE, RENEWED):
-        queue.account.cookie_synced(cookie, None)
+        queue.account.note_synced_cookie(cookie, None)
         assert queue.account.state.status is AccountStatus.PAUSED
     assert queue.account.current_pause is not None
     assert queue.account.current_pause.cookies == (COOKIE.digest, RENEWED.digest)
-    queue.account.cookie_synced(parse_cookie("SPC_U=1001; SPC_EC=third"), None)
+    queue.account.note_synced_cookie(parse_cookie("SPC_U=1001; SPC_EC=third"), None)
     assert queue.account.state.status is AccountStatus.ACTIVE
 
 
@@ -154,41 +154,41 @@ async def test_superseded_cookie_does_not_resume_account(
     oldest, stored, newest = (
         parse_cookie(f"SPC_U=1001; SPC_EC={name}") for name in ("oldest", "stored", "newest")
     )
-    queue.account.cookie_synced(oldest, None)
-    queue.account.cookie_synced(stored, oldest)
+    queue.account.note_synced_cookie(oldest, None)
+    queue.account.note_synced_cookie(stored, oldest)
     queue.pause(RENEWED)
     for again in (stored, oldest, stored):
-        queue.account.cookie_synced(again, stored)
+        queue.account.note_synced_cookie(again, stored)
         assert queue.account.state.status is AccountStatus.PAUSED
     assert caplog.text.count("stays paused") == 3
-    queue.account.cookie_synced(newest, stored)
+    queue.account.note_synced_cookie(newest, stored)
     assert queue.account.state.status is AccountStatus.ACTIVE
 
 
 async def test_stored_cookie_that_was_never_reported_resumes_account(queue: AccountQueue) -> None:
     """The vault had it, and this part was being restarted: the same is synced again."""
-    queue.account.cookie_synced(COOKIE, None)
+    queue.account.note_synced_cookie(COOKIE, None)
     queue.pause(COOKIE)
-    queue.account.cookie_synced(RENEWED, RENEWED)
+    queue.account.note_synced_cookie(RENEWED, RENEWED)
     assert queue.account.state.status is AccountStatus.ACTIVE
 
 
 async def test_stored_cookie_resumes_account_paused_in_an_earlier_process() -> None:
     """That it was ended could not be written down, and the same is synced again."""
     account = Account("1001", lambda _: None, Pause("1001", (COOKIE.digest,), datetime.now(UTC)))
-    account.cookie_synced(RENEWED, RENEWED)
+    account.note_synced_cookie(RENEWED, RENEWED)
     assert account.state.status is AccountStatus.ACTIVE
 
 
 async def test_stored_cookie_belongs_to_a_pause_by_another_cookie(
     queue: AccountQueue,
 ) -> None:
-    queue.account.cookie_synced(COOKIE, None)
+    queue.account.note_synced_cookie(COOKIE, None)
     queue.pause(RENEWED)
     kept = queue.account.current_pause
     assert kept is not None
     account = Account(kept.account, lambda _: None, kept)
-    account.cookie_synced(COOKIE, COOKIE)
+    account.note_synced_cookie(COOKIE, COOKIE)
     assert account.state.status is AccountStatus.PAUSED
 
 
@@ -196,7 +196,7 @@ async def test_cookie_stored_before_this_process_does_not_resume_account(
     queue: AccountQueue,
 ) -> None:
     queue.pause(COOKIE)
-    queue.account.cookie_synced(RENEWED, RENEWED)
+    queue.account.note_synced_cookie(RENEWED, RENEWED)
     assert queue.account.state.status is AccountStatus.PAUSED
 
 
@@ -263,7 +263,7 @@ async def test_a_new_cookie_ends_a_lost_session(
     await trio.sleep(5)
     statuses = []
     for cookie in (COOKIE, RENEWED):
-        queue.account.cookie_synced(cookie, None)
+        queue.account.note_synced_cookie(cookie, None)
         statuses.append(queue.account.state.status)
     assert statuses == [AccountStatus.SESSION_LOST, AccountStatus.ACTIVE]
 
@@ -367,5 +367,5 @@ async def test_cookie_that_never_reached_the_portal_resumes_account(
     await held.over.wait()
     assert isinstance(held.refusal, HumanCheck)
     assert links.submitted == []
-    queue.account.cookie_synced(RENEWED, COOKIE)
+    queue.account.note_synced_cookie(RENEWED, COOKIE)
     assert queue.account.state.status is AccountStatus.ACTIVE

@@ -59,8 +59,8 @@ async def test_the_next_cookie_that_the_owner_syncs_earns_for_the_same() -> None
     account = Account("1001", lambda _: None)
     account.affiliate_ids.reject_foreign([made(1)], COOKIE)
     renewed, other = (parse_cookie(f"SPC_U=1001; SPC_EC={each}") for each in ("y", "z"))
-    account.cookie_synced(renewed, COOKIE)
-    account.cookie_synced(other, None)
+    account.note_synced_cookie(renewed, COOKIE)
+    account.note_synced_cookie(other, None)
     foreign = [made(2, "an_99")]
     assert account.affiliate_ids.reject_foreign(foreign, renewed) == [UNKNOWN_ROW]
     assert account.affiliate_ids.reject_foreign(foreign, other) == foreign

@@ -47,9 +47,9 @@ async def test_a_new_cookie_ends_it_and_the_one_of_the_check_does_not(
     await bench.open(nursery)
     bench.human_checks.report(bench.cookie)
     await wait_all_tasks_blocked()
-    await bench.service.cookie_synced(bench.cookie, bench.cookie)
+    await bench.service.note_synced_cookie(bench.cookie, bench.cookie)
     assert await status(bench) == {"1001": AccountStatus.PAUSED}
-    await bench.service.cookie_synced(RENEWED, bench.cookie)
+    await bench.service.note_synced_cookie(RENEWED, bench.cookie)
     assert await status(bench) == {"1001": AccountStatus.ACTIVE}
 
 
@@ -58,12 +58,12 @@ async def test_what_an_old_tab_of_a_replaced_cookie_shows_pauses_nobody(
 ) -> None:
     """Its context may be warm for minutes, also when the owner has answered the check since."""
     await bench.open(nursery)
-    await bench.service.cookie_synced(RENEWED, bench.cookie)
+    await bench.service.note_synced_cookie(RENEWED, bench.cookie)
     await bench.service.clear_accounts()
     bench.human_checks.report(bench.cookie)
     await wait_all_tasks_blocked()
     assert AccountStatus.PAUSED not in (await status(bench)).values()
-    await bench.service.cookie_synced(bench.cookie, RENEWED)
+    await bench.service.note_synced_cookie(bench.cookie, RENEWED)
     bench.human_checks.report(bench.cookie)
     await wait_all_tasks_blocked()
     assert await status(bench) == {"1001": AccountStatus.PAUSED}
@@ -77,7 +77,7 @@ async def test_one_that_is_used_though_it_was_replaced_counts(
     if while_it_is_used:
         ask(lambda: bench.convert(bench.link(1)))
         await wait_all_tasks_blocked()
-    await bench.service.cookie_synced(RENEWED, bench.cookie)
+    await bench.service.note_synced_cookie(RENEWED, bench.cookie)
     if not while_it_is_used:
         ask(lambda: bench.convert(bench.link(1)))
     await wait_all_tasks_blocked()

@@ -34,8 +34,8 @@ async def test_alarm_is_set_by_the_first_request_and_ends_with_the_next_sync(
     await refused(bench)
     await bench.convert(bench.link(1), cookie=COOKIE)  # a client's own
     assert bench.missing == [True]
-    await service.cookie_synced(COOKIE, None)
-    await service.cookie_synced(COOKIE, COOKIE)
+    await service.note_synced_cookie(COOKIE, None)
+    await service.note_synced_cookie(COOKIE, COOKIE)
     assert bench.missing == [True, False]
     events = [getattr(record, "event", None) for record in caplog.records]
     assert events == [LogEvent.COOKIE_MISSING, LogEvent.COOKIE_BACK]
@@ -59,7 +59,7 @@ async def test_alarm_is_not_set_without_a_request_for_the_stored_cookie(
 ) -> None:
     service = await bench.open(nursery)
     await bench.convert(bench.link(1), cookie=COOKIE)
-    await service.cookie_synced(COOKIE, None)
+    await service.note_synced_cookie(COOKIE, None)
     assert bench.missing == []
 
 
@@ -67,7 +67,7 @@ async def test_request_that_looked_before_the_sync_sets_no_alarm(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     service = await bench.open(nursery)
-    await service.cookie_synced(COOKIE, None)
+    await service.note_synced_cookie(COOKIE, None)
     await refused(bench)
     assert bench.missing == []
 

@@ -248,7 +248,7 @@ async def test_the_next_daemon_goes_on_with_a_pause(
     submits = len(bench.links.submits)
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(2))
-    await service.cookie_synced(bench.cookie, None)  # the same one
+    await service.note_synced_cookie(bench.cookie, None)  # the same one
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(2))
     assert len(bench.links.submits) == submits
@@ -258,7 +258,7 @@ async def test_the_next_daemon_goes_on_with_a_pause(
         since,
         str(HumanCheck()),
     )
-    await service.cookie_synced(parse_cookie(bench.cookie.header() + "; fresh=1"), None)
+    await service.note_synced_cookie(parse_cookie(bench.cookie.header() + "; fresh=1"), None)
     assert await bench.codes(bench.link(2)) == [0]
     await write_out(bench.pauses)
     assert PauseStore(tmp_path).loaded == ()
@@ -283,7 +283,7 @@ async def test_cookies_that_met_a_check_do_not_resume_account_in_the_next_proces
     again = Account(kept.account, lambda _: None, kept)
     status = []
     for cookie in cookies:
-        again.cookie_synced(cookie, None)
+        again.note_synced_cookie(cookie, None)
         status.append(again.state.status)
     assert status == [AccountStatus.PAUSED, AccountStatus.PAUSED, AccountStatus.ACTIVE]
 

@@ -235,10 +235,10 @@ async def test_a_human_check_pauses_the_account_and_costs_no_link(
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(3))
     assert len(bench.links.submits) == 1
-    await service.cookie_synced(bench.cookie, None)
+    await service.note_synced_cookie(bench.cookie, None)
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(3))
-    await service.cookie_synced(RENEWED, None)
+    await service.note_synced_cookie(RENEWED, None)
     assert await bench.codes(bench.link(3), cookie=RENEWED) == [0]
 
 

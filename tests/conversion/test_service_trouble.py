@@ -306,10 +306,10 @@ async def test_a_new_cookie_ends_a_pause_and_the_same_one_does_not(
     for cookie in (OTHER, bench.cookie):
         with pytest.raises(HumanCheck):
             await bench.convert(bench.link(1))
-        await service.cookie_synced(cookie, None)
+        await service.note_synced_cookie(cookie, None)
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(1))
-    await service.cookie_synced(RENEWED, None)
+    await service.note_synced_cookie(RENEWED, None)
     assert await bench.codes(bench.link(1), cookie=RENEWED) == [0]
 
 
@@ -320,10 +320,10 @@ async def test_new_cookie_that_keeps_the_pause_does_not_end_it(
     bench.links.script = [HumanCheck()]
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(1))
-    assert await service.cookie_synced(RENEWED, bench.cookie, keep_pause=True) is True
+    assert await service.note_synced_cookie(RENEWED, bench.cookie, keep_pause=True) is True
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(1), cookie=RENEWED)
-    assert await service.cookie_synced(RENEWED, RENEWED) is False  # by its owner
+    assert await service.note_synced_cookie(RENEWED, RENEWED) is False  # by its owner
     assert await bench.codes(bench.link(1), cookie=RENEWED) == [0]
 
 
@@ -334,7 +334,7 @@ async def test_cookie_that_keeps_a_pause_ends_a_lost_session(
     bench.links.script = [SessionLost()]
     with pytest.raises(SessionLost):
         await bench.convert(bench.link(1))
-    assert await service.cookie_synced(RENEWED, bench.cookie, keep_pause=True) is False
+    assert await service.note_synced_cookie(RENEWED, bench.cookie, keep_pause=True) is False
     states = (await service.status()).accounts.values()
     assert [state.status for state in states] == [AccountStatus.ACTIVE]
 
@@ -347,7 +347,7 @@ async def test_pause_of_account_without_user_id_outlasts_a_cookie_that_keeps_it(
     bench.links.script = [HumanCheck()]
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(1), cookie=first)
-    await service.cookie_synced(second, first, keep_pause=True)
+    await service.note_synced_cookie(second, first, keep_pause=True)
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(1), cookie=first)
 
@@ -357,11 +357,11 @@ async def test_each_change_of_account_is_told_and_logged(
 ) -> None:
     service = await bench.open(nursery)
     other = parse_cookie("SPC_U=2002; SPC_EC=x")
-    await service.cookie_synced(bench.cookie, None)
-    await service.cookie_synced(RENEWED, bench.cookie)
+    await service.note_synced_cookie(bench.cookie, None)
+    await service.note_synced_cookie(RENEWED, bench.cookie)
     assert bench.replaced == []
-    await service.cookie_synced(other, RENEWED)
-    await service.cookie_synced(bench.cookie, other)
+    await service.note_synced_cookie(other, RENEWED)
+    await service.note_synced_cookie(bench.cookie, other)
     assert bench.replaced == [("1001", "2002"), ("2002", "1001")]
     told = [each for each in caplog.records if "another account's" in each.getMessage()]
     assert [getattr(each, "event", None) for each in told] == [LogEvent.ACCOUNT_REPLACED] * 2
@@ -375,7 +375,7 @@ async def test_an_account_without_a_user_id_ends_with_its_cookie(
     bench.links.script = [HumanCheck()]
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(1), cookie=first)
-    await service.cookie_synced(second, first)
+    await service.note_synced_cookie(second, first)
     statuses = {it.status for it in (await service.status()).accounts.values()}
     assert statuses == {"active"}
 
@@ -384,15 +384,15 @@ async def test_replaced_account_is_not_listed_until_it_is_used_again(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     service = await bench.open(nursery)
-    await service.cookie_synced(bench.cookie, None)
+    await service.note_synced_cookie(bench.cookie, None)
     await bench.convert(bench.link(1))
-    await service.cookie_synced(RENEWED, bench.cookie)  # of the same account
+    await service.note_synced_cookie(RENEWED, bench.cookie)  # of the same account
     assert list((await service.status()).accounts) == ["1001"]
-    await service.cookie_synced(OTHER, RENEWED)
+    await service.note_synced_cookie(OTHER, RENEWED)
     assert list((await service.status()).accounts) == ["2002"]
     await bench.convert(bench.link(2))
     assert sorted((await service.status()).accounts) == ["1001", "2002"]
-    await service.cookie_synced(RENEWED, OTHER)
+    await service.note_synced_cookie(RENEWED, OTHER)
     assert list((await service.status()).accounts) == ["1001"]
 
 
@@ -407,7 +407,7 @@ async def test_replaced_account_in_trouble_is_listed_until_the_owner_clears_it(
     bench.links.script = [trouble()]
     with pytest.raises(trouble):
         await bench.convert(bench.link(1))
-    await service.cookie_synced(OTHER, bench.cookie)
+    await service.note_synced_cookie(OTHER, bench.cookie)
     statuses = {account: it.status for account, it in (await service.status()).accounts.items()}
     lost = trouble is SessionLost
     assert statuses == {"1001": "session lost" if lost else "paused", "2002": "active"}
@@ -483,7 +483,7 @@ async def test_service_full_of_requests_refuses_one_more_and_still_reports_its_s
     with pytest.raises(Unavailable, match=str(MAX_REQUESTS)):
         await service.convert(order)
     status = await service.status()
-    await service.cookie_synced(RENEWED, None)
+    await service.note_synced_cookie(RENEWED, None)
     assert await service.clear_accounts() == 0
     assert status.waiting_requests == MAX_REQUESTS
     assert trio.current_time() == 0

@@ -147,13 +147,13 @@ class Account:
             self._troubled = _latest((*self._troubled, *met))
             self._on_change(self)
 
-    def session_lost(self, lost: SessionLost, cookie: Cookie | None) -> None:
+    def note_session_lost(self, lost: SessionLost, cookie: Cookie | None) -> None:
         """Note that a submit found no session. A pause outlasts it."""
         if self._speaks_for_account(cookie) and not self.is_paused:
             troubled = _latest((*self._troubled, digest_of(cookie)))
             self._set_status(AccountStatus.SESSION_LOST, str(lost), troubled)
 
-    def links_made(self, cookie: Cookie | None) -> None:
+    def note_links_made(self, cookie: Cookie | None) -> None:
         """Note that a submit went through, so the cookie has a session."""
         is_lost = self.state.status is AccountStatus.SESSION_LOST
         if is_lost and self._speaks_for_account(cookie):
@@ -164,7 +164,7 @@ class Account:
         self.affiliate_ids.clear()
         return self._activate()
 
-    def cookie_synced(
+    def note_synced_cookie(
         self, cookie: Cookie, before: Cookie | None, *, keep_pause: bool = False
     ) -> None:
         """Note that a cookie of this account was stored. A new one ends all trouble.

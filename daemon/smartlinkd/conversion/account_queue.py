@@ -227,7 +227,7 @@ class AccountQueue:
                 self._batch_refused(batch, links, refusal)
             else:
                 if any(row.short_link for row in rows):  # else the rows may tell of a refusal
-                    self.account.links_made(first.cookie)
+                    self.account.note_links_made(first.cookie)
                 for pending, row in zip(links, rows, strict=True):
                     self._forget(pending)
                     pending.result.succeed(row)
@@ -245,7 +245,7 @@ class AccountQueue:
         if isinstance(refusal, HumanCheck) and batch.is_sent:
             self.pause(cookie)
         elif isinstance(refusal, SessionLost):
-            self.account.session_lost(refusal, cookie)
+            self.account.note_session_lost(refusal, cookie)
             self._refuse([each for each in self._waiting if each.cookie == cookie], refusal)
 
     def _refuse(self, links: list[PendingLink], refusal: Refused) -> None:

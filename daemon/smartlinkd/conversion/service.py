@@ -203,7 +203,7 @@ class ConversionService:
             return await self.mailbox.ask(_ConversionService.convert, request, deadline)
         raise still_queued()
 
-    async def cookie_synced(
+    async def note_synced_cookie(
         self, cookie: Cookie, before: Cookie | None, *, keep_pause: bool = False
     ) -> bool:
         """Note that a cookie was stored. Returns True if its account is paused now.
@@ -219,7 +219,7 @@ class ConversionService:
             text = "the stored cookie is another account's now: %s, which was %s"
             logger.warning(text, new, old, extra=LogEvent.ACCOUNT_REPLACED(account=new))
             self._setup.on_account_replaced(old, new)
-        synced = _ConversionService.cookie_synced
+        synced = _ConversionService.note_synced_cookie
         return await self.mailbox.ask(synced, cookie, before, keep_pause=keep_pause)
 
     def report_missing_cookie(self) -> None:
@@ -334,15 +334,15 @@ class _ConversionService:
             self._waiting -= 1
         return progress.finish()
 
-    async def cookie_synced(
+    async def note_synced_cookie(
         self, cookie: Cookie, before: Cookie | None, *, keep_pause: bool
     ) -> bool:
         account = self._queue(cookie).account
-        account.cookie_synced(cookie, before, keep_pause=keep_pause)
+        account.note_synced_cookie(cookie, before, keep_pause=keep_pause)
         if before is not None and before.account != cookie.account:
             old = self._queue(before).account
             if before.account == before.digest:  # without a user id it ends with its cookie
-                old.cookie_synced(cookie, before, keep_pause=keep_pause)
+                old.note_synced_cookie(cookie, before, keep_pause=keep_pause)
             old.mark_replaced()
         return account.is_paused
 

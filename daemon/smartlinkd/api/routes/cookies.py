@@ -49,7 +49,7 @@ def add(api: Api, guards: Guards, vault: Vault, conversion: ConversionService) -
             record = await vault.store(
                 cookie_text, name, keep_account=has_key and not body.replace_account
             )
-            is_paused = await conversion.cookie_synced(
+            is_paused = await conversion.note_synced_cookie(
                 record.cookie, before.cookie if before else None, keep_pause=has_key
             )
         return SyncCookieResponse(
