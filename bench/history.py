@@ -21,7 +21,7 @@ from bench.asking import Asking
 from bench.daemons import Daemon, configure, daemon, until
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave
 from bench.stage import Links, ask_daemon, daemon_client, teller
-from smartlinkd.conversion.order import Converted
+from smartlinkd.conversion.request import Converted
 from smartlinkd.history.model import Filters, Limits, Record
 from smartlinkd.history.pending import Pending
 from smartlinkd.history.store import Store

@@ -1,8 +1,8 @@
 """The daemon, in whose memory there is much: `python -m bench.remembering NUMBER serve …`.
 
 To have it remember a hundred thousand links by converting them would take the portal an hour. So
-each table of its desk has them when it is made, by keys that nobody asks for: they stay for as long
-as the table has room.
+each cache of its conversion service has them when it is made, by keys that nobody asks for: they
+stay for as long as the cache has room.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import sys
 from typing import TypeVar, cast
 
 from smartlinkd import cli
-from smartlinkd.conversion import desk
-from smartlinkd.conversion.sharing import Remembered
+from smartlinkd.conversion import product_data, service
+from smartlinkd.conversion.cache import TTLCache
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -22,14 +22,15 @@ def main() -> int:
     """Run the daemon's command that stands behind the number."""
     number = int(sys.argv[1])
 
-    class Filled(Remembered[K, V]):
-        def __init__(self, *, seconds: float, limit: int) -> None:
-            super().__init__(seconds=seconds, limit=limit)
+    class Filled(TTLCache[K, V]):
+        def __init__(self, *, ttl_s: float, max_size: int) -> None:
+            super().__init__(ttl_s=ttl_s, max_size=max_size)
             for place in range(number):
                 texts = f"https://s.example/{place:010x}", f"https://shop.example/product/1/{place}"
                 self.put(cast("K", ("nobody's", place, ("a", "b"))), cast("V", texts))
 
-    desk.Remembered = Filled  # type: ignore[attr-defined]  # see the head
+    for module in (service, product_data):
+        module.TTLCache = Filled  # type: ignore[attr-defined]  # see the head
     return cli.main(sys.argv[2:])
 
 

@@ -15,7 +15,7 @@ from smartlinkd.admin.prometheus import Metrics
 from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.generation import GenerationSettings
-from smartlinkd.conversion.desk import Timings
+from smartlinkd.conversion.service import ConversionTimings
 from smartlinkd.crews.crew import CrewLoad
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
@@ -59,13 +59,13 @@ def samples(metrics: Metrics, family: str) -> dict[str, float]:
     ("state", "up"), [(state, float(state is ChildState.RUNNING)) for state in ChildState]
 )
 def test_a_part_is_up_while_it_runs(state: ChildState, up: float) -> None:
-    metrics = Metrics(None, Timings(), an_executor(), lambda: [part("vault", state)])
+    metrics = Metrics(None, ConversionTimings(), an_executor(), lambda: [part("vault", state)])
     assert samples(metrics, "smartlinkd_part_up") == {"vault": up}
 
 
 def test_parts_are_read_at_the_scrape() -> None:
     parts = [part("vault", ChildState.RUNNING)]
-    metrics = Metrics(None, Timings(), an_executor(), lambda: parts)
+    metrics = Metrics(None, ConversionTimings(), an_executor(), lambda: parts)
     assert samples(metrics, "smartlinkd_part_restarts") == {"vault": 0}
     parts[:] = [part("vault", ChildState.RUNNING, restarts=2), part("auth", ChildState.WAITING)]
     assert samples(metrics, "smartlinkd_part_restarts") == {"vault": 2, "auth": 0}
@@ -85,7 +85,7 @@ def test_a_daemon_without_a_browser_tells_of_none() -> None:
     def told(browser: Browser | None) -> list[str]:
         return [
             name
-            for name in families(Metrics(browser, Timings(), an_executor(), list))
+            for name in families(Metrics(browser, ConversionTimings(), an_executor(), list))
             if "browser" in name
         ]
 
@@ -97,7 +97,7 @@ def test_what_is_at_work_and_what_waits_for_it_are_told_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     browser, executor = a_browser(), an_executor()
-    metrics = Metrics(browser, Timings(), executor, list)
+    metrics = Metrics(browser, ConversionTimings(), executor, list)
     status = replace(browser.status(), ready=True, working=2, waiting=3, contexts=4)
     monkeypatch.setattr(browser, "status", lambda: status)
     load = {"deal-post": CrewLoad(running=5, waiting=6), "news": CrewLoad(running=0, waiting=7)}
@@ -117,7 +117,7 @@ def test_what_is_at_work_and_what_waits_for_it_are_told_apart(
 
 def test_the_ends_of_a_chromium_are_counted_by_reason() -> None:
     browser = a_browser()
-    metrics = Metrics(browser, Timings(), an_executor(), list)
+    metrics = Metrics(browser, ConversionTimings(), an_executor(), list)
     assert samples(metrics, "smartlinkd_browser_ready") == {"": 0}
     assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 0
     browser.restarts["crashed"] += 1
@@ -126,7 +126,7 @@ def test_the_ends_of_a_chromium_are_counted_by_reason() -> None:
 
 def test_the_ends_of_executions_are_counted_by_crew_and_status() -> None:
     executor = an_executor()
-    metrics = Metrics(None, Timings(), executor, list)
+    metrics = Metrics(None, ConversionTimings(), executor, list)
     assert samples(metrics, "smartlinkd_executions_ended") == {}
     executor.ends["deal-post", Status.COMPLETED] += 2
     executor.ends["deal-post", Status.STOPPED] += 1
@@ -137,10 +137,10 @@ def test_the_ends_of_executions_are_counted_by_crew_and_status() -> None:
 
 
 def test_what_took_long_is_shown() -> None:
-    browser, timings, executor = a_browser(), Timings(), an_executor()
+    browser, timings, executor = a_browser(), ConversionTimings(), an_executor()
     webhooks = WebhookTimings()
     browser.down.observe(3)
-    timings.waited(0.7, "left")
+    timings.wait.labels("left").observe(0.7)
     timings.submit.labels("done").observe(0.3)
     timings.products.labels("PortalSilent").observe(10)
     executor.waits.labels("deal-post").observe(40)
@@ -181,14 +181,14 @@ def test_a_wait_of_hours_is_told_from_one_of_minutes(wait: str) -> None:
 
 
 def test_two_daemons_in_a_process_count_apart() -> None:
-    first, second = (Metrics(None, Timings(), an_executor(), list) for _ in range(2))
+    first, second = (Metrics(None, ConversionTimings(), an_executor(), list) for _ in range(2))
     first.requests.labels("/livez", 200).inc()
     assert "/livez" in first.text().decode()
     assert "/livez" not in second.text().decode()
 
 
 def test_each_family_has_a_type_and_says_what_it_is() -> None:
-    seen = (*Timings(), *WebhookTimings())
+    seen = (*ConversionTimings(), *WebhookTimings())
     metrics = Metrics(None, seen, an_executor(), lambda: [part("vault", ChildState.RUNNING)])
     metrics.requests.labels("/livez", 200).inc()
     metrics.request_seconds.labels("/livez").observe(0.01)

@@ -15,8 +15,8 @@ from trio.testing import MockClock
 from smartlinkd.admin.status import Operator
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.conversion.desk import Desk, DeskSetup
-from smartlinkd.conversion.order import Order
+from smartlinkd.conversion.request import ConversionRequest
+from smartlinkd.conversion.service import ConversionService, ConversionSetup
 from smartlinkd.conversion.sources import MaySend
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.crews.crew import BrokenCrew, Crew
@@ -34,11 +34,11 @@ from smartlinkd.marketplace.markets import market
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import Cookie, parse_cookie
-from tests.fakes.limits import desk_limits
+from tests.fakes.limits import conversion_limits
 
 HASH = SecretStr(hash_password("correct horse"))
 COOKIE = "SPC_U=4711; SPC_EC=.secret"
-ORDER = Order(("https://shopee.vn/product/1/2",), (), parse_cookie(COOKIE))
+ORDER = ConversionRequest(("https://shopee.vn/product/1/2",), (), parse_cookie(COOKIE))
 
 
 def crew(name: str, *users: str) -> Crew:
@@ -86,13 +86,15 @@ class Parts:
         self.portal = Portal()
         self.auth = Auth(directory, password_hash=HASH, signing_secret=SecretStr(""))
         self.vault = Vault()
-        self.desk = Desk(DeskSetup(place, self.portal, None, self.portal, desk_limits()))
+        self.conversion = ConversionService(
+            ConversionSetup(place, self.portal, None, self.portal, conversion_limits())
+        )
         self.states = {"vault": ChildState.RUNNING, "conversion": ChildState.RUNNING}
         self.tokens = CrewTokens(directory, SecretBytes(bytes(32)), CATALOG.users())
         self.operator = Operator(
             auth=self.auth,
             vault=self.vault,
-            desk=self.desk,
+            conversion=self.conversion,
             browser=None,
             parts=self._snapshot,
             tokens=self.tokens,
@@ -119,9 +121,9 @@ class Parts:
         ]
 
     async def run(self, nursery: trio.Nursery) -> None:
-        """The vault and the desk; auth works in threads, for which a mock clock does not wait."""
+        """Run vault and service. Auth works in threads, for which a mock clock does not wait."""
         await nursery.start(self.vault.run)
-        await nursery.start(self.desk.run)
+        await nursery.start(self.conversion.run)
 
     async def do(self, command: str, **arguments: JsonValue) -> dict[str, Any]:
         return await self.operator.commands()[command].run(arguments)
@@ -143,7 +145,7 @@ async def test_the_account_and_its_trouble_are_shown(
     record = await parts.vault.store(COOKIE, "mine")
     parts.portal.refusal = HumanCheck()
     with pytest.raises(HumanCheck):
-        await parts.desk.convert(ORDER)
+        await parts.conversion.convert(ORDER)
     shown = await parts.do("account show")
     assert shown["cookie"]["accountName"] == "mine"
     assert shown["cookie"]["syncedAt"].startswith(f"{record.synced_at:%Y-%m-%dT%H:%M:%S}.")
@@ -158,7 +160,7 @@ async def test_a_digest_in_place_of_an_account_is_cut(
 ) -> None:
     await parts.run(nursery)
     cookie = parse_cookie("SPC_EC=nobody")
-    await parts.desk.convert(Order(ORDER.links, (), cookie))
+    await parts.conversion.convert(ConversionRequest(ORDER.links, (), cookie))
     (account,) = (await parts.do("account show"))["accounts"]
     assert account["account"] == cookie.digest[:12]
 
@@ -172,7 +174,7 @@ async def test_a_stored_cookies_account_is_named_before_anything_was_done_for_it
         (account,) = report["accounts"]
         assert (account["account"], account["state"]) == ("4711", "not used yet")
         assert account["since"].startswith(f"{record.synced_at:%Y-%m-%dT%H:%M:%S}.")
-    await parts.desk.convert(ORDER)
+    await parts.conversion.convert(ORDER)
     (account,) = (await parts.do("status"))["accounts"]
     assert (account["account"], account["state"]) == ("4711", "active")
 
@@ -197,7 +199,7 @@ async def test_a_status_is_shown_without_a_part_that_has_ended(
 ) -> None:
     await parts.run(nursery)
     await parts.vault.store(COOKIE, "mine")
-    parts.desk.mailbox.close("it has ended")
+    parts.conversion.mailbox.close("it has ended")
     status = await parts.do("status")
     assert (status["conversion"], status["accounts"]) == (None, None)
     assert status["cookie"]["accountName"] == "mine"
@@ -238,14 +240,14 @@ async def test_clearing_ends_an_accounts_trouble(
     # Made here: one that were a parameter would keep its traceback, and all parts, for ever.
     parts.portal.refusal = refusal()
     with pytest.raises(type(parts.portal.refusal)):
-        await parts.desk.convert(ORDER)
+        await parts.conversion.convert(ORDER)
     (account,) = (await parts.do("account show"))["accounts"]
     assert account["state"] == state
     assert await parts.do("account clear") == {"cleared": 1}
     (account,) = (await parts.do("account show"))["accounts"]
     assert (account["state"], account["reason"]) == ("active", None)
     parts.portal.refusal = None
-    assert await parts.desk.convert(ORDER)
+    assert await parts.conversion.convert(ORDER)
     assert await parts.do("account clear") == {"cleared": 0}
 
 

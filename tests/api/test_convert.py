@@ -502,7 +502,7 @@ async def test_a_full_queue_is_503(start: Start, silent: str) -> None:
 
 
 async def until(daemon: Daemon, token: str, **wanted: int) -> None:
-    """Wait for the desk to report these numbers."""
+    """Wait for the service to report these numbers."""
     with trio.fail_after(5):
         while True:
             status = (await daemon.get("/api/status", token=token)).json()

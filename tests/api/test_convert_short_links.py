@@ -19,13 +19,14 @@ import trio
 from httpx import Response
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion import through_http
-from smartlinkd.conversion.desk import GATHER
+from smartlinkd.conversion import api_sources
 from smartlinkd.marketplace.shortlinks import resolve
 from smartlinkd.sandbox.server import Sandbox
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon
+
+GATHER_S = 0.5
 
 
 @pytest.fixture
@@ -76,7 +77,7 @@ async def test_nothing_is_known_of_it(
     monkeypatch: pytest.MonkeyPatch,
     code: str,
 ) -> None:
-    monkeypatch.setattr(through_http, "resolve", partial(resolve, hop_deadline=0.1))
+    monkeypatch.setattr(api_sources, "resolve", partial(resolve, hop_deadline=0.1))
     assert await code_of(selling, token, f"{sandbox.short_url}/{code}") == -1
     assert sandbox.state.counters["open api"] == 0
 
@@ -97,7 +98,7 @@ async def test_no_cookie_goes_there(selling: Daemon, token: str, sandbox: Sandbo
 async def test_one_that_is_slow_does_not_hold_up_the_others(
     mock_clock: MockClock, selling: Daemon, token: str, sandbox: Sandbox
 ) -> None:
-    sandbox.state.hold = 2 * GATHER
+    sandbox.state.hold = 2 * GATHER_S
     links = [f"{sandbox.short_url}/{code}" for code in ("slow", "direct", "broken")]
     answers: list[Response] = []
 
@@ -107,10 +108,10 @@ async def test_one_that_is_slow_does_not_hold_up_the_others(
     async with trio.open_nursery() as client:
         client.start_soon(convert)
         await come_to(sandbox, "short link slow", "short link direct", "short link broken")
-        mock_clock.jump(GATHER)
+        mock_clock.jump(GATHER_S)
         await come_to(sandbox, "open api links")
         assert answers == []
-        mock_clock.jump(GATHER)
+        mock_clock.jump(GATHER_S)
     mapping = answers[0].json()["mapping"]
     # the slow one says in the end that there is nothing
     assert [mapping[link]["failCode"] for link in links] == [10, 0, -1]

@@ -25,7 +25,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.conversion.desk import Desk
+from smartlinkd.conversion.service import ConversionService
 from smartlinkd.vault.actor import _Vault
 from smartlinkd.vault.cookie import Cookie, parse_cookie
 
@@ -66,19 +66,24 @@ async def test_it_ends_a_pause_also_when_its_client_leaves_in_the_midst(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A new cookie whose account stays paused would be a riddle."""
-    tell, stored_it, told, told_of = Desk.cookie_synced, trio.Event(), trio.Event(), list[Cookie]()
+    tell, stored_it, told, told_of = (
+        ConversionService.note_synced_cookie,
+        trio.Event(),
+        trio.Event(),
+        list[Cookie](),
+    )
 
     async def tell_later(
-        desk: Desk, cookie: Cookie, before: Cookie | None, *, keep_pause: bool
+        conversion: ConversionService, cookie: Cookie, before: Cookie | None, *, keep_pause: bool
     ) -> bool:
         stored_it.set()
         await wait_all_tasks_blocked()  # it is seen that the client has left
-        is_paused = await tell(desk, cookie, before, keep_pause=keep_pause)
+        is_paused = await tell(conversion, cookie, before, keep_pause=keep_pause)
         told_of.append(cookie)
         told.set()
         return is_paused
 
-    monkeypatch.setattr(Desk, "cookie_synced", tell_later)
+    monkeypatch.setattr(ConversionService, "note_synced_cookie", tell_later)
     with trio.fail_after(5):
         async with trio.open_nursery() as client:
             client.start_soon(daemon.post, SYNC, {"cookie": OTHER})

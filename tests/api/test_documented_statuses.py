@@ -22,7 +22,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.admin.control_socket import call
 from smartlinkd.api import guards
 from smartlinkd.auth.actor import Auth
-from smartlinkd.conversion.order import Converted
+from smartlinkd.conversion.request import Converted
 from smartlinkd.errors import NotFound
 from smartlinkd.history.actor import FILE
 from smartlinkd.history.model import Limits, Record, milliseconds

@@ -26,7 +26,7 @@ from trio.testing import MockClock
 from smartlinkd import __version__
 from smartlinkd.admin import status as operator
 from smartlinkd.browser.actor import Browser
-from smartlinkd.conversion.desk import _Desk
+from smartlinkd.conversion.service import _ConversionService
 from smartlinkd.sandbox.server import Sandbox
 from smartlinkd.vault.actor import _Vault
 
@@ -227,10 +227,10 @@ async def test_status_tells_of_a_part_in_trouble(
     assert status["conversion"] is None
     assert status["accounts"] is None
     assert status["cookie"]["accountName"] == "Affiliate"
-    desk = next(part for part in status["actors"] if part["name"] == "conversion")
-    assert (desk["state"], desk["restarts"]) == ("waiting", 0)
-    assert desk["lastError"] == "ZeroDivisionError: a bug in the desk"
-    assert desk["nextRetry"] > 100
+    conversion = next(part for part in status["actors"] if part["name"] == "conversion")
+    assert (conversion["state"], conversion["restarts"]) == ("waiting", 0)
+    assert conversion["lastError"] == "ZeroDivisionError: a bug in the service"
+    assert conversion["nextRetry"] > 100
 
 
 async def test_status_remembers_the_trouble(daemon: Daemon, token: str) -> None:
@@ -238,17 +238,21 @@ async def test_status_remembers_the_trouble(daemon: Daemon, token: str) -> None:
     assert (await daemon.convert(token, "https://example.org/")).status_code == 200  # it is back
     status = (await daemon.get("/api/status", token=token)).json()
     assert status["conversion"]["requestsWaiting"] == 0
-    desk = next(part for part in status["actors"] if part["name"] == "conversion")
-    assert (desk["state"], desk["restarts"], desk["nextRetry"]) == ("running", 1, None)
-    assert desk["lastError"] == "ZeroDivisionError: a bug in the desk"
+    conversion = next(part for part in status["actors"] if part["name"] == "conversion")
+    assert (conversion["state"], conversion["restarts"], conversion["nextRetry"]) == (
+        "running",
+        1,
+        None,
+    )
+    assert conversion["lastError"] == "ZeroDivisionError: a bug in the service"
 
 
 async def crash_the_desk(daemon: Daemon, token: str) -> None:
     async def fault(*_: object) -> None:
-        raise ZeroDivisionError("a bug in the desk")
+        raise ZeroDivisionError("a bug in the service")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_Desk, "convert", fault)
+        patch.setattr(_ConversionService, "convert", fault)
         assert (await daemon.convert(token, "https://example.org/")).status_code == 503
 
 

@@ -23,7 +23,7 @@ import trio
 
 from smartlinkd.api.routes import convert as convert_route
 from smartlinkd.auth.state import AuthState
-from smartlinkd.conversion.desk import Desk, _Desk
+from smartlinkd.conversion.service import ConversionService, _ConversionService
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.logs import JsonFormatter
 from smartlinkd.patience import PATIENCE, patience
@@ -92,7 +92,7 @@ async def test_a_bug_is_500(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(Desk, "convert", broken)
+    monkeypatch.setattr(ConversionService, "convert", broken)
     answer = await daemon.convert(token, "https://example.org/")
     assert answer.status_code == 500
     assert answer.json() == {"ok": False, "error": "internal error; the daemon's log has it"}
@@ -117,7 +117,7 @@ async def test_a_refusal_out_of_a_nursery_is_a_refusal(
     refusals: list[Exception],
     status: int,
 ) -> None:
-    monkeypatch.setattr(Desk, "convert", fault(ExceptionGroup("x", refusals)))
+    monkeypatch.setattr(ConversionService, "convert", fault(ExceptionGroup("x", refusals)))
     answer = await daemon.convert(token, "https://example.org/")
     assert (answer.status_code, answer.json()["error"]) == (status, "no")
 
@@ -144,7 +144,11 @@ async def test_a_bug_tells_no_secret(
     [
         ("auth", (AuthState, "check_session", fault_at_once), ("GET", "/api/status", None)),
         ("vault", (_Vault, "current", fault_at_once), ("GET", "/api/sync-cookie", None)),
-        ("conversion", (_Desk, "convert", fault), ("POST", "/api/convert", {"links": ["x"]})),
+        (
+            "conversion",
+            (_ConversionService, "convert", fault),
+            ("POST", "/api/convert", {"links": ["x"]}),
+        ),
     ],
     ids=["auth", "vault", "conversion"],
 )

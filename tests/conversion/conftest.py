@@ -1,5 +1,5 @@
 """A portal, a product source and a resolver that do as they are told and note what is asked of
-them; and a desk in between.
+them; and a service in between.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from typing import Any, Generic, TypeVar
 import pytest
 import trio
 
-from smartlinkd.conversion.account import Account
-from smartlinkd.conversion.desk import Desk, DeskSetup
-from smartlinkd.conversion.line import Line, Submit, Ticket
-from smartlinkd.conversion.order import Converted, Entry, Order
-from smartlinkd.conversion.pauses import Pauses
-from smartlinkd.conversion.sightings import Sightings
+from smartlinkd.conversion.account import Account, HumanCheckReports
+from smartlinkd.conversion.account_queue import AccountQueue, PendingLink, Submit
+from smartlinkd.conversion.pause_store import PauseStore
+from smartlinkd.conversion.request import ConversionRequest, Converted, LinkResult
+from smartlinkd.conversion.service import ConversionService, ConversionSetup, ConversionTimings
 from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
 from smartlinkd.errors import Refused
 from smartlinkd.marketplace.answers import Row
@@ -30,7 +29,7 @@ from smartlinkd.marketplace.links import Product, Short
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.products import ProductData
 from smartlinkd.vault.cookie import Cookie, parse_cookie
-from tests.fakes.limits import desk_limits
+from tests.fakes.limits import conversion_limits
 
 T = TypeVar("T")
 
@@ -41,6 +40,7 @@ VN = market("vn")
 COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
 RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
 SILENT = inf
+MIN_SUBMIT_S = 0.5
 
 
 def item(number: int) -> Product:
@@ -252,7 +252,7 @@ Ask = Callable[[Callable[[], Awaitable[T]]], Asked[T]]
 
 
 class Bench:
-    """A desk with everything around it faked."""
+    """A service with everything around it faked."""
 
     cookie = COOKIE
     silent = SILENT
@@ -266,45 +266,45 @@ class Bench:
         self.links = FakeLinks()
         self.products: FakeProducts | None = FakeProducts()
         self.resolver = FakeResolver()
-        self.pauses: Pauses | None = None
-        self.sightings = Sightings()
+        self.pauses: PauseStore | None = None
+        self.human_checks = HumanCheckReports()
         self.missing: list[bool] = []  # what was told of the cookie
         self.replaced: list[tuple[str, str]] = []  # accounts whose cookie was replaced, by which
-        self._desk: Desk | None = None
+        self._service: ConversionService | None = None
 
-    def make(self, **limits: Any) -> Desk:
-        """The desk, not yet running. `limits` are those of `DeskLimits`."""
-        setup = DeskSetup(
+    def make(self, **limits: Any) -> ConversionService:
+        """The service, not yet running. `limits` are those of `ConversionLimits`."""
+        setup = ConversionSetup(
             VN,
             self.links,
             self.products,
             self.resolver,
-            desk_limits(**limits),
-            account_replaced=lambda *accounts: self.replaced.append(accounts),
-            cookie_missing=self.missing.append,
-            sightings=self.sightings,
+            conversion_limits(**limits),
+            on_account_replaced=lambda *accounts: self.replaced.append(accounts),
+            on_cookie_missing=self.missing.append,
+            human_checks=self.human_checks,
         )
         if self.pauses is not None:
-            setup = replace(setup, paused=self.pauses.kept, keep=self.pauses.keep)
-        self._desk = Desk(setup)
-        return self._desk
+            setup = replace(setup, pauses=self.pauses.loaded, keep_pauses=self.pauses.keep)
+        self._service = ConversionService(setup)
+        return self._service
 
-    async def open(self, nursery: trio.Nursery, **limits: Any) -> Desk:
-        """The desk, running in `nursery`."""
-        desk = self.make(**limits)
-        await nursery.start(desk.run)
-        return desk
+    async def open(self, nursery: trio.Nursery, **limits: Any) -> ConversionService:
+        """The service, running in `nursery`."""
+        service = self.make(**limits)
+        await nursery.start(service.run)
+        return service
 
     @property
-    def desk(self) -> Desk:
-        assert self._desk is not None
-        return self._desk
+    def service(self) -> ConversionService:
+        assert self._service is not None
+        return self._service
 
     async def convert(
         self, *links: str, sub_ids: tuple[str, ...] = (), cookie: Cookie | None = COOKIE
-    ) -> dict[str, Entry]:
-        """What the desk answers."""
-        return await self.desk.convert(Order(links, sub_ids, cookie))
+    ) -> dict[str, LinkResult]:
+        """What the service answers."""
+        return await self.service.convert(ConversionRequest(links, sub_ids, cookie))
 
     async def codes(
         self, *links: str, sub_ids: tuple[str, ...] = (), cookie: Cookie | None = COOKIE
@@ -320,37 +320,42 @@ class Bench:
 NewBench = Callable[[], Bench]
 
 
-def line_of(
+def make_queue(
     submit: Submit, nursery: trio.Nursery, *, chunk: int = 3, account: Account | None = None
-) -> Line:
-    """A line, of an account that nobody watches unless another is given."""
-    return Line(
+) -> AccountQueue:
+    """A queue, of an account that nobody watches unless another is given."""
+    return AccountQueue(
         submit,
         account or Account("1001", lambda _: None),
         chunk=chunk,
+        max_reads=READS_AT_ONCE,
+        min_submit_s=MIN_SUBMIT_S,
         nursery=nursery,
-        waited=lambda *_: None,
-        reads=READS_AT_ONCE,
+        wait_times=ConversionTimings().wait,
     )
 
 
-def ticket_of(
-    line: Line,
+def enqueue(
+    queue: AccountQueue,
     number: int,
     cookie: Cookie | None = COOKIE,
     *,
     sub_ids: tuple[str, ...] = (),
-    until: float = inf,
-) -> Ticket:
-    """A ticket for an item, behind those that are there."""
-    return line.ticket(cookie, item(number), sub_ids, (0, 0), until)
+    deadline: float = inf,
+) -> PendingLink:
+    """Enqueue the link of an item."""
+    return queue.enqueue(cookie, item(number), sub_ids, deadline)
 
 
 def waiting(
-    line: Line, number: int, cookie: Cookie | None = COOKIE, *, sub_ids: tuple[str, ...] = ()
+    queue: AccountQueue,
+    number: int,
+    cookie: Cookie | None = COOKIE,
+    *,
+    sub_ids: tuple[str, ...] = (),
 ) -> Callable[[], Awaitable[Row]]:
-    """Takes a ticket at once; the rest is for the background."""
-    return partial(line.row, ticket_of(line, number, cookie, sub_ids=sub_ids))
+    """Enqueue a link at once; the rest is for the background."""
+    return partial(queue.wait_for_row, enqueue(queue, number, cookie, sub_ids=sub_ids))
 
 
 @pytest.fixture
@@ -359,9 +364,9 @@ def links() -> FakeLinks:
 
 
 @pytest.fixture
-def line(links: FakeLinks, nursery: trio.Nursery) -> Line:
+def queue(links: FakeLinks, nursery: trio.Nursery) -> AccountQueue:
     """One whose submits have room for three links."""
-    return line_of(links.create, nursery)
+    return make_queue(links.create, nursery)
 
 
 @pytest.fixture

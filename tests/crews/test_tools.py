@@ -1,4 +1,4 @@
-"""What a crew may have the daemon do: a real desk and vault, with a made-up source of links."""
+"""What a crew may have the daemon do: a real service and vault, with a made-up source of links."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from pydantic import JsonValue
 
-from smartlinkd.conversion.desk import Desk, DeskSetup
+from smartlinkd.conversion.service import ConversionService, ConversionSetup
 from smartlinkd.conversion.sources import MaySend
 from smartlinkd.crews.tools import TOOL_NAMES, TOOL_PATIENCE, tools
 from smartlinkd.errors import BrowserEnded, Invalid, Unavailable, UpstreamFailed
@@ -24,7 +24,7 @@ from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.products import FIELD_NAMES, ProductData
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import Cookie
-from tests.fakes.limits import desk_limits
+from tests.fakes.limits import conversion_limits
 
 LINK = "https://shopee.vn/a-thing-i.7.1"
 OTHER = "https://shopee.vn/a-thing-i.7.2"
@@ -75,23 +75,23 @@ class Source:
 
 @asynccontextmanager
 async def workshop(source: Source, *, cookie: str | None = COOKIE) -> AsyncIterator[Convert]:
-    """`convert_links`, over a desk and a vault that run."""
-    desk = Desk(
-        DeskSetup(
+    """`convert_links`, over a service and a vault that run."""
+    conversion = ConversionService(
+        ConversionSetup(
             market=market("vn"),
             links=source,
             products=source,
             resolver=source,
-            limits=desk_limits(),
+            limits=conversion_limits(),
         )
     )
     vault = Vault()
     async with trio.open_nursery() as nursery:
-        await nursery.start(desk.run)
+        await nursery.start(conversion.run)
         await nursery.start(vault.run)
         if cookie is not None:
             await vault.store(cookie, "Test")
-        yield partial(tools(desk, vault)["convert_links"], "deal-post")
+        yield partial(tools(conversion, vault)["convert_links"], "deal-post")
         nursery.cancel_scope.cancel()
 
 
@@ -110,8 +110,10 @@ def source() -> Source:
 
 def test_the_names_are_those_of_the_tools() -> None:
     source = Source(needs_cookie=True)
-    desk = Desk(DeskSetup(market("vn"), source, source, source, desk_limits()))
-    assert set(tools(desk, Vault())) == TOOL_NAMES
+    conversion = ConversionService(
+        ConversionSetup(market("vn"), source, source, source, conversion_limits())
+    )
+    assert set(tools(conversion, Vault())) == TOOL_NAMES
 
 
 async def test_entries_are_those_of_the_conversion_api(source: Source) -> None:
@@ -202,7 +204,7 @@ async def test_the_rest_is_waited_for_too_and_what_there_is_then_is_the_answer(
     assert trio.current_time() == pytest.approx(min(down, TOOL_PATIENCE), abs=2)
 
 
-async def test_what_the_desk_refuses_is_the_crews_to_read(source: Source) -> None:
+async def test_refusal_of_the_service_is_the_crews_to_read(source: Source) -> None:
     source.refusal = UpstreamFailed("the portal wants a login; sync a new cookie")
     async with workshop(source) as convert:
         with pytest.raises(UpstreamFailed, match="the portal wants a login"):

@@ -92,11 +92,11 @@ class Asked:
 
 
 async def until_waiting(daemon: Daemon, **numbers: int) -> None:
-    """Wait until the desk counts so many requests, or submits, that wait."""
+    """Wait until the service counts so many requests, or submits, that wait."""
 
     async def counted() -> bool:
-        desk = (await daemon.status())["conversion"]
-        return all(desk[name] == number for name, number in numbers.items())
+        conversion = (await daemon.status())["conversion"]
+        return all(conversion[name] == number for name, number in numbers.items())
 
     await daemon.until(f"{numbers}", counted)
 

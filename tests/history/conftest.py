@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from smartlinkd.conversion.order import Converted, Entry, Failed, Order
+from smartlinkd.conversion.request import ConversionRequest, Converted, Failed, LinkResult
 from smartlinkd.history.actor import History
 from smartlinkd.history.model import Limits, Retention
 from smartlinkd.marketplace.products import ProductData
@@ -53,14 +53,14 @@ class House:
         client: str | None = "owner",
         commission: int | None = None,
     ) -> None:
-        """Say that the desk has converted these. One that begins with `bad` was not."""
+        """Say that the service has converted these. One that begins with `bad` was not."""
         product = ProductData(name=name, commission=commission) if name is not None else None
-        answer: dict[str, Entry] = {}
+        answer: dict[str, LinkResult] = {}
         for link in links:
             short = f"https://s.shopee.vn/{abs(hash(link)) % 10**9}"
             is_bad = link.startswith("bad")
             answer[link] = Failed(10) if is_bad else Converted(short, f"{short}?long", product)
-        self.history.keep(Order(links, sub_ids, None, client=client), answer)
+        self.history.keep(ConversionRequest(links, sub_ids, None, client=client), answer)
 
 
 Open = Callable[..., AbstractAsyncContextManager[House]]

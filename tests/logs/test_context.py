@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from smartlinkd import logs
-from smartlinkd.conversion.sharing import Shared
+from smartlinkd.conversion.cache import SingleFlight
 from smartlinkd.errors import Invalid
 from smartlinkd.logs import (
     LogContext,
@@ -162,7 +162,7 @@ async def test_a_request_is_the_same_when_another_incarnation_takes_it(
 async def test_what_is_done_once_for_many_names_them_all(
     said: io.StringIO, nursery: trio.Nursery
 ) -> None:
-    shared = Shared[str, int](nursery)
+    shared = SingleFlight[str, int](nursery)
     go_on = trio.Event()
 
     async def work() -> int:
@@ -173,7 +173,7 @@ async def test_what_is_done_once_for_many_names_them_all(
 
     async def ask(one: LogContext) -> None:
         with bind_log_contexts((one,)):
-            await shared.get("key", work)
+            await shared.run("key", work)
 
     async with trio.open_nursery() as asking:
         asking.start_soon(ask, ONE)

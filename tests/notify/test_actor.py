@@ -14,7 +14,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from smartlinkd.auth.keys import ApiKey
-from smartlinkd.conversion.account import MOST_ACCOUNTS, AccountState, Standing
+from smartlinkd.conversion.account import MAX_ACCOUNTS, AccountState, AccountStatus
 from smartlinkd.logs import LogEvent
 from smartlinkd.notify.actor import ATTEMPTS, Notifier
 from smartlinkd.notify.channels import Channel, NotSent
@@ -24,9 +24,9 @@ from smartlinkd.supervision.policy import Backoff
 from smartlinkd.supervision.supervisor import Supervisor
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
-PAUSED = AccountState(Standing.PAUSED, NOON, "a human check")
-ACTIVE = AccountState(Standing.ACTIVE, NOON, None)
-LOST = AccountState(Standing.SESSION_LOST, NOON, "wants a login")
+PAUSED = AccountState(AccountStatus.PAUSED, NOON, "a human check")
+ACTIVE = AccountState(AccountStatus.ACTIVE, NOON, None)
+LOST = AccountState(AccountStatus.SESSION_LOST, NOON, "wants a login")
 
 
 class Played:
@@ -276,12 +276,12 @@ async def test_too_much_trouble_is_told_as_far_as_there_is_room(
     channel: Played,
 ) -> None:
     made = notifier(channel)
-    for account in range(MOST_ACCOUNTS + 3):
+    for account in range(MAX_ACCOUNTS + 3):
         made.report_account(f"{account}", PAUSED)
     assert caplog.text.count("too much else is wrong already") == 3
     await nursery.start(made.run)
     await trio.sleep(1)
-    assert len(channel.told) == MOST_ACCOUNTS
+    assert len(channel.told) == MAX_ACCOUNTS
 
 
 async def test_what_is_on_the_board_outlives_an_incarnation(

@@ -10,7 +10,7 @@ from math import inf
 
 import pytest
 
-from smartlinkd.conversion.account import MOST_ACCOUNTS
+from smartlinkd.conversion.account import MAX_ACCOUNTS
 from smartlinkd.logs import LogEvent
 from smartlinkd.notify.notice import (
     MAX_OCCURRENCES,
@@ -90,7 +90,7 @@ def test_being_well_from_the_beginning_is_nothing_to_tell() -> None:
 
 def _all(notice: Notice) -> list[Notice]:
     """The same of as many accounts as there is room for."""
-    names = [f"1{number}" for number in range(MOST_ACCOUNTS)]
+    names = [f"1{number}" for number in range(MAX_ACCOUNTS)]
     return [replace(notice, subject=f"account {name}", account=name) for name in names]
 
 
@@ -105,7 +105,7 @@ def test_accounts_are_bounded_and_those_without_trouble_go_first() -> None:
     assert throttle.add(back)
     assert throttle.pop(MIN_INTERVAL) == back
     assert throttle.add(PAUSED)
-    assert len(throttle._subjects) == MOST_ACCOUNTS
+    assert len(throttle._subjects) == MAX_ACCOUNTS
 
 
 def test_lost_sessions_that_were_told_make_room_for_what_is_new() -> None:
@@ -124,7 +124,7 @@ def test_the_browser_and_the_disk_have_a_place_whatever_accounts_do() -> None:
     throttle = NoticeThrottle()
     assert all(throttle.add(each) for each in _all(PAUSED))
     assert throttle.add(DOWN)
-    assert len(throttle._subjects) == MOST_ACCOUNTS + 1
+    assert len(throttle._subjects) == MAX_ACCOUNTS + 1
 
 
 STATES = {"paused": PAUSED, "session lost": LOST, "active": BACK}

@@ -10,15 +10,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.app.components import make_desk
+from smartlinkd.app.components import make_conversion
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, build
-from smartlinkd.conversion.pauses import Pauses
-from smartlinkd.marketplace.errors import HumanCheck
+from smartlinkd.conversion.pause_store import PauseStore
 from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier
 from smartlinkd.notify.channels import NotSent
 from smartlinkd.notify.notice import DaemonIdentity
+from smartlinkd.vault.cookie import parse_cookie
 from tests.fakes.threads import threads_in_place
 
 
@@ -55,23 +55,23 @@ async def live(
     settings: Settings, folder: Path, receiver: Receiver, *, meets_check: bool = False
 ) -> None:
     """One daemon's life, of a minute and a half, which is killed."""
-    pauses = Pauses(folder)
+    pauses = PauseStore(folder)
     identity = DaemonIdentity("here", "/state")
-    told = pauses.owner_knows
+    told = pauses.mark_notified
     notifier = Notifier([receiver], identity, on_account_notified=told, chance=random.Random(1))
     async with HttpClient() as http, trio.open_nursery() as nursery:
-        desk = make_desk(settings, notifier, http, None, pauses)
-        for run in (notifier.run, pauses.run, desk.run):
+        conversion = make_conversion(settings, notifier, http, None, pauses)
+        for run in (notifier.run, pauses.run, conversion.run):
             await nursery.start(run)
         if meets_check:
-            await desk.mailbox.ask(meet_check)
+            await conversion.mailbox.ask(meet_check)
         await trio.sleep(90)
         nursery.cancel_scope.cancel()
 
 
-async def meet_check(desk: object) -> None:
+async def meet_check(conversion: object) -> None:
     """An account of it meets a human check."""
-    desk._line(None).pause(HumanCheck(), None)  # type: ignore[attr-defined]
+    conversion.report_human_check(parse_cookie("SPC_U=1001"))  # type: ignore[attr-defined]
 
 
 async def test_a_pause_is_told_until_its_owner_knows_whatever_ends_the_daemon(

@@ -32,7 +32,7 @@ class Order:
     whose: Whose | None
     items: frozenset[int]
     sub_ids: SubIds
-    desk: int = 0
+    instance: int = 0
     may_be: set[Whose] = field(default_factory=set)
 
     def fits(self, whose: Whose) -> bool:
@@ -52,8 +52,8 @@ class Books:
         self.stored: set[Whose] = {NOBODY}
         """What the vault may hold."""
         self.made: dict[tuple[Whose, int, SubIds], float] = {}
-        """What was handed out since the desk's start, which must not be asked for again."""
-        self.desk = 0
+        """What was handed out since the service's start, which must not be asked for again."""
+        self.instance = 0
         """Which instance of it this is."""
         self._broken = broken
         self._open: list[Order] = []
@@ -64,7 +64,7 @@ class Books:
 
     def ordered(self, order: Order) -> None:
         order.may_be |= self.stored
-        order.desk = self.desk
+        order.instance = self.instance
         self._open.append(order)
 
     def left(self, order: Order) -> None:
@@ -99,9 +99,9 @@ class Books:
                 self._broken(f"item {item} of {whose} with {sub_ids} was converted at {made:.3f}")
 
     def handed_out(self, order: Order, whose: Whose, items: Iterable[int]) -> None:
-        """Somebody has these now, so the desk that made them remembers them."""
+        """Somebody has these now, so the service that made them remembers them."""
         now = trio.current_time()
-        if order.desk == self.desk:
+        if order.instance == self.instance:
             for item in items:
                 self.made.setdefault((whose, item, _padded(order.sub_ids)), now)
 
@@ -128,14 +128,14 @@ class Books:
 
     # Ends
 
-    def desk_began(self) -> None:
+    def service_began(self) -> None:
         """It remembers nothing."""
-        self.desk += 1
+        self.instance += 1
         self.made.clear()
 
     def daemon_ended(self, kept: Collection[str], *, spoilt: bool) -> None:
         """So does the daemon, but for what is on its disk: these accounts' pauses, say."""
-        self.desk_began()
+        self.service_began()
         now = trio.current_time()
         go_on = {account: told for account, told in self.paused.items() if account in kept}
         for account, told in self.paused.items() - go_on.items():

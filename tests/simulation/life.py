@@ -22,7 +22,7 @@ from smartlinkd.app.components import Crews
 from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
 from smartlinkd.config import Settings
-from smartlinkd.conversion.desk import Desk
+from smartlinkd.conversion.service import ConversionService
 from smartlinkd.crews.reading.catalog import read_catalog
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.net.client import HttpClient
@@ -108,7 +108,7 @@ class Life:
             patch.setattr(tree, "Auth", kept("auth", partial(Auth, wall_clock=wall)))
             patch.setattr(tree, "Vault", kept("vault", Vault))
             patch.setattr(tree, "make_browser", kept("browser", makers.make_browser))
-            patch.setattr(tree, "make_desk", kept("desk", makers.make_desk))
+            patch.setattr(tree, "make_conversion", kept("conversion", makers.make_conversion))
             patch.setattr(tree, "make_crews", kept("crews", makers.make_crews))
             catalog = read_catalog(settings)
             doors = cast(Any, _Doors())
@@ -128,7 +128,7 @@ class Life:
         self.auth: Auth = parts["auth"]
         self.vault: Vault = parts["vault"]
         self.browser: Browser = parts["browser"]
-        self.desk: Desk = parts["desk"]
+        self.conversion: ConversionService = parts["conversion"]
         self.crews: Crews = parts["crews"]
         self.commands: Commands = parts["control"].commands
         self._life = trio.CancelScope()

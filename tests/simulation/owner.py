@@ -115,8 +115,8 @@ class Owner:
             self._check_bounds(call)
 
     def _check_bounds(self, call: Call) -> None:
-        browser, desk = call.body["browser"], call.body["conversion"]
-        submits = desk["submitsWaiting"] if desk else 0
+        browser, conversion = call.body["browser"], call.body["conversion"]
+        submits = conversion["submitsWaiting"] if conversion else 0
         # Who found a place in the line brings all of a request's links.
         if submits > QUEUE * LINKS // 5 or browser["jobsWaiting"] > QUEUE:
             self._world.broken(f"a queue has grown beyond its bound: {call.body}")

@@ -20,7 +20,7 @@ import trio
 
 from smartlinkd.auth import passwords
 from smartlinkd.config import build
-from smartlinkd.conversion.pauses import Pauses
+from smartlinkd.conversion.pause_store import PauseStore
 from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.journal.errors import UnusableJournal
 from smartlinkd.net.client import HttpClient
@@ -181,7 +181,7 @@ class World(Weather):
                 while self.workers.count():  # noqa: ASYNC110 - the end of a process tells nobody
                     await trio.sleep(0.02)
             self.records.deaf = False
-            kept = {pause.account for pause in Pauses(self._state).kept}
+            kept = {pause.account for pause in PauseStore(self._state).loaded}
             self.books.daemon_ended(kept, spoilt=self.disk_is_spoilt)
             self.log.note(f"daemon {self.lives} ended: {fault or 'as it was told to'}")
             if fault is not None and not self.is_due(str(fault), fault):

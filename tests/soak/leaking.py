@@ -5,22 +5,22 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from smartlinkd.conversion.desk import Desk
-from smartlinkd.conversion.order import Entry, Order
+from smartlinkd.conversion.request import ConversionRequest, LinkResult
+from smartlinkd.conversion.service import ConversionService
 from tests.soak import observed
 
 LEAK: Final = 400_000
 """Bytes: more than a daemon takes for a conversion that is just warming up."""
 
 _kept: list[bytes] = []
-_convert = Desk.convert
+_convert = ConversionService.convert
 
 
-async def _leak(desk: Desk, order: Order) -> dict[str, Entry]:
+async def _leak(conversion: ConversionService, order: ConversionRequest) -> dict[str, LinkResult]:
     _kept.append(b"x" * LEAK)
-    return await _convert(desk, order)
+    return await _convert(conversion, order)
 
 
 if __name__ == "__main__":
-    Desk.convert = _leak  # type: ignore[assignment, method-assign]
+    ConversionService.convert = _leak  # type: ignore[assignment, method-assign]
     sys.exit(observed.main(sys.argv[1:]))

@@ -223,8 +223,8 @@ class _Running:
 
 
 def _is_at_rest(now: Json) -> bool:
-    browser, desk = now["browser"], now["conversion"]
-    waiting = (browser["jobsRunning"], browser["jobsWaiting"], desk["requestsWaiting"])
+    browser, conversion = now["browser"], now["conversion"]
+    waiting = (browser["jobsRunning"], browser["jobsWaiting"], conversion["requestsWaiting"])
     crews = [crew["running"] + crew["waiting"] for crew in now["crews"]]
     return not any(waiting) and not any(crews) and browser["contexts"] == WARM
 

@@ -14,8 +14,8 @@ from smartlinkd.admin.control_socket import Arguments, Command, Commands, Respon
 from smartlinkd.auth.actor import ApiKey, Auth, KeySpec
 from smartlinkd.auth.keys import KeyDays, KeyName, KeyScopes
 from smartlinkd.browser.actor import Browser
-from smartlinkd.conversion.account import Standing, shown_name
-from smartlinkd.conversion.desk import Desk, DeskStatus
+from smartlinkd.conversion.account import AccountStatus, shown_name
+from smartlinkd.conversion.service import ConversionService, ConversionStatus
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.crews.crew import BrokenCrew, ListedCrew
 from smartlinkd.crews.executor import Executor
@@ -82,7 +82,7 @@ class CookieReport(Body):
 
 
 class ConversionReport(Body):
-    """The desk: what waits, and what it remembers."""
+    """The conversion service: what waits, and what it remembers."""
 
     requests_waiting: int
     submits_waiting: int
@@ -195,7 +195,7 @@ class Operator:
         *,
         auth: Auth,
         vault: Vault,
-        desk: Desk,
+        conversion: ConversionService,
         browser: Browser | None,
         parts: Callable[[], list[ChildSnapshot]],
         tokens: CrewTokens,
@@ -209,7 +209,7 @@ class Operator:
         """
         self._auth = auth
         self._vault = vault
-        self._desk = desk
+        self._conversion = conversion
         self._browser = browser
         self._parts = parts
         self._tokens = tokens
@@ -221,7 +221,7 @@ class Operator:
 
     async def status(self) -> StatusReport:
         """Everything that `/api/status` shows; never waits long for any part."""
-        desk = await _section(self._desk.status)
+        conversion = await _section(self._conversion.status)
         cookie = await _section(self._vault.current)
         return StatusReport(
             version=__version__,
@@ -239,9 +239,9 @@ class Operator:
                 for part in self._parts()
             ],
             browser=_browser_report(self._browser) if self._browser else None,
-            conversion=_conversion_report(desk) if desk else None,
+            conversion=_conversion_report(conversion) if conversion else None,
             cookie=self._cookie_report(cookie) if cookie else None,
-            accounts=_account_reports(desk, cookie) if desk else None,
+            accounts=_account_reports(conversion, cookie) if conversion else None,
             crews=self._crew_reports(),
         )
 
@@ -260,13 +260,13 @@ class Operator:
     async def account(self) -> AccountResponse:
         """Return how the accounts stand, the stored cookie's first.
 
-        Raises what asking the vault or the desk raises.
+        Raises what asking the vault or the conversion service raises.
         """
         record = await self._vault.current()
-        desk = await self._desk.status()
+        conversion = await self._conversion.status()
         cookie = record.cookie if record is not None else None
         own = shown_name(cookie.account) if cookie is not None else None
-        wanted = WANTED_COOKIES if self._desk.needs_cookie else ()
+        wanted = WANTED_COOKIES if self._conversion.needs_cookie else ()
         return AccountResponse(
             cookie=StoredCookieState(
                 stored=record is not None,
@@ -277,12 +277,14 @@ class Operator:
             accounts=[
                 AccountEntry(
                     name=name,
-                    state=_STATES[state.standing],
+                    state=_STATES[state.status],
                     since=state.since,
                     reason=state.reason,
-                    remedy=_REMEDIES[state.standing],
+                    remedy=_REMEDIES[state.status],
                 )
-                for name, state in sorted(desk.accounts.items(), key=lambda item: item[0] != own)
+                for name, state in sorted(
+                    conversion.accounts.items(), key=lambda item: item[0] != own
+                )
             ],
         )
 
@@ -292,14 +294,16 @@ class Operator:
         Where links are made by an API there is no cookie, and one account.
         """
         record = await self._vault.current()
-        if record is None and self._desk.needs_cookie:
+        if record is None and self._conversion.needs_cookie:
             return "no_cookie"
-        accounts = (await self._desk.status()).accounts
-        own = shown_name(record.cookie.account) if record and self._desk.needs_cookie else None
-        standings = {state.standing for name, state in accounts.items() if own in (None, name)}
-        if Standing.PAUSED in standings:
+        accounts = (await self._conversion.status()).accounts
+        own = (
+            shown_name(record.cookie.account) if record and self._conversion.needs_cookie else None
+        )
+        statuses = {state.status for name, state in accounts.items() if own in (None, name)}
+        if AccountStatus.PAUSED in statuses:
             return "paused"
-        return "session_lost" if Standing.SESSION_LOST in standings else None
+        return "session_lost" if AccountStatus.SESSION_LOST in statuses else None
 
     async def account_at_hand(self) -> AccountResponse | None:
         """Return how the account stands, or None while a part that knows it does not run."""
@@ -308,7 +312,7 @@ class Operator:
 
     async def clear_accounts(self) -> int:
         """End every pause; return how many accounts had one or had lost their session."""
-        return await self._desk.clear_accounts()
+        return await self._conversion.clear_accounts()
 
     def commands(self) -> Commands:
         """The shell's commands, by the names that go over the control socket."""
@@ -330,11 +334,11 @@ class Operator:
 
     async def _show_account(self) -> Response:
         record = await self._vault.current()
-        desk = await self._desk.status()
+        conversion = await self._conversion.status()
         return {
             "cookie": self._cookie_report(record).model_dump(mode="json") if record else None,
             "accounts": [
-                account.model_dump(mode="json") for account in _account_reports(desk, record)
+                account.model_dump(mode="json") for account in _account_reports(conversion, record)
             ],
         }
 
@@ -406,16 +410,20 @@ class Operator:
         return {"message": "the second factor is off; the password alone logs in"}
 
 
-_STATES: dict[Standing, Literal["active", "session_lost", "paused"]] = {
-    Standing.ACTIVE: "active",
-    Standing.SESSION_LOST: "session_lost",
-    Standing.PAUSED: "paused",
+_STATES: dict[AccountStatus, Literal["active", "session_lost", "paused"]] = {
+    AccountStatus.ACTIVE: "active",
+    AccountStatus.SESSION_LOST: "session_lost",
+    AccountStatus.PAUSED: "paused",
 }
 _REMEDIES = {
-    Standing.ACTIVE: None,
-    Standing.SESSION_LOST: "log in to the affiliate portal in your browser, then sync its cookie",
-    Standing.PAUSED: "open the affiliate portal in an ordinary browser and answer what it asks; "
-    "then clear the pause or sync a new cookie",
+    AccountStatus.ACTIVE: None,
+    AccountStatus.SESSION_LOST: (
+        "log in to the affiliate portal in your browser, then sync its cookie"
+    ),
+    AccountStatus.PAUSED: (
+        "open the affiliate portal in an ordinary browser and answer what it asks; "
+        "then clear the pause or sync a new cookie"
+    ),
 }
 
 
@@ -446,29 +454,31 @@ async def _section(ask: Callable[[], Awaitable[T]]) -> T | None:
     return None
 
 
-def _conversion_report(desk: DeskStatus) -> ConversionReport:
+def _conversion_report(conversion: ConversionStatus) -> ConversionReport:
     return ConversionReport(
-        requests_waiting=desk.waiting_requests,
-        submits_waiting=desk.waiting_submits,
-        remembered_links=desk.remembered_links,
-        remembered_products=desk.remembered_products,
+        requests_waiting=conversion.waiting_requests,
+        submits_waiting=conversion.waiting_submits,
+        remembered_links=conversion.remembered_links,
+        remembered_products=conversion.remembered_products,
     )
 
 
-def _account_reports(desk: DeskStatus, stored: CookieRecord | None) -> list[AccountReport]:
+def _account_reports(
+    conversion: ConversionStatus, stored: CookieRecord | None
+) -> list[AccountReport]:
     """Those that something was done for, and in any case the stored cookie's."""
     reports = [
         AccountReport(
             account=account,
-            state=state.standing,
+            state=state.status,
             since=state.since,
             reason=state.reason,
         )
-        for account, state in desk.accounts.items()
+        for account, state in conversion.accounts.items()
     ]
     if stored is not None:
         name = shown_name(stored.cookie.account)
-        if name not in desk.accounts:
+        if name not in conversion.accounts:
             unused = AccountReport(
                 account=name, state=NOT_USED_YET, since=stored.synced_at, reason=None
             )

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, Field, JsonValue, SecretStr
 from smartlinkd.admin.status import KeyReport
 from smartlinkd.auth.keys import KeyDays, KeyName, KeyScopes
 from smartlinkd.auth.passwords import MAX_PASSWORD
-from smartlinkd.conversion.shapes import (
+from smartlinkd.conversion.schemas import (
     MAX_LINKS,
     MAX_SUB_IDS,
     FailureEntry,

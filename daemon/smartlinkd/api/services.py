@@ -12,7 +12,7 @@ from smartlinkd.admin.status import Operator
 from smartlinkd.api.access import Neighbourhood
 from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
-from smartlinkd.conversion.desk import Desk
+from smartlinkd.conversion.service import ConversionService
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
@@ -55,7 +55,7 @@ class Services:
 
     auth: Auth
     vault: Vault
-    desk: Desk
+    conversion: ConversionService
     history: History
     browser: Browser | None
     operator: Operator

@@ -19,14 +19,18 @@ from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.generation import GenerationSettings
 from smartlinkd.config.settings import Settings
-from smartlinkd.conversion.account import shown_name, state_of
-from smartlinkd.conversion.desk import Desk, DeskLimits, DeskSetup
-from smartlinkd.conversion.pauses import Pauses
-from smartlinkd.conversion.sightings import Sightings
+from smartlinkd.conversion.account import HumanCheckReports, shown_name, state_of
+from smartlinkd.conversion.api_sources import ApiProducts, HttpResolver, OpenApiLinks
+from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts, ReportHumanCheck
+from smartlinkd.conversion.pause_store import PauseStore
+from smartlinkd.conversion.product_data import ProductLimits
+from smartlinkd.conversion.service import (
+    ConversionLimits,
+    ConversionService,
+    ConversionSetup,
+    ignore,
+)
 from smartlinkd.conversion.sources import LinkSource, ProductSource
-from smartlinkd.conversion.through_apis import ApiProducts, OpenApiLinks
-from smartlinkd.conversion.through_browser import BrowserLinks, BrowserProducts, Saw
-from smartlinkd.conversion.through_http import HttpResolver
 from smartlinkd.crews.access.secret import derive, load_master_secret
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.crews.executor import Executor
@@ -55,7 +59,7 @@ BROWSER_BACKOFF = Backoff()
 """Of launches of Chromium. `bench/recovering.py` puts a shorter one here."""
 
 
-def make_notifier(settings: Settings, pauses: Pauses) -> Notifier:
+def make_notifier(settings: Settings, pauses: PauseStore) -> Notifier:
     """Return the notifier with the channels that are configured; there may be none."""
     wanted = settings.notify
     return Notifier(
@@ -64,7 +68,7 @@ def make_notifier(settings: Settings, pauses: Pauses) -> Notifier:
             *([CommandChannel(wanted.command)] if wanted.command else []),
         ],
         DaemonIdentity(socket.gethostname(), str(settings.state.directory)),
-        on_account_notified=pauses.owner_knows,
+        on_account_notified=pauses.mark_notified,
     )
 
 
@@ -99,34 +103,34 @@ def make_browser(
     )
 
 
-def make_desk(
+def make_conversion(
     settings: Settings,
     notifier: Notifier,
     http: HttpClient,
     browser: Browser | None,
-    pauses: Pauses,
+    pauses: PauseStore,
     *,
     history: History | None = None,
-) -> Desk:
-    """The conversion desk over the sources that are configured. `history` keeps what it makes."""
-    marketplace, sightings = _market(settings), Sightings()
-    for pause in pauses.kept:
-        tell = notifier.mark_account_notified if pause.told else notifier.report_account
-        tell(shown_name(pause.account), state_of(pause))
-    return Desk(
-        DeskSetup(
+) -> ConversionService:
+    """Return the conversion service with the configured sources. `history` keeps its results."""
+    marketplace, human_checks = _market(settings), HumanCheckReports()
+    for pause in pauses.loaded:
+        notify = notifier.mark_account_notified if pause.is_notified else notifier.report_account
+        notify(shown_name(pause.account), state_of(pause))
+    return ConversionService(
+        ConversionSetup(
             market=marketplace,
-            links=_link_source(settings, http, marketplace, browser, sightings.saw),
-            products=_product_source(settings, http, marketplace, browser, sightings.saw),
+            links=_link_source(settings, http, marketplace, browser, human_checks.report),
+            products=_product_source(settings, http, marketplace, browser, human_checks.report),
             resolver=HttpResolver(http, marketplace),
             limits=_limits(settings),
-            account_changed=notifier.report_account,
-            account_replaced=notifier.report_replaced_account,
-            cookie_missing=notifier.report_missing_cookie,
-            converted=history.keep if history is not None else None,
-            paused=pauses.kept,
-            keep=pauses.keep,
-            sightings=sightings,
+            human_checks=human_checks,
+            pauses=pauses.loaded,
+            keep_pauses=pauses.keep,
+            on_account_changed=notifier.report_account,
+            on_account_replaced=notifier.report_replaced_account,
+            on_cookie_missing=notifier.report_missing_cookie,
+            on_converted=history.keep if history is not None else ignore,
         )
     )
 
@@ -166,7 +170,7 @@ def make_crews(
     settings: Settings,
     notifier: Notifier,
     catalog: Catalog,
-    desk: Desk,
+    conversion: ConversionService,
     vault: Vault,
 ) -> Crews:
     """All that crews need.
@@ -185,7 +189,7 @@ def make_crews(
     executor = Executor(
         catalog,
         journal,
-        tools=tools(desk, vault),
+        tools=tools(conversion, vault),
         runs=directory / "runs",
         queued=webhooks.nudge,
     )
@@ -221,15 +225,25 @@ def _ports_of(marketplace: Market) -> set[int | None]:
 
 
 def _link_source(
-    settings: Settings, http: HttpClient, marketplace: Market, browser: Browser | None, saw: Saw
+    settings: Settings,
+    http: HttpClient,
+    marketplace: Market,
+    browser: Browser | None,
+    report_check: ReportHumanCheck,
 ) -> LinkSource:
     if settings.links.source == "open_api" or browser is None:
         return OpenApiLinks(_open_api(settings, http, marketplace))
-    return BrowserLinks(browser, marketplace, method=settings.marketplace.method, saw=saw)
+    return BrowserLinks(
+        browser, marketplace, method=settings.marketplace.method, report_check=report_check
+    )
 
 
 def _product_source(
-    settings: Settings, http: HttpClient, marketplace: Market, browser: Browser | None, saw: Saw
+    settings: Settings,
+    http: HttpClient,
+    marketplace: Market,
+    browser: Browser | None,
+    report_check: ReportHumanCheck,
 ) -> ProductSource | None:
     default_cap = settings.marketplace.default_cap
     match settings.products.source:
@@ -247,7 +261,7 @@ def _product_source(
                 marketplace,
                 method=settings.products.method,
                 default_cap=default_cap,
-                saw=saw,
+                report_check=report_check,
             )
         case _:
             return None
@@ -257,14 +271,16 @@ def _open_api(settings: Settings, http: HttpClient, marketplace: Market) -> Open
     return OpenApi(http, marketplace, settings.open_api.app_id, settings.open_api.secret)
 
 
-def _limits(settings: Settings) -> DeskLimits:
-    return DeskLimits(
-        patience=settings.browser.job_timeout,
+def _limits(settings: Settings) -> ConversionLimits:
+    return ConversionLimits(
+        timeout_s=settings.browser.job_timeout,
         chunk=settings.marketplace.chunk,
-        queue=settings.browser.queue,
-        remember=settings.links.remember,
-        remember_limit=settings.links.remember_max,
-        products_remember=settings.products.remember,
-        products_remember_limit=settings.products.remember_max,
-        products_pause=settings.products.pause,
+        max_waiting_submits=settings.browser.queue,
+        ttl_s=settings.links.remember,
+        max_cached=settings.links.remember_max,
+        products=ProductLimits(
+            ttl_s=settings.products.remember,
+            max_cached=settings.products.remember_max,
+            refusal_pause_s=settings.products.pause,
+        ),
     )

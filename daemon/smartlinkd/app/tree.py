@@ -7,7 +7,7 @@
     vault         the cookie                       nobody
     history       converted links on disk          nobody
     browser       a Chromium                       nobody
-    conversion    the desk                         browser, or the APIs instead of it
+    conversion    affiliate links are made          browser, or the APIs instead of it
     crew tokens   who may call which crew          nobody
     crews         a supervisor of three:
       journal     executions on disk               nobody
@@ -42,8 +42,8 @@ from smartlinkd.api.services import CrewServices, Services
 from smartlinkd.app.components import (
     Crews,
     make_browser,
+    make_conversion,
     make_crews,
-    make_desk,
     make_history,
     make_notifier,
     read_crews,
@@ -55,8 +55,8 @@ from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
 from smartlinkd.config.checks import out_of_reach
 from smartlinkd.config.settings import Settings
-from smartlinkd.conversion.desk import Desk
-from smartlinkd.conversion.pauses import Pauses
+from smartlinkd.conversion.pause_store import PauseStore
+from smartlinkd.conversion.service import ConversionService
 from smartlinkd.crews.reading.catalog import Catalog, log_broken
 from smartlinkd.history.actor import History
 from smartlinkd.logs import LogEvent
@@ -249,9 +249,9 @@ class _Parts:
     vault: Vault
     notifier: Notifier
     browser: Browser | None
-    pauses: Pauses
+    pauses: PauseStore
     history: History
-    desk: Desk
+    conversion: ConversionService
     crews: Crews
 
 
@@ -264,7 +264,7 @@ def _make_parts(
 ) -> _Parts:
     """Blocks for the disk. Raises `StateUnusable` or `NotSaved`."""
     directory = settings.state.directory
-    pauses = Pauses(directory)
+    pauses = PauseStore(directory)
     notifier = make_notifier(settings, pauses)
     auth = Auth(
         directory,
@@ -276,9 +276,9 @@ def _make_parts(
     vault = Vault(descriptor_store=fd_store, record=fd_store.restore())
     browser = make_browser(settings, notifier, own_ports=listeners.ports)
     history = make_history(settings)
-    desk = make_desk(settings, notifier, http, browser, pauses, history=history)
-    crews = make_crews(settings, notifier, catalog, desk, vault)
-    return _Parts(auth, vault, notifier, browser, pauses, history, desk, crews)
+    conversion = make_conversion(settings, notifier, http, browser, pauses, history=history)
+    crews = make_crews(settings, notifier, catalog, conversion, vault)
+    return _Parts(auth, vault, notifier, browser, pauses, history, conversion, crews)
 
 
 def _services(
@@ -295,13 +295,13 @@ def _services(
     return Services(
         auth=parts.auth,
         vault=parts.vault,
-        desk=parts.desk,
+        conversion=parts.conversion,
         history=parts.history,
         browser=parts.browser,
         operator=Operator(
             auth=parts.auth,
             vault=parts.vault,
-            desk=parts.desk,
+            conversion=parts.conversion,
             browser=parts.browser,
             parts=snapshot,
             tokens=crews.tokens,
@@ -312,7 +312,7 @@ def _services(
         ),
         metrics=Metrics(
             parts.browser,
-            (parts.desk.answered, *parts.desk.timings, *crews.webhooks.timings),
+            (parts.conversion.answered, *parts.conversion.timings, *crews.webhooks.timings),
             crews.executor,
             snapshot,
         ),
@@ -325,20 +325,20 @@ def _services(
         ),
         log_buffer=log_buffer,
         recorder=_recorder(parts, snapshot),
-        site=_site(parts.desk),
+        site=_site(parts.conversion),
         sync_key=settings.cookie.sync_key,
         rules=api_rules(settings),
     )
 
 
-def _site(desk: Desk) -> Site:
-    market = desk.market
+def _site(conversion: ConversionService) -> Site:
+    market = conversion.market
     return Site(
         currency=market.currency,
         portal_url=market.portal_url,
         shop_url=market.shop_url,
         picture_url=market.image_url,
-        needs_cookie=desk.needs_cookie,
+        needs_cookie=conversion.needs_cookie,
     )
 
 
@@ -352,8 +352,8 @@ def _recorder(parts: _Parts, snapshot: Callable[[], list[ChildSnapshot]]) -> Rec
 
     return Recorder(
         {
-            "conversions": increase(counted(parts.desk.answered, code="0")),
-            "submit_seconds": mean_of(parts.desk.timings.submit),
+            "conversions": increase(counted(parts.conversion.answered, code="0")),
+            "submit_seconds": mean_of(parts.conversion.timings.submit),
             "memory_bytes": resident_bytes,
             "restarts": increase(restarts, begin=0),
         }
@@ -378,7 +378,7 @@ def _specs(settings: Settings, parts: _Parts) -> Iterator[ChildSpec]:
     if parts.browser is not None:
         longest_job = settings.browser.job_timeout + LAST_WRITES
         yield _actor("browser", parts.browser, parts.browser.heartbeat, busy=longest_job)
-    yield _actor("conversion", parts.desk)
+    yield _actor("conversion", parts.conversion)
     yield _actor("crew tokens", parts.crews.tokens)
 
 

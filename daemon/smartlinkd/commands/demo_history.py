@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.conversion.order import Converted
+from smartlinkd.conversion.request import Converted
 from smartlinkd.history.actor import FILE
 from smartlinkd.history.model import Limits, Record, milliseconds
 from smartlinkd.history.pending import Pending

@@ -1,1 +1,1 @@
-"""The conversion desk: turns requests into as little portal work as will do."""
+"""Conversion: turns links into affiliate links, with as little work at the portal as possible."""

@@ -1,259 +1,300 @@
-"""How an account stands with the portal, kept apart from the work that is done for it.
+"""Accounts: their status at the portal, and the affiliate id that their links must carry.
 
-A pause is a promise: nothing more goes upstream until the owner has seen to it. The desk is allowed
-to crash and to be started again; the promise is not. So an `Account` belongs to whoever outlives
-the desk's instances, and a line only refers to it. Whoever holds it is told of each change, and
-keeps the pauses where the next process finds them (`pauses.py`).
+A pause is a promise: nothing more goes upstream until the owner has acted. So accounts outlive the
+restarts of the conversion actor, and their pauses the process (`pause_store.py`). An account knows
+nothing of the work that is done for it. See docs/decisions/060-accounts.md.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from math import inf
+from typing import Final, NoReturn
 
 import trio
 
-from smartlinkd.conversion.earners import Earners
-from smartlinkd.conversion.pauses import MOST_COOKIES, Pause
+from smartlinkd.conversion.cache import TTLCache
+from smartlinkd.conversion.pause_store import MAX_COOKIES, Pause
 from smartlinkd.logs import LogEvent
+from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
+from smartlinkd.marketplace.links import earner
 from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
 
-_SHOWN = 12
-"""Characters of an account's name that are shown. A user id is shorter; a digest would be all that
-is needed to pass for its cookie among the remembered links."""
+MAX_ACCOUNTS: Final = 256
+"""Accounts that are kept, apart from those that are paused or busy."""
 
-MOST_ACCOUNTS = 256
-"""That are known at a time, but for those at work."""
+_SHOWN: Final = 12
+"""Characters of an account's name that are shown. A user id is shorter. A whole digest would be
+enough to pass for its cookie among the cached links."""
 
-MANY_IN_VAIN = 10
-"""After so many submits in a row without a session the owner is told, even of a cookie known as
-lost or replaced."""
+_MAX_AFFILIATE_IDS: Final = 16
 
 
-class Standing(StrEnum):
-    """How an account stands, as far as the portal's last answer told."""
+class AccountStatus(StrEnum):
+    """An account's status, by the portal's last answer."""
 
     ACTIVE = "active"
     SESSION_LOST = "session lost"
     PAUSED = "paused"
 
 
-_EVENTS = {
-    Standing.ACTIVE: LogEvent.ACCOUNT_BACK,
-    Standing.SESSION_LOST: LogEvent.SESSION_LOST,
-    Standing.PAUSED: LogEvent.ACCOUNT_PAUSED,
+_EVENTS: Final = {
+    AccountStatus.ACTIVE: LogEvent.ACCOUNT_BACK,
+    AccountStatus.SESSION_LOST: LogEvent.SESSION_LOST,
+    AccountStatus.PAUSED: LogEvent.ACCOUNT_PAUSED,
 }
 
 
 @dataclass(frozen=True)
 class AccountState:
-    """An account's standing, since when (aware UTC) and why."""
+    """An account's status, since when (aware UTC) and why."""
 
-    standing: Standing
+    status: AccountStatus
     since: datetime
     reason: str | None
 
     @property
     def event(self) -> LogEvent:
-        """What the log calls it when an account has come to stand like this."""
-        return _EVENTS[self.standing]
+        """The log event of an account that changes to this status."""
+        return _EVENTS[self.status]
 
 
 AccountChanged = Callable[["Account"], None]
-"""Called with an account that stands otherwise than before, or by one more cookie's fault."""
+"""Called with an account whose status changed, or whose pause covers one more cookie."""
 
 
 def state_of(pause: Pause) -> AccountState:
-    """How an account stands that was paused in an earlier process."""
-    return AccountState(Standing.PAUSED, pause.since, str(HumanCheck()))
+    """Return the state of an account that was paused in an earlier process."""
+    return AccountState(AccountStatus.PAUSED, pause.since, str(HumanCheck()))
 
 
 def shown_name(name: str) -> str:
-    """An account's name as people and logs may see it."""
+    """Return an account's name as people and logs may see it."""
     return name[:_SHOWN]
 
 
-class Account:
-    """One account: its trouble, if it has any, and which cookie that was with."""
+def digest_of(cookie: Cookie | None) -> str | None:
+    """Return the cookie's digest, or None without a cookie. Results are cached by it."""
+    return cookie.digest if cookie else None
 
-    def __init__(self, name: str, changed: AccountChanged) -> None:
+
+class Account:
+    """One account of the marketplace.
+
+    Its status speaks of the stored cookie. While none is known to be stored, every cookie counts.
+    """
+
+    def __init__(self, name: str, on_change: AccountChanged, pause: Pause | None = None) -> None:
+        """`pause` is the one of an earlier process. It is not reported again."""
         self.name = name
         self.shown = shown_name(name)
-        self.earners = Earners(self.shown)
-        self._changed = changed
-        self.human_check: HumanCheck | None = None
-        """While it is paused: what those who ask are told."""
-        self.state = AccountState(Standing.ACTIVE, datetime.now(UTC), None)
+        self.affiliate_ids = AffiliateIds(self.shown)
+        self._on_change = on_change
+        self._is_restored = pause is not None
         self._is_replaced = False  # by another account, with no use since
-        self._troubled: list[str | None] = []  # digests of the cookies that the trouble is with
-        self._lost: list[str | None] = []  # digests of cookies whose session was lost
-        self._replaced: list[str | None] = []  # digests of cookies that were stored before this one
-        self._retired: list[str] = []  # the same, whatever the owner has cleared since
-        self._synced: str | None = None  # digest of the cookie that came in last
-        self._from_earlier_process = False
-        self._in_vain = 0  # submits in a row that found no session
-        self._left_alone: dict[str | None, float] = {}
-        """Until when no product data is read with a cookie, on trio's clock, by its digest."""
-
-    @classmethod
-    def from_earlier_process(cls, pause: Pause, changed: AccountChanged) -> Account:
-        """One that was paused when the last process ended. Nobody is told of it again."""
-        account = cls(pause.account, changed)
-        account.human_check = HumanCheck()
-        account.state = state_of(pause)
-        account._troubled = list(pause.cookies)
-        account._from_earlier_process = True
-        logger.warning("account %s is still paused", account.shown)
-        return account
+        # The cookies that the pause or the lost session is about.
+        self._troubled: tuple[str | None, ...] = ()
+        # The cookies that were stored in this process. The last one is stored now.
+        self._stored: tuple[str, ...] = ()
+        self.state = AccountState(AccountStatus.ACTIVE, datetime.now(UTC), None)
+        if pause is not None:
+            self.state, self._troubled = state_of(pause), pause.cookies
+            logger.warning("account %s is still paused", self.shown)
 
     @property
-    def pause_to_keep(self) -> Pause | None:
-        """Its pause, for who keeps it; None when it has none."""
-        if self.human_check is None:
-            return None
-        return Pause(self.name, tuple(self._troubled), self.state.since)
+    def is_paused(self) -> bool:
+        """True if nothing may go upstream for this account."""
+        return self.state.status is AccountStatus.PAUSED
+
+    @property
+    def current_pause(self) -> Pause | None:
+        """The pause as it is stored on disk, or None."""
+        return Pause(self.name, self._troubled, self.state.since) if self.is_paused else None
 
     @property
     def is_listed(self) -> bool:
-        """False once another account's cookie has replaced its own, unless it is in trouble."""
-        return not self._is_replaced or self.state.standing is not Standing.ACTIVE
+        """False once another account's cookie replaced this one's, unless there is trouble."""
+        return not self._is_replaced or self.state.status is not AccountStatus.ACTIVE
 
-    @property
-    def to_remember(self) -> int:
-        """The more, the worse it is to forget: a pause is a promise, a lost session is told of by
-        the next submit, and of one without trouble there is only who earns."""
-        if self.human_check is not None:
-            return 2
-        left_alone = any(trio.current_time() < until for until in self._left_alone.values())
-        return int(self.state.standing is not Standing.ACTIVE or left_alone)
+    def is_superseded(self, cookie: Cookie) -> bool:
+        """Return True if another cookie of this account was stored after this one."""
+        return cookie.digest in self._stored[:-1]
 
-    def leaves_products_alone(self, cookie: Cookie | None) -> bool:
-        """Whether no product data is read with it, because that was refused a while ago."""
-        return trio.current_time() < self._left_alone.get(_digest(cookie), -inf)
-
-    def pause(self, check: HumanCheck, cookie: Cookie | None) -> None:
-        """Nothing more goes upstream until a new cookie or the owner ends it.
-
-        A cookie under way meanwhile, or stored meanwhile, may meet the same check: so neither
-        counts as the new one that ends the pause.
-        """
-        if self.human_check is None:
-            self.human_check = check
-            self._stand(Standing.PAUSED, cookie, str(check))
-        stored = () if self._synced is None else (self._synced,)
-        more = [each for each in (_digest(cookie), *stored) if each not in self._troubled]
-        if more:
-            self._troubled = [*self._troubled, *dict.fromkeys(more)][-MOST_COOKIES:]
-            self._changed(self)
-
-    def does_without(self, cookie: Cookie) -> bool:
-        """Whether another one was stored in its place, and nobody has used it since: what an old
-        tab of it shows says nothing of the account."""
-        return cookie.digest in self._retired
-
-    def is_asked_with(self, cookie: Cookie | None) -> None:
-        """Somebody uses it, be it the stored one or not."""
+    def mark_used(self) -> None:
+        """Note that a link or a product is wanted with a cookie of this account."""
         self._is_replaced = False
-        if self._retired and cookie is not None:
-            self._retired = [each for each in self._retired if each != cookie.digest]
 
-    def lost_session(self, lost: SessionLost, cookie: Cookie | None) -> None:
-        """Noted for the owner, but not of a cookie that was lost before, while another one works,
-        or that was replaced meanwhile. A pause outlasts it."""
-        digest = _digest(cookie)
-        self._in_vain += 1
-        known = digest in (*self._lost, *self._replaced) and self._in_vain < MANY_IN_VAIN
-        self._lost = [*(each for each in self._lost if each != digest), digest][-MOST_COOKIES:]
-        if self.human_check is None and not known:
-            self._stand(Standing.SESSION_LOST, cookie, str(lost))
-
-    def made_links(self, cookie: Cookie | None) -> None:
-        """A submit went through, so there is a session."""
-        self._in_vain = 0
-        self._lost = [each for each in self._lost if each != _digest(cookie)]
-        if self.state.standing is Standing.SESSION_LOST:
-            self._end_trouble()
-
-    def leave_products_alone(self, seconds: float, cookie: Cookie | None) -> None:
-        """Read no product data with this cookie for a while; links go on."""
-        self._left_alone.pop(_digest(cookie), None)
-        while len(self._left_alone) >= MOST_COOKIES:
-            del self._left_alone[next(iter(self._left_alone))]
-        self._left_alone[_digest(cookie)] = trio.current_time() + seconds
-
-    def clear(self) -> bool:
-        """The owner says that all is well: forget all trouble, and who has earned so far. True when
-        there was a pause or a lost session.
-        """
-        self.earners.clear()
-        self._left_alone.clear()
-        self._lost, self._replaced = [], []
-        return self._end_trouble()
-
-    def other_account_synced(self) -> None:
+    def mark_replaced(self) -> None:
         """Note that another account's cookie was stored in the place of this one's."""
         self._is_replaced = True
 
-    def cookie_synced(
+    def pause(self, cookie: Cookie | None) -> None:
+        """Pause the account until a new cookie is stored or the owner clears it.
+
+        The stored cookies may meet the same check, so neither they nor `cookie` count as new.
+        """
+        met = _latest((*self._stored, digest_of(cookie)))
+        if not self.is_paused:
+            self._set_status(AccountStatus.PAUSED, str(HumanCheck()), met)
+        elif not set(met) <= set(self._troubled):
+            self._troubled = _latest((*self._troubled, *met))
+            self._on_change(self)
+
+    def note_session_lost(self, lost: SessionLost, cookie: Cookie | None) -> None:
+        """Note that a submit found no session. A pause outlasts it."""
+        if self._speaks_for_account(cookie) and not self.is_paused:
+            troubled = _latest((*self._troubled, digest_of(cookie)))
+            self._set_status(AccountStatus.SESSION_LOST, str(lost), troubled)
+
+    def note_links_made(self, cookie: Cookie | None) -> None:
+        """Note that a submit went through, so the cookie has a session."""
+        is_lost = self.state.status is AccountStatus.SESSION_LOST
+        if is_lost and self._speaks_for_account(cookie):
+            self._activate()
+
+    def clear(self) -> bool:
+        """Forget all trouble and the affiliate ids. Returns True if there was any trouble."""
+        self.affiliate_ids.clear()
+        return self._activate()
+
+    def note_synced_cookie(
         self, cookie: Cookie, before: Cookie | None, *, keep_pause: bool = False
     ) -> None:
-        """A cookie for it came in: a new one ends all trouble, and one that is known none.
+        """Note that a cookie of this account was stored. A new one ends all trouble.
 
-        `before` is the one that was stored until then. With `keep_pause` no cookie ends a pause.
+        Args:
+            before: the cookie that was stored until then, also one of another account.
+            keep_pause: no cookie ends a pause.
         """
-        known = {*self._troubled, *self._replaced}
-        if self._synced is None and not self._from_earlier_process:
-            known.add(_digest(before))  # stored before this process, and before the pause
-        self._synced = cookie.digest
-        self._is_replaced = False
+        known = self._troubled
+        if self.is_paused and not self._stored and not self._is_restored:
+            known = (*known, digest_of(before))  # stored before this process, so before the pause
         if before is not None:
-            self.earners.inherit(cookie, before)
+            self.affiliate_ids.inherit(cookie, before)
             if before.account == self.name:
-                self._replaced = [*self._replaced, before.digest][-MOST_COOKIES:]
-                self._retired = [*self._retired, before.digest][-MOST_COOKIES:]
-        self._replaced = [each for each in self._replaced if each != cookie.digest]
-        self._retired = [each for each in self._retired if each != cookie.digest]
-        if self.human_check is not None and keep_pause:
+                self._note_stored(before)
+        self._note_stored(cookie)
+        self._is_replaced = False
+        if self.is_paused and keep_pause:
             text = (
                 "account %s stays paused: the cookie came with an API key, which ends no pause; "
                 "clear it on the page, or run `smartlinkd account clear`"
             )
             logger.info(text, self.shown)
-        elif cookie.digest not in (self._lost if self.human_check is None else known):
-            self._end_trouble()
-        elif self.human_check is not None:
-            # Whoever synced it was told that it is stored, and may take that for the pause's end.
+        elif cookie.digest not in known:
+            self._activate()
+        elif self.is_paused:
+            # Whoever synced it was told that it is stored, and may expect the pause to end.
             text = (
                 "account %s stays paused: the cookie that was synced is not a new one; sync one "
                 "that is, or run `smartlinkd account clear`"
             )
             logger.warning(text, self.shown)
-        if self.state.standing is Standing.ACTIVE:  # its loss would be news
-            self._lost = [each for each in self._lost if each != cookie.digest]
 
-    def _end_trouble(self) -> bool:
-        had_one = self.state.standing is not Standing.ACTIVE
-        self.human_check = None
-        self._in_vain = 0
-        self._stand(Standing.ACTIVE, None, None)
-        return had_one
+    def _note_stored(self, cookie: Cookie) -> None:
+        others = (each for each in self._stored if each != cookie.digest)
+        self._stored = (*others, cookie.digest)[-MAX_COOKIES:]
 
-    def _stand(self, standing: Standing, cookie: Cookie | None, reason: str | None) -> None:
-        self._troubled = [_digest(cookie)]
-        if standing is not self.state.standing:
+    def _speaks_for_account(self, cookie: Cookie | None) -> bool:
+        # A request may bring a cookie of its own, and a submit of the one before may come late.
+        return not self._stored or digest_of(cookie) == self._stored[-1]
+
+    def _activate(self) -> bool:
+        had_trouble = self.state.status is not AccountStatus.ACTIVE
+        self._set_status(AccountStatus.ACTIVE, None, ())
+        return had_trouble
+
+    def _set_status(
+        self, status: AccountStatus, reason: str | None, troubled: tuple[str | None, ...]
+    ) -> None:
+        self._troubled = troubled
+        if status is not self.state.status:
             why = f": {reason}" if reason else ""
-            self.state = AccountState(standing, datetime.now(UTC), reason)
+            self.state = AccountState(status, datetime.now(UTC), reason)
             about = self.state.event(account=self.shown)
-            logger.warning("account %s is now %s%s", self.shown, standing, why, extra=about)
-            self._changed(self)
+            logger.warning("account %s is now %s%s", self.shown, status, why, extra=about)
+            self._on_change(self)
 
 
-def _digest(cookie: Cookie | None) -> str | None:
-    return cookie.digest if cookie else None
+def _latest(digests: tuple[str | None, ...]) -> tuple[str | None, ...]:
+    return tuple(dict.fromkeys(digests))[-MAX_COOKIES:]
+
+
+class AffiliateIds:
+    """The affiliate ids that the links of one account must carry, one for each of its cookies.
+
+    The portal may make a link under another affiliate id, and would pay somebody else. Only the
+    long links tell the id. So the first links that are made with a cookie define it. Each cookie
+    has its own, since a cookie that came with a request may forge its user id.
+    """
+
+    def __init__(self, shown: str) -> None:
+        """`shown` is the account's name as logs may have it."""
+        self._shown = shown
+        self._ids = TTLCache[str | None, str](ttl_s=inf, max_size=_MAX_AFFILIATE_IDS)
+
+    def reject_foreign(self, rows: Sequence[Row], cookie: Cookie | None) -> list[Row]:
+        """Return `rows`, each link with a foreign affiliate id replaced by an unknown error.
+
+        Of several ids among the first links of a cookie, the most frequent one counts.
+        """
+        found = [earner(row.long_link) if row.long_link else None for row in rows]
+        own = self._ids.get(digest_of(cookie)) or max(
+            filter(None, found), key=found.count, default=None
+        )
+        if own is not None:
+            self._ids.put(digest_of(cookie), own)
+        foreign = set(filter(None, found)) - {own}
+        if foreign:
+            logger.warning(
+                "account %s: links that earn for %s, not for %s, are not given out; if both are "
+                "the account's own, smartlinkd account clear has it seen anew",
+                self._shown,
+                ", ".join(sorted(foreign)),
+                own,
+            )
+        return [
+            UNKNOWN_ROW if id_ in foreign else row for id_, row in zip(found, rows, strict=True)
+        ]
+
+    def inherit(self, cookie: Cookie, before: Cookie) -> None:
+        """Let `cookie` have the affiliate id of `before`: the owner stored both."""
+        own = self._ids.get(before.digest)
+        if own is not None and self._ids.get(cookie.digest) is None:
+            self._ids.put(cookie.digest, own)
+
+    def clear(self) -> None:
+        """Forget all ids. The next links define them anew."""
+        self._ids.clear()
+
+
+class HumanCheckReports:
+    """Human checks that tabs have shown while nobody worked in them.
+
+    Without a report such a check would be forgotten when its tab is closed. A report waits while
+    the conversion actor restarts.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Cookie] = {}
+        self._wake = trio.Event()
+
+    def report(self, cookie: Cookie) -> None:
+        """Report that a tab of this cookie shows a human check. Never waits."""
+        self._waiting[cookie.digest] = cookie
+        self._wake.set()
+
+    async def run(self, pause: Callable[[Cookie], None]) -> NoReturn:
+        """Call `pause` for each report. Runs until cancelled."""
+        while True:
+            self._wake = trio.Event()
+            while self._waiting:
+                pause(self._waiting.pop(next(iter(self._waiting))))
+            await self._wake.wait()

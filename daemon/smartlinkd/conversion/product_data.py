@@ -1,26 +1,25 @@
-"""Product data for what was converted: read once, remembered, and never at the cost of a link.
+"""Product data of converted links: read once, cached, and never at the cost of a link.
 
-The problem: a source of product data can be slow, silent or refuse, while the link that waits for
-the data is worth more and has been made already. And who has refused one product, or kept silent
-about it, would do the same with the next ones.
-
-The choice: a link waits for its data for a bounded time, and goes without whatever the reason. The
-reading itself belongs to all who want the same product of the same cookie. After a refusal or a
-silence the readings with a cookie rest, while its links go on; only a human check pauses both.
+A source of product data can be slow, silent or refuse, while the link that waits for the data is
+made already. So a link waits for a bounded time, and goes without data whatever the reason. After
+a refusal or a silence nothing is read with that cookie for a while. Only a human check pauses the
+account, and with it the links.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import trio
 from prometheus_client import Histogram
 
-from smartlinkd.conversion.line import Line
-from smartlinkd.conversion.sharing import Remembered, Shared, whose
+from smartlinkd.conversion.account import MAX_ACCOUNTS, digest_of
+from smartlinkd.conversion.account_queue import AccountQueue
+from smartlinkd.conversion.cache import SingleFlight, TTLCache
 from smartlinkd.conversion.sources import ProductSource
 from smartlinkd.errors import Refused
 from smartlinkd.marketplace.errors import (
@@ -40,12 +39,6 @@ from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
 
-PRODUCT_PATIENCE: Final = 10.0
-"""Seconds that a converted link waits for its product data at the most."""
-
-SILENCE_REST: Final = 60.0
-"""Seconds for which no product data is read after its source has not answered."""
-
 _REFUSES_PRODUCTS: Final = (
     ProductsRefused,
     SessionLost,
@@ -53,71 +46,95 @@ _REFUSES_PRODUCTS: Final = (
     OpenApiRefused,
     OpenApiBusy,
 )
-"""What says that the next product would be refused as well."""
+"""Refusals that the next product would meet as well."""
+
+
+@dataclass(frozen=True)
+class ProductLimits:
+    """Bounds of product data, in seconds and products."""
+
+    ttl_s: float = 600.0
+    max_cached: int = 10_000
+    refusal_pause_s: float = 900.0
+    silence_pause_s: float = 60.0
+    wait_s: float = 10.0
+    """A converted link waits for its data this long at most. More than a source takes."""
 
 
 class ProductReader:
-    """Reads product data from a source, at most as often as the accounts' lines let it."""
+    """Reads product data from a source, as far as the accounts' queues let it."""
 
     def __init__(
         self,
         source: ProductSource | None,
-        line_of: Callable[[Cookie | None], Line],
-        remembered: Remembered[tuple[str, Product], ProductData],
+        queue_of: Callable[[Cookie | None], AccountQueue],
+        limits: ProductLimits,
         nursery: trio.Nursery,
-        *,
-        rest: float,
         seconds: Histogram,
     ) -> None:
-        """Without a `source` there is no data. After a refusal nothing is read for `rest` seconds;
-        `seconds` observes how long readings take."""
+        """Without a `source` there is no data. `seconds` observes how long reads take."""
         self._source = source
-        self._line_of = line_of
-        self.remembered = remembered
-        self._under_way = Shared[tuple[str, Product], ProductData | None](nursery)
-        self._rest = rest
+        self._queue_of = queue_of
+        self._limits = limits
         self._seconds = seconds
+        self._reads = SingleFlight[tuple[str | None, Product], ProductData | None](nursery)
+        self._paused = TTLCache[str | None, bool](
+            ttl_s=limits.refusal_pause_s, max_size=MAX_ACCOUNTS
+        )
+        self.cached = TTLCache[tuple[str | None, Product], ProductData](
+            ttl_s=limits.ttl_s, max_size=limits.max_cached
+        )
 
-    async def data(self, cookie: Cookie | None, product: Product) -> ProductData | None:
-        """The product's data, or None: whatever happens here costs no link."""
+    async def read(self, cookie: Cookie | None, product: Product) -> ProductData | None:
+        """Return the product's data, or None. Raises no `Refused`: it would cost a link."""
         source = self._source
         if source is None or (source.needs_cookie and cookie is None):
             return None
         own = cookie if source.needs_cookie else None
-        key = (whose(own), product)
-        remembered = self.remembered.get(key)
-        if remembered is not None:
-            return remembered
-        with trio.move_on_after(PRODUCT_PATIENCE) as patience:
-            return await self._under_way.get(key, partial(self._read, source, own, product))
-        if patience.cancelled_caught:
-            logger.warning("no data of product %s within %g s", product, PRODUCT_PATIENCE)
+        key = (digest_of(own), product)
+        cached = self.cached.get(key)
+        if cached is not None:
+            return cached
+        with trio.move_on_after(self._limits.wait_s) as wait:
+            return await self._reads.run(key, partial(self._read, source, own, product))
+        if wait.cancelled_caught:
+            logger.warning("no data of product %s within %g s", product, self._limits.wait_s)
         return None
+
+    def resume(self) -> None:
+        """Read again with every cookie, whatever a source has refused."""
+        self._paused.clear()
 
     async def _read(
         self, source: ProductSource, cookie: Cookie | None, product: Product
     ) -> ProductData | None:
-        line = self._line_of(cookie)
+        if self._paused.get(digest_of(cookie)):
+            return None
+        queue = self._queue_of(cookie)
         try:
-            data = await line.read_product(
+            data = await queue.read_product(
                 cookie, partial(self._timed_read, source, cookie, product)
             )
-        except HumanCheck as check:
-            line.pause(check, cookie)
+        except HumanCheck:
+            queue.pause(cookie)
         except (PortalSilent, ProductsDown) as silence:
-            # The next ones would wait as long, and hold up what is worth more.
-            line.leave_products_alone(SILENCE_REST, cookie)
+            self._pause(cookie, self._limits.silence_pause_s)
             logger.warning("product data is not read for a minute: %s", silence)
         except _REFUSES_PRODUCTS as refusal:
-            line.leave_products_alone(self._rest, cookie)
+            self._pause(cookie, self._limits.refusal_pause_s)
             logger.warning("product data is not read for a while: %s", refusal)
         except Refused as refusal:
             logger.warning("no data of product %s: %s", product, refusal)
         else:
             if data is not None:
-                self.remembered.put((whose(cookie), product), data)
+                self.cached.put((digest_of(cookie), product), data)
             return data
         return None
+
+    def _pause(self, cookie: Cookie | None, seconds: float) -> None:
+        """Read nothing with this cookie for a while, and stop the reads that wait for the same."""
+        self._paused.put(digest_of(cookie), True, ttl_s=seconds)
+        self._queue_of(cookie).stop_reads(cookie)
 
     async def _timed_read(
         self, source: ProductSource, cookie: Cookie | None, product: Product

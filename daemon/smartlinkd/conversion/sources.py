@@ -1,7 +1,6 @@
-"""What the desk needs from the outside: links made, short links resolved, products read.
+"""Protocols of the sources that the conversion service uses.
 
-The desk knows these three shapes only. Which of them is behind a shape is decided once, in
-`smartlinkd/app/components.py`, by the owner's configuration.
+`smartlinkd/app/components.py` chooses their implementations by the configuration.
 """
 
 from __future__ import annotations
@@ -17,25 +16,23 @@ from smartlinkd.vault.cookie import Cookie
 READS_AT_ONCE = 3
 """Products read at the same time for an account: about as many as its owner would have open."""
 
+READ_WITHIN = 9.0
+"""Seconds for reading a product, opening its page included. A link waits longer than that
+(`ProductLimits.wait_s`), or nobody would notice that a source is silent."""
+
 SubIds = tuple[str, ...]
-"""What tells the owner's sales apart; an empty one keeps the position of the next."""
+"""The owner's labels of sales. An empty one keeps the position of the next."""
 
 MaySend = Callable[[], None]
-"""May this still go upstream? Asked before anything does, which may be long after the work has
-begun: the browser may have been starting. Raises what has come in the way since, `HumanCheck` for
-an account that was paused."""
-
-
-READ_WITHIN = 9.0
-"""Seconds for reading a product, the opening of its page included: less than a link waits for it,
-or the silence of a source would be known to nobody."""
+"""Called before anything goes upstream, which may be long after the work has begun: the browser may
+have been starting. Raises `HumanCheck` if the account was paused meanwhile."""
 
 
 class LinkSource(Protocol):
     """Makes affiliate links."""
 
     needs_cookie: bool
-    """Whether links are made in the session of a cookie. If not, `cookie` is None."""
+    """True if links are made in the session of a cookie. Else `cookie` is None."""
 
     async def create(
         self,
@@ -44,8 +41,10 @@ class LinkSource(Protocol):
         sub_ids: SubIds,
         may_send: MaySend,
     ) -> Sequence[Row]:
-        """One row a product, in their order. Raises what `may_send` raises, and `Refused` when
-        there is none at all."""
+        """Return one row a product, in their order.
+
+        Raises what `may_send` raises, and `Refused` if there is no row at all.
+        """
 
 
 class ProductSource(Protocol):
@@ -53,15 +52,17 @@ class ProductSource(Protocol):
 
     needs_cookie: bool
     at_once: int
-    """How many reads run at a time for one account. One more would wait inside the source, and its
-    wait would be taken for the source's silence."""
+    """Reads that run at the same time for one account. One more would wait inside the source, and
+    its wait would count as the source's silence."""
 
     async def read(self, cookie: Cookie | None, product: Product) -> ProductData | None:
-        """The data, or None when the source has none.
+        """Return the data, or None if the source has none. Ends within `READ_WITHIN`.
 
-        Comes to an end within `READ_WITHIN`. Raises `PortalSilent` when nothing has come by then of
-        what was asked, `ProductsRefused` when the source refuses, `HumanCheck` when it wants a
-        person, or another `Refused`.
+        Raises:
+            PortalSilent: no answer came in time.
+            ProductsRefused: the source refuses.
+            HumanCheck: the source wants a person.
+            Refused: anything else went wrong.
         """
 
 
@@ -69,4 +70,4 @@ class Resolver(Protocol):
     """Follows short links."""
 
     async def resolve(self, short: Short) -> Product | int:
-        """The product it leads to, or the failCode of the seed that says why there is none."""
+        """Return the product it leads to, or the failCode that says why there is none."""

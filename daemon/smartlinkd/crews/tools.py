@@ -17,9 +17,9 @@ from typing import Final
 import trio
 from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
-from smartlinkd.conversion.desk import Desk
-from smartlinkd.conversion.order import PASSING
-from smartlinkd.conversion.shapes import FailureEntry, LinksRequest, SuccessEntry, mapping
+from smartlinkd.conversion.request import TRANSIENT
+from smartlinkd.conversion.schemas import FailureEntry, LinksRequest, SuccessEntry, mapping
+from smartlinkd.conversion.service import ConversionService
 from smartlinkd.errors import Invalid, NotNow
 from smartlinkd.patience import patience
 from smartlinkd.validation import describe_errors
@@ -28,7 +28,7 @@ from smartlinkd.vault.actor import Vault
 CONVERT_LINKS: Final = "convert_links"
 
 TOOL_NAMES: Final = frozenset({CONVERT_LINKS})
-"""All there are, for whoever checks a configuration and has no desk."""
+"""All there are, for whoever checks a configuration and has no conversion service."""
 
 TOOL_PATIENCE: Final = 60.0
 """Seconds that a crew's links wait for what is being restarted: then is the last try."""
@@ -48,41 +48,43 @@ class _Arguments(LinksRequest):
     model_config = ConfigDict(extra="forbid")
 
 
-def tools(desk: Desk, vault: Vault) -> Mapping[str, Tool]:
+def tools(conversion: ConversionService, vault: Vault) -> Mapping[str, Tool]:
     """The tools by their names."""
 
     async def convert_links(crew: str, arguments: dict[str, JsonValue]) -> JsonValue:
         """{"links": […], "subIds"?: […]} → {"mapping": {link: entry}}, as `/api/convert` has them.
 
-        Raises `Invalid` for wrong arguments and when no cookie is stored, and what the desk raises.
+        Raises `Invalid` for wrong arguments and when no cookie is stored, and what
+        `ConversionService.convert` raises.
         """
         wanted = _arguments(arguments)
         latest = trio.current_time() + TOOL_PATIENCE
         while True:
             is_last = trio.current_time() >= latest
             try:
-                return await convert(crew, wanted, whole_or_again=not is_last)
-            except PASSING as passing:
+                return await convert(crew, wanted, fail_on_transient_error=not is_last)
+            except TRANSIENT as refusal:
                 if is_last:
                     raise
-                wait = passing.retry_after if isinstance(passing, NotNow) else RETRY
+                wait = refusal.retry_after if isinstance(refusal, NotNow) else RETRY
             await trio.sleep(max(0.0, min(wait, latest - trio.current_time())))
 
-    async def convert(crew: str, wanted: _Arguments, *, whole_or_again: bool) -> JsonValue:
+    async def convert(crew: str, wanted: _Arguments, *, fail_on_transient_error: bool) -> JsonValue:
         with patience():
             record = await vault.current()
-        if record is None and desk.needs_cookie:
-            desk.cookie_is_missing()
+        if record is None and conversion.needs_cookie:
+            conversion.report_missing_cookie()
             raise Invalid(
                 "no affiliate cookie is stored, so no link can be made; sync one with the browser "
                 "extension or POST /api/sync-cookie, then start the crew again"
             )
-        order = wanted.order(
+        request = wanted.to_request(
             record.cookie if record else None,
             client=f"crew:{crew}",
-            whole_or_again=whole_or_again,
+            fail_on_transient_error=fail_on_transient_error,
         )
-        return {"mapping": _MAPPING.dump_python(mapping(await desk.convert(order)), mode="json")}
+        results = mapping(await conversion.convert(request))
+        return {"mapping": _MAPPING.dump_python(results, mode="json")}
 
     return {CONVERT_LINKS: convert_links}
 

@@ -16,8 +16,7 @@ from typing import Final, TypeVar
 
 import trio
 
-from smartlinkd.conversion.order import Converted, Order
-from smartlinkd.conversion.order import Entry as Answer
+from smartlinkd.conversion.request import ConversionRequest, Converted, LinkResult
 from smartlinkd.errors import NotFound, Unavailable
 from smartlinkd.history.model import (
     ALL,
@@ -68,17 +67,19 @@ class History:
         self._grown = trio.Event()
         self._stopping = trio.Event()
 
-    def keep(self, order: Order, answer: Mapping[str, Answer]) -> None:
-        """Keep what was converted of an order. Returns at once, and raises nothing.
+    def keep(self, request: ConversionRequest, results: Mapping[str, LinkResult]) -> None:
+        """Keep what was converted of a request. Returns at once, and raises nothing.
 
-        An order without a client is not kept.
+        A request without a client is not kept.
         """
-        if order.client is None or not self._retention.keeps_any:
+        if request.client is None or not self._retention.keeps_any:
             return
         at_ms = milliseconds(self._wall())
-        for link, made in answer.items():
+        for link, made in results.items():
             if isinstance(made, Converted):
-                self._pending.add(Record(at_ms, order.client, order.sub_ids, self._cut(link), made))
+                self._pending.add(
+                    Record(at_ms, request.client, request.sub_ids, self._cut(link), made)
+                )
                 self._filled.set()
 
     def take(self, retention: Retention) -> None:

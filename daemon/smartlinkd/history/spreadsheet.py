@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from smartlinkd.conversion.shapes import MAX_SUB_IDS
+from smartlinkd.conversion.schemas import MAX_SUB_IDS
 from smartlinkd.history.model import Entry
 from smartlinkd.wire import timestamp
 

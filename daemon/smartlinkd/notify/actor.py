@@ -18,7 +18,7 @@ from typing import Final
 import trio
 
 from smartlinkd.auth.keys import ApiKey
-from smartlinkd.conversion.account import AccountState, Standing
+from smartlinkd.conversion.account import AccountState, AccountStatus
 from smartlinkd.logs import LogEvent
 from smartlinkd.notify.channels import Channel, NotSent
 from smartlinkd.notify.notice import DaemonIdentity, Notice, NoticeThrottle, body_of
@@ -158,11 +158,11 @@ def _account_notice(account: str, state: AccountState) -> Notice:
     return Notice(
         subject=f"account {account}",
         account=account,
-        state=state.standing,
+        state=state.status,
         event=state.event,
         since=state.since,
-        text=f"account {account} is now {state.standing}{why}",
-        is_resolved=state.standing is Standing.ACTIVE,
+        text=f"account {account} is now {state.status}{why}",
+        is_resolved=state.status is AccountStatus.ACTIVE,
     )
 
 

@@ -15,7 +15,7 @@ from math import inf
 from typing import Final
 from uuid import uuid4
 
-from smartlinkd.conversion.account import MOST_ACCOUNTS
+from smartlinkd.conversion.account import MAX_ACCOUNTS
 from smartlinkd.logs import LogEvent
 from smartlinkd.untrusted import blank_unprintable
 from smartlinkd.wire import timestamp
@@ -121,10 +121,10 @@ class NoticeThrottle:
 
         Its cookie may have expired for good. Returns False if one more account has no room.
         """
-        if self._account_count() >= MOST_ACCOUNTS:
+        if self._account_count() >= MAX_ACCOUNTS:
             subjects = self._subjects.items()
             self._subjects = {name: each for name, each in subjects if not each.is_settled}
-        if self._account_count() >= MOST_ACCOUNTS:
+        if self._account_count() >= MAX_ACCOUNTS:
             lost = [name for name, each in self._subjects.items() if each.is_reported_loss]
             if not lost:
                 return False

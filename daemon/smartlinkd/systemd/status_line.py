@@ -13,7 +13,7 @@ from smartlinkd.admin.status import (
     PartReport,
     StatusReport,
 )
-from smartlinkd.conversion.account import Standing
+from smartlinkd.conversion.account import AccountStatus
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 
 REPORTER_NAME: Final = "service manager"
@@ -42,7 +42,7 @@ def _segments(report: StatusReport) -> Iterator[str]:
         yield _browser(report.browser)
         if report.cookie is None and report.accounts is not None:
             yield "no cookie is stored"
-    fine_states = (Standing.ACTIVE, NOT_USED_YET)
+    fine_states = (AccountStatus.ACTIVE, NOT_USED_YET)
     yield from (_account(each) for each in report.accounts or () if each.state not in fine_states)
     yield from (_cannot_run(each) for each in report.crews if each.state == "broken")
     running = sum(crew.running for crew in report.crews)

@@ -31,7 +31,7 @@ from smartlinkd.api.services import CrewServices, Rules, Services
 from smartlinkd.auth.actor import Auth, KeySpec
 from smartlinkd.auth.keys import Scope
 from smartlinkd.config.problems import Problem
-from smartlinkd.conversion.desk import Timings
+from smartlinkd.conversion.service import ConversionTimings
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.crews.crew import (
     BrokenCrew,
@@ -407,14 +407,14 @@ async def opened(
         webhook_networks=NETWORKS,
         own_addresses={},
     )
-    metrics = Metrics(None, Timings(), executor, list)
+    metrics = Metrics(None, ConversionTimings(), executor, list)
     nobody: Any = None  # a part that no crew asks
     auth = Auth(directory, password_hash=SecretStr(""), signing_secret=SecretStr("ab" * 32))
     await nursery.start(auth.run)
     services = Services(
         auth=auth,
         vault=nobody,
-        desk=nobody,
+        conversion=nobody,
         history=nobody,
         browser=None,
         operator=nobody,

@@ -93,8 +93,8 @@ async def test_a_stop_withdraws_the_conversion(
 
     async def is_idle() -> bool:
         status = await writing.status()
-        desk, browser = status["conversion"], status["browser"]
-        left = desk["requestsWaiting"], desk["submitsWaiting"], browser["jobsRunning"]
+        conversion, browser = status["conversion"], status["browser"]
+        left = conversion["requestsWaiting"], conversion["submitsWaiting"], browser["jobsRunning"]
         return left == (0, 0, 0)
 
     await writing.until("nothing is converted", is_idle)

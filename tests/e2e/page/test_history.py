@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from smartlinkd.conversion.order import Converted
+from smartlinkd.conversion.request import Converted
 from smartlinkd.history.actor import FILE
 from smartlinkd.history.model import Limits, Record, milliseconds
 from smartlinkd.history.pending import Pending

@@ -17,9 +17,9 @@ from smartlinkd.api.schemas import (
     ExtractRequest,
     ExtractResponse,
 )
-from smartlinkd.conversion.desk import Desk
-from smartlinkd.conversion.order import Converted, Entry
-from smartlinkd.conversion.shapes import MAX_LINKS, LinksRequest, mapping
+from smartlinkd.conversion.request import Converted, LinkResult
+from smartlinkd.conversion.schemas import MAX_LINKS, LinksRequest, mapping
+from smartlinkd.conversion.service import ConversionService
 from smartlinkd.errors import Invalid
 from smartlinkd.marketplace.links import FoundLink, find_links
 from smartlinkd.patience import patience
@@ -28,7 +28,7 @@ from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import Cookie, parse_cookie
 
 
-def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
+def add(api: Api, guards: Guards, conversion: ConversionService, vault: Vault) -> None:
     """Add the operation to `api`."""
 
     @api.operation(
@@ -38,7 +38,7 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
         body=ConvertRequest,
         ok=ConvertResponse,
         errors=(502, 503),
-        seconds=inf,  # the desk keeps the time: it has something to say at the deadline
+        seconds=inf,  # the service keeps the deadline, and answers with what it has by then
     )
     async def convert(client: Client, body: ConvertRequest) -> ConvertResponse:
         """Turn product or short links into affiliate links, with product data.
@@ -46,9 +46,8 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
         `mapping` has an entry for each link, keyed by the link exactly as it was sent. A link that
         fails does not fail the others.
         """
-        order = body.order(await _cookie(body), client=client.name)
-        entries = await desk.convert(order)
-        return ConvertResponse(mapping=mapping(entries))
+        request = body.to_request(await _cookie(body), client=client.name)
+        return ConvertResponse(mapping=mapping(await conversion.convert(request)))
 
     @api.operation(
         "POST",
@@ -59,7 +58,7 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
     )
     async def extract(_: Client, body: ExtractRequest) -> ExtractResponse:
         """Find the marketplace links in a text. Nothing is sent to the marketplace."""
-        found = await on_thread(find_links, body.text, desk.market)
+        found = await on_thread(find_links, body.text, conversion.market)
         links = [
             ExtractedLink(link=body.text[each.start : each.end], start=each.start, end=each.end)
             for each in found
@@ -82,45 +81,45 @@ def add(api: Api, guards: Guards, desk: Desk, vault: Vault) -> None:
         keyed by the link as it stands in the text.
         """
         cookie = await _cookie(body)
-        found = find_links(body.text, desk.market)
+        found = find_links(body.text, conversion.market)
         links = list(dict.fromkeys(body.text[each.start : each.end] for each in found))
         if len(links) > MAX_LINKS:
             raise Invalid(
                 f"text: has {len(links)} different links, and at most {MAX_LINKS} are converted "
                 "at once; send it in pieces"
             )
-        entries: dict[str, Entry] = {}
+        results: dict[str, LinkResult] = {}
         if links:
-            request = LinksRequest(links=links, sub_ids=body.sub_ids)
-            entries = await desk.convert(request.order(cookie, client=client.name))
-        text = _replaced(body.text, found, entries)
-        return ConvertTextResponse(text=text, mapping=mapping(entries))
+            wanted = LinksRequest(links=links, sub_ids=body.sub_ids)
+            results = await conversion.convert(wanted.to_request(cookie, client=client.name))
+        text = _replaced(body.text, found, results)
+        return ConvertTextResponse(text=text, mapping=mapping(results))
 
     async def _cookie(body: ConvertRequest | ConvertTextRequest) -> Cookie | None:
         """The request's own cookie, else the stored one. Raises `Invalid`."""
         given = body.cookie if body.cookie is not None and body.cookie.get_secret_value() else None
-        if given is not None and not desk.needs_cookie:
+        if given is not None and not conversion.needs_cookie:
             raise Invalid(
                 'cookie: links are made by the Open API here (links.source = "open_api"), which '
                 "takes none; leave it out"
             )
         if given is not None:
-            return parse_cookie(await read_cookie(given, desk.market))
+            return parse_cookie(await read_cookie(given, conversion.market))
         with patience():
             record = await vault.current()
         return record.cookie if record is not None else None
 
 
-def _replaced(text: str, found: Sequence[FoundLink], entries: Mapping[str, Entry]) -> str:
+def _replaced(text: str, found: Sequence[FoundLink], results: Mapping[str, LinkResult]) -> str:
     """Return the text with each link that was converted replaced by its short link."""
     pieces: list[str] = []
     end = 0
     for each in found:
         link = text[each.start : each.end]
-        entry = entries[link]
+        result = results[link]
         pieces += [
             text[end : each.start],
-            entry.short_link if isinstance(entry, Converted) else link,
+            result.short_link if isinstance(result, Converted) else link,
         ]
         end = each.end
     return "".join([*pieces, text[end:]])

@@ -15,7 +15,7 @@ from smartlinkd.api.schemas import (
     SyncCookieRequest,
     SyncCookieResponse,
 )
-from smartlinkd.conversion.desk import Desk
+from smartlinkd.conversion.service import ConversionService
 from smartlinkd.marketplace.cookie_text import header_value
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.patience import patience
@@ -35,13 +35,13 @@ async def read_cookie(pasted: SecretStr, market: Market) -> str:
     return await on_thread(header_value, text, market, now)  # a long export takes a while
 
 
-def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
+def add(api: Api, guards: Guards, vault: Vault, conversion: ConversionService) -> None:
     """Add these operations to `api`."""
 
     async def store(client: Client, body: SyncCookieRequest, not_named: str) -> SyncCookieResponse:
         name = body.account_name or not_named
         has_key = client.key_id is not None
-        cookie_text = await read_cookie(body.cookie, desk.market)
+        cookie_text = await read_cookie(body.cookie, conversion.market)
         # Both or neither, also when the client has gone: a new cookie whose account stays
         # paused would be a riddle. Bounded, since the shield keeps the request's own deadline out.
         with trio.CancelScope(shield=True), patience():
@@ -49,7 +49,7 @@ def add(api: Api, guards: Guards, vault: Vault, desk: Desk) -> None:
             record = await vault.store(
                 cookie_text, name, keep_account=has_key and not body.replace_account
             )
-            is_paused = await desk.cookie_synced(
+            is_paused = await conversion.note_synced_cookie(
                 record.cookie, before.cookie if before else None, keep_pause=has_key
             )
         return SyncCookieResponse(

@@ -1,4 +1,4 @@
-"""That links are wanted and there is no cookie is told once, and once that there is one again."""
+"""The alarm that links are wanted and no cookie is stored."""
 
 from __future__ import annotations
 
@@ -23,56 +23,56 @@ async def refused(bench: Bench) -> None:
         await bench.convert(bench.link(1), cookie=None)
 
 
-async def test_it_is_told_with_the_first_order_and_with_the_next_sync(
+async def test_alarm_is_set_by_the_first_request_and_ends_with_the_next_sync(
     bench: Bench,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    desk = await bench.open(nursery)
+    service = await bench.open(nursery)
     await refused(bench)
     await refused(bench)
     await bench.convert(bench.link(1), cookie=COOKIE)  # a client's own
     assert bench.missing == [True]
-    await desk.cookie_synced(COOKIE, None)
-    await desk.cookie_synced(COOKIE, COOKIE)
+    await service.note_synced_cookie(COOKIE, None)
+    await service.note_synced_cookie(COOKIE, COOKIE)
     assert bench.missing == [True, False]
     events = [getattr(record, "event", None) for record in caplog.records]
     assert events == [LogEvent.COOKIE_MISSING, LogEvent.COOKIE_BACK]
 
 
-async def test_it_outlives_the_desk_s_incarnations(
+async def test_alarm_outlives_a_restart_of_the_service(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    desk = bench.make()
+    service = bench.make()
     async with trio.open_nursery() as first:
-        await first.start(desk.run)
+        await first.start(service.run)
         await refused(bench)
         first.cancel_scope.cancel()
-    await nursery.start(desk.run)
+    await nursery.start(service.run)
     await refused(bench)
     assert bench.missing == [True]
 
 
-async def test_without_such_an_order_nothing_is_told(
+async def test_alarm_is_not_set_without_a_request_for_the_stored_cookie(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    desk = await bench.open(nursery)
+    service = await bench.open(nursery)
     await bench.convert(bench.link(1), cookie=COOKIE)
-    await desk.cookie_synced(COOKIE, None)
+    await service.note_synced_cookie(COOKIE, None)
     assert bench.missing == []
 
 
-async def test_who_has_looked_before_the_sync_says_nothing_new(
+async def test_request_that_looked_before_the_sync_sets_no_alarm(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    desk = await bench.open(nursery)
-    await desk.cookie_synced(COOKIE, None)
+    service = await bench.open(nursery)
+    await service.note_synced_cookie(COOKIE, None)
     await refused(bench)
     assert bench.missing == []
 
 
-async def test_links_that_want_no_cookie_miss_none(
+async def test_links_that_need_no_cookie_set_no_alarm(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     bench.links.needs_cookie = False

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.order import Converted
-from smartlinkd.conversion.product_data import SILENCE_REST
+from smartlinkd.conversion.product_data import ProductLimits
+from smartlinkd.conversion.request import Converted
 from smartlinkd.conversion.sources import READ_WITHIN
 from smartlinkd.errors import Refused, Unavailable
 from smartlinkd.marketplace.errors import (
@@ -99,7 +99,7 @@ async def test_a_source_that_says_nothing_is_not_waited_for_again_at_once(
     assert await bench.convert(bench.link(2)) == {bench.link(2): bench.entry(2, data=False)}
     assert trio.current_time() - before == 1
     assert products.items == [1]
-    await trio.sleep(SILENCE_REST)
+    await trio.sleep(ProductLimits().silence_pause_s)
     assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1)}
 
 
@@ -113,10 +113,10 @@ async def test_data_that_cannot_be_had_is_null_and_tried_again(
     autojump_clock: MockClock,
     fault: Refused | None,
 ) -> None:
-    desk = await bench.open(nursery)
+    service = await bench.open(nursery)
     products.script = {1: fault}
     assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1, data=False)}
-    assert (await desk.status()).remembered_products == 0
+    assert (await service.status()).remembered_products == 0
     products.script = {}
     assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1)}
 
@@ -142,7 +142,7 @@ async def test_after_a_refusal_no_data_is_read_for_a_while(
     autojump_clock: MockClock,
     refusal: Refused,
 ) -> None:
-    await bench.open(nursery, products_pause=REST)
+    await bench.open(nursery, refusal_pause_s=REST)
     products.script = {1: refusal}
     products.seconds = 0.0
     assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1, data=False)}
@@ -166,13 +166,13 @@ async def test_after_a_silence_no_data_is_waited_for_a_minute(
     autojump_clock: MockClock,
     silence: Refused,
 ) -> None:
-    await bench.open(nursery, products_pause=REST)
+    await bench.open(nursery, refusal_pause_s=REST)
     products.script = {1: silence}
     assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1, data=False)}
     products.script = {}
     assert await bench.convert(bench.link(2)) == {bench.link(2): bench.entry(2, data=False)}
     assert products.items == [1]
-    await trio.sleep(SILENCE_REST)
+    await trio.sleep(ProductLimits().silence_pause_s)
     assert await bench.convert(bench.link(1)) == {bench.link(1): bench.entry(1)}
 
 
@@ -199,6 +199,16 @@ async def test_a_refusal_is_the_accounts_alone(
     }
 
 
+async def test_the_owner_ends_the_time_for_which_no_data_is_read(
+    bench: Bench, products: FakeProducts, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    service = await bench.open(nursery)
+    products.script = {1: ProductsRefused("no")}
+    await bench.convert(bench.link(1))
+    assert await service.clear_accounts() == 0  # the account itself was in no trouble
+    assert await bench.convert(bench.link(2)) == {bench.link(2): bench.entry(2)}
+
+
 async def test_remembered_data_is_served_while_reading_rests(
     bench: Bench, products: FakeProducts, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
@@ -212,7 +222,7 @@ async def test_remembered_data_is_served_while_reading_rests(
 async def test_a_human_check_pauses_the_account_and_costs_no_link(
     bench: Bench, products: FakeProducts, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    desk = await bench.open(nursery, chunk=2)
+    service = await bench.open(nursery, chunk=2)
     products.script = {1: HumanCheck(), 2: 5.0}
     bench.links.script = [1.0, 9.0]
     # The third link's submit is under way by then, and is let through.
@@ -221,14 +231,14 @@ async def test_a_human_check_pauses_the_account_and_costs_no_link(
         bench.link(2): bench.entry(2, data=False),
     }
     assert trio.current_time() == 1.1
-    assert (await desk.status()).accounts["1001"].standing == "paused"
+    assert (await service.status()).accounts["1001"].status == "paused"
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(3))
     assert len(bench.links.submits) == 1
-    await desk.cookie_synced(bench.cookie, None)
+    await service.note_synced_cookie(bench.cookie, None)
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(3))
-    await desk.cookie_synced(RENEWED, None)
+    await service.note_synced_cookie(RENEWED, None)
     assert await bench.codes(bench.link(3), cookie=RENEWED) == [0]
 
 
@@ -244,7 +254,7 @@ async def test_a_human_check_at_the_products_refuses_the_links_that_wait(
     assert len(products.reads) == 1
 
 
-# Shared and remembered
+# SingleFlight and remembered
 
 
 async def test_the_same_product_is_read_once_for_all_who_want_it_at_the_same_time(

@@ -1,6 +1,6 @@
-"""A conversion on the wire: what is asked, and the entries that answer (seed, sections 2 and 4).
+"""The bodies of a conversion: the request's, and the results' as they are sent.
 
-Whoever lets others convert, the facade and the crews' tool, takes and gives exactly this.
+The API and the crews' tool take and give exactly this (seed, sections 2 and 4).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from smartlinkd.conversion.order import Converted, Entry, Order
+from smartlinkd.conversion.request import ConversionRequest, Converted, LinkResult
 from smartlinkd.marketplace.products import ProductData
 from smartlinkd.vault.cookie import Cookie
 from smartlinkd.wire import AsSent, Body
@@ -37,24 +37,28 @@ SubId = Annotated[
 
 
 class LinksRequest(Body):
-    """What is to be converted; whose account it is for, others add."""
+    """The links to convert. The caller adds the cookie."""
 
     # The answer has each link as its key, exactly as it was sent.
     links: Annotated[list[str], Field(min_length=1, max_length=MAX_LINKS), AsSent()]
     sub_ids: Annotated[list[SubId], Field(max_length=MAX_SUB_IDS)] | None = None
 
-    def order(self, cookie: Cookie | None, *, client: str, whole_or_again: bool = False) -> Order:
-        """As an `Order`: a link given twice counts once, and empty sub-ids at the end are dropped,
-        so that ('a',) and ('a', '') are merged and remembered as one.
+    def to_request(
+        self, cookie: Cookie | None, *, client: str, fail_on_transient_error: bool = False
+    ) -> ConversionRequest:
+        """Return the request. A link that was given twice counts once.
+
+        Empty sub-ids at the end are dropped, so that ('a',) and ('a', '') are merged and cached as
+        one.
         """
         sub_ids = list(self.sub_ids or ())
         while sub_ids and not sub_ids[-1]:
             sub_ids.pop()
-        return Order(
+        return ConversionRequest(
             links=tuple(dict.fromkeys(self.links)),
             sub_ids=tuple(sub_ids),
             cookie=cookie,
-            whole_or_again=whole_or_again,
+            fail_on_transient_error=fail_on_transient_error,
             client=client,
         )
 
@@ -71,14 +75,14 @@ class FailureEntry(Body):
     fail_code: int
 
 
-def mapping(entries: Mapping[str, Entry]) -> dict[str, SuccessEntry | FailureEntry]:
-    """The desk's entries as they are sent, by their links and in their order."""
-    return {link: _shape(entry) for link, entry in entries.items()}
+def mapping(results: Mapping[str, LinkResult]) -> dict[str, SuccessEntry | FailureEntry]:
+    """Return the results as they are sent, by their links and in their order."""
+    return {link: _entry(result) for link, result in results.items()}
 
 
-def _shape(entry: Entry) -> SuccessEntry | FailureEntry:
-    if isinstance(entry, Converted):
+def _entry(result: LinkResult) -> SuccessEntry | FailureEntry:
+    if isinstance(result, Converted):
         return SuccessEntry(
-            short_link=entry.short_link, long_link=entry.long_link, product=entry.product
+            short_link=result.short_link, long_link=result.long_link, product=result.product
         )
-    return FailureEntry(fail_code=entry.fail_code)
+    return FailureEntry(fail_code=result.fail_code)

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.sharing import Remembered, Shared
+from smartlinkd.conversion.cache import SingleFlight, TTLCache
 from smartlinkd.errors import Invalid, Refused, UpstreamFailed
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def test_a_result_is_remembered_for_its_seconds(mock_clock: MockClock) -> None:
-    results = Remembered[str, int](seconds=10, limit=5)
+    results = TTLCache[str, int](ttl_s=10, max_size=5)
     results.put("a", 1)
     mock_clock.jump(9.9)
     assert results.get("a") == 1
@@ -27,7 +27,7 @@ async def test_a_result_is_remembered_for_its_seconds(mock_clock: MockClock) -> 
 
 
 async def test_a_newer_result_takes_the_place_of_an_older_one(mock_clock: MockClock) -> None:
-    results = Remembered[str, int](seconds=10, limit=5)
+    results = TTLCache[str, int](ttl_s=10, max_size=5)
     results.put("a", 1)
     mock_clock.jump(6)
     results.put("a", 2)
@@ -37,7 +37,7 @@ async def test_a_newer_result_takes_the_place_of_an_older_one(mock_clock: MockCl
 
 
 async def test_looking_at_a_result_does_not_make_it_younger(mock_clock: MockClock) -> None:
-    results = Remembered[str, int](seconds=10, limit=5)
+    results = TTLCache[str, int](ttl_s=10, max_size=5)
     results.put("a", 1)
     mock_clock.jump(6)
     assert results.get("a") == 1
@@ -46,7 +46,7 @@ async def test_looking_at_a_result_does_not_make_it_younger(mock_clock: MockCloc
 
 
 async def test_beyond_the_limit_the_least_recently_used_goes() -> None:
-    results = Remembered[str, int](seconds=10, limit=3)
+    results = TTLCache[str, int](ttl_s=10, max_size=3)
     for number, key in enumerate("abc"):
         results.put(key, number)
     results.get("a")
@@ -58,7 +58,7 @@ async def test_beyond_the_limit_the_least_recently_used_goes() -> None:
 
 @pytest.mark.parametrize(("seconds", "limit"), [(0, 5), (10, 0), (-1, 5)])
 async def test_with_no_time_or_no_room_nothing_is_remembered(seconds: float, limit: int) -> None:
-    results = Remembered[str, int](seconds=seconds, limit=limit)
+    results = TTLCache[str, int](ttl_s=seconds, max_size=limit)
     results.put("a", 1)
     assert len(results) == 0
     assert results.get("a") is None
@@ -84,17 +84,17 @@ class Work:
         return self.begun
 
 
-def wanting(shared: Shared[str, int], key: str, work: Work) -> Callable[[], Awaitable[int]]:
-    return lambda: shared.get(key, work)
+def wanting(shared: SingleFlight[str, int], key: str, work: Work) -> Callable[[], Awaitable[int]]:
+    return lambda: shared.run(key, work)
 
 
 @pytest.fixture
-def shared(nursery: trio.Nursery) -> Shared[str, int]:
-    return Shared(nursery)
+def shared(nursery: trio.Nursery) -> SingleFlight[str, int]:
+    return SingleFlight(nursery)
 
 
 async def test_who_wants_the_same_at_the_same_time_shares_it(
-    shared: Shared[str, int], ask: Ask[Any], autojump_clock: MockClock
+    shared: SingleFlight[str, int], ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     work = Work()
     first = ask(wanting(shared, "a", work))
@@ -106,15 +106,15 @@ async def test_who_wants_the_same_at_the_same_time_shares_it(
 
 
 async def test_what_is_done_is_done_anew_for_the_next_one(
-    shared: Shared[str, int], autojump_clock: MockClock
+    shared: SingleFlight[str, int], autojump_clock: MockClock
 ) -> None:
     work = Work()
-    assert await shared.get("a", work) == 1
-    assert await shared.get("a", work) == 2
+    assert await shared.run("a", work) == 1
+    assert await shared.run("a", work) == 2
 
 
 async def test_other_keys_are_other_work(
-    shared: Shared[str, int], ask: Ask[Any], autojump_clock: MockClock
+    shared: SingleFlight[str, int], ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     works = {"a": Work(), "b": Work()}
     asked = [ask(wanting(shared, key, work)) for key, work in works.items()]
@@ -124,24 +124,24 @@ async def test_other_keys_are_other_work(
 
 
 async def test_a_refusal_is_everybodys_and_is_not_remembered(
-    shared: Shared[str, int], ask: Ask[Any], autojump_clock: MockClock
+    shared: SingleFlight[str, int], ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     work = Work(refusal := UpstreamFailed("no"))
     asked = [ask(wanting(shared, "a", work)) for _ in range(3)]
     await trio.sleep(5)
     assert [one.refusal for one in asked] == [refusal] * 3
     work.refusal = None
-    assert await shared.get("a", work) == 2
+    assert await shared.run("a", work) == 2
 
 
 async def test_a_refusal_does_not_grow_with_those_who_raise_it(
-    shared: Shared[str, int], autojump_clock: MockClock
+    shared: SingleFlight[str, int], autojump_clock: MockClock
 ) -> None:
     lengths: list[int] = []
 
     async def want() -> None:
         try:
-            await shared.get("a", Work(refusal))
+            await shared.run("a", Work(refusal))
         except Invalid as caught:
             frames, traceback = 0, caught.__traceback__
             while traceback is not None:
@@ -156,7 +156,7 @@ async def test_a_refusal_does_not_grow_with_those_who_raise_it(
 
 
 async def test_the_first_may_leave_and_the_others_get_the_result(
-    shared: Shared[str, int], ask: Ask[Any], autojump_clock: MockClock
+    shared: SingleFlight[str, int], ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     work = Work()
     first, second = (ask(wanting(shared, "a", work)) for _ in range(2))
@@ -168,7 +168,7 @@ async def test_the_first_may_leave_and_the_others_get_the_result(
 
 
 async def test_work_that_nobody_wants_any_more_is_cancelled(
-    shared: Shared[str, int], ask: Ask[Any], autojump_clock: MockClock
+    shared: SingleFlight[str, int], ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     work = Work()
     asked = [ask(wanting(shared, "a", work)) for _ in range(2)]
@@ -180,20 +180,20 @@ async def test_work_that_nobody_wants_any_more_is_cancelled(
 
 
 async def test_a_newcomer_does_not_join_work_that_is_being_cancelled(
-    shared: Shared[str, int], ask: Ask[Any], autojump_clock: MockClock
+    shared: SingleFlight[str, int], ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     work = Work()
     first = ask(wanting(shared, "a", work))
     await trio.sleep(0.5)
     first.leave()
     await first.over.wait()  # the work itself has not ended by then
-    assert await shared.get("a", work) == 2
+    assert await shared.run("a", work) == 2
     # What was abandoned has not taken the newcomer's place with it.
     assert work.begun == 2
 
 
 async def test_an_abandoned_piece_of_work_does_not_push_out_its_successor(
-    shared: Shared[str, int], ask: Ask[Any], autojump_clock: MockClock
+    shared: SingleFlight[str, int], ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     async def stubborn() -> int:
         try:
@@ -203,7 +203,7 @@ async def test_an_abandoned_piece_of_work_does_not_push_out_its_successor(
                 await trio.sleep(0.2)
         return 0
 
-    first = ask(lambda: shared.get("a", stubborn))
+    first = ask(lambda: shared.run("a", stubborn))
     await wait_all_tasks_blocked()
     first.leave()
     await first.over.wait()
@@ -221,4 +221,4 @@ async def test_what_is_no_refusal_is_a_bug_and_ends_the_owner() -> None:
 
     with pytest.RaisesGroup(KeyError):
         async with trio.open_nursery() as nursery:
-            await Shared[str, int](nursery).get("a", faulty)
+            await SingleFlight[str, int](nursery).run("a", faulty)

@@ -1,4 +1,4 @@
-"""Links and product data through the portal, in the owner's own session."""
+"""Sources that use the affiliate portal in a tab, in the session of the owner's cookie."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-Saw = Callable[[Cookie], None]
-"""Told of a cookie when a tab of its session shows a human check. Does not wait."""
+ReportHumanCheck = Callable[[Cookie], None]
+"""Called with the cookie of a tab that shows a human check. Never waits."""
 
 
 class BrowserLinks:
@@ -48,12 +48,17 @@ class BrowserLinks:
     needs_cookie = True
 
     def __init__(
-        self, browser: Browser, market: Market, *, method: Literal["form", "fetch"], saw: Saw
+        self,
+        browser: Browser,
+        market: Market,
+        *,
+        method: Literal["form", "fetch"],
+        report_check: ReportHumanCheck,
     ) -> None:
         self._browser = browser
         self._market = market
         self._method = method
-        self._saw = saw
+        self._report_check = report_check
 
     async def create(
         self,
@@ -69,7 +74,14 @@ class BrowserLinks:
             may_send()
             return await submit(page, self._market, products, sub_ids)
 
-        place = _place(cookie, self._market, "links", at_once=1, before=may_send, saw=self._saw)
+        place = _place(
+            cookie,
+            self._market,
+            "links",
+            at_once=1,
+            before=may_send,
+            report_check=self._report_check,
+        )
         return await _use(self._browser, place, create)
 
 
@@ -85,12 +97,12 @@ class BrowserProducts:
         *,
         method: Literal["fetch", "page"],
         default_cap: int,
-        saw: Saw,
+        report_check: ReportHumanCheck,
     ) -> None:
         self._browser = browser
         self._market = market
         self._method = method
-        self._saw = saw
+        self._report_check = report_check
         self._default_cap = default_cap
         self.at_once = READS_AT_ONCE if method == "fetch" else 1
 
@@ -102,8 +114,8 @@ class BrowserProducts:
 
         async def read(page: Page) -> ProductData | MarketplaceFailed:
             begun.set()
-            # Handed out as values: an error that leaves a page spoils it and its whole context,
-            # and these say nothing against the page.
+            # Returned, not raised: an error that leaves a page has its whole context closed, and
+            # these say nothing against the page.
             try:
                 return await reading(page, self._market, product, default_cap=self._default_cap)
             except (NotThere, ProductsRefused, ProductsDown, PortalDown, PortalSilent) as failed:
@@ -116,7 +128,7 @@ class BrowserProducts:
             tab,
             at_once=self.at_once,
             before=begun.set,
-            saw=self._saw,
+            report_check=self._report_check,
             opening=_products_opening,
             elsewhere=not fetch,
         )
@@ -124,7 +136,7 @@ class BrowserProducts:
         with trio.move_on_after(READ_WITHIN) as reading_time:
             found = await _use(self._browser, place, read)
         if reading_time.cancelled_caught:
-            if not begun.is_set():  # which is no fault of the marketplace's
+            if not begun.is_set():  # no fault of the marketplace
                 raise Unavailable("the browser has no hand free for product data", retry_after=1)
             raise PortalSilent(f"no product data within {READ_WITHIN:g} seconds")
         if isinstance(found, NotThere):
@@ -135,7 +147,7 @@ class BrowserProducts:
 
 
 async def _use(browser: Browser, place: Place, job: Callable[[Page], Awaitable[R]]) -> R:
-    """As `Browser.use`; what the browser did wrong is told with what a client can do about it."""
+    """Run `job` in the browser. Its failures become refusals that say what a client can do."""
     try:
         return await browser.use(place, job)
     except Disconnected as end:
@@ -149,7 +161,7 @@ async def _use(browser: Browser, place: Place, job: Callable[[Page], Awaitable[R
 
 @contextmanager
 def _products_opening() -> Iterator[None]:
-    """Whoever reads the next product would load the page again."""
+    """Turn a page that cannot be opened into `ProductsDown`: the next read would open it again."""
     try:
         yield
     except (PortalDown, PortalChanged, NavigationFailed) as failed:
@@ -163,13 +175,15 @@ def _place(
     *,
     at_once: int,
     before: Callable[[], None],
-    saw: Saw,
+    report_check: ReportHumanCheck,
     opening: Callable[[], AbstractContextManager[None]] = nullcontext,
     elsewhere: bool = False,
 ) -> Place:
-    """The tab `tab` in the context of an account's cookie, at the portal. `before` is called before
-    that is opened, and may raise."""
-    assert cookie is not None  # noqa: S101 - `needs_cookie` says so, and the desk sees to it
+    """Return the tab `tab` of a cookie, at the portal.
+
+    `before` is called before the page is opened, and may raise.
+    """
+    assert cookie is not None  # noqa: S101 - the service checks `needs_cookie`
 
     async def open_tab(page: Page) -> None:
         before()
@@ -179,7 +193,7 @@ def _place(
     def spoils(url: str, beside: bool) -> bool:
         is_check = is_check_beside(url, market) if beside else sign_of_url(url) is Sign.HUMAN_CHECK
         if is_check:
-            saw(cookie)
+            report_check(cookie)
         return is_check
 
     cookies = partial(jar, market, cookie)

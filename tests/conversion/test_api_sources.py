@@ -1,20 +1,25 @@
-"""Links and product data by APIs, as the desk asks for them."""
+"""Links and product data by APIs, as the service asks for them."""
 
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import httpx
 import pytest
+import trio
+import trio.testing
 from pydantic import SecretStr
 
-from smartlinkd.conversion.through_apis import ApiProducts, OpenApiLinks
+from smartlinkd.conversion.api_sources import ApiProducts, HttpResolver, OpenApiLinks
 from smartlinkd.marketplace.answers import UNKNOWN_ROW
+from smartlinkd.marketplace.codes import FailCode
 from smartlinkd.marketplace.errors import HumanCheck, NotThere, OpenApiBusy
-from smartlinkd.marketplace.links import Product
+from smartlinkd.marketplace.links import Product, Short
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.products import ProductData
+from smartlinkd.marketplace.shortlinks import HOPS_AT_ONCE
 from smartlinkd.net.client import HttpClient
 
 VN = market("vn")
@@ -73,3 +78,28 @@ async def test_a_product_that_is_not_there_has_no_data() -> None:
         raise NotThere
 
     assert await ApiProducts(read).read(None, Product(7, 1)) is None
+
+
+# Short links
+
+
+async def test_all_links_of_a_silent_host_wait_for_each_other(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    codes: list[object] = []
+
+    async def silent(_: httpx.Request) -> httpx.Response:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def one(resolver: HttpResolver, number: int) -> None:
+        codes.append(await resolver.resolve(Short(f"https://s.shopee.vn/a{number}")))
+
+    async with HttpClient(httpx.MockTransport(silent)) as client:
+        resolver = HttpResolver(client, market("vn"))
+        async with trio.open_nursery() as nursery:
+            for number in range(HOPS_AT_ONCE + 1):
+                nursery.start_soon(partial(one, resolver, number))
+            await trio.sleep(10)
+            assert len(codes) == HOPS_AT_ONCE
+    assert codes == [FailCode.UNKNOWN] * (HOPS_AT_ONCE + 1)

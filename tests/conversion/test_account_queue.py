@@ -1,4 +1,4 @@
-"""One account's line: submits merged and one at a time, and who may leave when."""
+"""One account's queue: submits merged and one at a time, and who may leave when."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.line import Line, Ticket
-from smartlinkd.errors import UpstreamFailed
+from smartlinkd.conversion.account_queue import AccountQueue
+from smartlinkd.errors import Unavailable, UpstreamFailed
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.vault.cookie import Cookie
-from tests.conversion.conftest import COOKIE, RENEWED, line_of, ticket_of, waiting
+from tests.conversion.conftest import COOKIE, MIN_SUBMIT_S, RENEWED, enqueue, make_queue, waiting
 
 if TYPE_CHECKING:
     from smartlinkd.conversion.sources import MaySend
-    from tests.conversion.conftest import Ask, FakeLinks
+    from tests.conversion.conftest import Ask, Bench, FakeLinks
 
 Take = Callable[..., Any]
 
 
 @pytest.fixture
-def take(line: Line, ask: Ask[Any]) -> Take:
-    """Takes a ticket at once and waits for its row in the background."""
+def take(queue: AccountQueue, ask: Ask[Any]) -> Take:
+    """Enqueue a link at once, and wait for its row in the background."""
 
     def start(number: int, sub_ids: tuple[str, ...] = (), cookie: Cookie | None = COOKIE) -> Any:
-        return ask(waiting(line, number, cookie, sub_ids=sub_ids))
+        return ask(waiting(queue, number, cookie, sub_ids=sub_ids))
 
     return start
 
@@ -142,15 +142,15 @@ async def test_never_two_submits_at_a_time_whatever_the_cookie_and_the_sub_ids(
     assert links.most_at_work == {"1001": 1}
 
 
-async def test_the_line_starts_again_after_it_was_empty(
-    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+async def test_queue_starts_again_after_it_was_empty(
+    take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
-    busy = [line.busy]
+    busy = [queue.is_busy]
     for number in (1, 2):
         take(number)
-        busy.append(line.busy)
+        busy.append(queue.is_busy)
         await trio.sleep(5)
-        busy.append(line.busy)
+        busy.append(queue.is_busy)
     assert busy == [False, True, False, True, False]
     assert links.times == [0, 5]
 
@@ -164,21 +164,21 @@ async def test_links_of_nobodys_session_are_merged_too(
     assert [(submit.cookie, submit.items) for submit in links.submits] == [(None, {1, 2})]
 
 
-async def test_a_ticket_knows_whether_its_submit_has_begun(
-    take: Take, line: Line, ask: Ask[Any], autojump_clock: MockClock
+async def test_pending_link_knows_whether_its_submit_has_begun(
+    take: Take, queue: AccountQueue, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     take(1)
     await wait_all_tasks_blocked()
-    ticket = ticket_of(line, 2)
-    ask(partial(line.row, ticket))
+    pending = enqueue(queue, 2)
+    ask(partial(queue.wait_for_row, pending))
     submitted = []
     for _ in range(3):
-        submitted.append(ticket.submitted)
+        submitted.append(pending.is_submitted)
         await trio.sleep(0.9)
     assert submitted == [False, False, True]
 
 
-async def test_a_failed_submit_does_not_stop_the_line(
+async def test_a_failed_submit_does_not_stop_the_queue(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     links.script = [failure := UpstreamFailed("no")]
@@ -190,25 +190,27 @@ async def test_a_failed_submit_does_not_stop_the_line(
     assert second.at == 2
 
 
-async def test_how_many_submits_wait(take: Take, line: Line, autojump_clock: MockClock) -> None:
+async def test_how_many_submits_wait(
+    take: Take, queue: AccountQueue, autojump_clock: MockClock
+) -> None:
     take(1)
     await wait_all_tasks_blocked()
-    assert line.submits_waiting() == 0
+    assert queue.count_waiting_submits() == 0
     for number in range(2, 6):
         take(number)
     take(9, ("a",))
     take(9, cookie=RENEWED)
-    assert line.submits_waiting() == 4
+    assert queue.count_waiting_submits() == 4
     await trio.sleep(10)
-    assert line.submits_waiting() == 0
+    assert queue.count_waiting_submits() == 0
 
 
 # The same link
 
 
 @pytest.mark.parametrize("under_way", [True, False], ids=["being submitted", "waiting"])
-async def test_the_same_link_is_one_ticket_and_both_get_the_row(
-    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock, under_way: bool
+async def test_same_link_is_submitted_once_and_both_get_the_row(
+    take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock, under_way: bool
 ) -> None:
     if not under_way:
         take(9)
@@ -222,20 +224,20 @@ async def test_the_same_link_is_one_ticket_and_both_get_the_row(
 
 
 async def test_the_same_link_with_other_sub_ids_or_another_cookie_is_another_one(
-    line: Line, autojump_clock: MockClock
+    queue: AccountQueue, autojump_clock: MockClock
 ) -> None:
     async with trio.open_nursery() as nursery:
-        tickets = [
-            ticket_of(line, 1),
-            ticket_of(line, 1, sub_ids=("a",)),
-            ticket_of(line, 1, RENEWED),
+        pending_links = [
+            enqueue(queue, 1),
+            enqueue(queue, 1, sub_ids=("a",)),
+            enqueue(queue, 1, RENEWED),
         ]
-        for ticket in tickets:
-            nursery.start_soon(line.row, ticket)
-    assert len({ticket.key for ticket in tickets}) == 3
+        for pending in pending_links:
+            nursery.start_soon(queue.wait_for_row, pending)
+    assert len({pending.key for pending in pending_links}) == 3
 
 
-async def test_a_link_that_was_served_takes_a_new_ticket(
+async def test_link_that_was_served_is_submitted_again(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     take(1)
@@ -245,33 +247,11 @@ async def test_a_link_that_was_served_takes_a_new_ticket(
     assert links.times == [0, 5]
 
 
-async def test_a_shared_refusal_does_not_grow_with_those_who_raise_it(
-    line: Line, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    links.script = [UpstreamFailed("no")]
-    lengths: list[int] = []
-
-    async def hold(ticket: Ticket) -> None:
-        try:
-            await line.row(ticket)
-        except UpstreamFailed as caught:
-            frames, traceback = 0, caught.__traceback__
-            while traceback is not None:
-                frames, traceback = frames + 1, traceback.tb_next
-            lengths.append(frames)
-
-    async with trio.open_nursery() as nursery:
-        for number in (1, 1, 2, 3):
-            nursery.start_soon(hold, ticket_of(line, number))
-    assert len(lengths) == 4
-    assert len(set(lengths)) == 1
-
-
 # Leaving
 
 
 async def test_who_leaves_while_waiting_is_not_submitted(
-    take: Take, line: Line, links: FakeLinks, autojump_clock: MockClock
+    take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     take(1)
     await wait_all_tasks_blocked()
@@ -279,7 +259,7 @@ async def test_who_leaves_while_waiting_is_not_submitted(
     await wait_all_tasks_blocked()
     gone.leave()
     await wait_all_tasks_blocked()
-    assert line.submits_waiting() == 1
+    assert queue.count_waiting_submits() == 1
     await trio.sleep(5)
     assert links.submitted == [{1}, {3}]
     assert stays.at == 2
@@ -341,7 +321,7 @@ async def test_a_cancelled_submit_has_ended_before_the_next_one_begins(
     assert links.most_at_work == {"1001": 1}
 
 
-async def test_a_newcomer_gets_no_ticket_of_a_cancelled_submit(
+async def test_a_newcomer_gets_no_enqueue_a_cancelled_submit(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     links.tidying = 3.0
@@ -355,7 +335,7 @@ async def test_a_newcomer_gets_no_ticket_of_a_cancelled_submit(
     assert links.submitted == [{1}, {1}]
 
 
-async def test_a_row_that_comes_as_its_submit_is_cancelled_harms_no_newer_ticket(
+async def test_row_of_a_cancelled_submit_is_not_given_to_a_newer_link(
     nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     begun: list[float] = []
@@ -368,14 +348,86 @@ async def test_a_row_that_comes_as_its_submit_is_cancelled_harms_no_newer_ticket
             await trio.sleep(1)
         return [Row(f"https://s.shopee.vn/{len(begun)}", None, 0)] * len(products)  # type: ignore[arg-type]
 
-    line = line_of(finish_anyway, nursery)
-    first = ask(waiting(line, 1))
+    queue = make_queue(finish_anyway, nursery)
+    first = ask(waiting(queue, 1))
     await trio.sleep(0.5)
     first.leave()
     await first.over.wait()
-    second = ask(waiting(line, 1))
+    second = ask(waiting(queue, 1))
     await trio.sleep(1)  # the abandoned submit has its rows, the second one is under way
-    third = ask(waiting(line, 1))
+    third = ask(waiting(queue, 1))
     await trio.sleep(5)
     assert begun == [0, 1]
     assert second.answer is third.answer
+
+
+# Deadlines
+
+
+PATIENCE = 10.0
+
+
+async def wait_for(queue: AccountQueue, number: int, *, seconds: float) -> None:
+    """Wait for a link's row, for so many seconds."""
+    until = trio.current_time() + seconds
+    with trio.move_on_at(until):
+        await queue.wait_for_row(enqueue(queue, number, deadline=until))
+
+
+async def test_nothing_is_submitted_for_who_will_be_gone(
+    queue: AccountQueue, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    for number, seconds in ((1, MIN_SUBMIT_S / 2), (2, MIN_SUBMIT_S), (3, 5.0)):
+        nursery.start_soon(partial(wait_for, queue, number, seconds=seconds))
+    await trio.sleep(10)
+    assert links.submitted == [{2, 3}]
+
+
+async def test_a_link_is_submitted_when_somebody_comes_who_has_time_for_it(
+    queue: AccountQueue, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    nursery.start_soon(partial(wait_for, queue, 1, seconds=MIN_SUBMIT_S / 2))
+    await wait_all_tasks_blocked()
+    assert links.submitted == []
+    await wait_for(queue, 1, seconds=5.0)
+    assert links.submitted == [{1}]
+
+
+async def test_of_a_burst_only_those_whose_turn_came_hear_of_the_marketplace(
+    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    await bench.open(nursery, timeout_s=PATIENCE, chunk=1)
+    bench.links.script = [bench.silent] * 5
+    asked = []
+    for number in range(1, 6):
+        asked.append(ask(partial(bench.convert, bench.link(number))))
+        await trio.sleep(0.01)
+    await trio.sleep(2 * PATIENCE)
+    assert [type(one.refusal) for one in asked] == [UpstreamFailed] + [Unavailable] * 4
+    assert len(bench.links.submitted) == 1
+
+
+async def test_whose_submit_waited_for_the_browser_all_the_time_has_waited_too(
+    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    """Nothing was sent, so there is nothing that the marketplace did not answer."""
+    await bench.open(nursery, timeout_s=PATIENCE)
+    bench.links.opening = 2 * PATIENCE
+    with pytest.raises(Unavailable) as refused:
+        await bench.convert(bench.link(1))
+    assert refused.value.retry_after > 0
+    assert bench.links.submitted == []
+
+
+async def test_a_link_of_somebody_who_has_time_is_not_passed_over_for_one_who_has_not(
+    queue: AccountQueue, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    links.script = [2.0]
+    nursery.start_soon(partial(wait_for, queue, 1, seconds=5.0))
+    await wait_all_tasks_blocked()
+    # The same link: who comes second is the first to go, as one whose short link was slow.
+    nursery.start_soon(partial(wait_for, queue, 2, seconds=5.0))
+    await wait_all_tasks_blocked()
+    nursery.start_soon(partial(wait_for, queue, 2, seconds=2.0 + MIN_SUBMIT_S / 2))
+    await trio.sleep(10)
+    assert links.submitted == [{1}, {2}]

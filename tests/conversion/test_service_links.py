@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.order import Converted, Failed
+from smartlinkd.conversion.request import Converted, Failed
 from smartlinkd.errors import Invalid
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.codes import FailCode
@@ -120,8 +120,8 @@ async def test_sub_ids_and_cookie_are_handed_on(
 async def test_without_a_cookie_nothing_is_done(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    desk = await bench.open(nursery)
-    assert desk.needs_cookie
+    service = await bench.open(nursery)
+    assert service.needs_cookie
     with pytest.raises(Invalid, match=r"^cookie: "):
         await bench.convert(bench.short("a"), bench.link(1), cookie=None)
     assert bench.links.submits == []
@@ -133,11 +133,11 @@ async def test_a_source_that_needs_no_cookie_gets_none(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock, cookie: Any
 ) -> None:
     bench.links.needs_cookie = False
-    desk = await bench.open(nursery)
-    assert not desk.needs_cookie
+    service = await bench.open(nursery)
+    assert not service.needs_cookie
     assert await bench.codes(bench.link(1), cookie=cookie) == [0]
     assert [submit.cookie for submit in bench.links.submits] == [None]
-    assert "open api" in (await desk.status()).accounts
+    assert "open api" in (await service.status()).accounts
 
 
 # Short links and what is gathered
@@ -190,7 +190,7 @@ async def test_a_short_link_that_fails_holds_the_products_up_no_longer(
 async def test_a_remembered_short_link_holds_nobody_up(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    await bench.open(nursery, remember=DAY)
+    await bench.open(nursery, ttl_s=DAY)
     bench.resolver.known = {bench.short("two"): bench.item(2)}
     await bench.convert(bench.short("two"))
     began = trio.current_time()
@@ -225,7 +225,7 @@ async def test_a_short_link_is_resolved_once_for_all_who_want_it_at_the_same_tim
 async def test_what_a_short_link_stands_for_is_remembered(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    await bench.open(nursery, remember=100)
+    await bench.open(nursery, ttl_s=100)
     bench.resolver.known = {bench.short("one"): bench.item(1)}
     for _ in range(2):
         assert await bench.codes(bench.short("one")) == [0]
@@ -252,7 +252,7 @@ async def test_a_short_link_that_led_nowhere_is_tried_again(
 async def test_a_converted_link_is_remembered_for_its_time(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    await bench.open(nursery, remember=DAY, products_remember=2 * DAY)
+    await bench.open(nursery, ttl_s=DAY, product_ttl_s=2 * DAY)
     await bench.convert(bench.link(1))
     made_at = trio.current_time()
     await trio.sleep(DAY - 10)
@@ -267,9 +267,9 @@ async def test_a_converted_link_is_remembered_for_its_time(
 async def test_what_is_remembered_is_bounded(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    desk = await bench.open(nursery, remember_limit=2, products_remember_limit=3)
+    service = await bench.open(nursery, max_cached=2, max_cached_products=3)
     await bench.convert(*map(bench.link, range(1, 6)))
-    status = await desk.status()
+    status = await service.status()
     assert (status.remembered_links, status.remembered_products) == (2, 3)
 
 
@@ -290,10 +290,10 @@ async def test_another_cookie_or_other_sub_ids_share_nothing(
 async def test_a_failure_is_not_remembered(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock, code: FailCode
 ) -> None:
-    desk = await bench.open(nursery)
+    service = await bench.open(nursery)
     bench.links.script = [[Row(None, None, code)]]
     assert await bench.codes(bench.link(1)) == [code]
-    assert (await desk.status()).remembered_links == 0
+    assert (await service.status()).remembered_links == 0
     assert await bench.codes(bench.link(1)) == [0]
 
 
@@ -315,29 +315,20 @@ async def test_who_comes_as_a_submit_ends_gets_its_links_and_no_submit_of_their_
 async def test_a_status_counts_what_waits_and_what_is_remembered(
     bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    desk = await bench.open(nursery, chunk=1)
+    service = await bench.open(nursery, chunk=1)
     await bench.convert(bench.link(1), bench.link(2))
     for number in range(3, 6):
         ask(lambda number=number: bench.convert(bench.link(number)))  # type: ignore[misc]
     await wait_all_tasks_blocked()
-    status = await desk.status()
+    status = await service.status()
     assert (status.waiting_requests, status.waiting_submits) == (3, 2)
     assert (status.remembered_links, status.remembered_products) == (2, 2)
-    assert {account: state.standing for account, state in status.accounts.items()} == {
+    assert {account: state.status for account, state in status.accounts.items()} == {
         "1001": "active"
     }
     await trio.sleep(10)
-    status = await desk.status()
+    status = await service.status()
     assert (status.waiting_requests, status.waiting_submits) == (0, 0)
-
-
-async def test_links_are_submitted_in_the_order_of_the_request(
-    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    await bench.open(nursery, chunk=2)
-    await bench.convert(*map(bench.link, range(1, 11)))
-    made = [product for submit in bench.links.submits for product in submit.products]
-    assert made == list(map(bench.item, range(1, 11)))
 
 
 async def test_the_stored_cookie_is_parsed_and_hashed_once(
@@ -349,7 +340,7 @@ async def test_the_stored_cookie_is_parsed_and_hashed_once(
     """It may have 64 KB, and each of a request's links asks for it several times."""
     vault = Vault()
     await nursery.start(vault.run)
-    await bench.open(nursery, remember=0, products_remember=0)
+    await bench.open(nursery, ttl_s=0, product_ttl_s=0)
     await vault.store(bench.cookie.header(), "Shop")
     parsed = counted(monkeypatch, vault_record, "parse_cookie")
     hashed = counted(monkeypatch, hashlib, "sha256")

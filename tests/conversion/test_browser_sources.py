@@ -12,10 +12,10 @@ from trio.testing import MockClock
 
 from smartlinkd.browser.contexts import Place
 from smartlinkd.browser.errors import NavigationFailed
-from smartlinkd.conversion import through_browser
-from smartlinkd.conversion.product_data import PRODUCT_PATIENCE
+from smartlinkd.conversion import browser_sources
+from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts
+from smartlinkd.conversion.product_data import ProductLimits
 from smartlinkd.conversion.sources import READ_WITHIN
-from smartlinkd.conversion.through_browser import BrowserLinks, BrowserProducts
 from smartlinkd.errors import Unavailable
 from smartlinkd.marketplace import open_api, portal, third_party
 from smartlinkd.marketplace.errors import HumanCheck, PortalSilent, ProductsDown
@@ -66,7 +66,7 @@ class PlayedPage:
 
 
 class PlayedBrowser:
-    """A browser that has to open its page first, and for that to have a hand free."""
+    """A browser that has to open its page first, and has to have a slot for that."""
 
     def __init__(self, status: int = 200, of_product: int = 200, busy_for: float = 0) -> None:
         self.page = PlayedPage(status, of_product)
@@ -85,7 +85,7 @@ async def test_nothing_is_sent_from_when_it_is_not_wanted_any_more(
     method: Literal["form", "fetch"], asked_before: int, told: list[str]
 ) -> None:
     browser: Any = PlayedBrowser()
-    links = BrowserLinks(browser, market("vn"), method=method, saw=not_seen)
+    links = BrowserLinks(browser, market("vn"), method=method, report_check=not_seen)
     answers: list[HumanCheck | None] = [None] * asked_before + [HumanCheck()]
 
     def may_send() -> None:
@@ -101,7 +101,7 @@ async def test_the_jar_is_not_laid_out_where_nobody_makes_a_context(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     laid_out: list[str] = []
-    monkeypatch.setattr(through_browser, "jar", lambda *_: laid_out.append("jar"))
+    monkeypatch.setattr(browser_sources, "jar", lambda *_: laid_out.append("jar"))
     places: list[Place] = []
 
     class Warm:
@@ -109,15 +109,19 @@ async def test_the_jar_is_not_laid_out_where_nobody_makes_a_context(
             places.append(place)
 
     browser: Any = Warm()
-    links = BrowserLinks(browser, market("vn"), method="form", saw=not_seen)
+    links = BrowserLinks(browser, market("vn"), method="form", report_check=not_seen)
     await links.create(COOKIE, [Product(7, 1)], (), lambda: None)
-    products = BrowserProducts(browser, market("vn"), method="fetch", default_cap=1, saw=not_seen)
+    products = BrowserProducts(
+        browser, market("vn"), method="fetch", default_cap=1, report_check=not_seen
+    )
     await products.read(COOKIE, Product(7, 1))
     assert laid_out == []
     for place in places:
         place.cookies()
     assert laid_out == ["jar", "jar"]
-    products = BrowserProducts(browser, market("vn"), method="page", default_cap=1, saw=not_seen)
+    products = BrowserProducts(
+        browser, market("vn"), method="page", default_cap=1, report_check=not_seen
+    )
     await products.read(COOKIE, Product(7, 1))
     assert [place.elsewhere for place in places] == [False, False, True]
 
@@ -132,10 +136,12 @@ async def test_a_tab_that_shows_a_human_check_is_not_led_away_from_it(
     if opened:
         monkeypatch.setattr(portal, "open_links_page", already_open)
     else:
-        links = BrowserLinks(browser, market("vn"), method="form", saw=not_seen)
+        links = BrowserLinks(browser, market("vn"), method="form", report_check=not_seen)
         with pytest.raises(HumanCheck):
             await links.create(COOKIE, [Product(7, 1)], (), lambda: None)
-    products = BrowserProducts(browser, market("vn"), method="page", default_cap=1, saw=not_seen)
+    products = BrowserProducts(
+        browser, market("vn"), method="page", default_cap=1, report_check=not_seen
+    )
     with pytest.raises(HumanCheck):
         await products.read(COOKIE, Product(7, 1))
     assert browser.page.told == []
@@ -152,12 +158,12 @@ async def test_a_check_that_a_tab_shows_is_told_at_once(where: str) -> None:
 
     browser: Any = Warm()
     if where == "links":
-        links = BrowserLinks(browser, market("vn"), method="form", saw=seen.append)
+        links = BrowserLinks(browser, market("vn"), method="form", report_check=seen.append)
         await links.create(COOKIE, [Product(7, 1)], (), lambda: None)
     else:
         method: Any = "page" if where == "product page" else "fetch"
         products = BrowserProducts(
-            browser, market("vn"), method=method, default_cap=1, saw=seen.append
+            browser, market("vn"), method=method, default_cap=1, report_check=seen.append
         )
         await products.read(COOKIE, Product(7, 1))
     (place,) = places
@@ -189,7 +195,9 @@ async def test_a_page_for_product_data_that_does_not_come_is_no_single_products_
 ) -> None:
     """Or each of them would have it loaded again."""
     browser: Any = PlayedBrowser(status=503)
-    products = BrowserProducts(browser, market("vn"), method=method, default_cap=1, saw=not_seen)
+    products = BrowserProducts(
+        browser, market("vn"), method=method, default_cap=1, report_check=not_seen
+    )
     with pytest.raises(ProductsDown, match="HTTP 503"):
         await products.read(COOKIE, Product(7, 1))
 
@@ -197,7 +205,9 @@ async def test_a_page_for_product_data_that_does_not_come_is_no_single_products_
 @pytest.mark.parametrize("status", [0, 429, 503])
 async def test_nor_is_a_products_own_page(status: int, autojump_clock: MockClock) -> None:
     browser: Any = PlayedBrowser(of_product=status)
-    products = BrowserProducts(browser, market("vn"), method="page", default_cap=1, saw=not_seen)
+    products = BrowserProducts(
+        browser, market("vn"), method="page", default_cap=1, report_check=not_seen
+    )
     with pytest.raises(ProductsDown, match=f"HTTP {status}" if status else "CONNECTION_RESET"):
         await products.read(COOKIE, Product(7, 1))
 
@@ -212,7 +222,9 @@ async def test_a_browser_that_is_busy_is_no_silence_of_the_marketplace(
 ) -> None:
     browser: Any = PlayedBrowser(busy_for=busy_for)
     browser.page.goto = hang
-    products = BrowserProducts(browser, market("vn"), method=method, default_cap=1, saw=not_seen)
+    products = BrowserProducts(
+        browser, market("vn"), method=method, default_cap=1, report_check=not_seen
+    )
     with pytest.raises(error):
         await products.read(COOKIE, Product(7, 1))
     assert trio.current_time() == READ_WITHIN
@@ -225,4 +237,4 @@ async def hang(_url: str) -> str:
 
 def test_whoever_is_asked_for_a_product_is_known_to_be_silent_in_time() -> None:
     for each in (third_party.DEADLINE, open_api.PRODUCT_DEADLINE, portal.PRODUCT_WAIT):
-        assert each < READ_WITHIN < PRODUCT_PATIENCE
+        assert each < READ_WITHIN < ProductLimits().wait_s

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.account import Standing
+from smartlinkd.conversion.account import AccountStatus
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.errors import HumanCheck
 from smartlinkd.vault.cookie import parse_cookie
@@ -21,8 +21,8 @@ RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
 OTHER = parse_cookie("SPC_U=2002; SPC_EC=first")
 
 
-async def standing(bench: Bench) -> dict[str, Standing]:
-    return {name: each.standing for name, each in (await bench.desk.status()).accounts.items()}
+async def status(bench: Bench) -> dict[str, AccountStatus]:
+    return {name: each.status for name, each in (await bench.service.status()).accounts.items()}
 
 
 async def test_an_account_is_paused_as_soon_as_a_check_is_seen(
@@ -30,14 +30,14 @@ async def test_an_account_is_paused_as_soon_as_a_check_is_seen(
 ) -> None:
     await bench.open(nursery)
     await bench.convert(bench.link(1))
-    bench.sightings.saw(bench.cookie)
+    bench.human_checks.report(bench.cookie)
     await wait_all_tasks_blocked()
-    assert await standing(bench) == {"1001": Standing.PAUSED}
+    assert await status(bench) == {"1001": AccountStatus.PAUSED}
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(2))
     assert len(bench.links.submits) == 1
     await bench.convert(bench.link(2), cookie=OTHER)
-    assert await bench.desk.clear_accounts() == 1
+    assert await bench.service.clear_accounts() == 1
     await bench.convert(bench.link(2))
 
 
@@ -45,12 +45,12 @@ async def test_a_new_cookie_ends_it_and_the_one_of_the_check_does_not(
     bench: Bench, nursery: trio.Nursery
 ) -> None:
     await bench.open(nursery)
-    bench.sightings.saw(bench.cookie)
+    bench.human_checks.report(bench.cookie)
     await wait_all_tasks_blocked()
-    await bench.desk.cookie_synced(bench.cookie, bench.cookie)
-    assert await standing(bench) == {"1001": Standing.PAUSED}
-    await bench.desk.cookie_synced(RENEWED, bench.cookie)
-    assert await standing(bench) == {"1001": Standing.ACTIVE}
+    await bench.service.note_synced_cookie(bench.cookie, bench.cookie)
+    assert await status(bench) == {"1001": AccountStatus.PAUSED}
+    await bench.service.note_synced_cookie(RENEWED, bench.cookie)
+    assert await status(bench) == {"1001": AccountStatus.ACTIVE}
 
 
 async def test_what_an_old_tab_of_a_replaced_cookie_shows_pauses_nobody(
@@ -58,15 +58,15 @@ async def test_what_an_old_tab_of_a_replaced_cookie_shows_pauses_nobody(
 ) -> None:
     """Its context may be warm for minutes, also when the owner has answered the check since."""
     await bench.open(nursery)
-    await bench.desk.cookie_synced(RENEWED, bench.cookie)
-    await bench.desk.clear_accounts()
-    bench.sightings.saw(bench.cookie)
+    await bench.service.note_synced_cookie(RENEWED, bench.cookie)
+    await bench.service.clear_accounts()
+    bench.human_checks.report(bench.cookie)
     await wait_all_tasks_blocked()
-    assert Standing.PAUSED not in (await standing(bench)).values()
-    await bench.desk.cookie_synced(bench.cookie, RENEWED)
-    bench.sightings.saw(bench.cookie)
+    assert AccountStatus.PAUSED not in (await status(bench)).values()
+    await bench.service.note_synced_cookie(bench.cookie, RENEWED)
+    bench.human_checks.report(bench.cookie)
     await wait_all_tasks_blocked()
-    assert await standing(bench) == {"1001": Standing.PAUSED}
+    assert await status(bench) == {"1001": AccountStatus.PAUSED}
 
 
 @pytest.mark.parametrize("while_it_is_used", [True, False])
@@ -77,13 +77,13 @@ async def test_one_that_is_used_though_it_was_replaced_counts(
     if while_it_is_used:
         ask(lambda: bench.convert(bench.link(1)))
         await wait_all_tasks_blocked()
-    await bench.desk.cookie_synced(RENEWED, bench.cookie)
+    await bench.service.note_synced_cookie(RENEWED, bench.cookie)
     if not while_it_is_used:
         ask(lambda: bench.convert(bench.link(1)))
     await wait_all_tasks_blocked()
-    bench.sightings.saw(bench.cookie)
+    bench.human_checks.report(bench.cookie)
     await wait_all_tasks_blocked()
-    assert await standing(bench) == {"1001": Standing.PAUSED}
+    assert await status(bench) == {"1001": AccountStatus.PAUSED}
 
 
 async def test_those_who_wait_are_refused_and_who_is_at_the_portal_is_answered(
@@ -94,7 +94,7 @@ async def test_those_who_wait_are_refused_and_who_is_at_the_portal_is_answered(
     await wait_all_tasks_blocked()
     waits = ask(lambda: bench.convert(bench.link(2), sub_ids=("waits",)))
     await wait_all_tasks_blocked()
-    bench.sightings.saw(bench.cookie)
+    bench.human_checks.report(bench.cookie)
     await waits.over.wait()
     assert isinstance(waits.refusal, HumanCheck)
     assert not sent.over.is_set()
@@ -103,15 +103,15 @@ async def test_those_who_wait_are_refused_and_who_is_at_the_portal_is_answered(
     assert len(bench.links.submits) == 1
 
 
-async def test_a_check_that_is_seen_while_the_desk_is_away_is_not_forgotten(
+async def test_check_reported_while_the_service_restarts_pauses_the_account(
     bench: Bench, nursery: trio.Nursery
 ) -> None:
-    desk = bench.make()
-    bench.sightings.saw(bench.cookie)
-    bench.sightings.saw(OTHER)
-    await nursery.start(desk.run)
+    service = bench.make()
+    bench.human_checks.report(bench.cookie)
+    bench.human_checks.report(OTHER)
+    await nursery.start(service.run)
     await wait_all_tasks_blocked()
-    assert await standing(bench) == {"1001": Standing.PAUSED, "2002": Standing.PAUSED}
+    assert await status(bench) == {"1001": AccountStatus.PAUSED, "2002": AccountStatus.PAUSED}
 
 
 async def test_one_that_is_seen_twice_is_told_once(
@@ -120,7 +120,7 @@ async def test_one_that_is_seen_twice_is_told_once(
     await bench.open(nursery)
     with caplog.at_level(logging.INFO):
         for _ in range(2):
-            bench.sightings.saw(bench.cookie)
+            bench.human_checks.report(bench.cookie)
             await wait_all_tasks_blocked()
     (told,) = caplog.records
     assert told.__dict__["event"] is LogEvent.ACCOUNT_PAUSED

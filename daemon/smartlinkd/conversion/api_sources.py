@@ -1,4 +1,4 @@
-"""Links and product data without a browser: the official Open API, and an estimate service."""
+"""Sources that need no browser: the official Open API, an estimate service, and plain HTTP."""
 
 from __future__ import annotations
 
@@ -10,17 +10,21 @@ import trio
 from smartlinkd.conversion.sources import READS_AT_ONCE, MaySend, SubIds
 from smartlinkd.errors import Refused
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
+from smartlinkd.marketplace.codes import FailCode
 from smartlinkd.marketplace.errors import NotThere
-from smartlinkd.marketplace.links import Product
+from smartlinkd.marketplace.links import NotALink, Product, Short
+from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.products import ProductData
+from smartlinkd.marketplace.shortlinks import Lanes, resolve
+from smartlinkd.net.client import HttpClient
 from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
 
 
 class OpenApiLinks:
-    """Makes links by the official API, one call a link, a submit's calls at the same time."""
+    """Makes links by the official API, one call a link. The calls of a submit run concurrently."""
 
     needs_cookie = False
 
@@ -39,15 +43,15 @@ class OpenApiLinks:
         rows: list[Row | None] = [None] * len(products)
         refusals: list[Refused] = []
 
-        async def make(place: int, product: Product) -> None:
+        async def make(index: int, product: Product) -> None:
             try:
-                rows[place] = await self._api.short_link(product, sub_ids)
+                rows[index] = await self._api.short_link(product, sub_ids)
             except Refused as refusal:
                 refusals.append(refusal)
 
         async with trio.open_nursery() as nursery:
-            for place, product in enumerate(products):
-                nursery.start_soon(make, place, product)
+            for index, product in enumerate(products):
+                nursery.start_soon(make, index, product)
         if len(refusals) == len(products):
             raise refusals[0]
         for refusal in refusals:
@@ -56,7 +60,7 @@ class OpenApiLinks:
 
 
 class ApiProducts:
-    """Reads product data by a call that needs no session: the Open API's, an estimate service's."""
+    """Reads product data by a call without a session: the Open API's, or an estimate service's."""
 
     needs_cookie = False
     at_once = READS_AT_ONCE
@@ -74,3 +78,20 @@ class ApiProducts:
             return await self._read(product)
         except NotThere:
             return None
+
+
+class HttpResolver:
+    """Follows short links by plain HTTP, so without the owner's session."""
+
+    def __init__(self, http: HttpClient, market: Market) -> None:
+        self._http = http
+        self._market = market
+        self._lanes = Lanes(market)
+
+    async def resolve(self, short: Short) -> Product | int:
+        """See `Resolver`."""
+        found = await resolve(self._http, short, self._market, self._lanes)
+        if isinstance(found, Product):
+            return found
+        logger.info("short link %s: %s", short.url, found.why)
+        return FailCode.INVALID_LINK if isinstance(found, NotALink) else FailCode.UNKNOWN

@@ -1,4 +1,4 @@
-"""Work that is done once for many is for all of them: that is whom its log lines name."""
+"""Work that is done once for several requests logs all of them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.sharing import Shared
+from smartlinkd.conversion.cache import SingleFlight
 from smartlinkd.errors import UpstreamFailed
 from smartlinkd.logs import LogContext, bind_log_contexts, current_log_contexts
 from smartlinkd.marketplace.links import Product
-from tests.conversion.conftest import line_of, ticket_of
+from tests.conversion.conftest import enqueue, make_queue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.conversion.conftest import FakeLinks
 
 
-async def test_a_submit_is_made_for_all_who_hold_its_tickets(
+async def test_submit_logs_the_requests_of_all_its_links(
     links: FakeLinks,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
@@ -47,11 +47,11 @@ async def test_a_submit_is_made_for_all_who_hold_its_tickets(
     async def want(request_id: str, number: int) -> None:
         with bind_log_contexts((LogContext(request_id=request_id),)):
             try:
-                await line.row(ticket_of(line, number))
+                await queue.wait_for_row(enqueue(queue, number))
             except UpstreamFailed:
                 logging.getLogger("smartlinkd.test").info("%s was refused", request_id)
 
-    line = line_of(submit, nursery, chunk=2)
+    queue = make_queue(submit, nursery, chunk=2)
     for request_id, number in (("a", 1), ("b", 2), ("c", 3), ("d", 2)):
         nursery.start_soon(want, request_id, number)
         await wait_all_tasks_blocked()
@@ -61,7 +61,7 @@ async def test_a_submit_is_made_for_all_who_hold_its_tickets(
     assert seen == [{"a", "e"}, {"b", "c", "d"}]
 
 
-async def test_shared_work_is_done_for_all_who_wait_for_it(
+async def test_shared_work_logs_the_requests_of_all_its_waiters(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     seen: list[set[str]] = []
@@ -73,9 +73,9 @@ async def test_shared_work_is_done_for_all_who_wait_for_it(
 
     async def want(request_id: str) -> None:
         with bind_log_contexts((LogContext(request_id=request_id),)):
-            await shared.get("a", work)
+            await shared.run("a", work)
 
-    shared = Shared[str, None](nursery)
+    shared = SingleFlight[str, None](nursery)
     for request_id in ("a", "b"):
         nursery.start_soon(want, request_id)
         await wait_all_tasks_blocked()

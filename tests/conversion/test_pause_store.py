@@ -1,4 +1,4 @@
-"""A pause outlasts the process: what is on the disk, when, and what the next desk makes of it."""
+"""A pause outlasts the process: what is on the disk, when, and what the next daemon does."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +16,16 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion import pauses as module
-from smartlinkd.conversion.account import Account, Standing
-from smartlinkd.conversion.pauses import FILE, MOST_COOKIES, RETRY, UNTOLD_FILE, Pause, Pauses
+from smartlinkd.conversion import pause_store as module
+from smartlinkd.conversion.account import Account, AccountStatus
+from smartlinkd.conversion.pause_store import (
+    FILE,
+    MAX_COOKIES,
+    RETRY_S,
+    UNTOLD_FILE,
+    Pause,
+    PauseStore,
+)
 from smartlinkd.marketplace.errors import HumanCheck
 from smartlinkd.state_files import NotSaved, StateUnusable, replace_file
 from smartlinkd.vault.cookie import parse_cookie
@@ -64,65 +71,65 @@ def not_saved() -> NotSaved:
 @pytest.fixture
 async def refused(
     tmp_path: Path, nursery: trio.Nursery, disk: list[Exception], quick_disk: None
-) -> Pauses:
+) -> PauseStore:
     """At work; the disk has refused the first that it was to keep, and now works again."""
     disk.append(not_saved())
-    pauses = Pauses(tmp_path)
+    pauses = PauseStore(tmp_path)
     pauses.keep([ONE])
     await nursery.start(pauses.run)
     await wait_all_tasks_blocked()
-    assert Pauses(tmp_path).kept == ()
+    assert PauseStore(tmp_path).loaded == ()
     return pauses
 
 
-async def write_out(pauses: Pauses) -> None:
-    """One life of its task, which is told to stop at once."""
+async def write_out(pauses: PauseStore) -> None:
+    """Run one instance of its task, which is told to stop at once."""
     async with trio.open_nursery() as nursery:
         await nursery.start(pauses.run)
         pauses.stop()
 
 
 async def test_what_is_kept_is_there_at_the_next_start(tmp_path: Path) -> None:
-    first = Pauses(tmp_path)
-    assert first.kept == ()
+    first = PauseStore(tmp_path)
+    assert first.loaded == ()
     first.keep([ONE, OTHER])
     await write_out(first)
-    second = Pauses(tmp_path)
-    assert second.kept == (ONE, OTHER)
+    second = PauseStore(tmp_path)
+    assert second.loaded == (ONE, OTHER)
     second.keep([])
     await write_out(second)
-    assert Pauses(tmp_path).kept == ()
+    assert PauseStore(tmp_path).loaded == ()
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
 
 
 async def test_as_many_pauses_as_accounts_that_are_known_are_there_again(tmp_path: Path) -> None:
-    cookies = tuple(f"{number:064x}" for number in range(MOST_COOKIES))
+    cookies = tuple(f"{number:064x}" for number in range(MAX_COOKIES))
     many = [Pause(f"{number:04096}", cookies, ONE.since) for number in range(256)]
-    pauses = Pauses(tmp_path)
+    pauses = PauseStore(tmp_path)
     pauses.keep(many)
     await write_out(pauses)
-    assert Pauses(tmp_path).kept == tuple(many)
+    assert PauseStore(tmp_path).loaded == tuple(many)
 
 
 @pytest.mark.usefixtures("quick_disk")
 async def test_it_is_written_while_the_daemon_runs(tmp_path: Path, nursery: trio.Nursery) -> None:
-    pauses = Pauses(tmp_path)
+    pauses = PauseStore(tmp_path)
     await nursery.start(pauses.run)
     for kept in ([ONE], [ONE, OTHER], [OTHER]):
         pauses.keep(kept)
         await trio.sleep(1)
-        assert Pauses(tmp_path).kept == tuple(kept)
+        assert PauseStore(tmp_path).loaded == tuple(kept)
 
 
 async def test_without_a_pause_there_is_no_file(tmp_path: Path) -> None:
-    await write_out(Pauses(tmp_path))
+    await write_out(PauseStore(tmp_path))
     assert not (tmp_path / FILE).exists()
 
 
 async def test_what_comes_while_it_is_written_is_written_before_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pauses = Pauses(tmp_path)
+    pauses = PauseStore(tmp_path)
 
     def meanwhile(path: Path, content: bytes) -> None:
         replace_file(path, content)
@@ -132,7 +139,7 @@ async def test_what_comes_while_it_is_written_is_written_before_the_end(
     monkeypatch.setattr(module, "replace_file", meanwhile)
     pauses.keep([ONE])
     await write_out(pauses)
-    assert Pauses(tmp_path).kept == (OTHER,)
+    assert PauseStore(tmp_path).loaded == (OTHER,)
 
 
 @pytest.mark.usefixtures("quick_disk")
@@ -144,30 +151,30 @@ async def test_a_full_disk_is_told_and_tried_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disk += [not_saved(), not_saved()]
-    pauses = Pauses(tmp_path)
+    pauses = PauseStore(tmp_path)
     await nursery.start(pauses.run)
     pauses.keep([ONE])
-    for _ in range(int(RETRY) - 1):
+    for _ in range(int(RETRY_S) - 1):
         await trio.sleep(1)
         pauses.heartbeat.probe()  # a look at its loop is no reason to try again
     assert len([each for each in caplog.records if each.levelno == logging.ERROR]) == 1
     assert "it is tried again, and until then a pause ends with the daemon" in caplog.text
-    assert Pauses(tmp_path).kept == ()
-    await trio.sleep(RETRY + 2)
-    assert Pauses(tmp_path).kept == (ONE,)
+    assert PauseStore(tmp_path).loaded == ()
+    await trio.sleep(RETRY_S + 2)
+    assert PauseStore(tmp_path).loaded == (ONE,)
 
 
 @pytest.mark.usefixtures("quick_disk")
 async def test_with_no_thread_to_be_had_it_is_tried_again(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock, no_thread: Shortage
 ) -> None:
-    pauses = Pauses(tmp_path)
+    pauses = PauseStore(tmp_path)
     await nursery.start(pauses.run)
     with no_thread():
         pauses.keep([ONE])
         await trio.sleep(1)
-    await trio.sleep(RETRY)
-    assert Pauses(tmp_path).kept == (ONE,)
+    await trio.sleep(RETRY_S)
+    assert PauseStore(tmp_path).loaded == (ONE,)
 
 
 @pytest.mark.usefixtures("quick_disk")
@@ -175,44 +182,36 @@ async def test_a_full_disk_holds_up_no_end(
     tmp_path: Path, disk: list[Exception], autojump_clock: MockClock
 ) -> None:
     disk += [not_saved() for _ in range(100)]
-    pauses = Pauses(tmp_path)
+    pauses = PauseStore(tmp_path)
     pauses.keep([ONE])
     await write_out(pauses)
     assert trio.current_time() < 1
 
 
 async def test_what_the_disk_has_refused_is_tried_once_more_before_the_end(
-    tmp_path: Path, refused: Pauses, autojump_clock: MockClock
+    tmp_path: Path, refused: PauseStore, autojump_clock: MockClock
 ) -> None:
     refused.stop()
     await wait_all_tasks_blocked()
-    assert Pauses(tmp_path).kept == (ONE,)
+    assert PauseStore(tmp_path).loaded == (ONE,)
 
 
-async def test_what_comes_after_a_refusal_does_not_wait_for_the_next_try(
-    tmp_path: Path, refused: Pauses, autojump_clock: MockClock
-) -> None:
-    refused.keep([ONE, OTHER])
-    await wait_all_tasks_blocked()
-    assert Pauses(tmp_path).kept == (ONE, OTHER)
-
-
-async def test_what_the_disk_may_have_lost_is_written_by_the_next_incarnation(
+async def test_pauses_that_the_disk_may_have_lost_are_written_by_the_next_instance(
     tmp_path: Path, disk: list[Exception]
 ) -> None:
     disk.append(OSError(errno.EIO, os.strerror(errno.EIO)))
-    pauses = Pauses(tmp_path)
+    pauses = PauseStore(tmp_path)
     pauses.keep([ONE])
     with pytest.RaisesGroup(OSError):
         await write_out(pauses)
     await write_out(pauses)
-    assert Pauses(tmp_path).kept == (ONE,)
+    assert PauseStore(tmp_path).loaded == (ONE,)
 
 
 async def test_its_loop_comes_round_when_it_is_prompted(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    pauses = Pauses(tmp_path)
+    pauses = PauseStore(tmp_path)
     await nursery.start(pauses.run)
     await trio.sleep(100)
     assert pauses.heartbeat.last < 100
@@ -221,125 +220,142 @@ async def test_its_loop_comes_round_when_it_is_prompted(
     assert pauses.heartbeat.last >= 100
 
 
-@pytest.mark.parametrize("name", [FILE, UNTOLD_FILE])
-@pytest.mark.parametrize("content", [b"", b"{}", b'{"version":2,"pauses":[]}', b"\0" * 64])
-def test_a_damaged_file_is_not_taken_for_none(tmp_path: Path, content: bytes, name: str) -> None:
-    file = tmp_path / name
+@pytest.mark.parametrize("content", [b"", b"{}", b'{"version":3,"pauses":[]}', b"\0" * 64])
+def test_a_damaged_file_is_not_taken_for_none(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / FILE
     file.write_bytes(content)
     file.chmod(0o600)
     with pytest.raises(StateUnusable, match=f"{file} is damaged.* delete it"):
-        Pauses(tmp_path)
+        PauseStore(tmp_path)
 
 
-# The desk
+# The service
 
 
 async def test_the_next_daemon_goes_on_with_a_pause(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    bench.pauses = Pauses(tmp_path)
+    bench.pauses = PauseStore(tmp_path)
     await bench.open(nursery)
     bench.links.script = [HumanCheck()]
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(1))
-    since = (await bench.desk.status()).accounts[bench.cookie.account].since
+    since = (await bench.service.status()).accounts[bench.cookie.account].since
     await write_out(bench.pauses)
 
-    bench.pauses = Pauses(tmp_path)
-    desk = await bench.open(nursery)
+    bench.pauses = PauseStore(tmp_path)
+    service = await bench.open(nursery)
     submits = len(bench.links.submits)
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(2))
-    await desk.cookie_synced(bench.cookie, None)  # the same one
+    await service.note_synced_cookie(bench.cookie, None)  # the same one
     with pytest.raises(HumanCheck):
         await bench.convert(bench.link(2))
     assert len(bench.links.submits) == submits
-    state = (await desk.status()).accounts[bench.cookie.account]
-    assert (state.standing, state.since, state.reason) == (
-        Standing.PAUSED,
+    state = (await service.status()).accounts[bench.cookie.account]
+    assert (state.status, state.since, state.reason) == (
+        AccountStatus.PAUSED,
         since,
         str(HumanCheck()),
     )
-    await desk.cookie_synced(parse_cookie(bench.cookie.header() + "; fresh=1"), None)
+    await service.note_synced_cookie(parse_cookie(bench.cookie.header() + "; fresh=1"), None)
     assert await bench.codes(bench.link(2)) == [0]
     await write_out(bench.pauses)
-    assert Pauses(tmp_path).kept == ()
+    assert PauseStore(tmp_path).loaded == ()
 
 
-async def test_no_cookie_that_has_met_a_check_ends_the_pause_in_the_next_daemon_either(
+async def test_cookies_that_met_a_check_do_not_resume_account_in_the_next_process(
     tmp_path: Path,
 ) -> None:
     cookies = [parse_cookie(f"SPC_U=1001; SPC_EC={each}") for each in ("one", "another", "new")]
-    pauses = Pauses(tmp_path)
+    pauses = PauseStore(tmp_path)
 
     def keep(account: Account) -> None:
-        pause = account.pause_to_keep
+        pause = account.current_pause
         pauses.keep([pause] if pause else [])
 
     account = Account("1001", keep)
     for cookie in cookies[:2]:  # the second was under way when the first met it
-        account.pause(HumanCheck(), cookie)
+        account.pause(cookie)
     await write_out(pauses)
 
-    (kept,) = Pauses(tmp_path).kept
-    again = Account.from_earlier_process(kept, lambda _: None)
-    standing = []
+    (kept,) = PauseStore(tmp_path).loaded
+    again = Account(kept.account, lambda _: None, kept)
+    status = []
     for cookie in cookies:
-        again.cookie_synced(cookie, None)
-        standing.append(again.state.standing)
-    assert standing == [Standing.PAUSED, Standing.PAUSED, Standing.ACTIVE]
+        again.note_synced_cookie(cookie, None)
+        status.append(again.state.status)
+    assert status == [AccountStatus.PAUSED, AccountStatus.PAUSED, AccountStatus.ACTIVE]
 
 
-async def test_whether_the_owner_knows_of_a_pause_is_there_at_the_next_start(
+async def test_whether_the_mark_notified_of_a_pause_is_there_at_the_next_start(
     tmp_path: Path,
 ) -> None:
-    first = Pauses(tmp_path)
+    first = PauseStore(tmp_path)
     first.keep([ONE, OTHER])
-    first.owner_knows("1001", OTHER.since)  # of another pause of its
+    first.mark_notified("1001", OTHER.since)  # of another pause of its
     await write_out(first)
-    assert Pauses(tmp_path).kept == (ONE, OTHER)
-    first.owner_knows("1001", ONE.since)
+    assert PauseStore(tmp_path).loaded == (ONE, OTHER)
+    first.mark_notified("1001", ONE.since)
     first.keep([OTHER, ONE])
     await write_out(first)
-    assert Pauses(tmp_path).kept == (OTHER, replace(ONE, told=True))
+    assert PauseStore(tmp_path).loaded == (OTHER, replace(ONE, is_notified=True))
     later = replace(ONE, since=OTHER.since)  # it was paused anew
     first.keep([later])
     await write_out(first)
-    assert Pauses(tmp_path).kept == (later,)
+    assert PauseStore(tmp_path).loaded == (later,)
 
 
-async def test_an_upgrade_can_be_taken_back(tmp_path: Path) -> None:
-    """What an earlier version refuses is in a file that it does not know, and the other way round
-    a pause of its own is one that was told."""
-    pauses = Pauses(tmp_path)
-    two = Pause("1001", ("digest", "another"), ONE.since)
-    pauses.keep([two])
+ROWS = [
+    {"account": "1001", "cookie": cookie, "since": "2026-11-21T03:00:00Z"}
+    for cookie in ("digest", "another")
+]
+
+
+def write_01(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
+    """Write a file as version 0.1 does."""
+    path.write_text(json.dumps({"version": 1, "pauses": rows}))
+    path.chmod(0o600)
+
+
+@pytest.mark.parametrize("is_notified", [True, False])
+async def test_files_of_version_01_are_read_and_replaced_by_one(
+    tmp_path: Path, is_notified: bool
+) -> None:
+    write_01(tmp_path / FILE, ROWS)
+    write_01(tmp_path / UNTOLD_FILE, [] if is_notified else ROWS)
+    both = Pause("1001", ("digest", "another"), ONE.since, is_notified=is_notified)
+    pauses = PauseStore(tmp_path)
+    assert pauses.loaded == (both,)
+    pauses.keep([both, OTHER])
     await write_out(pauses)
-    row = {"account": "1001", "since": "2026-11-21T03:00:00Z"}
-    rows = [row | {"cookie": cookie} for cookie in ("digest", "another")]
-    assert json.loads((tmp_path / FILE).read_text()) == {"version": 1, "pauses": rows}
-    (tmp_path / UNTOLD_FILE).unlink()
-    assert Pauses(tmp_path).kept == (replace(two, told=True),)
+    assert not (tmp_path / UNTOLD_FILE).exists()
+    assert PauseStore(tmp_path).loaded == (both, OTHER)
+
+
+async def test_pauses_of_a_daemon_that_told_of_none_count_as_notified(tmp_path: Path) -> None:
+    write_01(tmp_path / FILE, ROWS)
+    assert [pause.is_notified for pause in PauseStore(tmp_path).loaded] == [True]
 
 
 async def test_of_too_many_cookies_the_last_are_kept(tmp_path: Path) -> None:
     account = Account("1001", lambda _: None)
-    cookies = [parse_cookie(f"SPC_U=1001; SPC_EC={number}") for number in range(MOST_COOKIES + 1)]
+    cookies = [parse_cookie(f"SPC_U=1001; SPC_EC={number}") for number in range(MAX_COOKIES + 1)]
     for cookie in cookies:
-        account.pause(HumanCheck(), cookie)
-    assert account.pause_to_keep is not None
-    assert account.pause_to_keep.cookies == tuple(cookie.digest for cookie in cookies[1:])
+        account.pause(cookie)
+    assert account.current_pause is not None
+    assert account.current_pause.cookies == tuple(cookie.digest for cookie in cookies[1:])
 
 
 async def test_the_owner_ends_a_pause_of_the_daemon_before(
     bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    before = Pauses(tmp_path)
+    before = PauseStore(tmp_path)
     before.keep([Pause(bench.cookie.account, (bench.cookie.digest,), ONE.since), OTHER])
     await write_out(before)
-    bench.pauses = Pauses(tmp_path)
-    desk = await bench.open(nursery)
-    assert await desk.clear_accounts() == 2
+    bench.pauses = PauseStore(tmp_path)
+    service = await bench.open(nursery)
+    assert await service.clear_accounts() == 2
     assert await bench.codes(bench.link(1)) == [0]
     await write_out(bench.pauses)
-    assert Pauses(tmp_path).kept == ()
+    assert PauseStore(tmp_path).loaded == ()
