@@ -55,7 +55,7 @@ from smartlinkd.history.actor import History
 from smartlinkd.logs import LogEvent
 from smartlinkd.nurseries import background
 from smartlinkd.parts import Crews, history_retention, read_crews, retention
-from smartlinkd.processes.memory import memory_allowed
+from smartlinkd.processes.process_limits import memory_limit
 from smartlinkd.supervision.actor import ActorGone
 from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.threads import NoThread, on_thread
@@ -191,7 +191,7 @@ class Reloader:
         await self._insist(partial(crews.tokens.take, catalog.users()))
         self._takers.front.take(settings, catalog)
         self._owed = None
-        unmet = out_of_reach(settings, memory_allowed())
+        unmet = out_of_reach(settings, memory_limit())
         for warning in (*settings.warnings, *self._doors.exposed(settings), *unmet):
             logger.warning("%s", warning)
         if self._doors.lent and "server.bind" in found.waiting:
