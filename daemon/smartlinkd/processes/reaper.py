@@ -74,18 +74,23 @@ class CommandSpec(NamedTuple):
 
 
 def main(descriptors: list[int]) -> None:
-    """Run one command, and report its progress.
+    """Run one command, and report its progress in lines on the status pipe.
+
+        reaper PID          this process
+        started PID         the command runs
+        failed ERRNO STEP   it could not be started
+        ended WAITSTATUS    it has ended
+        excess BYTES        its tree is ended because it used that much memory
+        gone                no process is left
+        removed             its folder is removed, if there is one to remove
+        left WHAT           something has not ended or is not removed
+
+    The reaper was killed if the pipe closes before `gone` or `left`.
 
     Args:
-        descriptors: in this order,
-            the status pipe, for lines: `reaper PID`, its own number; `started PID`, or
-            `failed ERRNO STEP`; `ended WAITSTATUS`, or `excess BYTES` before the tree is ended for
-            its memory; `gone` when no process is left; `removed` when its folder is. `left WHAT`
-            tells what has not ended or gone. The reaper was killed if the pipe closes without it;
-            a file with the encoded `CommandSpec`;
-            the control pipe: each byte is a signal for the command's process group, and end of
-            file ends the tree;
-            the command's standard input, output and error, and its channel, if it has one.
+        descriptors: the status pipe; a file with the encoded `CommandSpec`; the control pipe, of
+            which each byte is a signal for the command's process group, and end of file ends the
+            tree; the command's standard input, output and error; its channel, if it has one.
     """
     status, spec_file, control, *streams = descriptors
     report(status, f"reaper {os.getpid()}")
