@@ -49,8 +49,8 @@ KEPT: Final = 10_000
 RESULT: Final = "A post of some length: " + "00" * 200
 POLLERS: Final = 16
 POLLED: Final = [execution_id(number) for number in range(1, KEPT, KEPT // POLLERS)]
-BESIDE_BARE: Final = Goal(at_most=1.5)
-BESIDE_CELERY: Final = Goal(at_most=1.0)
+BESIDE_BARE: Final = Goal(at_most=2.0)
+BESIDE_CELERY: Final = Goal(at_most=1.25)
 POLLS: Final = Goal(at_least=1.0)
 
 
@@ -77,7 +77,7 @@ def row_8(plan: Plan) -> Row:
             "our result, and the floor's, is told when the program has said it and it is on the "
             "disk; the bare process and Celery's task wait for the program's end, as anybody's do",
             "the floor: a server with two routes that puts an id on the disk, runs the program "
-            "with a guardian, and puts the result there: no token, no line, no folder, no event",
+            "with a reaper, and puts the result there: no token, no line, no folder, no event",
         ],
     )
 

@@ -1,7 +1,7 @@
 """Row 7: what the daemon and its Chromium hold in memory, beside a Playwright script.
 
 A Playwright script is two programs: Python, and a driver in Node that speaks with Chromium. Beside
-them stands the daemon with the guardian of its Chromium, and the server that guardians are forked
+them stands the daemon with the reaper of its Chromium, and the server that reapers are forked
 by. Both sides run at the same time, and are looked at in turns, at rest: what programs share is
 divided among all that share it, so it counts for as much on both sides.
 
@@ -100,7 +100,7 @@ def row_7(plan: Plan) -> Row:
         ],
         [
             measure.told,
-            "Without Chromium: the daemon, Chromium's guardian and the server of guardians; "
+            "Without Chromium: the daemon, Chromium's reaper and the fork server; "
             "Playwright's script and driver.",
             "Idle, either has one page open: the script its portal's, from its start; the daemon "
             "the one by which it sees that the browser works, and after that its portal's as well.",

@@ -15,7 +15,7 @@ NO_SUBJECT = re.compile(r"(What|Whether|Who|One that|Those|It)\b")
 
 TO_BE_REWRITTEN = {
     *("api", "browser", "crews", "history", "journal", "marketplace"),
-    *("monitoring", "processes", "serving", "web"),
+    *("monitoring", "serving", "web"),
     *("accepting", "admin", "app", "cli", "errors", "metrics", "patience"),
     *("state_files", "threads", "wire"),
 }

@@ -3,8 +3,8 @@ answered is lost, its result is on the disk before it is told, and nothing outli
 
     python -m bench.peers.promises_alone FOLDER    # prints its address; ends with its input
 
-So: two routes, two transactions of one row, and a guardian, on the server, the database and the
-guardians that the daemon has itself. Nobody would do it like this: no token is asked for, no body
+So: two routes, two transactions of one row, and a reaper, on the server, the database and the
+fork server that the daemon has itself. Nobody would do it like this: no token is asked for, no body
 looked at, no line kept, no event written, and whoever fails takes all with them. It shows what is
 left to save for anybody who makes these promises with these libraries.
 """
@@ -25,14 +25,17 @@ import trio
 
 from bench.program import INPUTS, PYTHON, result_of
 from smartlinkd.journal.schema import SYNCHRONOUS
-from smartlinkd.processes.guarded import Limits, guarded
-from smartlinkd.processes.guardians import shared_guardians
+from smartlinkd.processes.process_tree import (
+    ResourceLimits,
+    run_process_tree,
+    shared_fork_server,
+)
 from smartlinkd.serving import GuardedQuart, Served, serve
 
 AT_A_TIME: Final = 16
 MESSAGES: Final = 2
 """That the program says; the last is its result."""
-LIMITS: Final = Limits(memory=1 << 30, file_size=1 << 30)
+LIMITS: Final = ResourceLimits(memory=1 << 30, file_size=1 << 30)
 ENVIRONMENT: Final = {"PATH": os.defpath}
 TABLE: Final = "CREATE TABLE executions (id TEXT PRIMARY KEY, result TEXT)"
 CREATED: Final = "INSERT INTO executions (id) VALUES (?)"
@@ -96,13 +99,12 @@ async def run_once(told: Callable[[str], None]) -> None:
     """Run the program to its end. `told` is called with its result as soon as it has said it."""
     ours, theirs = socket.socketpair()
     with trio.socket.from_stdlib_socket(ours) as line, theirs:
-        async with guarded(
+        async with run_process_tree(
             PYTHON,
             environment=ENVIRONMENT,
             working_folder=Path("/"),
             channel=theirs.fileno(),
             limits=LIMITS,
-            again=True,
         ) as process:
             theirs.close()
             await line.send(INPUTS)
@@ -118,7 +120,7 @@ async def run_once(told: Callable[[str], None]) -> None:
 async def main(folder: Path) -> None:
     stop = trio.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        async with shared_guardians(), trio.open_nursery() as workers:
+        async with shared_fork_server(), trio.open_nursery() as workers:
             app = app_of(Disk(folder / "database"), workers)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_serve, app, listening, stop)

@@ -175,7 +175,7 @@ async def site(nursery: trio.Nursery) -> AsyncIterator[Site]:
 def profiles(caplog: pytest.LogCaptureFixture) -> Iterator[Path]:
     """The folder for profiles. After the test nothing of any browser with one in it is left.
 
-    A guardian waits for the end of all that it guards, or complains.
+    A reaper waits for the end of its tree, or complains.
     """
     folder = Path(tempfile.mkdtemp(prefix="test-"))
     folder.chmod(0o755)

@@ -226,7 +226,7 @@ secret = "hunter2"
 def test_limits_that_are_never_met_on_this_machine_are_told(
     write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check_config, "memory_allowed", lambda: 735 * 1024 * 1024)
+    monkeypatch.setattr(check_config, "memory_limit", lambda: 735 * 1024 * 1024)
     assert main(["check-config", str(write(GOOD))]) == 0
     err = capsys.readouterr().err
     assert "warning: browser.recycle_memory: is 1024 MiB, and there are at most 735 MiB for " in err

@@ -28,7 +28,7 @@ def config(write: Callable[[str], Path]) -> Path:
 def kept_private(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """How often the process was closed to others, instead of closing it: it is the tests' own."""
     found: list[bool] = []
-    monkeypatch.setattr("smartlinkd.commands.serve.keep_private", lambda: found.append(True))
+    monkeypatch.setattr("smartlinkd.commands.serve.make_private", lambda: found.append(True))
     return found
 
 
@@ -36,7 +36,9 @@ def kept_private(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def allowed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """How often more descriptors were asked for, which would be the tests' own."""
     found: list[bool] = []
-    monkeypatch.setattr("smartlinkd.commands.serve.allow_enough", lambda: found.append(True))
+    monkeypatch.setattr(
+        "smartlinkd.commands.serve.raise_descriptor_limit", lambda: found.append(True)
+    )
     return found
 
 

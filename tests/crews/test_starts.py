@@ -8,20 +8,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.crews import starts
 from smartlinkd.crews.starts import LOOK_EVERY, SILENCE, ComingUp, Starts
-from smartlinkd.processes.activity import Activity
-
-
-class Process(Activity):
-    """One that is idle when that is set, and counts how often it was looked at."""
-
-    def __init__(self) -> None:
-        super().__init__(guardian=0)
-        self.idle = False
-        self.looks = 0
-
-    def is_idle(self) -> bool:
-        self.looks += 1
-        return self.idle
 
 
 class Herd:
@@ -31,10 +17,8 @@ class Herd:
         self.known = 0
         self.starts = Starts(self._count)
 
-    def begin(self, crew: str = "c") -> tuple[ComingUp, Process]:
-        one, process = self.starts.begin(crew), Process()
-        one.started(process)
-        return one, process
+    def begin(self, crew: str = "c") -> ComingUp:
+        return self.starts.begin(crew)
 
     def _count(self) -> None:
         self.known += 1
@@ -62,7 +46,7 @@ async def passes(mock_clock: MockClock, seconds: float) -> None:
 
 
 async def test_so_many_come_up_and_the_next_when_one_is_up(herd: Herd) -> None:
-    (first, _), _ = herd.begin(), herd.begin()
+    first, _ = herd.begin(), herd.begin()
     assert not herd.starts.has_room("c")
     assert herd.known == 0
     first.up()
@@ -71,7 +55,7 @@ async def test_so_many_come_up_and_the_next_when_one_is_up(herd: Herd) -> None:
 
 
 async def test_one_of_each_crew_may_always_come_up(herd: Herd) -> None:
-    (first, _), _ = herd.begin(), herd.begin()
+    first, _ = herd.begin(), herd.begin()
     assert herd.starts.has_room("other")
     herd.begin("other")
     assert not herd.starts.has_room("other")
@@ -83,48 +67,12 @@ async def test_one_of_each_crew_may_always_come_up(herd: Herd) -> None:
 
 
 async def test_that_one_is_up_counts_once(herd: Herd) -> None:
-    (first, _), _ = herd.begin(), herd.begin()
+    first, _ = herd.begin(), herd.begin()
     first.up()
     first.up()
     herd.begin()
     assert herd.known == 1
     assert not herd.starts.has_room("c")
-
-
-async def test_who_is_idle_is_let_be(herd: Herd, mock_clock: MockClock) -> None:
-    (_, idle), (_, busy) = herd.begin(), herd.begin()
-    await passes(mock_clock, LOOK_EVERY)
-    assert not herd.starts.has_room("c")
-    idle.idle = True
-    await passes(mock_clock, LOOK_EVERY)
-    assert herd.starts.has_room("c")
-    assert (herd.known, idle.looks, busy.looks) == (1, 2, 2)
-
-
-async def test_nobody_looks_while_there_is_room(herd: Herd, mock_clock: MockClock) -> None:
-    (_, alone), (other, _) = herd.begin(), herd.begin()
-    await wait_all_tasks_blocked()
-    other.up()
-    await passes(mock_clock, LOOK_EVERY)  # the look that was due may be had
-    looks = alone.looks
-    await passes(mock_clock, 10 * LOOK_EVERY)
-    assert alone.looks == looks
-    herd.begin()
-    await passes(mock_clock, LOOK_EVERY)
-    assert alone.looks == looks + 1
-
-
-async def test_they_are_looked_at_when_one_of_too_many_is_up(
-    herd: Herd, mock_clock: MockClock
-) -> None:
-    (first, _), (_, idle) = herd.begin(), herd.begin()
-    herd.begin("other")
-    await passes(mock_clock, LOOK_EVERY)
-    first.up()
-    await passes(mock_clock, LOOK_EVERY)
-    idle.idle = True
-    await passes(mock_clock, LOOK_EVERY)
-    assert herd.starts.has_room("c")
 
 
 async def test_who_works_in_silence_is_waited_for_no_longer_than_that(
@@ -142,13 +90,3 @@ async def test_who_works_in_silence_is_waited_for_no_longer_than_that(
     assert herd.known == 1
     await passes(mock_clock, LOOK_EVERY)
     assert herd.known == 2  # and the second
-
-
-async def test_whose_program_does_not_start_is_waited_for_as_long(
-    herd: Herd, mock_clock: MockClock
-) -> None:
-    herd.starts.begin("c"), herd.starts.begin("c")
-    await passes(mock_clock, SILENCE - LOOK_EVERY)
-    assert herd.known == 0
-    await passes(mock_clock, LOOK_EVERY)
-    assert herd.known == 2

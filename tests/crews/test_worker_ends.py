@@ -22,7 +22,7 @@ from smartlinkd.crews.ends import (
 )
 from smartlinkd.crews.protocol import MAX_LINE, Failed, Result
 from smartlinkd.crews.worker import Worker
-from smartlinkd.processes.guarded import ExitStatus
+from smartlinkd.processes.process_tree import ExitStatus
 from tests.processes.family import parent, stat
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]
@@ -133,7 +133,7 @@ async def test_a_signal_of_somebody_elses(begin: Begin, number: signal.Signals) 
         assert await end(worker) == KilledBySignal(number, "")
 
 
-async def test_of_a_killed_guardian_no_end_is_told(
+async def test_end_of_a_killed_reapers_worker_is_unknown(
     begin: Begin, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with begin(*shell("exec sleep 1000")) as worker:
@@ -147,14 +147,14 @@ async def test_the_end_is_told_though_its_descriptor_is_open_elsewhere(
 ) -> None:
     async with begin(*shell("sleep 1000 & echo $!; wait")) as worker:
         await until(lambda: worker.stdout_tail.endswith("\n"))
-        guardian = parent(worker.pid)
-        server = parent(guardian)
-        # Who would end what a killed guardian leaves is kept from it; not while it still has the
+        reaper = parent(worker.pid)
+        server = parent(reaper)
+        # Who would end what a killed reaper leaves is kept from it; not while it still has the
         # descriptors that it has handed on, for then nobody's end of the connection would close.
         await until(lambda: stat(server)[0] == "S")
         os.kill(server, signal.SIGSTOP)
         try:
-            os.kill(guardian, signal.SIGKILL)
+            os.kill(reaper, signal.SIGKILL)
             assert await end(worker) == OutOfSight("")
         finally:
             os.kill(server, signal.SIGCONT)

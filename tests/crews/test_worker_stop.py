@@ -80,7 +80,7 @@ async def test_one_that_ignores_it_all_is_killed_within_its_grace(
     assert "ignores SIGTERM and is killed" in caplog.text
 
 
-async def test_one_whose_guardian_is_killed_is_not_said_to_have_ended(
+async def test_stop_of_a_worker_whose_reaper_is_killed_does_not_say_that_it_ended(
     begin: Begin, until: Until
 ) -> None:
     async with begin(*shell(FAMILY), grace=5.0) as worker:
@@ -90,19 +90,19 @@ async def test_one_whose_guardian_is_killed_is_not_said_to_have_ended(
             assert await worker.stop() == Stopped.OUT_OF_SIGHT
 
 
-async def test_one_whose_guardian_does_not_kill_it_is_not_said_to_be(
+async def test_stop_of_a_worker_whose_reaper_does_not_kill_it_does_not_say_so(
     begin: Begin, until: Until, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("smartlinkd.crews.worker.KILL_LIMIT", 0.1)
     async with begin(*shell(FAMILY), grace=0.3) as worker:
         await until(lambda: len(family(worker)) == 3)
-        guardian = parent(worker.pid)
-        os.kill(guardian, signal.SIGSTOP)
+        reaper = parent(worker.pid)
+        os.kill(reaper, signal.SIGSTOP)
         try:
             assert await worker.stop() == Stopped.NOT_EVEN_BY_SIGKILL
             assert alive(worker.pid)
         finally:
-            os.kill(guardian, signal.SIGCONT)
+            os.kill(reaper, signal.SIGCONT)
 
 
 async def test_one_that_has_not_read_its_inputs_can_be_stopped(begin: Begin) -> None:

@@ -40,7 +40,7 @@ from smartlinkd.sandbox.batch import Origins, long_link, short_code
 from smartlinkd.sandbox.products import FULL_RATE, Product, image_url, product_link, product_of
 from smartlinkd.sandbox.session import cookies_of
 from tests.config_file import Table, Tables, write_config
-from tests.hygiene.doors import doors
+from tests.hygiene.fork_server import fork_server_sockets
 
 ROOT = Path(__file__).parents[2]
 PASSWORD = "correct horse battery staple"
@@ -357,7 +357,7 @@ class Daemon:
     # What it has, seen from outside
 
     def processes(self) -> set[int]:
-        """Those of its browsers and workers, guardians among them; not those that have ended.
+        """Those of its browsers and workers, reapers among them; not those that have ended.
 
         Chromium's own write over their environment, but a session is for life.
         """
@@ -366,7 +366,7 @@ class Daemon:
         return marked | {pid for pid in _pids() if _session_of(pid) in self.sessions}
 
     def workers(self) -> dict[str, set[int]]:
-        """The processes that were started for executions, by execution; not their guardians."""
+        """The processes that were started for executions, by execution; not their reapers."""
         found: dict[str, set[int]] = {}
         for pid in self.processes():
             if execution := re.search(rb"\0SMARTLINKD_EXECUTION=([^\0]+)", _environ_of(pid)):
@@ -378,9 +378,9 @@ class Daemon:
         return {pid for pid in self.processes() if "--type=renderer" in _command_of(pid)}
 
     def users(self) -> set[int]:
-        """Whom its browser runs as; its guardian is the daemon's own user."""
+        """Whom its browser runs as; its reaper is the daemon's own user."""
         commands = {pid: _command_of(pid) for pid in self.processes()}
-        browser = [pid for pid, command in commands.items() if "guardian" not in command]
+        browser = [pid for pid, command in commands.items() if "fork_server" not in command]
         return {Path(f"/proc/{pid}").stat().st_uid for pid in browser}
 
     def profiles(self) -> list[str]:
@@ -391,10 +391,10 @@ class Daemon:
     def descriptors(self) -> list[str]:
         """The kinds of its open descriptors; for others than root, who cannot see them, none.
 
-        But for those by which it asks guardians, of whom a few wait for more to do.
+        But for the one by which it asks its fork server, which is started at first use.
         """
         folder = Path(f"/proc/{self.program.process.pid}/fd")
-        asked = doors()
+        asked = fork_server_sockets()
         found = []
         with suppress(PermissionError):
             for entry in folder.iterdir():

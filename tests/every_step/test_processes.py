@@ -1,4 +1,4 @@
-"""Real processes, on the real clock: a guarded command, a worker and a Chromium, each cancelled at
+"""Real processes, on the real clock: a command, a worker and a Chromium, each cancelled at
 every step from the start to the end. Nothing of it is left when the block is.
 
 How many steps there are is up to the kernel here: a browser that takes longer is looked for more
@@ -22,8 +22,7 @@ from smartlinkd.browser.generation import Generation, GenerationSettings
 from smartlinkd.browser.page import Page
 from smartlinkd.crews.protocol import Inputs
 from smartlinkd.crews.worker import Stopped, WorkerSettings, start_worker
-from smartlinkd.processes.guarded import guarded
-from smartlinkd.processes.guardians import shared_guardians
+from smartlinkd.processes.process_tree import run_process_tree, shared_fork_server
 from tests.browser.errands import goes_anywhere
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
@@ -77,7 +76,7 @@ def test_a_command_with_children(strike_real: StrikeReal, folder: Path) -> None:
     async def body() -> None:
         its = folder / "its"
         its.mkdir()
-        async with guarded(
+        async with run_process_tree(
             ["/bin/sh", "-c", FAMILY], environment={}, working_folder=its, remove=its
         ) as command:
             family.append(command.pid)
@@ -89,20 +88,17 @@ def test_a_command_with_children(strike_real: StrikeReal, folder: Path) -> None:
     assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
 
 
-def test_a_command_that_is_run_again_by_the_same_guardian(
-    strike_real: StrikeReal, folder: Path
-) -> None:
+def test_two_commands_of_one_fork_server(strike_real: StrikeReal, folder: Path) -> None:
     async def body() -> None:
-        async with shared_guardians():
+        async with shared_fork_server():
             for name in ("first", "second"):
                 its = folder / name
                 its.mkdir()
-                async with guarded(
+                async with run_process_tree(
                     ["/bin/sleep", "0.01"],
                     environment={},
                     working_folder=its,
                     remove=its,
-                    again=True,
                 ) as command:
                     await command.wait()
 

@@ -26,7 +26,7 @@ from smartlinkd.browser.cdp import Connection, converse
 from smartlinkd.browser.chromium import PORT_FILE, Chromium, SandboxState
 from smartlinkd.browser.errors import Disconnected
 from smartlinkd.nurseries import background
-from smartlinkd.processes.guarded import ExitStatus
+from smartlinkd.processes.process_tree import ExitStatus
 from tests.fakes.chromium import FakeChromium
 from tests.fakes.gate import Gate
 from tests.fakes.network import Network
@@ -36,7 +36,7 @@ LAUNCH_TAKES = 0.1
 
 
 class Process:
-    """A main process. It has the shape of `smartlinkd.processes.guarded.Guarded`."""
+    """A main process. It has the shape of `smartlinkd.processes.process_tree.ProcessTree`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -117,7 +117,7 @@ class Machine:
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Have every browser that is launched from now on run here."""
-        patch.setattr(chromium_module, "guarded", self._guarded)
+        patch.setattr(chromium_module, "run_process_tree", self._run_process_tree)
         patch.setattr(chromium_module, "_profile_folder", self._profile_folder)
         patch.setattr(chromium_module, "_confinement", lambda *_: SandboxState(True, True, True))
         patch.setattr(Chromium, "memory", self._memory_of)
@@ -154,7 +154,7 @@ class Machine:
         return self.memory
 
     @asynccontextmanager
-    async def _guarded(
+    async def _run_process_tree(
         self, command: Sequence[str], *, working_folder: Path, remove: Path, **_: Any
     ) -> AsyncIterator[Process]:
         try:

@@ -1,24 +1,23 @@
-"""The machine that crews' workers run on, played: guardians and the processes under them.
+"""The machine that crews' workers run on, played: reapers and the processes under them.
 
-The seam is as low as it can be without a process: `Guardians.start`, by which a guardian begins.
-What a guardian is given, it is really given: its order as it is written, and the status pipe, the
-lifeline, the connection to the worker and the ends of standard output and error, which are the
+The seam is as low as it can be without a process: `ForkServer.fork_reaper`, by which a reaper
+begins. What it is given, it is really given: its spec as it is encoded, and the status pipe, the
+control pipe, the connection to the worker and the ends of standard output and error, which are the
 daemon's own descriptors, duplicated as on the way to another process; the kernel's rules hold for
-them. So above it all is the daemon's own, `processes/guarded.py` included. Nothing is ever
+them. So above it all is the daemon's own, `processes/process_tree.py` included. Nothing is ever
 on its way in the kernel when all tasks wait, so a mock clock can be used.
 
-What a guardian does with its tree is played here, and what a worker does in `puppets.py`.
+What a reaper does with its tree is played here, and what a worker does in `puppets.py`.
 """
 
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 import shutil
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,17 +26,14 @@ import pytest
 import trio
 
 from smartlinkd.crews import worker as worker_module
-from smartlinkd.nurseries import background
-from smartlinkd.processes import guarded as guarded_module
-from smartlinkd.processes.guardian import Order
-from smartlinkd.processes.tail import Tails
+from smartlinkd.processes import process_tree as process_tree_module
+from smartlinkd.processes.process_tree import Limits
+from smartlinkd.processes.reaper import CommandSpec
 from tests.fakes.gate import Gate
 from tests.fakes.puppets import Puppet, Step
 
-logger = logging.getLogger(__name__)
-
 STARTS = 0.01
-"""Seconds from the guardian's start to that of its command."""
+"""Seconds from the reaper's start to that of its command."""
 ENDS = 0.005
 """Seconds for a tree to be gone, and its folder."""
 LOOKS = 0.05
@@ -59,10 +55,10 @@ class Workers:
         self.program.write_text("#!/bin/sh\n")
         self.program.chmod(0o755)
         self.nursery: trio.Nursery | None = None
-        self.guardians: list[Guardian] = []
+        self.reapers: list[Reaper] = []
         self.starts = 0
         # What goes wrong
-        self.starting: Gate | None = None  # no guardian begins before this
+        self.starting: Gate | None = None  # no reaper begins before this
         self.no_process: OSError | None = None  # none can be started
         self.no_folder: OSError | None = None  # none gets a folder of its own
         self.scripts: dict[Path, Sequence[Step]] = {}  # what a program does, whatever it is told
@@ -72,21 +68,16 @@ class Workers:
         """Have every worker that is started from now on run here."""
 
         @asynccontextmanager
-        async def guardians() -> AsyncIterator[SimpleNamespace]:
-            tails = Tails()
-            try:
-                async with background(tails.follow):
-                    yield SimpleNamespace(start=self.start, take_back=self.take_back, tails=tails)
-            finally:
-                tails.close()
+        async def fork_server() -> AsyncIterator[SimpleNamespace]:
+            yield SimpleNamespace(fork_reaper=self.fork_reaper, limits=Limits())
 
-        patch.setattr(guarded_module, "guardians", guardians)
+        patch.setattr(process_tree_module, "fork_server", fork_server)
         patch.setattr(worker_module, "tempfile", SimpleNamespace(mkdtemp=self._folder))
 
     @property
     def running(self) -> list[Puppet]:
         """Those that live, in the order of their start."""
-        return [each.puppet for each in self.guardians if each.puppet is not None]
+        return [each.puppet for each in self.reapers if each.puppet is not None]
 
     @property
     def puppet(self) -> Puppet:
@@ -100,13 +91,13 @@ class Workers:
             raise LookupError(f"nobody works on {kickoff_id}")
         return found[-1]
 
-    def guardian_of(self, puppet: Puppet) -> Guardian:
-        return next(each for each in self.guardians if each.puppet is puppet)
+    def reaper_of(self, puppet: Puppet) -> Reaper:
+        return next(each for each in self.reapers if each.puppet is puppet)
 
     def count(self) -> int:
-        """Processes, of all kinds: guardians, workers, and what workers have left."""
+        """Processes, of all kinds: reapers, workers, and what workers have left."""
         workers = self.running
-        return len(self.guardians) + len(workers) + sum(len(each.forks) for each in workers)
+        return len(self.reapers) + len(workers) + sum(len(each.forks) for each in workers)
 
     def heal(self) -> None:
         """Nothing goes wrong with what is started from now on."""
@@ -122,72 +113,59 @@ class Workers:
             raise self.no_folder
         return tempfile.mkdtemp(prefix=prefix, dir=dir)
 
-    # As `Guardians` has it
+    # As `ForkServer` has it
 
-    def start(self, order: Order, *descriptors: int) -> Guardian:
-        """A guardian begins."""
+    def fork_reaper(self, spec: CommandSpec, *descriptors: int) -> Callable[[], None]:
+        """A reaper begins. Return a function that kills it."""
         if self.no_process is not None:
             raise self.no_process
         assert self.nursery is not None
         self.starts += 1
-        status, lifeline, _, stdout, stderr, channel = descriptors
-        guardian = Guardian(
+        status, control, _, stdout, stderr, channel = descriptors
+        reaper = Reaper(
             self,
-            Order.read(order.written()),
+            CommandSpec.decode(spec.encode()),
             descriptors=[os.dup(each) for each in (channel, stdout, stderr)],
-            lifeline=os.dup(lifeline),
+            control=os.dup(control),
             status=os.dup(status),
         )
-        self.guardians.append(guardian)
-        self.nursery.start_soon(guardian.run)
-        return guardian
-
-    def take_back(self, guardian: Guardian) -> None:
-        """It has ended: here each does one order, which is for its asker the same."""
-        assert guardian not in self.guardians
+        self.reapers.append(reaper)
+        self.nursery.start_soon(reaper.run)
+        return reaper.kill
 
     def next_pid(self) -> int:
         return next(self._pids)
 
 
-class Guardian:
-    """See `smartlinkd/processes/guardian.py`."""
+class Reaper:
+    """See `smartlinkd/processes/reaper.py`."""
 
     def __init__(
         self,
         machine: Workers,
-        order: Order,
+        spec: CommandSpec,
         *,
         descriptors: Sequence[int],
-        lifeline: int,
+        control: int,
         status: int,
     ) -> None:
-        assert order.limits is not None
-        assert order.remove is not None
+        assert spec.memory is not None
+        assert spec.remove is not None
         self.puppet: Puppet | None = None
-        self.pid = 0  # set by whoever reads it, as the real one's
-        self.command = [os.fsdecode(word) for word in order.command]
-        self.execution = order.environment[b"SMARTLINKD_EXECUTION"].decode()
+        self.command = [os.fsdecode(word) for word in spec.command]
+        self.execution = spec.environment[b"SMARTLINKD_EXECUTION"].decode()
         self._machine = machine
-        self._memory = order.limits[0]
-        self._folder = Path(os.fsdecode(order.remove))
+        self._memory = spec.memory
+        self._folder = Path(os.fsdecode(spec.remove))
         self._descriptors = list(descriptors)
-        self._lifeline = lifeline
+        self._control = control
         self._status = status
         self._has_ended = False
         self._life = trio.CancelScope()
-        os.set_blocking(lifeline, False)
-
-    def give_up(self, name: str) -> None:
-        """It does not answer."""
-        logger.error("%s: the server of guardians does not answer and is killed", name)
-        self.kill()
-
-    def dismiss(self) -> None:
-        """It is done, or will be."""
+        os.set_blocking(control, False)
 
     def kill(self) -> None:
-        """SIGKILL, from whomever. The server of guardians ends its tree."""
+        """SIGKILL, from whomever. The fork server ends its tree."""
         if not self._has_ended:
             self._life.cancel()
             self._end_tree()
@@ -199,7 +177,7 @@ class Guardian:
         with self._life:
             if self._machine.starting is not None:
                 await self._machine.starting.enter()
-            self._report(f"guardian {NOBODY}")
+            self._report(f"reaper {NOBODY}")
             await trio.sleep(STARTS)
             fault = self._why_not()
             if fault:
@@ -209,8 +187,9 @@ class Guardian:
             await trio.sleep(ENDS)
             if not self._has_ended:  # it may have been killed in this very moment
                 self._end_tree()
-                shutil.rmtree(self._folder)
                 self._report("gone")
+                shutil.rmtree(self._folder)
+                self._report("removed")
                 self._end()
 
     def _why_not(self) -> int:
@@ -242,12 +221,12 @@ class Guardian:
         done.cancel()
 
     async def _pass_on(self, puppet: Puppet, done: trio.CancelScope) -> None:
-        """Signals to the command's group, until the lifeline is closed."""
+        """Signals to the command's group, until the control pipe is closed."""
         while True:
-            await trio.lowlevel.wait_readable(self._lifeline)
+            await trio.lowlevel.wait_readable(self._control)
             if self._has_ended:  # as above: the number may be another file's by now
                 break
-            numbers = os.read(self._lifeline, 64)
+            numbers = os.read(self._control, 64)
             if not numbers:
                 break
             for number in numbers:
@@ -283,8 +262,8 @@ class Guardian:
     def _end(self) -> None:
         """The kernel closes what it had open, and whoever has the other ends sees it."""
         self._has_ended = True
-        for each in (*self._descriptors, self._lifeline, self._status):
+        for each in (*self._descriptors, self._control, self._status):
             os.close(each)
         self._descriptors = []
-        self._machine.guardians.remove(self)
+        self._machine.reapers.remove(self)
         self.puppet = None

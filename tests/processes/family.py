@@ -1,4 +1,4 @@
-"""A command that does nothing, who is whose child, and who is there."""
+"""A command that does nothing, and what /proc tells of processes."""
 
 from __future__ import annotations
 
@@ -6,28 +6,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from smartlinkd.processes.guarded import Guarded, Limits, User, guarded
+from smartlinkd.processes.process_tree import ProcessTree, run_process_tree
 from tests.hygiene.folder import FOLDER
 
 SLEEP = ("/bin/sleep", "1000")
 
 
 @asynccontextmanager
-async def sleeping(
-    *, user: User | None = None, limits: Limits | None = None
-) -> AsyncIterator[Guarded]:
-    async with guarded(
-        SLEEP, environment={}, working_folder=FOLDER, user=user, limits=limits, again=True
-    ) as process:
-        yield process
+async def sleeping() -> AsyncIterator[ProcessTree]:
+    async with run_process_tree(SLEEP, environment={}, working_folder=FOLDER) as tree:
+        yield tree
 
 
-def server_of(process: Guarded) -> int:
-    return parent(parent(process.pid))
+def server_of(tree: ProcessTree) -> int:
+    return parent(parent(tree.pid))
 
 
 def alive(pid: int) -> bool:
-    """Whether there is such a process, zombies included."""
+    """Return True if there is such a process, zombies included."""
     return Path(f"/proc/{pid}").exists()
 
 
@@ -44,6 +40,6 @@ def parent(pid: int) -> int:
 
 
 def stat(pid: int) -> list[str]:
-    """From its state on; proc(5)."""
+    """Return the fields from its state on; proc(5)."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     return text.rpartition(")")[2].split()

@@ -1,30 +1,186 @@
-"""The server that guardians come from ends, or hangs: who needs it is not held up for long."""
+"""The fork server: one for many commands, and what happens when it or a reaper is lost or hangs."""
 
 from __future__ import annotations
 
+import errno
 import os
+import resource
 import signal
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 import trio
 
-from smartlinkd.processes import guarded as guarded_module
-from smartlinkd.processes.guarded import ExitStatus
-from smartlinkd.processes.guardians import shared_guardians
-from tests.processes.family import alive, running, server_of, sleeping
+import smartlinkd
+from smartlinkd.processes.process_tree import (
+    ExitStatus,
+    ForkServer,
+    Limits,
+    fork_server,
+    shared_fork_server,
+)
+from smartlinkd.processes.reaper import CommandSpec
+from tests.hygiene.processes import children
+from tests.processes.family import alive, parent, running, server_of, sleeping
 
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
+AT_ONCE = 30
+ROOT = Path(smartlinkd.__file__).parents[1]
 REPLACED = "the server of guardians has ended (signal 9), another is started"
+NOT_ANSWERING = "sleep: the server of guardians does not answer and is killed"
+REAPER_KILLED = "sleep: its guardian does not end and is killed"
+LEFT_OVER = "sleep: something may be left over: its guardian was killed"
 
 
-async def test_a_killed_one_is_replaced_and_what_runs_goes_on(
+def descriptors(process: Path) -> set[int]:
+    """Return its open ones. Some builds of libffi, which ctypes uses, keep their file open."""
+    links = (process / "fd").iterdir()
+    return {int(link.name) for link in links if "libffi" not in str(link.readlink())}
+
+
+async def reports_of(server: ForkServer, spec: CommandSpec, *, is_asker_gone: bool) -> list[str]:
+    """Have a reaper run a command, and return what it reports."""
+    status, status_end = os.pipe()
+    control_end, control = os.pipe()
+    if is_asker_gone:
+        os.close(control)
+    others = [control_end, *(os.open(os.devnull, os.O_RDWR) for _ in range(3))]
+    server.fork_reaper(spec, status_end, *others)
+    for each in (status_end, *others):
+        os.close(each)
+    with os.fdopen(status) as reports:
+        lines = await trio.to_thread.run_sync(reports.readlines)
+    if not is_asker_gone:
+        os.close(control)
+    return [line.rstrip("\n") for line in lines]
+
+
+# One server
+
+
+async def test_one_server_is_for_all_in_the_block_and_gone_after_it() -> None:
+    before = children()
+    async with shared_fork_server():
+        assert children() == before  # it is started at first use
+        async with sleeping() as one, sleeping() as another:
+            (server,) = children() - before
+            assert server_of(one) == server_of(another) == server
+            assert parent(one.pid) != parent(another.pid)
+    assert not alive(server)
+
+
+async def test_server_is_gone_after_a_cancelled_block() -> None:
+    with trio.CancelScope() as scope:
+        async with shared_fork_server(), sleeping() as tree:
+            server = server_of(tree)
+            scope.cancel()
+    assert not alive(server)
+
+
+async def test_tasks_that_are_started_in_the_block_share_the_server() -> None:
+    servers = set[int]()
+
+    async def run_one() -> None:
+        async with sleeping() as tree:
+            servers.add(server_of(tree))
+
+    async with shared_fork_server(), trio.open_nursery() as nursery:
+        for _ in range(AT_ONCE):
+            nursery.start_soon(run_one)
+    assert len(servers) == 1
+
+
+async def test_command_outside_of_such_a_block_has_a_server_of_its_own() -> None:
+    async with sleeping() as one, sleeping() as another:
+        servers = {server_of(one), server_of(another)}
+        assert len(servers) == 2
+    assert not any(alive(server) for server in servers)
+
+
+async def test_server_has_nothing_of_the_daemons(
+    monkeypatch: pytest.MonkeyPatch, until: Until
+) -> None:
+    monkeypatch.setenv("SMARTLINKD_SECRET", "secret")
+    async with sleeping() as tree:
+        of_server = Path(f"/proc/{server_of(tree)}")
+        assert (of_server / "environ").read_bytes() == b""
+        # Those reserved for streams and the channel, the socket, and a pipe of its own.
+        await until(lambda: len(descriptors(of_server)) == 7)
+        assert {0, 1, 2, 3} < descriptors(of_server)
+
+
+async def test_reaper_is_ended_and_reaped_with_its_command(until: Until) -> None:
+    async with shared_fork_server(), sleeping() as one:
+        async with sleeping() as another:
+            reaper = parent(another.pid)
+        await until(lambda: not alive(reaper))
+        assert children(str(server_of(one))) == {parent(one.pid)}
+
+
+async def test_signals_do_not_end_the_server() -> None:
+    async with shared_fork_server(), sleeping() as one:
+        server = server_of(one)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+            os.kill(server, number)
+        async with sleeping() as another:
+            assert server_of(another) == server
+
+
+WITHOUT_STREAMS = """
+import os, sys, trio
+from pathlib import Path
+from smartlinkd.processes.process_tree import run_process_tree
+
+async def main():
+    command = ["/bin/sh", "-c", "echo it ran"]
+    async with run_process_tree(command, environment={}, working_folder=Path("/")) as tree:
+        await tree.wait()
+        return tree.stdout_tail
+
+out = os.dup(1)
+for each in range(3):
+    os.close(each)
+os.write(out, trio.run(main).encode())
+"""
+
+
+def test_daemon_may_have_no_standard_streams() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_STREAMS], cwd=ROOT, capture_output=True, check=True
+    )
+    assert done.stdout == b"it ran\n"
+
+
+def test_server_imports_the_standard_library_alone() -> None:
+    """Else its start would take several times as long, and so would the first command's."""
+    script = (
+        "import sys; sys.path.append(sys.argv[1]); from smartlinkd.processes import fork_server;"
+        "print(*sorted(name for name in sys.modules if name.startswith(('smartlinkd', 'trio'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", script, str(ROOT)], capture_output=True, check=True
+    )
+    assert done.stdout.decode().split() == [
+        "smartlinkd",
+        "smartlinkd.processes",
+        "smartlinkd.processes.fork_server",
+        "smartlinkd.processes.reaper",
+    ]
+
+
+# A server that is lost
+
+
+async def test_killed_server_is_replaced_and_its_commands_go_on(
     until: Until, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with shared_guardians(), sleeping() as one:
+    async with shared_fork_server(), sleeping() as one:
         server = server_of(one)
         os.kill(server, signal.SIGKILL)
         await until(lambda: server_of(one) != server)
@@ -35,53 +191,114 @@ async def test_a_killed_one_is_replaced_and_what_runs_goes_on(
     assert caplog.messages == [REPLACED]
 
 
-async def test_one_that_is_stopped_is_killed_by_whom_it_keeps_waiting(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_stopped_server_is_killed_by_a_cancelled_start_and_replaced(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with shared_guardians(), sleeping() as one:
+    async with shared_fork_server(Limits(leave=0.1)), sleeping() as one:
         server = server_of(one)
         os.kill(server, signal.SIGSTOP)
-        with monkeypatch.context() as patch, trio.move_on_after(0.1) as patience:
-            patch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
+        with trio.move_on_after(0.1) as patience:
             async with sleeping():
                 raise AssertionError("it was started")
         assert patience.cancelled_caught
         async with sleeping() as another:
             assert server_of(another) != server
         assert not alive(server)
-    assert caplog.messages == [
-        "sleep: the server of guardians does not answer and is killed",
-        REPLACED,
-    ]
+    assert caplog.messages == [NOT_ANSWERING, REPLACED]
 
 
-async def test_what_it_does_not_start_in_time_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, until: Until
-) -> None:
-    monkeypatch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
-    async with shared_guardians(), sleeping() as one:
+async def test_start_that_a_stopped_server_delays_for_too_long_is_an_error(until: Until) -> None:
+    limits = Limits(start=0.5, leave=0.1)
+    async with shared_fork_server(limits), sleeping() as one:
         server = server_of(one)
         os.kill(server, signal.SIGSTOP)
-        monkeypatch.setattr(guarded_module, "START_LIMIT", 0.1)
-        with pytest.RaisesGroup(
-            pytest.RaisesExc(OSError, match=r"it did not start within 0\.1 s: 'sleep'$"),
-            allow_unwrapped=True,
-        ):
+        with pytest.raises(OSError, match=r"it did not start within 0\.5 s: 'sleep'$"):
             async with sleeping():
                 raise AssertionError("it was started")
-        monkeypatch.undo()
-        # Its end of the pipe is what was waited for, which the kernel closes before it has ended.
         await until(lambda: not running(server))
-        async with sleeping() as another:
-            assert server_of(another) != server
 
 
-async def test_one_that_is_stopped_does_not_outlive_the_block(
+async def test_stopped_server_does_not_outlive_the_block(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async with shared_guardians():
-        async with sleeping() as process:
-            server = server_of(process)
+    async with shared_fork_server():
+        async with sleeping() as tree:
+            server = server_of(tree)
         os.kill(server, signal.SIGSTOP)
     assert not alive(server)
     assert "the server of guardians does not end and is killed" in caplog.messages
+
+
+async def test_server_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    async with shared_fork_server():
+        with pytest.raises(FileNotFoundError):
+            async with sleeping():
+                raise AssertionError("it was started")
+        monkeypatch.undo()
+        async with sleeping() as tree:
+            assert tree.pid
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may have any number of processes")
+async def test_server_that_cannot_fork_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    async with shared_fork_server(), sleeping() as one:
+        _, hard = resource.prlimit(server_of(one), resource.RLIMIT_NPROC)
+        resource.prlimit(server_of(one), resource.RLIMIT_NPROC, (1, hard))
+        with pytest.raises(BlockingIOError, match=r"sleep \(fork\)"):
+            async with sleeping():
+                raise AssertionError("it was started")
+    assert caplog.messages == []  # nothing is left over
+
+
+# A reaper that is lost
+
+
+async def test_stopped_reaper_is_killed_and_the_server_ends_its_tree(
+    caplog: pytest.LogCaptureFixture, until: Until
+) -> None:
+    async with shared_fork_server(Limits(leave=0.1)), sleeping() as one:
+        async with sleeping() as another:
+            reaper = parent(another.pid)
+            os.kill(reaper, signal.SIGSTOP)
+        await until(lambda: not running(reaper) and not running(another.pid))
+        async with sleeping() as third:
+            assert server_of(third) == server_of(one)
+    assert caplog.messages == [REAPER_KILLED, LEFT_OVER]
+
+
+async def test_command_is_not_run_for_a_daemon_that_has_gone(tmp_path: Path) -> None:
+    """So a restarted daemon's program does not run beside it."""
+    trace = tmp_path / "trace"
+    spec = CommandSpec([b"/bin/sh", b"-c", b"echo x > " + os.fsencode(trace)], {}, b"/")
+    async with fork_server() as server:
+        first, last = await reports_of(server, spec, is_asker_gone=True)
+    assert first.startswith("reaper ")
+    assert last == "gone"
+    assert not trace.exists()
+
+
+async def test_reaper_without_a_descriptor_reports_what_may_be_left(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with sleeping() as tree:
+        reaper = parent(tree.pid)
+        _, hard = resource.prlimit(reaper, resource.RLIMIT_NOFILE)
+        resource.prlimit(reaper, resource.RLIMIT_NOFILE, (3, hard))
+        tree.kill()
+        await tree.wait()
+    (message,) = caplog.messages
+    assert message.startswith(f"sleep: something may be left over: OSError({errno.EMFILE}, ")
+
+
+class Garbage(CommandSpec):
+    def encode(self) -> bytes:
+        return b"garbage"
+
+
+async def test_spec_that_cannot_be_decoded_ends_its_reaper_alone() -> None:
+    async with shared_fork_server(), fork_server() as server:
+        *_, last = await reports_of(server, Garbage([], {}, b""), is_asker_gone=False)
+        assert last.startswith("left ")
+        async with sleeping() as tree:
+            assert tree.pid

@@ -227,8 +227,8 @@ CHROMIUM = {
     "it has nothing of the daemon's: environment, user, privileges": [
         "browser/test_chromium.py"
         "::test_it_gets_a_private_home_another_user_and_none_of_our_environment",
-        "processes/test_guarded.py::test_it_cannot_gain_privileges",
-        "processes/test_guarded.py::test_it_gets_no_descriptor_of_ours_and_leads_a_session",
+        "processes/test_process_tree.py::test_command_cannot_gain_privileges",
+        "processes/test_process_tree.py::test_command_gets_no_descriptor_of_the_daemons_and_leads_a_session",
     ],
 }
 
@@ -303,7 +303,7 @@ SECRETS = {
         "journal/test_credentials.py::test_it_goes_with_the_last_delivery_after_the_end",
     ],
     "other processes of the same user do not read the daemon's memory": [
-        "processes/test_privacy.py::test_a_private_one_is_closed_to_its_user",
+        "processes/test_process_limits.py::test_private_process_is_closed_to_its_user",
     ],
     "a crew's environment is told by none of its ends": [
         "crews/test_worker_ends.py"

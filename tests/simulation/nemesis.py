@@ -243,7 +243,7 @@ class Nemesis:
         if not world.workers.running:
             return
         puppet = chance.choice(world.workers.running)
-        match chance.choice(("killed", "stopped", "guardian killed", *ORDERS)):
+        match chance.choice(("killed", "stopped", "reaper killed", *ORDERS)):
             case "killed":
                 self._note("worker killed")
                 puppet.signal(signal.SIGKILL)
@@ -251,9 +251,9 @@ class Nemesis:
                 self._note("worker stopped")
                 puppet.signal(signal.SIGSTOP)
                 self._later(partial(puppet.signal, signal.SIGCONT), 4.0)
-            case "guardian killed":
-                self._note("guardian killed")
-                world.workers.guardian_of(puppet).kill()
+            case "reaper killed":
+                self._note("reaper killed")
+                world.workers.reaper_of(puppet).kill()
             case order if order in ORDERS:
                 self._note(f"worker: {order}")
                 puppet.do(*order.split(", "))

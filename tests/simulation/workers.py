@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from smartlinkd.processes.guardian import Order
+from smartlinkd.processes.reaper import CommandSpec
 from tests.fakes import workers
-from tests.fakes.workers import Guardian
 from tests.simulation.executions import Executions
 
 
@@ -17,9 +17,10 @@ class Workers(workers.Workers):
         super().__init__(folder)
         self._executions = executions
 
-    def start(self, order: Order, *descriptors: int) -> Guardian:
-        guardian = super().start(order, *descriptors)
-        crew = guardian.command[-1]
-        running = sum(each.command[-1] == crew for each in self.guardians)
-        self._executions.worker_started(crew, guardian.execution, running)
-        return guardian
+    def fork_reaper(self, spec: CommandSpec, *descriptors: int) -> Callable[[], None]:
+        kill = super().fork_reaper(spec, *descriptors)
+        reaper = self.reapers[-1]
+        crew = reaper.command[-1]
+        running = sum(each.command[-1] == crew for each in self.reapers)
+        self._executions.worker_started(crew, reaper.execution, running)
+        return kill

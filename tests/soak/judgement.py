@@ -25,7 +25,7 @@ from tests.soak.samples import Sample
 YOUNG: Final = 100
 """Conversions for which a Chromium is young: it fills its caches, and grows as never again."""
 
-FLAT: Final = ("daemon descriptors", "daemon threads", "daemon tasks", "daemon guardians")
+FLAT: Final = ("daemon descriptors", "daemon threads", "daemon tasks", "daemon reapers")
 FLAT_IN_CHROMIUM: Final = ("chromium descriptors", "chromium threads")
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import trio
 
 from smartlinkd import cli
-from tests.hygiene.doors import doors
+from tests.hygiene.fork_server import fork_server_sockets
 from tests.hygiene.tasks import all_tasks
 from tests.soak.memory import memory_of
 
@@ -70,9 +70,9 @@ def _seen(inside: _Inside) -> Json:
 
 
 def _descriptors() -> dict[str, int]:
-    """Open descriptors by kind: their names without numbers. But for guardians' doors."""
+    """Open descriptors by kind: their names without numbers. But for the fork server's."""
     kinds: Counter[str] = Counter()
-    others = doors()
+    others = fork_server_sockets()
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
         with suppress(FileNotFoundError):  # that of the listing itself
             found = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115

@@ -36,7 +36,7 @@ def draw(samples: list[Sample], title: str, file: Path) -> None:
     _curve(chromium, samples, "chromium private", "Chromium's main process, private, MB", MB)
     _lines(chromium, generations(samples, "chromium private"), LIMITS.chromium)
     _curve(tree, samples, "tree private", "all of Chromium's processes, private, MB", MB)
-    for column in ("daemon descriptors", "daemon tasks", "daemon threads", "daemon guardians"):
+    for column in ("daemon descriptors", "daemon tasks", "daemon threads", "daemon reapers"):
         things.plot(_conversions(samples), _column(samples, column), label=column)
     things.set_ylabel("numbers")
     things.set_xlabel("conversions done")

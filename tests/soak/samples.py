@@ -55,7 +55,7 @@ def measure(observer: Path, daemon: int, chromium: int) -> tuple[dict[str, float
         "daemon threads": seen["threads"],
         "daemon tasks": seen["tasks"],
         "daemon blocks": seen["blocks"],
-        "daemon guardians": sum(len(children(each)) > 0 for each in guardians(daemon)),
+        "daemon reapers": len(reapers(daemon)),
         **_named("chromium", memory_of(chromium)),
         "chromium threads": _entries(f"/proc/{chromium}/task"),
         "chromium descriptors": _entries(f"/proc/{chromium}/fd"),
@@ -66,13 +66,12 @@ def measure(observer: Path, daemon: int, chromium: int) -> tuple[dict[str, float
     return values, seen["descriptors"]
 
 
-def guardians(daemon: int) -> list[int]:
-    """All of them: those that guard something, and those that wait for more to do."""
-    return [guardian for server in children(daemon) for guardian in children(server)]
+def reapers(daemon: int) -> list[int]:
+    return [reaper for server in children(daemon) for reaper in children(server)]
 
 
 def tree(chromium: int) -> list[int]:
-    """Its processes: a guarded command leads a session, and they stay in it."""
+    """Its processes: a command leads a session, and they stay in it."""
     return [pid for pid, stat in _stats() if int(stat[3]) == chromium and stat[0] != "Z"]
 
 
@@ -93,7 +92,7 @@ def children(parent: int) -> list[int]:
 
 def processes_of(folder: Path) -> list[int]:
     """Those that were started with a home below a folder, as Chromium's and workers are, or that
-    work below it, as their guardians do."""
+    work below it, as their reapers do."""
     mark, found = f"HOME={folder}".encode(), []
     for pid, stat in _stats():
         with suppress(OSError):

@@ -54,7 +54,7 @@ from smartlinkd.errors import Unavailable
 from smartlinkd.history.actor import History
 from smartlinkd.logs import LogEvent
 from smartlinkd.nurseries import background
-from smartlinkd.processes.memory import memory_allowed
+from smartlinkd.processes.process_limits import memory_limit
 from smartlinkd.supervision.actor import ActorGone
 from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.threads import NoThread, on_thread
@@ -192,7 +192,7 @@ class Reloader:
         await self._insist(partial(crews.tokens.take, catalog.users()))
         self._takers.http_apps.apply_config(settings, catalog)
         self._owed = None
-        unmet = out_of_reach(settings, memory_allowed())
+        unmet = out_of_reach(settings, memory_limit())
         for warning in (*settings.warnings, *self._listeners.warnings(settings), *unmet):
             logger.warning("%s", warning)
         if self._listeners.is_activated and "server.bind" in found.waiting:

@@ -66,9 +66,8 @@ from smartlinkd.net.client import HttpClient
 from smartlinkd.net.dns import install_resolver
 from smartlinkd.notify.actor import Notifier
 from smartlinkd.nurseries import sole_error
-from smartlinkd.processes.guarded import KILLED_GUARDIAN_LIMIT, LEAVE_LIMIT
-from smartlinkd.processes.guardians import shared_guardians
-from smartlinkd.processes.memory import memory_allowed
+from smartlinkd.processes.process_limits import memory_limit
+from smartlinkd.processes.process_tree import Limits, shared_fork_server
 from smartlinkd.state_files import claim
 from smartlinkd.supervision.actor import Queue
 from smartlinkd.supervision.child import ChildSnapshot, ChildSpec
@@ -115,7 +114,7 @@ async def serve(
     ignored before (nohup). `started()` comes when the address answers; Chromium may still be on its
     way. Raises `StateUnusable`, `NotSaved`, `Invalid` (the address) or `Escalated`.
     """
-    for warning in (*settings.warnings, *out_of_reach(settings, memory_allowed())):
+    for warning in (*settings.warnings, *out_of_reach(settings, memory_limit())):
         logger.warning("%s", warning)
     install_resolver()
     service_manager = ServiceManager(environment)
@@ -139,7 +138,7 @@ async def serve(
             # Asked of the sockets, which are closed by the time that a start is cut short.
             urls, crew_urls = listeners.urls, listeners.crew_urls
             async with (
-                shared_guardians(),
+                shared_fork_server(),
                 HttpClient() as http,
                 sole_error(),
                 trio.open_nursery() as nursery,
@@ -424,7 +423,8 @@ def _longest_grace(catalog: Catalog) -> float:
     """Seconds in which every worker can be stopped as its crew was promised, or let go of that is
     still being started."""
     graces = (crew.worker.grace for crew in catalog.crews.values())
-    return max([*graces, LEAVE_LIMIT + KILLED_GUARDIAN_LIMIT]) + LAST_WRITES
+    bounds = Limits()
+    return max([*graces, bounds.leave + bounds.kill]) + LAST_WRITES
 
 
 async def _stop_on(

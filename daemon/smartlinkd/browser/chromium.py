@@ -6,7 +6,7 @@ The problem: a browser that was killed leaves its profile locked, a profile that
 what the last one did, and Chromium as it comes asks questions, updates itself and talks to its
 maker. And its sandbox, which protects the host from a hostile page, does not work for root.
 
-The choice: a guarded process tree (see `processes/guarded.py`), a fresh private folder per
+The choice: a process tree (`processes/process_tree.py`), a fresh private folder per
 launch that is its profile, its home and its place for temporary files, and an environment of our
 own making, so none of the daemon's secrets are in it. Root's browser runs as an unprivileged user.
 The sandbox is off only where the configuration says so, with a warning on each launch. No flag
@@ -38,7 +38,13 @@ import trio
 from smartlinkd.browser.cdp import Connection
 from smartlinkd.browser.errors import BrowserFailed, LaunchFailed
 from smartlinkd.browser.executable import REMEDY, find
-from smartlinkd.processes.guarded import ExitStatus, Guarded, User, guarded, user_named
+from smartlinkd.processes.process_tree import (
+    ExitStatus,
+    ProcessTree,
+    User,
+    run_process_tree,
+    user_named,
+)
 from smartlinkd.threads import on_thread
 from smartlinkd.untrusted import first_line
 
@@ -136,7 +142,7 @@ class LaunchSettings:
 class Chromium:
     """A running Chromium. Made by `launch()`; of no use after its block."""
 
-    def __init__(self, process: Guarded, endpoint: str) -> None:
+    def __init__(self, process: ProcessTree, endpoint: str) -> None:
         self.pid = process.pid
         self.endpoint = endpoint  # "ws://127.0.0.1:PORT/devtools/browser/…"
         self._process = process
@@ -163,14 +169,14 @@ async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
     """A Chromium for the length of the block. Raises LaunchFailed, which says what to do."""
     executable = find(settings.executable)
     user = _user(settings.user)
-    process: Guarded | None = None
+    process: ProcessTree | None = None
     chromium: Chromium | None = None
     try:
         with trio.move_on_after(settings.start_timeout) as patience:
             if settings.no_sandbox:
                 logger.warning("Chromium runs without its sandbox (browser.no_sandbox)")
             folder = _profile_folder(settings.profiles, user)
-            async with guarded(
+            async with run_process_tree(
                 [str(executable), *_flags(folder, settings)],
                 environment=_environment(folder),
                 working_folder=folder,
@@ -205,7 +211,7 @@ def _user(name: str) -> User | None:
 
 
 def _profile_folder(parent: Path | None, user: User | None) -> Path:
-    """A new private folder. From here to its guardian there is no await. Raises `OSError`, also
+    """A new private folder. From here to its reaper there is no await. Raises `OSError`, also
     where no folder for temporary files takes any."""
     folder = Path(tempfile.mkdtemp(prefix="smartlinkd-chromium-", dir=parent))
     try:
@@ -251,7 +257,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return environment
 
 
-async def _endpoint(process: Guarded, folder: Path) -> str:
+async def _endpoint(process: ProcessTree, folder: Path) -> str:
     """Wait until Chromium has written where it listens; the websocket's URL."""
     while True:
         if process.status is not None:
@@ -262,7 +268,7 @@ async def _endpoint(process: Guarded, folder: Path) -> str:
         await trio.sleep(POLL_EVERY)
 
 
-def _ended_at_once(process: Guarded) -> LaunchFailed:
+def _ended_at_once(process: ProcessTree) -> LaunchFailed:
     said = _reason(process.stderr_tail) or "it said nothing"
     exited = process.status is not None and process.status.code is not None
     if exited and not any(mark in process.stderr_tail for mark in _OF_CHROMIUM):
@@ -296,7 +302,7 @@ def _reason(stderr: str) -> str:
 def _memory_of_session(session: int) -> int:
     """The summed memory of the processes in the session of that id, in bytes.
 
-    A guarded command leads a session, and Chromium's processes stay in it.
+    A command leads a session, and Chromium's processes stay in it.
     """
     total = 0
     for entry in os.listdir("/proc"):  # noqa: PTH208 - names are enough

@@ -30,7 +30,7 @@ from smartlinkd.config.sources import LONGEST_FILE, read_file
 from smartlinkd.crews.crew import Crew
 from smartlinkd.crews.reading.catalog import Catalog, read_catalog
 from smartlinkd.paths import hidden_above
-from smartlinkd.processes.memory import memory_allowed
+from smartlinkd.processes.process_limits import memory_limit
 from smartlinkd.state_files import fault_of
 from smartlinkd.validation import BadValue
 
@@ -61,7 +61,7 @@ def main(path: Path, read: Callable[[], Settings]) -> int:
     except ConfigError as wrong:
         raise _with_all_problems(path, wrong) from None
     unchecked = become_the_daemon(settings.state.directory)
-    unmet = out_of_reach(settings, memory_allowed())
+    unmet = out_of_reach(settings, memory_limit())
     for warning in (*settings.warnings, *unchecked, *_notify_problems(settings), *unmet):
         print(f"warning: {warning}", file=sys.stderr)
     settings = _check_readable(path, settings)

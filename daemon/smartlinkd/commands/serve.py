@@ -23,9 +23,7 @@ from smartlinkd import logs
 from smartlinkd.commands.codes import FAILED, GOOD, REFUSED
 from smartlinkd.config import ConfigError, Settings
 from smartlinkd.errors import Refused, leaves
-from smartlinkd.processes.allocator import return_large_blocks
-from smartlinkd.processes.descriptors import allow_enough
-from smartlinkd.processes.privacy import keep_private
+from smartlinkd.processes.process_limits import make_private, raise_descriptor_limit
 from smartlinkd.state_files import NotSaved, StateUnusable
 
 if TYPE_CHECKING:
@@ -58,9 +56,8 @@ def main(read: Callable[[], Settings]) -> int:
 
 def _prepare() -> SystemdEnvironment:
     """Make the process private, before secrets are read, and take over inherited descriptors."""
-    keep_private()
-    return_large_blocks()
-    allow_enough()
+    make_private()
+    raise_descriptor_limit()
     from smartlinkd.systemd.environment import pop_environment
 
     return pop_environment(os.environ)  # before other files can get a descriptor's number

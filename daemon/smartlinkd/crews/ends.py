@@ -2,7 +2,7 @@
 
 What the worker said of its end stands, whatever became of it afterwards: many a runtime crashes
 while it shuts down. Where it said nothing, its process tells, and only what is really known is
-told. So `OutOfMemory` is the guardian's own doing, by measurement; a signal 9 that the daemon did
+told. So `OutOfMemory` is the reaper's own doing, by measurement; a signal 9 that the daemon did
 not send may have come from anybody, the kernel included, and is told as that.
 """
 
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from smartlinkd.crews.protocol import Failed, Result, quoted
-from smartlinkd.processes.guarded import ExitStatus
+from smartlinkd.processes.process_tree import ExitStatus
 from smartlinkd.untrusted import escape_unprintable
 
 # Characters of a worker's last line in an error's text.
 LONGEST_LAST_LINE = 300
-# Its guardian alone sees how it ends. What is left is ended by the server of guardians as a rule.
+# Its reaper alone sees how it ends. What is left is ended by the fork server as a rule.
 OUT_OF_SIGHT = "the worker may still be running: its guardian was killed"
 # What a shell adds to the number of the signal that has ended its command.
 SHELL_SIGNALED = 128
@@ -64,7 +64,7 @@ class KilledBySignal:
 
 @dataclass(frozen=True)
 class OutOfSight:
-    """Its guardian was killed: nobody knows how it ends, or whether it has."""
+    """Its reaper was killed: nobody knows how it ends, or whether it has."""
 
     last_words: str
 

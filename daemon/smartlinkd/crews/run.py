@@ -269,7 +269,6 @@ class Run:
         async with start_worker(
             self._crew.worker, self.id, inputs, runs=self._workplace.runs
         ) as worker:
-            self._coming_up.started(worker.activity)
             self._workplace.has_waited(self._crew.name, self._kicked_off)
             self._stage = self._talk
             self._talk.deadline, self._start.deadline = deadline, inf

@@ -7,9 +7,8 @@ the others out of the processor's caches.
 
 The choice: twice as many as there are processors come up at a time, so that one goes on while
 another waits for the disk. The next begins when one is up: it has said something, which is
-`started`, or has ended. One that uses no processor waits for something else, and counts as up; so
-does one that has said nothing for `SILENCE`. And no crew waits for another: each may always have
-one that comes up.
+`started`, or has ended. One that has said nothing for `SILENCE` counts as up. And no crew waits for
+another: each may always have one that comes up.
 
 Measured on two processors, with sixteen that need half a second of one each: the first is there
 after 1.04 s instead of 3.9, on average they are after 2.7 s instead of 4.15, and the last is no
@@ -29,12 +28,10 @@ from typing import Final
 
 import trio
 
-from smartlinkd.processes.activity import Activity
-
 MOST: Final = 2 * len(os.sched_getaffinity(0))
 LOOK_EVERY: Final = 0.25
-"""Seconds between two looks at whether a worker is idle. There are none while one more may come up
-anyway."""
+"""Seconds between two looks at how long workers have been coming up. There are none while one more
+may come up anyway."""
 SILENCE: Final = 10.0
 """Seconds from its turn. One with CrewAI takes three when it is alone, and six among as many as may
 come up."""
@@ -66,8 +63,7 @@ class Starts:
         return one
 
     async def let_be(self) -> None:
-        """Runs with the executor: counts a worker as up when it uses no processor, or has said
-        nothing for `SILENCE`."""
+        """Runs with the executor: counts a worker as up when it has said nothing for `SILENCE`."""
         while True:
             while len(self._coming) < MOST:
                 self._full = trio.Event()
@@ -90,17 +86,10 @@ class ComingUp:
         self.crew = crew
         self._note_up = note_up
         self._until = trio.current_time() + SILENCE
-        self._processes: Activity | None = None
-
-    def started(self, processes: Activity) -> None:
-        """Its program runs, as these."""
-        self._processes = processes
 
     def takes_its_time(self) -> bool:
-        """It has no use for a processor, or has had its time."""
-        if trio.current_time() >= self._until:
-            return True
-        return self._processes is not None and self._processes.is_idle()
+        """It has had its time."""
+        return trio.current_time() >= self._until
 
     def up(self) -> None:
         """It has come up, or has ended, so the next may begin. Saying so again does nothing."""

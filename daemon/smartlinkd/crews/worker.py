@@ -9,14 +9,14 @@ The problem: a worker is any program, and may fork, hang, ignore signals, fill m
 break the protocol. Its user wants three things: the messages, one true reason for its end, and that
 nothing of it is left afterwards, however the block is left.
 
-The choice: a guarded process tree (see `processes/guarded.py`) that leads its own session
+The choice: a process tree (`processes/process_tree.py`) that leads its own session
 and process group, in a private folder that is its home, its working folder and its place for
 temporary files, and goes with it. Its environment is of our own making, so none of the daemon's
 secrets are in it; the configured values, which may be secrets, are hidden where its words are
 quoted. The protocol is spoken on descriptor 3 (see `smartlinkd/crews/channel.py`), so what the
 program and its libraries print cannot be mistaken for it.
 
-Limits are the whole tree's memory (the guardian measures it and says why resource limits cannot),
+Limits are the whole tree's memory (the reaper measures it and says why resource limits cannot),
 the size of a file, no core files, and what it may say. There is none for CPU time, since the
 deadline bounds an execution, and none for the number of processes: RLIMIT_NPROC counts everything
 that our user runs, us and the browser included, so the service manager's TasksMax is the place.
@@ -53,10 +53,14 @@ from smartlinkd.crews.protocol import (
     quoted,
 )
 from smartlinkd.nurseries import background
-from smartlinkd.processes.activity import Activity
-from smartlinkd.processes.guarded import ExitStatus, Guarded, Limits, guarded
-from smartlinkd.processes.guardian import CHANNEL
-from smartlinkd.processes.hiding import Hiding
+from smartlinkd.processes.process_tree import (
+    ExitStatus,
+    ProcessTree,
+    ResourceLimits,
+    run_process_tree,
+)
+from smartlinkd.processes.reaper import CHANNEL
+from smartlinkd.processes.redaction import Redactor
 from smartlinkd.state_files import disk_is_full
 
 logger = logging.getLogger(__name__)
@@ -67,7 +71,7 @@ FILE_SIZE = 1024 * 1024 * 1024
 # The share of the grace that a worker has to obey `stop` before it gets SIGTERM.
 TERM_AFTER = 0.2
 # Seconds in which SIGKILL is seen to have ended it, which takes milliseconds: longer where its
-# guardian has been stopped, or the kernel does not let go of it.
+# reaper has been stopped, or the kernel does not let go of it.
 KILL_LIMIT = 5.0
 
 
@@ -110,14 +114,13 @@ class Stopped(Enum):
 class Worker:
     """A running worker. Made by `start_worker()`; of no use after its block."""
 
-    def __init__(self, process: Guarded, channel: Channel, settings: WorkerSettings) -> None:
+    def __init__(self, process: ProcessTree, channel: Channel, settings: WorkerSettings) -> None:
         self.pid = process.pid
-        self.activity = Activity(process.guardian)
         self._process = process
         self._channel = channel
         self._settings = settings
         self._leaves_by = inf
-        self._hiding = Hiding(settings.environment)
+        self._redactor = Redactor(settings.environment)
 
     @property
     def messages(self) -> AsyncIterator[FromWorker]:
@@ -164,7 +167,7 @@ class Worker:
             )
         return silent_end(
             self._process.status,
-            unfinished=self._hiding.hide(_text(self._channel.unfinished)),
+            unfinished=self._redactor.redact(_text(self._channel.unfinished)),
             stderr=self.stderr_tail,
             memory_limit=self._settings.memory,
         )
@@ -220,16 +223,16 @@ class Worker:
     @property
     def stdout_tail(self) -> str:
         """The last 64 KiB of its standard output, without the values of its environment."""
-        return self._hiding.hide_in_tail(self._process.stdout_tail)
+        return self._redactor.redact_tail(self._process.stdout_tail)
 
     @property
     def stderr_tail(self) -> str:
         """The same of standard error."""
-        return self._hiding.hide_in_tail(self._process.stderr_tail)
+        return self._redactor.redact_tail(self._process.stderr_tail)
 
     def _broken(self, fault: ProtocolFault) -> ProtocolBroken:
         line = b"" if fault.line is None else fault.line
-        return ProtocolBroken(fault.reason, quoted(self._hiding.hide(_text(line))))
+        return ProtocolBroken(fault.reason, quoted(self._redactor.redact(_text(line))))
 
 
 @asynccontextmanager
@@ -249,18 +252,17 @@ async def start_worker(
             channel = Channel(ours, inputs, max_output=settings.max_output)
             delivered = channel.begin()
             folder = _new_folder(runs)
-            async with guarded(
+            async with run_process_tree(
                 settings.command,
                 environment=_environment(settings, execution_id, folder),
                 working_folder=folder,
                 remove=folder,
                 channel=theirs.fileno(),
-                limits=Limits(memory=settings.memory, file_size=FILE_SIZE),
-                again=True,
+                limits=ResourceLimits(memory=settings.memory, file_size=FILE_SIZE),
+                # What is said after its end counts not, should its connection be open somewhere.
+                on_exit=channel.close,
             ) as process:
                 theirs.close()
-                # What is said after its end counts not, should its connection be open somewhere.
-                process.at_end(channel.close)
                 async with nullcontext() if delivered else background(channel.deliver):
                     entered = True
                     yield Worker(process, channel, settings)

@@ -2,7 +2,7 @@
 
 The owner chose both, so the address may lead anywhere, this machine included. It may hold a key and
 is never logged. The program gets an environment of its own, its own session and none of our
-descriptors, and nothing of it is left after its deadline (`smartlinkd/processes/guarded.py`).
+descriptors, and nothing of it is left after its deadline (`smartlinkd/processes/process_tree.py`).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pydantic import SecretStr
 
 from smartlinkd.net.egress import open_sender
 from smartlinkd.net.outcomes import Answered
-from smartlinkd.processes.guarded import guarded
-from smartlinkd.processes.hiding import Hiding
+from smartlinkd.processes.process_tree import run_process_tree
+from smartlinkd.processes.redaction import Redactor
 
 COMMAND_DEADLINE: Final = 30.0
 """Seconds, as many as for the request."""
@@ -79,7 +79,7 @@ class CommandChannel:
     def __init__(self, command: Sequence[str]) -> None:
         self._command = tuple(command)
         arguments = enumerate(command[1:], start=1)  # one of them may be a key
-        self._redactor = Hiding({f"argument {number}": word for number, word in arguments})
+        self._redactor = Redactor({f"argument {number}": word for number, word in arguments})
 
     async def send(self, body: Mapping[str, str]) -> None:
         with ExitStack() as stack:
@@ -97,14 +97,14 @@ class CommandChannel:
 
     async def _run(self, stdin: int, body: Mapping[str, str]) -> str | None:
         """Run the program. Returns why it failed, or None."""
-        async with guarded(
+        async with run_process_tree(
             self._command, environment=_environment(body), working_folder=Path("/"), stdin=stdin
         ) as program:
             with trio.move_on_after(COMMAND_DEADLINE):
                 status = await program.wait()
                 if status.code == 0:
                     return None
-                stderr = self._redactor.hide_in_tail(program.stderr_tail)
+                stderr = self._redactor.redact_tail(program.stderr_tail)
                 last = stderr.rstrip().rpartition("\n")[2][-MAX_ERROR_LINE:]
                 return f"{status}; {last or 'without a word on standard error'}"
             return f"it did not end within {COMMAND_DEADLINE:g} s"

@@ -1,184 +1,109 @@
-"""The program that guardians come from: a small process that forks itself for each of them.
+"""The fork server: a small Python process that forks one reaper for each command.
 
-The problem: what a guardian is for, it can only do as a process of its own, and to start a Python
-takes longer than most workers that it guards.
+A fork takes a twentieth of an interpreter's start. The server has one thread, no lock, and nothing
+of the daemon's: neither its environment nor its descriptors. It ends what a killed reaper leaves.
 
-The choice: one Python is started, which imports little, and waits. For each request on its socket
-it forks, which takes a twentieth of a start; the fork becomes the guardian. It has one thread, no
-lock, and nothing open but that socket and a pipe, so a fork of it is as good as a new process. It
-knows nothing of the daemon's: neither its environment nor its descriptors. What else a process has
-from its parent (its umask, limits and priority) is what the daemon had when the server was started.
-
-A fork is not over when it has done its work: it has a socket of its own, through which it can be
-asked to do more. For most of what a fork costs is not its start; it is the pages that it has to
-copy as it writes to them, and to give back in the end.
-
-A guardian is then not the daemon's child, and the kernel does not tell the daemon of its end. The
-end of the file that is its status pipe does (see `guarded.py`).
-
-Somebody may kill a guardian. What it guarded then becomes the server's own, who is told of each
-death: whatever child it has that it did not fork is killed, one generation after the other.
-Rejected: a parent-death signal, which reaches one process of the tree, and which only a fork could
-ask for, so that the command's start would take longer (see `guardian.py`).
-
-A request is one message with one byte and descriptors, which go to the fork as they are. Of the
-server's own ones the last is the fork's socket. That is all that is known of them here, but for the
-first, a pipe, which is told when there can be no fork, and why.
-
-When the other end of its socket is closed, by the kernel too, the server ends as soon as all of its
-guardians have: one of them may be on its way out, its pipes closed, but what it guarded not yet the
-server's. It does not wait for long: a guardian does its work without it.
+Only the standard library is imported: the program is run with `-I -S`, its socket is standard
+input.
+docs/decisions/041-fork-server.md tells what was rejected.
 """
 
 from __future__ import annotations
 
-import errno
 import gc
 import os
 import select
-import sys
+import signal
+import socket
 import time
+from typing import Final
 
-from .children import adopt, children, drain, kill, reap
+from smartlinkd.processes import reaper
 
-TYPE_CHECKING = False  # that of `typing` costs more than it is worth here
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
-else:
-    # Without its enumerations, which take longer than the rest together.
-    import _socket as socket
-
-MOST_DESCRIPTORS = 8
-SIZE_OF_INT = 4
-FIRST_OF_OTHERS = 3
-# A guardian gives its tree 5 s, and then removes a folder.
-END_LIMIT = 10.0
-LOOK_AGAIN_MS = 10
-# Seconds that a fork waits for more to do.
-IDLE_LIMIT = 60.0
+MAX_DESCRIPTORS: Final = 8
+END_LIMIT: Final = 10.0
+"""Seconds that the server waits for its reapers when the daemon has gone. A reaper may be about to
+end, and what it leaves behind is the server's to end."""
 
 
-def serve(door: int, work: Callable[[list[int], int], None]) -> None:
-    """Have a fork do `work` with the descriptors of each request, until there are no more.
+def serve() -> None:
+    """Fork a reaper for each message on standard input, a SOCK_SEQPACKET socket, until it closes.
 
-    It is given those, and one that is readable after a child's death.
+    A message carries the descriptors that `reaper.main` takes. A reaper is not the daemon's child,
+    so the daemon learns of its end from its status pipe.
     """
-    # Nothing that is received is to have the number of a standard stream: the daemon may have been
-    # started without one.
-    while (number := os.open(os.devnull, os.O_RDWR)) < FIRST_OF_OTHERS:
-        pass
-    os.close(number)
-    wake = adopt()
-    gc.disable()  # in each fork it would write to all that is shared with the others
+    requests = take_socket()
+    # Signals to our group must not end us. Blocked ones do not, and a command would inherit those
+    # that are ignored, as Python and nohup ignore some.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    wake = reaper.become_subreaper()
+    gc.disable()  # in each fork it would write to all pages that are shared with the others
     gc.freeze()
-    asked = socket.socket(fileno=door)
+    reapers: set[int] = set()
     poll = select.poll()
-    poll.register(asked, select.POLLIN)
+    poll.register(requests, select.POLLIN)
     poll.register(wake, select.POLLIN)
-    forks: set[int] = set()
-    asking = True
-    while asking:
+    is_open = True
+    while is_open:
         ready = [descriptor for descriptor, _ in poll.poll()]
         if wake in ready:
-            drain(wake)
-            end_orphans(forks)
-        if door in ready:
-            descriptors = receive(asked)
-            asking = descriptors is not None
-            if descriptors and (pid := fork(work, descriptors, asked)) is not None:
-                forks.add(pid)
-    poll.unregister(asked)
+            reaper.drain(wake)
+            end_orphans(reapers)
+        if requests.fileno() in ready:
+            is_open = accept(requests, reapers)
+    poll.unregister(requests)
     deadline = time.monotonic() + END_LIMIT
-    while (end_orphans(forks) or forks) and time.monotonic() < deadline:
-        if poll.poll(LOOK_AGAIN_MS):
-            drain(wake)
+    while (end_orphans(reapers) or reapers) and time.monotonic() < deadline:
+        if poll.poll(reaper.LOOK_AGAIN_MS):
+            reaper.drain(wake)
 
 
-def end_orphans(forks: set[int]) -> bool:
-    """Kill what killed guardians have left to us, one generation a time; whether there was any."""
-    forks.difference_update(reap()[0])
-    try:
-        orphans = set(children()) - forks
-    except OSError:
-        # There is no such list, and no guardian begins without; or there is no descriptor left.
-        # What is not seen now is seen after the next death.
-        return False
-    kill(orphans)
-    return bool(orphans)
+def take_socket() -> socket.socket:
+    """Return the socket that is standard input.
+
+    From then on 0 to 3 are taken, so that no later descriptor gets the number of a command's stream
+    or channel: the daemon may have been started without a standard error.
+    """
+    while (nothing := os.open(os.devnull, os.O_RDWR)) <= reaper.CHANNEL:
+        pass
+    requests = socket.socket(fileno=os.dup(0))
+    os.dup2(nothing, 0, inheritable=False)
+    os.close(nothing)
+    return requests
 
 
-def receive(asked: socket.socket) -> list[int] | None:
-    """The next request's descriptors, none if it was refused; None when nobody asks any more."""
-    size = socket.CMSG_SPACE(MOST_DESCRIPTORS * SIZE_OF_INT)
-    message, ancillary, flags, _ = asked.recvmsg(1, size, socket.MSG_CMSG_CLOEXEC)
+def accept(requests: socket.socket, reapers: set[int]) -> bool:
+    """Fork a reaper for the next message. Return False if the daemon has closed the socket."""
+    message, descriptors, _, _ = socket.recv_fds(requests, 1, MAX_DESCRIPTORS)
     if not message:
-        return None
-    found = [each for _, _, rights in ancillary for each in memoryview(rights).cast("i")]
-    if not flags & socket.MSG_CTRUNC:
-        return found
-    # This process may have no more descriptors, so some of them are lost.
-    refuse(found, f"failed {errno.EMFILE} receive")
-    return []
-
-
-def fork(
-    work: Callable[[list[int], int], None], descriptors: list[int], asked: socket.socket
-) -> int | None:
-    """Have a fork do `work` with them; its process id, or None when there can be no fork."""
+        return False
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)  # recv_fds() ignores MSG_CMSG_CLOEXEC
     try:
         pid = os.fork()
-    except OSError as fault:
-        refuse(descriptors, f"failed {fault.errno} fork")
-        return None
-    if pid == 0:
-        asked.close()
-        become(work, descriptors)
-    for each in descriptors:
-        os.close(each)
-    return pid
+    except OSError as error:
+        reaper.report(descriptors[0], f"failed {error.errno} fork")
+    else:
+        if pid == 0:
+            requests.close()
+            try:
+                reaper.main(descriptors)
+            finally:
+                os._exit(0)  # its status pipe has told how it went
+        reapers.add(pid)
+    for descriptor in descriptors:
+        os.close(descriptor)
+    return True
 
 
-def refuse(descriptors: list[int], why: str) -> None:
-    """Tell whoever asked why, if there is a pipe for it, and let go of what was received."""
-    for status in descriptors[:1]:
-        try:
-            os.write(status, f"{why}\n".encode())
-        except OSError:
-            break  # who asked has gone
-    for each in descriptors:
-        os.close(each)
-
-
-def become(work: Callable[[list[int], int], None], descriptors: list[int]) -> None:
-    """Do it, and then what else is asked of this one; and end.
-
-    There is nothing to tidy up that the kernel does not.
-    """
+def end_orphans(reapers: set[int]) -> bool:
+    """Kill what killed reapers have left to us, one generation. Return True if there was any."""
+    reapers.difference_update(reaper.reap()[0])
     try:
-        try:
-            wake = adopt()
-        except OSError as fault:
-            refuse(descriptors, f"failed {fault.errno} adopt")
-            return
-        request: list[int] | None
-        *request, own = descriptors
-        asked = socket.socket(fileno=own)
-        while request is not None:
-            if request:
-                work(request, wake)
-            request = receive_in_time(asked)
-    except BaseException:  # noqa: BLE001 - told as Python tells it
-        sys.excepthook(*sys.exc_info())
-    finally:
-        os._exit(0)
-
-
-def receive_in_time(asked: socket.socket) -> list[int] | None:
-    """As `receive`; None, too, when there is none for so long."""
-    poll = select.poll()
-    poll.register(asked, select.POLLIN)
-    if not poll.poll(IDLE_LIMIT * 1000):
-        # From now on the kernel refuses requests, and one that came just before is still received.
-        asked.shutdown(socket.SHUT_RD)
-    return receive(asked)
+        orphans = set(reaper.children()) - reapers
+    except OSError:
+        return False  # the kernel has no such list, so no reaper has started anything
+    reaper.kill(orphans)
+    return bool(orphans)

@@ -15,13 +15,10 @@ from typing import Final
 import trio
 
 from smartlinkd.errors import TooManyAtOnce, Unavailable
-from smartlinkd.processes.allocator import give_back_free_pages
 
 RETRY_FOLLOWING: Final = 5
 RETRY_BODY: Final = 1
 """Seconds after which a client that was refused may try again."""
-CROWD: Final = 32
-"""Places that are taken at the same time. Fewer hold too little memory to care about."""
 
 
 class Places:
@@ -36,7 +33,6 @@ class Places:
         self.most_of_one_token = max(1, connections * 2 // 8)
         self._followers: Counter[str] = Counter()
         self._bodies: dict[str, dict[trio.CancelScope, None]] = {}  # oldest first, by sender
-        self._peak = 0  # places that were taken at the same time since memory was given back
 
     @property
     def taken(self) -> int:
@@ -60,14 +56,12 @@ class Places:
             )
         self._make_room()
         self._followers[token] += 1
-        self._peak = max(self._peak, self.taken)
         try:
             yield
         finally:
             self._followers[token] -= 1
             if not self._followers[token]:
                 del self._followers[token]
-            self._give_back_memory()
 
     @contextmanager
     def receive(self, sender: str, *, is_token: bool) -> Iterator[None]:
@@ -85,13 +79,11 @@ class Places:
         self._make_room()
         arriving = trio.CancelScope()
         self._bodies.setdefault(sender, {})[arriving] = None
-        self._peak = max(self._peak, self.taken)
         try:
             with arriving:
                 yield
         finally:
             self._remove_body(sender, arriving)
-            self._give_back_memory()
         if arriving.cancelled_caught:
             raise Unavailable(
                 "the body was still incomplete when its place was needed for another request; "
@@ -121,9 +113,3 @@ class Places:
         own.pop(body, None)  # a body that was cancelled has been removed already
         if not own:
             self._bodies.pop(sender, None)
-
-    def _give_back_memory(self) -> None:
-        """Have the allocator give back what a crowd needed, when most of the crowd has left."""
-        if self._peak >= CROWD and self.taken <= self._peak // 4:
-            self._peak = self.taken
-            give_back_free_pages()

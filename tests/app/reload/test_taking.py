@@ -71,7 +71,7 @@ async def test_who_gets_the_cookie_of_a_daemon_that_listens_where_the_file_said_
 async def test_a_limit_that_this_machine_never_lets_be_met_is_warned_of(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reload, "memory_allowed", lambda: 735 * 1024 * 1024)
+    monkeypatch.setattr(reload, "memory_limit", lambda: 735 * 1024 * 1024)
     daemon.write()
     async with running(daemon):
         daemon.write(crew("new", memory=736 * 1024 * 1024))

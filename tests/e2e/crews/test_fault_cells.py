@@ -93,7 +93,7 @@ async def test_a_worker_that_crashes_and_leaves_children(employer: Daemon, meet:
     await gone(employer, kickoff_id)
 
 
-async def test_a_worker_whose_guardian_is_killed(employer: Daemon, meet: Meet) -> None:
+async def test_worker_whose_reaper_is_killed(employer: Daemon, meet: Meet) -> None:
     parents = await meet(employer, "parents")
     kickoff_id = await with_its_children(employer, parents)
     os.kill(parent(worker_of(employer, kickoff_id)), signal.SIGKILL)
@@ -184,7 +184,7 @@ async def gone(daemon: Daemon, kickoff_id: str) -> None:
 
 
 def worker_of(daemon: Daemon, kickoff_id: str) -> int:
-    """The process whose parent is the guardian."""
+    """The process whose parent is the reaper."""
     family = daemon.workers()[kickoff_id]
     (worker,) = (pid for pid in family if parent(pid) not in family)
     return worker

@@ -69,7 +69,7 @@ def due(status: int | Iterable[int], end: str | Iterable[str], within: float, **
 
 ALL = tuple(PHASES)
 TO_COME = ("idle", "storing", "queued", "restarting")
-"""A worker is still to be started, and so is its guardian."""
+"""A worker is still to be started, and so is its reaper."""
 AT_WORK = ("running", "calling", "waiting")
 TOGETHER = (("executor", 1), ("webhooks", 1))
 """Who is restarted when the executor is."""
@@ -138,7 +138,7 @@ _start("no_process", "could not be started: .*Too many open files", phases=TO_CO
 _start("no_folder", "could not be started: .*Permission denied", phases=TO_COME)
 _start("ends_at_once", "exited with code 3 without a result; its last words: out of luck")
 for _fault in ("no_process", "no_folder", "no_room"):
-    put(_fault, "starting", Impossible("its guardian and its folder are there already"))
+    put(_fault, "starting", Impossible("its reaper and its folder are there already"))
 # It is held up, and no more than that.
 change("no_room", TO_COME, seconds=HELD_UP, by=HELD_UP, log="{id} is held up: .*No space left")
 for _fault in ("no_process", "no_folder"):
@@ -155,7 +155,7 @@ change("says_nothing", "starting", seconds=DEADLINE + GRACE, **_SILENT)
 
 # A worker that is there.
 
-_OF_WORKERS = (*DEEDS, "killed", "sigstopped", "guardian_killed")
+_OF_WORKERS = (*DEEDS, "killed", "sigstopped", "reaper_killed")
 put(_OF_WORKERS, (*TO_COME, "starting"), Impossible("there is no worker yet that could do it"))
 put(_OF_WORKERS, ("ending", "delivering"), Impossible("its worker has ended, and cannot do it"))
 
@@ -185,9 +185,7 @@ _worker("half_a_line", "error", f"{_BROKE}its last line has no newline")
 _worker("closes_its_line", "error", f"{_BROKE}it closed its descriptor", within=GRACE + MOMENT)
 _worker("dies_with_children", "error", "exited with code 3 without a result")
 _worker("killed", "error", "ended by signal 9 .Killed., which this daemon did not send")
-_worker(
-    "guardian_killed", "error", "may still be running", log="left over: its guardian was killed"
-)
+_worker("reaper_killed", "error", "may still be running", log="left over: its guardian was killed")
 for _fault in ("floods_output", "leaves_children", "result_twice", "lingers"):
     change(_fault, (*AT_WORK, "stopping", "draining"), error="")
 # The result stands, and its client has it at once.

@@ -109,8 +109,8 @@ def sigstopped(scene: Scene) -> None:
     scene.puppet.signal(signal.SIGSTOP)
 
 
-def guardian_killed(scene: Scene) -> None:
-    scene.stage.workers.guardian_of(scene.puppet).kill()
+def reaper_killed(scene: Scene) -> None:
+    scene.stage.workers.reaper_of(scene.puppet).kill()
 
 
 # Who is called.
@@ -216,7 +216,7 @@ PARTS = (journal_fails, executor_fails, webhooks_fail)
 STRIKES: dict[str, Strike] = {
     **{strike.__name__: strike for strike in STARTS},
     **{fault: deed(fault) for fault in DEEDS},
-    **{strike.__name__: strike for strike in (killed, sigstopped, guardian_killed)},
+    **{strike.__name__: strike for strike in (killed, sigstopped, reaper_killed)},
     **{fault: target(fault) for fault in TARGETS},
     **{strike.__name__: strike for strike in (target_down, target_unreachable)},
     **{strike.__name__: strike for strike in (db_locked, db_full, db_fails, db_slow)},

@@ -23,6 +23,7 @@ from smartlinkd.crews.worker import Worker
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
+from smartlinkd.processes.process_tree import ProcessTree
 from smartlinkd.threads import NoThread
 from tests.fakes.scrape import observed
 
@@ -184,7 +185,7 @@ async def test_but_not_one_whose_worker_may_have_begun(
         starting.set()
         await trio.sleep_forever()
 
-    monkeypatch.setattr("smartlinkd.processes.guarded.Guarded._start", hang)
+    monkeypatch.setattr(ProcessTree, "wait_for_start", hang)
     kickoff_id = await house.kickoff()
     await starting.wait()
     await house.stop()

@@ -13,9 +13,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 import smartlinkd
-from smartlinkd.processes import guarded as guarded_module
-from smartlinkd.processes.guarded import Guarded, _see_removed, guarded, user_named
-from smartlinkd.processes.removing import remove_folder
+from smartlinkd.processes.process_tree import (
+    Limits,
+    run_process_tree,
+    shared_fork_server,
+    user_named,
+)
+from smartlinkd.processes.reaper import remove_folder
 from tests.processes.family import SLEEP, parent
 from tests.shortage import Shortage
 
@@ -23,27 +27,29 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a u
 
 AS_NOBODY = """
 import os, sys
-from smartlinkd.processes.removing import remove_folder
+from smartlinkd.processes.reaper import remove_folder
 
 os.setgid(int(sys.argv[2]))
 os.setuid(int(sys.argv[2]))
 sys.exit(remove_folder(os.fsencode(sys.argv[1])) or 0)
 """
-GUARDED_AS_NOBODY = """
+TREE_AS_NOBODY = """
 import os, sys
 from pathlib import Path
 import trio
-from smartlinkd.processes.guarded import guarded
+from smartlinkd.processes.process_tree import run_process_tree
 
 async def main():
-    async with guarded([""], environment={}, working_folder=Path("/"), remove=Path(sys.argv[1])):
+    async with run_process_tree(
+        ["a\\ud800"], environment={}, working_folder=Path("/"), remove=Path(sys.argv[1])
+    ):
         pass
 
 os.setgid(int(sys.argv[2]))
 os.setuid(int(sys.argv[2]))
 try:
     trio.run(main)
-except ValueError as fault:  # there is no such program, and so no guardian
+except ValueError:  # it cannot be encoded, so there is no reaper
     sys.exit(Path(sys.argv[1]).exists() and "it is left")
 """
 
@@ -81,15 +87,15 @@ def as_nobody(code: str, folder: Path) -> str:
 
 
 @as_root
-@pytest.mark.parametrize("code", [AS_NOBODY, GUARDED_AS_NOBODY])
-def test_a_folder_with_write_protected_ones_in_it_is_removed(protected: Path, code: str) -> None:
+@pytest.mark.parametrize("code", [AS_NOBODY, TREE_AS_NOBODY])
+def test_write_protected_folders_are_removed(protected: Path, code: str) -> None:
     assert as_nobody(code, protected) == ""
     assert not protected.exists()
     assert (protected.parent / "other").stat().st_mode & 0o777 == 0o500
 
 
 @as_root
-def test_what_cannot_be_removed_keeps_nothing_else(protected: Path) -> None:
+def test_entry_that_cannot_be_removed_keeps_no_other(protected: Path) -> None:
     kept = protected / "a" / "kept"
     kept.mkdir()
     (kept / "by root").touch()
@@ -99,7 +105,7 @@ def test_what_cannot_be_removed_keeps_nothing_else(protected: Path) -> None:
     assert left == ["a", "a/kept", "a/kept/by root"]
 
 
-def test_a_folder_that_is_too_deep_is_told(open_folder: Path) -> None:
+def test_folder_that_is_too_deep_is_reported_or_removed(open_folder: Path) -> None:
     """Or gone: newer Pythons walk through any."""
     folder = open_folder / "its"
     deep = "/".join(sys.getrecursionlimit() * "x")
@@ -111,38 +117,47 @@ def test_a_folder_that_is_too_deep_is_told(open_folder: Path) -> None:
         subprocess.run(["rm", "-rf", folder], check=True)
 
 
-async def test_what_cannot_be_started_for_want_of_a_descriptor_leaves_no_folder(
+async def test_start_without_a_descriptor_leaves_no_folder(
     open_folder: Path, shortage: Shortage
 ) -> None:
     folder = open_folder / "its"
     folder.mkdir()
     with shortage(), pytest.raises(OSError, match="Too many open files"):
-        async with guarded(["true"], environment={}, working_folder=folder, remove=folder):
+        async with run_process_tree(["true"], environment={}, working_folder=folder, remove=folder):
             pass
     assert not folder.exists()
 
 
-async def test_with_no_thread_for_it_a_folder_is_removed_as_soon_as_there_is_one(
-    open_folder: Path, no_thread: Shortage
+async def test_folder_is_removed_as_soon_as_there_is_a_thread_for_it(
+    open_folder: Path, no_thread: Shortage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = open_folder / "its"
     folder.mkdir()
-    async with trio.open_nursery() as removing:
+    monkeypatch.setattr(sys, "executable", "/no/such/python")  # so there is no reaper
+
+    async def fail_to_start() -> None:
+        with pytest.raises(FileNotFoundError):
+            async with run_process_tree(
+                SLEEP, environment={}, working_folder=Path("/"), remove=folder
+            ):
+                raise AssertionError("it was started")
+
+    async with trio.open_nursery() as nursery:
         with no_thread():
-            removing.start_soon(_see_removed, folder)
+            nursery.start_soon(fail_to_start)
             await wait_all_tasks_blocked()
             assert folder.exists()
     assert not folder.exists()
 
 
-async def test_a_folder_that_its_command_has_removed_is_nothing_left_over(
+async def test_folder_that_its_command_removed_is_not_left_over(
     open_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = open_folder / "its"
     folder.mkdir()
     tidy = ["/bin/sh", "-c", 'trap \'rm -r "$TMPDIR"\' EXIT; echo x > "$TMPDIR/file"']
     variables = {"TMPDIR": str(folder), "PATH": os.defpath}
-    async with guarded(
+    async with run_process_tree(
         tidy, environment=variables, working_folder=folder, remove=folder
     ) as command:
         assert (await command.wait()).code == 0
@@ -150,13 +165,13 @@ async def test_a_folder_that_its_command_has_removed_is_nothing_left_over(
     assert not caplog.records
 
 
-async def test_it_is_removed_without_its_guardian_also_when_the_block_was_cancelled(
+async def test_folder_of_a_killed_reaper_is_removed_when_the_block_is_cancelled(
     open_folder: Path,
 ) -> None:
     folder = open_folder / "its"
     folder.mkdir()
     with trio.CancelScope() as scope:
-        async with guarded(
+        async with run_process_tree(
             SLEEP, environment={}, working_folder=Path("/"), remove=folder
         ) as command:
             os.kill(parent(command.pid), signal.SIGKILL)
@@ -165,48 +180,23 @@ async def test_it_is_removed_without_its_guardian_also_when_the_block_was_cancel
     assert not folder.exists()
 
 
-async def test_a_guardian_that_takes_too_long_for_it_leaves_nothing_over(
-    open_folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_folder_is_removed_after_a_reaper_that_takes_too_long(
+    open_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = open_folder / "its"
     folder.mkdir()
-    for number in range(5000):  # which takes so long that it is stopped in the midst of it
+    files = 5000  # which takes so long that it is stopped meanwhile
+    for number in range(files):
         (folder / str(number)).touch()
-    note, stopped = Guarded._note, trio.Event()
-
-    def stop_it(command: Guarded, what: str, about: str = "") -> None:
-        note(command, what, about)
-        if what == "removing":
-            os.kill(command.guardian, signal.SIGSTOP)
-            stopped.set()
-
-    monkeypatch.setattr(Guarded, "_note", stop_it)
-    monkeypatch.setattr(guarded_module, "LEAVE_LIMIT", 0.1)
-    async with guarded(["true"], environment={}, working_folder=folder, remove=folder):
+    async with (
+        shared_fork_server(Limits(leave=0.1)),
+        run_process_tree(SLEEP, environment={}, working_folder=folder, remove=folder) as tree,
+    ):
+        reaper = parent(tree.pid)
+        tree.kill()
         with trio.fail_after(20):
-            await stopped.wait()
-    assert caplog.messages == ["true: its guardian does not end and is killed"]
-    assert not folder.exists()
-
-
-async def test_who_is_still_writing_to_it_does_not_keep_it(
-    open_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a killed guardian guarded may be on its way out."""
-    folder = open_folder / "its"
-    written = [b"a", b"b", b"c"]
-
-    def remove_and_find_more(named: bytes) -> str:
-        remove_folder(named)
-        if written:
-            (folder / os.fsdecode(written.pop())).mkdir(parents=True)
-        return ""
-
-    monkeypatch.setattr(guarded_module, "remove_folder", remove_and_find_more)
-    monkeypatch.setattr(guarded_module, "REMOVE_PAUSE", 0)
-    folder.mkdir()
-    with pytest.raises(ValueError, match="no program"):
-        async with guarded([""], environment={}, working_folder=Path("/"), remove=folder):
-            raise AssertionError("it was started")
-    assert not written
+            while len(list(folder.iterdir())) == files:
+                await trio.lowlevel.checkpoint()
+        os.kill(reaper, signal.SIGSTOP)
+    assert caplog.messages == ["sleep: its guardian does not end and is killed"]
     assert not folder.exists()

@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from smartlinkd.processes.hiding import Hiding
-from smartlinkd.processes.tail import CUT, KEPT, Tail
+from smartlinkd.processes.output import CUT, KEPT, OutputTail
+from smartlinkd.processes.redaction import Redactor
 
 SECRETS = {
     "PLAIN": "PLAINSECRETVALUE0123456789",
@@ -22,7 +22,7 @@ SECRETS = {
 
 @pytest.mark.parametrize("name", [name for name in SECRETS if name not in ("SHORT", "PART")])
 @pytest.mark.parametrize("way", ["as it is", "ASCII", "not ASCII", "slashes", "capitals"])
-def test_every_way_of_writing_one_is_hidden(name: str, way: str) -> None:
+def test_every_way_to_write_a_secret_is_redacted(name: str, way: str) -> None:
     value = SECRETS[name]
     written = {
         "as it is": value,
@@ -32,19 +32,19 @@ def test_every_way_of_writing_one_is_hidden(name: str, way: str) -> None:
         "capitals": json.dumps({"a": value}).replace("\\u1ead", "\\u1EAD").replace(
             "\\u1ea9", "\\u1EA9").replace("\\u00ed", "\\u00ED"),
     }[way]  # fmt: skip
-    hidden = Hiding(SECRETS).hide(f"before {written} after")
+    hidden = Redactor(SECRETS).redact(f"before {written} after")
     assert hidden in (f"before [{name}] after", f'before {{"a": "[{name}]"}} after')
 
 
-def test_what_is_too_short_to_be_one_stays() -> None:
-    assert Hiding(SECRETS).hide("yes, hunter2") == "yes, hunter2"
+def test_value_that_is_too_short_for_a_secret_stays() -> None:
+    assert Redactor(SECRETS).redact("yes, hunter2") == "yes, hunter2"
 
 
 @pytest.mark.parametrize("lost", range(1, len(SECRETS["PLAIN"].encode())))
-def test_a_cut_leaves_no_rest_of_one(lost: int) -> None:
+def test_cut_text_keeps_no_end_of_a_secret(lost: int) -> None:
     reader, writer = os.pipe()
     try:
-        tail = Tail(reader)
+        tail = OutputTail(reader)
         os.set_blocking(writer, False)
         for part in (SECRETS["PLAIN"].encode(), b"t" * (KEPT - len(SECRETS["PLAIN"]) + lost)):
             os.write(writer, part[: KEPT - 1])
@@ -52,7 +52,7 @@ def test_a_cut_leaves_no_rest_of_one(lost: int) -> None:
             os.write(writer, part[KEPT - 1 :])
             tail.read()
         assert tail.text.startswith(CUT + SECRETS["PLAIN"][lost:])
-        shown = Hiding(SECRETS).hide_in_tail(tail.text)
+        shown = Redactor(SECRETS).redact_tail(tail.text)
     finally:
         os.close(reader)
         os.close(writer)
@@ -60,19 +60,19 @@ def test_a_cut_leaves_no_rest_of_one(lost: int) -> None:
 
 
 @pytest.mark.parametrize("lost", range(1, len(SECRETS["WORDS"].encode())))
-def test_a_cut_may_go_through_a_letter(lost: int) -> None:
+def test_cut_within_a_character_keeps_no_end_of_a_secret(lost: int) -> None:
     rest = SECRETS["WORDS"].encode()[lost:] + b" word " * KEPT
     tail = CUT + rest[:KEPT].decode(errors="replace").lstrip("\ufffd")
-    assert Hiding(SECRETS).hide_in_tail(tail).startswith(CUT + " word ")
+    assert Redactor(SECRETS).redact_tail(tail).startswith(CUT + " word ")
 
 
-def test_a_text_that_is_whole_keeps_its_beginning() -> None:
+def test_whole_text_keeps_its_beginning() -> None:
     reader, writer = os.pipe()
     try:
-        tail = Tail(reader)
+        tail = OutputTail(reader)
         os.write(writer, b"9 lives")
         tail.read()
-        assert Hiding(SECRETS).hide_in_tail(tail.text) == "9 lives"
+        assert Redactor(SECRETS).redact_tail(tail.text) == "9 lives"
     finally:
         os.close(reader)
         os.close(writer)

@@ -1,4 +1,4 @@
-"""The daemon itself is killed: its guardians end what they guard."""
+"""The daemon itself is killed: its reapers end their trees."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Until = Callable[[Callable[[], bool]], Awaitable[None]]
 DAEMON = """
 import sys, trio
 from pathlib import Path
-from smartlinkd.processes.guarded import guarded
+from smartlinkd.processes.process_tree import run_process_tree
 
 async def main():
     folder = Path(sys.argv[1])
-    async with guarded(
+    async with run_process_tree(
         ["/bin/sh", "-c", "setsid sleep 1000 & echo $! > child; exec sleep 1000"],
         environment={"PATH": "/usr/bin:/bin"}, working_folder=folder, remove=folder,
     ) as process:
@@ -56,14 +56,14 @@ async def number_in(file: Path, until: Until) -> int:
     return int(said())
 
 
-async def test_a_killed_daemon_leaves_no_process_and_no_folder(
+async def test_killed_daemon_leaves_no_process_and_no_folder(
     open_folder: Path, until: Until
 ) -> None:
     folder = open_folder / "its"
     with running_daemon(folder) as (victim, command):
         child = await number_in(folder / "child", until)
-        guardian = parent(command)
-        family = (command, child, guardian, parent(guardian))
+        reaper = parent(command)
+        family = (command, child, reaper, parent(reaper))
         os.kill(victim.pid, signal.SIGKILL)
         await until(lambda: not any(map(running, family)))
         await until(lambda: not folder.exists())
@@ -79,18 +79,18 @@ def times_woken(pid: int) -> float:
     return int(count)
 
 
-async def test_a_guardian_that_is_killed_after_its_daemon_leaves_no_process(
+async def test_reaper_that_is_killed_after_its_daemon_leaves_no_process(
     open_folder: Path, until: Until
 ) -> None:
-    """Their server waits a while for a guardian that has not ended."""
+    """The fork server waits a while for a reaper that has not ended."""
     folder = open_folder / "its"
     with running_daemon(folder) as (victim, command):
         child = await number_in(folder / "child", until)
-        guardian = parent(command)
-        server = parent(guardian)
-        os.kill(guardian, signal.SIGSTOP)
+        reaper = parent(command)
+        server = parent(reaper)
+        os.kill(reaper, signal.SIGSTOP)
         woken = times_woken(server)
         os.kill(victim.pid, signal.SIGKILL)
         await until(lambda: times_woken(server) > woken + 5)  # it looks again and again
-        os.kill(guardian, signal.SIGKILL)
-        await until(lambda: not any(map(running, (command, child, guardian, server))))
+        os.kill(reaper, signal.SIGKILL)
+        await until(lambda: not any(map(running, (command, child, reaper, server))))

@@ -1,4 +1,4 @@
-"""What a guarded command may use, what it is given besides, and what of it reaches whom."""
+"""A command's resource limits, its channel, its output and its signals."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ import pytest
 import trio
 
 import smartlinkd
-from smartlinkd.processes.guarded import ExitStatus, Limits, guarded
-from smartlinkd.processes.guardian import FIRST_CHOICE
-from smartlinkd.processes.tail import CUT, KEPT
-from smartlinkd.processes.usage import until_full
+from smartlinkd.processes.output import CUT, KEPT
+from smartlinkd.processes.process_tree import ExitStatus, ResourceLimits, run_process_tree
+from smartlinkd.processes.reaper import OOM_SCORE, until_full
 from tests.processes.family import parent
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 ROOT = Path("/")
 MIB = 2**20
-ROOMY = Limits(memory=1024 * MIB, file_size=MIB)
+ROOMY = ResourceLimits(memory=1024 * MIB, file_size=MIB)
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -42,9 +41,11 @@ def python(program: str) -> list[str]:
 # Standard output
 
 
-async def test_the_end_of_standard_output_is_kept_apart_from_standard_error() -> None:
+async def test_standard_output_is_kept_apart_from_standard_error() -> None:
     script = "yes 0123456 | head -c 1000000; printf THE-END; printf other >&2"
-    async with guarded(shell(script), environment=ENVIRONMENT, working_folder=ROOT) as process:
+    async with run_process_tree(
+        shell(script), environment=ENVIRONMENT, working_folder=ROOT
+    ) as process:
         await process.wait()
         assert len(process.stdout_tail) == len(CUT) + KEPT
         assert process.stdout_tail.endswith("THE-END")
@@ -54,14 +55,16 @@ async def test_the_end_of_standard_output_is_kept_apart_from_standard_error() ->
 # Signals
 
 
-async def test_terminate_reaches_the_group_and_nobody_else(until: Until) -> None:
+async def test_terminate_signals_the_process_group_alone(until: Until) -> None:
     script = """
     trap '' TERM
     (trap 'echo group >&2; exit' TERM; echo . >&2; while :; do sleep 0.01; done) &
     setsid sh -c 'trap "echo other >&2" TERM; echo . >&2; while :; do sleep 0.01; done' &
     wait
     """
-    async with guarded(shell(script), environment=ENVIRONMENT, working_folder=ROOT) as process:
+    async with run_process_tree(
+        shell(script), environment=ENVIRONMENT, working_folder=ROOT
+    ) as process:
         await until(lambda: process.stderr_tail.count(".") == 2)
         process.terminate()
         await until(lambda: "group" in process.stderr_tail)
@@ -69,8 +72,10 @@ async def test_terminate_reaches_the_group_and_nobody_else(until: Until) -> None
         assert "other" not in process.stderr_tail
 
 
-async def test_terminate_is_harmless_after_the_end() -> None:
-    async with guarded(["/bin/true"], environment=ENVIRONMENT, working_folder=ROOT) as process:
+async def test_terminate_after_the_exit_is_harmless() -> None:
+    async with run_process_tree(
+        ["/bin/true"], environment=ENVIRONMENT, working_folder=ROOT
+    ) as process:
         await process.wait()
         process.terminate()
     process.terminate()
@@ -85,8 +90,8 @@ def hangups_are_ignored() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("hangups_are_ignored")
-async def test_what_the_daemon_ignores_ends_the_command_all_the_same() -> None:
-    async with guarded(
+async def test_signal_that_the_daemon_ignores_ends_the_command() -> None:
+    async with run_process_tree(
         shell("kill -HUP $$; echo survived"), environment=ENVIRONMENT, working_folder=ROOT
     ) as process:
         assert await process.wait() == ExitStatus(signal=signal.SIGHUP)
@@ -95,10 +100,10 @@ async def test_what_the_daemon_ignores_ends_the_command_all_the_same() -> None:
 # The channel
 
 
-async def test_the_channel_is_descriptor_3_and_the_only_one() -> None:
+async def test_channel_is_descriptor_3_and_the_only_one() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        async with guarded(
+        async with run_process_tree(
             shell("ls /proc/self/fd >&2; read -r line <&3; echo $line, too >&3"),
             environment=ENVIRONMENT,
             working_folder=ROOT,
@@ -111,10 +116,10 @@ async def test_the_channel_is_descriptor_3_and_the_only_one() -> None:
             assert ours.recv(100) == b"hello, too\n"
 
 
-async def test_a_channel_that_the_command_closes_is_closed() -> None:
+async def test_channel_that_the_command_closes_is_closed() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        async with guarded(
+        async with run_process_tree(
             shell("exec 3>&-; sleep 1000"),
             environment=ENVIRONMENT,
             working_folder=ROOT,
@@ -129,7 +134,7 @@ async def test_a_channel_that_the_command_closes_is_closed() -> None:
 LOW_NUMBERS = """
 import os, socket, sys, trio
 from pathlib import Path
-from smartlinkd.processes.guarded import guarded
+from smartlinkd.processes.process_tree import run_process_tree
 
 os.closerange(3, 10)
 ends = sorted(socket.socketpair(), key=socket.socket.fileno)
@@ -137,7 +142,7 @@ ours, theirs = ends if sys.argv[1] == "4" else reversed(ends)
 assert theirs.fileno() == int(sys.argv[1])
 
 async def main():
-    async with guarded(
+    async with run_process_tree(
         ["/bin/sh", "-c", "echo there >&3"],
         environment={}, working_folder=Path("/"), channel=theirs.fileno(),
     ) as process:
@@ -149,7 +154,7 @@ trio.run(main)
 
 
 @pytest.mark.parametrize("number", ["3", "4"])
-def test_a_channel_may_have_any_number_on_our_side(number: str) -> None:
+def test_channel_may_have_any_number_in_the_daemon(number: str) -> None:
     told = subprocess.run(
         [sys.executable, "-c", LOW_NUMBERS, number],
         cwd=Path(smartlinkd.__file__).parents[1],
@@ -161,26 +166,26 @@ def test_a_channel_may_have_any_number_on_our_side(number: str) -> None:
     assert told.stdout == "there\n"
 
 
-# Limits
+# ResourceLimits
 
 
-async def end_of(command: list[str], limits: Limits) -> ExitStatus:
-    async with guarded(
+async def end_of(command: list[str], limits: ResourceLimits) -> ExitStatus:
+    async with run_process_tree(
         command, environment=ENVIRONMENT, working_folder=ROOT, limits=limits
     ) as process:
         with trio.fail_after(10):
             return await process.wait()
 
 
-async def test_a_process_that_uses_too_much_memory_is_ended_and_that_is_told() -> None:
+async def test_process_that_uses_too_much_memory_is_ended_with_a_status() -> None:
     program = f"x = bytearray({200 * MIB}); import time; time.sleep(1000)"
-    status = await end_of(python(program), Limits(memory=100 * MIB, file_size=MIB))
+    status = await end_of(python(program), ResourceLimits(memory=100 * MIB, file_size=MIB))
     assert status.memory is not None
     assert 100 * MIB < status.memory < 300 * MIB
     assert (status.code, status.signal) == (None, None)
 
 
-async def test_a_limit_that_was_far_away_is_enforced_as_soon_as_it_is_near() -> None:
+async def test_memory_limit_that_was_far_away_is_enforced_once_it_is_near() -> None:
     program = f"""
 import time
 kept = []
@@ -188,9 +193,9 @@ while len(kept) < 300:
     kept.append(bytearray({10 * MIB}))
 time.sleep(1000)
 """
-    status = await end_of(python(program), Limits(memory=600 * MIB, file_size=MIB))
+    status = await end_of(python(program), ResourceLimits(memory=600 * MIB, file_size=MIB))
     assert status.memory is not None
-    # The rest is for a machine that lets its guardian wait for its turn.
+    # The rest is for a machine on which the reaper waits for a processor.
     assert 600 * MIB < status.memory < 2000 * MIB
 
 
@@ -199,22 +204,22 @@ time.sleep(1000)
     [(0, 0.05), (100 * MIB, 0.05), (1024 * MIB, 0.125), (64 * 1024 * MIB, 1.0)],
     ids=["none", "little", "some", "much"],
 )
-def test_it_is_looked_at_again_before_two_processors_could_have_filled_what_is_left(
+def test_next_measurement_is_before_two_processors_could_fill_what_is_left(
     room: int, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     assert until_full(room) == seconds
 
 
-async def test_it_is_the_whole_tree_that_counts() -> None:
+async def test_memory_limit_is_of_the_whole_tree() -> None:
     one = f'{sys.executable} -I -S -c "x = bytearray({60 * MIB}); import time; time.sleep(1000)"'
     status = await end_of(
-        shell(f"{one} & setsid {one} & wait"), Limits(memory=100 * MIB, file_size=MIB)
+        shell(f"{one} & setsid {one} & wait"), ResourceLimits(memory=100 * MIB, file_size=MIB)
     )
     assert status.memory is not None
 
 
-async def test_memory_that_is_shared_counts_once() -> None:
+async def test_shared_memory_counts_once() -> None:
     program = f"""
 import os, sys, time
 x = bytearray({60 * MIB})
@@ -224,10 +229,12 @@ for _ in range(4):
 print("there", file=sys.stderr, flush=True)
 time.sleep(0.5)  # for some looks at what it uses
 """
-    assert await end_of(python(program), Limits(memory=150 * MIB, file_size=MIB)) == ExitStatus(0)
+    assert await end_of(
+        python(program), ResourceLimits(memory=150 * MIB, file_size=MIB)
+    ) == ExitStatus(0)
 
 
-async def test_addresses_and_stacks_that_are_not_used_do_not_count() -> None:
+async def test_unused_addresses_and_stacks_do_not_count() -> None:
     program = f"""
 import mmap, threading, time
 reserved = mmap.mmap(-1, {8192 * MIB})
@@ -235,14 +242,16 @@ threads = [threading.Thread(target=time.sleep, args=(0.3,)) for _ in range(64)]
 for thread in threads:
     thread.start()
 """
-    assert await end_of(python(program), Limits(memory=60 * MIB, file_size=MIB)) == ExitStatus(0)
+    assert await end_of(
+        python(program), ResourceLimits(memory=60 * MIB, file_size=MIB)
+    ) == ExitStatus(0)
 
 
-def test_an_end_by_memory_reads_well() -> None:
+def test_exit_status_of_a_memory_limit_has_a_text() -> None:
     assert str(ExitStatus(memory=300 * MIB)) == "its memory limit: it used 300 MiB"
 
 
-async def test_a_file_cannot_grow_over_its_limit(open_folder: Path) -> None:
+async def test_file_cannot_grow_over_its_limit(open_folder: Path) -> None:
     file = open_folder / "file"
     status = await end_of(
         ["/usr/bin/dd", "if=/dev/zero", f"of={file}", "bs=300k", "count=10"], ROOMY
@@ -254,8 +263,8 @@ async def test_a_file_cannot_grow_over_its_limit(open_folder: Path) -> None:
 @pytest.mark.skipif(
     resource.getrlimit(resource.RLIMIT_CORE)[1] == 0, reason="no limit but 0 can be set here"
 )
-async def test_its_core_is_neither_written_nor_piped_to_a_program() -> None:
-    async with guarded(
+async def test_core_is_neither_written_nor_piped_to_a_program() -> None:
+    async with run_process_tree(
         ["/bin/cat", "/proc/self/limits"], environment=ENVIRONMENT, working_folder=ROOT
     ) as process:
         await process.wait()
@@ -272,12 +281,12 @@ def core_limits(table: str) -> list[str]:
 NO_CORES = """
 import resource, trio
 from pathlib import Path
-from smartlinkd.processes.guarded import guarded
+from smartlinkd.processes.process_tree import run_process_tree
 
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 async def main():
-    async with guarded(
+    async with run_process_tree(
         ["/bin/cat", "/proc/self/limits"], environment={}, working_folder=Path("/")
     ) as process:
         await process.wait()
@@ -287,7 +296,7 @@ trio.run(main)
 """
 
 
-def test_where_no_other_limit_can_be_set_it_stays_at_0() -> None:
+def test_core_limit_that_cannot_be_raised_stays_at_0() -> None:
     told = subprocess.run(
         [sys.executable, "-c", NO_CORES],
         cwd=Path(smartlinkd.__file__).parents[1],
@@ -304,19 +313,19 @@ def badness(pid: int | None = None) -> int:
     return int(path.read_text(encoding="ascii"))
 
 
-async def test_a_limited_command_is_the_kernels_choice_before_the_daemon() -> None:
-    async with guarded(
+async def test_oom_score_of_a_limited_command_is_above_the_daemons() -> None:
+    async with run_process_tree(
         ["/bin/cat", "/proc/self/oom_score_adj"],
         environment=ENVIRONMENT,
         working_folder=ROOT,
         limits=ROOMY,
     ) as process:
         assert await process.wait() == ExitStatus(code=0)
-        assert int(process.stdout_tail) == min(1000, badness() + FIRST_CHOICE)
+        assert int(process.stdout_tail) == min(1000, badness() + OOM_SCORE)
 
 
-async def test_its_guardian_is_not() -> None:
-    async with guarded(
+async def test_oom_score_of_its_reaper_is_the_daemons() -> None:
+    async with run_process_tree(
         ["/bin/sleep", "1000"], environment=ENVIRONMENT, working_folder=ROOT, limits=ROOMY
     ) as process:
         assert badness(parent(process.pid)) == badness()
