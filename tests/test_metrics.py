@@ -13,7 +13,7 @@ from pydantic import SecretBytes
 
 from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.browser.instance import GenerationSettings
 from smartlinkd.conversion.desk import Timings
 from smartlinkd.crews.crew import CrewLoad
 from smartlinkd.crews.executor import Executor

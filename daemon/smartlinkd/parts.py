@@ -17,7 +17,7 @@ from trio.from_thread import check_cancelled
 
 from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.browser.instance import GenerationSettings
 from smartlinkd.config.settings import Settings
 from smartlinkd.conversion.account import shown_name, state_of
 from smartlinkd.conversion.desk import Desk, DeskLimits, DeskSetup

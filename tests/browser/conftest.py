@@ -19,13 +19,12 @@ import trio
 from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_pair
 from trio_websocket import WebSocketConnection, wrap_server_stream
 
-from smartlinkd.browser import contexts as contexts_module
-from smartlinkd.browser import generation
-from smartlinkd.browser.cdp import Connection, Session, connect, converse
+from smartlinkd.browser import instance
+from smartlinkd.browser import tab_pool as contexts_module
+from smartlinkd.browser.cdp import Connection, JsonObject, Session, connect, converse
 from smartlinkd.browser.chromium import LaunchSettings, launch
-from smartlinkd.browser.contexts import Contexts
-from smartlinkd.browser.events import JsonObject
 from smartlinkd.browser.page import BrowserContext, Page
+from smartlinkd.browser.tab_pool import Contexts
 from tests.browser.errands import IDLE, LIMIT, Desk
 from tests.browser.played import PlayedChromium, PlayedChromiums, PlayedContext
 from tests.hygiene.at_once import check_held, held
@@ -246,11 +245,11 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def chromiums(monkeypatch: pytest.MonkeyPatch) -> PlayedChromiums:
     """All browsers that generations launch are played."""
     played = PlayedChromiums()
-    monkeypatch.setattr(generation, "launch", played.launch)
-    monkeypatch.setattr(generation, "connect", played.connect)
-    monkeypatch.setattr(generation, "product", played.product)
-    monkeypatch.setattr(generation, "sandbox_state", played.sandbox_state)
-    monkeypatch.setattr(generation, "BrowserContext", PlayedContext)
+    monkeypatch.setattr(instance, "launch", played.launch)
+    monkeypatch.setattr(instance, "connect", played.connect)
+    monkeypatch.setattr(instance, "product", played.product)
+    monkeypatch.setattr(instance, "sandbox_state", played.sandbox_state)
+    monkeypatch.setattr(instance, "BrowserContext", PlayedContext)
     monkeypatch.setattr(contexts_module, "BrowserContext", PlayedContext)
     return played
 

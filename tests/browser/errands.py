@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.browser.contexts import Contexts, Place
+from smartlinkd.browser.tab_pool import Contexts, Place
 from smartlinkd.errors import Refused
 
 if TYPE_CHECKING:

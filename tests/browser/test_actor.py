@@ -21,9 +21,9 @@ from smartlinkd.browser.actor import (
     BrowserStatus,
 )
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.contexts import Place
 from smartlinkd.browser.errors import Disconnected
-from smartlinkd.browser.generation import MEASURE_EVERY, Generation, GenerationSettings
+from smartlinkd.browser.instance import MEASURE_EVERY, Generation, GenerationSettings
+from smartlinkd.browser.tab_pool import Place
 from smartlinkd.errors import Refused
 from smartlinkd.supervision.actor import Overloaded
 from smartlinkd.supervision.policy import Backoff

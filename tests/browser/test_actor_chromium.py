@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd.browser import contexts, generation
+from smartlinkd.browser import instance, tab_pool
 from smartlinkd.browser.actor import Browser, BrowserNotReady, BrowserState
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.contexts import DISPOSE_PATIENCE, Place
 from smartlinkd.browser.errors import NavigationFailed, SessionGone
-from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.browser.instance import GenerationSettings
 from smartlinkd.browser.page import Page
+from smartlinkd.browser.tab_pool import DISPOSE_PATIENCE, Place
 from smartlinkd.supervision.policy import Backoff
 from tests.browser.errands import goes_anywhere
 
@@ -125,8 +125,8 @@ async def test_killed_it_is_not_ready_and_then_it_is_again(
 async def test_stopped_it_is_unresponsive_and_replaced(
     kept_up: GenerationSettings, site: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generation, "BEAT_EVERY", 0.2)
-    monkeypatch.setattr(generation, "BEAT_DEADLINE", 0.5)
+    monkeypatch.setattr(instance, "BEAT_EVERY", 0.2)
+    monkeypatch.setattr(instance, "BEAT_DEADLINE", 0.5)
     async with running(kept_up) as browser:
         before = browser.status().pid
         assert before is not None
@@ -177,8 +177,8 @@ async def test_a_tab_that_its_own_script_leads_away_is_opened_again(
 async def test_a_page_in_an_endless_loop_troubles_nobody_and_goes_when_its_caller_goes(
     kept_up: GenerationSettings, site: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generation, "BEAT_EVERY", 0.1)
-    monkeypatch.setattr(generation, "FRESH", 1.0)
+    monkeypatch.setattr(instance, "BEAT_EVERY", 0.1)
+    monkeypatch.setattr(instance, "FRESH", 1.0)
     begun = trio.Event()
 
     async def loop(page: Page) -> None:
@@ -203,7 +203,7 @@ async def test_a_page_in_an_endless_loop_troubles_nobody_and_goes_when_its_calle
 async def test_a_page_that_hangs_since_nobody_used_it_fails_nobody_s_work(
     kept_up: GenerationSettings, site: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contexts, "TRUSTED_FOR", 0.0)
+    monkeypatch.setattr(tab_pool, "TRUSTED_FOR", 0.0)
     hung: list[Page] = []
 
     async def begin_to_loop(page: Page) -> None:

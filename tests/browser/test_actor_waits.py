@@ -9,7 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.browser.actor import JOBS_AT_ONCE, LOOK_EVERY, Browser, BrowserNotReady
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.browser.instance import GenerationSettings
 from smartlinkd.supervision.policy import Backoff
 from tests.browser.test_actor import begin, overdue, ready_browser, running
 

@@ -21,6 +21,7 @@ import trio
 import smartlinkd
 from smartlinkd.browser.cdp import Connection, connect
 from smartlinkd.browser.chromium import (
+    CANDIDATES,
     Chromium,
     LaunchSettings,
     SandboxState,
@@ -29,8 +30,7 @@ from smartlinkd.browser.chromium import (
     sandbox_state,
 )
 from smartlinkd.browser.errors import BrowserFailed, Disconnected, LaunchFailed
-from smartlinkd.browser.executable import CANDIDATES
-from smartlinkd.browser.generation import Generation, GenerationSettings
+from smartlinkd.browser.instance import Generation, GenerationSettings
 from smartlinkd.browser.page import BrowserContext, Page
 from tests.shortage import Shortage
 

@@ -10,8 +10,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.browser.contexts import Place
 from smartlinkd.browser.errors import NavigationFailed
+from smartlinkd.browser.tab_pool import Place
 from smartlinkd.conversion import through_browser
 from smartlinkd.conversion.product_data import PRODUCT_PATIENCE
 from smartlinkd.conversion.sources import READ_WITHIN

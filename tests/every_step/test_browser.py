@@ -15,10 +15,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.browser import generation
+from smartlinkd.browser import instance
 from smartlinkd.browser.chromium import LaunchSettings, launch
-from smartlinkd.browser.contexts import Contexts, Place
 from smartlinkd.browser.page import Page
+from smartlinkd.browser.tab_pool import Contexts, Place
 from tests.browser.errands import goes_anywhere
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
@@ -112,7 +112,7 @@ async def is_replaced(world: World) -> None:
 def test_a_recycling_while_somebody_is_at_work(
     strike_world: StrikeWorld, death: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generation, "MEASURE_EVERY", 0.5)
+    monkeypatch.setattr(instance, "MEASURE_EVERY", 0.5)
 
     async def scenario(strike: Strike, world: World) -> None:
         await world.is_served(world.account)

@@ -17,9 +17,9 @@ import pytest
 import trio
 
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.contexts import Place
-from smartlinkd.browser.generation import Generation, GenerationSettings
+from smartlinkd.browser.instance import Generation, GenerationSettings
 from smartlinkd.browser.page import Page
+from smartlinkd.browser.tab_pool import Place
 from smartlinkd.crews.protocol import Inputs
 from smartlinkd.crews.worker import Stopped, WorkerSettings, start_worker
 from smartlinkd.processes.guarded import guarded

@@ -21,7 +21,7 @@ import pytest
 import trio
 
 from smartlinkd.browser import chromium as chromium_module
-from smartlinkd.browser import generation
+from smartlinkd.browser import instance
 from smartlinkd.browser.cdp import Connection, converse
 from smartlinkd.browser.chromium import PORT_FILE, Chromium, SandboxState
 from smartlinkd.browser.errors import Disconnected
@@ -121,7 +121,7 @@ class Machine:
         patch.setattr(chromium_module, "_profile_folder", self._profile_folder)
         patch.setattr(chromium_module, "_confinement", lambda *_: SandboxState(True, True, True))
         patch.setattr(Chromium, "memory", self._memory_of)
-        patch.setattr(generation, "connect", self._connect)
+        patch.setattr(instance, "connect", self._connect)
 
     @property
     def process(self) -> Process:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from smartlinkd.browser.contexts import TRUSTED_FOR
+from smartlinkd.browser.tab_pool import TRUSTED_FOR
 from tests.fakes.chromium import FakeChromium
 from tests.fakes.gate import Gate
 from tests.fakes.machine import Process

@@ -31,7 +31,7 @@ from smartlinkd.auth.files import SavedState, save
 from smartlinkd.auth.tokens import Tokens
 from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.browser.instance import GenerationSettings
 from smartlinkd.config import build
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import read_catalog

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd.browser import generation
-from smartlinkd.browser.generation import Generation
+from smartlinkd.browser import instance
+from smartlinkd.browser.instance import Generation
 from smartlinkd.browser.page import Page
 from tests.fakes import machine
 from tests.fakes.chromium import FakeChromium
@@ -26,7 +26,7 @@ from tests.fakes.network import Json, Network
 from tests.fakes.wire import State
 from tests.simulation.upstream import VARIANT
 
-AS_USUAL = generation.BEAT_EVERY
+AS_USUAL = instance.BEAT_EVERY
 SLOWLY = 4.0
 REALLY = 0.05
 OF_A_BEAT = ("Runtime.evaluate", "Runtime.callFunctionOn")
@@ -45,7 +45,7 @@ class Machine(machine.Machine):
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         super().install(patch)
-        patch.setattr(generation, "BEAT_EVERY", AS_USUAL)  # and back again
+        patch.setattr(instance, "BEAT_EVERY", AS_USUAL)  # and back again
         beat = Generation._beat
 
         async def sometimes(this: Generation, canary: Page, *, deadline: float) -> None:
@@ -61,7 +61,7 @@ class Machine(machine.Machine):
     @staticmethod
     def be_quiet(quiet: bool) -> None:
         """Whether nobody is there."""
-        generation.BEAT_EVERY = SLOWLY if quiet else AS_USUAL
+        instance.BEAT_EVERY = SLOWLY if quiet else AS_USUAL
 
     def heal(self) -> None:
         super().heal()

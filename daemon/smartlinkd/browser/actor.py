@@ -20,10 +20,9 @@ from typing import Final, TypeVar
 
 import trio
 
-from smartlinkd.browser.contexts import Place
-from smartlinkd.browser.generation import End, EndKind, Generation, GenerationSettings
+from smartlinkd.browser.instance import End, EndKind, Generation, GenerationSettings
 from smartlinkd.browser.page import Page
-from smartlinkd.browser.upkeep import TellDown, Upkeep
+from smartlinkd.browser.tab_pool import Place
 from smartlinkd.errors import Refused, Unavailable
 from smartlinkd.logs import LogEvent
 from smartlinkd.supervision.actor import Mailbox
@@ -306,3 +305,38 @@ def _not_ready(status: BrowserStatus) -> BrowserNotReady:
     if status.last_end is not None and status.last_end.startswith(_LAUNCH_FAILED):
         text += "; if this goes on, `smartlinkd doctor` says what is wrong"
     return BrowserNotReady(text, retry_after=2)
+
+
+TOO_MANY: Final = 5
+"""Ends in a row, each before a healthy time was over, after which it counts as one that cannot be
+kept up. With the waits between them that is a quarter of a minute at least."""
+
+TellDown = Callable[[str | None], None]
+"""Called with why Chromium cannot be kept up, or with None when it can be again."""
+
+
+class Upkeep:
+    """Counts ends in a row; says once that there are too many, and once that it is over."""
+
+    def __init__(self, tell: TellDown) -> None:
+        self.failures = 0
+        self._tell = tell
+        self._is_down = False
+
+    def failed(self, why: str, *, another_serves: bool) -> None:
+        """A Chromium ended early, or did not start. Where another one still serves, its owner has
+        nothing to see to yet."""
+        self.failures += 1
+        if self.failures >= TOO_MANY and not self._is_down and not another_serves:
+            self._is_down = True
+            text = "Chromium cannot be kept up: it ended %d times in a row, the last time by: %s"
+            logger.error(text, self.failures, why, extra=LogEvent.BROWSER_DOWN())
+            self._tell(why)
+
+    def steady(self) -> None:
+        """One has been up for a healthy time."""
+        self.failures = 0
+        if self._is_down:
+            self._is_down = False
+            logger.warning("Chromium stays up again", extra=LogEvent.BROWSER_BACK())
+            self._tell(None)

@@ -21,9 +21,8 @@ from functools import partial
 
 import trio
 
-from smartlinkd.browser.cdp import Session
+from smartlinkd.browser.cdp import Events, JsonObject, Session
 from smartlinkd.browser.errors import CallTimedOut, ProtocolError, without_query
-from smartlinkd.browser.events import Events, JsonObject
 from smartlinkd.nurseries import background
 from smartlinkd.untrusted import first_line
 

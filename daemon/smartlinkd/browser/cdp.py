@@ -32,7 +32,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import trio
@@ -46,14 +46,61 @@ from smartlinkd.browser.errors import (
     ProtocolError,
     SessionGone,
 )
-from smartlinkd.browser.events import Event, Events, JsonObject
 from smartlinkd.errors import leaves
 from smartlinkd.nurseries import background
 from smartlinkd.untrusted import first_line, load_json
 
-logger = logging.getLogger(__name__)
+JsonObject: TypeAlias = dict[str, Any]
+
 
 T = TypeVar("T")
+
+
+class Event(NamedTuple):
+    """One event of the protocol."""
+
+    method: str
+    params: JsonObject
+
+
+class Events(Generic[T]):
+    """A subscription: iterate over it, or take the `next()`. `lost` counts what did not fit.
+
+    `Session.events()` and `Session.sifted()` make one, and call `put` and `end`.
+    """
+
+    def __init__(self, behind: int, gone_error: Callable[[], PageGone]) -> None:
+        self.lost = 0
+        self._gone_error = gone_error
+        self._send, self._receive = trio.open_memory_channel[T](behind)
+
+    async def next(self) -> T:
+        """Wait for the next event. Raises the session's PageGone when none will come."""
+        try:
+            return await self._receive.receive()
+        except trio.EndOfChannel:
+            raise self._gone_error() from None
+
+    def __aiter__(self) -> Events[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        return await self.next()
+
+    def put(self, event: T) -> None:
+        """Add an event, or count it as lost."""
+        try:
+            self._send.send_nowait(event)
+        except trio.WouldBlock:
+            self.lost += 1
+
+    def end(self) -> None:
+        """No event will come any more. Those that are there can still be taken."""
+        self._send.close()
+
+
+logger = logging.getLogger(__name__)
+
 
 # Half a millisecond is usual. A loaded machine may take a second; ten mean that nothing will come.
 CALL_DEADLINE = 10.0

@@ -26,6 +26,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
+import stat
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -37,10 +39,67 @@ import trio
 
 from smartlinkd.browser.cdp import Connection
 from smartlinkd.browser.errors import BrowserFailed, LaunchFailed
-from smartlinkd.browser.executable import REMEDY, find
+from smartlinkd.paths import mode_of
 from smartlinkd.processes.guarded import ExitStatus, Guarded, User, guarded, user_named
 from smartlinkd.threads import on_thread
 from smartlinkd.untrusted import first_line
+
+# `google-chrome` is a script too; it becomes the browser.
+CANDIDATES = (
+    "/usr/lib/chromium/chromium-headless-shell",
+    "/usr/lib/chromium/chromium",
+    "google-chrome-stable",
+    "google-chrome",
+    "chromium",
+)
+DEBIAN_WRAPPERS = {
+    "/usr/bin/chromium-headless-shell": "/usr/lib/chromium/chromium-headless-shell",
+    "/usr/bin/chromium": "/usr/lib/chromium/chromium",
+}
+REMEDY = (
+    "install one (Debian: apt-get install chromium-headless-shell; elsewhere Google Chrome's own "
+    "package) or set browser.executable to the path of a Chromium or Chrome"
+)
+SNAP = "is a snap, which a daemon cannot use"
+REACH = (
+    "let the daemon's user pass through every folder above it, or move it to where that user may; "
+    "the installed service sees nothing of /home and /root"
+)
+
+
+def find_executable(setting: Path | None) -> Path:
+    """The browser to start: the one that is set, else the best one that is installed.
+
+    `setting` is `browser.executable`. Raises LaunchFailed, which names it and says what to do.
+    """
+    if setting is not None:
+        chosen = Path(DEBIAN_WRAPPERS.get(str(setting), setting))
+        try:
+            mode = mode_of(chosen)
+        except OSError as error:
+            raise LaunchFailed(
+                f"browser.executable: {chosen} cannot be looked at ({error.strerror}); {REACH}"
+            ) from None
+        if mode is None or not stat.S_ISREG(mode):
+            raise LaunchFailed(f"browser.executable: there is no file {chosen}; {REMEDY}")
+        if not os.access(chosen, os.X_OK):
+            raise LaunchFailed(f"browser.executable: {chosen} is not executable; {REMEDY}")
+        if _is_snap(chosen):
+            raise LaunchFailed(f"browser.executable: {chosen} {SNAP}; {REMEDY}")
+        return chosen
+    found = [Path(path) for path in map(shutil.which, CANDIDATES) if path is not None]
+    for program in found:
+        if not _is_snap(program):
+            return program
+    if found:
+        raise LaunchFailed(f"{found[0]} {SNAP}; {REMEDY}")
+    raise LaunchFailed(f"no Chromium was found; {REMEDY}")
+
+
+def _is_snap(program: Path) -> bool:
+    """All of them are links to the one program that starts them."""
+    return program.resolve().name == "snap"
+
 
 logger = logging.getLogger(__name__)
 
@@ -161,7 +220,7 @@ class Chromium:
 @asynccontextmanager
 async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
     """A Chromium for the length of the block. Raises LaunchFailed, which says what to do."""
-    executable = find(settings.executable)
+    executable = find_executable(settings.executable)
     user = _user(settings.user)
     process: Guarded | None = None
     chromium: Chromium | None = None

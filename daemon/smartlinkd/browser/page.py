@@ -32,7 +32,7 @@ import trio
 from pydantic import JsonValue
 
 from smartlinkd.browser.capture import Response, capture
-from smartlinkd.browser.cdp import CALL_DEADLINE, Connection, Session
+from smartlinkd.browser.cdp import CALL_DEADLINE, Connection, Event, Events, JsonObject, Session
 from smartlinkd.browser.errors import (
     CallTimedOut,
     ContextLost,
@@ -41,7 +41,6 @@ from smartlinkd.browser.errors import (
     ProtocolError,
     ScriptFailed,
 )
-from smartlinkd.browser.events import Event, Events, JsonObject
 from smartlinkd.untrusted import first_line
 
 logger = logging.getLogger(__name__)

@@ -11,9 +11,9 @@ from typing import Literal, TypeVar
 import trio
 
 from smartlinkd.browser.actor import Browser
-from smartlinkd.browser.contexts import Place
 from smartlinkd.browser.errors import BrowserFailed, Disconnected, NavigationFailed
 from smartlinkd.browser.page import Page
+from smartlinkd.browser.tab_pool import Place
 from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend, SubIds
 from smartlinkd.errors import BrowserEnded, Unavailable, UpstreamFailed
 from smartlinkd.marketplace import portal

@@ -10,10 +10,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.browser.actor import Browser
+from smartlinkd.browser.actor import TOO_MANY, Browser
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.generation import GenerationSettings
-from smartlinkd.browser.upkeep import TOO_MANY
+from smartlinkd.browser.instance import GenerationSettings
 from smartlinkd.logs import LogEvent
 from smartlinkd.supervision.policy import Backoff
 

@@ -17,11 +17,10 @@ import pytest
 import trio
 
 import smartlinkd
-from smartlinkd.browser import generation
-from smartlinkd.browser.chromium import LaunchSettings
+from smartlinkd.browser import instance
+from smartlinkd.browser.chromium import LaunchSettings, find_executable
 from smartlinkd.browser.errors import LaunchFailed
-from smartlinkd.browser.executable import find
-from smartlinkd.browser.generation import Generation, GenerationSettings
+from smartlinkd.browser.instance import Generation, GenerationSettings
 from smartlinkd.browser.page import Page
 
 pytestmark = pytest.mark.chromium
@@ -78,9 +77,9 @@ async def test_a_script_that_turns_it_off_starts_no_browser(
     nursery: trio.Nursery,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(generation, "SANDBOX_PATIENCE", 0.2)
+    monkeypatch.setattr(instance, "SANDBOX_PATIENCE", 0.2)
     script = profiles.with_name(f"{profiles.name}-script")
-    script.write_text(f'#!/bin/sh\nexec {find(None)} --no-sandbox "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec {find_executable(None)} --no-sandbox "$@"\n')
     script.chmod(0o755)
     launch = replace(settings, executable=script)
     unconfined = GenerationSettings(

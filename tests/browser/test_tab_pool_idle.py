@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.browser.contexts import (
+from smartlinkd.browser.errors import NavigationFailed
+from smartlinkd.browser.tab_pool import (
     SIGN_DEADLINE,
     TRUSTED_FOR,
     Contexts,
 )
-from smartlinkd.browser.errors import NavigationFailed
 from tests.browser.errands import IDLE, LIMIT, Desk, Job, cancel, finish, open_tab, place
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.browser.contexts import (
+from smartlinkd.browser.errors import CallTimedOut, Disconnected, SessionGone
+from smartlinkd.browser.tab_pool import (
     DISPOSE_PATIENCE,
     OPEN_PATIENCE,
     STARTS_AT_ONCE,
     Contexts,
     Place,
 )
-from smartlinkd.browser.errors import CallTimedOut, Disconnected, SessionGone
 from tests.browser.errands import IDLE, LIMIT, Desk, cancel, finish, open_tab, place
 
 if TYPE_CHECKING:

@@ -35,9 +35,9 @@ from smartlinkd.browser.chromium import (
     product,
     sandbox_state,
 )
-from smartlinkd.browser.contexts import Contexts, Place
 from smartlinkd.browser.errors import Disconnected, LaunchFailed
 from smartlinkd.browser.page import BrowserContext, Page
+from smartlinkd.browser.tab_pool import Contexts, Place
 from smartlinkd.errors import Refused
 from smartlinkd.threads import NoThread
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smartlinkd.browser.upkeep import TOO_MANY, Upkeep
+from smartlinkd.browser.actor import TOO_MANY, Upkeep
 from smartlinkd.logs import LogEvent
 
 

@@ -12,11 +12,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.browser import generation as module
+from smartlinkd.browser import instance as module
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.contexts import DISPOSE_PATIENCE, Place
 from smartlinkd.browser.errors import BrowserFailed, Disconnected, LaunchFailed
-from smartlinkd.browser.generation import (
+from smartlinkd.browser.instance import (
     BEAT_DEADLINE,
     BEAT_EVERY,
     EXIT_PATIENCE,
@@ -29,6 +28,7 @@ from smartlinkd.browser.generation import (
     Generation,
     GenerationSettings,
 )
+from smartlinkd.browser.tab_pool import DISPOSE_PATIENCE, Place
 from smartlinkd.errors import Refused
 from smartlinkd.threads import NoThread
 from tests.browser.errands import goes_anywhere
@@ -459,3 +459,28 @@ async def test_one_that_hangs_and_so_keeps_a_context_is_unresponsive(
         await wait_all_tasks_blocked()
         hang(chromiums.launched[0])
     assert (await life.generation.wait_ended()).kind is EndKind.UNRESPONSIVE
+
+
+async def test_the_first_script_may_take_longer_than_any_beat_after_it(
+    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    def slow(chromium: PlayedChromium) -> None:
+        chromium.call_takes = 2 * BEAT_DEADLINE
+
+    chromiums.prepare = slow
+    life = await born(nursery)
+    assert life.ready()
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_context_that_nobody_uses_any_more_goes(
+    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    life = await born(nursery, replace(SETTINGS, idle=60))
+    await life.generation.use(PLACE, nothing)
+    assert life.generation.warm_contexts == 1
+    await trio.sleep(2 * 60)
+    assert life.generation.warm_contexts == 0
+    [canary] = chromiums.launched[0].pages
+    assert chromiums.launched[0].contexts == [canary.context]
+    nursery.cancel_scope.cancel()
