@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from smartlinkd.browser.actor import TOO_MANY, Upkeep
+from smartlinkd.browser.actor import DownAlarm
 from smartlinkd.logs import LogEvent
+from tests.browser.jobs import LIMITS
 
 
 @pytest.fixture
@@ -14,59 +15,61 @@ def told() -> list[str | None]:
 
 
 @pytest.fixture
-def upkeep(told: list[str | None]) -> Upkeep:
-    return Upkeep(told.append)
+def alarm(told: list[str | None]) -> DownAlarm:
+    return DownAlarm(told.append, threshold=LIMITS.failures_before_alarm)
 
 
 def events(caplog: pytest.LogCaptureFixture) -> list[LogEvent]:
     return [record.event for record in caplog.records if hasattr(record, "event")]
 
 
-def test_a_few_ends_are_an_everyday_event(
-    upkeep: Upkeep, told: list[str | None], caplog: pytest.LogCaptureFixture
+def test_few_failures_are_not_reported(
+    alarm: DownAlarm, told: list[str | None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    for number in range(1, TOO_MANY):
-        upkeep.failed("crashed", another_serves=False)
-        assert upkeep.failures == number
+    for number in range(1, LIMITS.failures_before_alarm):
+        alarm.record_failure("crashed", another_serves=False)
+        assert alarm.failures == number
     assert (told, events(caplog)) == ([], [])
 
 
-def test_too_many_in_a_row_are_told_once(
-    upkeep: Upkeep, told: list[str | None], caplog: pytest.LogCaptureFixture
+def test_too_many_failures_in_a_row_are_reported_once(
+    alarm: DownAlarm, told: list[str | None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    for number in range(3 * TOO_MANY):
-        upkeep.failed(f"crash {number}", another_serves=False)
-    assert told == [f"crash {TOO_MANY - 1}"]
+    for number in range(3 * LIMITS.failures_before_alarm):
+        alarm.record_failure(f"crash {number}", another_serves=False)
+    assert told == [f"crash {LIMITS.failures_before_alarm - 1}"]
     assert events(caplog) == [LogEvent.BROWSER_DOWN]
-    assert f"{TOO_MANY} times in a row" in caplog.text
+    assert f"{LIMITS.failures_before_alarm} times in a row" in caplog.text
 
 
-def test_a_healthy_time_begins_the_count_anew(upkeep: Upkeep, told: list[str | None]) -> None:
-    for _ in range(TOO_MANY - 1):
-        upkeep.failed("crashed", another_serves=False)
-    upkeep.steady()
-    assert upkeep.failures == 0
-    for _ in range(TOO_MANY - 1):
-        upkeep.failed("crashed", another_serves=False)
+def test_healthy_time_resets_the_count(alarm: DownAlarm, told: list[str | None]) -> None:
+    for _ in range(LIMITS.failures_before_alarm - 1):
+        alarm.record_failure("crashed", another_serves=False)
+    alarm.record_healthy()
+    assert alarm.failures == 0
+    for _ in range(LIMITS.failures_before_alarm - 1):
+        alarm.record_failure("crashed", another_serves=False)
     assert told == []
 
 
-def test_its_end_is_told_once_and_then_all_begins_again(
-    upkeep: Upkeep, told: list[str | None], caplog: pytest.LogCaptureFixture
+def test_recovery_is_reported_once_and_counting_begins_again(
+    alarm: DownAlarm, told: list[str | None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    for _ in range(TOO_MANY):
-        upkeep.failed("first", another_serves=False)
-    upkeep.steady()
-    upkeep.steady()
-    for _ in range(TOO_MANY):
-        upkeep.failed("second", another_serves=False)
+    for _ in range(LIMITS.failures_before_alarm):
+        alarm.record_failure("first", another_serves=False)
+    alarm.record_healthy()
+    alarm.record_healthy()
+    for _ in range(LIMITS.failures_before_alarm):
+        alarm.record_failure("second", another_serves=False)
     assert told == ["first", None, "second"]
     assert events(caplog) == [LogEvent.BROWSER_DOWN, LogEvent.BROWSER_BACK, LogEvent.BROWSER_DOWN]
 
 
-def test_nobody_is_told_while_another_one_serves(upkeep: Upkeep, told: list[str | None]) -> None:
-    for _ in range(2 * TOO_MANY):
-        upkeep.failed("launch failed", another_serves=True)
+def test_failures_are_not_reported_while_another_browser_serves(
+    alarm: DownAlarm, told: list[str | None]
+) -> None:
+    for _ in range(2 * LIMITS.failures_before_alarm):
+        alarm.record_failure("launch failed", another_serves=True)
     assert told == []
-    upkeep.failed("and it ended", another_serves=False)
+    alarm.record_failure("and it ended", another_serves=False)
     assert told == ["and it ended"]

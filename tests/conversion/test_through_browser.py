@@ -11,7 +11,7 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd.browser.errors import NavigationFailed
-from smartlinkd.browser.tab_pool import Place
+from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.conversion import through_browser
 from smartlinkd.conversion.product_data import PRODUCT_PATIENCE
 from smartlinkd.conversion.sources import READ_WITHIN
@@ -36,7 +36,7 @@ class PlayedPage:
         self.of_product = of_product
         self.here = "https://portal.test/"
         self.told: list[str] = []
-        self.beside: tuple[str, ...] = ()
+        self.other_urls: tuple[str, ...] = ()
 
     async def goto(self, url: str) -> str:
         self.told.append("goto")
@@ -72,7 +72,7 @@ class PlayedBrowser:
         self.page = PlayedPage(status, of_product)
         self.busy_for = busy_for
 
-    async def use(self, place: Place, job: Callable[[Any], Awaitable[object]]) -> object:
+    async def use(self, place: TabSpec, job: Callable[[Any], Awaitable[object]]) -> object:
         await trio.sleep(self.busy_for)
         page: Any = self.page
         await place.open_tab(page)
@@ -102,10 +102,10 @@ async def test_the_jar_is_not_laid_out_where_nobody_makes_a_context(
 ) -> None:
     laid_out: list[str] = []
     monkeypatch.setattr(through_browser, "jar", lambda *_: laid_out.append("jar"))
-    places: list[Place] = []
+    places: list[TabSpec] = []
 
     class Warm:
-        async def use(self, place: Place, _job: object) -> None:
+        async def use(self, place: TabSpec, _job: object) -> None:
             places.append(place)
 
     browser: Any = Warm()
@@ -119,7 +119,7 @@ async def test_the_jar_is_not_laid_out_where_nobody_makes_a_context(
     assert laid_out == ["jar", "jar"]
     products = BrowserProducts(browser, market("vn"), method="page", default_cap=1, saw=not_seen)
     await products.read(COOKIE, Product(7, 1))
-    assert [place.elsewhere for place in places] == [False, False, True]
+    assert [place.is_navigated for place in places] == [False, False, True]
 
 
 @pytest.mark.parametrize("opened", [False, True])
@@ -143,11 +143,11 @@ async def test_a_tab_that_shows_a_human_check_is_not_led_away_from_it(
 
 @pytest.mark.parametrize("where", ["links", "products", "product page"])
 async def test_a_check_that_a_tab_shows_is_told_at_once(where: str) -> None:
-    places: list[Place] = []
+    places: list[TabSpec] = []
     seen: list[Cookie] = []
 
     class Warm:
-        async def use(self, place: Place, _job: object) -> None:
+        async def use(self, place: TabSpec, _job: object) -> None:
             places.append(place)
 
     browser: Any = Warm()
@@ -168,10 +168,10 @@ async def test_a_check_that_a_tab_shows_is_told_at_once(where: str) -> None:
         (True, "https://ads.test/verify/captcha"),
         (True, "https://shopee.vn/"),
     ]:
-        assert not place.spoils(url, beside)
+        assert not place.invalidates(url, beside)
     assert seen == []
-    assert place.spoils("https://portal.test/verify/captcha?from=offer", False)
-    assert place.spoils("https://shopee.vn/verify/captcha", True)
+    assert place.invalidates("https://portal.test/verify/captcha?from=offer", False)
+    assert place.invalidates("https://shopee.vn/verify/captcha", True)
     assert seen == [COOKIE, COOKIE]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.browser.cdp import Connection, connect
+from smartlinkd.browser.cdp import CdpConnection, connect
 from smartlinkd.browser.chromium import Chromium, LaunchSettings, launch
 from smartlinkd.browser.page import BrowserContext, Page
 from smartlinkd.marketplace.jar import jar
@@ -31,7 +31,7 @@ LOOP = "() => { for (;;); }"
 class Subject:
     """A browser, a connection to it, and the portal that it sees."""
 
-    connection: Connection
+    connection: CdpConnection
     portal: State
     origins: Origins
     process: Process | Chromium

@@ -75,7 +75,7 @@ class Tab:
     submits: list[Any] = field(default_factory=list)
     calls: list[Any] = field(default_factory=list)
     followed: list[tuple[str | None, str]] = field(default_factory=list)
-    beside: Sequence[str] = ()
+    other_urls: Sequence[str] = ()
 
     async def goto(self, url: str) -> str:
         await trio.lowlevel.checkpoint()

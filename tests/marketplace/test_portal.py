@@ -194,14 +194,14 @@ async def opened(tab: Tab) -> None:
 
 @pytest.mark.parametrize("work", [opened, submit_form, submit_fetch, read_fetch, read_page])
 async def test_a_check_beside_the_page_comes_before_all_work(work: Any) -> None:
-    tab = Tab(beside=["https://ads.example/", CAPTCHA])
+    tab = Tab(other_urls=["https://ads.example/", CAPTCHA])
     await raised(HumanCheck, work(tab))
     assert (tab.visited, tab.submits, tab.calls) == ([], [], [])
 
 
 async def test_what_others_show_beside_the_page_is_no_check() -> None:
-    beside = ["https://ads.example/verify/captcha", "https://shopee.vn/"]
-    tab = Tab(answers=[(0, Response(body=GOOD_BODY))], beside=beside)
+    other_urls = ["https://ads.example/verify/captcha", "https://shopee.vn/"]
+    tab = Tab(answers=[(0, Response(body=GOOD_BODY))], other_urls=other_urls)
     assert await submit_form(tab) == GOOD_ROWS
 
 
@@ -213,7 +213,7 @@ async def test_a_check_beside_the_page_instead_of_an_answer_is_seen_soon(
 
     async def show() -> None:
         await trio.sleep(1)
-        tab.beside = [CAPTCHA]
+        tab.other_urls = [CAPTCHA]
 
     nursery.start_soon(show)
     await raised(HumanCheck, submit_form(tab))
@@ -227,7 +227,7 @@ async def test_links_that_come_while_a_check_is_shown_beside_are_not_lost(
 
     async def show() -> None:
         await trio.sleep(0.1)
-        tab.beside = [CAPTCHA]
+        tab.other_urls = [CAPTCHA]
 
     nursery.start_soon(show)
     assert await submit_form(tab) == GOOD_ROWS
@@ -245,7 +245,7 @@ async def test_nothing_else_that_comes_puts_a_check_beside_the_page_off(
 
     async def show() -> None:
         await trio.sleep(shown_at)
-        tab.beside = [CAPTCHA]
+        tab.other_urls = [CAPTCHA]
 
     nursery.start_soon(show)
     await raised(HumanCheck, submit_form(tab))

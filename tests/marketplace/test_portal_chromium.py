@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 import trio
 
-from smartlinkd.browser.cdp import Connection, connect
+from smartlinkd.browser.cdp import CdpConnection, connect
 from smartlinkd.browser.chromium import LaunchSettings, launch
 from smartlinkd.browser.page import NAVIGATION_DEADLINE, BrowserContext, Page
 from smartlinkd.marketplace import portal
@@ -48,7 +48,7 @@ Job = Callable[[Page, Market], Awaitable[object]]
 @dataclass
 class World:
     sandbox: Sandbox
-    connection: Connection
+    connection: CdpConnection
     market: Market
 
     @asynccontextmanager
@@ -253,10 +253,10 @@ async def test_a_page_that_leaves_during_a_call_says_why_by_where_it_goes(
 async def test_a_tab_that_its_script_led_to_a_check_is_not_led_away_from_it() -> None:
     async with open_world() as world, world.tab() as page:
         await portal.open_links_page(page, world.market)
-        before, counted = page.documents, dict(world.sandbox.state.counters)
+        before, counted = page.document_count, dict(world.sandbox.state.counters)
         await go(page, world.sandbox.portal_url + "/verify/captcha", after=0)
         with trio.fail_after(NAVIGATION_DEADLINE):
-            while page.documents == before:  # noqa: ASYNC110 - no event of ours
+            while page.document_count == before:  # noqa: ASYNC110 - no event of ours
                 await trio.sleep(0.01)
         with pytest.raises(HumanCheck):
             await portal.open_links_page(page, world.market)

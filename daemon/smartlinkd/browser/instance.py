@@ -1,32 +1,23 @@
-"""One generation of the browser: a launched Chromium, from its first canary beat to its end.
+"""One Chromium, from its launch to its end.
 
-Four things may end a Chromium from our point of view, and each is seen in another way: the process
-exits; the websocket closes; the canary, a page of ours that runs a line of script every second,
-stops answering (a stopped process keeps its socket open, and a hung one answers the protocol but
-runs no script); or it should not go on, since it has grown too large or too old, has not disposed
-of a context, or opens no more tabs. The first to notice says so, with the reason. Nobody else
-decides that a browser is alive: not the process table, not the protocol.
-
-The first three are deaths, and end everything at once. The last is a recycling: it serves on until
-it is let go, and its work has ended; only a death ends it before.
-
-A generation whose renderers are not confined by Chromium's sandbox does not start, unless the
-configuration says that it may. Not every missing sandbox makes Chromium itself refuse: a script in
-the browser's place may add --no-sandbox.
+It ends when its process exits, its websocket closes, or its probe page (a "canary") runs no script
+for a few seconds: a stopped process keeps its socket open, and a hung one may answer the protocol.
+These end it at once. One that is too old, too large or unusable for new tabs is recycled: it serves
+on until the next one is ready. See docs/decisions/058-browser-instances.md.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 from typing import TypeVar
 
 import trio
 
-from smartlinkd.browser.cdp import CALL_DEADLINE, Connection, connect
+from smartlinkd.browser.cdp import CALL_DEADLINE, CdpConnection, connect
 from smartlinkd.browser.chromium import (
     SANDBOX_REMEDY,
     Chromium,
@@ -36,8 +27,9 @@ from smartlinkd.browser.chromium import (
     sandbox_state,
 )
 from smartlinkd.browser.errors import Disconnected, LaunchFailed
+from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.page import BrowserContext, Page
-from smartlinkd.browser.tab_pool import Contexts, Place
+from smartlinkd.browser.tab_pool import TabPool, TabSpec
 from smartlinkd.errors import Refused
 from smartlinkd.threads import NoThread
 
@@ -45,27 +37,11 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-BEAT_EVERY = 1.0
-BEAT_DEADLINE = 2.0
-"""Seconds for one line of script. It takes a millisecond; a busy machine may need a while."""
-CANARY_SIZE = (16, 16)
-"""Pixels. It has nothing to show; in the size of a window that would take five megabytes."""
-MISSES = 2
-"""Beats missed in a row after which the browser counts as unresponsive."""
-FRESH = 5.0
-"""Seconds for which a beat vouches for the browser."""
-EXIT_PATIENCE = 0.5
-"""Seconds that a process may take to end after its socket has closed: that it ended says more."""
-VERDICT = MISSES * (BEAT_EVERY + BEAT_DEADLINE)
-"""Seconds within which the canary has said that a browser is unresponsive, if it is."""
-SANDBOX_PATIENCE = 5.0
-SANDBOX_LOOK_EVERY = 0.05
-"""A renderer that is just starting is not confined yet; it takes milliseconds when all is well."""
-MEASURE_EVERY = 30.0
+_SANDBOX_POLL_S = 0.05
 
 
 class EndKind(StrEnum):
-    """Why a generation is over; the kinds of a restart's reason."""
+    """The kinds of an instance's end, which are also the reasons of a restart."""
 
     CRASHED = "crashed"
     DISCONNECTED = "disconnected"
@@ -75,7 +51,7 @@ class EndKind(StrEnum):
 
 @dataclass(frozen=True)
 class End:
-    """The end of a generation, and what was seen of it."""
+    """The end of an instance, and what was seen of it."""
 
     kind: EndKind
     detail: str
@@ -85,198 +61,216 @@ class End:
 
 
 @dataclass(frozen=True)
-class GenerationSettings:
-    """Bounds of one generation: contexts kept warm, their idle seconds, and when to recycle."""
+class InstanceSettings:
+    """Settings of one instance.
+
+    Attributes:
+        contexts: unused contexts that are kept open.
+        idle_s: seconds for which each of them is kept.
+        recycle_after_s: the age in seconds at which the browser is replaced.
+        recycle_bytes: the memory of all of Chromium's processes at which it is replaced.
+    """
 
     launch: LaunchSettings
     contexts: int
-    idle: float
-    recycle_after: float  # seconds
-    recycle_memory: int  # bytes of memory that Chromium alone uses
+    idle_s: float
+    recycle_after_s: float
+    recycle_bytes: int
+    limits: BrowserLimits = field(default_factory=BrowserLimits)
 
 
-class Generation:
-    """Do work on it by `use`; wait for its end by `wait_ended`; `retire` lets it go."""
+class BrowserInstance:
+    """Do jobs on it by `use`, wait for its end by `wait_ended`, let it go by `drain`."""
 
-    def __init__(self, settings: GenerationSettings) -> None:
-        self._settings = settings
-        self._contexts: Contexts | None = None
-        self._over = trio.Event()
-        self._finished = trio.Event()
-        self._released = trio.Event()
-        self._rest = trio.Event()
-        self._last_beat = -inf
-        self._missed = 0
+    def __init__(self, settings: InstanceSettings) -> None:
         self.version = ""
         self.pid = 0
         self.working = 0
+        """Jobs under way."""
         self.end: End | None = None
+        self._settings = settings
+        self._limits = settings.limits
+        self._pool: TabPool | None = None
+        self._ended = trio.Event()
+        self._finished = trio.Event()
+        self._draining = trio.Event()
+        self._all_jobs_done = trio.Event()
+        self._last_probe = -inf  # that succeeded, on trio's clock
+        self._failed_probes = 0  # in a row
 
     @property
-    def ready(self) -> bool:
-        """A page has run script within the last few seconds, and nothing has been seen since."""
-        fresh = trio.current_time() - self._last_beat < FRESH
-        return fresh and self._missed == 0 and not self.dead
+    def is_ready(self) -> bool:
+        """True if the probe page has run script within the last seconds, and not failed since."""
+        is_recent = trio.current_time() - self._last_probe < self._limits.probe_max_age_s
+        return is_recent and self._failed_probes == 0 and not self.is_dead
 
     @property
-    def dead(self) -> bool:
-        """It can do no more work. One that is being recycled still can."""
+    def is_dead(self) -> bool:
+        """True if it can do no more jobs. One that is being recycled still can."""
         return self.end is not None and self.end.kind is not EndKind.RECYCLED
 
     @property
-    def warm_contexts(self) -> int:
-        return len(self._contexts) if self._contexts is not None else 0
+    def contexts(self) -> int:
+        """The number of contexts that are open."""
+        return len(self._pool) if self._pool is not None else 0
 
     async def wait_ended(self) -> End:
         """Wait until it cannot or should not be used any more."""
-        await self._over.wait()
+        await self._ended.wait()
         assert self.end is not None  # noqa: S101 - set before the event
         return self.end
 
     async def wait_finished(self) -> None:
-        """Wait until nothing is done on it any more: it is dead, or was let go."""
+        """Wait until it is dead, or drained."""
         await self._finished.wait()
 
-    def retire(self) -> None:
-        """Let it go as soon as the work on it has ended."""
-        self._released.set()
+    def drain(self) -> None:
+        """Let it end as soon as the jobs on it have ended."""
+        self._draining.set()
 
-    async def use(self, place: Place, job: Callable[[Page], Awaitable[R]]) -> R:
-        """Do a piece of work. Raises what the work raises; see `smartlinkd/browser/errors.py`."""
-        assert self._contexts is not None  # noqa: S101 - it has started, or nobody could ask
+    async def use(self, spec: TabSpec, job: Callable[[Page], Awaitable[R]]) -> R:
+        """Do a job on a tab. Raises what the job raises, and `BrowserFailed`."""
+        assert self._pool is not None  # noqa: S101 - it has started, or nobody could ask
         self.working += 1
         try:
-            return await self._contexts.use(place, job)
+            return await self._pool.use(spec, job)
         finally:
             self.working -= 1
             if self.working == 0:
-                self._rest.set()
+                self._all_jobs_done.set()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Launch, serve until the end, leave nothing behind.
 
-        `started()` comes with the first beat. Raises a `Refused` when it does not come to that;
-        after it, the end is told by `wait_ended` and this returns.
+        `started()` is called after the first probe. Raises a `Refused` if it does not come to that.
         """
         async with launch(self._settings.launch) as chromium:
             try:
                 await self._serve(chromium, task_status)
             except Disconnected:
-                # Not as far as its first beat. What its process says tells more than its socket.
-                with trio.move_on_after(EXIT_PATIENCE):
+                # Before the first probe. The end of the process tells more than that of the socket.
+                with trio.move_on_after(self._limits.exit_wait_s):
                     raise await chromium.early_end() from None
                 raise
 
     async def _serve(self, chromium: Chromium, task_status: trio.TaskStatus[None]) -> None:
+        settings = self._settings
         async with connect(chromium.endpoint) as connection:
             self.version, self.pid = await product(connection), chromium.pid
-            canary = await self._hatch(connection)
-            if not self._settings.launch.no_sandbox:
-                await confirm_sandbox(connection)
+            probe_page = await self._open_probe_page(connection)
+            if not settings.launch.no_sandbox:
+                await confirm_sandbox(connection, timeout_s=self._limits.sandbox_timeout_s)
             async with trio.open_nursery() as nursery:
-                contexts = Contexts(
-                    connection, nursery, limit=self._settings.contexts, idle=self._settings.idle
+                self._pool = pool = TabPool(
+                    connection,
+                    nursery,
+                    size=settings.contexts,
+                    idle_s=settings.idle_s,
+                    limits=self._limits,
                 )
-                self._contexts = contexts
                 task_status.started()
-                nursery.start_soon(contexts.drop_idle)
+                nursery.start_soon(pool.drop_idle)
                 nursery.start_soon(self._watch_process, chromium)
                 nursery.start_soon(self._watch_connection, connection, chromium)
-                nursery.start_soon(self._watch_canary, canary)
+                nursery.start_soon(self._watch_probe_page, probe_page)
                 nursery.start_soon(self._watch_size_and_age, chromium)
-                nursery.start_soon(self._watch_contexts, contexts)
-                nursery.start_soon(self._let_go)
+                nursery.start_soon(self._watch_pool, pool)
+                nursery.start_soon(self._finish_when_drained)
                 try:
                     await self._finished.wait()
                 finally:
                     nursery.cancel_scope.cancel()
 
-    async def _hatch(self, connection: Connection) -> Page:
-        """The canary's page: a blank one in a context of its own, that has given its first beat."""
-        context = await BrowserContext.bare(connection)
-        canary = await context.new_page(size=CANARY_SIZE)
-        # The browser's first script of all may take longer than any that follow.
-        await self._beat(canary, deadline=CALL_DEADLINE)
-        return canary
+    async def _open_probe_page(self, connection: CdpConnection) -> Page:
+        """Open a blank page in a context of its own, and probe it once."""
+        context = await BrowserContext.create(connection, ())
+        page = await context.new_page()
+        # The browser's first script takes longer than any that follow.
+        await self._probe(page, timeout_s=CALL_DEADLINE)
+        return page
 
-    async def _beat(self, canary: Page, *, deadline: float) -> None:
-        await canary.evaluate("() => 1", deadline=deadline)
-        self._last_beat = trio.current_time()
-        self._missed = 0
+    async def _probe(self, page: Page, *, timeout_s: float) -> None:
+        await page.evaluate("() => 1", deadline=timeout_s)
+        self._last_probe = trio.current_time()
+        self._failed_probes = 0
 
-    async def _watch_canary(self, canary: Page) -> None:
-        while self._missed < MISSES:
-            await trio.sleep(BEAT_EVERY)
+    async def _watch_probe_page(self, page: Page) -> None:
+        while self._failed_probes < self._limits.probe_failures:
+            await trio.sleep(self._limits.probe_interval_s)
             try:
-                await self._beat(canary, deadline=BEAT_DEADLINE)
-            except Refused as miss:
-                self._missed += 1
-                logger.warning("the browser's canary missed a beat: %s", miss)
-        self._over_with(EndKind.UNRESPONSIVE, f"no script ran for {MISSES} beats")
+                await self._probe(page, timeout_s=self._limits.probe_timeout_s)
+            except Refused as failure:
+                self._failed_probes += 1
+                logger.warning("the browser's canary missed a beat: %s", failure)
+        self._end_with(EndKind.UNRESPONSIVE, f"no script ran for {self._failed_probes} beats")
 
     async def _watch_process(self, chromium: Chromium) -> None:
         status = await chromium.wait()
-        self._over_with(EndKind.CRASHED, f"Chromium ended: {status}")
+        self._end_with(EndKind.CRASHED, f"Chromium ended: {status}")
 
-    async def _watch_connection(self, connection: Connection, chromium: Chromium) -> None:
+    async def _watch_connection(self, connection: CdpConnection, chromium: Chromium) -> None:
         why = await connection.wait_closed()
-        self._last_beat = -inf  # whatever it was, there is nothing to work with any more
-        with trio.move_on_after(EXIT_PATIENCE):
+        self._last_probe = -inf  # it is not ready, whatever the reason turns out to be
+        with trio.move_on_after(self._limits.exit_wait_s):
             await chromium.wait()
             return
-        self._over_with(EndKind.DISCONNECTED, why)
+        self._end_with(EndKind.DISCONNECTED, why)
 
     async def _watch_size_and_age(self, chromium: Chromium) -> None:
-        born = trio.current_time()
+        born, settings = trio.current_time(), self._settings
         while self.end is None:
-            await trio.sleep(min(MEASURE_EVERY, self._settings.recycle_after))
+            await trio.sleep(min(self._limits.measure_interval_s, settings.recycle_after_s))
             age = trio.current_time() - born
-            memory = await self._measured(chromium)
-            if age >= self._settings.recycle_after:
-                self._over_with(EndKind.RECYCLED, f"{age:.0f} s old (browser.recycle_after)")
-            elif memory >= self._settings.recycle_memory:
-                self._over_with(
-                    EndKind.RECYCLED, f"{memory >> 20} MiB in use (browser.recycle_memory)"
-                )
+            memory = await self._measure_memory(chromium)
+            if age >= settings.recycle_after_s:
+                self._end_with(EndKind.RECYCLED, f"{age:.0f} s old (browser.recycle_after)")
+            elif memory >= settings.recycle_bytes:
+                used = f"{memory >> 20} MiB in use (browser.recycle_memory)"
+                self._end_with(EndKind.RECYCLED, used)
 
-    async def _measured(self, chromium: Chromium) -> int:
-        """Its memory, or 0 when that cannot be known now: no reason to end one that works."""
+    async def _measure_memory(self, chromium: Chromium) -> int:
+        """Return Chromium's memory in bytes, or 0 if it cannot be measured now."""
         try:
             return await chromium.memory()
-        except (OSError, NoThread) as fault:  # no descriptor is left, say
+        except (OSError, NoThread) as fault:  # no file descriptor is left, say
             logger.warning("the browser's memory cannot be measured: %s", fault)
             return 0
 
-    async def _watch_contexts(self, contexts: Contexts) -> None:
-        """Let no browser go on for days that keeps accounts' cookies and does not forget them, or
-        in which no further account can be served."""
-        why = await contexts.wait_spent()
-        # One that does not answer at all does neither. That is the canary's to say.
-        await trio.sleep(VERDICT)
-        self._over_with(EndKind.RECYCLED, why)
+    async def _watch_pool(self, pool: TabPool) -> None:
+        # A browser must not go on for days with cookies that it does not forget.
+        why = await pool.wait_unusable()
+        # One that hangs opens and disposes of nothing either. Then the probe page tells.
+        await trio.sleep(self._limits.unresponsive_after_s)
+        self._end_with(EndKind.RECYCLED, why)
 
-    async def _let_go(self) -> None:
-        await self._released.wait()
+    async def _finish_when_drained(self) -> None:
+        await self._draining.wait()
         while self.working:
-            self._rest = trio.Event()
-            await self._rest.wait()
+            self._all_jobs_done = trio.Event()
+            await self._all_jobs_done.wait()
         self._finished.set()
 
-    def _over_with(self, kind: EndKind, detail: str) -> None:
-        """Note the end. The first to notice counts, but for a death after a recycling began."""
-        if self.end is None or (kind is not EndKind.RECYCLED and not self.dead):
+    def _end_with(self, kind: EndKind, detail: str) -> None:
+        """Record the end. The first one counts, but a death replaces a recycling."""
+        if self.end is None or (kind is not EndKind.RECYCLED and not self.is_dead):
             self.end = End(kind, detail)
-            self._over.set()
-            if self.dead:
+            self._ended.set()
+            if self.is_dead:
                 self._finished.set()
 
 
-async def confirm_sandbox(connection: Connection) -> None:
-    """Return when all renderers are seen to be confined. Raises LaunchFailed when they are not."""
-    patience = trio.current_time() + SANDBOX_PATIENCE
-    while not (await sandbox_state(connection)).on:
-        if trio.current_time() >= patience:
+async def confirm_sandbox(
+    connection: CdpConnection, *, timeout_s: float = BrowserLimits.sandbox_timeout_s
+) -> None:
+    """Return when the kernel shows that Chromium's sandbox confines all renderers.
+
+    Not every missing sandbox makes Chromium itself refuse: a script in its place may add
+    --no-sandbox. Raises `LaunchFailed` if they are not confined in time, and as `sandbox_state`.
+    """
+    deadline = trio.current_time() + timeout_s
+    while not (await sandbox_state(connection)).is_on:
+        if trio.current_time() >= deadline:
             raise LaunchFailed(
                 f"{SANDBOX_REMEDY}. It started without: does browser.executable turn it off?"
             )
-        await trio.sleep(SANDBOX_LOOK_EVERY)
+        await trio.sleep(_SANDBOX_POLL_S)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import trio
 
-from smartlinkd.browser.cdp import Connection, connect
+from smartlinkd.browser.cdp import CdpConnection, connect
 from smartlinkd.browser.chromium import LaunchSettings, find_executable, launch, product
 from smartlinkd.browser.errors import LaunchFailed
 from smartlinkd.browser.instance import confirm_sandbox
@@ -97,7 +97,7 @@ async def _chromium(wanted: Browser) -> list[Finding]:
     return [Finding("Chromium", True, f"{version} ({executable})"), sandbox]
 
 
-async def _sandbox(connection: Connection, *, wanted: bool) -> Finding:
+async def _sandbox(connection: CdpConnection, *, wanted: bool) -> Finding:
     if not wanted:
         return Finding("sandbox", True, "switched off by browser.no_sandbox; better leave it on")
     try:

@@ -13,7 +13,7 @@ import trio
 from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.errors import BrowserFailed, Disconnected, NavigationFailed
 from smartlinkd.browser.page import Page
-from smartlinkd.browser.tab_pool import Place
+from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend, SubIds
 from smartlinkd.errors import BrowserEnded, Unavailable, UpstreamFailed
 from smartlinkd.marketplace import portal
@@ -134,7 +134,7 @@ class BrowserProducts:
         return found
 
 
-async def _use(browser: Browser, place: Place, job: Callable[[Page], Awaitable[R]]) -> R:
+async def _use(browser: Browser, place: TabSpec, job: Callable[[Page], Awaitable[R]]) -> R:
     """As `Browser.use`; what the browser did wrong is told with what a client can do about it."""
     try:
         return await browser.use(place, job)
@@ -166,7 +166,7 @@ def _place(
     saw: Saw,
     opening: Callable[[], AbstractContextManager[None]] = nullcontext,
     elsewhere: bool = False,
-) -> Place:
+) -> TabSpec:
     """The tab `tab` in the context of an account's cookie, at the portal. `before` is called before
     that is opened, and may raise."""
     assert cookie is not None  # noqa: S101 - `needs_cookie` says so, and the desk sees to it
@@ -183,4 +183,4 @@ def _place(
         return is_check
 
     cookies = partial(jar, market, cookie)
-    return Place(cookie.digest, cookies, tab, open_tab, spoils, at_once, elsewhere)
+    return TabSpec(cookie.digest, cookies, tab, open_tab, spoils, at_once, elsewhere)

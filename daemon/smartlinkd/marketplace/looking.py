@@ -100,7 +100,7 @@ async def check_settled(page: PortalPage, market: Market) -> None:
 def check_beside(page: PortalPage, market: Market) -> None:
     """Raise `HumanCheck` for one that is shown in a frame, or in a window of its own. Known without
     asking the page."""
-    if any(is_check_beside(url, market) for url in page.beside):
+    if any(is_check_beside(url, market) for url in page.other_urls):
         raise HumanCheck
 
 

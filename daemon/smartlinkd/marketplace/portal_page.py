@@ -71,7 +71,7 @@ class PortalPage(Protocol):
         """Where it is now. Known without asking it, so also of a page that hangs."""
 
     @property
-    def beside(self) -> Collection[str]:
+    def other_urls(self) -> Collection[str]:
         """The URLs of its document's frames, of where these are on their way to, and of the windows
         that the document has opened."""
 
