@@ -13,8 +13,7 @@ from smartlinkd.conversion.desk import AT_ONCE
 from smartlinkd.conversion.order import Converted, Failed, Order
 from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
 from smartlinkd.logs import LogEvent
-from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
 from smartlinkd.vault.cookie import parse_cookie
 

@@ -10,8 +10,7 @@ from trio.testing import MockClock
 
 from smartlinkd.conversion.account import Account
 from smartlinkd.conversion.earners import MOST_EARNERS, Earners
-from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import UNKNOWN_ROW, FailCode, Row
 from smartlinkd.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 
 from smartlinkd.conversion.through_http import HttpResolver
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode
 from smartlinkd.marketplace.links import Short
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.shortlinks import HOPS_AT_ONCE

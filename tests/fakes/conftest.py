@@ -14,7 +14,7 @@ import pytest
 from smartlinkd.browser.cdp import CdpConnection, connect
 from smartlinkd.browser.chromium import Chromium, LaunchSettings, launch
 from smartlinkd.browser.page import BrowserContext, Page
-from smartlinkd.marketplace.jar import jar
+from smartlinkd.marketplace.cookies import jar
 from smartlinkd.marketplace.markets import Market, market
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.server import open_sandbox

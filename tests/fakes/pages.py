@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from smartlinkd.marketplace import looking, portal
+from smartlinkd.marketplace import page_state, portal
 from smartlinkd.sandbox.graphql import parse
 from tests.fakes.network import NetError
 from tests.fakes.tab import Document, Tab, script
@@ -58,7 +58,7 @@ def open_page(tab: Tab) -> None:
         tab.run(play)
 
 
-@script(looking.FORM_SCRIPT)
+@script(page_state.FORM_SCRIPT)
 async def links_form(tab: Tab, arguments: list[Any]) -> Any:
     """`smartlinkd/marketplace/links_form.js`."""
     task, links, sub_ids, _ = arguments

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import pytest
 from pydantic import SecretStr
 
-from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import NotThere, OpenApiBusy, OpenApiRefused, PortalDown
 from smartlinkd.marketplace.links import NotALink, Product, Short, parse
 from smartlinkd.marketplace.markets import Market, market

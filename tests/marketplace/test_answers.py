@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row, clean_short_link, parse_links_answer
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import (
+    UNKNOWN_ROW,
+    FailCode,
+    Row,
+    clean_short_link,
+    fail_code_of,
+    parse_links_answer,
+)
 from smartlinkd.marketplace.errors import (
     HumanCheck,
     PortalChanged,
@@ -241,3 +247,24 @@ def test_links_that_were_made_are_not_lost_to_it() -> None:
 def test_neither_data_nor_errors_is_a_fault_of_the_portal() -> None:
     with pytest.raises(PortalDown):
         read_answer({"code": 0})
+
+
+@pytest.mark.parametrize(
+    ("portal", "ours"),
+    [
+        (0, FailCode.SUCCESS),
+        (None, FailCode.SUCCESS),
+        (2, FailCode.INVALID_LINK),
+        (1, FailCode.UNKNOWN),
+        *((code, FailCode.UNKNOWN) for code in (3, 4, 5, 6, 7)),
+        (99, FailCode.UNKNOWN),
+        (-1, FailCode.UNKNOWN),
+        (40300, FailCode.UNKNOWN),
+    ],
+)
+def test_each_code_of_the_portal(portal: int | None, ours: FailCode) -> None:
+    assert fail_code_of(portal) is ours
+
+
+def test_the_numbers_are_those_that_clients_were_promised() -> None:
+    assert {code.value for code in FailCode} == {0, -1, 10, 40300}

@@ -12,8 +12,7 @@ from pydantic import JsonValue
 
 from smartlinkd.browser.errors import CallTimedOut, ContextLost
 from smartlinkd.marketplace import portal
-from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import (
     AccountFrozen,
     HumanCheck,

@@ -13,8 +13,8 @@ from smartlinkd.browser.cdp import CdpConnection, connect
 from smartlinkd.browser.chromium import LaunchSettings, launch
 from smartlinkd.browser.page import NAVIGATION_DEADLINE, BrowserContext, Page
 from smartlinkd.marketplace import portal
-from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode, Row
+from smartlinkd.marketplace.cookies import jar
 from smartlinkd.marketplace.errors import (
     AccountFrozen,
     HumanCheck,
@@ -26,7 +26,6 @@ from smartlinkd.marketplace.errors import (
     ProductsRefused,
     SessionLost,
 )
-from smartlinkd.marketplace.jar import jar
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import Market, market
 from smartlinkd.sandbox.running import Sandbox

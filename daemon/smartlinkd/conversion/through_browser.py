@@ -18,6 +18,7 @@ from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend, S
 from smartlinkd.errors import BrowserEnded, Unavailable, UpstreamFailed
 from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.answers import Row
+from smartlinkd.marketplace.cookies import jar
 from smartlinkd.marketplace.errors import (
     MarketplaceFailed,
     NotThere,
@@ -27,11 +28,10 @@ from smartlinkd.marketplace.errors import (
     ProductsDown,
     ProductsRefused,
 )
-from smartlinkd.marketplace.jar import jar
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.products import ProductData
-from smartlinkd.marketplace.session import Sign, is_check_beside, sign_of_url
+from smartlinkd.marketplace.signs import Sign, is_check_beside, sign_of_url
 from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)

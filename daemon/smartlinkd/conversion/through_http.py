@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode
 from smartlinkd.marketplace.links import NotALink, Product, Short
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.shortlinks import Lanes, resolve

@@ -12,10 +12,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
-from smartlinkd.marketplace import codes, links
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace import links
 from smartlinkd.marketplace.errors import (
     HumanCheck,
     MarketplaceFailed,
@@ -26,8 +26,35 @@ from smartlinkd.marketplace.errors import (
 )
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.portal_page import PageResponse
-from smartlinkd.marketplace.session import NO_PERMISSION, RISK_CONTROL, read_json
+from smartlinkd.marketplace.signs import NO_PERMISSION, RISK_CONTROL, read_json
 from smartlinkd.marketplace.values import is_web_address, to_dict, to_int
+
+# What the portal says of a link in its `failCode`; 0 or nothing is success.
+PORTAL_SUCCESS = 0
+PORTAL_INVALID_LINK = 2
+
+
+class FailCode(IntEnum):
+    """The `failCode` that a client is given (affiliate service, section 7)."""
+
+    SUCCESS = 0
+    UNKNOWN = -1
+    INVALID_LINK = 10
+    NO_PERMISSION = 40300
+
+
+def fail_code_of(code: int | None) -> FailCode:
+    """Our code for the portal's `failCode` of one row.
+
+    3 to 7 are wrong sub-ids, which cannot happen after our own check of them; they and every number
+    not known here are unknown errors rather than a guess.
+    """
+    if code is None or code == PORTAL_SUCCESS:
+        return FailCode.SUCCESS
+    if code == PORTAL_INVALID_LINK:
+        return FailCode.INVALID_LINK
+    return FailCode.UNKNOWN
+
 
 logger = logging.getLogger(__name__)
 
@@ -146,4 +173,4 @@ def _code(row: dict[str, Any]) -> tuple[int | None, FailCode]:
     code = to_int(said)
     if said is not None and code is None:
         return None, FailCode.UNKNOWN  # neither a number nor nothing
-    return code, codes.from_portal(code)
+    return code, fail_code_of(code)

@@ -22,9 +22,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from smartlinkd.marketplace import links
-from smartlinkd.marketplace.answers import Row, clean_short_link, graphql_error
-from smartlinkd.marketplace.codes import FailCode
-from smartlinkd.marketplace.commission import Rates
+from smartlinkd.marketplace.answers import FailCode, Row, clean_short_link, graphql_error
 from smartlinkd.marketplace.errors import (
     AccountFrozen,
     NotThere,
@@ -38,6 +36,7 @@ from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.products import (
     Facts,
     ProductData,
+    Rates,
     link_of,
     product_data,
     split_rates,

@@ -24,8 +24,7 @@ from pydantic import JsonValue
 
 from smartlinkd.browser.errors import ContextLost, NavigationFailed
 from smartlinkd.marketplace import links
-from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row, parse_links_answer
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import UNKNOWN_ROW, FailCode, Row, parse_links_answer
 from smartlinkd.marketplace.errors import (
     AccountFrozen,
     HumanCheck,
@@ -38,22 +37,24 @@ from smartlinkd.marketplace.errors import (
     ProductsRefused,
     SessionLost,
 )
-from smartlinkd.marketplace.looking import (
+from smartlinkd.marketplace.markets import Market
+from smartlinkd.marketplace.page_state import (
     FORM_SCRIPT,
     LOOK_EVERY,
     Seen,
+    arrive,
     check,
     check_beside,
     check_settled,
     check_url,
+    detours_of,
     look,
+    seen_through,
     text_in,
 )
-from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.portal_page import Answer, PageResponse, PortalPage
 from smartlinkd.marketplace.products import ProductData, parse_portal_product
-from smartlinkd.marketplace.redirects import arrive, detours_of, seen_through
-from smartlinkd.marketplace.session import (
+from smartlinkd.marketplace.signs import (
     NO_PERMISSION,
     SIGN_PATHS,
 )

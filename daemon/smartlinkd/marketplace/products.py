@@ -15,11 +15,10 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from smartlinkd.marketplace import links
-from smartlinkd.marketplace.commission import Rates, commission
 from smartlinkd.marketplace.errors import NotThere, PortalDown, ProductsRefused, SessionLost
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.portal_page import PageResponse
-from smartlinkd.marketplace.session import read_json
+from smartlinkd.marketplace.signs import read_json
 from smartlinkd.marketplace.values import (
     as_text,
     half_up,
@@ -31,6 +30,45 @@ from smartlinkd.marketplace.values import (
     to_text,
     unpacked,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Shares of the price: 0.045 is 4.5 %."""
+
+    platform: Decimal
+    seller: Decimal
+
+    @property
+    def text(self) -> str:
+        """Both together as a percentage, two decimals at most: "18%", "17.5%"."""
+        return f"{as_text((self.platform + self.seller) * 100, places=2)}%"
+
+    @property
+    def is_xtra(self) -> bool:
+        """Whether the seller pays something on top."""
+        return self.seller > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Commission:
+    """Whole units of the currency."""
+
+    platform: int
+    seller: int
+
+    @property
+    def total(self) -> int:
+        return self.platform + self.seller
+
+
+def commission(price: Decimal, rates: Rates, cap: int) -> Commission:
+    """What one sale at `price` earns; `cap` (whole units) bounds the platform's part alone."""
+    return Commission(
+        platform=half_up(min(price * rates.platform, Decimal(cap))),
+        seller=half_up(price * rates.seller),
+    )
+
 
 # The portal's fixed point: one unit of money, and 100 %, are both written as 100000.
 _SCALE = Decimal(100000)

@@ -16,8 +16,8 @@ import trio
 
 from smartlinkd.marketplace.links import NotALink, Page, Product, Short, follow
 from smartlinkd.marketplace.markets import Market, host_and_port, own_host_and_port
-from smartlinkd.marketplace.session import sign_of_url
 from smartlinkd.marketplace.short_pages import read_short_page, refresh_target
+from smartlinkd.marketplace.signs import sign_of_url
 from smartlinkd.net.client import HttpClient, NoAnswer, Reply
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ import pytest
 from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.portal_page import Answer
-from smartlinkd.marketplace.session import (
+from smartlinkd.marketplace.signs import (
     Sign,
     is_check_beside,
     raise_gravest,

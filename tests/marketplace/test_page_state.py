@@ -17,7 +17,7 @@ from smartlinkd.marketplace.errors import (
     ProductsRefused,
     SessionLost,
 )
-from smartlinkd.marketplace.redirects import LEADS_ON_WITHIN
+from smartlinkd.marketplace.page_state import LEADS_ON_WITHIN
 from tests.marketplace.tabs import (
     CAPTCHA,
     LINKS_CALL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smartlinkd.marketplace.jar import JarCookie, jar
+from smartlinkd.marketplace.cookies import JarCookie, jar
 from smartlinkd.marketplace.markets import MARKET_CODES, Market, market
 from smartlinkd.vault.cookie import parse_cookie
 
