@@ -101,7 +101,7 @@ async def test_the_jar_is_not_laid_out_where_nobody_makes_a_context(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     laid_out: list[str] = []
-    monkeypatch.setattr(through_browser, "jar", lambda *_: laid_out.append("jar"))
+    monkeypatch.setattr(through_browser, "browser_cookies", lambda *_: laid_out.append("cookies"))
     places: list[TabSpec] = []
 
     class Warm:
@@ -116,7 +116,7 @@ async def test_the_jar_is_not_laid_out_where_nobody_makes_a_context(
     assert laid_out == []
     for place in places:
         place.cookies()
-    assert laid_out == ["jar", "jar"]
+    assert laid_out == ["cookies", "cookies"]
     products = BrowserProducts(browser, market("vn"), method="page", default_cap=1, saw=not_seen)
     await products.read(COOKIE, Product(7, 1))
     assert [place.is_navigated for place in places] == [False, False, True]
@@ -224,5 +224,5 @@ async def hang(_url: str) -> str:
 
 
 def test_whoever_is_asked_for_a_product_is_known_to_be_silent_in_time() -> None:
-    for each in (third_party.DEADLINE, open_api.PRODUCT_DEADLINE, portal.PRODUCT_WAIT):
+    for each in (third_party.DEADLINE, open_api.PRODUCT_DEADLINE, portal.PRODUCT_TIMEOUT):
         assert each < READ_WITHIN < PRODUCT_PATIENCE

@@ -14,7 +14,7 @@ import pytest
 from smartlinkd.browser.cdp import CdpConnection, connect
 from smartlinkd.browser.chromium import Chromium, LaunchSettings, launch
 from smartlinkd.browser.page import BrowserContext, Page
-from smartlinkd.marketplace.cookies import jar
+from smartlinkd.marketplace.cookies import browser_cookies
 from smartlinkd.marketplace.markets import Market, market
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.server import open_sandbox
@@ -47,7 +47,9 @@ class Subject:
 
     async def page(self, account: str = "") -> Page:
         """A tab in a context of its own, with an account's cookies."""
-        cookies = jar(self.market, parse_cookie(cookie_header(account))) if account else []
+        cookies = (
+            browser_cookies(self.market, parse_cookie(cookie_header(account))) if account else []
+        )
         context = await BrowserContext.create(self.connection, cookies)
         return await context.new_page()
 

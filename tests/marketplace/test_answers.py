@@ -24,7 +24,7 @@ from smartlinkd.marketplace.errors import (
 )
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.portal_page import Answer
+from smartlinkd.marketplace.portal_page import PageAnswer
 
 VN = market("vn")
 CALL = "https://affiliate.shopee.vn/api/v3/gql?q=batchCustomLink"
@@ -48,7 +48,7 @@ def read(rows: Any, *, asked: list[Product] = ASKED) -> list[Row]:
 
 
 def read_answer(answer: Any, *, asked: list[Product] = ASKED) -> list[Row]:
-    response = Answer(200, CALL, "application/json", json.dumps(answer))
+    response = PageAnswer(200, CALL, "application/json", json.dumps(answer))
     return parse_links_answer(response, asked=asked, sub_ids=("a", "b"), market=VN)
 
 

@@ -157,7 +157,7 @@ async def test_a_disabled_form_that_is_built_anew_is_no_frozen_account(
 async def test_a_page_without_a_form_has_changed(autojump_clock: trio.testing.MockClock) -> None:
     error = await raised(PortalChanged, portal.open_links_page(Tab(looks=[look("none")]), VN))
     assert "has changed" in str(error)
-    assert trio.current_time() == pytest.approx(portal.FORM_WAIT, abs=0.2)
+    assert trio.current_time() == pytest.approx(portal.FORM_TIMEOUT, abs=0.2)
 
 
 @pytest.mark.parametrize(("url", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck)])
@@ -170,7 +170,7 @@ async def test_a_page_that_has_left_meanwhile_and_is_never_seen_has_not_changed(
     tab = Tab(looks=[ContextLost("it went elsewhere")])
 
     async def leave() -> None:
-        await trio.sleep(portal.FORM_WAIT / 2)
+        await trio.sleep(portal.FORM_TIMEOUT / 2)
         tab.goes = url
 
     nursery.start_soon(leave)
@@ -282,7 +282,7 @@ async def test_the_pages_other_calls_are_not_taken_for_the_answer() -> None:
 
 
 async def test_a_slow_answer_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
-    tab = Tab(answers=[(portal.ANSWER_WAIT - 1, Response(body=GOOD_BODY))])
+    tab = Tab(answers=[(portal.ANSWER_TIMEOUT - 1, Response(body=GOOD_BODY))])
     assert await submit_form(tab) == GOOD_ROWS
 
 
@@ -293,14 +293,14 @@ async def test_a_page_that_is_too_busy_now_and_then_does_not_hang(
     shown: list[Json | Exception] = [look(), CallTimedOut("Runtime.callFunctionOn", 2)]
     tab = Tab(
         looks=[*shown * 5, look()],
-        answers=[(portal.ANSWER_WAIT - 5, Response(body=GOOD_BODY))],
+        answers=[(portal.ANSWER_TIMEOUT - 5, Response(body=GOOD_BODY))],
     )
     assert await submit_form(tab) == GOOD_ROWS
 
 
 async def test_no_answer_is_silence_within_a_bound(autojump_clock: trio.testing.MockClock) -> None:
     await raised(PortalSilent, submit_form(Tab()))
-    assert trio.current_time() == pytest.approx(portal.ANSWER_WAIT, abs=0.1)
+    assert trio.current_time() == pytest.approx(portal.ANSWER_TIMEOUT, abs=0.1)
 
 
 @pytest.mark.parametrize(("url", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck)])

@@ -14,7 +14,7 @@ from smartlinkd.browser.chromium import LaunchSettings, launch
 from smartlinkd.browser.page import NAVIGATION_DEADLINE, BrowserContext, Page
 from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.answers import FailCode, Row
-from smartlinkd.marketplace.cookies import jar
+from smartlinkd.marketplace.cookies import browser_cookies
 from smartlinkd.marketplace.errors import (
     AccountFrozen,
     HumanCheck,
@@ -52,7 +52,7 @@ class World:
 
     @asynccontextmanager
     async def tab(self, account: str = DEFAULT_ACCOUNT) -> AsyncIterator[Page]:
-        cookies = jar(self.market, parse_cookie(cookie_header(account)))
+        cookies = browser_cookies(self.market, parse_cookie(cookie_header(account)))
         context = await BrowserContext.create(self.connection, cookies)
         try:
             yield await context.new_page()
@@ -332,7 +332,7 @@ PRODUCT_FAULTS = {
 
 
 async def test_what_is_wrong_with_a_page_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(portal, "FORM_WAIT", 1.5)
+    monkeypatch.setattr(portal, "FORM_TIMEOUT", 1.5)
     monkeypatch.setattr(portal, "FROZEN_AFTER", 0.5)
 
     async def opened(page: Page, place: Market) -> str:
@@ -346,7 +346,7 @@ async def test_what_is_wrong_with_a_page_is_told_apart(monkeypatch: pytest.Monke
 async def test_what_is_wrong_with_a_submit_is_told_apart(
     submit: Callable[..., Awaitable[list[Row]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(portal, "ANSWER_WAIT", 2.0)
+    monkeypatch.setattr(portal, "ANSWER_TIMEOUT", 2.0)
 
     async def fail_codes(page: Page, place: Market) -> list[int]:
         rows = await submit(page, place, [LIPSTICK, CAMERA], [])
@@ -360,7 +360,7 @@ async def test_what_is_wrong_with_a_submit_is_told_apart(
 async def test_what_is_wrong_with_product_data_is_told_apart(
     read: Callable[..., Awaitable[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(portal, "PRODUCT_WAIT", 2.0)
+    monkeypatch.setattr(portal, "PRODUCT_TIMEOUT", 2.0)
 
     async def data(page: Page, place: Market) -> object:
         return await read(page, place, LIPSTICK, default_cap=1)

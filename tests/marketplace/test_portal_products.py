@@ -109,7 +109,7 @@ async def test_a_product_page_that_asks_nothing_is_silent(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     await raised(PortalSilent, read_page(Tab()))
-    assert trio.current_time() == pytest.approx(portal.PRODUCT_WAIT, abs=0.1)
+    assert trio.current_time() == pytest.approx(portal.PRODUCT_TIMEOUT, abs=0.1)
 
 
 @pytest.mark.parametrize(("status", "error"), [(0, PortalDown), (401, ProductsRefused)])

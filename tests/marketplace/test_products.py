@@ -11,7 +11,7 @@ import pytest
 from smartlinkd.marketplace.errors import HumanCheck, NotThere, PortalDown, ProductsRefused
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.portal_page import Answer
+from smartlinkd.marketplace.portal_page import PageAnswer
 from smartlinkd.marketplace.products import ProductData, Rates, commission, parse_portal_product
 
 VN = market("vn")
@@ -61,10 +61,10 @@ def answer(
 
 
 def read(found: object, *, status: int = 200, code: str = "vn") -> ProductData:
-    return read_response(Answer(status, CALL, JSON, json.dumps(found)), code=code)
+    return read_response(PageAnswer(status, CALL, JSON, json.dumps(found)), code=code)
 
 
-def read_response(response: Answer, *, code: str = "vn") -> ProductData:
+def read_response(response: PageAnswer, *, code: str = "vn") -> ProductData:
     return parse_portal_product(response, asked=ASKED, market=market(code), default_cap=CAP)
 
 
@@ -356,13 +356,13 @@ def test_a_refusal_of_product_data(status: int, found: object) -> None:
 
 def test_a_page_in_the_answers_place_is_a_refusal() -> None:
     with pytest.raises(ProductsRefused):
-        read_response(Answer(200, CALL, "text/html", "<html>"))
+        read_response(PageAnswer(200, CALL, "text/html", "<html>"))
 
 
 def test_a_login_in_the_answers_place_is_a_refusal() -> None:
     login = "https://shopee.vn/buyer/login?next=x"
     with pytest.raises(ProductsRefused):
-        read_response(Answer(200, login, "text/html", "<html>"))
+        read_response(PageAnswer(200, login, "text/html", "<html>"))
 
 
 @pytest.mark.parametrize("status", [200, 403, 429])

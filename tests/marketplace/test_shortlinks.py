@@ -15,7 +15,7 @@ from smartlinkd.marketplace.shortlinks import (
     DEADLINE,
     HOPS_AT_ONCE,
     MAX_BODY,
-    Lanes,
+    HostLimits,
     Unresolved,
     resolve,
 )
@@ -59,7 +59,7 @@ class Web:
 
     async def resolve(self) -> Resolved:
         async with HttpClient(httpx.MockTransport(self)) as client:
-            return await resolve(client, Short(START), VN, Lanes(VN))
+            return await resolve(client, Short(START), VN, HostLimits(VN))
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -201,7 +201,7 @@ async def test_each_hop_has_its_own_deadline(autojump_clock: trio.testing.MockCl
         raise AssertionError
 
     async with HttpClient(httpx.MockTransport(slow)) as client:
-        found = await resolve(client, Short(START), VN, Lanes(VN), hop_deadline=8)
+        found = await resolve(client, Short(START), VN, HostLimits(VN), hop_deadline=8)
     assert found == Unresolved("no answer within 8 seconds")
     assert trio.current_time() == pytest.approx(15, abs=0.01)
 
@@ -228,7 +228,7 @@ class Dead:
 async def test_a_silent_host_is_asked_a_few_at_a_time_and_holds_up_no_other(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    dead, lanes = Dead("s.shopee.vn"), Lanes(VN)
+    dead, lanes = Dead("s.shopee.vn"), HostLimits(VN)
     ended: dict[float, int] = {}
     silences = set()
     async with HttpClient(httpx.MockTransport(dead)) as client, trio.open_nursery() as nursery:
@@ -254,7 +254,7 @@ async def test_a_silent_host_is_asked_a_few_at_a_time_and_holds_up_no_other(
 
 
 def test_all_of_the_shops_hosts_are_one_to_wait_for() -> None:
-    lanes = Lanes(VN)
+    lanes = HostLimits(VN)
     assert lanes.to("https://shopee.vn/a") is lanes.to("https://m.shopee.vn/b")
     assert lanes.to("https://shopee.vn/a") is not lanes.to("https://s.shopee.vn/a")
 
@@ -409,7 +409,7 @@ async def test_login_path_on_a_short_host_is_unresolved_whatever_it_holds() -> N
     start = "https://s.shopee.vn/login"
     web = Web({start: page(WAYS["script"])})
     async with HttpClient(httpx.MockTransport(web)) as client:
-        assert isinstance(await resolve(client, Short(start), VN, Lanes(VN)), Unresolved)
+        assert isinstance(await resolve(client, Short(start), VN, HostLimits(VN)), Unresolved)
 
 
 async def test_what_stands_behind_the_bound_of_a_page_is_not_read() -> None:

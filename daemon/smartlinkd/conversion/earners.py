@@ -16,7 +16,7 @@ from typing import Final
 
 from smartlinkd.conversion.sharing import whose
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
-from smartlinkd.marketplace.links import earner
+from smartlinkd.marketplace.links import affiliate_id_in
 from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Earners:
 
         Of several names among the first links of a cookie the most frequent is its own.
         """
-        names = [earner(row.long_link) if row.long_link else None for row in rows]
+        names = [affiliate_id_in(row.long_link) if row.long_link else None for row in rows]
         known = self._names.pop(whose(cookie), None)
         own = known or max(filter(None, names), key=names.count, default=None)
         if own is not None:

@@ -18,7 +18,7 @@ from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend, S
 from smartlinkd.errors import BrowserEnded, Unavailable, UpstreamFailed
 from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.cookies import jar
+from smartlinkd.marketplace.cookies import browser_cookies
 from smartlinkd.marketplace.errors import (
     MarketplaceFailed,
     NotThere,
@@ -31,7 +31,7 @@ from smartlinkd.marketplace.errors import (
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.products import ProductData
-from smartlinkd.marketplace.signs import Sign, is_check_beside, sign_of_url
+from smartlinkd.marketplace.signs import Sign, is_check_in_frame, sign_of_url
 from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
@@ -177,10 +177,12 @@ def _place(
             await portal.open_links_page(page, market)
 
     def spoils(url: str, beside: bool) -> bool:
-        is_check = is_check_beside(url, market) if beside else sign_of_url(url) is Sign.HUMAN_CHECK
+        is_check = (
+            is_check_in_frame(url, market) if beside else sign_of_url(url) is Sign.HUMAN_CHECK
+        )
         if is_check:
             saw(cookie)
         return is_check
 
-    cookies = partial(jar, market, cookie)
+    cookies = partial(browser_cookies, market, cookie)
     return TabSpec(cookie.digest, cookies, tab, open_tab, spoils, at_once, elsewhere)

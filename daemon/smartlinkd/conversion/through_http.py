@@ -7,7 +7,7 @@ import logging
 from smartlinkd.marketplace.answers import FailCode
 from smartlinkd.marketplace.links import NotALink, Product, Short
 from smartlinkd.marketplace.markets import Market
-from smartlinkd.marketplace.shortlinks import Lanes, resolve
+from smartlinkd.marketplace.shortlinks import HostLimits, resolve
 from smartlinkd.net.client import HttpClient
 
 logger = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ class HttpResolver:
     def __init__(self, http: HttpClient, market: Market) -> None:
         self._http = http
         self._market = market
-        self._lanes = Lanes(market)
+        self._lanes = HostLimits(market)
 
     async def resolve(self, short: Short) -> Product | int:
         """See `Resolver`."""

@@ -160,7 +160,7 @@ def _answers(long_link: str, asked: links.Product, sub_ids: Sequence[str], marke
     leads_to = links.parse(long_link, market)
     if isinstance(leads_to, links.Product) and leads_to.item_id != asked.item_id:
         return False
-    if links.counted_under(long_link) in (None, links.as_counted(sub_ids)):
+    if links.sub_ids_in(long_link) in (None, links.joined_sub_ids(sub_ids)):
         return True
     logger.warning(
         "the portal gave a link of other sub-ids than were asked for: it is not given out"

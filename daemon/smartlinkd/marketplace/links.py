@@ -25,16 +25,16 @@ __all__ = [
     "MAX_LINK",
     "MAX_TEXT",
     "FoundLink",
+    "MarketPage",
     "NotALink",
-    "Page",
     "Product",
     "Short",
-    "as_counted",
-    "counted_under",
-    "earner",
+    "affiliate_id_in",
     "find_links",
     "follow",
+    "joined_sub_ids",
     "parse",
+    "sub_ids_in",
 ]
 
 MAX_TEXT = 64 * 1024
@@ -65,7 +65,7 @@ class Short:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class MarketPage:
     """An address of the market that a redirect may pass through: safe to fetch."""
 
     url: str
@@ -187,32 +187,32 @@ def find_links(text: str, market: Market) -> list[FoundLink]:
     return found
 
 
-def follow(url: str, market: Market) -> Product | Page | NotALink:
+def follow(url: str, market: Market) -> Product | MarketPage | NotALink:
     """Return where a redirect of the market leads. Never raises.
 
-    A product ends the journey. A `Page` may be fetched: host and port are the market's, the scheme
-    is that of the market's own origin, and the query is kept, since here the market wrote it.
+    A product ends the journey. A `MarketPage` may be fetched: host and port are the market's, the
+    scheme is that of the market's own origin, and the query is kept, since the market wrote it.
     """
     found = _read(url.strip(), market, submitted=False)
-    return Page(_url_of(found)) if isinstance(found, _PageAddress) else found
+    return MarketPage(_url_of(found)) if isinstance(found, _PageAddress) else found
 
 
-def earner(long_link: str) -> str | None:
+def affiliate_id_in(long_link: str) -> str | None:
     """Return the name of the account that earns (`an_…`); None when the long link has none."""
     found = _EARNER.search(long_link)
     return found[1] if found else None
 
 
-def counted_under(long_link: str) -> str | None:
-    """Return the sub-ids that a sale is counted under, as `as_counted` writes them.
+def sub_ids_in(long_link: str) -> str | None:
+    """Return the sub-ids that a sale is counted under, as `joined_sub_ids` writes them.
 
     None when the affiliate long link does not have any.
     """
     found = _SUB_IDS.search(long_link)
-    return as_counted(found[1].split("-")) if found else None
+    return joined_sub_ids(found[1].split("-")) if found else None
 
 
-def as_counted(sub_ids: Sequence[str]) -> str:
+def joined_sub_ids(sub_ids: Sequence[str]) -> str:
     """Return the sub-ids as a long link has them, without the empty ones at the end."""
     return "-".join(sub_ids).rstrip("-").lower()
 

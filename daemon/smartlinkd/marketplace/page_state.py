@@ -1,12 +1,8 @@
-"""What a tab of the portal shows, and what of that is in the way.
+"""What a tab of the portal shows: its page, a login, or a human check in the way.
 
-The problem: where an answer is due, a login or a human check may come instead, in the page, in the
-place of the page, or beside it in a frame or a window; and a page that says nothing may be on its
-way, too busy to say it, or hung.
-
-The choice: one look that tells all of this at once, and checks that raise what it means. A human
-check wins over all else. What is beside the page, and where a page is that does not answer, is
-known without asking it.
+A login or a check may come in the page, in its place, in a frame or pop-up, or as the target of a
+redirect; and a page that does not answer may be on its way, too busy, or hung. A human check wins
+over all else. See docs/decisions/059-human-checks.md.
 """
 
 from __future__ import annotations
@@ -23,12 +19,12 @@ import trio
 from smartlinkd.browser.errors import BrowserFailed, CallTimedOut, ContextLost
 from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
 from smartlinkd.marketplace.markets import Market
-from smartlinkd.marketplace.portal_page import Answer, PageResponse, PortalPage
+from smartlinkd.marketplace.portal_page import PageAnswer, PageResponse, PortalPage
 from smartlinkd.marketplace.signs import (
     NO_PERMISSION,
-    PARTS_OF_SIGNS,
+    URL_PARTS_OF_SIGNS,
     Sign,
-    is_check_beside,
+    is_check_in_frame,
     raise_gravest,
     sign_of_json,
     sign_of_url,
@@ -36,192 +32,201 @@ from smartlinkd.marketplace.signs import (
 from smartlinkd.marketplace.values import json_object, to_dict, to_int
 from smartlinkd.nurseries import background
 
-LOOK_EVERY: Final = 0.1
-"""Seconds, as all of these."""
-_LOOK_WITHIN = 2.0  # for a page to say what it shows; one that is too busy is asked again
-_SETTLED_AFTER = 2.0  # for a page that went elsewhere to say where
+# Seconds, all of these.
+POLL_INTERVAL: Final = 0.1
+_READ_TIMEOUT = 2.0  # for a page to tell its state; a busy one is asked again
+_SETTLE_TIMEOUT = 2.0  # for a page that navigates to show where it arrives
+LOGIN_TIMEOUT = 2.0  # for a login's page to come, or to redirect further
+EVENTS_TIMEOUT = 0.05  # for the events of a load that failed to be read
+
+_REDIRECTS = range(300, 400)
 
 FORM_SCRIPT: Final = files(__package__).joinpath("links_form.js").read_text("utf-8")
-"""Looks at the links page, and submits its form (see the file)."""
-_BROWSERS_OWN = "chrome-error:"
+"""Reads the state of the links page, and submits its form (see the file)."""
+_ERROR_PAGE = "chrome-error:"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What the tab shows: where it is, the page's HTTP status (0: unknown), its form, and the
-    beginning of the JSON that came in the page's place. One that `hangs` shows nothing at the
-    moment."""
+class PageState:
+    """What the tab shows.
+
+    Attributes:
+        status: the page's HTTP status; 0 if it is unknown.
+        has_password: True if the page asks for a password.
+        form: the state of the links form.
+        json: the beginning of a JSON document that came in the page's place.
+        hang: the error of a page that does not answer; all else is empty then.
+    """
 
     url: str = ""
     status: int = 0
-    password: bool = False
+    has_password: bool = False
     form: Literal["none", "disabled", "ready"] = "none"
     json: str = ""
-    hangs: CallTimedOut | None = None
+    hang: CallTimedOut | None = None
+
+    def check(self) -> None:
+        """Raise `HumanCheck`, `SessionLost` or `PortalDown` if that is what the tab shows."""
+        # Before the status: risk control answers with any.
+        raise_gravest(sign_of_url(self.url), sign_of_json(json_object(self.json) or {}))
+        if self.status in NO_PERMISSION or (self.has_password and self.form == "none"):
+            raise SessionLost
+        if self.status >= 500 or self.status == 429:
+            raise PortalDown(f"its page came with HTTP {self.status}")
 
 
-async def look(page: PortalPage, market: Market) -> Seen:
-    """What it shows now. Raises `HumanCheck` for one beside the page, and what the URL means of a
-    page that does not say it."""
-    check_beside(page, market)
+async def read_state(page: PortalPage, market: Market) -> PageState:
+    """Read what the tab shows now. A page that is navigating has an empty state.
+
+    Raises `HumanCheck` for one in a frame or pop-up. Of a page that does not answer, raises what
+    its URL means.
+    """
+    check_frames(page, market)
     try:
-        seen = to_dict(await page.evaluate(FORM_SCRIPT, "look", [], [], 0, deadline=_LOOK_WITHIN))
+        read = to_dict(await page.evaluate(FORM_SCRIPT, "look", [], [], 0, deadline=_READ_TIMEOUT))
     except ContextLost:
-        return Seen()  # on its way to another page, which the next look will see
-    except CallTimedOut as hangs:
-        check_url(await page.url())  # a check's page may be too busy to be looked at
-        return Seen(hangs=hangs)
-    form, url = seen.get("form"), text_in(seen, "url")
-    return Seen(
-        # A page that did not come has another one of the browser's in its place.
-        url=await page.url() if url.startswith(_BROWSERS_OWN) else url,
-        status=to_int(seen.get("status")) or 0,
-        password=seen.get("password") is True,
+        return PageState()
+    except CallTimedOut as hang:
+        check_url(await page.url())  # the page of a check may be too busy to answer
+        return PageState(hang=hang)
+    form, url = read.get("form"), text_in(read, "url")
+    return PageState(
+        # In the place of a page that did not come the browser shows one of its own.
+        url=await page.url() if url.startswith(_ERROR_PAGE) else url,
+        status=to_int(read.get("status")) or 0,
+        has_password=read.get("password") is True,
         form=form if form in ("disabled", "ready") else "none",
-        json=text_in(seen, "json"),
+        json=text_in(read, "json"),
     )
 
 
-def check(seen: Seen) -> None:
-    """Raise what the tab shows to be in the way, if anything."""
-    # Before its status: risk control speaks with any.
-    raise_gravest(sign_of_url(seen.url), sign_of_json(json_object(seen.json) or {}))
-    if seen.status in NO_PERMISSION or (seen.password and seen.form == "none"):
-        raise SessionLost
-    if seen.status >= 500 or seen.status == 429:
-        raise PortalDown(f"its page came with HTTP {seen.status}")
-
-
 async def check_settled(page: PortalPage, market: Market) -> None:
-    """As `check`, of a tab that may be on its way to another page."""
-    seen = Seen()
-    with trio.move_on_after(_SETTLED_AFTER):
-        seen = await look(page, market)
-        while not seen.url:
-            await trio.sleep(LOOK_EVERY)
-            seen = await look(page, market)
-    check(seen if seen.url else Seen(url=await page.url()))
+    """Raise as `PageState.check`, of a tab that may be navigating."""
+    state = PageState()
+    with trio.move_on_after(_SETTLE_TIMEOUT):
+        state = await read_state(page, market)
+        while not state.url:
+            await trio.sleep(POLL_INTERVAL)
+            state = await read_state(page, market)
+    (state if state.url else PageState(url=await page.url())).check()
 
 
-def check_beside(page: PortalPage, market: Market) -> None:
-    """Raise `HumanCheck` for one that is shown in a frame, or in a window of its own. Known without
-    asking the page."""
-    if any(is_check_beside(url, market) for url in page.other_urls):
+def check_frames(page: PortalPage, market: Market) -> None:
+    """Raise `HumanCheck` if a frame or pop-up has shown one. The page itself is not asked."""
+    if any(is_check_in_frame(url, market) for url in page.other_urls):
         raise HumanCheck
 
 
 def check_url(url: str) -> None:
-    """Raise what it means that the tab is there, if anything."""
+    """Raise `HumanCheck` or `SessionLost` if the URL is a check's or a login's."""
     raise_gravest(sign_of_url(url))
 
 
-def text_in(told: dict[str, Any], key: str) -> str:
-    """A text in what a script of ours has told, or an empty one: the page's own scripts may have
-    put anything in its place."""
-    text = told.get(key)
+def text_in(result: dict[str, Any], key: str) -> str:
+    """Return a text of a script's result, or "": the page's own scripts may have changed it."""
+    text = result.get(key)
     return text if isinstance(text, str) else ""
 
 
-LEADS_ON_WITHIN = 2.0
-"""Seconds for a login's page to come, or to lead on."""
-
-TOLD_WITHIN = 0.05
-"""Seconds for what the browser has told of the way to be read, when there is no page to show."""
-
-_REDIRECTS = range(300, 400)
+# Loading a page
 
 
-async def arrive(page: PortalPage, url: str) -> None:
-    """Load `url`. Raises the error of the sign that the way leads to, and as `PortalPage.goto`.
+async def load(page: PortalPage, url: str) -> None:
+    """Load `url`. Raises the error of a login or check that the load leads to.
 
-    A tab that shows a human check, where the portal's own script has led it, is not led away.
-    A check counts as soon as the way leads to it, a login when the way ends there; both also where
-    their page never comes. What else a page asks for on its way says nothing. For a page that comes
-    with an error and nothing to show, some browsers show one of their own, and `goto` fails: then
-    its status counts, `SessionLost` or `PortalDown`.
+    A check counts as soon as a redirect leads to it, a login if the load ends there; both also if
+    their page never comes. A tab that shows a check already is not led away from it.
+
+    Raises:
+        HumanCheck: the load led to a check.
+        SessionLost: it ended at a login, or with HTTP 401 or 403.
+        PortalDown: it failed with an HTTP error.
+        BrowserFailed: it failed otherwise.
     """
     if sign_of_url(await page.url()) is Sign.HUMAN_CHECK:
-        raise Sign.HUMAN_CHECK.error()
-    way = _Way([url])
+        raise HumanCheck
+    hops = _Hops([url])
     try:
         async with (
-            page.responses(urlsplit(url).path, method="GET") as hops,
-            background(partial(_follow, hops, way)),
+            page.responses(urlsplit(url).path, method="GET") as responses,
+            background(partial(_follow, responses, hops)),
         ):
-            ends = [await _load(page, url)]
+            ends = [await _goto(page, url)]
     except BrowserFailed:
-        ends = [way.urls[-1], await page.url()]
+        ends = [hops.urls[-1], await page.url()]
         if not any(map(sign_of_url, ends)):
-            if way.status in NO_PERMISSION:
+            if hops.status in NO_PERMISSION:
                 raise SessionLost from None
-            if way.status >= 400:
-                raise PortalDown(f"its page came with HTTP {way.status}") from None
+            if hops.status >= 400:
+                raise PortalDown(f"its page came with HTTP {hops.status}") from None
             raise
     raise_gravest(*map(sign_of_url, ends))
 
 
 @dataclass
-class _Way:
-    """Where a load has led so far, and with which status its end has come (0: not yet)."""
+class _Hops:
+    """Where a load has led so far, and the status of its last response (0: none yet)."""
 
     urls: list[str]
     status: int = 0
 
 
-async def _load(page: PortalPage, url: str) -> str:
+async def _goto(page: PortalPage, url: str) -> str:
     try:
         return await page.goto(url)
     except BrowserFailed:
-        await trio.sleep(TOLD_WITHIN)
+        await trio.sleep(EVENTS_TIMEOUT)
         raise
 
 
-async def _follow(hops: trio.MemoryReceiveChannel[PageResponse], way: _Way) -> None:
-    """Add to the way where it leads. Raises for a check."""
-    async for hop in hops:
-        if hop.url != way.urls[-1]:
+async def _follow(responses: trio.MemoryReceiveChannel[PageResponse], hops: _Hops) -> None:
+    async for response in responses:
+        if response.url != hops.urls[-1]:
             continue
-        if not hop.leads_to:
-            way.status = hop.status
+        if not response.leads_to:
+            hops.status = response.status
         else:
-            way.urls.append(hop.leads_to)
-            if sign_of_url(hop.leads_to) is Sign.HUMAN_CHECK:
-                raise Sign.HUMAN_CHECK.error()
+            hops.urls.append(response.leads_to)
+            if sign_of_url(response.leads_to) is Sign.HUMAN_CHECK:
+                raise HumanCheck
 
 
-def detours_of(
+# A call that is redirected
+
+
+def sign_responses(
     page: PortalPage,
 ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[PageResponse]]:
-    """What the page asks for on its way to a login or a human check, and some that is neither.
+    """Capture the responses of logins and human checks, and some others.
 
-    A request that is never sent, since a page may not read what it leads to, is among them. After
-    a 307 or a 308 it has the method of the call (RFC 9110, section 15.4).
+    A page may not read what its call is redirected to. After a 307 or a 308 the redirected request
+    has the method of the call (RFC 9110, section 15.4).
     """
-    return page.responses(*PARTS_OF_SIGNS, method=None)
+    return page.responses(*URL_PARTS_OF_SIGNS, method=None)
 
 
-async def seen_through(
-    response: PageResponse, detours: trio.MemoryReceiveChannel[PageResponse]
+async def resolve_redirect(
+    response: PageResponse, sign_responses: trio.MemoryReceiveChannel[PageResponse]
 ) -> PageResponse:
-    """`response`; if it is a redirect, with the URL that it leads to in the place of its own.
+    """Return `response`; of a redirect to a login or check, with the URL of that.
 
-    A check counts as soon as the way leads to it, however long its page takes. A login counts when
-    its page is there or takes its time: the way may go on to the check, which a login does not end.
+    A check counts as soon as a redirect leads to it. A login counts when its page is there or takes
+    its time: it may redirect to a check.
     """
     if response.status not in _REDIRECTS or sign_of_url(response.url):
         return response
     hop, login = response, ""
-    with trio.move_on_after(LEADS_ON_WITHIN):
+    with trio.move_on_after(LOGIN_TIMEOUT):
         while True:
             signs = {sign_of_url(url): url for url in (hop.url, hop.leads_to)}
             if check := signs.get(Sign.HUMAN_CHECK):
-                return _led_to(check, response)
+                return _at(check, response)
             login = signs.get(Sign.LOST, login)
             if Sign.LOST in signs and hop.status not in _REDIRECTS:
                 break
-            hop = await detours.receive()
-    return _led_to(login, response) if login else response
+            hop = await sign_responses.receive()
+    return _at(login, response) if login else response
 
 
-def _led_to(url: str, redirect: PageResponse) -> PageResponse:
-    return Answer(redirect.status, url, redirect.mime_type, redirect.body)
+def _at(url: str, redirect: PageResponse) -> PageResponse:
+    return PageAnswer(redirect.status, url, redirect.mime_type, redirect.body)

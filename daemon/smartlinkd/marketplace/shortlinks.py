@@ -14,7 +14,7 @@ from urllib.parse import urljoin
 
 import trio
 
-from smartlinkd.marketplace.links import NotALink, Page, Product, Short, follow
+from smartlinkd.marketplace.links import MarketPage, NotALink, Product, Short, follow
 from smartlinkd.marketplace.markets import Market, host_and_port, own_host_and_port
 from smartlinkd.marketplace.short_pages import read_short_page, refresh_target
 from smartlinkd.marketplace.signs import sign_of_url
@@ -38,7 +38,7 @@ class Unresolved:
     why: str
 
 
-class Lanes:
+class HostLimits:
     """Where hops wait for each other: a lane to each short host, and one to the shop, its
     sub-domains included. A hop goes nowhere else (see `links.follow`).
     """
@@ -58,7 +58,7 @@ async def resolve(
     http: HttpClient,
     short: Short,
     market: Market,
-    lanes: Lanes,
+    lanes: HostLimits,
     *,
     hop_deadline: float = HOP_DEADLINE,
 ) -> Product | NotALink | Unresolved:
@@ -75,7 +75,7 @@ async def resolve(
 
 
 async def _follow(
-    http: HttpClient, short: Short, market: Market, lanes: Lanes, hop_deadline: float
+    http: HttpClient, short: Short, market: Market, lanes: HostLimits, hop_deadline: float
 ) -> Product | NotALink | Unresolved:
     here, seen = short.url, {short.url}
     for _ in range(MAX_HOPS):
@@ -85,7 +85,7 @@ async def _follow(
         except NoAnswer as silence:
             return Unresolved(str(silence))
         found = _next(reply, here, market)
-        if not isinstance(found, Page):
+        if not isinstance(found, MarketPage):
             logger.debug("short link %s: %s", short.url, found)
             return found
         if found.url in seen:
@@ -95,7 +95,7 @@ async def _follow(
     return NotALink(f"it redirects more than {MAX_HOPS} times")
 
 
-def _next(reply: Reply, here: str, market: Market) -> Product | Page | NotALink | Unresolved:
+def _next(reply: Reply, here: str, market: Market) -> Product | MarketPage | NotALink | Unresolved:
     """Return where the answer of `here` leads."""
     if reply.status in _REDIRECTS:
         if "location" not in reply.headers:
@@ -110,7 +110,7 @@ def _next(reply: Reply, here: str, market: Market) -> Product | Page | NotALink 
 
 def _next_in_page(
     reply: Reply, here: str, market: Market
-) -> Product | Page | NotALink | Unresolved:
+) -> Product | MarketPage | NotALink | Unresolved:
     page = read_short_page(reply.text)
     about = [_follow_target(target, here, market) for target in page.is_about]
     # A login or check page may name the product that it stands in the way of.
@@ -134,14 +134,14 @@ _LOGIN_OR_CHECK = Unresolved("the shop wants a login or a person before it says 
 
 def _follow_target(
     target: str, here: str, market: Market
-) -> Product | Page | NotALink | Unresolved:
+) -> Product | MarketPage | NotALink | Unresolved:
     """Return where `target`, as it is written in the answer of `here`, leads."""
     try:
         url = urljoin(here, target)
     except ValueError:
         url = target  # not a URL, and `follow` says so
     place = follow(url, market)
-    if isinstance(place, Page) and sign_of_url(place.url):
+    if isinstance(place, MarketPage) and sign_of_url(place.url):
         return _LOGIN_OR_CHECK
     # `follow` allows only codes on a short host, so a login page there is no link to it.
     if isinstance(place, NotALink) and _is_on_short_host(url, market) and sign_of_url(url):

@@ -1,8 +1,7 @@
-"""Signs of a lost session or a human check, in whatever the portal shows.
+"""Signs of a lost session or a human check, in whatever the portal shows. Pure.
 
-The two must never be mixed up: a lost session is mended with a new cookie, while every further call
-on an account that is asked for a person makes things worse for it. So a human check wins wherever
-both could be read.
+The two must never be mixed up: a new cookie mends a lost session, while every further call on an
+account with a human check makes things worse for it. So a human check wins wherever both are read.
 """
 
 from __future__ import annotations
@@ -15,10 +14,10 @@ from smartlinkd.marketplace.markets import Market, covers, host_and_port
 from smartlinkd.marketplace.portal_page import PageResponse
 from smartlinkd.marketplace.values import json_object, parts_of, to_dict
 
-# The shop's risk control answers with this one code, also with HTTP 200. What it means hangs on
-# whether it takes the caller for logged in.
+# The one code of the shop's risk control, also with HTTP 200. Its meaning depends on whether it
+# takes the caller for logged in.
 RISK_CONTROL = 90309999
-# Some answers carry numbers for names; "2" stands for is_login.
+# Some answers have numbers for names; "2" stands for is_login.
 _IS_LOGIN_KEYS = ("is_login", "2")
 
 _HUMAN_CHECK_PATHS = ("/verify/captcha", "/verify/traffic")
@@ -26,8 +25,8 @@ _LOGIN_PATHS = ("/buyer/login", "/login")
 SIGN_PATHS = (*_HUMAN_CHECK_PATHS, *_LOGIN_PATHS)
 """A page at one of these, or below it, is a sign by itself: nothing is called from there."""
 _LOGIN_HOST_PREFIX = "accounts."
-PARTS_OF_SIGNS = (*SIGN_PATHS, f"//{_LOGIN_HOST_PREFIX}")
-"""One of these is in each URL that is a sign. Others have them, too."""
+URL_PARTS_OF_SIGNS = (*SIGN_PATHS, f"//{_LOGIN_HOST_PREFIX}")
+"""One of these is in each URL that is a sign. Other URLs may have them, too."""
 
 NO_PERMISSION = (401, 403)
 
@@ -39,62 +38,67 @@ class Sign(Enum):
     HUMAN_CHECK = "a person is wanted"
 
     def error(self) -> MarketplaceFailed:
-        """The error to raise for it."""
+        """Return the error to raise for it."""
         return SessionLost() if self is Sign.LOST else HumanCheck()
 
 
 def raise_gravest(*signs: Sign | None) -> None:
-    """Raise the error of a human check, if there is one among `signs`, else of a lost session."""
+    """Raise `HumanCheck` if one of `signs` is a check, else `SessionLost` if one is a login."""
     for sign in (Sign.HUMAN_CHECK, Sign.LOST):
         if sign in signs:
             raise sign.error() from None
 
 
 def sign_of_url(url: str) -> Sign | None:
-    """What it means to have ended up at `url`."""
+    """Return what it means that a tab or call has ended up at `url`; None for nothing."""
     parts = parts_of(url)
-    if _below(parts.path, _HUMAN_CHECK_PATHS):
+    if _is_below(parts.path, _HUMAN_CHECK_PATHS):
         return Sign.HUMAN_CHECK
-    if _below(parts.path, _LOGIN_PATHS) or (parts.hostname or "").startswith(_LOGIN_HOST_PREFIX):
-        return Sign.LOST
-    return None
+    is_login_host = (parts.hostname or "").startswith(_LOGIN_HOST_PREFIX)
+    return Sign.LOST if is_login_host or _is_below(parts.path, _LOGIN_PATHS) else None
 
 
-def is_check_beside(url: str, market: Market) -> bool:
-    """Whether a frame of the portal's page, or a window that it opens, asks for a person.
+def is_check_in_frame(url: str, market: Market) -> bool:
+    """True if `url`, of a frame or pop-up of the portal's page, is a human check.
 
-    At the shop and its sub-domains, or at the portal: what others show there, as an advertisement,
-    is not the portal's word.
+    It has to be the shop's, one of its sub-domains' or the portal's: other sites, as in an
+    advertisement, do not speak for the portal.
     """
     if sign_of_url(url) is not Sign.HUMAN_CHECK:
         return False
     try:
         host, port = host_and_port(url)
-    except ValueError:  # a port that is none
+    except ValueError:  # the port is no number
         return False
     return any(covers(own, host, port) for own in (market.portal_url, market.shop_url))
 
 
 def sign_of_json(answer: dict[str, Any]) -> Sign | None:
-    """What a JSON answer says of the session, if anything: GraphQL's answers in one of their
-    errors, or in the place of what they were asked for."""
+    """Return what a JSON answer says of the session; None for nothing.
+
+    GraphQL's answers say it in one of their errors, or in the place of their data.
+    """
     data = to_dict(answer.get("data"))
-    said = [*answer.values(), data.get("error")]  # what else is in there may be any number
-    if not _gives(data):
-        said += _codes(answer.get("errors"))
-    risky = any(_is_risk_control(value) for value in said)
-    logged_out = answer.get("is_login") is False
-    if risky:
-        logged_out = logged_out or any(answer.get(key) is False for key in _IS_LOGIN_KEYS)
-        return Sign.LOST if logged_out else Sign.HUMAN_CHECK
-    return Sign.LOST if logged_out else None
+    values = [*answer.values(), data.get("error")]  # other fields may have any number in them
+    if not _has_content(data):
+        values += _error_codes(answer.get("errors"))
+    is_logged_out = answer.get("is_login") is False
+    if any(value in (RISK_CONTROL, str(RISK_CONTROL)) for value in values):
+        is_logged_out = is_logged_out or any(answer.get(key) is False for key in _IS_LOGIN_KEYS)
+        return Sign.LOST if is_logged_out else Sign.HUMAN_CHECK
+    return Sign.LOST if is_logged_out else None
 
 
 def read_json(response: PageResponse) -> dict[str, Any]:
-    """The JSON object that an in-session call of the portal answered with.
+    """Return the JSON object that a call of the portal was answered with.
 
-    `response` is the last one, after redirects. Raises `SessionLost`, `HumanCheck` or `PortalDown`
-    for anything else, as far as can be told from what came instead.
+    Args:
+        response: the last one, after redirects.
+
+    Raises:
+        HumanCheck: the answer is a human check.
+        SessionLost: it is a login, a page in the answer's place, or HTTP 401 or 403.
+        PortalDown: it is another HTTP error, or no JSON.
     """
     if sign := sign_of_url(response.url):
         raise sign.error()
@@ -116,23 +120,19 @@ def _is_page(response: PageResponse) -> bool:
     return "html" in response.mime_type.lower() or response.body.lstrip().startswith("<")
 
 
-def _below(path: str, roots: tuple[str, ...]) -> bool:
+def _is_below(path: str, roots: tuple[str, ...]) -> bool:
     return any(path == root or path.startswith(f"{root}/") for root in roots)
 
 
-def _gives(data: dict[str, Any]) -> bool:
-    """Whether there is anything in it: a call that was refused may give `[null]`."""
+def _has_content(data: dict[str, Any]) -> bool:
+    """True if there is anything in `data`: a refused call may have `[null]`."""
     return any(
         any(item is not None for item in each) if isinstance(each, list) else each is not None
         for each in data.values()
     )
 
 
-def _codes(errors: object) -> list[object]:
-    """The codes of GraphQL's errors (`extensions.code`)."""
+def _error_codes(errors: object) -> list[object]:
+    """Return the codes of GraphQL's errors (`extensions.code`)."""
     found = errors if isinstance(errors, list) else []
     return [to_dict(to_dict(error).get("extensions")).get("code") for error in found]
-
-
-def _is_risk_control(value: object) -> bool:
-    return value in (RISK_CONTROL, str(RISK_CONTROL))
