@@ -12,7 +12,7 @@ from smartlinkd.conversion.through_http import HttpResolver
 from smartlinkd.marketplace.answers import FailCode
 from smartlinkd.marketplace.links import Short
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.shortlinks import HOPS_AT_ONCE
+from smartlinkd.marketplace.shortlinks import CONCURRENT_HOPS
 from smartlinkd.net.client import HttpClient
 
 
@@ -31,8 +31,8 @@ async def test_all_links_of_a_silent_host_wait_for_each_other(
     async with HttpClient(httpx.MockTransport(silent)) as client:
         resolver = HttpResolver(client, market("vn"))
         async with trio.open_nursery() as nursery:
-            for number in range(HOPS_AT_ONCE + 1):
+            for number in range(CONCURRENT_HOPS + 1):
                 nursery.start_soon(partial(one, resolver, number))
             await trio.sleep(10)
-            assert len(codes) == HOPS_AT_ONCE
-    assert codes == [FailCode.UNKNOWN] * (HOPS_AT_ONCE + 1)
+            assert len(codes) == CONCURRENT_HOPS
+    assert codes == [FailCode.UNKNOWN] * (CONCURRENT_HOPS + 1)

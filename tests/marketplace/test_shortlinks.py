@@ -12,8 +12,8 @@ import trio.testing
 from smartlinkd.marketplace.links import NotALink, Product, Short
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.shortlinks import (
+    CONCURRENT_HOPS,
     DEADLINE,
-    HOPS_AT_ONCE,
     MAX_BODY,
     HostLimits,
     Unresolved,
@@ -228,35 +228,35 @@ class Dead:
 async def test_a_silent_host_is_asked_a_few_at_a_time_and_holds_up_no_other(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    dead, lanes = Dead("s.shopee.vn"), HostLimits(VN)
+    dead, limits = Dead("s.shopee.vn"), HostLimits(VN)
     ended: dict[float, int] = {}
     silences = set()
     async with HttpClient(httpx.MockTransport(dead)) as client, trio.open_nursery() as nursery:
 
         async def one(number: int) -> None:
             short = Short(f"https://s.shopee.vn/a{number}")
-            found = await resolve(client, short, VN, lanes)
+            found = await resolve(client, short, VN, limits)
             assert isinstance(found, Unresolved)
             silences.add(found.why)
             now = round(trio.current_time(), 3)
             ended[now] = ended.get(now, 0) + 1
 
-        for number in range(6 * HOPS_AT_ONCE):
+        for number in range(6 * CONCURRENT_HOPS):
             nursery.start_soon(one, number)
         await trio.testing.wait_all_tasks_blocked()
-        assert await resolve(client, Short("https://vn.shp.ee/b"), VN, lanes) == ITEM
+        assert await resolve(client, Short("https://vn.shp.ee/b"), VN, limits) == ITEM
         assert trio.current_time() == 0
-    assert dead.most == HOPS_AT_ONCE
+    assert dead.most == CONCURRENT_HOPS
     # Who waited has its eight seconds all the same, and nobody waits for longer than DEADLINE.
-    rounds = dict.fromkeys((8.0, 16.0, 24.0, 32.0), HOPS_AT_ONCE)
-    assert ended == rounds | {DEADLINE: 2 * HOPS_AT_ONCE}
+    rounds = dict.fromkeys((8.0, 16.0, 24.0, 32.0), CONCURRENT_HOPS)
+    assert ended == rounds | {DEADLINE: 2 * CONCURRENT_HOPS}
     assert {"no answer within 8 seconds", "no answer within 40 seconds"} >= silences
 
 
 def test_all_of_the_shops_hosts_are_one_to_wait_for() -> None:
-    lanes = HostLimits(VN)
-    assert lanes.to("https://shopee.vn/a") is lanes.to("https://m.shopee.vn/b")
-    assert lanes.to("https://shopee.vn/a") is not lanes.to("https://s.shopee.vn/a")
+    limits = HostLimits(VN)
+    assert limits.of("https://shopee.vn/a") is limits.of("https://m.shopee.vn/b")
+    assert limits.of("https://shopee.vn/a") is not limits.of("https://s.shopee.vn/a")
 
 
 WAYS = {

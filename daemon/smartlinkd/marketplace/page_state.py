@@ -1,4 +1,4 @@
-"""What a tab of the portal shows: its page, a login, or a human check in the way.
+"""The state of a portal tab: its page, a login, or a human check in the way.
 
 A login or a check may come in the page, in its place, in a frame or pop-up, or as the target of a
 redirect; and a page that does not answer may be on its way, too busy, or hung. A human check wins
@@ -48,7 +48,7 @@ _ERROR_PAGE = "chrome-error:"
 
 @dataclass(frozen=True, slots=True)
 class PageState:
-    """What the tab shows.
+    """The state of a tab.
 
     Attributes:
         status: the page's HTTP status; 0 if it is unknown.

@@ -32,7 +32,7 @@ NO_PERMISSION = (401, 403)
 
 
 class Sign(Enum):
-    """What stands between the account and the portal."""
+    """An obstacle between the account and the portal."""
 
     LOST = "the session is lost"
     HUMAN_CHECK = "a person is wanted"
