@@ -97,7 +97,7 @@ async def test_nothing_is_sent_from_when_it_is_not_wanted_any_more(
     assert browser.page.told == told
 
 
-async def test_the_jar_is_not_laid_out_where_nobody_makes_a_context(
+async def test_cookies_are_placed_only_for_a_new_context(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     laid_out: list[str] = []
@@ -142,7 +142,7 @@ async def test_a_tab_that_shows_a_human_check_is_not_led_away_from_it(
 
 
 @pytest.mark.parametrize("where", ["links", "products", "product page"])
-async def test_a_check_that_a_tab_shows_is_told_at_once(where: str) -> None:
+async def test_check_that_a_tab_shows_is_reported_at_once(where: str) -> None:
     places: list[TabSpec] = []
     seen: list[Cookie] = []
 

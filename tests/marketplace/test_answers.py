@@ -161,7 +161,7 @@ def test_a_link_that_counts_under_other_sub_ids_is_no_success(
 
 
 @pytest.mark.parametrize("counted", ["=a-b", "=A-b---", "s=none", "=a_b"])
-def test_sub_ids_are_the_same_as_far_as_can_be_told(counted: str) -> None:
+def test_sub_ids_are_compared_as_far_as_the_long_link_has_them(counted: str) -> None:
     same = long_link(101).replace("=a-b---", counted)
     assert only(good(101, longLink=same)) == Row(SHORT, same, FailCode.SUCCESS, 0)
 
@@ -233,7 +233,7 @@ def test_graphql_can_carry_the_portals_refusals(code: int, error: type[Exception
         {"data": {"error": 90309999}},
     ],
 )
-def test_risk_control_is_seen_wherever_it_is_told(answer: Any) -> None:
+def test_risk_control_is_seen_wherever_it_is_in_the_answer(answer: Any) -> None:
     with pytest.raises(HumanCheck):
         read_answer(answer)
 

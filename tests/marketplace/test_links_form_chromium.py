@@ -198,7 +198,7 @@ LOOKS = {
 }
 
 
-async def test_a_look_tells_what_there_is() -> None:
+async def test_state_of_a_page_is_read() -> None:
     found = {}
     async with tab() as page:
         for html in LOOKS:

@@ -234,7 +234,7 @@ async def test_a_login_that_a_script_leaves_for_costs_product_data_alone(
     await raised(ProductsRefused, read_page(Tab(goes=LOGIN, looks=[ContextLost("it goes")])))
 
 
-async def test_a_page_that_only_hangs_is_told_as_such(
+async def test_page_that_only_hangs_raises_its_timeout(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     await raised(CallTimedOut, open_links(Tab(looks=[HANGS])))

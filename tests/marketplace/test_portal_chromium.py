@@ -331,7 +331,7 @@ PRODUCT_FAULTS = {
 }
 
 
-async def test_what_is_wrong_with_a_page_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_faults_of_a_page_have_their_own_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(portal, "FORM_TIMEOUT", 1.5)
     monkeypatch.setattr(portal, "FROZEN_AFTER", 0.5)
 
@@ -343,7 +343,7 @@ async def test_what_is_wrong_with_a_page_is_told_apart(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("submit", [portal.submit_form, portal.submit_fetch])
-async def test_what_is_wrong_with_a_submit_is_told_apart(
+async def test_faults_of_a_submit_have_their_own_errors(
     submit: Callable[..., Awaitable[list[Row]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(portal, "ANSWER_TIMEOUT", 2.0)
@@ -357,7 +357,7 @@ async def test_what_is_wrong_with_a_submit_is_told_apart(
 
 
 @pytest.mark.parametrize("read", [portal.read_product_fetch, portal.read_product_page])
-async def test_what_is_wrong_with_product_data_is_told_apart(
+async def test_faults_of_product_data_have_their_own_errors(
     read: Callable[..., Awaitable[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(portal, "PRODUCT_TIMEOUT", 2.0)

@@ -137,7 +137,7 @@ def test_what_an_answer_is_about_is_no_sign(number: object) -> None:
 
 
 @pytest.mark.parametrize("error", [SessionLost(), HumanCheck()])
-def test_the_owner_is_told_the_remedy(error: Exception) -> None:
+def test_errors_name_the_remedy(error: Exception) -> None:
     assert "in an ordinary browser" in str(error)
     assert "sync the new cookie" in str(error)  # the same one ends no pause
 
@@ -158,7 +158,7 @@ def test_the_owner_is_told_the_remedy(error: Exception) -> None:
         ("about:blank", False),
     ],
 )
-def test_beside_the_page_only_the_portals_own_check_is_one(url: str, is_one: bool) -> None:
+def test_only_the_portals_own_check_counts_in_a_frame(url: str, is_one: bool) -> None:
     assert is_check_in_frame(url, market("vn")) is is_one
 
 
