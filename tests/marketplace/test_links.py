@@ -6,7 +6,6 @@ from urllib.parse import quote
 
 import pytest
 
-from smartlinkd.marketplace import markets
 from smartlinkd.marketplace.links import (
     MAX_ID,
     MAX_LINK,
@@ -18,7 +17,7 @@ from smartlinkd.marketplace.links import (
     follow,
     parse,
 )
-from smartlinkd.marketplace.markets import MARKET_CODES, host_and_port, market
+from smartlinkd.marketplace.markets import MARKET_CODES, market
 
 VN = market("vn")
 LOCAL = market(
@@ -277,23 +276,6 @@ def test_configured_addresses_alone_are_recognised() -> None:
         "http://u@127.0.0.1:9002/product/1/2",
     ):
         assert isinstance(parse(foreign, LOCAL), NotALink), foreign
-
-
-def test_a_markets_own_addresses_are_taken_apart_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And nothing is kept of what a client sends."""
-    taken_apart: list[str] = []
-
-    def take_apart(url: str) -> tuple[str, int | None]:
-        taken_apart.append(url)
-        return host_and_port(url)
-
-    monkeypatch.setattr(markets, "host_and_port", take_apart)
-    place = market("vn", shop_url="https://shop.test", short_urls=["https://s.test"])
-    for number in range(1, 16):
-        assert parse(f"https://shop.test/product/1/{number}", place) == Product(1, number)
-        assert isinstance(parse(f"https://s.test/a{number}", place), Short)
-        assert isinstance(parse(f"https://{number}.test/product/1/1", place), NotALink)
-    assert sorted(taken_apart) == ["https://s.test", "https://shop.test"]
 
 
 def test_an_ipv6_address_can_be_configured() -> None:
