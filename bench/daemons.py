@@ -23,7 +23,7 @@ import httpx
 import trio
 
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.browser import executable
+from smartlinkd.browser.chromium import find_executable
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.products import product_link, product_of
 from tests.config_file import Tables, write_config
@@ -161,7 +161,7 @@ def link(portal: Origins, item: int) -> str:
 
 def chromium() -> Path:
     """The Chromium that the daemon uses."""
-    return executable.find(None)
+    return find_executable(None)
 
 
 def free_port() -> int:

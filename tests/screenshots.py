@@ -15,7 +15,7 @@ from pathlib import Path
 
 import trio
 
-from smartlinkd.browser.cdp import Connection, connect
+from smartlinkd.browser.cdp import CdpConnection, connect
 from smartlinkd.browser.chromium import LaunchSettings, launch
 from tests.e2e.page.tab import Tab
 from tests.programs import Program, needs_no_sandbox
@@ -66,7 +66,7 @@ async def take_pictures(folder: Path) -> None:
 
 
 async def _take(
-    connection: Connection, screen: Screen, url: str, password: str, links: list[str]
+    connection: CdpConnection, screen: Screen, url: str, password: str, links: list[str]
 ) -> bytes:
     context = await connection.browser.call("Target.createBrowserContext", {})
     where = {"url": "about:blank", "browserContextId": context["browserContextId"]}

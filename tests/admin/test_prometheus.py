@@ -14,7 +14,7 @@ from pydantic import SecretBytes
 from smartlinkd.admin.prometheus import Metrics
 from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.browser.instance import InstanceSettings
 from smartlinkd.conversion.service import ConversionTimings
 from smartlinkd.crews.crew import CrewLoad
 from smartlinkd.crews.executor import Executor
@@ -75,10 +75,10 @@ def a_browser() -> Browser:
     launch = LaunchSettings(
         executable=Path("/nowhere"), user="nobody", no_sandbox=False, start_timeout=1
     )
-    settings = GenerationSettings(
-        launch=launch, contexts=1, idle=1, recycle_after=60, recycle_memory=2**30
+    settings = InstanceSettings(
+        launch=launch, contexts=1, idle_s=1, recycle_after_s=60, recycle_bytes=2**30
     )
-    return Browser(settings, queue=1, backoff=Backoff(), down=lambda _why: None)
+    return Browser(settings, queue=1, backoff=Backoff(), on_down=lambda _why: None)
 
 
 def test_a_daemon_without_a_browser_tells_of_none() -> None:
@@ -98,7 +98,7 @@ def test_what_is_at_work_and_what_waits_for_it_are_told_apart(
 ) -> None:
     browser, executor = a_browser(), an_executor()
     metrics = Metrics(browser, ConversionTimings(), executor, list)
-    status = replace(browser.status(), ready=True, working=2, waiting=3, contexts=4)
+    status = replace(browser.status(), is_ready=True, working=2, waiting=3, contexts=4)
     monkeypatch.setattr(browser, "status", lambda: status)
     load = {"deal-post": CrewLoad(running=5, waiting=6), "news": CrewLoad(running=0, waiting=7)}
     monkeypatch.setattr(executor, "load", lambda: load)
@@ -139,7 +139,7 @@ def test_the_ends_of_executions_are_counted_by_crew_and_status() -> None:
 def test_what_took_long_is_shown() -> None:
     browser, timings, executor = a_browser(), ConversionTimings(), an_executor()
     webhooks = WebhookTimings()
-    browser.down.observe(3)
+    browser.downtime.observe(3)
     timings.wait.labels("left").observe(0.7)
     timings.submit.labels("done").observe(0.3)
     timings.products.labels("PortalSilent").observe(10)
@@ -167,7 +167,7 @@ def test_what_took_long_is_shown() -> None:
 @pytest.mark.parametrize("wait", ["browser_down", "execution_wait", "webhook_wait"])
 def test_a_wait_of_hours_is_told_from_one_of_minutes(wait: str) -> None:
     browser, executor, webhooks = a_browser(), an_executor(), WebhookTimings()
-    for histogram in (browser.down, executor.waits.labels("news"), webhooks.wait):
+    for histogram in (browser.downtime, executor.waits.labels("news"), webhooks.wait):
         histogram.observe(10 * 60)
         histogram.observe(5 * 3600)
     found = families(Metrics(browser, webhooks, executor, list))

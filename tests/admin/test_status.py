@@ -26,8 +26,7 @@ from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid, NotFound, Refused, WrongCredential
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Retention
-from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.marketplace.links import Product, Short
 from smartlinkd.marketplace.markets import market

@@ -83,7 +83,7 @@ async def test_health_says_that_the_browser_is_not_ready(with_browser: Daemon) -
 async def test_health_follows_the_browser(
     with_browser: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Browser, "ready", True)
+    monkeypatch.setattr(Browser, "is_ready", True)
     assert (await with_browser.get("/api/health")).json()["browserReady"] is True
     assert (await with_browser.get("/readyz")).status_code == 200
 

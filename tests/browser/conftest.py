@@ -19,14 +19,12 @@ import trio
 from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_pair
 from trio_websocket import WebSocketConnection, wrap_server_stream
 
-from smartlinkd.browser import contexts as contexts_module
-from smartlinkd.browser import generation
-from smartlinkd.browser.cdp import Connection, Session, connect, converse
+from smartlinkd.browser import instance, tab_pool
+from smartlinkd.browser.cdp import CdpConnection, CdpSession, JsonObject, connect, connect_over
 from smartlinkd.browser.chromium import LaunchSettings, launch
-from smartlinkd.browser.contexts import Contexts
-from smartlinkd.browser.events import JsonObject
 from smartlinkd.browser.page import BrowserContext, Page
-from tests.browser.errands import IDLE, LIMIT, Desk
+from smartlinkd.browser.tab_pool import TabPool
+from tests.browser.jobs import IDLE, LIMITS, POOL_SIZE, JobRunner
 from tests.browser.played import PlayedChromium, PlayedChromiums, PlayedContext
 from tests.hygiene.at_once import check_held, held
 
@@ -34,7 +32,7 @@ Wire = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 
 
 class Peer:
-    """The other end of a `Connection`: takes commands, says anything."""
+    """The other end of a `CdpConnection`: takes commands, says anything."""
 
     def __init__(self) -> None:
         self.websocket: WebSocketConnection
@@ -76,9 +74,9 @@ async def wire(peer: Peer, nursery: trio.Nursery) -> Wire:
 
 
 @pytest.fixture
-async def conversation(wire: Wire, nursery: trio.Nursery) -> AsyncIterator[Connection]:
+async def conversation(wire: Wire, nursery: trio.Nursery) -> AsyncIterator[CdpConnection]:
     """A connection to `peer`, without a socket."""
-    async with converse(wire, "browser.test", "/devtools") as connection:
+    async with connect_over(wire, "browser.test", "/devtools") as connection:
         yield connection
     nursery.cancel_scope.cancel()
 
@@ -217,13 +215,13 @@ def shared_endpoint() -> Iterator[str]:
 
 
 @pytest.fixture
-async def connection(shared_endpoint: str) -> AsyncIterator[Connection]:
+async def connection(shared_endpoint: str) -> AsyncIterator[CdpConnection]:
     async with connect(shared_endpoint) as connection:
         yield connection
 
 
 @pytest.fixture
-async def page(connection: Connection) -> Page:
+async def page(connection: CdpConnection) -> Page:
     """A tab in a context of its own."""
     return await (await BrowserContext.create(connection, ())).new_page()
 
@@ -232,13 +230,13 @@ async def page(connection: Connection) -> Page:
 def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The methods that are called from now on, in order."""
     called: list[str] = []
-    call = Session.call
+    call = CdpSession.call
 
-    async def noting(session: Session, method: str, *rest: Any, **more: Any) -> JsonObject:
+    async def noting(session: CdpSession, method: str, *rest: Any, **more: Any) -> JsonObject:
         called.append(method)
         return await call(session, method, *rest, **more)
 
-    monkeypatch.setattr(Session, "call", noting)
+    monkeypatch.setattr(CdpSession, "call", noting)
     return called
 
 
@@ -246,27 +244,27 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def chromiums(monkeypatch: pytest.MonkeyPatch) -> PlayedChromiums:
     """All browsers that generations launch are played."""
     played = PlayedChromiums()
-    monkeypatch.setattr(generation, "launch", played.launch)
-    monkeypatch.setattr(generation, "connect", played.connect)
-    monkeypatch.setattr(generation, "product", played.product)
-    monkeypatch.setattr(generation, "sandbox_state", played.sandbox_state)
-    monkeypatch.setattr(generation, "BrowserContext", PlayedContext)
-    monkeypatch.setattr(contexts_module, "BrowserContext", PlayedContext)
+    monkeypatch.setattr(instance, "launch", played.launch)
+    monkeypatch.setattr(instance, "connect", played.connect)
+    monkeypatch.setattr(instance, "product", played.product)
+    monkeypatch.setattr(instance, "sandbox_state", played.sandbox_state)
+    monkeypatch.setattr(instance, "BrowserContext", PlayedContext)
+    monkeypatch.setattr(tab_pool, "BrowserContext", PlayedContext)
     return played
 
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> PlayedChromium:
     """A browser that is played, for contexts on it."""
-    monkeypatch.setattr(contexts_module, "BrowserContext", PlayedContext)
+    monkeypatch.setattr(tab_pool, "BrowserContext", PlayedContext)
     return PlayedChromium()
 
 
 @pytest.fixture
-async def contexts(played: PlayedChromium, nursery: trio.Nursery) -> Contexts:
-    return Contexts(cast("Any", played), nursery, limit=LIMIT, idle=IDLE)
+async def pool(played: PlayedChromium, nursery: trio.Nursery) -> TabPool:
+    return TabPool(cast("Any", played), nursery, size=POOL_SIZE, idle_s=IDLE, limits=LIMITS)
 
 
 @pytest.fixture
-async def desk(contexts: Contexts, nursery: trio.Nursery) -> Desk:
-    return Desk(contexts, nursery)
+async def runner(pool: TabPool, nursery: trio.Nursery) -> JobRunner:
+    return JobRunner(pool, nursery)

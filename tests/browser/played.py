@@ -10,7 +10,7 @@ import trio
 
 from smartlinkd.browser.chromium import LaunchSettings, SandboxState
 from smartlinkd.browser.errors import CallTimedOut, Disconnected, LaunchFailed, SessionGone
-from smartlinkd.browser.page import Watch
+from smartlinkd.browser.page import UrlListener
 
 
 class PlayedChromium:
@@ -70,20 +70,20 @@ class PlayedPage:
     def __init__(self, context: PlayedContext) -> None:
         self.context = context
         self.opened = 0  # by the tests' own `open_tab`
-        self.documents = 0
+        self.document_count = 0
         self.last_url = "https://portal.test/"
-        self.gone = False
+        self.is_gone = False
         self.asked = 0
         self.loops = False
-        self.show: Watch
+        self.show: UrlListener
 
-    def watch(self, watch: Watch) -> None:
-        self.show = watch
+    def set_url_listener(self, listener: UrlListener) -> None:
+        self.show = listener
 
     async def evaluate(self, _: str, *, deadline: float = 10.0) -> None:
         chromium = self.context.chromium
         self.asked += 1
-        if self.gone:
+        if self.is_gone:
             raise SessionGone("the tab crashed")
         await chromium.call(deadline, answered=not (chromium.mute or self.loops))
 
@@ -98,10 +98,6 @@ class PlayedContext:
         self.cookies = cookies
 
     @classmethod
-    async def bare(cls, connection: PlayedChromium) -> PlayedContext:
-        return await cls.create(connection, ())
-
-    @classmethod
     async def create(
         cls, connection: PlayedChromium, cookies: Sequence[Mapping[str, object]]
     ) -> PlayedContext:
@@ -109,7 +105,7 @@ class PlayedContext:
         await _made(connection, context, connection.contexts)
         return context
 
-    async def new_page(self, *, size: tuple[int, int] | None = None) -> PlayedPage:  # noqa: ARG002 - a real one takes it
+    async def new_page(self) -> PlayedPage:
         page = PlayedPage(self)
         if not self.chromium.opens:
             await self.chromium.call(answered=False)

@@ -10,30 +10,21 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.browser.actor import (
-    FIRST_STEPS,
-    JOBS_AT_ONCE,
-    LEAST_QUEUE,
-    LOOK_EVERY,
-    Browser,
-    BrowserNotReady,
-    BrowserState,
-    BrowserStatus,
-)
+from smartlinkd.browser.actor import Browser, BrowserState, BrowserStatus
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.contexts import Place
-from smartlinkd.browser.errors import Disconnected
-from smartlinkd.browser.generation import MEASURE_EVERY, Generation, GenerationSettings
+from smartlinkd.browser.errors import BrowserNotReady, Disconnected
+from smartlinkd.browser.instance import BrowserInstance, InstanceSettings
+from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.errors import Refused
 from smartlinkd.supervision.actor import Overloaded
 from smartlinkd.supervision.policy import Backoff
-from tests.browser.errands import goes_anywhere
+from tests.browser.jobs import LIMITS, never_invalid
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedChromiums
 
-QUEUE = LEAST_QUEUE + 2
+QUEUE = LIMITS.min_queue + 2
 HEALTHY = 60.0
 RECYCLE_AFTER = 1_000.0
 BACKOFF = Backoff(first=0.5, longest=2.0, healthy=HEALTHY, jitter=0)
@@ -44,8 +35,8 @@ async def nothing(_: object) -> None:
     pass
 
 
-def place(key: str = "a") -> Place:
-    return Place(key, list, "tab", nothing, goes_anywhere)
+def tab_spec(key: str = "a") -> TabSpec:
+    return TabSpec(key, list, "tab", nothing, never_invalid)
 
 
 def look(browser: Browser) -> BrowserStatus:
@@ -53,18 +44,18 @@ def look(browser: Browser) -> BrowserStatus:
 
 
 def ready(browser: Browser) -> bool:
-    return browser.ready
+    return browser.is_ready
 
 
 def a_browser(queue: int = QUEUE) -> Browser:
-    settings = GenerationSettings(
+    settings = InstanceSettings(
         launch=LaunchSettings(),
         contexts=2,
-        idle=10_000,
-        recycle_after=RECYCLE_AFTER,
-        recycle_memory=1 << 30,
+        idle_s=10_000,
+        recycle_after_s=RECYCLE_AFTER,
+        recycle_bytes=1 << 30,
     )
-    return Browser(settings, queue=queue, backoff=BACKOFF, down=lambda _why: None)
+    return Browser(settings, queue=queue, backoff=BACKOFF, on_down=lambda _why: None)
 
 
 @asynccontextmanager
@@ -81,7 +72,7 @@ async def ready_browser(chromiums: PlayedChromiums, queue: int = QUEUE) -> Async
     browser = a_browser(queue)
     async with running(browser):
         await trio.sleep(chromiums.launch_takes + A_MOMENT)
-        assert browser.ready
+        assert browser.is_ready
         yield browser
 
 
@@ -96,7 +87,7 @@ class Work:
 
     async def run(self, browser: Browser, key: str) -> None:
         try:
-            await browser.use(place(key), self._work)
+            await browser.use(tab_spec(key), self._work)
         except Refused as refusal:
             self.error = refusal
         self.done.set()
@@ -124,7 +115,7 @@ async def test_it_serves_before_its_browser_is_up_and_refuses_at_once(
     async with running(browser):
         began = trio.current_time()
         with pytest.raises(BrowserNotReady):
-            await browser.use(place(), nothing)
+            await browser.use(tab_spec(), nothing)
         assert trio.current_time() == began
         assert (ready(browser), look(browser).state) == (False, BrowserState.STARTING)
         await trio.sleep(chromiums.launch_takes + A_MOMENT)
@@ -139,7 +130,7 @@ async def test_work_is_done_and_its_value_returned(
         return 42
 
     async with ready_browser(chromiums) as browser:
-        assert await browser.use(place(), work) == 42
+        assert await browser.use(tab_spec(), work) == 42
 
 
 async def test_what_the_work_raises_is_its_caller_s(
@@ -152,8 +143,8 @@ async def test_what_the_work_raises_is_its_caller_s(
 
     async with ready_browser(chromiums) as browser:
         with pytest.raises(Refused, match="mine"):
-            await browser.use(place(), work)
-        await browser.use(place(), nothing)
+            await browser.use(tab_spec(), work)
+        await browser.use(tab_spec(), nothing)
 
 
 async def test_its_status_tells_of_the_browser_and_the_work(
@@ -163,7 +154,7 @@ async def test_its_status_tells_of_the_browser_and_the_work(
         for key in "ab":
             await begin(browser, nursery, key)
         status = browser.status()
-        assert (status.state, status.ready) == (BrowserState.READY, True)
+        assert (status.state, status.is_ready) == (BrowserState.READY, True)
         assert (status.version, status.pid) == ("Chromium 1", 1)
         assert (status.working, status.contexts, status.waiting) == (2, 2, 0)
         assert (status.restarts, status.last_end) == (0, None)
@@ -175,14 +166,14 @@ async def test_the_times_without_a_browser_are_known(
 ) -> None:
     async with ready_browser(chromiums) as browser:
         first = chromiums.launch_takes
-        count, seconds = observed(browser.down)[""]
+        count, seconds = observed(browser.downtime)[""]
         assert (count, round(seconds, 1)) == (1, first)
         await trio.sleep(HEALTHY)  # else it would wait before the next one
         chromiums.launch_takes = 7.0
         chromiums.running[0].exit()
         await trio.sleep(7.0 + A_MOMENT)
         assert ready(browser)
-        count, seconds = observed(browser.down)[""]
+        count, seconds = observed(browser.downtime)[""]
         assert (count, round(seconds, 1)) == (2, first + 7.0)
 
 
@@ -190,20 +181,22 @@ async def test_one_that_is_recycled_leaves_no_time_without(
     chromiums: PlayedChromiums, autojump_clock: MockClock
 ) -> None:
     async with ready_browser(chromiums) as browser:
-        await trio.sleep(RECYCLE_AFTER + MEASURE_EVERY + chromiums.launch_takes)
+        await trio.sleep(RECYCLE_AFTER + LIMITS.measure_interval_s + chromiums.launch_takes)
         assert len(chromiums.launched) == 2
-        assert observed(browser.down)[""][0] == 1
+        assert observed(browser.downtime)[""][0] == 1
 
 
 async def test_too_much_work_is_refused_at_once(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     async with ready_browser(chromiums) as browser:
-        works = [await begin(browser, nursery, str(n)) for n in range(JOBS_AT_ONCE + QUEUE)]
-        assert sum(work.page is not None for work in works) == JOBS_AT_ONCE
+        works = [
+            await begin(browser, nursery, str(n)) for n in range(LIMITS.concurrent_jobs + QUEUE)
+        ]
+        assert sum(work.page is not None for work in works) == LIMITS.concurrent_jobs
         assert browser.status().waiting == QUEUE
         with pytest.raises(Overloaded):
-            await browser.use(place(), nothing)
+            await browser.use(tab_spec(), nothing)
         for work in works:
             work.end.set()
             await work.done.wait()
@@ -214,7 +207,7 @@ async def test_what_comes_in_one_moment_is_done_however_short_the_queue_is(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     async with ready_browser(chromiums, queue=1) as browser:
-        works = [Work() for _ in range(LEAST_QUEUE)]
+        works = [Work() for _ in range(LIMITS.min_queue)]
         for n, work in enumerate(works):
             work.end.set()
             nursery.start_soon(work.run, browser, str(n // 4))  # of each account a submit, 3 reads
@@ -223,7 +216,7 @@ async def test_what_comes_in_one_moment_is_done_however_short_the_queue_is(
         assert {work.error for work in works} == {None}
 
 
-async def test_a_missed_beat_shows_and_refuses(
+async def test_browser_whose_probe_failed_refuses_jobs(
     chromiums: PlayedChromiums, autojump_clock: MockClock
 ) -> None:
     async with ready_browser(chromiums) as browser:
@@ -231,7 +224,7 @@ async def test_a_missed_beat_shows_and_refuses(
         await trio.sleep(4)
         assert browser.status().state is BrowserState.UNRESPONSIVE
         with pytest.raises(BrowserNotReady):
-            await browser.use(place(), nothing)
+            await browser.use(tab_spec(), nothing)
 
 
 # Launched again
@@ -339,15 +332,17 @@ async def test_work_under_way_fails_with_the_browser_and_what_waits_is_refused(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     async with ready_browser(chromiums) as browser:
-        works = [await begin(browser, nursery, str(n)) for n in range(JOBS_AT_ONCE + QUEUE)]
+        works = [
+            await begin(browser, nursery, str(n)) for n in range(LIMITS.concurrent_jobs + QUEUE)
+        ]
         chromiums.launched[0].exit()
         for work in works:
             work.end.set()
         with trio.fail_after(A_MOMENT):
             for work in works:
                 await work.done.wait()
-        assert {type(work.error) for work in works[:JOBS_AT_ONCE]} == {Disconnected}
-        assert {type(work.error) for work in works[JOBS_AT_ONCE:]} == {BrowserNotReady}
+        assert {type(work.error) for work in works[: LIMITS.concurrent_jobs]} == {Disconnected}
+        assert {type(work.error) for work in works[LIMITS.concurrent_jobs :]} == {BrowserNotReady}
 
 
 # Recycled
@@ -360,11 +355,11 @@ async def test_the_next_one_is_up_before_the_old_one_goes(
         chromiums.launch_takes = 10
         seen = []
         while look(browser).pid == 1:
-            assert browser.ready
-            await browser.use(place(), nothing)
+            assert browser.is_ready
+            await browser.use(tab_spec(), nothing)
             seen.append([chromium.pid for chromium in chromiums.running])
             await trio.sleep(1)
-        assert browser.ready
+        assert browser.is_ready
         await wait_all_tasks_blocked()
         assert [chromium.pid for chromium in chromiums.running] == [2]
         assert seen[-1] == [1]
@@ -396,7 +391,7 @@ async def test_while_the_next_one_does_not_start_the_old_one_serves(
         await trio.sleep(RECYCLE_AFTER + 200)
         assert (look(browser).state, look(browser).pid) == (BrowserState.READY, 1)
         assert look(browser).last_end == "launch failed: no memory"
-        await browser.use(place(), nothing)
+        await browser.use(tab_spec(), nothing)
         chromiums.launch_fails = ""
         await trio.sleep(10)
         assert (look(browser).state, look(browser).pid) == (BrowserState.READY, 2)
@@ -408,11 +403,11 @@ async def test_an_old_one_that_dies_meanwhile_is_not_shown_any_more(
 ) -> None:
     async with ready_browser(chromiums) as browser:
         chromiums.launch_takes = 100
-        await trio.sleep(RECYCLE_AFTER + MEASURE_EVERY)
+        await trio.sleep(RECYCLE_AFTER + LIMITS.measure_interval_s)
         assert look(browser).restarts == 1
         chromiums.launched[0].exit()
         await wait_all_tasks_blocked()
-        assert not browser.ready
+        assert not browser.is_ready
         assert (look(browser).state, look(browser).pid) == (BrowserState.STARTING, None)
         await trio.sleep(100)
         assert (look(browser).state, look(browser).pid) == (BrowserState.READY, 2)
@@ -421,7 +416,7 @@ async def test_an_old_one_that_dies_meanwhile_is_not_shown_any_more(
 # Its own end
 
 
-async def test_the_next_incarnation_starts_afresh_and_goes_on_counting(
+async def test_restarted_actor_starts_afresh_and_goes_on_counting(
     chromiums: PlayedChromiums, autojump_clock: MockClock
 ) -> None:
     browser = a_browser()
@@ -434,7 +429,7 @@ async def test_the_next_incarnation_starts_afresh_and_goes_on_counting(
         assert chromiums.running == []
         assert (ready(browser), look(browser).pid) == (False, None)
         with pytest.raises(BrowserNotReady):
-            await browser.use(place(), nothing)
+            await browser.use(tab_spec(), nothing)
 
 
 Situation = Callable[[Browser, "PlayedChromiums", trio.Nursery], Awaitable[None]]
@@ -456,7 +451,7 @@ async def launch_is_under_way(
 async def two_are_up(browser: Browser, chromiums: PlayedChromiums, nursery: trio.Nursery) -> None:
     chromiums.launched[0].megabytes = 2_000
     await begin(browser, nursery)
-    await trio.sleep(MEASURE_EVERY + chromiums.launch_takes)
+    await trio.sleep(LIMITS.measure_interval_s + chromiums.launch_takes)
     assert len(chromiums.running) == 2
 
 
@@ -486,8 +481,8 @@ async def test_a_browser_that_is_up_shows_signs_of_life(
 ) -> None:
     async with ready_browser(chromiums) as browser:
         for _ in range(100):
-            await trio.sleep(LOOK_EVERY)
-            assert overdue(browser) <= LOOK_EVERY
+            await trio.sleep(LIMITS.poll_interval_s)
+            assert overdue(browser) <= LIMITS.poll_interval_s
 
 
 async def test_a_browser_that_will_not_start_shows_signs_of_life_all_the_same(
@@ -507,7 +502,7 @@ async def test_a_launch_that_does_not_come_to_an_end_is_no_sign_of_life(
     chromiums.launch_takes = 10_000.0
     browser = a_browser()
     async with running(browser):
-        await trio.sleep(LaunchSettings().start_timeout + FIRST_STEPS)
+        await trio.sleep(LaunchSettings().start_timeout + LIMITS.first_steps_s)
         assert overdue(browser) <= 0
         await trio.sleep(100)
         assert overdue(browser) >= 99
@@ -516,9 +511,12 @@ async def test_a_launch_that_does_not_come_to_an_end_is_no_sign_of_life(
 async def test_a_browser_that_nobody_says_is_not_well_is_no_sign_of_life(
     chromiums: PlayedChromiums, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As when its canary's own loop hangs: it is not ready, and does not end."""
+    """As when the loop that probes hangs: it is not ready, and does not end."""
     async with ready_browser(chromiums) as browser:
-        monkeypatch.setattr(Generation, "ready", property(lambda _: False))
+        monkeypatch.setattr(BrowserInstance, "is_ready", property(lambda _: False))
         await trio.sleep(100)
         # What a launch may take is over by then.
-        assert overdue(browser) >= 100 - FIRST_STEPS - LaunchSettings().start_timeout - LOOK_EVERY
+        assert (
+            overdue(browser)
+            >= 100 - LIMITS.first_steps_s - LaunchSettings().start_timeout - LIMITS.poll_interval_s
+        )

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd.browser import contexts, generation
-from smartlinkd.browser.actor import Browser, BrowserNotReady, BrowserState
+from smartlinkd.browser.actor import Browser, BrowserState
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.contexts import DISPOSE_PATIENCE, Place
-from smartlinkd.browser.errors import NavigationFailed, SessionGone
-from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.browser.errors import BrowserNotReady, NavigationFailed, SessionGone
+from smartlinkd.browser.instance import InstanceSettings
+from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.page import Page
+from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.supervision.policy import Backoff
-from tests.browser.errands import goes_anywhere
+from tests.browser.jobs import LIMITS, never_invalid
 
 pytestmark = pytest.mark.chromium
 
@@ -31,16 +31,16 @@ SOON = 10.0  # seconds; a busy machine may need a few
 
 
 @pytest.fixture
-def kept_up(settings: LaunchSettings) -> GenerationSettings:
-    return GenerationSettings(
-        launch=settings, contexts=4, idle=600, recycle_after=86_400, recycle_memory=1 << 34
+def kept_up(settings: LaunchSettings) -> InstanceSettings:
+    return InstanceSettings(
+        launch=settings, contexts=4, idle_s=600, recycle_after_s=86_400, recycle_bytes=1 << 34
     )
 
 
 @asynccontextmanager
-async def running(settings: GenerationSettings) -> AsyncIterator[Browser]:
+async def running(settings: InstanceSettings) -> AsyncIterator[Browser]:
     """The actor for the length of the block, with a browser that is ready."""
-    browser = Browser(settings, queue=8, backoff=Backoff(first=0.05), down=lambda _why: None)
+    browser = Browser(settings, queue=8, backoff=Backoff(first=0.05), on_down=lambda _why: None)
     async with trio.open_nursery() as nursery:
         await nursery.start(browser.run)
         await until_ready(browser)
@@ -55,7 +55,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def until_ready(browser: Browser, *, restarts: int = 0) -> None:
-    await until(lambda: browser.ready and browser.status().restarts >= restarts)
+    await until(lambda: browser.is_ready and browser.status().restarts >= restarts)
 
 
 def reasons(browser: Browser) -> set[str]:
@@ -63,14 +63,14 @@ def reasons(browser: Browser) -> set[str]:
     return {reason for reason, count in browser.restarts.items() if count}
 
 
-def place(site: Any, key: str = "a") -> Place:
+def tab_spec(site: Any, key: str = "a") -> TabSpec:
     async def open_tab(page: Page) -> None:
         await page.goto(site.url())
 
     def cookies() -> list[dict[str, object]]:
         return [{"name": "key", "value": key, "url": site.url()}]
 
-    return Place(key, cookies, "tab", open_tab, goes_anywhere)
+    return TabSpec(key, cookies, "tab", open_tab, never_invalid)
 
 
 async def cookie(page: Page) -> object:
@@ -82,7 +82,7 @@ async def loop_for_ever(page: Page) -> None:
 
 
 async def test_it_brings_chromium_up_and_keys_share_nothing(
-    kept_up: GenerationSettings, site: Any
+    kept_up: InstanceSettings, site: Any
 ) -> None:
     met = trio.Event()
     seen: dict[str, object] = {}
@@ -97,7 +97,7 @@ async def test_it_brings_chromium_up_and_keys_share_nothing(
                 await met.wait()  # both are at work at the same time
                 return await cookie(page)
 
-            seen[key] = await browser.use(place(site, key), work)
+            seen[key] = await browser.use(tab_spec(site, key), work)
 
         with trio.fail_after(SOON):
             async with trio.open_nursery() as nursery:
@@ -107,37 +107,36 @@ async def test_it_brings_chromium_up_and_keys_share_nothing(
 
 
 async def test_killed_it_is_not_ready_and_then_it_is_again(
-    kept_up: GenerationSettings, site: Any
+    kept_up: InstanceSettings, site: Any
 ) -> None:
     async with running(kept_up) as browser:
         before = browser.status().pid
         assert before is not None
         os.kill(before, signal.SIGKILL)
-        await until(lambda: not browser.ready)
+        await until(lambda: not browser.is_ready)
         with pytest.raises(BrowserNotReady):
-            await browser.use(place(site), cookie)
+            await browser.use(tab_spec(site), cookie)
         await until_ready(browser, restarts=1)
         assert browser.status().pid != before
         assert reasons(browser) == {"crashed"}
-        assert await browser.use(place(site), cookie) == "key=a"
+        assert await browser.use(tab_spec(site), cookie) == "key=a"
 
 
 async def test_stopped_it_is_unresponsive_and_replaced(
-    kept_up: GenerationSettings, site: Any, monkeypatch: pytest.MonkeyPatch
+    kept_up: InstanceSettings, site: Any
 ) -> None:
-    monkeypatch.setattr(generation, "BEAT_EVERY", 0.2)
-    monkeypatch.setattr(generation, "BEAT_DEADLINE", 0.5)
-    async with running(kept_up) as browser:
+    limits = BrowserLimits(probe_interval_s=0.2, probe_timeout_s=0.5)
+    async with running(replace(kept_up, limits=limits)) as browser:
         before = browser.status().pid
         assert before is not None
         os.kill(before, signal.SIGSTOP)
         await until_ready(browser, restarts=1)
         assert reasons(browser) == {"unresponsive"}
-        assert await browser.use(place(site), cookie) == "key=a"
+        assert await browser.use(tab_spec(site), cookie) == "key=a"
 
 
 async def test_a_killed_renderer_costs_its_own_work_and_no_other(
-    kept_up: GenerationSettings, site: Any
+    kept_up: InstanceSettings, site: Any
 ) -> None:
     async def die(page: Page) -> None:
         with suppress(NavigationFailed):
@@ -145,19 +144,19 @@ async def test_a_killed_renderer_costs_its_own_work_and_no_other(
         await page.evaluate("() => 1")
 
     async with running(kept_up) as browser:
-        assert await browser.use(place(site, "other"), cookie) == "key=other"
+        assert await browser.use(tab_spec(site, "other"), cookie) == "key=other"
         with pytest.raises(SessionGone):
-            await browser.use(place(site), die)
-        assert browser.ready
+            await browser.use(tab_spec(site), die)
+        assert browser.is_ready
         for key in ("a", "other"):
-            assert await browser.use(place(site, key), cookie) == f"key={key}"
+            assert await browser.use(tab_spec(site, key), cookie) == f"key={key}"
         assert browser.status().restarts == 0
 
 
 async def test_a_tab_that_its_own_script_leads_away_is_opened_again(
-    kept_up: GenerationSettings, site: Any
+    kept_up: InstanceSettings, site: Any
 ) -> None:
-    where, tabs = place(site), list[Page]()
+    where, tabs = tab_spec(site), list[Page]()
 
     async def leave_soon(page: Page) -> None:
         tabs.append(page)
@@ -169,16 +168,15 @@ async def test_a_tab_that_its_own_script_leads_away_is_opened_again(
 
     async with running(kept_up) as browser:
         await browser.use(where, leave_soon)
-        await until(lambda: tabs[0].documents == 2)
+        await until(lambda: tabs[0].document_count == 2)
         assert await browser.use(where, stay) == site.url()
     assert tabs[1] is tabs[0]
 
 
 async def test_a_page_in_an_endless_loop_troubles_nobody_and_goes_when_its_caller_goes(
-    kept_up: GenerationSettings, site: Any, monkeypatch: pytest.MonkeyPatch
+    kept_up: InstanceSettings, site: Any
 ) -> None:
-    monkeypatch.setattr(generation, "BEAT_EVERY", 0.1)
-    monkeypatch.setattr(generation, "FRESH", 1.0)
+    kept_up = replace(kept_up, limits=BrowserLimits(probe_interval_s=0.1, probe_max_age_s=1.0))
     begun = trio.Event()
 
     async def loop(page: Page) -> None:
@@ -187,23 +185,23 @@ async def test_a_page_in_an_endless_loop_troubles_nobody_and_goes_when_its_calle
 
     async with running(kept_up) as browser:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(browser.use, place(site), loop)
+            nursery.start_soon(browser.use, tab_spec(site), loop)
             await begun.wait()
             await trio.sleep(1.0)
-            await until(lambda: browser.ready)  # by a beat that it gave since
-            assert await browser.use(place(site, "other"), cookie) == "key=other"
+            await until(lambda: browser.is_ready)  # by a probe since
+            assert await browser.use(tab_spec(site, "other"), cookie) == "key=other"
             left = trio.current_time()
             nursery.cancel_scope.cancel()
         await until(lambda: not browser.status().working)
-        assert trio.current_time() - left < DISPOSE_PATIENCE
+        assert trio.current_time() - left < LIMITS.dispose_timeout_s
         assert browser.status().contexts == 1
-        assert await browser.use(place(site), cookie) == "key=a"
+        assert await browser.use(tab_spec(site), cookie) == "key=a"
 
 
 async def test_a_page_that_hangs_since_nobody_used_it_fails_nobody_s_work(
-    kept_up: GenerationSettings, site: Any, monkeypatch: pytest.MonkeyPatch
+    kept_up: InstanceSettings, site: Any
 ) -> None:
-    monkeypatch.setattr(contexts, "TRUSTED_FOR", 0.0)
+    kept_up = replace(kept_up, limits=BrowserLimits(trusted_for_s=0.0))
     hung: list[Page] = []
 
     async def begin_to_loop(page: Page) -> None:
@@ -215,23 +213,23 @@ async def test_a_page_that_hangs_since_nobody_used_it_fails_nobody_s_work(
         return await cookie(page)
 
     async with running(kept_up) as browser:
-        await browser.use(place(site), begin_to_loop)
-        assert await browser.use(place(site), look) == "key=a"
-        await until(lambda: hung[0].gone)
+        await browser.use(tab_spec(site), begin_to_loop)
+        assert await browser.use(tab_spec(site), look) == "key=a"
+        await until(lambda: hung[0].is_gone)
         assert browser.status().contexts == 1
         assert not reasons(browser)
 
 
-async def test_recycling_under_work_fails_no_work(kept_up: GenerationSettings, site: Any) -> None:
+async def test_recycling_under_work_fails_no_work(kept_up: InstanceSettings, site: Any) -> None:
     pids: set[int | None] = set()
     stop = trio.Event()
 
     async def work_on(browser: Browser, key: str) -> None:
         while not stop.is_set():
-            assert await browser.use(place(site, key), cookie) == f"key={key}"
+            assert await browser.use(tab_spec(site, key), cookie) == f"key={key}"
             pids.add(browser.status().pid)
 
-    async with running(replace(kept_up, recycle_after=0.5)) as browser:
+    async with running(replace(kept_up, recycle_after_s=0.5)) as browser:
         async with trio.open_nursery() as nursery:
             for key in "ab":
                 nursery.start_soon(work_on, browser, key)
@@ -240,10 +238,8 @@ async def test_recycling_under_work_fails_no_work(kept_up: GenerationSettings, s
         assert reasons(browser) == {"recycled"}
 
 
-async def test_cancelled_under_work_it_leaves_nothing(
-    kept_up: GenerationSettings, site: Any
-) -> None:
+async def test_cancelled_under_work_it_leaves_nothing(kept_up: InstanceSettings, site: Any) -> None:
     async with trio.open_nursery() as nursery, running(kept_up) as browser:
-        nursery.start_soon(browser.use, place(site), loop_for_ever)
+        nursery.start_soon(browser.use, tab_spec(site), loop_for_ever)
         await until(lambda: browser.status().contexts == 1)
         nursery.cancel_scope.cancel()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd.browser.capture import BODY_LIMIT, Response
+from smartlinkd.browser.capture import BODY_LIMIT, CapturedResponse
 from smartlinkd.browser.errors import SessionGone
 from smartlinkd.browser.page import Page
 
@@ -19,7 +19,7 @@ POST = "async (url) => { const r = await fetch(url, {method: 'POST'}); return r.
 TRY_POST = "async (url) => { try { await (await fetch(url, {method: 'POST'})).text() } catch {} }"
 
 
-async def captured(page: Page, do: Callable[[], Awaitable[object]]) -> Response:
+async def captured(page: Page, do: Callable[[], Awaitable[object]]) -> CapturedResponse:
     """What the page's first POST to something with /api/ in it was answered."""
     async with page.responses("/api/") as responses:
         await do()
@@ -27,7 +27,7 @@ async def captured(page: Page, do: Callable[[], Awaitable[object]]) -> Response:
             return await responses.receive()
 
 
-async def test_the_answers_to_a_pages_requests_are_told(page: Page, site: Any) -> None:
+async def test_answers_to_a_pages_requests_are_captured(page: Page, site: Any) -> None:
     await page.goto(site.put("/here"))
     json = {"Content-Type": "application/json"}
     wanted = site.put("/api/x", '{"a": "ế"}', status=403, headers=json)
@@ -39,7 +39,7 @@ async def test_the_answers_to_a_pages_requests_are_told(page: Page, site: Any) -
         await page.evaluate(POST, f"{wanted}?q=1")
 
     response = await captured(page, requests)
-    assert response == Response(403, f"{wanted}?q=1", "application/json", '{"a": "ế"}')
+    assert response == CapturedResponse(403, f"{wanted}?q=1", "application/json", '{"a": "ế"}')
     assert "q=1" not in repr(response)
 
 
@@ -63,19 +63,19 @@ async def test_a_redirect_is_an_answer_before_there_is_one_to_where_it_leads(
     wanted = site.put("/api/x", status=302, headers={"Location": login})
     ask = "(url) => { fetch(url, {method: 'POST'}) }"
     response = await captured(page, lambda: page.evaluate(ask, wanted))
-    assert response == Response(302, wanted, "", "", leads_to=login)
+    assert response == CapturedResponse(302, wanted, "", "", leads_to=login)
 
 
-async def test_a_request_without_an_answer_is_told_with_the_reason(
+async def test_request_without_an_answer_has_a_reason(
     page: Page, site: Any, closed_port: int
 ) -> None:
     await page.goto(site.put("/here"))
     wanted = f"http://127.0.0.1:{closed_port}/api/x"
     response = await captured(page, lambda: page.evaluate(TRY_POST, wanted))
-    assert response == Response(0, wanted, "", "", lost="net::ERR_CONNECTION_REFUSED")
+    assert response == CapturedResponse(0, wanted, "", "", lost="net::ERR_CONNECTION_REFUSED")
 
 
-async def test_an_answer_that_breaks_off_is_told_with_the_reason(page: Page, site: Any) -> None:
+async def test_answer_that_breaks_off_has_a_reason(page: Page, site: Any) -> None:
     await page.goto(site.put("/here"))
     wanted = site.put("/api/x", "short", headers={"Content-Length": "100"})
     response = await captured(page, lambda: page.evaluate(TRY_POST, wanted))
@@ -92,7 +92,7 @@ async def test_a_body_over_the_limit_is_not_kept(page: Page, site: Any) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"], ids=["same site", "another site"])
-async def test_an_answer_that_the_page_does_not_wait_for_is_told(
+async def test_answer_that_the_page_does_not_wait_for_is_captured(
     host: str, page: Page, site: Any
 ) -> None:
     await page.goto(site.put("/here"))
@@ -108,6 +108,6 @@ async def test_an_answer_that_the_page_does_not_wait_for_is_told(
     assert response.lost
 
 
-async def test_who_waits_for_an_answer_is_told_of_the_pages_end(page: Page) -> None:
+async def test_capture_ends_with_the_page(page: Page) -> None:
     with trio.fail_after(5), pytest.raises(SessionGone):
         await captured(page, page.close)

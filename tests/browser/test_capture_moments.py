@@ -11,29 +11,26 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.browser import capture as module
-from smartlinkd.browser.capture import Response, capture
-from smartlinkd.browser.cdp import CALL_DEADLINE, Connection, Session
+from smartlinkd.browser.capture import CapturedResponse, capture
+from smartlinkd.browser.cdp import CALL_DEADLINE, CdpConnection, CdpSession
 from tests.browser.test_cdp import attached
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Peer
 
-Responses = trio.MemoryReceiveChannel[Response]
+Responses = trio.MemoryReceiveChannel[CapturedResponse]
 
 API = "https://a.example/api"
 
 
 @pytest.fixture
-async def session(conversation: Connection, peer: Any, nursery: trio.Nursery) -> Session:
-    """The page's. It has been asked to tell of its requests."""
-    session = await attached(conversation, peer, nursery)
-    session._enabled.add("Network")
-    return session
+async def session(conversation: CdpConnection, peer: Any, nursery: trio.Nursery) -> CdpSession:
+    """The page's."""
+    return await attached(conversation, peer, nursery)
 
 
 @asynccontextmanager
-async def captured(session: Session) -> AsyncIterator[Responses]:
+async def captured(session: CdpSession) -> AsyncIterator[Responses]:
     async with capture(session, ["/api"], "POST") as responses:
         yield responses
 
@@ -63,7 +60,7 @@ async def give(peer: Peer, body: str) -> None:
 
 
 async def test_a_frame_that_goes_elsewhere_ends_no_request_of_the_page(
-    session: Session, peer: Any
+    session: CdpSession, peer: Any
 ) -> None:
     async with captured(session) as responses:
         await send(peer)
@@ -75,7 +72,7 @@ async def test_a_frame_that_goes_elsewhere_ends_no_request_of_the_page(
 
 
 async def test_a_page_that_goes_elsewhere_ends_the_requests_of_the_document_before(
-    session: Session, peer: Any
+    session: CdpSession, peer: Any
 ) -> None:
     async with captured(session) as responses:
         await send(peer, "1", loader="before")
@@ -89,8 +86,8 @@ async def test_a_page_that_goes_elsewhere_ends_the_requests_of_the_document_befo
         assert (answer.lost, answer.body) == ("", "answer")
 
 
-async def test_a_body_that_is_not_given_is_told_with_the_reason(
-    session: Session, peer: Any, autojump_clock: MockClock
+async def test_body_that_cannot_be_read_has_a_reason(
+    session: CdpSession, peer: Any, autojump_clock: MockClock
 ) -> None:
     async with captured(session) as responses:
         await send(peer)
@@ -102,40 +99,9 @@ async def test_a_body_that_is_not_given_is_told_with_the_reason(
         assert "Network.getResponseBody" in answer.lost
 
 
-async def test_a_body_that_the_browser_has_kept_over_the_limit_is_none(
-    session: Session, peer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "BODY_LIMIT", 5)
-    async with captured(session) as responses:
-        for id_, body in (("1", "small"), ("2", "larger")):
-            await send(peer, id_)
-            await finish(peer, id_)
-            await give(peer, body)
-        answers = [await responses.receive() for _ in range(2)]
-        assert [(each.body, each.lost) for each in answers] == [
-            ("small", ""),
-            ("", "it is larger than 5 characters"),
-        ]
-
-
-async def test_bytes_that_are_no_text_are_read_all_the_same(session: Session, peer: Any) -> None:
+async def test_bytes_that_are_no_text_are_read_all_the_same(session: CdpSession, peer: Any) -> None:
     async with captured(session) as responses:
         await send(peer)
         await finish(peer)
         await peer.answer({"body": b64encode(b"a\xffb").decode(), "base64Encoded": True})
         assert (await responses.receive()).body == "a\ufffdb"
-
-
-async def test_only_so_many_requests_are_followed_at_a_time(
-    session: Session, peer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "EXCHANGES", 1)
-    async with captured(session) as responses:
-        await send(peer, "1")
-        await send(peer, "2")
-        for id_ in ("1", "2"):
-            await say(peer, "Network.loadingFailed", requestId=id_, errorText="net::ERR_FAILED")
-        await send(peer, "3")
-        await say(peer, "Network.loadingFailed", requestId="3", errorText="net::ERR_ABORTED")
-        answers = [await responses.receive() for _ in range(2)]
-        assert [each.lost for each in answers] == ["net::ERR_FAILED", "net::ERR_ABORTED"]

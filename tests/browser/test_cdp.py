@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
-from smartlinkd.browser.cdp import OUTGOING, Connection, Session, converse
+from smartlinkd.browser.cdp import WRITE_QUEUE, CdpConnection, CdpSession, connect_over
 from smartlinkd.browser.errors import (
     BrowserFailed,
     CallTimedOut,
@@ -49,13 +49,15 @@ async def ask(nursery: trio.Nursery, call: Callable[[], Awaitable[object]]) -> A
     return asker
 
 
-async def crowd(conversation: Connection, nursery: trio.Nursery, *, deadline: float) -> list[Asker]:
+async def crowd(
+    conversation: CdpConnection, nursery: trio.Nursery, *, deadline: float
+) -> list[Asker]:
     """More than the queue holds."""
     call = partial(conversation.browser.call, "A.b", deadline=deadline)
-    return [await ask(nursery, call) for _ in range(OUTGOING + 10)]
+    return [await ask(nursery, call) for _ in range(WRITE_QUEUE + 10)]
 
 
-async def attached(conversation: Connection, peer: Any, nursery: trio.Nursery) -> Session:
+async def attached(conversation: CdpConnection, peer: Any, nursery: trio.Nursery) -> CdpSession:
     """A session named S with a target named T."""
     asker = await ask(nursery, partial(conversation.attach, "T"))
     command = await peer.take()
@@ -64,12 +66,12 @@ async def attached(conversation: Connection, peer: Any, nursery: trio.Nursery) -
     await peer.say({"method": "Target.attachedToTarget", "params": told})
     await peer.say({"id": command["id"], "result": {"sessionId": "S"}})
     await asker.done.wait()
-    assert isinstance(asker.result, Session)
+    assert isinstance(asker.result, CdpSession)
     return asker.result
 
 
 async def test_a_call_gets_its_result(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     asker = await ask(nursery, partial(conversation.browser.call, "A.b", {"c": 1}))
     command = await peer.answer({"d": 2})
@@ -80,7 +82,7 @@ async def test_a_call_gets_its_result(
 
 
 async def test_half_a_character_of_a_page_is_lost_and_nothing_else(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     asker = await ask(nursery, partial(conversation.browser.call, "A.b"))
     await peer.answer({"hint": "Sai \U0001f600\ud83d"})
@@ -89,7 +91,7 @@ async def test_half_a_character_of_a_page_is_lost_and_nothing_else(
 
 
 async def test_answers_find_their_callers_in_any_order(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     first = await ask(nursery, partial(conversation.browser.call, "First"))
     second = await ask(nursery, partial(conversation.browser.call, "Second"))
@@ -102,7 +104,7 @@ async def test_answers_find_their_callers_in_any_order(
 
 
 async def test_a_session_names_itself_in_its_calls(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     session = await attached(conversation, peer, nursery)
     asker = await ask(nursery, partial(session.call, "A.b"))
@@ -112,7 +114,7 @@ async def test_a_session_names_itself_in_its_calls(
 
 
 async def test_an_error_answer_is_raised_with_its_code(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     asker = await ask(nursery, partial(conversation.browser.call, "A.b"))
     command = await peer.take()
@@ -124,7 +126,7 @@ async def test_an_error_answer_is_raised_with_its_code(
 
 
 async def test_a_call_to_a_session_that_the_browser_does_not_know_is_session_gone(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     session = await attached(conversation, peer, nursery)
     asker = await ask(nursery, partial(session.call, "A.b"))
@@ -136,7 +138,7 @@ async def test_a_call_to_a_session_that_the_browser_does_not_know_is_session_gon
 
 
 async def test_no_answer_by_the_deadline_is_an_error_and_a_late_one_is_ignored(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     began = trio.current_time()
     with pytest.raises(CallTimedOut, match=r"did not answer A\.b within 3 s"):
@@ -171,7 +173,7 @@ async def test_no_answer_by_the_deadline_is_an_error_and_a_late_one_is_ignored(
 )
 async def test_what_nobody_waits_for_is_ignored(
     message: object,
-    conversation: Connection,
+    conversation: CdpConnection,
     peer: Any,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
@@ -190,7 +192,7 @@ async def test_what_nobody_waits_for_is_ignored(
 )
 async def test_a_frame_that_is_no_message_ends_the_connection(
     garbage: str | bytes,
-    conversation: Connection,
+    conversation: CdpConnection,
     peer: Any,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
@@ -203,7 +205,7 @@ async def test_a_frame_that_is_no_message_ends_the_connection(
 
 
 async def test_the_end_of_the_connection_fails_all_calls_at_once(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     session = await attached(conversation, peer, nursery)
     began = trio.current_time()
@@ -235,7 +237,7 @@ CRASHED = {"method": "Inspector.targetCrashed", "params": {}, "sessionId": "S"}
 )
 async def test_the_end_of_a_session_fails_its_calls_at_once_and_no_others(
     end: tuple[object, str],
-    conversation: Connection,
+    conversation: CdpConnection,
     peer: Any,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
@@ -258,7 +260,7 @@ async def test_the_end_of_a_session_fails_its_calls_at_once_and_no_others(
 
 
 async def test_a_session_that_ends_while_it_is_attached_is_session_gone(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     asker = await ask(nursery, partial(conversation.attach, "T"))
     command = await peer.take()
@@ -269,25 +271,8 @@ async def test_a_session_that_ends_while_it_is_attached_is_session_gone(
     assert isinstance(asker.result, SessionGone)
 
 
-async def test_the_end_of_a_session_ends_those_that_came_through_it(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    session = await attached(conversation, peer, nursery)
-    child = {"method": "Target.attachedToTarget", "params": {"sessionId": "C"}, "sessionId": "S"}
-    await peer.say(child)
-    await wait_all_tasks_blocked()
-    asker = await ask(nursery, partial(conversation.attach, "its target"))
-    command = await peer.take()
-    await peer.say({"id": command["id"], "result": {"sessionId": "C"}})
-    await asker.done.wait()
-    assert isinstance(asker.result, Session)
-    await peer.say({"method": "Target.detachedFromTarget", "params": {"sessionId": "S"}})
-    assert isinstance(await asker.result.wait_gone(), SessionGone)
-    assert session.gone is not None
-
-
 async def test_events_come_to_their_subscribers_in_order(
-    conversation: Connection, peer: Any, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, autojump_clock: MockClock
 ) -> None:
     with conversation.browser.events("A.x", "A.y") as events:
         for number, name in enumerate(("A.x", "A.z", "A.y")):
@@ -297,9 +282,9 @@ async def test_events_come_to_their_subscribers_in_order(
 
 
 async def test_a_slow_subscriber_loses_events_and_can_see_it_and_delays_nobody(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    with conversation.browser.events("A.x", behind=2) as events:
+    with conversation.browser.events("A.x", size=2) as events:
         for number in range(5):
             await peer.say({"method": "A.x", "params": {"number": number}})
         asker = await ask(nursery, partial(conversation.browser.call, "A.b"))
@@ -309,8 +294,8 @@ async def test_a_slow_subscriber_loses_events_and_can_see_it_and_delays_nobody(
         assert [(await events.next()).params["number"] for _ in range(2)] == [0, 1]
 
 
-async def test_who_waits_for_an_event_of_a_session_that_ends_is_told(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+async def test_subscriber_of_a_session_that_ends_gets_its_error(
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     session = await attached(conversation, peer, nursery)
     with session.events("A.x") as events:
@@ -324,7 +309,7 @@ async def test_who_waits_for_an_event_of_a_session_that_ends_is_told(
 
 
 async def test_a_handler_is_called_by_the_reader_until_it_is_off(
-    conversation: Connection, peer: Any, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, autojump_clock: MockClock
 ) -> None:
     seen: list[object] = []
     conversation.browser.on("A.x", seen.append)
@@ -337,7 +322,7 @@ async def test_a_handler_is_called_by_the_reader_until_it_is_off(
 
 
 async def test_a_handler_that_fails_does_not_end_the_reader(
-    conversation: Connection,
+    conversation: CdpConnection,
     peer: Any,
     nursery: trio.Nursery,
     caplog: pytest.LogCaptureFixture,
@@ -353,7 +338,7 @@ async def test_a_handler_that_fails_does_not_end_the_reader(
 
 
 async def test_a_handler_can_post(
-    conversation: Connection, peer: Any, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, autojump_clock: MockClock
 ) -> None:
     conversation.browser.on(
         "A.opened", lambda params: conversation.browser.post("A.close", {"id": params["id"]})
@@ -364,7 +349,7 @@ async def test_a_handler_can_post(
 
 
 async def test_what_was_created_for_a_caller_who_has_gone_is_undone(
-    conversation: Connection, peer: Any, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, autojump_clock: MockClock
 ) -> None:
     undone: list[object] = []
     with trio.move_on_after(1):
@@ -375,7 +360,7 @@ async def test_what_was_created_for_a_caller_who_has_gone_is_undone(
 
 
 async def test_an_answer_that_comes_in_the_moment_in_which_its_caller_goes_is_undone(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """Cancelled already, but not yet told of it."""
     undone: list[object] = []
@@ -395,7 +380,7 @@ async def test_an_answer_that_comes_in_the_moment_in_which_its_caller_goes_is_un
 
 
 async def test_nothing_is_undone_for_a_caller_who_got_the_answer(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     undone: list[object] = []
     call = partial(conversation.browser.call, "A.create", undo=undone.append)
@@ -406,7 +391,7 @@ async def test_nothing_is_undone_for_a_caller_who_got_the_answer(
 
 
 async def test_a_browser_that_does_not_read_costs_each_call_its_deadline_and_no_more(
-    conversation: Connection, wire: Wire, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, wire: Wire, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     wire.send_stream.send_all_hook = trio.sleep_forever
     askers = await crowd(conversation, nursery, deadline=5)
@@ -418,7 +403,7 @@ async def test_a_browser_that_does_not_read_costs_each_call_its_deadline_and_no_
 
 
 async def test_a_call_that_nobody_waits_for_any_more_is_not_sent(
-    conversation: Connection,
+    conversation: CdpConnection,
     wire: Wire,
     nursery: trio.Nursery,
     peer: Any,
@@ -448,7 +433,7 @@ async def test_who_is_no_websocket_is_disconnected_at_once(
     ours, theirs = memory_stream_pair()
     await theirs.send_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
     with pytest.raises(Disconnected, match="403"):
-        async with converse(ours, "browser.test", "/devtools"):
+        async with connect_over(ours, "browser.test", "/devtools"):
             raise AssertionError("it was connected")
 
 
@@ -457,26 +442,11 @@ async def test_who_does_not_answer_the_handshake_is_disconnected_in_time(
 ) -> None:
     ours, _theirs = memory_stream_pair()
     with pytest.raises(Disconnected, match="TooSlowError"):
-        async with converse(ours, "browser.test", "/devtools"):
+        async with connect_over(ours, "browser.test", "/devtools"):
             raise AssertionError("it was connected")
 
 
 async def test_an_error_of_the_block_leaves_it_bare(wire: Wire, autojump_clock: MockClock) -> None:
     with pytest.raises(KeyError, match="mine"):
-        async with converse(wire, "browser.test", "/devtools"):
+        async with connect_over(wire, "browser.test", "/devtools"):
             raise KeyError("mine")
-
-
-async def test_a_domain_that_was_once_enabled_is_none_of_a_session_that_has_ended(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
-) -> None:
-    """Its events would be waited for, and none can come."""
-    session = await attached(conversation, peer, nursery)
-    enabling = await ask(nursery, partial(session.enable, "Network", {}))
-    assert (await peer.answer({}))["method"] == "Network.enable"
-    await enabling.done.wait()
-    await session.enable("Network", {})
-    await peer.say({"method": "Target.detachedFromTarget", "params": {"sessionId": "S"}})
-    await wait_all_tasks_blocked()
-    with pytest.raises(SessionGone):
-        await session.enable("Network", {})

@@ -9,8 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.browser import cdp as module
-from smartlinkd.browser.cdp import Connection
+from smartlinkd.browser.cdp import CdpConnection
 from smartlinkd.browser.errors import CallTimedOut, Disconnected, SessionGone
 from tests.browser.test_cdp import ask, attached, crowd
 
@@ -21,7 +20,7 @@ LISTENED = 100
 
 
 async def test_of_those_who_listened_nothing_is_left(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery
 ) -> None:
     session = await attached(conversation, peer, nursery)
     for _ in range(LISTENED):
@@ -32,7 +31,7 @@ async def test_of_those_who_listened_nothing_is_left(
 
 
 async def test_an_error_is_each_askers_own(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery
 ) -> None:
     session = await attached(conversation, peer, nursery)
     await peer.say({"method": "Target.detachedFromTarget", "params": {"sessionId": "S"}})
@@ -45,22 +44,13 @@ async def test_an_error_is_each_askers_own(
     assert errors[0] is not errors[1]
 
 
-async def give_up(connection: Connection, **options: Any) -> None:
+async def give_up(connection: CdpConnection, **options: Any) -> None:
     with pytest.raises(CallTimedOut):
         await connection.browser.call("A.create", deadline=1, undo=lambda _: None, **options)
 
 
-async def test_of_calls_that_were_given_up_so_many_are_kept_for_their_answers(
-    conversation: Connection, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "CALLS_KEPT", 3)
-    for _ in range(10):
-        await give_up(conversation)
-    assert len(conversation._calls) == 3
-
-
 async def test_a_call_that_was_given_up_before_it_was_sent_is_not_kept(
-    conversation: Connection, wire: Wire, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, wire: Wire, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     wire.send_stream.send_all_hook = trio.sleep_forever
     in_the_socket = await ask(nursery, partial(conversation.browser.call, "A.b", deadline=100))
@@ -70,7 +60,7 @@ async def test_a_call_that_was_given_up_before_it_was_sent_is_not_kept(
 
 
 async def test_the_end_of_the_connection_fails_those_at_once_who_wait_for_room(
-    conversation: Connection,
+    conversation: CdpConnection,
     wire: Wire,
     nursery: trio.Nursery,
     peer: Any,

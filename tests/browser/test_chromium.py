@@ -19,8 +19,9 @@ import pytest
 import trio
 
 import smartlinkd
-from smartlinkd.browser.cdp import Connection, connect
+from smartlinkd.browser.cdp import CdpConnection, connect
 from smartlinkd.browser.chromium import (
+    CANDIDATES,
     Chromium,
     LaunchSettings,
     SandboxState,
@@ -29,8 +30,7 @@ from smartlinkd.browser.chromium import (
     sandbox_state,
 )
 from smartlinkd.browser.errors import BrowserFailed, Disconnected, LaunchFailed
-from smartlinkd.browser.executable import CANDIDATES
-from smartlinkd.browser.generation import Generation, GenerationSettings
+from smartlinkd.browser.instance import BrowserInstance, InstanceSettings
 from smartlinkd.browser.page import BrowserContext, Page
 from tests.shortage import Shortage
 
@@ -83,7 +83,7 @@ def is_empty(folder: Path) -> bool:
 
 
 @asynccontextmanager
-async def launched(settings: LaunchSettings) -> AsyncIterator[tuple[Chromium, Connection]]:
+async def launched(settings: LaunchSettings) -> AsyncIterator[tuple[Chromium, CdpConnection]]:
     """A Chromium and a connection to it; after the block all its processes are gone."""
     async with launch(settings) as chromium, connect(chromium.endpoint) as connection:
         assert len(session(chromium.pid)) > 1
@@ -91,7 +91,7 @@ async def launched(settings: LaunchSettings) -> AsyncIterator[tuple[Chromium, Co
     assert session(chromium.pid) == []
 
 
-async def a_page(connection: Connection) -> Page:
+async def a_page(connection: CdpConnection) -> Page:
     return await (await BrowserContext.create(connection, ())).new_page()
 
 
@@ -116,7 +116,7 @@ async def test_each_debian_browser_runs_script_in_its_sandbox(
     async with launched(replace(settings, executable=executable)) as (chromium, connection):
         assert re.fullmatch(r"(Headless)?Chrome/[0-9.]+", await product(connection))
         assert await (await a_page(connection)).evaluate("(a, b) => a + b", 1, 2) == 3
-        assert (await sandbox_state(connection)).on
+        assert (await sandbox_state(connection)).is_on
         assert await chromium.memory() > 50_000_000
 
 
@@ -134,7 +134,7 @@ async def test_each_debian_browser_has_its_network_service_in_its_main_process(
 
 
 async def test_without_a_page_there_is_no_sandbox_to_look_at(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery
 ) -> None:
     nursery.start_soon(peer.answer, {"processInfo": [{"type": "browser", "id": 1}]})
     with pytest.raises(BrowserFailed, match="no page is open"):
@@ -142,7 +142,7 @@ async def test_without_a_page_there_is_no_sandbox_to_look_at(
 
 
 async def test_with_no_descriptor_left_there_is_no_look_at_the_sandbox(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, shortage: Shortage
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, shortage: Shortage
 ) -> None:
     processes = [{"type": kind, "id": os.getpid()} for kind in ("browser", "renderer")]
     nursery.start_soon(peer.answer, {"processInfo": processes})
@@ -301,17 +301,17 @@ async def test_a_browser_that_ends_when_it_is_up_says_why(
     path = f"/devtools/browser/{'0' * 36}"
     tell = f"printf '1\\n{path}' > $HOME/port; mv $HOME/port $HOME/DevToolsActivePort"
     program = pretend(f"{tell}; {later}echo '[1:FATAL:x.cc:1] out of luck' >&2; exit 3")
-    generation = Generation(
-        GenerationSettings(
+    instance = BrowserInstance(
+        InstanceSettings(
             launch=replace(settings, executable=program),
             contexts=1,
-            idle=600,
-            recycle_after=86_400,
-            recycle_memory=1 << 34,
+            idle_s=600,
+            recycle_after_s=86_400,
+            recycle_bytes=1 << 34,
         )
     )
     with pytest.raises(LaunchFailed, match=r"exit code 3: out of luck"):
-        await nursery.start(generation.run)
+        await nursery.start(instance.run)
 
 
 async def test_a_browser_that_is_not_ready_in_time_says_which_setting_it_was(

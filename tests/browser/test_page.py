@@ -10,7 +10,7 @@ import pytest
 import trio
 from pydantic import JsonValue
 
-from smartlinkd.browser.cdp import Connection
+from smartlinkd.browser.cdp import CdpConnection
 from smartlinkd.browser.errors import (
     CallTimedOut,
     ContextLost,
@@ -25,12 +25,12 @@ from smartlinkd.browser.page import BrowserContext, Page
 pytestmark = pytest.mark.chromium
 
 
-async def pages_of(connection: Connection) -> list[str]:
+async def pages_of(connection: CdpConnection) -> list[str]:
     targets = await connection.browser.call("Target.getTargets")
     return [target["targetId"] for target in targets["targetInfos"] if target["type"] == "page"]
 
 
-async def renderers(connection: Connection) -> set[int]:
+async def renderers(connection: CdpConnection) -> set[int]:
     answer = await connection.browser.call("SystemInfo.getProcessInfo")
     return {entry["id"] for entry in answer["processInfo"] if entry["type"] == "renderer"}
 
@@ -62,11 +62,6 @@ async def test_a_script_is_one_call_once_its_document_is_known(
         for _ in range(3):
             assert await page.evaluate("() => location.pathname") == path
         assert calls == ["Runtime.evaluate", *3 * ["Runtime.callFunctionOn"]]
-
-
-async def test_a_tab_has_the_size_that_is_wanted(connection: Connection) -> None:
-    page = await (await BrowserContext.create(connection, ())).new_page(size=(16, 16))
-    assert await page.evaluate("() => [innerWidth, innerHeight]") == [16, 16]
 
 
 async def test_a_page_is_as_wide_as_ever_in_half_the_dots(page: Page) -> None:
@@ -154,7 +149,7 @@ async def test_a_navigation_in_the_middle_of_a_script_is_context_lost(
 
 
 async def test_a_page_in_an_endless_loop_times_out_and_can_be_closed(
-    connection: Connection, page: Page
+    connection: CdpConnection, page: Page
 ) -> None:
     with pytest.raises(CallTimedOut):
         await page.evaluate("() => { for (;;); }", deadline=0.2)
@@ -167,7 +162,7 @@ async def test_a_page_in_an_endless_loop_times_out_and_can_be_closed(
 
 
 async def test_a_killed_renderer_fails_its_page_at_once_and_no_other(
-    connection: Connection,
+    connection: CdpConnection,
 ) -> None:
     context = await BrowserContext.create(connection, ())
     other = await context.new_page()
@@ -204,7 +199,7 @@ async def test_a_page_that_asks_to_stay_is_left(page: Page, site: Any) -> None:
     assert await page.goto(site.put("/next")) == site.url("/next")
 
 
-async def test_a_pop_up_is_closed_at_once(connection: Connection, page: Page, site: Any) -> None:
+async def test_a_pop_up_is_closed_at_once(connection: CdpConnection, page: Page, site: Any) -> None:
     await page.goto(site.put("/here"))
     before = await pages_of(connection)
     await page.evaluate("(url) => { window.w = window.open(url) }", site.put("/pop-up"))
@@ -214,51 +209,43 @@ async def test_a_pop_up_is_closed_at_once(connection: Connection, page: Page, si
     assert await pages_of(connection) == before
 
 
-async def test_what_is_shown_beside_a_document_is_known_by_its_url(page: Page, site: Any) -> None:
+SHOW_FRAME = """(url) => new Promise((shown) => {
+    const frame = document.createElement("iframe");
+    Object.assign(frame, { src: url, onload: () => shown(true) });
+    document.body.append(frame);
+})"""
+
+
+async def test_urls_of_frames_and_pop_ups_are_known_until_the_next_document(
+    page: Page, site: Any
+) -> None:
     inner = site.put("/inner")
     frame = site.put("/frame", f"<iframe src='{inner}'></iframe><iframe></iframe>")
     await page.goto(site.put("/here"))
-    shown = """(url) => new Promise((shown) => {
-        const frame = document.createElement("iframe");
-        Object.assign(frame, { src: url, onload: () => shown(true) });
-        document.body.append(frame);
-    })"""
-    await page.evaluate(shown, frame)
-    assert sorted(page.beside) == [frame, inner]
+    await page.evaluate(SHOW_FRAME, frame)
+    assert sorted(page.other_urls) == [frame, inner]
     await page.evaluate("() => frames[0].history.pushState(null, '', '/moved')")
-    assert sorted(page.beside) == [inner, site.url("/moved")]
-    await page.evaluate("() => document.querySelector('iframe').remove()")
-    assert list(page.beside) == []
+    assert sorted(page.other_urls) == [frame, inner, site.url("/moved")]
     for how in ("popup", "noopener"):
         await page.evaluate("(url, how) => { open(url, '_blank', how) }", site.url(f"/{how}"), how)
-    assert list(page.beside) == [site.url("/popup"), site.url("/noopener")]
+    assert {site.url("/popup"), site.url("/noopener")} < set(page.other_urls)
     await page.goto(site.put("/next"))
-    assert list(page.beside) == []
+    assert list(page.other_urls) == []
 
 
-async def test_so_is_a_frame_that_another_process_shows(page: Page, site: Any) -> None:
-    """Nobody tells where it has come to, only where it goes."""
+async def test_url_of_a_frame_in_another_process_is_known(page: Page, site: Any) -> None:
     await page.goto(site.put("/here", headers={"Origin-Agent-Cluster": "?1"}))
-    shown = """(url) => new Promise((shown) => {
-        const frame = document.createElement("iframe");
-        Object.assign(frame, { src: url, onload: () => shown(true) });
-        document.body.append(frame);
-    })"""
     frame = site.url("/frame", host="localhost")
-    await page.evaluate(shown, frame)
-    assert list(page.beside) == [frame]
-    await page.evaluate("() => document.querySelector('iframe').remove()")
-    assert list(page.beside) == []
+    await page.evaluate(SHOW_FRAME, frame)
+    assert list(page.other_urls) == [frame]
 
 
-async def test_a_frame_that_only_wants_to_go_elsewhere_is_where_it_is(
-    page: Page, site: Any
-) -> None:
+async def test_url_of_a_frame_that_does_not_get_away_stays_known(page: Page, site: Any) -> None:
     inner = site.put("/inner")
     await page.goto(site.put("/here", f"<iframe src='{inner}'></iframe>"))
     await page.evaluate("() => { frames[0].location = 'mailto:a@example.com' }")
     await page.evaluate("() => { frames[0].location = '/nothing'; frames[0].stop() }")
-    assert inner in page.beside
+    assert inner in page.other_urls
 
 
 async def test_permissions_are_denied(page: Page, site: Any) -> None:
@@ -269,7 +256,7 @@ async def test_permissions_are_denied(page: Page, site: Any) -> None:
 
 
 async def test_two_tabs_of_a_context_are_both_visible_and_share_it(
-    connection: Connection, site: Any
+    connection: CdpConnection, site: Any
 ) -> None:
     cookie = {"name": "name", "value": "value", "url": site.url()}
     context = await BrowserContext.create(connection, [cookie])
@@ -280,7 +267,7 @@ async def test_two_tabs_of_a_context_are_both_visible_and_share_it(
         assert seen == ["name=value", "visible"]
 
 
-async def test_two_contexts_share_nothing(connection: Connection, site: Any) -> None:
+async def test_two_contexts_share_nothing(connection: CdpConnection, site: Any) -> None:
     cookie = {"name": "name", "value": "value", "url": site.url()}
     await BrowserContext.create(connection, [cookie])
     other = await (await BrowserContext.create(connection, [])).new_page()
@@ -305,7 +292,7 @@ async def test_two_contexts_share_nothing(connection: Connection, site: Any) -> 
     ids=["address", "host", "domain", "__Host- address", "__Host- host"],
 )
 async def test_cookies_are_where_they_belong_before_the_first_page(
-    host: str, cookie: dict[str, object], arrives_at: set[str], connection: Connection, site: Any
+    host: str, cookie: dict[str, object], arrives_at: set[str], connection: CdpConnection, site: Any
 ) -> None:
     placed = {"name": "n", "value": "v", "url": site.url(host=host), "path": "/"}
     placed.update(cookie)
@@ -322,7 +309,7 @@ async def test_cookies_are_where_they_belong_before_the_first_page(
 
 
 async def test_a_cookie_that_chromium_refuses_leaves_no_context_and_is_not_shown(
-    connection: Connection, site: Any
+    connection: CdpConnection, site: Any
 ) -> None:
     contexts = await connection.browser.call("Target.getBrowserContexts")
     bad = {"name": "n", "value": "secret;secret", "url": site.url()}
@@ -332,7 +319,7 @@ async def test_a_cookie_that_chromium_refuses_leaves_no_context_and_is_not_shown
     assert await connection.browser.call("Target.getBrowserContexts") == contexts
 
 
-async def test_a_disposed_context_takes_its_tabs_with_it(connection: Connection) -> None:
+async def test_a_disposed_context_takes_its_tabs_with_it(connection: CdpConnection) -> None:
     before = await pages_of(connection)
     context = await BrowserContext.create(connection, ())
     page = await context.new_page()

@@ -9,9 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.browser.cdp import CALL_DEADLINE, Connection, _Call
+from smartlinkd.browser.cdp import CALL_DEADLINE, CdpConnection
 from smartlinkd.browser.errors import CallTimedOut, PageGone, ProtocolError
-from smartlinkd.browser.page import MOST_BESIDE, BrowserContext, Page
+from smartlinkd.browser.page import MAX_OTHER_URLS, BrowserContext, Page
 from tests.browser.test_cdp import Asker, ask, attached
 
 if TYPE_CHECKING:
@@ -36,12 +36,12 @@ async def lifecycle(peer: Peer, name: str, loader: str, frame: str = "T") -> Non
 
 
 @pytest.fixture
-async def page(conversation: Connection, peer: Any, nursery: trio.Nursery) -> Page:
+async def page(conversation: CdpConnection, peer: Any, nursery: trio.Nursery) -> Page:
     """A page on the target T. From here on each command is the test's to answer."""
     session = await attached(conversation, peer, nursery)
     page = Page(conversation.browser, session, "T")
     setting_up = await ask(nursery, page._set_up)
-    for _ in range(3):
+    for _ in range(4):
         await peer.answer({})
     await setting_up.done.wait()
     return page
@@ -67,27 +67,6 @@ async def test_the_deadline_of_a_script_is_for_all_of_it(
     await asker.done.wait()
     assert isinstance(asker.result, CallTimedOut)
     assert asker.when - began == pytest.approx(CALL_DEADLINE)
-
-
-async def test_a_script_that_has_no_time_left_when_its_turn_comes_is_too_late(
-    page: Page,
-    peer: Any,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What comes before it was answered in time, and whoever asked was woken late."""
-    answer = _Call.answer
-
-    def answer_and_be_busy(call: _Call, message: dict[str, Any]) -> None:
-        answer(call, message)
-        autojump_clock.jump(CALL_DEADLINE + 1)
-
-    monkeypatch.setattr(_Call, "answer", answer_and_be_busy)
-    asker = await evaluating(page, nursery)
-    await peer.answer({"result": {"objectId": "global"}})
-    await asker.done.wait()
-    assert isinstance(asker.result, CallTimedOut)
 
 
 async def test_what_a_document_was_called_on_is_not_kept_for_one_that_came_meanwhile(
@@ -134,7 +113,7 @@ async def test_neither_the_last_document_nor_a_frame_is_the_one_that_is_waited_f
     assert asker.result == "https://b.example/"
 
 
-async def test_a_tab_that_is_not_closed_is_told_in_time(
+async def test_close_of_a_tab_that_stays_open_times_out(
     page: Page, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     asker = await ask(nursery, page.close)
@@ -143,17 +122,20 @@ async def test_a_tab_that_is_not_closed_is_told_in_time(
     assert isinstance(asker.result, CallTimedOut)
 
 
-async def test_of_many_frames_the_last_are_known(page: Page, peer: Any) -> None:
-    for n in range(MOST_BESIDE + 2):
-        frame = {"id": f"F{n}", "parentId": "T", "url": f"https://portal.test/{n}"}
+async def test_other_urls_are_those_seen_last_in_this_document(page: Page, peer: Any) -> None:
+    async def show_frame(number: int) -> None:
+        frame = {"id": f"F{number}", "parentId": "T", "url": f"https://portal.test/{number}"}
         await say(peer, "Page.frameNavigated", frame=frame)
-    assert list(page.beside) == [f"https://portal.test/{n}" for n in range(2, MOST_BESIDE + 2)]
-    await say(peer, "Page.frameNavigated", frame=frame | {"url": "data:text/html,x"})
-    assert len(page.beside) == MOST_BESIDE - 1
-    for reason, known in (("swap", True), ("remove", False)):  # the first: to another process
-        await say(peer, "Page.frameDetached", frameId="F9", reason=reason)
-        assert ("https://portal.test/9" in page.beside) is known
-    assert page.documents == 0
+
+    for number in range(MAX_OTHER_URLS + 2):
+        await show_frame(number)
+    seen = [f"https://portal.test/{n}" for n in range(2, MAX_OTHER_URLS + 2)]
+    assert list(page.other_urls) == seen
+    await show_frame(2)
+    assert list(page.other_urls) == [*seen[1:], seen[0]]
+    assert page.document_count == 0
+    await show(peer, "https://portal.test/next")
+    assert list(page.other_urls) == []
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -171,7 +153,7 @@ async def test_a_refusal_to_close_counts_for_a_tab_that_is_there(
 
 @pytest.mark.parametrize("answered", [False, True])
 async def test_a_tab_of_somebody_who_leaves_while_it_is_made_is_closed(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, answered: bool
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, answered: bool
 ) -> None:
     """Not only with its context, on which somebody else may be at work."""
     scope = trio.CancelScope()
@@ -194,12 +176,14 @@ async def test_a_tab_of_somebody_who_leaves_while_it_is_made_is_closed(
 
 
 async def test_of_a_context_that_is_gone_nothing_is_left_to_be_called(
-    conversation: Connection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """Thousands of them come and go in a browser's life."""
     listening = conversation.browser._handlers
-    made = await ask(nursery, partial(BrowserContext.bare, conversation))
+    made = await ask(nursery, partial(BrowserContext.create, conversation, ()))
     await peer.answer({"browserContextId": "1"})
+    for _ in range(3):
+        await peer.answer({})
     await made.done.wait()
     assert isinstance(made.result, BrowserContext)
     assert len(listening[CREATED]) == 1
@@ -218,7 +202,7 @@ async def test_of_a_context_that_is_gone_nothing_is_left_to_be_called(
 
 
 async def test_a_pop_up_is_closed_once_and_by_the_context_whose_it_is(
-    conversation: Connection, peer: Any, nursery: trio.Nursery
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery
 ) -> None:
     for id_ in ("mine", "another's"):
         BrowserContext(conversation, id_)

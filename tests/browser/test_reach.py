@@ -23,9 +23,8 @@ import pytest
 import trio
 
 from smartlinkd.browser.cdp import connect
-from smartlinkd.browser.chromium import LaunchSettings, launch
+from smartlinkd.browser.chromium import CANDIDATES, LaunchSettings, launch
 from smartlinkd.browser.errors import NavigationFailed
-from smartlinkd.browser.executable import CANDIDATES
 from smartlinkd.browser.page import BrowserContext, Page
 from tests.browser.test_chromium import only_one
 

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from smartlinkd import logs
-from smartlinkd.browser import executable
+from smartlinkd.browser.chromium import find_executable
 from smartlinkd.browser.errors import LaunchFailed
 from smartlinkd.commands import demo
 from smartlinkd.commands.demo import DemoClient, StepFailed, ask, event_text
@@ -75,9 +75,9 @@ async def test_chromiums_sandbox_is_done_without_where_it_has_to_be_and_that_is_
     open_folder: Path, monkeypatch: pytest.MonkeyPatch, body: str, unusable: bool, said: int
 ) -> None:
     chromium = open_folder / "chromium"
-    chromium.write_text(f"#!/bin/sh\n{body.format(chromium=executable.find(None))}\n")
+    chromium.write_text(f"#!/bin/sh\n{body.format(chromium=find_executable(None))}\n")
     chromium.chmod(0o755)
-    monkeypatch.setattr(executable, "CANDIDATES", (str(chromium),))
+    monkeypatch.setattr("smartlinkd.browser.chromium.CANDIDATES", (str(chromium),))
     told: list[str] = []
     assert await demo.is_sandbox_unusable(told.append) is unusable
     assert len([line for line in told if line.startswith("WARNING: ")]) == said
@@ -86,7 +86,7 @@ async def test_chromiums_sandbox_is_done_without_where_it_has_to_be_and_that_is_
 async def test_a_chromium_that_starts_in_no_way_is_not_for_want_of_a_sandbox(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(executable, "CANDIDATES", ())
+    monkeypatch.setattr("smartlinkd.browser.chromium.CANDIDATES", ())
     with pytest.raises(LaunchFailed, match="no Chromium was found"):
         await demo.is_sandbox_unusable(pytest.fail)
 

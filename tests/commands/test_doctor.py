@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.browser.executable import find
+from smartlinkd.browser.chromium import find_executable
 from smartlinkd.commands import doctor
 from smartlinkd.config import Settings, build
 
@@ -136,7 +136,7 @@ def test_a_state_directory_that_cannot_be_looked_at_ends_no_other_point(
 def test_a_wrong_configuration_ends_no_other_point(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("smartlinkd.browser.executable.CANDIDATES", ())
+    monkeypatch.setattr("smartlinkd.browser.chromium.CANDIDATES", ())
     assert doctor.main(partial(build, {"server": {"bind": "8787"}})) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("FAIL  configuration  server.bind: ")
@@ -147,7 +147,7 @@ def test_a_wrong_configuration_ends_no_other_point(
 def test_without_a_configuration_the_machine_alone_is_looked_at(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("smartlinkd.browser.executable.CANDIDATES", ())
+    monkeypatch.setattr("smartlinkd.browser.chromium.CANDIDATES", ())
     assert doctor.main(None) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("ok    configuration  none given, so its password and state")
@@ -215,7 +215,7 @@ def test_a_chromium_that_runs_without_its_sandbox_is_a_fault(
 ) -> None:
     """One that somebody has wrapped, for example."""
     wrapped = open_folder / "chromium"
-    wrapped.write_text(f'#!/bin/sh\nexec "{find(None)}" --no-sandbox "$@"\n')
+    wrapped.write_text(f'#!/bin/sh\nexec "{find_executable(None)}" --no-sandbox "$@"\n')
     wrapped.chmod(0o755)
     code, points = examined(capsys, open_folder, wrapped)
     assert code == 1

@@ -22,8 +22,7 @@ from smartlinkd.conversion.request import ConversionRequest, Converted, LinkResu
 from smartlinkd.conversion.service import ConversionService, ConversionSetup, ConversionTimings
 from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
 from smartlinkd.errors import Refused
-from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import PortalSilent
 from smartlinkd.marketplace.links import Product, Short
 from smartlinkd.marketplace.markets import market

@@ -9,8 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd.conversion.account import Account, AffiliateIds
-from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import UNKNOWN_ROW, FailCode, Row
 from smartlinkd.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:

@@ -12,14 +12,13 @@ import trio.testing
 from pydantic import SecretStr
 
 from smartlinkd.conversion.api_sources import ApiProducts, HttpResolver, OpenApiLinks
-from smartlinkd.marketplace.answers import UNKNOWN_ROW
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import UNKNOWN_ROW, FailCode
 from smartlinkd.marketplace.errors import HumanCheck, NotThere, OpenApiBusy
 from smartlinkd.marketplace.links import Product, Short
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.products import ProductData
-from smartlinkd.marketplace.shortlinks import HOPS_AT_ONCE
+from smartlinkd.marketplace.shortlinks import CONCURRENT_HOPS
 from smartlinkd.net.client import HttpClient
 
 VN = market("vn")
@@ -98,8 +97,8 @@ async def test_all_links_of_a_silent_host_wait_for_each_other(
     async with HttpClient(httpx.MockTransport(silent)) as client:
         resolver = HttpResolver(client, market("vn"))
         async with trio.open_nursery() as nursery:
-            for number in range(HOPS_AT_ONCE + 1):
+            for number in range(CONCURRENT_HOPS + 1):
                 nursery.start_soon(partial(one, resolver, number))
             await trio.sleep(10)
-            assert len(codes) == HOPS_AT_ONCE
-    assert codes == [FailCode.UNKNOWN] * (HOPS_AT_ONCE + 1)
+            assert len(codes) == CONCURRENT_HOPS
+    assert codes == [FailCode.UNKNOWN] * (CONCURRENT_HOPS + 1)

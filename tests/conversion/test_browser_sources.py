@@ -10,8 +10,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.browser.contexts import Place
 from smartlinkd.browser.errors import NavigationFailed
+from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.conversion import browser_sources
 from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts
 from smartlinkd.conversion.product_data import ProductLimits
@@ -36,7 +36,7 @@ class PlayedPage:
         self.of_product = of_product
         self.here = "https://portal.test/"
         self.told: list[str] = []
-        self.beside: tuple[str, ...] = ()
+        self.other_urls: tuple[str, ...] = ()
 
     async def goto(self, url: str) -> str:
         self.told.append("goto")
@@ -72,7 +72,7 @@ class PlayedBrowser:
         self.page = PlayedPage(status, of_product)
         self.busy_for = busy_for
 
-    async def use(self, place: Place, job: Callable[[Any], Awaitable[object]]) -> object:
+    async def use(self, place: TabSpec, job: Callable[[Any], Awaitable[object]]) -> object:
         await trio.sleep(self.busy_for)
         page: Any = self.page
         await place.open_tab(page)
@@ -97,15 +97,17 @@ async def test_nothing_is_sent_from_when_it_is_not_wanted_any_more(
     assert browser.page.told == told
 
 
-async def test_the_jar_is_not_laid_out_where_nobody_makes_a_context(
+async def test_cookies_are_placed_only_for_a_new_context(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     laid_out: list[str] = []
-    monkeypatch.setattr(browser_sources, "jar", lambda *_: laid_out.append("jar"))
-    places: list[Place] = []
+    monkeypatch.setattr(
+        browser_sources, "browser_cookies", lambda *_: laid_out.append("browser_cookies")
+    )
+    places: list[TabSpec] = []
 
     class Warm:
-        async def use(self, place: Place, _job: object) -> None:
+        async def use(self, place: TabSpec, _job: object) -> None:
             places.append(place)
 
     browser: Any = Warm()
@@ -118,12 +120,12 @@ async def test_the_jar_is_not_laid_out_where_nobody_makes_a_context(
     assert laid_out == []
     for place in places:
         place.cookies()
-    assert laid_out == ["jar", "jar"]
+    assert laid_out == ["browser_cookies", "browser_cookies"]
     products = BrowserProducts(
         browser, market("vn"), method="page", default_cap=1, report_check=not_seen
     )
     await products.read(COOKIE, Product(7, 1))
-    assert [place.elsewhere for place in places] == [False, False, True]
+    assert [place.is_navigated for place in places] == [False, False, True]
 
 
 @pytest.mark.parametrize("opened", [False, True])
@@ -148,12 +150,12 @@ async def test_a_tab_that_shows_a_human_check_is_not_led_away_from_it(
 
 
 @pytest.mark.parametrize("where", ["links", "products", "product page"])
-async def test_a_check_that_a_tab_shows_is_told_at_once(where: str) -> None:
-    places: list[Place] = []
+async def test_check_that_a_tab_shows_is_reported_at_once(where: str) -> None:
+    places: list[TabSpec] = []
     seen: list[Cookie] = []
 
     class Warm:
-        async def use(self, place: Place, _job: object) -> None:
+        async def use(self, place: TabSpec, _job: object) -> None:
             places.append(place)
 
     browser: Any = Warm()
@@ -174,10 +176,10 @@ async def test_a_check_that_a_tab_shows_is_told_at_once(where: str) -> None:
         (True, "https://ads.test/verify/captcha"),
         (True, "https://shopee.vn/"),
     ]:
-        assert not place.spoils(url, beside)
+        assert not place.invalidates(url, beside)
     assert seen == []
-    assert place.spoils("https://portal.test/verify/captcha?from=offer", False)
-    assert place.spoils("https://shopee.vn/verify/captcha", True)
+    assert place.invalidates("https://portal.test/verify/captcha?from=offer", False)
+    assert place.invalidates("https://shopee.vn/verify/captcha", True)
     assert seen == [COOKIE, COOKIE]
 
 
@@ -236,5 +238,5 @@ async def hang(_url: str) -> str:
 
 
 def test_whoever_is_asked_for_a_product_is_known_to_be_silent_in_time() -> None:
-    for each in (third_party.DEADLINE, open_api.PRODUCT_DEADLINE, portal.PRODUCT_WAIT):
+    for each in (third_party.DEADLINE, open_api.PRODUCT_DEADLINE, portal.PRODUCT_TIMEOUT):
         assert each < READ_WITHIN < ProductLimits().wait_s

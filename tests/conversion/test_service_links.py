@@ -12,8 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.conversion.request import Converted, Failed
 from smartlinkd.errors import Invalid
-from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.vault import record as vault_record
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import parse_cookie

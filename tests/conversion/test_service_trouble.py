@@ -12,8 +12,7 @@ from smartlinkd.conversion.account import AccountStatus
 from smartlinkd.conversion.request import ConversionRequest, Converted, Failed
 from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
 from smartlinkd.logs import LogEvent
-from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
 from smartlinkd.vault.cookie import parse_cookie
 

@@ -17,8 +17,7 @@ from smartlinkd.conversion.sources import MaySend
 from smartlinkd.crews.tools import TOOL_NAMES, TOOL_PATIENCE, tools
 from smartlinkd.errors import BrowserEnded, Invalid, Unavailable, UpstreamFailed
 from smartlinkd.logs import LogEvent
-from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.links import Product, Short
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.products import FIELD_NAMES, ProductData

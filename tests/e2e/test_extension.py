@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from smartlinkd.browser.cdp import Session, connect
+from smartlinkd.browser.cdp import CdpSession, connect
 from smartlinkd.browser.chromium import LaunchSettings, launch
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Extension:
     """Its page, in which its scripts run."""
 
     daemon: Daemon
-    page: Session
+    page: CdpSession
 
     async def ask(self, method: str, path: str, body: Json | None, *, key: str = "") -> Json:
         """What it can tell of the answer."""

@@ -18,7 +18,7 @@ import httpx
 import pytest
 import trio
 
-from smartlinkd.browser.executable import find
+from smartlinkd.browser.chromium import find_executable
 from tests.e2e.conftest import until_met
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ async def test_sigkill_restarting(
     running: Running, portal: Portal, open_folder: Path, nursery: trio.Nursery
 ) -> None:
     executable, stop = open_folder / "stopping", open_folder / "stop"
-    executable.write_text(STOPPING.format(stop=stop, chromium=find(None)))
+    executable.write_text(STOPPING.format(stop=stop, chromium=find_executable(None)))
     executable.chmod(0o755)
     with running(browser={"executable": str(executable)}) as daemon:
         daemon.wait_for_browser()
@@ -246,7 +246,7 @@ async def test_executable_gone_restarting(
     running: Running, portal: Portal, open_folder: Path, nursery: trio.Nursery
 ) -> None:
     executable = open_folder / "browser"
-    executable.symlink_to(find(None))
+    executable.symlink_to(find_executable(None))
     with running(browser={"executable": str(executable)}) as daemon:
         scene = Scene(daemon, portal, nursery)
         await scene.begin()
@@ -257,7 +257,7 @@ async def test_executable_gone_restarting(
         await scene.answered(503, within=CLOSE)
         gone = "launch failed: browser.executable: there is no file"
         daemon.program.wait_for(gone, daemon.program.log)
-        executable.symlink_to(find(None))
+        executable.symlink_to(find_executable(None))
         await scene.until_restarted(2)
         await scene.works()
     executable.unlink()  # who wrote to it would write to Chromium's

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from smartlinkd.browser.cdp import Connection, Session, connect
+from smartlinkd.browser.cdp import CdpConnection, CdpSession, connect
 from smartlinkd.browser.chromium import LaunchSettings, launch
 from tests.e2e.conftest import until
 
@@ -90,8 +90,8 @@ class Extension:
 
     daemon: Daemon
     portal: Portal
-    chromium: Connection
-    page: Session
+    chromium: CdpConnection
+    page: CdpSession
 
     async def evaluate(self, expression: str) -> Any:
         told = await self.page.call(

@@ -21,7 +21,7 @@ async def test_chromium_runs_in_its_sandbox(any_daemon: Daemon) -> None:
     (profile,) = any_daemon.profiles()
     port, path = (any_daemon.program.folder / profile / PORT_FILE).read_text().splitlines()
     async with connect(f"ws://127.0.0.1:{port}{path}") as connection:
-        assert (await sandbox_state(connection)).on
+        assert (await sandbox_state(connection)).is_on
 
 
 def test_chromium_runs_as_nobody(any_daemon: Daemon) -> None:

@@ -15,16 +15,17 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.browser import generation
 from smartlinkd.browser.chromium import LaunchSettings, launch
-from smartlinkd.browser.contexts import Contexts, Place
+from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.page import Page
-from tests.browser.errands import goes_anywhere
+from smartlinkd.browser.tab_pool import TabPool, TabSpec
+from tests.browser.jobs import never_invalid
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
 from tests.every_step.world import SOON, World, got_its_own, was_told
 from tests.fakes.machine import Machine
 from tests.fakes.network import sandbox_network
+from tests.faults import stage
 from tests.faults.phases import SUBMIT
 from tests.faults.stage import BIG, LOOK_EVERY
 
@@ -36,7 +37,7 @@ HEALTHY = 60.0
 
 
 @asynccontextmanager
-async def tabs(folder: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Contexts, Machine]]:
+async def tabs(folder: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[tuple[TabPool, Machine]]:
     """A browser without a daemon around it, since then all steps can be struck."""
     network, _ = sandbox_network()
     machine = Machine(folder, network)
@@ -47,7 +48,7 @@ async def tabs(folder: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[tuple[C
         machine._connect(chromium.endpoint) as connection,
         trio.open_nursery() as nursery,
     ):
-        yield Contexts(connection, nursery, limit=4, idle=600.0), machine
+        yield TabPool(connection, nursery, size=4, idle_s=600.0, limits=BrowserLimits()), machine
 
 
 @pytest.mark.parametrize("company", [0, 1], ids=["alone", "in company"])
@@ -65,21 +66,21 @@ def test_who_opens_a_tab_leaves(
     def cookies() -> list[dict[str, object]]:
         return [{"name": "n", "value": "v"}]
 
-    async def scenario(strike: Strike, here: tuple[Contexts, Machine]) -> None:
-        contexts, machine = here
-        place = Place(str(next(numbers)), cookies, "tab", open_tab, goes_anywhere)
+    async def scenario(strike: Strike, here: tuple[TabPool, Machine]) -> None:
+        pool, machine = here
+        spec = TabSpec(str(next(numbers)), cookies, "tab", open_tab, never_invalid)
         async with trio.open_nursery() as others:
             for _ in range(company):
-                others.start_soon(contexts.use, place, job)
+                others.start_soon(pool.use, spec, job)
             with trio.CancelScope() as scope:
                 strike.arm(scope.cancel)
-                await contexts.use(place, job)
+                await pool.use(spec, job)
             strike.disarm()
         await wait_all_tasks_blocked()
-        assert len(machine.browser.tabs) <= len(machine.browser.contexts) == len(contexts)
-        assert await contexts.use(place, job) == 1
+        assert len(machine.browser.tabs) <= len(machine.browser.contexts) == len(pool)
+        assert await pool.use(spec, job) == 1
 
-    def world() -> AbstractAsyncContextManager[tuple[Contexts, Machine]]:
+    def world() -> AbstractAsyncContextManager[tuple[TabPool, Machine]]:
         return tabs(tmp_path, monkeypatch)
 
     clock = MockClock(autojump_threshold=0)
@@ -112,7 +113,7 @@ async def is_replaced(world: World) -> None:
 def test_a_recycling_while_somebody_is_at_work(
     strike_world: StrikeWorld, death: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generation, "MEASURE_EVERY", 0.5)
+    monkeypatch.setattr(stage, "BROWSER_LIMITS", BrowserLimits(measure_interval_s=0.5))
 
     async def scenario(strike: Strike, world: World) -> None:
         await world.is_served(world.account)

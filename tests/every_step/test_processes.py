@@ -17,13 +17,13 @@ import pytest
 import trio
 
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.contexts import Place
-from smartlinkd.browser.generation import Generation, GenerationSettings
+from smartlinkd.browser.instance import BrowserInstance, InstanceSettings
 from smartlinkd.browser.page import Page
+from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.crews.protocol import Inputs
 from smartlinkd.crews.worker import Stopped, WorkerSettings, start_worker
 from smartlinkd.processes.process_tree import run_process_tree, shared_fork_server
-from tests.browser.errands import goes_anywhere
+from tests.browser.jobs import never_invalid
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
 from tests.hygiene.at_once import check_held, held
@@ -118,12 +118,12 @@ def test_a_worker_that_is_stopped(strike_real: StrikeReal, folder: Path) -> None
 
 @pytest.mark.chromium
 def test_a_chromium_that_is_put_to_use(strike_real: StrikeReal, folder: Path) -> None:
-    settings = GenerationSettings(
+    settings = InstanceSettings(
         launch=LaunchSettings(profiles=folder),
         contexts=1,
-        idle=60.0,
-        recycle_after=3600.0,
-        recycle_memory=1 << 40,
+        idle_s=60.0,
+        recycle_after_s=3600.0,
+        recycle_bytes=1 << 40,
     )
 
     async def look(page: Page) -> object:
@@ -133,13 +133,13 @@ def test_a_chromium_that_is_put_to_use(strike_real: StrikeReal, folder: Path) ->
         await trio.lowlevel.checkpoint()
 
     async def body() -> None:
-        generation = Generation(settings)
+        instance = BrowserInstance(settings)
         async with trio.open_nursery() as nursery:
-            await nursery.start(generation.run)
+            await nursery.start(instance.run)
             assert (
-                await generation.use(Place("key", tuple, "tab", nothing_to_do, goes_anywhere), look)
+                await instance.use(TabSpec("key", tuple, "tab", nothing_to_do, never_invalid), look)
                 == 7
             )
-            generation.retire()
+            instance.drain()
 
     assert strike_real(body, stride=23) > 50

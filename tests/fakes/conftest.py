@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.browser.cdp import Connection, connect
+from smartlinkd.browser.cdp import CdpConnection, connect
 from smartlinkd.browser.chromium import Chromium, LaunchSettings, launch
 from smartlinkd.browser.page import BrowserContext, Page
-from smartlinkd.marketplace.jar import jar
+from smartlinkd.marketplace.cookies import browser_cookies
 from smartlinkd.marketplace.markets import Market, market
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.server import open_sandbox
@@ -31,7 +31,7 @@ LOOP = "() => { for (;;); }"
 class Subject:
     """A browser, a connection to it, and the portal that it sees."""
 
-    connection: Connection
+    connection: CdpConnection
     portal: State
     origins: Origins
     process: Process | Chromium
@@ -47,7 +47,9 @@ class Subject:
 
     async def page(self, account: str = "") -> Page:
         """A tab in a context of its own, with an account's cookies."""
-        cookies = jar(self.market, parse_cookie(cookie_header(account))) if account else []
+        cookies = (
+            browser_cookies(self.market, parse_cookie(cookie_header(account))) if account else []
+        )
         context = await BrowserContext.create(self.connection, cookies)
         return await context.new_page()
 

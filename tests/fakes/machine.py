@@ -21,8 +21,8 @@ import pytest
 import trio
 
 from smartlinkd.browser import chromium as chromium_module
-from smartlinkd.browser import generation
-from smartlinkd.browser.cdp import Connection, converse
+from smartlinkd.browser import instance
+from smartlinkd.browser.cdp import CdpConnection, connect_over
 from smartlinkd.browser.chromium import PORT_FILE, Chromium, SandboxState
 from smartlinkd.browser.errors import Disconnected
 from smartlinkd.nurseries import background
@@ -121,7 +121,7 @@ class Machine:
         patch.setattr(chromium_module, "_profile_folder", self._profile_folder)
         patch.setattr(chromium_module, "_confinement", lambda *_: SandboxState(True, True, True))
         patch.setattr(Chromium, "memory", self._memory_of)
-        patch.setattr(generation, "connect", self._connect)
+        patch.setattr(instance, "connect", self._connect)
 
     @property
     def process(self) -> Process:
@@ -178,7 +178,7 @@ class Machine:
             shutil.rmtree(remove)
 
     @asynccontextmanager
-    async def _connect(self, endpoint: str) -> AsyncIterator[Connection]:
+    async def _connect(self, endpoint: str) -> AsyncIterator[CdpConnection]:
         await trio.lowlevel.checkpoint()
         found = [one for one in self.running if endpoint.endswith(one.path) and not one.status]
         if self.no_socket is not None or not found:
@@ -187,5 +187,5 @@ class Machine:
         process, wire = found[0], Wire()
         process.wires.append(wire)
         process.browser.nursery.start_soon(process.browser.accept, wire.there)
-        async with converse(wire, "127.0.0.1", process.path) as connection:
+        async with connect_over(wire, "127.0.0.1", process.path) as connection:
             yield connection

@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 
 import trio
 
-from smartlinkd.marketplace import looking, portal
 from tests.fakes.network import NetError
 from tests.fakes.tab import Document, Tab, script
 
@@ -55,7 +54,7 @@ def open_page(tab: Tab) -> None:
         tab.run(play)
 
 
-@script(looking.FORM_SCRIPT)
+@script(page_state.FORM_SCRIPT)
 async def links_form(tab: Tab, arguments: list[Any]) -> Any:
     """`smartlinkd/marketplace/links_form.js`."""
     task, links, sub_ids, _ = arguments

@@ -242,14 +242,14 @@ async def _is_lost(page: Page) -> None:
 async def test_an_alert_holds_up_the_script_until_it_is_dismissed(subject: Subject) -> None:
     page = await subject.page("4711")
     await page.goto(subject.origins.portal + SELL)
-    page._session.off("Page.javascriptDialogOpening", page._dismiss)
+    page._session.off("Page.javascriptDialogOpening", page._dismiss_dialog)
     with page._session.events("Page.javascriptDialogOpening") as events, trio.fail_after(SOON):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_gives_seven, page)
             await events.next()
             await is_not_answered(page)
             page._session.post("Page.handleJavaScriptDialog", {"accept": False})
-    page._session.on("Page.javascriptDialogOpening", page._dismiss)
+    page._session.on("Page.javascriptDialogOpening", page._dismiss_dialog)
 
 
 async def _gives_seven(page: Page) -> None:

@@ -61,7 +61,7 @@ def product() -> Product:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(portal, "FORM_WAIT", 2.0)
+    monkeypatch.setattr(portal, "FORM_TIMEOUT", 2.0)
 
 
 @pytest.mark.parametrize(("fault", "error"), PAGES.items())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from smartlinkd.browser.contexts import TRUSTED_FOR
+from smartlinkd.browser.limits import BrowserLimits
 from tests.fakes.chromium import FakeChromium
 from tests.fakes.gate import Gate
 from tests.fakes.machine import Process
@@ -70,7 +70,7 @@ async def idle(stage: Stage, nursery: trio.Nursery) -> Scene:
     await started(stage, nursery)
     account = stage.account()
     await warm(stage, account)
-    await trio.sleep(TRUSTED_FOR)
+    await trio.sleep(BrowserLimits().trusted_for_s)
     return Scene("idle", stage, account, stage.machine.process, _links_tab(stage))
 
 

@@ -32,7 +32,8 @@ from smartlinkd.auth.files import SavedState, save
 from smartlinkd.auth.tokens import Tokens
 from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.browser.instance import InstanceSettings
+from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.config import build
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import read_catalog
@@ -85,6 +86,9 @@ class Wall:
 
     def moment(self) -> datetime:
         return datetime.fromtimestamp(self.now(), UTC)
+
+
+BROWSER_LIMITS = BrowserLimits()
 
 
 class Stage:
@@ -192,7 +196,7 @@ class Stage:
 
     @property
     def ready(self) -> bool:
-        return self.browser.ready
+        return self.browser.is_ready
 
     async def until_ready(self, within: float) -> None:
         with trio.fail_after(within):
@@ -298,7 +302,7 @@ class Stage:
             _generation(self.machine),
             queue=8,
             backoff=Backoff(jitter=0.0),
-            down=lambda _why: None,
+            on_down=lambda _why: None,
             chance=self._chance(),
         )
         http = HttpClient(httpx.MockTransport(lambda _: httpx.Response(404)))
@@ -372,11 +376,12 @@ def _tables(directory: Path, crews: Sequence[Table]) -> dict[str, Any]:
     }
 
 
-def _generation(machine: Machine) -> GenerationSettings:
-    return GenerationSettings(
+def _generation(machine: Machine) -> InstanceSettings:
+    return InstanceSettings(
         launch=LaunchSettings(executable=machine.executable, profiles=machine.profiles),
         contexts=8,
-        idle=600.0,
-        recycle_after=86_400.0,
-        recycle_memory=RECYCLE_MEMORY,
+        idle_s=600.0,
+        recycle_after_s=86_400.0,
+        recycle_bytes=RECYCLE_MEMORY,
+        limits=BROWSER_LIMITS,
     )

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 
 from smartlinkd.browser.errors import CallTimedOut
 from smartlinkd.errors import UpstreamFailed
-from smartlinkd.marketplace import looking, portal
+from smartlinkd.marketplace import page_state, portal
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
@@ -75,7 +75,7 @@ class Tab:
     submits: list[Any] = field(default_factory=list)
     calls: list[Any] = field(default_factory=list)
     followed: list[tuple[str | None, str]] = field(default_factory=list)
-    beside: Sequence[str] = ()
+    other_urls: Sequence[str] = ()
 
     async def goto(self, url: str) -> str:
         await trio.lowlevel.checkpoint()
@@ -93,7 +93,7 @@ class Tab:
         self, function: str, *arguments: JsonValue, deadline: float = 10
     ) -> JsonValue:
         await trio.lowlevel.checkpoint()
-        assert function in (looking.FORM_SCRIPT, portal._CALL)
+        assert function in (page_state.FORM_SCRIPT, portal._CALL)
         assert deadline < 60
         if arguments[0] == "look":
             if isinstance(self.looks[0], CallTimedOut):

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 import pytest
 from pydantic import SecretStr
 
-from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import NotThere, OpenApiBusy, OpenApiRefused, PortalDown
 from smartlinkd.marketplace.links import NotALink, Product, Short, parse
 from smartlinkd.marketplace.markets import Market, market
 from smartlinkd.marketplace.open_api import OpenApi
-from smartlinkd.marketplace.shortlinks import Lanes, Unresolved, resolve
+from smartlinkd.marketplace.shortlinks import HostLimits, Unresolved, resolve
 from smartlinkd.marketplace.third_party import ThirdParty
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
@@ -58,7 +57,11 @@ async def test_every_code_of_the_short_link_host() -> None:
             if isinstance(short, Short):
                 deadline = 0.5 if code.code == "slow" else 5
                 result = await resolve(
-                    world.client, short, world.market, Lanes(world.market), hop_deadline=deadline
+                    world.client,
+                    short,
+                    world.market,
+                    HostLimits(world.market),
+                    hop_deadline=deadline,
                 )
                 found[code.code] = type(result)
         counted = dict(world.sandbox.state.counters)

@@ -7,8 +7,14 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row, clean_short_link, parse_links_answer
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import (
+    UNKNOWN_ROW,
+    FailCode,
+    Row,
+    clean_short_link,
+    fail_code_of,
+    parse_links_answer,
+)
 from smartlinkd.marketplace.errors import (
     HumanCheck,
     PortalChanged,
@@ -18,7 +24,7 @@ from smartlinkd.marketplace.errors import (
 )
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.portal_page import Answer
+from smartlinkd.marketplace.portal_page import PageAnswer
 
 VN = market("vn")
 CALL = "https://affiliate.shopee.vn/api/v3/gql?q=batchCustomLink"
@@ -42,7 +48,7 @@ def read(rows: Any, *, asked: list[Product] = ASKED) -> list[Row]:
 
 
 def read_answer(answer: Any, *, asked: list[Product] = ASKED) -> list[Row]:
-    response = Answer(200, CALL, "application/json", json.dumps(answer))
+    response = PageAnswer(200, CALL, "application/json", json.dumps(answer))
     return parse_links_answer(response, asked=asked, sub_ids=("a", "b"), market=VN)
 
 
@@ -155,7 +161,7 @@ def test_a_link_that_counts_under_other_sub_ids_is_no_success(
 
 
 @pytest.mark.parametrize("counted", ["=a-b", "=A-b---", "s=none", "=a_b"])
-def test_sub_ids_are_the_same_as_far_as_can_be_told(counted: str) -> None:
+def test_sub_ids_are_compared_as_far_as_the_long_link_has_them(counted: str) -> None:
     same = long_link(101).replace("=a-b---", counted)
     assert only(good(101, longLink=same)) == Row(SHORT, same, FailCode.SUCCESS, 0)
 
@@ -227,7 +233,7 @@ def test_graphql_can_carry_the_portals_refusals(code: int, error: type[Exception
         {"data": {"error": 90309999}},
     ],
 )
-def test_risk_control_is_seen_wherever_it_is_told(answer: Any) -> None:
+def test_risk_control_is_seen_wherever_it_is_in_the_answer(answer: Any) -> None:
     with pytest.raises(HumanCheck):
         read_answer(answer)
 
@@ -241,3 +247,24 @@ def test_links_that_were_made_are_not_lost_to_it() -> None:
 def test_neither_data_nor_errors_is_a_fault_of_the_portal() -> None:
     with pytest.raises(PortalDown):
         read_answer({"code": 0})
+
+
+@pytest.mark.parametrize(
+    ("portal", "ours"),
+    [
+        (0, FailCode.SUCCESS),
+        (None, FailCode.SUCCESS),
+        (2, FailCode.INVALID_LINK),
+        (1, FailCode.UNKNOWN),
+        *((code, FailCode.UNKNOWN) for code in (3, 4, 5, 6, 7)),
+        (99, FailCode.UNKNOWN),
+        (-1, FailCode.UNKNOWN),
+        (40300, FailCode.UNKNOWN),
+    ],
+)
+def test_each_code_of_the_portal(portal: int | None, ours: FailCode) -> None:
+    assert fail_code_of(portal) is ours
+
+
+def test_the_numbers_are_those_that_clients_were_promised() -> None:
+    assert {code.value for code in FailCode} == {0, -1, 10, 40300}

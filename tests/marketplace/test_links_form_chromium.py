@@ -12,7 +12,7 @@ import pytest
 from smartlinkd.browser.cdp import connect
 from smartlinkd.browser.chromium import LaunchSettings, launch
 from smartlinkd.browser.page import BrowserContext, Page
-from smartlinkd.marketplace import looking
+from smartlinkd.marketplace import page_state
 
 pytestmark = pytest.mark.chromium
 
@@ -54,7 +54,7 @@ async def show(page: Page, html: str) -> None:
 
 
 async def submit(page: Page, *sub_ids: str, links: list[str] = LINKS, wait: float = 1000) -> Any:
-    return await page.evaluate(looking.FORM_SCRIPT, "submit", links, list(sub_ids), wait)
+    return await page.evaluate(page_state.FORM_SCRIPT, "submit", links, list(sub_ids), wait)
 
 
 async def noted(page: Page) -> Any:
@@ -198,11 +198,11 @@ LOOKS = {
 }
 
 
-async def test_a_look_tells_what_there_is() -> None:
+async def test_state_of_a_page_is_read() -> None:
     found = {}
     async with tab() as page:
         for html in LOOKS:
             await show(page, html)
-            seen: Any = await page.evaluate(looking.FORM_SCRIPT, "look", [], [], 0)
+            seen: Any = await page.evaluate(page_state.FORM_SCRIPT, "look", [], [], 0)
             found[html] = (seen["form"], seen["password"])
     assert found == LOOKS

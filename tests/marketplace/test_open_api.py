@@ -13,8 +13,7 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import (
     AccountFrozen,
     NotThere,

@@ -12,8 +12,7 @@ from pydantic import JsonValue
 
 from smartlinkd.browser.errors import CallTimedOut, ContextLost
 from smartlinkd.marketplace import portal
-from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import (
     AccountFrozen,
     HumanCheck,
@@ -158,7 +157,7 @@ async def test_a_disabled_form_that_is_built_anew_is_no_frozen_account(
 async def test_a_page_without_a_form_has_changed(autojump_clock: trio.testing.MockClock) -> None:
     error = await raised(PortalChanged, portal.open_links_page(Tab(looks=[look("none")]), VN))
     assert "has changed" in str(error)
-    assert trio.current_time() == pytest.approx(portal.FORM_WAIT, abs=0.2)
+    assert trio.current_time() == pytest.approx(portal.FORM_TIMEOUT, abs=0.2)
 
 
 @pytest.mark.parametrize(("url", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck)])
@@ -171,7 +170,7 @@ async def test_a_page_that_has_left_meanwhile_and_is_never_seen_has_not_changed(
     tab = Tab(looks=[ContextLost("it went elsewhere")])
 
     async def leave() -> None:
-        await trio.sleep(portal.FORM_WAIT / 2)
+        await trio.sleep(portal.FORM_TIMEOUT / 2)
         tab.goes = url
 
     nursery.start_soon(leave)
@@ -179,13 +178,13 @@ async def test_a_page_that_has_left_meanwhile_and_is_never_seen_has_not_changed(
 
 
 @pytest.mark.parametrize("seen", [None, [], "x", {}, {"form": 5, "status": "x", "url": None}])
-async def test_a_look_that_gives_nonsense_is_no_form(
+async def test_unreadable_state_is_no_form(
     seen: Any, autojump_clock: trio.testing.MockClock
 ) -> None:
     await raised(PortalChanged, portal.open_links_page(Tab(looks=[seen]), VN))
 
 
-# A check beside the page: in a frame, or in a window that it opens
+# A check in a frame or pop-up
 
 
 async def opened(tab: Tab) -> None:
@@ -193,48 +192,48 @@ async def opened(tab: Tab) -> None:
 
 
 @pytest.mark.parametrize("work", [opened, submit_form, submit_fetch, read_fetch, read_page])
-async def test_a_check_beside_the_page_comes_before_all_work(work: Any) -> None:
-    tab = Tab(beside=["https://ads.example/", CAPTCHA])
+async def test_check_in_a_frame_comes_before_all_work(work: Any) -> None:
+    tab = Tab(other_urls=["https://ads.example/", CAPTCHA])
     await raised(HumanCheck, work(tab))
     assert (tab.visited, tab.submits, tab.calls) == ([], [], [])
 
 
-async def test_what_others_show_beside_the_page_is_no_check() -> None:
-    beside = ["https://ads.example/verify/captcha", "https://shopee.vn/"]
-    tab = Tab(answers=[(0, Response(body=GOOD_BODY))], beside=beside)
+async def test_frames_of_other_sites_are_no_check() -> None:
+    other_urls = ["https://ads.example/verify/captcha", "https://shopee.vn/"]
+    tab = Tab(answers=[(0, Response(body=GOOD_BODY))], other_urls=other_urls)
     assert await submit_form(tab) == GOOD_ROWS
 
 
 @pytest.mark.parametrize("seen", [look(), CallTimedOut("Runtime.callFunctionOn", 2.0)])
-async def test_a_check_beside_the_page_instead_of_an_answer_is_seen_soon(
+async def test_check_in_a_frame_instead_of_an_answer_is_seen_soon(
     seen: Json | Exception, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     tab = Tab(looks=[seen])
 
     async def show() -> None:
         await trio.sleep(1)
-        tab.beside = [CAPTCHA]
+        tab.other_urls = [CAPTCHA]
 
     nursery.start_soon(show)
     await raised(HumanCheck, submit_form(tab))
     assert trio.current_time() < 6
 
 
-async def test_links_that_come_while_a_check_is_shown_beside_are_not_lost(
+async def test_links_that_come_while_a_frame_shows_a_check_are_not_lost(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     tab = Tab(answers=[(1.2, Response(body=GOOD_BODY))])
 
     async def show() -> None:
         await trio.sleep(0.1)
-        tab.beside = [CAPTCHA]
+        tab.other_urls = [CAPTCHA]
 
     nursery.start_soon(show)
     assert await submit_form(tab) == GOOD_ROWS
 
 
 @pytest.mark.parametrize(("shown_at", "seen_at"), [(1, 4), (29, 31)])
-async def test_nothing_else_that_comes_puts_a_check_beside_the_page_off(
+async def test_other_responses_do_not_delay_a_check_in_a_frame(
     nursery: trio.Nursery,
     autojump_clock: trio.testing.MockClock,
     shown_at: float,
@@ -245,7 +244,7 @@ async def test_nothing_else_that_comes_puts_a_check_beside_the_page_off(
 
     async def show() -> None:
         await trio.sleep(shown_at)
-        tab.beside = [CAPTCHA]
+        tab.other_urls = [CAPTCHA]
 
     nursery.start_soon(show)
     await raised(HumanCheck, submit_form(tab))
@@ -283,7 +282,7 @@ async def test_the_pages_other_calls_are_not_taken_for_the_answer() -> None:
 
 
 async def test_a_slow_answer_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
-    tab = Tab(answers=[(portal.ANSWER_WAIT - 1, Response(body=GOOD_BODY))])
+    tab = Tab(answers=[(portal.ANSWER_TIMEOUT - 1, Response(body=GOOD_BODY))])
     assert await submit_form(tab) == GOOD_ROWS
 
 
@@ -294,14 +293,14 @@ async def test_a_page_that_is_too_busy_now_and_then_does_not_hang(
     shown: list[Json | Exception] = [look(), CallTimedOut("Runtime.callFunctionOn", 2)]
     tab = Tab(
         looks=[*shown * 5, look()],
-        answers=[(portal.ANSWER_WAIT - 5, Response(body=GOOD_BODY))],
+        answers=[(portal.ANSWER_TIMEOUT - 5, Response(body=GOOD_BODY))],
     )
     assert await submit_form(tab) == GOOD_ROWS
 
 
 async def test_no_answer_is_silence_within_a_bound(autojump_clock: trio.testing.MockClock) -> None:
     await raised(PortalSilent, submit_form(Tab()))
-    assert trio.current_time() == pytest.approx(portal.ANSWER_WAIT, abs=0.1)
+    assert trio.current_time() == pytest.approx(portal.ANSWER_TIMEOUT, abs=0.1)
 
 
 @pytest.mark.parametrize(("url", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck)])
@@ -484,7 +483,7 @@ async def test_a_call_that_breaks_off_because_its_page_leaves_is_explained_by_wh
     await raised(refusal, read_fetch(Tab(call=broken, looks=looks)))
 
 
-async def test_a_page_that_left_before_the_call_is_told_at_once(
+async def test_page_that_left_before_the_call_raises_at_once(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     await raised(HumanCheck, submit_fetch(Tab(call=called("", status=302, url=CAPTCHA))))

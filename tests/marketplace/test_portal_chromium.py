@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import pytest
 import trio
 
-from smartlinkd.browser.cdp import Connection, connect
+from smartlinkd.browser.cdp import CdpConnection, connect
 from smartlinkd.browser.chromium import LaunchSettings, launch
 from smartlinkd.browser.page import NAVIGATION_DEADLINE, BrowserContext, Page
 from smartlinkd.marketplace import portal
-from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode, Row
+from smartlinkd.marketplace.cookies import browser_cookies
 from smartlinkd.marketplace.errors import (
     AccountFrozen,
     HumanCheck,
@@ -26,7 +26,6 @@ from smartlinkd.marketplace.errors import (
     ProductsRefused,
     SessionLost,
 )
-from smartlinkd.marketplace.jar import jar
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import Market, market
 from smartlinkd.sandbox.server import Sandbox, open_sandbox
@@ -47,12 +46,12 @@ Job = Callable[[Page, Market], Awaitable[object]]
 @dataclass
 class World:
     sandbox: Sandbox
-    connection: Connection
+    connection: CdpConnection
     market: Market
 
     @asynccontextmanager
     async def tab(self, account: str = DEFAULT_ACCOUNT) -> AsyncIterator[Page]:
-        cookies = jar(self.market, parse_cookie(cookie_header(account)))
+        cookies = browser_cookies(self.market, parse_cookie(cookie_header(account)))
         context = await BrowserContext.create(self.connection, cookies)
         try:
             yield await context.new_page()
@@ -252,10 +251,10 @@ async def test_a_page_that_leaves_during_a_call_says_why_by_where_it_goes(
 async def test_a_tab_that_its_script_led_to_a_check_is_not_led_away_from_it() -> None:
     async with open_world() as world, world.tab() as page:
         await portal.open_links_page(page, world.market)
-        before, counted = page.documents, dict(world.sandbox.state.counters)
+        before, counted = page.document_count, dict(world.sandbox.state.counters)
         await go(page, world.sandbox.portal_url + "/verify/captcha", after=0)
         with trio.fail_after(NAVIGATION_DEADLINE):
-            while page.documents == before:  # noqa: ASYNC110 - no event of ours
+            while page.document_count == before:  # noqa: ASYNC110 - no event of ours
                 await trio.sleep(0.01)
         with pytest.raises(HumanCheck):
             await portal.open_links_page(page, world.market)
@@ -331,8 +330,8 @@ PRODUCT_FAULTS = {
 }
 
 
-async def test_what_is_wrong_with_a_page_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(portal, "FORM_WAIT", 1.5)
+async def test_faults_of_a_page_have_their_own_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(portal, "FORM_TIMEOUT", 1.5)
     monkeypatch.setattr(portal, "FROZEN_AFTER", 0.5)
 
     async def opened(page: Page, place: Market) -> str:
@@ -343,10 +342,10 @@ async def test_what_is_wrong_with_a_page_is_told_apart(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("submit", [portal.submit_form, portal.submit_fetch])
-async def test_what_is_wrong_with_a_submit_is_told_apart(
+async def test_faults_of_a_submit_have_their_own_errors(
     submit: Callable[..., Awaitable[list[Row]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(portal, "ANSWER_WAIT", 2.0)
+    monkeypatch.setattr(portal, "ANSWER_TIMEOUT", 2.0)
 
     async def fail_codes(page: Page, place: Market) -> list[int]:
         rows = await submit(page, place, [LIPSTICK, CAMERA], [])
@@ -357,10 +356,10 @@ async def test_what_is_wrong_with_a_submit_is_told_apart(
 
 
 @pytest.mark.parametrize("read", [portal.read_product_fetch, portal.read_product_page])
-async def test_what_is_wrong_with_product_data_is_told_apart(
+async def test_faults_of_product_data_have_their_own_errors(
     read: Callable[..., Awaitable[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(portal, "PRODUCT_WAIT", 2.0)
+    monkeypatch.setattr(portal, "PRODUCT_TIMEOUT", 2.0)
 
     async def data(page: Page, place: Market) -> object:
         return await read(page, place, LIPSTICK, default_cap=1)

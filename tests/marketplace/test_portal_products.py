@@ -44,7 +44,7 @@ async def test_product_data_by_a_call_leaves_the_page_where_it_is() -> None:
     assert tab.visited == []
 
 
-async def test_product_data_by_the_page_is_what_the_page_is_told() -> None:
+async def test_product_data_by_the_page_is_the_answer_to_its_call() -> None:
     others = [
         Response(url=PRODUCT_CALL.replace("101", "1010"), body="{}"),
         Response(url=PRODUCT_CALL.replace("product?", "product/list?"), body="{}"),
@@ -87,7 +87,9 @@ async def test_a_refusal_of_product_data(
 
 
 @pytest.mark.parametrize(("lands", "error"), [(LOGIN, ProductsRefused), (CAPTCHA, HumanCheck)])
-async def test_a_product_page_that_ends_elsewhere(lands: str, error: type[Exception]) -> None:
+async def test_product_page_that_ends_at_another_url_raises(
+    lands: str, error: type[Exception]
+) -> None:
     await raised(error, read_page(Tab(lands=lands)))
 
 
@@ -109,7 +111,7 @@ async def test_a_product_page_that_asks_nothing_is_silent(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     await raised(PortalSilent, read_page(Tab()))
-    assert trio.current_time() == pytest.approx(portal.PRODUCT_WAIT, abs=0.1)
+    assert trio.current_time() == pytest.approx(portal.PRODUCT_TIMEOUT, abs=0.1)
 
 
 @pytest.mark.parametrize(("status", "error"), [(0, PortalDown), (401, ProductsRefused)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -10,8 +11,8 @@ import pytest
 from smartlinkd.marketplace.errors import HumanCheck, NotThere, PortalDown, ProductsRefused
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.portal_page import Answer
-from smartlinkd.marketplace.products import ProductData, parse_portal_product
+from smartlinkd.marketplace.portal_page import PageAnswer
+from smartlinkd.marketplace.products import ProductData, Rates, commission, parse_portal_product
 
 VN = market("vn")
 CALL = "https://affiliate.shopee.vn/api/v3/offer/product?item_id=23456789012"
@@ -60,10 +61,10 @@ def answer(
 
 
 def read(found: object, *, status: int = 200, code: str = "vn") -> ProductData:
-    return read_response(Answer(status, CALL, JSON, json.dumps(found)), code=code)
+    return read_response(PageAnswer(status, CALL, JSON, json.dumps(found)), code=code)
 
 
-def read_response(response: Answer, *, code: str = "vn") -> ProductData:
+def read_response(response: PageAnswer, *, code: str = "vn") -> ProductData:
     return parse_portal_product(response, asked=ASKED, market=market(code), default_cap=CAP)
 
 
@@ -355,13 +356,13 @@ def test_a_refusal_of_product_data(status: int, found: object) -> None:
 
 def test_a_page_in_the_answers_place_is_a_refusal() -> None:
     with pytest.raises(ProductsRefused):
-        read_response(Answer(200, CALL, "text/html", "<html>"))
+        read_response(PageAnswer(200, CALL, "text/html", "<html>"))
 
 
 def test_a_login_in_the_answers_place_is_a_refusal() -> None:
     login = "https://shopee.vn/buyer/login?next=x"
     with pytest.raises(ProductsRefused):
-        read_response(Answer(200, login, "text/html", "<html>"))
+        read_response(PageAnswer(200, login, "text/html", "<html>"))
 
 
 @pytest.mark.parametrize("status", [200, 403, 429])
@@ -376,3 +377,50 @@ def test_a_human_check_is_one_here_too(status: int) -> None:
 def test_a_fault_of_the_portal(status: int, found: object) -> None:
     with pytest.raises(PortalDown):
         read(found, status=status)
+
+
+def rates(platform: str, seller: str) -> Rates:
+    return Rates(platform=Decimal(platform), seller=Decimal(seller))
+
+
+@pytest.mark.parametrize(
+    ("price", "given", "cap", "parts", "text"),
+    [
+        # Worked out by hand on the marketplace's own pages.
+        (122_200, ("0.045", "0.135"), 40_000, (5_499, 16_497, 21_996), "18%"),
+        (84_600_000, ("0.04", "0"), 40_000, (40_000, 0, 40_000), "4%"),
+        (5_290_000, ("0.07", "0.03"), 40_000, (40_000, 158_700, 198_700), "10%"),
+        # Both parts end on half a unit, and each goes up by itself.
+        (1_500, ("0.033", "0.007"), 40_000, (50, 11, 61), "4%"),
+        (289_000, ("0.0455", "0.13"), 40_000, (13_150, 37_570, 50_720), "17.55%"),
+        # The cap bounds the platform's part alone.
+        (1_000_000, ("0.05", "0.5"), 15_000, (15_000, 500_000, 515_000), "55%"),
+        (1_000_000, ("0.05", "0"), 50_000, (50_000, 0, 50_000), "5%"),
+        (1_000_000, ("0.05", "0"), 50_001, (50_000, 0, 50_000), "5%"),
+        (1_000_000, ("0.05", "0"), 0, (0, 0, 0), "5%"),
+        (500_000, ("0", "0"), 40_000, (0, 0, 0), "0%"),
+        (0, ("0.05", "0.05"), 40_000, (0, 0, 0), "10%"),
+    ],
+)
+def test_worked_examples(
+    price: int, given: tuple[str, str], cap: int, parts: tuple[int, int, int], text: str
+) -> None:
+    both = rates(*given)
+    found = commission(Decimal(price), both, cap)
+    assert (found.platform, found.seller, found.total) == parts
+    assert both.text == text
+
+
+@pytest.mark.parametrize(("seller", "xtra"), [("0", False), ("0.00001", True), ("0.135", True)])
+def test_any_seller_part_is_extra(seller: str, *, xtra: bool) -> None:
+    assert rates("0.04", seller).is_xtra is xtra
+
+
+def test_the_parts_always_make_the_whole_and_keep_to_the_cap() -> None:
+    for price in range(1_000, 2_000_000, 12_347):
+        for thousandths in range(0, 200, 7):
+            both = rates(f"0.{thousandths:03}", f"0.{199 - thousandths:03}")
+            found = commission(Decimal(price), both, 40_000)
+            assert found.total == found.platform + found.seller
+            assert found.platform <= 40_000
+            assert abs(found.seller - price * (199 - thousandths) / 1000) <= 0.5

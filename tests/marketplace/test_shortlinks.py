@@ -12,10 +12,10 @@ import trio.testing
 from smartlinkd.marketplace.links import NotALink, Product, Short
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.shortlinks import (
+    CONCURRENT_HOPS,
     DEADLINE,
-    HOPS_AT_ONCE,
     MAX_BODY,
-    Lanes,
+    HostLimits,
     Unresolved,
     resolve,
 )
@@ -59,7 +59,7 @@ class Web:
 
     async def resolve(self) -> Resolved:
         async with HttpClient(httpx.MockTransport(self)) as client:
-            return await resolve(client, Short(START), VN, Lanes(VN))
+            return await resolve(client, Short(START), VN, HostLimits(VN))
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -201,7 +201,7 @@ async def test_each_hop_has_its_own_deadline(autojump_clock: trio.testing.MockCl
         raise AssertionError
 
     async with HttpClient(httpx.MockTransport(slow)) as client:
-        found = await resolve(client, Short(START), VN, Lanes(VN), hop_deadline=8)
+        found = await resolve(client, Short(START), VN, HostLimits(VN), hop_deadline=8)
     assert found == Unresolved("no answer within 8 seconds")
     assert trio.current_time() == pytest.approx(15, abs=0.01)
 
@@ -228,35 +228,35 @@ class Dead:
 async def test_a_silent_host_is_asked_a_few_at_a_time_and_holds_up_no_other(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    dead, lanes = Dead("s.shopee.vn"), Lanes(VN)
+    dead, limits = Dead("s.shopee.vn"), HostLimits(VN)
     ended: dict[float, int] = {}
     silences = set()
     async with HttpClient(httpx.MockTransport(dead)) as client, trio.open_nursery() as nursery:
 
         async def one(number: int) -> None:
             short = Short(f"https://s.shopee.vn/a{number}")
-            found = await resolve(client, short, VN, lanes)
+            found = await resolve(client, short, VN, limits)
             assert isinstance(found, Unresolved)
             silences.add(found.why)
             now = round(trio.current_time(), 3)
             ended[now] = ended.get(now, 0) + 1
 
-        for number in range(6 * HOPS_AT_ONCE):
+        for number in range(6 * CONCURRENT_HOPS):
             nursery.start_soon(one, number)
         await trio.testing.wait_all_tasks_blocked()
-        assert await resolve(client, Short("https://vn.shp.ee/b"), VN, lanes) == ITEM
+        assert await resolve(client, Short("https://vn.shp.ee/b"), VN, limits) == ITEM
         assert trio.current_time() == 0
-    assert dead.most == HOPS_AT_ONCE
+    assert dead.most == CONCURRENT_HOPS
     # Who waited has its eight seconds all the same, and nobody waits for longer than DEADLINE.
-    rounds = dict.fromkeys((8.0, 16.0, 24.0, 32.0), HOPS_AT_ONCE)
-    assert ended == rounds | {DEADLINE: 2 * HOPS_AT_ONCE}
+    rounds = dict.fromkeys((8.0, 16.0, 24.0, 32.0), CONCURRENT_HOPS)
+    assert ended == rounds | {DEADLINE: 2 * CONCURRENT_HOPS}
     assert {"no answer within 8 seconds", "no answer within 40 seconds"} >= silences
 
 
 def test_all_of_the_shops_hosts_are_one_to_wait_for() -> None:
-    lanes = Lanes(VN)
-    assert lanes.to("https://shopee.vn/a") is lanes.to("https://m.shopee.vn/b")
-    assert lanes.to("https://shopee.vn/a") is not lanes.to("https://s.shopee.vn/a")
+    limits = HostLimits(VN)
+    assert limits.of("https://shopee.vn/a") is limits.of("https://m.shopee.vn/b")
+    assert limits.of("https://shopee.vn/a") is not limits.of("https://s.shopee.vn/a")
 
 
 WAYS = {
@@ -409,7 +409,7 @@ async def test_login_path_on_a_short_host_is_unresolved_whatever_it_holds() -> N
     start = "https://s.shopee.vn/login"
     web = Web({start: page(WAYS["script"])})
     async with HttpClient(httpx.MockTransport(web)) as client:
-        assert isinstance(await resolve(client, Short(start), VN, Lanes(VN)), Unresolved)
+        assert isinstance(await resolve(client, Short(start), VN, HostLimits(VN)), Unresolved)
 
 
 async def test_what_stands_behind_the_bound_of_a_page_is_not_read() -> None:

@@ -23,7 +23,7 @@ import trio
 from smartlinkd.errors import Invalid
 from smartlinkd.marketplace.links import Product, Short
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.shortlinks import Lanes, Unresolved, resolve
+from smartlinkd.marketplace.shortlinks import HostLimits, Unresolved, resolve
 from smartlinkd.net.client import HttpClient
 from smartlinkd.net.egress_rules import check_url
 from tests.fakes.certificate import certificate_for
@@ -111,7 +111,7 @@ async def test_a_short_link_leads_out_of_the_market_in_no_way(url: str, way: str
             return WAYS["page"](url)
 
     async with HttpClient(httpx.MockTransport(answer)) as client:
-        found = await resolve(client, SHORT, VN, Lanes(VN))
+        found = await resolve(client, SHORT, VN, HostLimits(VN))
     assert not isinstance(found, Product)
     assert asked == [SHORT.url]
 
@@ -172,7 +172,7 @@ async def test_a_name_of_the_market_that_leads_inside_tells_nothing_there(
     trio.socket.set_custom_hostname_resolver(names)
     async with HttpClient() as client:
         with trio.fail_after(10):
-            assert isinstance(await resolve(client, SHORT, VN, Lanes(VN)), Unresolved)
+            assert isinstance(await resolve(client, SHORT, VN, HostLimits(VN)), Unresolved)
     nursery.cancel_scope.cancel()
     assert names.asked == [b"s.shopee.vn"]
     assert victim.connections > 0

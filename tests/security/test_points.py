@@ -221,7 +221,7 @@ CHROMIUM = {
     ],
     "its sandbox is on, and looked at; accounts share nothing": [
         "e2e/test_sandboxed.py::test_chromium_runs_in_its_sandbox",
-        "browser/test_generation.py::test_one_without_its_sandbox_does_not_start_and_says_what_to_do",
+        "browser/test_instance.py::test_one_without_its_sandbox_does_not_start_and_says_what_to_do",
         "browser/test_page.py::test_two_contexts_share_nothing",
     ],
     "it has nothing of the daemon's: environment, user, privileges": [

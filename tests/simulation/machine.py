@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from smartlinkd.browser import generation
-from smartlinkd.browser.generation import Generation
+from smartlinkd.browser.instance import BrowserInstance
+from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.page import Page
 from tests.fakes import machine
 from tests.fakes.chromium import FakeChromium
@@ -26,7 +27,7 @@ from tests.fakes.network import Json, Network
 from tests.fakes.wire import State
 from tests.simulation.upstream import VARIANT
 
-AS_USUAL = generation.BEAT_EVERY
+AS_USUAL = BrowserLimits().probe_interval_s
 SLOWLY = 4.0
 REALLY = 0.05
 OF_A_BEAT = ("Runtime.evaluate", "Runtime.callFunctionOn")
@@ -40,28 +41,29 @@ class Machine(machine.Machine):
     def __init__(self, folder: Path, network: Network, chance: random.Random) -> None:
         super().__init__(folder, network)
         self._chance = chance
+        self._is_quiet = False
         self._up: set[int] = set()  # browsers that have said where they listen, by pid
         self.prepare = self._note_up
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         super().install(patch)
-        patch.setattr(generation, "BEAT_EVERY", AS_USUAL)  # and back again
-        beat = Generation._beat
+        probe = BrowserInstance._probe
 
-        async def sometimes(this: Generation, canary: Page, *, deadline: float) -> None:
+        async def sometimes(this: BrowserInstance, canary: Page, *, timeout_s: float) -> None:
+            interval_s = SLOWLY if self._is_quiet else AS_USUAL
+            this._limits = replace(this._limits, probe_interval_s=interval_s)
             if self._chance.random() >= REALLY and self.can_beat(canary):
-                this._last_beat = trio.current_time()
-                this._missed = 0
+                this._last_probe = trio.current_time()
+                this._failed_probes = 0
             else:
-                await beat(this, canary, deadline=deadline)
+                await probe(this, canary, timeout_s=timeout_s)
 
-        patch.setattr(Generation, "_beat", sometimes)
+        patch.setattr(BrowserInstance, "_probe", sometimes)
         patch.setattr(machine, "FakeChromium", self._watched)
 
-    @staticmethod
-    def be_quiet(quiet: bool) -> None:
-        """Whether nobody is there."""
-        generation.BEAT_EVERY = SLOWLY if quiet else AS_USUAL
+    def be_quiet(self, quiet: bool) -> None:
+        """Note that nobody is there, or that somebody is again."""
+        self._is_quiet = quiet
 
     def heal(self) -> None:
         super().heal()

@@ -43,7 +43,7 @@ class Readiness:
         if truth != self._truth:
             self._truth, self._changed = truth, now
             self._next_probe = now + HONEST + CLOSER
-        if not world.up or world.life is None or world.life.browser.ready == truth:
+        if not world.up or world.life is None or world.life.browser.is_ready == truth:
             self._wrong_since = None
         elif self._wrong_since is None:
             self._wrong_since = now

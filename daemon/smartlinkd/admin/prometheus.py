@@ -157,7 +157,7 @@ def _crew_metrics(executor: Executor) -> Iterable[Metric]:
 def _browser_metrics(browser: Browser) -> Iterable[Metric]:
     status = browser.status()
     gauges = {
-        "ready": ("1 while a page can run script", float(status.ready)),
+        "ready": ("1 while a page can run script", float(status.is_ready)),
         "jobs_running": ("Pieces of work under way", status.working),
         "jobs_waiting": ("Pieces of work in the queue", status.waiting),
         "contexts": ("Warm browser contexts", status.contexts),
@@ -170,4 +170,4 @@ def _browser_metrics(browser: Browser) -> Iterable[Metric]:
     for reason, count in browser.restarts.items():
         restarts.add_metric([reason], count)
     yield restarts
-    yield from browser.down.collect()
+    yield from browser.downtime.collect()

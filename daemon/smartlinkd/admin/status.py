@@ -253,7 +253,7 @@ class Operator:
         for part in self._parts():
             if part.state is not ChildState.RUNNING:
                 return part.state
-        if self._browser is not None and not self._browser.ready:
+        if self._browser is not None and not self._browser.is_ready:
             return self._browser.status().state
         return None
 
@@ -490,7 +490,7 @@ def _browser_report(browser: Browser) -> BrowserReport:
     status = browser.status()
     return BrowserReport(
         state=status.state,
-        ready=status.ready,
+        ready=status.is_ready,
         since=status.since,
         version=status.version,
         pid=status.pid,

@@ -17,7 +17,7 @@ from trio.from_thread import check_cancelled
 
 from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.browser.instance import InstanceSettings
 from smartlinkd.config.settings import Settings
 from smartlinkd.conversion.account import HumanCheckReports, shown_name, state_of
 from smartlinkd.conversion.api_sources import ApiProducts, HttpResolver, OpenApiLinks
@@ -84,7 +84,7 @@ def make_browser(
         return None
     wanted = settings.browser
     return Browser(
-        GenerationSettings(
+        InstanceSettings(
             launch=LaunchSettings(
                 executable=wanted.executable,
                 user=wanted.user,
@@ -93,13 +93,13 @@ def make_browser(
                 closed_ports=tuple(sorted(set(own_ports) - _ports_of(_market(settings)))),
             ),
             contexts=wanted.contexts,
-            idle=wanted.idle,
-            recycle_after=wanted.recycle_after,
-            recycle_memory=wanted.recycle_memory,
+            idle_s=wanted.idle,
+            recycle_after_s=wanted.recycle_after,
+            recycle_bytes=wanted.recycle_memory,
         ),
         queue=wanted.queue,
         backoff=BROWSER_BACKOFF,
-        down=notifier.report_browser,
+        on_down=notifier.report_browser,
     )
 
 

@@ -1,11 +1,9 @@
-"""The browser actor: keeps a Chromium up, says honestly whether it is, and lets work be done on it.
+"""The browser actor: keeps a Chromium running, reports its state, and lets callers use its tabs.
 
-Chromium's failures are everyday events and not this actor's: it launches the next generation, at
-once after a healthy minute and with growing waits otherwise, for as long as the daemon lives.
-Meanwhile nobody waits: work is refused as `BrowserNotReady`, since the caller knows best whether to
-come again. Work that was under way ends with an error of its own as its calls fail.
-
-The actor knows nothing of the marketplace. What is to be done on a page comes as a function.
+Chromium's ends are everyday events and do not end the actor. It launches the next one, at once
+after a healthy minute and with growing waits otherwise. Meanwhile no caller waits: jobs are refused
+with `BrowserNotReady`, and those under way fail as their calls do. The actor knows nothing of the
+marketplace; a job comes as a function.
 """
 
 from __future__ import annotations
@@ -20,11 +18,11 @@ from typing import Final, TypeVar
 
 import trio
 
-from smartlinkd.browser.contexts import Place
-from smartlinkd.browser.generation import End, EndKind, Generation, GenerationSettings
+from smartlinkd.browser.errors import BrowserNotReady
+from smartlinkd.browser.instance import BrowserInstance, End, EndKind, InstanceSettings
 from smartlinkd.browser.page import Page
-from smartlinkd.browser.upkeep import TellDown, Upkeep
-from smartlinkd.errors import Refused, Unavailable
+from smartlinkd.browser.tab_pool import TabSpec
+from smartlinkd.errors import Refused
 from smartlinkd.logs import LogEvent
 from smartlinkd.metrics import LATE, histogram
 from smartlinkd.supervision.actor import Mailbox
@@ -35,27 +33,11 @@ logger = logging.getLogger(__name__)
 
 R = TypeVar("R")
 
-JOBS_AT_ONCE = 16
-"""Pieces of work under way at the same time, over all accounts."""
+LAUNCH_FAILED = "launch failed"
+"""The reason of a restart beside those of `EndKind`."""
 
-LEAST_QUEUE = 2 * JOBS_AT_ONCE
-"""Pieces of work that may wait however short the queue is to be. What comes in one moment waits
-before the first of it is begun, also while nothing is under way: an account that has its links made
-asks for a submit and three readings at once, and what is refused of these is a product without its
-data."""
-
-FIRST_STEPS = 45.0
-"""Seconds beyond `start_timeout` that a launch may take to its first beat, or to be cleared away:
-the deadlines of what is asked of a new browser, added up."""
-
-LOOK_EVERY = 5.0
-"""Seconds between two looks at a browser that is up."""
-
-_LAUNCH_FAILED = "launch failed"
-
-
-class BrowserNotReady(Unavailable):
-    """No browser to work with at the moment."""
+DownListener = Callable[[str | None], None]
+"""Called with the reason why Chromium cannot be kept running, or with None when it runs again."""
 
 
 class BrowserState(StrEnum):
@@ -63,16 +45,22 @@ class BrowserState(StrEnum):
 
     STARTING = "starting"
     READY = "ready"
-    UNRESPONSIVE = "unresponsive"  # up, but its canary misses beats
-    WAITING = "waiting"  # down, the next launch comes after a wait
+    UNRESPONSIVE = "unresponsive"  # it runs, but its probe page fails
+    WAITING = "waiting"  # it is down, and the next launch comes after a wait
 
 
 @dataclass(frozen=True)
 class BrowserStatus:
-    """The browser as it is now. `last_end` says why it was restarted the last time."""
+    """The browser as it is now.
+
+    Attributes:
+        last_end: the reason of the last restart; None if there was none.
+        working: jobs under way. `waiting` ones are in the queue.
+        contexts: accounts' contexts that are open.
+    """
 
     state: BrowserState
-    ready: bool
+    is_ready: bool
     since: datetime
     version: str | None
     pid: int | None
@@ -84,225 +72,260 @@ class BrowserStatus:
 
 
 class Browser:
-    """What others hold: `use` it, and ask whether it is `ready`."""
+    """The handle of the browser actor.
+
+    Args:
+        queue: jobs that may wait, but never fewer than `BrowserLimits.min_queue`.
+        on_down: called when Chromium cannot be kept running, and when it runs again.
+    """
 
     def __init__(
         self,
-        settings: GenerationSettings,
+        settings: InstanceSettings,
         *,
         queue: int,
         backoff: Backoff,
-        down: TellDown,
+        on_down: DownListener,
         chance: random.Random | None = None,
     ) -> None:
-        """`queue` pieces of work may wait, but never fewer than `LEAST_QUEUE`. `down` is told when
-        Chromium cannot be kept up, and when it can be again."""
-        self.mailbox = Mailbox[_Browser]("browser", size=max(queue, LEAST_QUEUE))
-        self.heartbeat = Heartbeat(_not_idle, of="upkeep")
-        """Of the loop that keeps Chromium up, which goes round by itself."""
+        self.mailbox = Mailbox[_Browser]("browser", size=max(queue, settings.limits.min_queue))
+        # Of the loop that keeps Chromium running. It comes round by itself and needs no probe.
+        self.heartbeat = Heartbeat(lambda: None, of="upkeep")
+        self.restarts: dict[str, int] = dict.fromkeys(EndKind, 0) | {LAUNCH_FAILED: 0}
+        self.downtime = histogram(
+            "browser_down", "From a Chromium's end, or the start, to the next", buckets=LATE
+        )
         self._settings = settings
         self._backoff = backoff
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
-        self._upkeep = Upkeep(down)
-        self._instance: _Browser | None = None
-        self.restarts: dict[str, int] = dict.fromkeys(EndKind, 0) | {_LAUNCH_FAILED: 0}
-        self.down = histogram(
-            "browser_down", "From a Chromium's end, or the start, to the next", buckets=LATE
-        )
+        self._alarm = DownAlarm(on_down, threshold=settings.limits.failures_before_alarm)
+        self._running: _Browser | None = None
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One instance. Serving begins before Chromium is up: `ready` says when it is."""
+        """Run the actor. It accepts jobs before Chromium is up, and refuses them until then."""
         browser = _Browser(
             self._settings,
             self._backoff,
             self._chance,
             self.restarts,
-            upkeep=self._upkeep,
+            alarm=self._alarm,
             heartbeat=self.heartbeat,
-            was_down=self.down.observe,
+            observe_downtime=self.downtime.observe,
         )
-        self._instance = browser
+        self._running = browser
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(browser.keep_up)
+                nursery.start_soon(browser.keep_running)
                 task_status.started()
-                await self.mailbox.serve(browser, at_once=JOBS_AT_ONCE)
+                jobs = self._settings.limits.concurrent_jobs
+                await self.mailbox.serve(browser, at_once=jobs)
         finally:
-            self._instance = None
+            self._running = None
 
     @property
-    def ready(self) -> bool:
-        """A page has really been able to run script within the last few seconds."""
-        return self._instance is not None and self._instance.ready
+    def is_ready(self) -> bool:
+        """True if a page has been able to run script within the last few seconds."""
+        return self._running is not None and self._running.is_ready
 
     def status(self) -> BrowserStatus:
-        """For health, metrics and status: a look that waits for nobody."""
-        browser = self._instance
-        generation = browser.generation if browser else None
-        if generation is not None and generation.dead:
-            generation = None  # the next one is not up yet
+        """Return the state for health, metrics and status. Waits for nothing."""
+        browser = self._running
+        instance = browser.instance if browser else None
+        if instance is not None and instance.is_dead:
+            instance = None  # the next one is not up yet
         return BrowserStatus(
             state=browser.state if browser else BrowserState.WAITING,
-            ready=self.ready,
+            is_ready=self.is_ready,
             since=browser.since if browser else datetime.now(UTC),
-            version=generation.version if generation else None,
-            pid=generation.pid if generation else None,
+            version=instance.version if instance else None,
+            pid=instance.pid if instance else None,
             restarts=sum(self.restarts.values()),
             last_end=browser.last_end if browser else None,
-            working=generation.working if generation else 0,
+            working=instance.working if instance else 0,
             waiting=self.mailbox.waiting,
-            contexts=generation.warm_contexts if generation else 0,
+            contexts=instance.contexts if instance else 0,
         )
 
-    async def use(self, place: Place, job: Callable[[Page], Awaitable[R]]) -> R:
-        """Do `job` on the tab of `place`.
+    async def use(self, spec: TabSpec, job: Callable[[Page], Awaitable[R]]) -> R:
+        """Do `job` on a tab, and return its result.
 
-        Raises `BrowserNotReady` at once when there is no browser to do it on, `Overloaded` when too
-        much waits, and what `job` raises. A job that is cancelled spoils its tab and nothing else.
+        A job that is cancelled invalidates the tab's context and nothing else.
+
+        Raises:
+            BrowserNotReady: there is no browser at the moment. Raised at once.
+            Overloaded: too many jobs wait.
+            BrowserFailed: a call to the browser failed. Any other error of `job` is raised, too.
         """
-        if not self.ready:
+        if not self.is_ready:
             raise _not_ready(self.status())
-        return await self.mailbox.ask(_Browser.use, place, job)
+        return await self.mailbox.ask(_Browser.use, spec, job)
 
 
 class _Browser:
     def __init__(
         self,
-        settings: GenerationSettings,
+        settings: InstanceSettings,
         backoff: Backoff,
         chance: random.Random,
         restarts: dict[str, int],
         *,
-        upkeep: Upkeep,
+        alarm: DownAlarm,
         heartbeat: Heartbeat,
-        was_down: Callable[[float], None],
+        observe_downtime: Callable[[float], None],
     ) -> None:
+        self.instance: BrowserInstance | None = None
+        self.since = datetime.now(UTC)
+        self.last_end: str | None = None
         self._settings = settings
         self._backoff = backoff
         self._chance = chance
         self._restarts = restarts
-        self._upkeep = upkeep
-        self._pulse = heartbeat
-        self._was_down = was_down
+        self._alarm = alarm
+        self._heartbeat = heartbeat
+        self._observe_downtime = observe_downtime
         self._down_since = trio.current_time()
-        self._waiting = False
-        self._at_once = trio.Event()
-        """There is a reason not to wait any longer for the next launch."""
-        self.generation: Generation | None = None
-        self.since = datetime.now(UTC)
-        self.last_end: str | None = None
+        self._is_waiting = False
+        self._stop_waiting = trio.Event()
 
     @property
-    def ready(self) -> bool:
-        return self.generation is not None and self.generation.ready
+    def is_ready(self) -> bool:
+        return self.instance is not None and self.instance.is_ready
 
     @property
     def state(self) -> BrowserState:
-        if self.ready:
+        if self.is_ready:
             return BrowserState.READY
-        if self.generation is not None and not self.generation.dead:
+        if self.instance is not None and not self.instance.is_dead:
             return BrowserState.UNRESPONSIVE
-        return BrowserState.WAITING if self._waiting else BrowserState.STARTING
+        return BrowserState.WAITING if self._is_waiting else BrowserState.STARTING
 
-    async def use(self, place: Place, job: Callable[[Page], Awaitable[R]]) -> R:
-        if self.generation is None or not self.generation.ready:
+    async def use(self, spec: TabSpec, job: Callable[[Page], Awaitable[R]]) -> R:
+        if self.instance is None or not self.instance.is_ready:
             raise BrowserNotReady("the browser has just ended; try again shortly", retry_after=2)
-        return await self.generation.use(place, job)
+        return await self.instance.use(spec, job)
 
-    async def keep_up(self) -> None:
-        """One generation after the other, until cancelled."""
+    async def keep_running(self) -> None:
+        """Launch one instance after the other, until cancelled."""
+        launch_s = self._settings.launch.start_timeout + self._settings.limits.first_steps_s
         async with trio.open_nursery() as nursery:
             while True:
-                generation = Generation(self._settings)
-                self._pulse.touch(self._settings.launch.start_timeout + FIRST_STEPS)
+                instance = BrowserInstance(self._settings)
+                self._heartbeat.touch(launch_s)
                 try:
-                    await nursery.start(generation.run)
+                    await nursery.start(instance.run)
                 except Refused as refusal:
-                    why = f"{_LAUNCH_FAILED}: {refusal}"
-                    self._count(_LAUNCH_FAILED, why)
+                    why = f"{LAUNCH_FAILED}: {refusal}"
+                    self._record_restart(LAUNCH_FAILED, why)
                     await self._wait(why)
                     continue
-                await self._live(generation)
-                if self.generation is generation:  # recycled: it serves until the next one does
-                    nursery.start_soon(self._see_out, generation)
+                await self._serve(instance)
+                if self.instance is instance:  # recycled: it serves until the next one does
+                    nursery.start_soon(self._watch_recycled, instance)
 
-    async def _live(self, generation: Generation) -> None:
-        """Use this generation until it has ended or the next one should be prepared."""
-        # A recycled one has served until now.
-        if self.generation is not None:
-            self.generation.retire()
+    async def _serve(self, instance: BrowserInstance) -> None:
+        """Use this instance until it has ended, or the next one should be launched."""
+        if self.instance is not None:  # recycled, and in use until now
+            self.instance.drain()
         else:
-            self._was_down(trio.current_time() - self._down_since)
-        self.generation, self.since = generation, datetime.now(UTC)
-        what = (generation.version, generation.pid)
+            self._observe_downtime(trio.current_time() - self._down_since)
+        self.instance, self.since = instance, datetime.now(UTC)
+        what = (instance.version, instance.pid)
         logger.info("the browser is ready: %s, pid %d", *what, extra=LogEvent.BROWSER_READY())
-        with trio.move_on_after(self._backoff.healthy) as early:
-            await self._watch(generation)
-        healthy = early.cancelled_caught
-        if healthy:
-            self._upkeep.steady()
-        end = await self._watch(generation)
-        self._count(end.kind, str(end))
+        with trio.move_on_after(self._backoff.healthy) as scope:
+            await self._wait_ended(instance)
+        is_healthy = scope.cancelled_caught
+        if is_healthy:
+            self._alarm.record_healthy()
+        end = await self._wait_ended(instance)
+        self._record_restart(end.kind, str(end))
         if end.kind is EndKind.RECYCLED:
-            self._upkeep.steady()
+            self._alarm.record_healthy()
             return
-        generation.retire()
-        self._is_gone()
-        if not healthy:  # else the next launch is at once
+        instance.drain()
+        self._set_down()
+        if not is_healthy:  # else the next launch is at once
             await self._wait(str(end))
 
-    async def _see_out(self, recycled: Generation) -> None:
-        """It may die before the next one is there, which then is not to be waited for."""
+    async def _watch_recycled(self, recycled: BrowserInstance) -> None:
+        # If it dies before the next one is ready, that launch should not wait any longer.
         await recycled.wait_finished()
-        if self.generation is recycled and recycled.end is not None:
-            self._count(recycled.end.kind, str(recycled.end))
-            self._is_gone()
-            self._at_once.set()
+        if self.instance is recycled and recycled.end is not None:
+            self._record_restart(recycled.end.kind, str(recycled.end))
+            self._set_down()
+            self._stop_waiting.set()
 
-    def _is_gone(self) -> None:
-        self.generation, self.since = None, datetime.now(UTC)
+    def _set_down(self) -> None:
+        self.instance, self.since = None, datetime.now(UTC)
         self._down_since = trio.current_time()
 
-    async def _watch(self, generation: Generation) -> End:
-        """Wait for its end. One that is neither ready nor at its end for long is no sign of life:
-        its own canary ends it within seconds, and should be seen to."""
+    async def _wait_ended(self, instance: BrowserInstance) -> End:
+        # An instance that is not ready ends itself within seconds. If it does not, this loop must
+        # not look alive.
         while True:
-            if generation.ready:
-                self._pulse.touch()
-            with trio.move_on_after(LOOK_EVERY):
-                return await generation.wait_ended()
+            if instance.is_ready:
+                self._heartbeat.touch()
+            with trio.move_on_after(self._settings.limits.poll_interval_s):
+                return await instance.wait_ended()
 
-    def _count(self, kind: str, text: str) -> None:
+    def _record_restart(self, kind: str, text: str) -> None:
         self._restarts[kind] += 1
         self.last_end = text
         logger.warning("the browser is restarted: %s", text, extra=LogEvent.BROWSER_RESTARTED())
 
     async def _wait(self, why: str) -> None:
-        self._upkeep.failed(why, another_serves=self.ready)
-        self._waiting = True
-        self._at_once = trio.Event()
-        wait = self._backoff.wait(self._upkeep.failures, self._chance)
-        self._pulse.touch(wait)
+        """Wait before the next launch."""
+        self._alarm.record_failure(why, another_serves=self.is_ready)
+        self._is_waiting = True
+        self._stop_waiting = trio.Event()
+        wait_s = self._backoff.wait(self._alarm.failures, self._chance)
+        self._heartbeat.touch(wait_s)
         try:
-            with trio.move_on_after(wait):
-                await self._at_once.wait()
+            with trio.move_on_after(wait_s):
+                await self._stop_waiting.wait()
         finally:
-            self._waiting = False
+            self._is_waiting = False
 
 
-def _not_idle() -> None:
-    """The loop need not be prompted."""
+class DownAlarm:
+    """Counts early ends in a row. Reports once that there are too many, and once that it is over.
+
+    It outlives restarts of the actor.
+    """
+
+    def __init__(self, listener: DownListener, *, threshold: int) -> None:
+        self.failures = 0
+        self._listener = listener
+        self._threshold = threshold
+        self._is_down = False
+
+    def record_failure(self, why: str, *, another_serves: bool) -> None:
+        """Count a Chromium that ended early or did not start. While a recycled one still serves,
+        nothing is reported."""
+        self.failures += 1
+        if self.failures >= self._threshold and not self._is_down and not another_serves:
+            self._is_down = True
+            text = "Chromium cannot be kept up: it ended %d times in a row, the last time by: %s"
+            logger.error(text, self.failures, why, extra=LogEvent.BROWSER_DOWN())
+            self._listener(why)
+
+    def record_healthy(self) -> None:
+        """Start counting anew, as a Chromium has been running for a healthy time."""
+        self.failures = 0
+        if self._is_down:
+            self._is_down = False
+            logger.warning("Chromium stays up again", extra=LogEvent.BROWSER_BACK())
+            self._listener(None)
 
 
-_NOT_READY: Final = {
+_STATE_TEXTS: Final = {
     BrowserState.WAITING: "down, and about to be started again",
     BrowserState.UNRESPONSIVE: "not answering at the moment",
 }
 
 
 def _not_ready(status: BrowserStatus) -> BrowserNotReady:
-    state = _NOT_READY.get(status.state, status.state)
+    state = _STATE_TEXTS.get(status.state, status.state)
     text = f"the browser is {state}; try again in a few seconds"
-    if status.last_end is not None and status.last_end.startswith(_LAUNCH_FAILED):
+    if status.last_end is not None and status.last_end.startswith(LAUNCH_FAILED):
         text += "; if this goes on, `smartlinkd doctor` says what is wrong"
     return BrowserNotReady(text, retry_after=2)

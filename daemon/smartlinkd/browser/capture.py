@@ -1,13 +1,8 @@
-"""Capture: what a page's own requests are answered, read over CDP's Network events.
+"""Capture the answers to a page's own requests, from CDP's Network events.
 
-The problem: the answer that is wanted belongs to the page. Its body can be had only after it has
-arrived, and only for as long as the page shows the same document; and a request may end in more
-ways than by an answer. Whoever waits for one must hear of each of these ends.
-
-The choice: each request of interest is followed from its start, and each one ends in exactly one
-`Response`, with its body or with the reason why there is none. What is only noted is noted by the
-connection's reader, as it comes: most events are about requests that nobody waits for.
-Rejected: the Fetch domain, which holds up every request of the page until we say go on.
+A body can be read only after it has arrived, and only while the page shows the same document. So
+each request is followed from its start, and ends in exactly one `CapturedResponse`, with its body
+or with the reason why there is none. See docs/decisions/056-captured-responses.md.
 """
 
 from __future__ import annotations
@@ -21,32 +16,30 @@ from functools import partial
 
 import trio
 
-from smartlinkd.browser.cdp import Session
-from smartlinkd.browser.errors import CallTimedOut, ProtocolError, without_query
-from smartlinkd.browser.events import Events, JsonObject
+from smartlinkd.browser.cdp import CdpSession, EventStream, JsonObject
+from smartlinkd.browser.errors import CallTimedOut, ProtocolError
 from smartlinkd.nurseries import background
 from smartlinkd.untrusted import first_line
 
 logger = logging.getLogger(__name__)
 
-# Requests of interest that may be under way, that may have ended, and answers that may wait to be
-# taken.
-EXCHANGES = 64
-ENDED_BEHIND = 256
-RESPONSES_WAITING = 16
-# A body is text of a few kilobytes. What is larger is not what anybody waits for.
-BODY_LIMIT = 4 * 1024 * 1024
-# What a renderer may keep of bodies, all requests of its page together.
-BODIES_KEPT = 32 * 1024 * 1024
+ENDED_QUEUE = 256  # requests that have ended, and whose bodies are still to be read
+RESPONSE_QUEUE = 16  # responses that nobody has taken yet
+BODY_LIMIT = 4 * 1024 * 1024  # bytes; the bodies that matter have a few kilobytes
+BODIES_LIMIT = 32 * 1024 * 1024  # bytes that a renderer keeps of all bodies of its page
+NETWORK_BUFFERS = {"maxTotalBufferSize": BODIES_LIMIT, "maxResourceBufferSize": BODY_LIMIT}
+"""The parameters of Network.enable, which a session needs before `capture`."""
 
 
 @dataclass(frozen=True)
-class Response:
+class CapturedResponse:
     """The answer to a request of the page.
 
-    `status` is 0 when there was none. `lost` says why there is no body, where there was one to be
-    had: the page went elsewhere, the transfer broke off, it was larger than BODY_LIMIT. `leads_to`
-    is the URL that a redirect leads to.
+    Attributes:
+        status: HTTP's, or 0 when there was no answer.
+        lost: the reason why there is no body where one was due: the page went elsewhere, the
+            transfer broke off, or the body was larger than `BODY_LIMIT`.
+        leads_to: the URL that a redirect leads to.
     """
 
     status: int
@@ -59,29 +52,30 @@ class Response:
 
 @asynccontextmanager
 async def capture(
-    session: Session, url_parts: Collection[str], method: str | None
-) -> AsyncIterator[trio.MemoryReceiveChannel[Response]]:
-    """The answers to a page's requests of `method` (None: of any) with one of `url_parts` in their
-    URL.
+    session: CdpSession, url_parts: Collection[str], method: str | None
+) -> AsyncIterator[trio.MemoryReceiveChannel[CapturedResponse]]:
+    """Capture the answers to those requests of a page that start while the block runs.
 
-    Of those requests that start in the block. Every one of them is reported, with its body as text
-    or with the reason why there is none (see `Response`). A redirect is an answer, without a body;
-    where it leads is a request of its own, and followed whatever its URL. The block is cancelled,
-    and PageGone leaves it, when the page ends; so nobody waits for an answer that cannot come.
+    Each captured request is reported once. A redirect is an answer without a body; the request that
+    it leads to is captured too, whatever its URL.
+
+    Args:
+        url_parts: a request is captured if its URL contains one of these.
+        method: the requests' method; None stands for any.
+
+    Raises:
+        PageGone: the page has ended, which cancels the block.
     """
-    await session.enable(
-        "Network", {"maxTotalBufferSize": BODIES_KEPT, "maxResourceBufferSize": BODY_LIMIT}
-    )
-    send, receive = trio.open_memory_channel[Response](RESPONSES_WAITING)
-    sieves = _Exchanges(url_parts, method).sieves
-    with session.sifted(sieves, behind=ENDED_BEHIND) as ended, send, receive:
+    send, receive = trio.open_memory_channel[CapturedResponse](RESPONSE_QUEUE)
+    mappers = _Requests(url_parts, method).mappers
+    with session.mapped_events(mappers, size=ENDED_QUEUE) as ended, send, receive:
         async with background(partial(_report, session, ended, send)):
             yield receive
 
 
 @dataclass
-class _Exchange:
-    """A request of interest, and what is known of its answer, in the terms of a `Response`."""
+class _Request:
+    """A captured request, and what is known of its answer so far."""
 
     id: str
     url: str
@@ -93,83 +87,85 @@ class _Exchange:
     leads_to: str = ""
 
 
-class _Exchanges:
-    """The requests of interest that are under way. Each of `sieves` gives those that an event of
-    the protocol has ended."""
+class _Requests:
+    """The captured requests under way. Each of `mappers` returns the requests that an event ends.
+
+    The connection's reader calls them: most events are about requests that nobody captures, and
+    should wake nobody.
+    """
 
     def __init__(self, url_parts: Collection[str], method: str | None) -> None:
-        self.sieves = {
-            "Network.requestWillBeSent": self._requested,
-            "Network.responseReceived": self._responded,
-            "Network.loadingFinished": self._finished,
-            "Network.loadingFailed": self._failed,
-            "Page.frameNavigated": self._navigated,
+        self.mappers = {
+            "Network.requestWillBeSent": self._handle_request,
+            "Network.responseReceived": self._handle_response,
+            "Network.loadingFinished": self._handle_finished,
+            "Network.loadingFailed": self._handle_failed,
+            "Page.frameNavigated": self._handle_navigation,
         }
         self._url_parts = url_parts
         self._method = method
-        self._under_way: dict[str, _Exchange] = {}
+        self._under_way: dict[str, _Request] = {}
 
-    def _requested(self, told: JsonObject) -> Iterator[_Exchange]:
-        id_, request = told["requestId"], told["request"]
-        redirect, url = told.get("redirectResponse"), request["url"]
-        before = None if redirect is None else self._under_way.pop(id_, None)
-        if before is not None and redirect is not None:
-            before.status, before.leads_to = redirect["status"], url
-            yield before
-        of_interest = any(part in url for part in self._url_parts)
-        if before is not None or (of_interest and self._method in (None, request["method"])):
-            if len(self._under_way) >= EXCHANGES:
-                logger.warning("a request to %s is not followed", without_query(url))
-                return
-            self._under_way[id_] = _Exchange(id_, url, told["loaderId"])
+    def _handle_request(self, params: JsonObject) -> Iterator[_Request]:
+        id_, sent = params["requestId"], params["request"]
+        redirect, url = params.get("redirectResponse"), sent["url"]
+        redirected = None if redirect is None else self._under_way.pop(id_, None)
+        if redirected is not None and redirect is not None:
+            redirected.status, redirected.leads_to = redirect["status"], url
+            yield redirected
+        is_wanted = any(part in url for part in self._url_parts)
+        if redirected is not None or (is_wanted and self._method in (None, sent["method"])):
+            self._under_way[id_] = _Request(id_, url, params["loaderId"])
 
-    def _responded(self, told: JsonObject) -> tuple[_Exchange, ...]:
-        exchange = self._under_way.get(told["requestId"])
-        if exchange is not None:
-            exchange.status = told["response"]["status"]
-            exchange.mime_type = told["response"]["mimeType"]
+    def _handle_response(self, params: JsonObject) -> tuple[_Request, ...]:
+        request = self._under_way.get(params["requestId"])
+        if request is not None:
+            request.status = params["response"]["status"]
+            request.mime_type = params["response"]["mimeType"]
         return ()
 
-    def _finished(self, told: JsonObject) -> Iterator[_Exchange]:
-        exchange = self._under_way.pop(told["requestId"], None)
-        if exchange is not None:
-            exchange.has_body = True
-            yield exchange
+    def _handle_finished(self, params: JsonObject) -> Iterator[_Request]:
+        request = self._under_way.pop(params["requestId"], None)
+        if request is not None:
+            request.has_body = True
+            yield request
 
-    def _failed(self, told: JsonObject) -> Iterator[_Exchange]:
-        exchange = self._under_way.pop(told["requestId"], None)
-        if exchange is not None:
-            exchange.lost = first_line(told["errorText"])
-            yield exchange
+    def _handle_failed(self, params: JsonObject) -> Iterator[_Request]:
+        request = self._under_way.pop(params["requestId"], None)
+        if request is not None:
+            request.lost = first_line(params["errorText"])
+            yield request
 
-    def _navigated(self, told: JsonObject) -> Iterator[_Exchange]:
-        """What a document had under way is over with it, and Chromium does not always say so."""
-        frame = told["frame"]
+    def _handle_navigation(self, params: JsonObject) -> Iterator[_Request]:
+        # A document's requests end with it, and Chromium does not always say so.
+        frame = params["frame"]
         if "parentId" in frame:
             return
-        for exchange in list(self._under_way.values()):
-            if exchange.loader_id != frame["loaderId"]:
-                del self._under_way[exchange.id]
-                exchange.lost = "the page went elsewhere"
-                yield exchange
+        for request in list(self._under_way.values()):
+            if request.loader_id != frame["loaderId"]:
+                del self._under_way[request.id]
+                request.lost = "the page went elsewhere"
+                yield request
 
 
 async def _report(
-    session: Session, ended: Events[_Exchange], send: trio.MemorySendChannel[Response]
+    session: CdpSession,
+    ended: EventStream[_Request],
+    send: trio.MemorySendChannel[CapturedResponse],
 ) -> None:
-    """Until the page ends, which is raised, or cancelled."""
-    async for exchange in ended:
+    """Read the bodies and send the responses, until cancelled. Raises `PageGone`."""
+    async for request in ended:
         body = ""
-        if exchange.has_body:
-            body, exchange.lost = await _body(session, exchange.id)
+        if request.has_body:
+            body, request.lost = await _read_body(session, request.id)
         await send.send(
-            Response(
-                exchange.status,
-                exchange.url,
-                exchange.mime_type,
+            CapturedResponse(
+                request.status,
+                request.url,
+                request.mime_type,
                 body,
-                exchange.lost,
-                exchange.leads_to,
+                request.lost,
+                request.leads_to,
             )
         )
         if ended.lost:
@@ -177,8 +173,8 @@ async def _report(
             ended.lost = 0
 
 
-async def _body(session: Session, request_id: str) -> tuple[str, str]:
-    """A body as text, and if it is none the reason why."""
+async def _read_body(session: CdpSession, request_id: str) -> tuple[str, str]:
+    """Return the body as text, and the reason if there is none."""
     try:
         answer = await session.call("Network.getResponseBody", {"requestId": request_id})
     except ProtocolError as refusal:
@@ -188,6 +184,4 @@ async def _body(session: Session, request_id: str) -> tuple[str, str]:
     body = answer["body"]
     if answer["base64Encoded"]:
         body = base64.b64decode(body).decode(errors="replace")
-    if len(body) > BODY_LIMIT:
-        return "", f"it is larger than {BODY_LIMIT} characters"
     return body, ""

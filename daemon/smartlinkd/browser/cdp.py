@@ -1,28 +1,10 @@
-"""A client of the Chrome DevTools Protocol: one websocket, many sessions, nothing that hangs.
+"""A client of the Chrome DevTools Protocol over one websocket, with flattened sessions.
 
     async with connect(chromium.endpoint) as connection:
         answer = await connection.browser.call("Browser.getVersion")
 
-The problem: the protocol answers when it likes. A call to a tab whose renderer was killed is never
-answered, a stopped browser keeps its socket open for ever, events come in floods and in kinds that
-did not exist yesterday, and a caller may go away while its call is under way.
-
-The choices:
-
-* Every call has a deadline, and fails at once when its session crashes, is detached, or when the
-  connection ends (`smartlinkd/browser/errors.py`).
-* One task reads and awaits nothing else. So nobody's slowness delays an answer to somebody else: a
-  subscriber that does not keep up loses events, and can see how many.
-* One task writes whole frames from a bounded queue. A caller that is cancelled while its frame is
-  half-way through the socket would end the connection for all.
-* Unknown events, answers to calls that nobody waits for any more, and answers without a number are
-  ignored. A frame that is no JSON object ends the connection: who sends that is no browser, and
-  the answers that are waited for might have been in it.
-* A call that creates something can say how to undo it, for when its caller has gone before the
-  answer came.
-
-Rejected: the clients on PyPI, one bound to an old trio, one that dies of an event it does not know.
-Flattened sessions only (`Target.attachToTarget` with `flatten`).
+Every call has a deadline, and fails at once when its session or the connection ends. One task reads
+and never waits, one task writes whole frames. See docs/decisions/055-cdp-client.md.
 """
 
 from __future__ import annotations
@@ -32,7 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import trio
@@ -46,47 +28,89 @@ from smartlinkd.browser.errors import (
     ProtocolError,
     SessionGone,
 )
-from smartlinkd.browser.events import Event, Events, JsonObject
 from smartlinkd.errors import leaves
 from smartlinkd.nurseries import background
 from smartlinkd.untrusted import first_line, load_json
 
 logger = logging.getLogger(__name__)
 
+JsonObject: TypeAlias = dict[str, Any]
+EventHandler: TypeAlias = Callable[[JsonObject], None]
+
 T = TypeVar("T")
 
-# Half a millisecond is usual. A loaded machine may take a second; ten mean that nothing will come.
+# Seconds. Half a millisecond is usual, and a loaded machine may take a second.
 CALL_DEADLINE = 10.0
 CONNECT_DEADLINE = 10.0
-# A page's answer may be that large; the library's own limit, 1 MiB, would end the connection.
+# Bytes. A page's answer may be that large; the library's own limit of 1 MiB would end the
+# connection.
 MESSAGE_LIMIT = 64 * 1024 * 1024
-# Frames that the library may hold ready for the reader, and bytes that it takes from the socket.
-FRAMES_READY = 64
 RECEIVE_BYTES = 64 * 1024
-# Frames that may wait for the writer. A browser that stopped reading fills it; then calls wait for
-# their deadlines.
-OUTGOING = 256
+RECEIVE_FRAMES = 64
+# Frames that may wait for the writer. A browser that stopped reading fills this; then calls wait
+# for their deadlines.
+WRITE_QUEUE = 256
 # Events that a subscriber may be behind.
-EVENTS_BEHIND = 256
-# With so many calls under way, abandoned ones are no longer kept for their answers to be undone.
-CALLS_KEPT = 256
-NO_SUCH_SESSION = -32001
+EVENT_QUEUE = 256
+NO_SUCH_SESSION = -32001  # the protocol's error code
 SESSION_CLOSED = "the tab was closed"
 SESSION_CRASHED = "the tab crashed: its renderer process ended"
 
 
-class Session:
-    """Calls to one target and events from it. `Connection.browser` is that of the browser."""
+class CdpEvent(NamedTuple):
+    """One event of the protocol."""
 
-    def __init__(self, connection: Connection, id_: str | None, parent: Session | None) -> None:
+    method: str
+    params: JsonObject
+
+
+class EventStream(Generic[T]):
+    """A subscription: iterate over it, or take the `next()`. `lost` counts what found no room.
+
+    `CdpSession.events()` and `CdpSession.mapped_events()` make one.
+    """
+
+    def __init__(self, size: int, gone_error: Callable[[], PageGone]) -> None:
+        self.lost = 0
+        self._gone_error = gone_error
+        self._send, self._receive = trio.open_memory_channel[T](size)
+
+    async def next(self) -> T:
+        """Wait for the next item. Raises the session's `PageGone` when none will come."""
+        try:
+            return await self._receive.receive()
+        except trio.EndOfChannel:
+            raise self._gone_error() from None
+
+    def __aiter__(self) -> EventStream[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        return await self.next()
+
+    def put(self, item: T) -> None:
+        """Add an item, or count it as lost."""
+        try:
+            self._send.send_nowait(item)
+        except trio.WouldBlock:
+            self.lost += 1
+
+    def end(self) -> None:
+        """Refuse further items. Those in the queue can still be taken."""
+        self._send.close()
+
+
+class CdpSession:
+    """Calls to one target and events from it. `CdpConnection.browser` is the browser's own."""
+
+    def __init__(self, connection: CdpConnection, id_: str | None) -> None:
         self.gone: PageGone | None = None
+        """The reason of its end, once it has ended."""
         self._connection = connection
         self._id = id_
-        self._parent = parent
         self._ended = trio.Event()
-        self._handlers: dict[str, list[Callable[[JsonObject], None]]] = {}
-        self._subscriptions: set[Events[Any]] = set()
-        self._enabled: set[str] = set()
+        self._handlers: dict[str, list[EventHandler]] = {}
+        self._subscriptions: set[EventStream[Any]] = set()
 
     async def call(
         self,
@@ -94,83 +118,82 @@ class Session:
         params: Mapping[str, object] | None = None,
         *,
         deadline: float = CALL_DEADLINE,
-        undo: Callable[[JsonObject], None] | None = None,
+        undo: EventHandler | None = None,
     ) -> JsonObject:
         """Call `method` and return its result.
 
-        `deadline` is in seconds. `undo(result)` is called when the answer comes after the caller
-        has gone; it must not wait, so `post` is what it can use. Raises ProtocolError,
-        CallTimedOut, SessionGone or Disconnected.
+        Args:
+            deadline: in seconds from now.
+            undo: called with a result that comes after the caller has gone. It must not wait; use
+                `post` in it.
+
+        Raises:
+            ProtocolError: the browser refused the call.
+            CallTimedOut: there was no answer by the deadline.
+            SessionGone: the target has ended.
+            Disconnected: the connection has ended.
         """
         if self.gone is not None:
             raise self._gone_error()
         call = _Call(self, method, undo)
-        await self._connection._ask(call, self._frame(method, params or {}), deadline)
+        await self._connection._send_call(call, self._frame(method, params or {}), deadline)
         if call.result is not None:
             return call.result
         raise call.error or CallTimedOut(method, deadline)
 
-    async def enable(self, domain: str, params: Mapping[str, object]) -> None:
-        """Have a domain's events sent, from now to the session's end. Asked for once: the browser
-        keeps it over every document of the target. Raises as `call`.
-        """
-        if domain not in self._enabled:
-            await self.call(f"{domain}.enable", params)
-            self._enabled.add(domain)
-        elif self.gone is not None:
-            raise self._gone_error()
-
     def post(self, method: str, params: Mapping[str, object]) -> None:
-        """Send a command whose answer is of no interest. Never waits, and may be lost."""
+        """Send a command and ignore its answer. Never waits; the command may be lost."""
         if self.gone is None:
-            self._connection._tell(self._frame(method, params))
+            self._connection._post(self._frame(method, params))
 
-    def on(self, method: str, handler: Callable[[JsonObject], None]) -> None:
-        """Have the reader call `handler(params)` on each such event. It must not wait."""
+    def on(self, method: str, handler: EventHandler) -> None:
+        """Have the reader call `handler(params)` for each such event. It must not wait."""
         self._handlers.setdefault(method, []).append(handler)
 
-    def off(self, method: str, handler: Callable[[JsonObject], None]) -> None:
+    def off(self, method: str, handler: EventHandler) -> None:
         """Undo one `on`."""
         self._handlers[method].remove(handler)
 
     def events(
-        self, *methods: str, behind: int = EVENTS_BEHIND
-    ) -> AbstractContextManager[Events[Event]]:
-        """Subscribe to events while the block runs. At most `behind` wait; more are lost."""
+        self, *methods: str, size: int = EVENT_QUEUE
+    ) -> AbstractContextManager[EventStream[CdpEvent]]:
+        """Subscribe to events while the block runs. More than `size` waiting ones are lost."""
 
-        def all_of(method: str, params: JsonObject) -> tuple[Event]:
-            return (Event(method, params),)
+        def event_of(method: str, params: JsonObject) -> tuple[CdpEvent]:
+            return (CdpEvent(method, params),)
 
-        return self.sifted({method: partial(all_of, method) for method in methods}, behind=behind)
+        mappers = {method: partial(event_of, method) for method in methods}
+        return self.mapped_events(mappers, size=size)
 
     @contextmanager
-    def sifted(
-        self, sieves: Mapping[str, Callable[[JsonObject], Iterable[T]]], *, behind: int
-    ) -> Iterator[Events[T]]:
-        """The same, but a sieve makes of each event the items to hand out, perhaps none: so what is
-        of no interest wakes nobody. The reader calls the sieves, which must not wait (see `on`).
+    def mapped_events(
+        self, mappers: Mapping[str, Callable[[JsonObject], Iterable[T]]], *, size: int
+    ) -> Iterator[EventStream[T]]:
+        """Subscribe to the items that `mappers`, by method, make of each event: none, one or more.
+
+        The reader calls the mappers, which must not wait. An event without items wakes nobody.
         """
-        events = Events[T](behind, self._gone_error)
+        stream = EventStream[T](size, self._gone_error)
 
-        def sift(sieve: Callable[[JsonObject], Iterable[T]], params: JsonObject) -> None:
-            for event in sieve(params):
-                events.put(event)
+        def handle(mapper: Callable[[JsonObject], Iterable[T]], params: JsonObject) -> None:
+            for item in mapper(params):
+                stream.put(item)
 
-        handlers = [(method, partial(sift, sieve)) for method, sieve in sieves.items()]
+        handlers = [(method, partial(handle, mapper)) for method, mapper in mappers.items()]
         for method, handler in handlers:
             self.on(method, handler)
-        self._subscriptions.add(events)
+        self._subscriptions.add(stream)
         if self.gone is not None:
-            events.end()
+            stream.end()
         try:
-            yield events
+            yield stream
         finally:
-            self._subscriptions.discard(events)
+            self._subscriptions.discard(stream)
             for method, handler in handlers:
                 self.off(method, handler)
 
     async def wait_gone(self) -> PageGone:
-        """Wait for the end of the session. Returns, not raises, the error that says why."""
+        """Wait for the end of the session. Returns, not raises, the error that tells its reason."""
         await self._ended.wait()
         return self._gone_error()
 
@@ -179,7 +202,7 @@ class Session:
         return frame if self._id is None else {**frame, "sessionId": self._id}
 
     def _gone_error(self) -> PageGone:
-        """A fresh copy of `gone`: each raise adds to an exception's traceback."""
+        # A new exception each time: every raise adds to an exception's traceback.
         assert self.gone is not None  # noqa: S101 - callers have seen the end
         return type(self.gone)(str(self.gone))
 
@@ -188,32 +211,30 @@ class Session:
             try:
                 handler(params)
             except Exception:
-                # A bug in one handler: the answers behind this event are other callers'.
+                # A bug in one handler must not cost other callers their answers.
                 logger.exception("the handler of %s failed", method)
 
     def _end(self, why: PageGone) -> None:
         self.gone = why
         self._ended.set()
-        for events in self._subscriptions:
-            events.end()
+        for stream in self._subscriptions:
+            stream.end()
 
 
 class _Call:
-    """One call under way, and the slot for its answer."""
+    """A call under way, and the slot for its answer."""
 
-    def __init__(
-        self, session: Session, method: str, undo: Callable[[JsonObject], None] | None
-    ) -> None:
+    def __init__(self, session: CdpSession, method: str, undo: EventHandler | None) -> None:
         self.session = session
         self.method = method
         self.undo = undo
-        self.sent = False
-        self.abandoned = False
+        self.is_sent = False
+        self.is_abandoned = False
         self.settled = trio.Event()
         self.result: JsonObject | None = None
         self.error: BrowserFailed | None = None
 
-    def answer(self, message: JsonObject) -> None:
+    def handle_answer(self, message: JsonObject) -> None:
         """Settle with the browser's answer, or undo what it did for a caller that has gone."""
         error = message.get("error")
         if isinstance(error, dict):
@@ -226,11 +247,11 @@ class _Call:
         result = message.get("result")
         self.result = result if isinstance(result, dict) else {}
         self.settled.set()
-        if self.abandoned:
-            self.take_back()
+        if self.is_abandoned:
+            self.undo_result()
 
-    def take_back(self) -> None:
-        """Undo what the browser has done, if it has, since nobody is there who would."""
+    def undo_result(self) -> None:
+        """Undo what the browser has done, if it has answered."""
         if self.result is not None and self.undo is not None:
             self.undo(self.result)
 
@@ -244,65 +265,68 @@ class _Frame(NamedTuple):
     call: _Call | None
 
 
-class Connection:
+class CdpConnection:
     """The connection to one browser. Made by `connect()`."""
 
     def __init__(self) -> None:
-        self.browser = Session(self, None, None)
-        self._outgoing, self._to_write = trio.open_memory_channel[_Frame](OUTGOING)
-        self._sessions: dict[object, Session] = {None: self.browser}
+        self.browser = CdpSession(self, None)
+        self._outgoing, self._to_write = trio.open_memory_channel[_Frame](WRITE_QUEUE)
+        self._sessions: dict[object, CdpSession] = {None: self.browser}
         self._calls: dict[object, _Call] = {}
-        self._last_number = 0
+        self._last_id = 0
         self._opened = trio.Event()
 
-    async def attach(self, target_id: str) -> Session:
-        """Open a session with a target. It ends with the target, or with the connection."""
+    async def attach(self, target_id: str) -> CdpSession:
+        """Open a session with a target. It ends with the target, or with the connection.
+
+        Raises `SessionGone` when the target has ended meanwhile, and as `CdpSession.call`.
+        """
         answer = await self.browser.call(
             "Target.attachToTarget", {"targetId": target_id, "flatten": True}
         )
-        # The event that comes before this answer has made it, unless it has ended since.
+        # Target.attachedToTarget comes before this answer, and has made the session.
         session = self._sessions.get(answer["sessionId"])
         if session is None:
             raise SessionGone(SESSION_CLOSED)
         return session
 
     async def wait_closed(self) -> str:
-        """Wait for the end of the connection. Returns why it ended."""
+        """Wait for the end of the connection, and return its reason."""
         return str(await self.browser.wait_gone())
 
-    async def _ask(self, call: _Call, frame: JsonObject, deadline: float) -> None:
+    async def _send_call(self, call: _Call, frame: JsonObject, deadline: float) -> None:
         """Send the frame and wait until `call` is settled, or the deadline has passed."""
-        number = self._next_number()
-        self._calls[number] = call
+        id_ = self._next_id()
+        self._calls[id_] = call
         try:
             with trio.move_on_after(deadline):
-                await self._outgoing.send(_Frame(json.dumps({"id": number, **frame}), call))
+                await self._outgoing.send(_Frame(json.dumps({"id": id_, **frame}), call))
                 await call.settled.wait()
         except trio.BrokenResourceError:
-            pass  # it ended while there was no room: the call has been failed
+            pass  # the connection ended while the queue was full, and has failed the call
         except trio.Cancelled:
-            # Its answer may have come since it was cancelled, for a caller who does not see it.
-            call.take_back()
+            # The answer may have come since the cancellation. The caller will not see it.
+            call.undo_result()
             raise
         finally:
-            call.abandoned = not call.settled.is_set()
-            to_undo = call.abandoned and call.sent and call.undo is not None
-            if not to_undo or len(self._calls) > CALLS_KEPT:
-                self._calls.pop(number, None)
+            call.is_abandoned = not call.settled.is_set()
+            may_be_undone = call.is_abandoned and call.is_sent and call.undo is not None
+            if not may_be_undone:
+                self._calls.pop(id_, None)
 
-    def _tell(self, frame: JsonObject) -> None:
-        text = json.dumps({"id": self._next_number(), **frame})
+    def _post(self, frame: JsonObject) -> None:
+        text = json.dumps({"id": self._next_id(), **frame})
         try:
             self._outgoing.send_nowait(_Frame(text, None))
         except trio.WouldBlock:
             logger.warning("%s was not sent: the browser does not read", frame["method"])
 
-    def _next_number(self) -> int:
-        self._last_number += 1
-        return self._last_number
+    def _next_id(self) -> int:
+        self._last_id += 1
+        return self._last_id
 
     async def _run(self, stream: trio.abc.Stream, host: str, path: str) -> None:
-        """Converse until either side ends it. Whatever goes wrong is the reason of the end."""
+        """Read and write until either side ends. Any fault is the reason of the end."""
         why = "it was closed"
         try:
             async with stream, trio.open_nursery() as nursery:
@@ -313,7 +337,7 @@ class Connection:
                         host,
                         path,
                         max_message_size=MESSAGE_LIMIT,
-                        message_queue_size=FRAMES_READY,
+                        message_queue_size=RECEIVE_FRAMES,
                         receive_buffer_size=RECEIVE_BYTES,
                     )
                 nursery.start_soon(self._write, websocket)
@@ -329,16 +353,16 @@ class Connection:
     async def _write(self, websocket: WebSocketConnection) -> None:
         async for frame in self._to_write:
             if frame.call is not None:
-                if frame.call.abandoned:
+                if frame.call.is_abandoned:
                     continue
-                frame.call.sent = True
+                frame.call.is_sent = True
             try:
                 await websocket.send_message(frame.text)
             except ConnectionClosed:
-                return  # the reader sees it too, and knows why
+                return  # the reader sees it too, and knows the reason
 
     async def _read(self, websocket: WebSocketConnection) -> str:
-        """Dispatch until the end. Returns why it ended."""
+        """Dispatch messages until the connection ends. Returns the reason of the end."""
         while True:
             try:
                 frame = await websocket.get_message()
@@ -353,34 +377,33 @@ class Connection:
 
     def _dispatch(self, message: JsonObject) -> None:
         if "id" in message:
-            call = self._calls.pop(_key(message["id"]), None)
+            call = self._calls.pop(_hashable(message["id"]), None)
             if call is not None:
-                call.answer(message)
+                call.handle_answer(message)
             return
-        session = self._sessions.get(_key(message.get("sessionId")))
+        session = self._sessions.get(_hashable(message.get("sessionId")))
         method, params = message.get("method"), message.get("params")
         if session is None or not isinstance(method, str):
             logger.debug("a message was ignored: nobody is here for it")
             return
         if not isinstance(params, dict):
             params = {}
-        self._keep_sessions(session, method, params)
+        self._update_sessions(session, method, params)
         session._publish(method, params)
 
-    def _keep_sessions(self, session: Session, method: str, params: JsonObject) -> None:
+    def _update_sessions(self, session: CdpSession, method: str, params: JsonObject) -> None:
         if method == "Target.attachedToTarget":
             id_ = str(params.get("sessionId"))
-            self._sessions[id_] = Session(self, id_, session)
+            self._sessions[id_] = CdpSession(self, id_)
         elif method == "Target.detachedFromTarget":
-            self._end_session(self._sessions.get(_key(params.get("sessionId"))), SESSION_CLOSED)
+            detached = self._sessions.get(_hashable(params.get("sessionId")))
+            self._end_session(detached, SESSION_CLOSED)
         elif method == "Inspector.targetCrashed":
             self._end_session(session, SESSION_CRASHED)
 
-    def _end_session(self, session: Session | None, why: str) -> None:
+    def _end_session(self, session: CdpSession | None, why: str) -> None:
         if session is None or session is self.browser:
             return
-        for child in [one for one in self._sessions.values() if one._parent is session]:
-            self._end_session(child, why)
         del self._sessions[session._id]
         session._end(SessionGone(why))
         for call in self._calls.values():
@@ -397,17 +420,17 @@ class Connection:
         self._opened.set()
 
 
-def _key(value: object) -> object:
-    """A foreign value as a key to look up; what cannot be one is found nowhere."""
+def _hashable(value: object) -> object:
+    """Return `value` if it can be a key; a JSON object or array is found under none."""
     return value if isinstance(value, int | str | None) else ""
 
 
 @asynccontextmanager
-async def connect(endpoint: str) -> AsyncIterator[Connection]:
-    """Connect to a browser's websocket while the block runs. Raises Disconnected.
+async def connect(endpoint: str) -> AsyncIterator[CdpConnection]:
+    """Connect to a browser's websocket URL while the block runs. Raises `Disconnected`.
 
-    No Origin header is sent, so the browser needs no `--remote-allow-origins` and refuses pages
-    that try the same.
+    No Origin header is sent. So the browser needs no `--remote-allow-origins`, and refuses web
+    pages that try the same.
     """
     url = urlsplit(endpoint)
     try:
@@ -415,14 +438,16 @@ async def connect(endpoint: str) -> AsyncIterator[Connection]:
             stream = await trio.open_tcp_stream(url.hostname or "", url.port or 0)
     except (OSError, trio.TooSlowError) as fault:
         raise Disconnected(f"the browser cannot be reached: {first_line(repr(fault))}") from None
-    async with converse(stream, url.netloc, url.path) as connection:
+    async with connect_over(stream, url.netloc, url.path) as connection:
         yield connection
 
 
 @asynccontextmanager
-async def converse(stream: trio.abc.Stream, host: str, path: str) -> AsyncIterator[Connection]:
-    """`connect` over a stream that is open already, and closed by this."""
-    connection = Connection()
+async def connect_over(
+    stream: trio.abc.Stream, host: str, path: str
+) -> AsyncIterator[CdpConnection]:
+    """Connect over an open stream, as `connect` does. The stream is closed at the end."""
+    connection = CdpConnection()
     async with background(partial(connection._run, stream, host, path)):
         await connection._opened.wait()
         if connection.browser.gone is not None:

@@ -1,24 +1,10 @@
-"""Chromium as a process: launch one, know where it listens, leave nothing of it.
+"""Chromium as a process: find one, launch it, read what the kernel shows of it.
 
     async with launch(LaunchSettings()) as chromium, connect(chromium.endpoint) as connection: ...
 
-The problem: a browser that was killed leaves its profile locked, a profile that is used again keeps
-what the last one did, and Chromium as it comes asks questions, updates itself and talks to its
-maker. And its sandbox, which protects the host from a hostile page, does not work for root.
-
-The choice: a process tree (`processes/process_tree.py`), a fresh private folder per
-launch that is its profile, its home and its place for temporary files, and an environment of our
-own making, so none of the daemon's secrets are in it. Root's browser runs as an unprivileged user.
-The sandbox is off only where the configuration says so, with a warning on each launch. No flag
-here hides that the browser is automated, and none must.
-
-A page is somebody else's code that runs on the owner's machine, where loopback addresses are
-trusted. So the daemon's own ports are closed to it, under whatever name it calls them: the browser
-resolves nothing there. Rejected: the protocol's own blocking of URLs, which is for each tab and
-leaves out frames of other sites and workers; a rule for hosts, since any name may lead to us.
-
-Of the two ways to talk to it, a pipe and a loopback port, this uses the port: local users can reach
-it, which the documentation says, and in return any CDP tool can look at a running daemon's browser.
+Each launch has a private folder of its own, an environment without the daemon's secrets, and an
+unprivileged user. The sandbox is off only where the configuration says so. No flag hides that the
+browser is automated, and none must. See docs/decisions/058-running-chromium.md.
 """
 
 from __future__ import annotations
@@ -26,6 +12,8 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shutil
+import stat
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -35,9 +23,9 @@ from pathlib import Path
 
 import trio
 
-from smartlinkd.browser.cdp import Connection
+from smartlinkd.browser.cdp import CdpConnection
 from smartlinkd.browser.errors import BrowserFailed, LaunchFailed
-from smartlinkd.browser.executable import REMEDY, find
+from smartlinkd.paths import mode_of
 from smartlinkd.processes.process_tree import (
     ExitStatus,
     ProcessTree,
@@ -50,9 +38,73 @@ from smartlinkd.untrusted import first_line
 
 logger = logging.getLogger(__name__)
 
+# Programs themselves before scripts: Debian's `chromium-headless-shell` is a script that waits for
+# the browser, so whoever kills it leaves the browser; its `chromium` adds a desktop's flags. The
+# headless shell first, which starts in half the time and takes half the memory. `google-chrome` is
+# a script too, but becomes the browser.
+CANDIDATES = (
+    "/usr/lib/chromium/chromium-headless-shell",
+    "/usr/lib/chromium/chromium",
+    "google-chrome-stable",
+    "google-chrome",
+    "chromium",
+)
+DEBIAN_WRAPPERS = {
+    "/usr/bin/chromium-headless-shell": "/usr/lib/chromium/chromium-headless-shell",
+    "/usr/bin/chromium": "/usr/lib/chromium/chromium",
+}
+REMEDY = (
+    "install one (Debian: apt-get install chromium-headless-shell; elsewhere Google Chrome's own "
+    "package) or set browser.executable to the path of a Chromium or Chrome"
+)
+SNAP = "is a snap, which a daemon cannot use"
+REACH = (
+    "let the daemon's user pass through every folder above it, or move it to where that user may; "
+    "the installed service sees nothing of /home and /root"
+)
+
+
+def find_executable(setting: Path | None) -> Path:
+    """Return the browser to start: `setting`, else the best one that is installed.
+
+    A snap (Ubuntu's `chromium` is one) is never taken: it starts only from somebody's login, and
+    sees none of the folders that it is given here.
+
+    Raises:
+        LaunchFailed: there is none, or `setting` (`browser.executable`) cannot be used.
+    """
+    if setting is not None:
+        chosen = Path(DEBIAN_WRAPPERS.get(str(setting), setting))
+        try:
+            mode = mode_of(chosen)
+        except OSError as error:
+            raise LaunchFailed(
+                f"browser.executable: {chosen} cannot be looked at ({error.strerror}); {REACH}"
+            ) from None
+        if mode is None or not stat.S_ISREG(mode):
+            raise LaunchFailed(f"browser.executable: there is no file {chosen}; {REMEDY}")
+        if not os.access(chosen, os.X_OK):
+            raise LaunchFailed(f"browser.executable: {chosen} is not executable; {REMEDY}")
+        if _is_snap(chosen):
+            raise LaunchFailed(f"browser.executable: {chosen} {SNAP}; {REMEDY}")
+        return chosen
+    found = [Path(path) for path in map(shutil.which, CANDIDATES) if path is not None]
+    for program in found:
+        if not _is_snap(program):
+            return program
+    if found:
+        raise LaunchFailed(f"{found[0]} {SNAP}; {REMEDY}")
+    raise LaunchFailed(f"no Chromium was found; {REMEDY}")
+
+
+def _is_snap(program: Path) -> bool:
+    # Each is a link to the one program that starts them.
+    return program.resolve().name == "snap"
+
+
 FLAGS = (
     "--headless",
-    "--remote-debugging-port=0",  # one that is free, told in DevToolsActivePort
+    "--remote-debugging-port=0",  # a free one, which it writes to DevToolsActivePort
     # No question, page or program of its own. The full browser opens no window but ours.
     "--no-first-run",
     "--no-default-browser-check",
@@ -64,7 +116,7 @@ FLAGS = (
     "--disable-hang-monitor",
     "--disable-breakpad",
     "--password-store=basic",
-    # No traffic of its own, and none that a closed network cannot carry.
+    # No traffic of its own, and no QUIC, which closed networks do not carry.
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
@@ -75,29 +127,28 @@ FLAGS = (
     # HttpsUpgrades would ask for https where the configuration says http.
     "--disable-features=Translate,MediaRouter,DialMediaRouteProvider,OptimizationHints,"
     "AutofillServerCommunication,CertificateTransparencyComponentUpdater,HttpsUpgrades",
-    # The network's service is a thread and not a process, as on Android: a tenth of the time to a
-    # first page, and its memory. On Linux its process has no sandbox that would be lost.
+    # The network service is a thread and not a process, as on Android: less memory, and a tenth
+    # less time to a first page. On Linux its process has no sandbox that would be lost.
     "--enable-features=NetworkServiceInProcess2",
-    # Nobody looks or listens, and a tab that nobody looks at is not to be slowed down.
+    # Nobody looks or listens, and hidden tabs must not be slowed down.
     "--mute-audio",
     "--disable-gpu",
     "--window-size=1366,900",
-    # A processor draws a quarter of the dots. Pages are laid out as ever in the window's size, and
-    # see the ratio that they see when their reader has zoomed out.
+    # Without a GPU the CPU draws; this is a quarter of the pixels. Pages see the ratio of a reader
+    # who has zoomed out.
     "--force-device-scale-factor=0.5",
     "--disable-background-timer-throttling",
     "--disable-backgrounding-occluded-windows",
     "--disable-renderer-backgrounding",
 )
 # Chromium's processes share memory through /dev/shm, and crash when it is full (containers have
-# 64 MiB there). The other way puts what pages look like into files on a disk, so it is not taken
-# without need.
+# 64 MiB there). The alternative writes what pages look like to a disk, so it is used only then.
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written to
-SHARED_MEMORY_NEEDED = 256 * 1024 * 1024
+SHARED_MEMORY_NEEDED = 256 * 1024 * 1024  # bytes
 PORT_FILE = "DevToolsActivePort"
 PORT_FILE_TEXT = re.compile(r"(\d{1,5})\n(/devtools/browser/[0-9a-f-]{36})")
-PORT_FILE_LIMIT = 1024
-POLL_EVERY = 0.002
+PORT_FILE_LIMIT = 1024  # bytes
+PORT_POLL_S = 0.002
 
 SANDBOX_REMEDY = (
     "Chromium's sandbox cannot be used here: let unprivileged users create user namespaces (see "
@@ -117,18 +168,20 @@ _KNOWN_FAULTS = (
     ),
 )
 _LOG_PREFIX = re.compile(r"^\[[^\]]*\]\s*")
-_OF_CHROMIUM = (":ERROR:", ":FATAL:", *(mark for mark, _ in _KNOWN_FAULTS))
-"""What no other program says at its end."""
+# Words that no other program writes at its end.
+_CHROMIUM_MARKS = (":ERROR:", ":FATAL:", *(mark for mark, _ in _KNOWN_FAULTS))
 
 
 @dataclass(frozen=True)
 class LaunchSettings:
     """How to launch. Each field but the last two is the setting `browser.<field>`.
 
-    `user` counts only when the daemon is root. `start_timeout` is in seconds. `profiles` is the
-    folder in which profile folders are made, by default that for temporary files; its user must be
-    able to pass through it.
-    `closed_ports` are those that no page reaches, on any host.
+    Attributes:
+        user: the user of the browser's processes, if the daemon is root.
+        start_timeout: in seconds.
+        profiles: the folder that profile folders are created in, by default that for temporary
+            files. The browser's user must be able to pass through it.
+        closed_ports: ports that no page reaches, on any host.
     """
 
     executable: Path | None = None
@@ -140,7 +193,7 @@ class LaunchSettings:
 
 
 class Chromium:
-    """A running Chromium. Made by `launch()`; of no use after its block."""
+    """A running Chromium, for the length of the block of `launch()`."""
 
     def __init__(self, process: ProcessTree, endpoint: str) -> None:
         self.pid = process.pid
@@ -152,27 +205,27 @@ class Chromium:
         return await self._process.wait()
 
     async def early_end(self) -> LaunchFailed:
-        """Wait for the end of its main process, and return why it is not to be had."""
+        """Wait for the end of its main process, and return the error that explains it."""
         await self._process.wait()
         return _ended_at_once(self._process)
 
     async def memory(self) -> int:
-        """Bytes of memory that all its processes use, shared pages divided among their users.
+        """Return the bytes of memory that all its processes use, shared pages divided among them.
 
-        Raises `OSError`, or `NoThread`, when it cannot be measured.
+        Raises `OSError` or `NoThread` if it cannot be measured.
         """
         return await on_thread(_memory_of_session, self.pid)
 
 
 @asynccontextmanager
 async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
-    """A Chromium for the length of the block. Raises LaunchFailed, which says what to do."""
-    executable = find(settings.executable)
+    """Run a Chromium for the length of the block. Raises `LaunchFailed`, which says what to do."""
+    executable = find_executable(settings.executable)
     user = _user(settings.user)
     process: ProcessTree | None = None
     chromium: Chromium | None = None
     try:
-        with trio.move_on_after(settings.start_timeout) as patience:
+        with trio.move_on_after(settings.start_timeout) as startup:
             if settings.no_sandbox:
                 logger.warning("Chromium runs without its sandbox (browser.no_sandbox)")
             folder = _profile_folder(settings.profiles, user)
@@ -185,23 +238,23 @@ async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
             ) as process:
                 endpoint = await _endpoint(process, folder)
                 chromium = Chromium(process, endpoint)
-                patience.deadline = inf
+                startup.deadline = inf
                 yield chromium
     except OSError as fault:
         if chromium is not None:
             raise  # the block's own
-        as_whom = f" as user {user.name} (browser.user)" if user else ""
-        raise LaunchFailed(f"{executable} cannot be started{as_whom}: {fault}") from fault
+        as_user = f" as user {user.name} (browser.user)" if user else ""
+        raise LaunchFailed(f"{executable} cannot be started{as_user}: {fault}") from fault
     if chromium is None:
-        said = _reason(process.stderr_tail) if process else ""
+        reason = _reason(process.stderr_tail) if process else ""
         raise LaunchFailed(
             f"Chromium was not ready within {settings.start_timeout:g} s "
-            f"(browser.start_timeout){said and ': '}{said}"
+            f"(browser.start_timeout){reason and ': '}{reason}"
         )
 
 
 def _user(name: str) -> User | None:
-    """Whom to drop to: nobody else, for a daemon that is not root."""
+    """Return the user to run as, or None if the daemon is not root. Raises `LaunchFailed`."""
     if os.geteuid() != 0:
         return None
     try:
@@ -211,8 +264,8 @@ def _user(name: str) -> User | None:
 
 
 def _profile_folder(parent: Path | None, user: User | None) -> Path:
-    """A new private folder. From here to its reaper there is no await. Raises `OSError`, also
-    where no folder for temporary files takes any."""
+    """Create a private folder. Raises `OSError`."""
+    # No await between this and the start of the process tree, which removes the folder.
     folder = Path(tempfile.mkdtemp(prefix="smartlinkd-chromium-", dir=parent))
     try:
         if user is not None:
@@ -236,7 +289,7 @@ def _flags(folder: Path, settings: LaunchSettings) -> Iterator[str]:
 
 
 def _shared_memory() -> int:
-    """Bytes that are free in /dev/shm."""
+    """Return the bytes that are free in /dev/shm."""
     try:
         room = os.statvfs(SHARED_MEMORY)
     except OSError:
@@ -245,7 +298,7 @@ def _shared_memory() -> int:
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """All of its environment. Only the time zone is taken over from the daemon's."""
+    """Return the whole environment. Only the time zone comes from the daemon's."""
     environment = {
         "PATH": os.defpath,
         "HOME": str(folder),
@@ -258,26 +311,27 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 async def _endpoint(process: ProcessTree, folder: Path) -> str:
-    """Wait until Chromium has written where it listens; the websocket's URL."""
+    """Wait until Chromium has written where it listens. Returns the websocket's URL."""
     while True:
         if process.status is not None:
             raise _ended_at_once(process)
-        told = PORT_FILE_TEXT.fullmatch(_read_port_file(folder / PORT_FILE))
-        if told:
-            return f"ws://127.0.0.1:{told[1]}{told[2]}"
-        await trio.sleep(POLL_EVERY)
+        written = PORT_FILE_TEXT.fullmatch(_read_port_file(folder / PORT_FILE))
+        if written:
+            return f"ws://127.0.0.1:{written[1]}{written[2]}"
+        await trio.sleep(PORT_POLL_S)
 
 
 def _ended_at_once(process: ProcessTree) -> LaunchFailed:
-    said = _reason(process.stderr_tail) or "it said nothing"
+    reason = _reason(process.stderr_tail) or "it said nothing"
     exited = process.status is not None and process.status.code is not None
-    if exited and not any(mark in process.stderr_tail for mark in _OF_CHROMIUM):
-        said += f"; if browser.executable is no Chromium or Chrome, {REMEDY}"
-    return LaunchFailed(f"Chromium ended at once with {process.status}: {said}")
+    if exited and not any(mark in process.stderr_tail for mark in _CHROMIUM_MARKS):
+        reason += f"; if browser.executable is no Chromium or Chrome, {REMEDY}"
+    return LaunchFailed(f"Chromium ended at once with {process.status}: {reason}")
 
 
 def _read_port_file(path: Path) -> str:
-    """Its text, or what there is of it. The folder is another user's: no link, no endless file."""
+    """Return the file's text, as far as it is written."""
+    # The folder is another user's, who might put a link or an endless file there.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -289,7 +343,7 @@ def _read_port_file(path: Path) -> str:
 
 
 def _reason(stderr: str) -> str:
-    """What in Chromium's many words says why it did not start, and what to do."""
+    """Return the line of stderr that explains a failed start, or the remedy of a known fault."""
     for mark, remedy in _KNOWN_FAULTS:
         if mark in stderr:
             return remedy
@@ -300,7 +354,7 @@ def _reason(stderr: str) -> str:
 
 
 def _memory_of_session(session: int) -> int:
-    """The summed memory of the processes in the session of that id, in bytes.
+    """Return the summed memory in bytes of the processes in a session.
 
     A command leads a session, and Chromium's processes stay in it.
     """
@@ -316,7 +370,7 @@ def _memory_of_session(session: int) -> int:
 
 
 def _memory_of(pid: int) -> int:
-    """Its proportional set size in bytes; where that is not shown, what it shares with nobody."""
+    """Return the proportional set size in bytes, or the private memory if that is not shown."""
     try:
         kilobytes = _text(f"/proc/{pid}/smaps_rollup").partition("\nPss:")[2]
     except PermissionError:  # root in a container: it lacks CAP_SYS_PTRACE
@@ -324,30 +378,32 @@ def _memory_of(pid: int) -> int:
     return int(kilobytes.split(maxsplit=1)[0]) * 1024
 
 
-async def product(connection: Connection) -> str:
-    """What it is, as "HeadlessChrome/156.0.8078.79" (Browser.getVersion). Raises as calls do."""
+async def product(connection: CdpConnection) -> str:
+    """Return its version, as "HeadlessChrome/156.0.8078.79". Raises as `CdpSession.call`."""
     return str((await connection.browser.call("Browser.getVersion"))["product"])
 
 
 @dataclass(frozen=True)
 class SandboxState:
-    """What confines the renderers over and above what confines the browser's main process."""
+    """The confinement of all renderers, beyond that of the browser's main process."""
 
     seccomp: bool
     user_namespace: bool
     pid_namespace: bool
 
     @property
-    def on(self) -> bool:
+    def is_on(self) -> bool:
         return self.seccomp and self.user_namespace and self.pid_namespace
 
 
-async def sandbox_state(connection: Connection) -> SandboxState:
-    """Look at the renderers' confinement as the kernel sees it. At least one page must be open.
+async def sandbox_state(connection: CdpConnection) -> SandboxState:
+    """Return the renderers' confinement as the kernel shows it. At least one page must be open.
 
     A seccomp mode of 2 alone proves nothing: under a service manager's filter every process has
-    it. So it is the number of filters, and the namespaces, in comparison to the main process's.
-    Raises BrowserFailed when there is no renderer to be seen.
+    it. So the number of filters and the namespaces are compared with the main process's.
+
+    Raises:
+        BrowserFailed: no renderer can be seen, or a call to the browser failed.
     """
     answer = await connection.browser.call("SystemInfo.getProcessInfo")
     processes = [(entry["type"], entry["id"]) for entry in answer["processInfo"]]
@@ -358,7 +414,7 @@ async def sandbox_state(connection: Connection) -> SandboxState:
             states.append(_confinement(browser, renderer))
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended since
-        except OSError as fault:  # it is denied, or no descriptor is left
+        except OSError as fault:  # permission is denied, or no descriptor is left
             raise BrowserFailed(f"Chromium's sandbox cannot be verified: {fault}") from None
     if not states:
         raise BrowserFailed(
@@ -376,24 +432,24 @@ def _confinement(browser: int, renderer: int) -> SandboxState:
     inner, outer = _status(renderer), _status(browser)
     return SandboxState(
         seccomp=int(inner.get("Seccomp_filters", "0")) > int(outer.get("Seccomp_filters", "0")),
-        user_namespace=_apart_in_users(renderer, browser),
-        # One process number for each namespace that it is in, from this one down.
+        user_namespace=_has_other_user_namespace(renderer, browser),
+        # NSpid has one process id for each pid namespace that the process is in.
         pid_namespace=len(inner["NSpid"].split()) > len(outer["NSpid"].split()),
     )
 
 
 def _status(pid: int) -> dict[str, str]:
-    """The kernel's facts about a process that every user may read."""
+    """Return the fields of /proc/PID/status, which every user may read."""
     lines = _text(f"/proc/{pid}/status").splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-def _apart_in_users(one: int, other: int) -> bool:
-    """Whether two processes are in different user namespaces.
+def _has_other_user_namespace(one: int, other: int) -> bool:
+    """True if two processes are seen to be in different user namespaces.
 
-    The namespaces' names can be read by Chromium's own user, and by root with CAP_SYS_PTRACE. Root
-    in a container has not got that, but may read the maps of user ids as everyone may. They say
-    less: maps that differ are of different namespaces, while equal ones may be so, too.
+    Chromium's own user and root with CAP_SYS_PTRACE may read the namespaces' names. Root in a
+    container may not, but every user may read the maps of user ids. Maps that differ are of
+    different namespaces; equal ones may be so, too.
     """
     try:
         return os.readlink(f"/proc/{one}/ns/user") != os.readlink(f"/proc/{other}/ns/user")  # noqa: PTH115 - names, not paths

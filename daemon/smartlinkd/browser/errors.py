@@ -1,18 +1,8 @@
-"""What can go wrong with a browser, by what its user can do about it.
+"""The errors of the browser, by what its user can do about them.
 
-    Unavailable
-      LaunchFailed        there is no browser to work with; the text says what to do
-    UpstreamFailed
-      PageGone            this tab is of no more use: close it, open another
-        SessionGone         it crashed, was closed or was detached
-        Disconnected        the whole browser has gone
-      CallTimedOut        no answer within the call's own deadline: hung page, or hung browser
-      ProtocolError       the browser refused a command
-      NavigationFailed    the page could not be loaded
-      ContextLost         the page went elsewhere while a script ran in it: may be tried again
-      ScriptFailed        the script threw
-
-None of these texts holds an argument of a call, a cookie, a body, or a URL's query.
+`LaunchFailed` and `BrowserNotReady` mean that there is no browser to work with. A tab that raised
+`PageGone` or `CallTimedOut` should be closed. After `ContextLost` a script may be tried again. No
+text of these errors holds an argument of a call, a cookie, a body, or a URL's query.
 """
 
 from __future__ import annotations
@@ -27,8 +17,12 @@ class LaunchFailed(Unavailable):
     """No browser could be started: none found, it ended early, or it took too long."""
 
     def __init__(self, message: str) -> None:
-        # A missing or broken installation does not heal in seconds, a hiccup does.
+        # A hiccup is over in seconds; a missing or broken installation is not.
         super().__init__(message, retry_after=5)
+
+
+class BrowserNotReady(Unavailable):
+    """No browser can take a job at the moment. Its user may try again shortly."""
 
 
 class BrowserFailed(UpstreamFailed):
@@ -36,19 +30,19 @@ class BrowserFailed(UpstreamFailed):
 
 
 class PageGone(BrowserFailed):
-    """What was called has ended: pending and later calls fail with this."""
+    """The called tab or browser has ended. Pending and later calls raise this."""
 
 
 class SessionGone(PageGone):
-    """One target has ended: its renderer crashed, or it was closed or detached."""
+    """A tab has ended: its renderer crashed, or it was closed or detached."""
 
 
 class Disconnected(PageGone):
-    """The connection to the browser has ended, and every target with it."""
+    """The connection to the browser has ended, and every tab with it."""
 
 
 class CallTimedOut(BrowserFailed):
-    """The browser gave no answer within the deadline of the call."""
+    """The browser gave no answer within the deadline of the call: the page or the browser hangs."""
 
     def __init__(self, method: str, seconds: float) -> None:
         super().__init__(f"the browser did not answer {method} within {seconds:.3g} s")
@@ -79,7 +73,7 @@ class ScriptFailed(BrowserFailed):
 
 
 def without_query(url: str) -> str:
-    """`url` as far as it may be shown: user info, query and fragment can hold secrets."""
+    """Return `url` without user info, query and fragment, which can hold secrets."""
     try:
         parts = urlsplit(url)
     except ValueError:

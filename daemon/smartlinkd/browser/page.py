@@ -1,23 +1,11 @@
-"""Tabs: a `BrowserContext` holds an account's cookies, a `Page` is one tab in it.
+"""Tabs: a `BrowserContext` holds an account's cookies in memory, a `Page` is one tab in it.
 
     context = await BrowserContext.create(connection, cookies)
     page = await context.new_page()
     await page.goto("https://portal.example/")
-    answer = await page.evaluate("async (path) => (await fetch(path)).status", "/api/x")
+    status = await page.evaluate("async (path) => (await fetch(path)).status", "/api/x")
 
-The problem: a page can wait for a click on "OK", open windows, start downloads, ask for the camera,
-navigate away in the middle of a script, loop for ever, or crash. Whoever works with it wants one
-answer or one error, in time.
-
-The choices: a context shares nothing with another one and is kept in memory only; in it downloads,
-permissions and pop-ups are refused. Where a page goes is told as it goes there, and where its
-frames and pop-ups do. Dialogs are dismissed as they open. Every call has a deadline of its own, in
-seconds. Scripts are functions that get their arguments as JSON beside them: nothing is ever spliced
-into source. What is awaited on a page that crashes, closes or loses its browser fails at once with
-`PageGone` (see `smartlinkd/browser/errors.py` for that and the other errors).
-
-Pages are not reloaded or revived here. A page that raised `PageGone` or `CallTimedOut` is to be
-closed, which works for one in an endless loop too.
+A page that raised `PageGone` or `CallTimedOut` should be closed; nothing here revives it.
 """
 
 from __future__ import annotations
@@ -31,8 +19,15 @@ from typing import TypeAlias, cast
 import trio
 from pydantic import JsonValue
 
-from smartlinkd.browser.capture import Response, capture
-from smartlinkd.browser.cdp import CALL_DEADLINE, Connection, Session
+from smartlinkd.browser.capture import NETWORK_BUFFERS, CapturedResponse, capture
+from smartlinkd.browser.cdp import (
+    CALL_DEADLINE,
+    CdpConnection,
+    CdpEvent,
+    CdpSession,
+    EventStream,
+    JsonObject,
+)
 from smartlinkd.browser.errors import (
     CallTimedOut,
     ContextLost,
@@ -41,7 +36,6 @@ from smartlinkd.browser.errors import (
     ProtocolError,
     ScriptFailed,
 )
-from smartlinkd.browser.events import Event, Events, JsonObject
 from smartlinkd.untrusted import first_line
 
 logger = logging.getLogger(__name__)
@@ -49,22 +43,19 @@ logger = logging.getLogger(__name__)
 Argument: TypeAlias = (
     "bool | int | float | str | Sequence[Argument] | Mapping[str, Argument] | None"
 )
-"""What a script can be given: whatever JSON can hold."""
+"""An argument of a script: any JSON value."""
 
-Watch = Callable[[str, bool], None]
-"""Called with a URL that a tab shows, and whether it is only beside its document: in a frame of it,
-which may be on its way there yet, or in a pop-up."""
+UrlListener = Callable[[str, bool], None]
+"""Called with a URL that a tab shows, and True if it is not the tab's own but that of a frame
+(which may still be on its way there) or of a pop-up."""
 
-# A page of the portal takes two or three seconds to load; a slow line several times that.
 NAVIGATION_DEADLINE = 30.0
-# Frames tell some ten events each while a page loads.
-ARRIVAL_BEHIND = 1024
-MOST_BESIDE = 64
-"""URLs of frames and pop-ups that are known of a document: of more, the last."""
-_OF_THE_WEB = ("http:", "https:")
-_LEADS = " leads"  # behind a frame's id: where it is on its way to
-_ARRIVAL = ("Page.lifecycleEvent", "Page.navigatedWithinDocument")
-# Chromium's words for "the document that this was about is not there any more".
+"""Seconds. A page of the portal takes two or three to load; a slow line several times that."""
+NAVIGATION_EVENT_QUEUE = 1024  # frames send some ten events each while a page loads
+MAX_OTHER_URLS = 64
+_WEB_SCHEMES = ("http:", "https:")
+_NAVIGATION_EVENTS = ("Page.lifecycleEvent", "Page.navigatedWithinDocument")
+# Chromium's words for a script's document that is not there any more.
 _CONTEXT_LOST = (
     "Inspected target navigated or closed",
     "Cannot find context with specified id",
@@ -75,9 +66,12 @@ _CONTEXT_LOST = (
 
 
 class BrowserContext:
-    """A set of tabs with cookies and storage of their own, in memory only. `create()` makes one."""
+    """A set of tabs with cookies and storage of their own, in memory. `create()` makes one.
 
-    def __init__(self, connection: Connection, context_id: str) -> None:
+    Downloads, permissions and pop-ups are refused in it.
+    """
+
+    def __init__(self, connection: CdpConnection, context_id: str) -> None:
         self._connection = connection
         self._browser = connection.browser
         self._id = context_id
@@ -85,65 +79,51 @@ class BrowserContext:
 
     @classmethod
     async def create(
-        cls, connection: Connection, cookies: Sequence[Mapping[str, object]]
+        cls, connection: CdpConnection, cookies: Sequence[Mapping[str, object]]
     ) -> BrowserContext:
-        """A new context that holds `cookies` (CDP's Network.CookieParam) before any page of it
-        exists.
+        """Create a context that holds `cookies` (CDP's Network.CookieParam) before its first page.
 
-        Raises ProtocolError, and leaves no context, when Chromium takes one of the cookies for
-        invalid. When the caller goes away meanwhile the context is disposed of, at the latest when
-        the connection ends.
-        """
-        context = await cls.bare(connection)
-        try:
-            await context._set_up(cookies)
-        except BaseException:
-            context._forget()
-            connection.browser.post(
-                "Target.disposeBrowserContext", {"browserContextId": context._id}
-            )
-            raise
-        return context
-
-    @classmethod
-    async def bare(cls, connection: Connection) -> BrowserContext:
-        """A new context for a page of our own, which shows nobody else's: nothing is denied in it.
-
-        That takes a new browser a while, the first time. Of a caller that goes away, as above.
+        Whoever fails or is cancelled leaves no context, at the latest when the connection ends.
+        Raises `ProtocolError` if Chromium refuses a cookie, and as `CdpSession.call`.
         """
         browser = connection.browser
         answer = await browser.call(
             "Target.createBrowserContext",
             {"disposeOnDetach": True},
-            undo=lambda late: browser.post("Target.disposeBrowserContext", _context(late)),
+            undo=lambda late: browser.post("Target.disposeBrowserContext", _context_of(late)),
         )
-        return cls(connection, _context(answer)["browserContextId"])
+        context = cls(connection, answer["browserContextId"])
+        try:
+            await context._set_up(cookies)
+        except BaseException:
+            context._stop_listening()
+            browser.post("Target.disposeBrowserContext", _context_of(answer))
+            raise
+        return context
 
-    async def new_page(self, *, size: tuple[int, int] | None = None) -> Page:
-        """A new tab, showing `about:blank`. Leaves none when it fails or is cancelled.
+    async def new_page(self) -> Page:
+        """Open a tab that shows `about:blank`. Leaves none when it fails or is cancelled.
 
-        `size` is its width and height, where it is not to be the browser's own. What a tab shows is
-        drawn also when nobody looks, and takes memory by its size. The headless shell heeds it, the
-        full browser does not.
+        Raises as `CdpSession.call`.
         """
-        window = {} if size is None else dict(zip(("width", "height"), size, strict=True))
         answer = await self._browser.call(
             "Target.createTarget",
-            {"url": "about:blank", "browserContextId": self._id, "newWindow": True, **window},
-            undo=lambda late: self._browser.post("Target.closeTarget", _target(late)),
+            {"url": "about:blank", "browserContextId": self._id, "newWindow": True},
+            undo=lambda late: self._browser.post("Target.closeTarget", _target_of(late)),
         )
         try:
             session = await self._connection.attach(answer["targetId"])
             page = Page(self._browser, session, answer["targetId"])
             await page._set_up()
         except BaseException:
-            self._browser.post("Target.closeTarget", _target(answer))
+            self._browser.post("Target.closeTarget", _target_of(answer))
             raise
         return page
 
     async def dispose(self) -> None:
-        """Close its tabs and forget its cookies. Nothing to do when the browser has gone."""
-        self._forget()
+        """Close the tabs and forget the cookies. Raises as `CdpSession.call`, but not for a browser
+        that has ended."""
+        self._stop_listening()
         try:
             await self._browser.call("Target.disposeBrowserContext", {"browserContextId": self._id})
         except PageGone:
@@ -155,78 +135,80 @@ class BrowserContext:
             "Target.setDiscoverTargets", {"discover": True, "filter": [{"type": "page"}]}
         )
         await self._browser.call("Browser.setDownloadBehavior", {"behavior": "deny", **here})
-        # Grants none, and by that denies what is not granted.
+        # Grants none, and by that denies all others.
         await self._browser.call("Browser.grantPermissions", {"permissions": [], **here})
         if cookies:
             await self._browser.call("Storage.setCookies", {"cookies": list(cookies), **here})
 
     def _close_popup(self, params: JsonObject) -> None:
-        """Close what a page has opened. Ours have no opener."""
+        # A pop-up has an opener; a tab of ours has none.
         target = params.get("targetInfo", {})
         if target.get("browserContextId") == self._id and target.get("openerId"):
             logger.info("a pop-up was closed")
-            self._browser.post("Target.closeTarget", _target(target))
+            self._browser.post("Target.closeTarget", _target_of(target))
 
-    def _forget(self) -> None:
+    def _stop_listening(self) -> None:
         self._browser.off("Target.targetCreated", self._close_popup)
 
 
 class Page:
-    """One tab. `BrowserContext.new_page()` makes one."""
+    """One tab. `BrowserContext.new_page()` opens one.
 
-    def __init__(self, browser: Session, session: Session, target_id: str) -> None:
+    Dialogs are dismissed as they open. Every call has a deadline, and raises `PageGone` at once
+    when the tab crashes or closes, or the browser ends.
+    """
+
+    def __init__(self, browser: CdpSession, session: CdpSession, target_id: str) -> None:
         self._browser = browser
         self._session = session
-        self._target_id = target_id  # which is its main frame's id too
+        self._target_id = target_id  # which is also its main frame's id
         self._url = "about:blank"
-        self._documents = 0  # that it has shown
-        self._beside: dict[str, str] = {}  # by the frame's id, or its own for a pop-up's
-        self._watch: Watch | None = None
-        self._global: str | None = None  # the id of the last one's global object, once asked for
+        self._document_count = 0
+        self._other_urls: dict[str, None] = {}  # an ordered set
+        self._url_listener: UrlListener | None = None
+        self._global_id: str | None = None  # the document's global object, once known
 
     @property
-    def gone(self) -> bool:
-        """It crashed, was closed, or its browser has ended: every call raises."""
+    def is_gone(self) -> bool:
+        """True if the tab crashed or was closed, or its browser has ended: every call raises."""
         return self._session.gone is not None
 
     @property
     def last_url(self) -> str:
-        """Where it is, or was when it ended."""
+        """The tab's URL now, or at its end."""
         return self._url
 
     @property
-    def beside(self) -> Collection[str]:
-        """The URLs of its document's frames, those in frames included, also of where they are on
-        their way to, and of the pop-ups that the document wanted to open: none of these is the
-        tab's own, and a pop-up is closed unseen. Of http and https only."""
-        return self._beside.values()
+    def other_urls(self) -> Collection[str]:
+        """The http and https URLs that frames of the present document have shown or set out for,
+        and those of the pop-ups that it opened. Of very many, the last."""
+        return self._other_urls.keys()
 
     @property
-    def documents(self) -> int:
-        """How many it has shown: each load is one, whoever asked for it, and a page of the
-        browser's own in the place of one that did not come."""
-        return self._documents
+    def document_count(self) -> int:
+        """The number of documents that the tab has shown, the browser's error pages included."""
+        return self._document_count
 
-    def watch(self, watch: Watch) -> None:
-        """Have `watch` told each URL from now on, as it is shown. It must not wait."""
-        self._watch = watch
+    def set_url_listener(self, listener: UrlListener) -> None:
+        """Have `listener` called with each URL as the tab shows it. It must not wait."""
+        self._url_listener = listener
 
     async def goto(self, url: str, *, deadline: float = NAVIGATION_DEADLINE) -> str:
-        """Load `url` and wait for DOMContentLoaded. Returns the URL it ended at.
+        """Load `url`, wait for DOMContentLoaded, and return the URL where that happened.
 
-        Redirects are followed, also those by script before that event; the new page's event counts
-        then. An HTTP error is a page like another. Raises NavigationFailed when there is no page
-        to show, or none in time.
+        Redirects are followed, also those by script before that event. An HTTP error is a page like
+        any other. `deadline` is in seconds. Raises `NavigationFailed` if there is no page to show,
+        or none in time.
         """
         try:
             with (
                 trio.fail_after(deadline),
-                self._session.events(*_ARRIVAL, behind=ARRIVAL_BEHIND) as events,
+                self._session.events(*_NAVIGATION_EVENTS, size=NAVIGATION_EVENT_QUEUE) as events,
             ):
                 answer = await self._session.call("Page.navigate", {"url": url}, deadline=math.inf)
                 if answer.get("errorText"):
                     raise NavigationFailed(url, answer["errorText"])
-                await self._arrival(events, answer.get("loaderId"))
+                await self._wait_navigated(events, answer.get("loaderId"))
                 return await self.url()
         except ProtocolError as refusal:
             raise NavigationFailed(url, refusal.reason) from None
@@ -234,7 +216,7 @@ class Page:
             raise NavigationFailed(url, f"it was not there within {deadline:g} s") from None
 
     async def url(self) -> str:
-        """Where it is now. Known without asking, so also of a page that hangs."""
+        """Return the tab's URL, also that of a page that hangs. Raises `PageGone`."""
         await trio.lowlevel.checkpoint()
         if self._session.gone is not None:
             raise await self._session.wait_gone()
@@ -245,17 +227,131 @@ class Page:
     ) -> JsonValue:
         """Call a JavaScript function in the page and return its value; a promise is awaited.
 
-        `function` is its source, as "async (a, b) => …". It runs as if the user had just clicked.
-        Raises ScriptFailed when it throws or its value is not for JSON, ContextLost when the page
-        navigated before there was a value, CallTimedOut; the script may be running on then.
+        The function runs as if the user had just clicked. Its arguments are sent as JSON beside it
+        and never become part of its source.
+
+        Args:
+            function: its source, as "async (a, b) => …".
+            deadline: in seconds.
+
+        Raises:
+            ScriptFailed: it threw, or its value is not for JSON.
+            ContextLost: the page navigated before there was a value.
+            CallTimedOut: the deadline has passed; the script may still be running.
         """
-        until = trio.current_time() + deadline
-        object_id = self._global or await self._find_global(deadline)
-        left = until - trio.current_time()
-        if left <= 0:  # that was answered in time, but this is a busy program
-            raise CallTimedOut("Runtime.callFunctionOn", deadline)
+        with trio.move_on_after(deadline):
+            value = await self._call_function(function, arguments)
+            if "unserializableValue" in value:
+                text = value["unserializableValue"]
+                raise ScriptFailed(f"the script's value is {text}, not JSON")
+            return cast(JsonValue, value.get("value"))
+        raise CallTimedOut("Runtime.callFunctionOn", deadline)
+
+    def responses(
+        self, *url_parts: str, method: str | None = "POST"
+    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[CapturedResponse]]:
+        """Capture the answers to the page's own requests. See `capture`."""
+        return capture(self._session, url_parts, method)
+
+    async def close(self) -> None:
+        """Close the tab and wait until it is closed, also one that loops, hangs or has ended.
+
+        Raises `CallTimedOut`, and `ProtocolError` if the browser refuses.
+        """
         try:
-            value = await self._call_script(
+            await self._browser.call("Target.closeTarget", {"targetId": self._target_id})
+        except PageGone:
+            return
+        except ProtocolError:
+            if self._session.gone is None:
+                raise
+            return  # it was closed before
+        with trio.move_on_after(CALL_DEADLINE) as scope:
+            await self._session.wait_gone()
+        if scope.cancelled_caught:
+            raise CallTimedOut("Target.closeTarget", CALL_DEADLINE)
+
+    async def _set_up(self) -> None:
+        self._session.on("Page.javascriptDialogOpening", self._dismiss_dialog)
+        self._session.on("Page.frameNavigated", self._handle_navigated)
+        self._session.on("Page.navigatedWithinDocument", self._handle_moved)
+        self._session.on("Page.frameRequestedNavigation", self._handle_frame_leaving)
+        self._session.on("Page.frameStartedNavigating", self._handle_frame_leaving)
+        self._session.on("Page.windowOpen", self._handle_popup)
+        await self._session.call("Page.enable")
+        await self._session.call("Inspector.enable")  # sends Inspector.targetCrashed
+        await self._session.call("Network.enable", NETWORK_BUFFERS)
+        await self._session.call("Page.setLifecycleEventsEnabled", {"enabled": True})
+
+    def _dismiss_dialog(self, params: JsonObject) -> None:
+        # Only the dialog that asks before the page is left is accepted.
+        is_leaving = params.get("type") == "beforeunload"
+        self._session.post("Page.handleJavaScriptDialog", {"accept": is_leaving})
+
+    def _handle_navigated(self, params: JsonObject) -> None:
+        # These events come in order with the answers to calls; Page.getNavigationHistory does not.
+        frame = params.get("frame", {})
+        if frame.get("id") != self._target_id:
+            self._add_other_url(frame["url"])
+            return
+        self._document_count += 1
+        self._global_id = None
+        self._other_urls.clear()
+        # A document that did not come has an unreachable URL, and the browser's own page instead.
+        url = frame.get("unreachableUrl") or frame["url"] + frame.get("urlFragment", "")
+        self._set_url(url)
+
+    def _handle_moved(self, params: JsonObject) -> None:
+        # Another fragment of the document, or history.pushState.
+        if params.get("frameId") == self._target_id:
+            self._set_url(params["url"])
+        else:
+            self._add_other_url(params["url"])
+
+    def _handle_frame_leaving(self, params: JsonObject) -> None:
+        # Where a frame in another process arrives is not reported, only where it sets out for.
+        if params["frameId"] != self._target_id:
+            self._add_other_url(params["url"])
+
+    def _handle_popup(self, params: JsonObject) -> None:
+        # Target.targetCreated, by which the pop-up is closed, comes without a URL.
+        self._add_other_url(params["url"])
+
+    def _add_other_url(self, url: str) -> None:
+        if not url.startswith(_WEB_SCHEMES):
+            return
+        self._other_urls.pop(url, None)
+        if len(self._other_urls) >= MAX_OTHER_URLS:
+            del self._other_urls[next(iter(self._other_urls))]
+        self._other_urls[url] = None
+        if self._url_listener is not None:
+            self._url_listener(url, True)
+
+    def _set_url(self, url: str) -> None:
+        self._url = url
+        if self._url_listener is not None:
+            self._url_listener(url, False)
+
+    async def _wait_navigated(self, events: EventStream[CdpEvent], loader_id: str | None) -> None:
+        """Wait for the end of a navigation. Without a loader it is one within the document."""
+        has_begun = False
+        async for method, params in events:
+            if params.get("frameId") != self._target_id:
+                continue
+            if loader_id is None:
+                if method == "Page.navigatedWithinDocument":
+                    return
+            elif method == "Page.lifecycleEvent":
+                # A redirect by script has another loader, and counts too.
+                has_begun = has_begun or params.get("loaderId") == loader_id
+                if has_begun and params.get("name") == "DOMContentLoaded":
+                    return
+
+    async def _call_function(self, function: str, arguments: Sequence[Argument]) -> JsonObject:
+        """Call a function on the global object. Returns the RemoteObject that is its result."""
+        object_id = self._global_id or await self._find_global()
+        try:
+            return await self._call_runtime(
                 "Runtime.callFunctionOn",
                 {
                     "functionDeclaration": function,
@@ -265,141 +361,26 @@ class Page:
                     "returnByValue": True,
                     "userGesture": True,
                 },
-                left,
             )
         except ContextLost:
-            self._global = None
+            self._global_id = None
             raise
-        if "unserializableValue" in value:
-            raise ScriptFailed(f"the script's value is {value['unserializableValue']}, not JSON")
-        return cast(JsonValue, value.get("value"))
 
-    def responses(
-        self, *url_parts: str, method: str | None = "POST"
-    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[Response]]:
-        """The answers to the page's requests of `method` (None: of any) with one of `url_parts` in
-        their URL.
-
-        See `browser/capture.py`: every request that starts in the block is answered by one
-        `Response`, and PageGone leaves the block when the page ends.
-        """
-        return capture(self._session, url_parts, method)
-
-    async def close(self) -> None:
-        """Close the tab and wait until it is. Fine for one that has gone, loops or hangs."""
-        try:
-            await self._browser.call("Target.closeTarget", {"targetId": self._target_id})
-        except PageGone:
-            return
-        except ProtocolError:
-            if self._session.gone is None:
-                raise
-            return  # closed before
-        with trio.move_on_after(CALL_DEADLINE) as patience:
-            await self._session.wait_gone()
-        if patience.cancelled_caught:
-            raise CallTimedOut("Target.closeTarget", CALL_DEADLINE)
-
-    async def _set_up(self) -> None:
-        self._session.on("Page.javascriptDialogOpening", self._dismiss)
-        self._session.on("Page.frameNavigated", self._navigated)
-        self._session.on("Page.navigatedWithinDocument", self._moved)
-        self._session.on("Page.frameDetached", self._detached)
-        self._session.on("Page.frameRequestedNavigation", self._leads)
-        self._session.on("Page.frameStartedNavigating", self._leads)
-        self._session.on("Page.windowOpen", self._opens)
-        await self._session.call("Page.enable")
-        await self._session.call("Inspector.enable")  # tells of crashes
-        await self._session.call("Page.setLifecycleEventsEnabled", {"enabled": True})
-
-    def _dismiss(self, params: JsonObject) -> None:
-        """Cancel a dialog. Only the one that asks whether to leave the page is agreed to."""
-        leaving = params.get("type") == "beforeunload"
-        self._session.post("Page.handleJavaScriptDialog", {"accept": leaving})
-
-    def _navigated(self, told: JsonObject) -> None:
-        """Another document. These events come in order with answers, the history does not."""
-        frame = told.get("frame", {})
-        if frame.get("id") != self._target_id:
-            self._beside.pop(frame["id"] + _LEADS, None)
-            self._note_beside(frame["id"], frame["url"])
-        else:
-            self._documents += 1
-            self._global = None
-            self._beside.clear()
-            # Of one that did not come it is the first of these, and the other one the browser's.
-            self._show(frame.get("unreachableUrl") or frame["url"] + frame.get("urlFragment", ""))
-
-    def _moved(self, told: JsonObject) -> None:
-        """Another fragment of the document, or what its script calls another address."""
-        if told.get("frameId") == self._target_id:
-            self._show(told["url"])
-        else:
-            self._note_beside(told["frameId"], told["url"])
-
-    def _leads(self, told: JsonObject) -> None:
-        """A frame is on its way, and shows until then what it did. Where one has come to is not
-        told of another process's."""
-        if told["frameId"] != self._target_id and told["url"].startswith(_OF_THE_WEB):
-            self._note_beside(told["frameId"] + _LEADS, told["url"])
-
-    def _detached(self, told: JsonObject) -> None:
-        if told.get("reason") != "swap":  # it is in another process from now on
-            self._beside.pop(told["frameId"], None)
-            self._beside.pop(told["frameId"] + _LEADS, None)
-
-    def _opens(self, told: JsonObject) -> None:
-        """A pop-up. What is told of its target, by which it is closed, is without its URL."""
-        self._note_beside(told["url"], told["url"])
-
-    def _note_beside(self, key: str, url: str) -> None:
-        self._beside.pop(key, None)
-        if url.startswith(_OF_THE_WEB):
-            if len(self._beside) >= MOST_BESIDE:
-                del self._beside[next(iter(self._beside))]
-            self._beside[key] = url
-            if self._watch is not None:
-                self._watch(url, True)
-
-    def _show(self, url: str) -> None:
-        self._url = url
-        if self._watch is not None:
-            self._watch(url, False)
-
-    async def _arrival(self, events: Events[Event], loader_id: str | None) -> None:
-        """Wait for the end of a navigation. Without a loader it is one within the document."""
-        begun = False
-        async for event in events:
-            method, told = event
-            if told.get("frameId") != self._target_id:
-                continue
-            if loader_id is None:
-                if method == "Page.navigatedWithinDocument":
-                    return
-            elif method == "Page.lifecycleEvent":
-                begun = begun or told.get("loaderId") == loader_id
-                if begun and told.get("name") == "DOMContentLoaded":
-                    return
-
-    async def _find_global(self, deadline: float) -> str:
-        """What functions are called on. It is the same for as long as the page shows a document,
-        and so is asked for once in that time; it goes with the document.
-        """
-        asked_of = self._documents
-        # No script of the page's can replace this, as it can what `globalThis` names.
-        answer = await self._call_script("Runtime.evaluate", {"expression": "this"}, deadline)
+    async def _find_global(self) -> str:
+        """Return the id of the global object. It is kept: the renderer keeps each id it gives out
+        until the document goes."""
+        asked_of = self._document_count
+        # The page's scripts can replace what `globalThis` names, but not this.
+        answer = await self._call_runtime("Runtime.evaluate", {"expression": "this"})
         object_id = cast(str, answer["objectId"])
-        # Another document may have come since the question, and it may be this one's answer or not.
-        if asked_of == self._documents:
-            self._global = object_id
+        # Another document may have come meanwhile, and the id may be of either.
+        if asked_of == self._document_count:
+            self._global_id = object_id
         return object_id
 
-    async def _call_script(
-        self, method: str, params: Mapping[str, object], deadline: float
-    ) -> JsonObject:
-        """Call a method of Runtime. Returns the RemoteObject that is its result."""
+    async def _call_runtime(self, method: str, params: Mapping[str, object]) -> JsonObject:
         try:
-            answer = await self._session.call(method, params, deadline=deadline)
+            answer = await self._session.call(method, params, deadline=math.inf)
         except ProtocolError as refusal:
             if any(words in refusal.reason for words in _CONTEXT_LOST):
                 raise ContextLost("the page went elsewhere while a script ran in it") from None
@@ -407,20 +388,20 @@ class Page:
                 f"the script's value was refused: {first_line(refusal.reason)}"
             ) from None
         if "exceptionDetails" in answer:
-            raise ScriptFailed(f"the script failed: {_thrown(answer['exceptionDetails'])}")
+            raise ScriptFailed(f"the script failed: {_thrown_text(answer['exceptionDetails'])}")
         return cast(JsonObject, answer["result"])
 
 
-def _context(answer: JsonObject) -> dict[str, str]:
+def _context_of(answer: JsonObject) -> dict[str, str]:
     return {"browserContextId": answer["browserContextId"]}
 
 
-def _target(answer: JsonObject) -> dict[str, str]:
+def _target_of(answer: JsonObject) -> dict[str, str]:
     return {"targetId": answer["targetId"]}
 
 
-def _thrown(details: JsonObject) -> str:
-    """What a script threw, as far as an error may hold it."""
+def _thrown_text(details: JsonObject) -> str:
+    """Return the first line of what a script threw (Runtime.ExceptionDetails)."""
     exception = details.get("exception", {})
     thrown = exception.get("description") or exception.get("value") or details.get("text")
     return first_line(str(thrown))

@@ -18,8 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from smartlinkd.browser.chromium import find_executable
 from smartlinkd.browser.errors import LaunchFailed
-from smartlinkd.browser.executable import find
 from smartlinkd.commands.codes import FAILED, GOOD
 from smartlinkd.config import ConfigError, Problem, Settings
 from smartlinkd.config.checks import out_of_reach
@@ -157,7 +157,7 @@ def _warn_of_missing_browser(settings: Settings) -> None:
     if not settings.needs_browser:
         return
     try:
-        find(settings.browser.executable)
+        find_executable(settings.browser.executable)
     except LaunchFailed as missing:
         print(f"warning: {missing}", file=sys.stderr)
 

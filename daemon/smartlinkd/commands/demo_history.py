@@ -16,8 +16,7 @@ from smartlinkd.history.actor import FILE
 from smartlinkd.history.model import Limits, Record, milliseconds
 from smartlinkd.history.pending import Pending
 from smartlinkd.history.store import Store
-from smartlinkd.marketplace.commission import Rates
-from smartlinkd.marketplace.products import ProductData
+from smartlinkd.marketplace.products import ProductData, Rates
 from smartlinkd.sandbox.batch import SUB_IDS, long_link, short_code
 from smartlinkd.sandbox.products import FULL_RATE, Product, image_url, product_link, product_of
 from smartlinkd.sandbox.server import Sandbox

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import trio
 
-from smartlinkd.browser.cdp import Connection, connect
-from smartlinkd.browser.chromium import LaunchSettings, launch, product
+from smartlinkd.browser.cdp import CdpConnection, connect
+from smartlinkd.browser.chromium import LaunchSettings, find_executable, launch, product
 from smartlinkd.browser.errors import LaunchFailed
-from smartlinkd.browser.executable import find
-from smartlinkd.browser.generation import confirm_sandbox
+from smartlinkd.browser.instance import confirm_sandbox
 from smartlinkd.browser.page import BrowserContext
 from smartlinkd.commands.codes import FAILED, GOOD
 from smartlinkd.config import ConfigError, Settings
@@ -87,7 +86,7 @@ async def _chromium(wanted: Browser) -> list[Finding]:
         start_timeout=wanted.start_timeout,
     )
     try:
-        executable = find(settings.executable)
+        executable = find_executable(settings.executable)
         async with launch(settings) as chromium, connect(chromium.endpoint) as connection:
             context = await BrowserContext.create(connection, ())
             await (await context.new_page()).evaluate("() => 1")
@@ -98,7 +97,7 @@ async def _chromium(wanted: Browser) -> list[Finding]:
     return [Finding("Chromium", True, f"{version} ({executable})"), sandbox]
 
 
-async def _sandbox(connection: Connection, *, wanted: bool) -> Finding:
+async def _sandbox(connection: CdpConnection, *, wanted: bool) -> Finding:
     if not wanted:
         return Finding("sandbox", True, "switched off by browser.no_sandbox; better leave it on")
     try:

@@ -22,7 +22,7 @@ from smartlinkd.conversion.pause_store import MAX_COOKIES, Pause
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
-from smartlinkd.marketplace.links import earner
+from smartlinkd.marketplace.links import affiliate_id_in
 from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
@@ -245,7 +245,7 @@ class AffiliateIds:
 
         Of several ids among the first links of a cookie, the most frequent one counts.
         """
-        found = [earner(row.long_link) if row.long_link else None for row in rows]
+        found = [affiliate_id_in(row.long_link) if row.long_link else None for row in rows]
         own = self._ids.get(digest_of(cookie)) or max(
             filter(None, found), key=found.count, default=None
         )

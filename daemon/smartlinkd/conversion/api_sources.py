@@ -9,14 +9,13 @@ import trio
 
 from smartlinkd.conversion.sources import READS_AT_ONCE, MaySend, SubIds
 from smartlinkd.errors import Refused
-from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import UNKNOWN_ROW, FailCode, Row
 from smartlinkd.marketplace.errors import NotThere
 from smartlinkd.marketplace.links import NotALink, Product, Short
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.products import ProductData
-from smartlinkd.marketplace.shortlinks import Lanes, resolve
+from smartlinkd.marketplace.shortlinks import HostLimits, resolve
 from smartlinkd.net.client import HttpClient
 from smartlinkd.vault.cookie import Cookie
 
@@ -86,7 +85,7 @@ class HttpResolver:
     def __init__(self, http: HttpClient, market: Market) -> None:
         self._http = http
         self._market = market
-        self._lanes = Lanes(market)
+        self._lanes = HostLimits(market)
 
     async def resolve(self, short: Short) -> Product | int:
         """See `Resolver`."""

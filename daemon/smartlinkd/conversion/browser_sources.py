@@ -11,13 +11,14 @@ from typing import Literal, TypeVar
 import trio
 
 from smartlinkd.browser.actor import Browser
-from smartlinkd.browser.contexts import Place
 from smartlinkd.browser.errors import BrowserFailed, Disconnected, NavigationFailed
 from smartlinkd.browser.page import Page
+from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend, SubIds
 from smartlinkd.errors import BrowserEnded, Unavailable, UpstreamFailed
 from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.answers import Row
+from smartlinkd.marketplace.cookies import browser_cookies
 from smartlinkd.marketplace.errors import (
     MarketplaceFailed,
     NotThere,
@@ -27,11 +28,10 @@ from smartlinkd.marketplace.errors import (
     ProductsDown,
     ProductsRefused,
 )
-from smartlinkd.marketplace.jar import jar
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.products import ProductData
-from smartlinkd.marketplace.session import Sign, is_check_beside, sign_of_url
+from smartlinkd.marketplace.signs import Sign, is_check_in_frame, sign_of_url
 from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
@@ -74,7 +74,7 @@ class BrowserLinks:
             may_send()
             return await submit(page, self._market, products, sub_ids)
 
-        place = _place(
+        tab_spec = _tab_spec(
             cookie,
             self._market,
             "links",
@@ -82,7 +82,7 @@ class BrowserLinks:
             before=may_send,
             report_check=self._report_check,
         )
-        return await _use(self._browser, place, create)
+        return await _use(self._browser, tab_spec, create)
 
 
 class BrowserProducts:
@@ -122,7 +122,7 @@ class BrowserProducts:
                 return failed
 
         tab = "products" if fetch else "product page"
-        place = _place(
+        tab_spec = _tab_spec(
             cookie,
             self._market,
             tab,
@@ -134,7 +134,7 @@ class BrowserProducts:
         )
         found: ProductData | MarketplaceFailed | None = None
         with trio.move_on_after(READ_WITHIN) as reading_time:
-            found = await _use(self._browser, place, read)
+            found = await _use(self._browser, tab_spec, read)
         if reading_time.cancelled_caught:
             if not begun.is_set():  # no fault of the marketplace
                 raise Unavailable("the browser has no hand free for product data", retry_after=1)
@@ -146,10 +146,10 @@ class BrowserProducts:
         return found
 
 
-async def _use(browser: Browser, place: Place, job: Callable[[Page], Awaitable[R]]) -> R:
+async def _use(browser: Browser, tab_spec: TabSpec, job: Callable[[Page], Awaitable[R]]) -> R:
     """Run `job` in the browser. Its failures become refusals that say what a client can do."""
     try:
-        return await browser.use(place, job)
+        return await browser.use(tab_spec, job)
     except Disconnected as end:
         logger.info("the browser ended while it worked: %s", end)
         raise BrowserEnded(
@@ -168,7 +168,7 @@ def _products_opening() -> Iterator[None]:
         raise ProductsDown(str(failed)) from None
 
 
-def _place(
+def _tab_spec(
     cookie: Cookie | None,
     market: Market,
     tab: str,
@@ -178,7 +178,7 @@ def _place(
     report_check: ReportHumanCheck,
     opening: Callable[[], AbstractContextManager[None]] = nullcontext,
     elsewhere: bool = False,
-) -> Place:
+) -> TabSpec:
     """Return the tab `tab` of a cookie, at the portal.
 
     `before` is called before the page is opened, and may raise.
@@ -190,11 +190,13 @@ def _place(
         with opening():
             await portal.open_links_page(page, market)
 
-    def spoils(url: str, beside: bool) -> bool:
-        is_check = is_check_beside(url, market) if beside else sign_of_url(url) is Sign.HUMAN_CHECK
+    def is_invalidating(url: str, beside: bool) -> bool:
+        is_check = (
+            is_check_in_frame(url, market) if beside else sign_of_url(url) is Sign.HUMAN_CHECK
+        )
         if is_check:
             report_check(cookie)
         return is_check
 
-    cookies = partial(jar, market, cookie)
-    return Place(cookie.digest, cookies, tab, open_tab, spoils, at_once, elsewhere)
+    cookies = partial(browser_cookies, market, cookie)
+    return TabSpec(cookie.digest, cookies, tab, open_tab, is_invalidating, at_once, elsewhere)

@@ -15,7 +15,7 @@ import trio
 from smartlinkd.conversion.account_queue import PendingLink
 from smartlinkd.conversion.sources import SubIds
 from smartlinkd.errors import BrowserEnded, Refused, Unavailable, UpstreamFailed
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.marketplace.links import Short, parse
 from smartlinkd.marketplace.markets import Market

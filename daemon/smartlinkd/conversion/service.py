@@ -47,8 +47,7 @@ from smartlinkd.conversion.sources import (
 )
 from smartlinkd.errors import Invalid, Refused, Unavailable
 from smartlinkd.logs import LogEvent
-from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.links import NotALink, Product, Short
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.metrics import histogram, timed

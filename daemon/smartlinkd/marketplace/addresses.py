@@ -1,11 +1,8 @@
-"""One URL, taken apart as a browser takes it apart: pure.
+"""Take one URL apart as a browser does. Pure.
 
-Browsers accept more than RFC 3986 (see the WHATWG URL Standard): `\\` for `/`, spaces and `|` in a
-path, a port that is the scheme's own. People also paste URLs that some program has escaped once too
-often. Both are undone here, so that the rules about links see one spelling.
-
-`urllib.parse.urlsplit` is not used. It drops tabs and newlines, keeps user names, and takes a
-backslash for an ordinary character, where browsers do not.
+Browsers accept more than RFC 3986 (WHATWG URL Standard): `\\` for `/`, spaces and `|` in a path,
+the scheme's own port. People also paste URLs that a program has escaped twice.
+`urllib.parse.urlsplit` differs: it drops tabs and newlines, and does not know the backslash.
 """
 
 from __future__ import annotations
@@ -25,17 +22,20 @@ _SCHEME = re.compile(r"(?:(https?):[/\\]*)*", re.IGNORECASE)  # twice where two 
 _PARTS = re.compile(r"([^/\\?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:@\[\]]+))(?::([0-9]{1,5}))?")
 _SLASHES = re.compile(r"[/\\]+")
-# No address can be made of a control character or of half a character (a lone surrogate).
+# Control characters and lone surrogates.
 _NEVER_IN_A_URL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _OWN_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A URL's parts. `port` is None when it is the scheme's own or is not written.
+    """A URL's parts.
 
-    `path` begins with a slash, has no empty segments, and keeps its percent escapes.
-    `written_path` has its backslashes, too. `query` is what stands between `?` and `#`.
+    Attributes:
+        port: None if it is the scheme's own or is not written.
+        path: begins with a slash, has no empty segments, and keeps its percent escapes.
+        written_path: the same with its backslashes.
+        query: the text between `?` and `#`.
     """
 
     host: str
@@ -60,9 +60,9 @@ class Address:
 
 
 def take_apart(url: str) -> Address | str:
-    """Return the parts of an `http` or `https` URL, or what is wrong with it.
+    """Return the parts of an `http` or `https` URL, or a text that says what is wrong with it.
 
-    The scheme may be missing. The text for what is wrong repeats nothing of the URL.
+    The scheme may be missing. The text repeats nothing of the URL.
     """
     if len(url) > MAX_LINK:
         return "it is too long"
@@ -86,7 +86,7 @@ def take_apart(url: str) -> Address | str:
 
 
 def _unescape(url: str) -> str:
-    """Undo what a program has escaped once too often: JSON's `\\/`, HTML's `&amp;`, percents."""
+    """Undo one escape too many: JSON's `\\/`, HTML's `&amp;`, percent escapes."""
     for _ in range(2):
         if not _ESCAPED_SCHEME.match(url):
             break

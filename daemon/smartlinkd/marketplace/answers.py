@@ -1,10 +1,9 @@
-"""The answer to `batchCustomLink`, row by row.
+"""Read the answer to `batchCustomLink`, row by row.
 
-Rows come in the order of the request. One that is missing is an unknown error, and one too many
-means that the portal answered another question than ours. A row earns only with a real short link:
-a success without one, or with a long link in its place (which pays less), is no success, nor is one
-whose long link leads to another product than was asked for, or has a sale counted under other
-sub-ids: it may be the answer to an earlier submit, which the page has tried again by itself.
+Rows come in the order of the request. A missing row is an unknown error; one too many means that
+the portal answered another question. Only a real short link earns. So a row fails if it has none,
+has a long link in its place, or is of another product or other sub-ids than were asked for: the
+page may have repeated an earlier submit by itself.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
-from smartlinkd.marketplace import codes, links
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace import links
 from smartlinkd.marketplace.errors import (
     HumanCheck,
     MarketplaceFailed,
@@ -26,23 +25,51 @@ from smartlinkd.marketplace.errors import (
 )
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.portal_page import PageResponse
-from smartlinkd.marketplace.session import NO_PERMISSION, RISK_CONTROL, read_json
+from smartlinkd.marketplace.signs import NO_PERMISSION, RISK_CONTROL, read_json
 from smartlinkd.marketplace.values import is_web_address, to_dict, to_int
+
+# The portal's own `failCode`; none is success, too.
+PORTAL_SUCCESS = 0
+PORTAL_INVALID_LINK = 2
+
+
+class FailCode(IntEnum):
+    """The `failCode` in our answers (affiliate service, section 7)."""
+
+    SUCCESS = 0
+    UNKNOWN = -1
+    INVALID_LINK = 10
+    NO_PERMISSION = 40300
+
+
+def fail_code_of(code: int | None) -> FailCode:
+    """Return our code for the portal's `failCode` of one row.
+
+    Its codes 3 to 7 are wrong sub-ids, which our own check rules out. They and every unknown number
+    are `UNKNOWN`.
+    """
+    if code is None or code == PORTAL_SUCCESS:
+        return FailCode.SUCCESS
+    if code == PORTAL_INVALID_LINK:
+        return FailCode.INVALID_LINK
+    return FailCode.UNKNOWN
+
 
 logger = logging.getLogger(__name__)
 
-# Sends the reader to a landing page instead of the product.
+# This parameter leads to a landing page instead of the product.
 _LANDING = "lp=aff"
-# Enough of the portal's own words to search a log for.
-_MAX_DETAIL = 300
+_MAX_DETAIL = 300  # characters of the portal's message that are logged
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """The result for one link.
 
-    On success (`fail_code` 0) `short_link` is a URL and `long_link` a URL or None; otherwise both
-    are None. `portal_code` is what the portal said, for the log; None when it said nothing.
+    Attributes:
+        short_link: a URL on success (`fail_code` 0), else None.
+        long_link: a URL or None on success, else None.
+        portal_code: the portal's own code, for the log; None if it gave none.
     """
 
     short_link: str | None
@@ -61,11 +88,12 @@ def parse_links_answer(
     sub_ids: Sequence[str],
     market: Market,
 ) -> list[Row]:
-    """A row for each of `asked` out of the portal's answer to a submit of their links with these
-    sub-ids.
+    """Return a row for each of `asked`, from the answer to a submit of their links.
 
-    Raises `SessionLost`, `HumanCheck`, `PortalDown`; `PortalError` when GraphQL refused the whole
-    call, and `PortalChanged` for more rows than links.
+    Raises:
+        SessionLost, HumanCheck, PortalDown: as `read_json`.
+        PortalError: GraphQL refused the whole call.
+        PortalChanged: there are more rows than links.
     """
     answer = read_json(response)
     rows = to_dict(answer.get("data")).get("batchCustomLink")
@@ -74,7 +102,7 @@ def parse_links_answer(
     if not isinstance(rows, list):
         if "data" not in answer:
             raise PortalDown("its answer has neither data nor errors")
-        rows = []  # null data: it took the call and has nothing to say of any link
+        rows = []  # null data: the call was accepted, and nothing is said of any link
     if len(rows) > len(asked):
         raise PortalChanged(f"it answered for {len(rows)} links, and was asked for {len(asked)}")
     read = [_row(row, product, sub_ids, market) for row, product in zip(rows, asked, strict=False)]
@@ -85,22 +113,21 @@ def parse_links_answer(
 
 
 def graphql_error(errors: object) -> tuple[int | None, str]:
-    """The code (None when it has none) and message of a GraphQL answer's first error."""
+    """Return the code (None if it has none) and the message of a GraphQL answer's first error."""
     first = errors[0] if isinstance(errors, list) and errors else errors
     error = first if isinstance(first, dict) else {"message": first}
     code = to_int(to_dict(error.get("extensions")).get("code"))
-    # On one line, whatever it was: it ends up in the log.
+    # On one line, for the log.
     return code, " ".join(str(error.get("message", "no message")).split())[:_MAX_DETAIL]
 
 
 def _refusal(code: int | None, message: str) -> MarketplaceFailed:
-    """GraphQL carries the portal's own refusals too, under their usual numbers (risk control's was
-    seen by `read_json`)."""
+    # GraphQL's code may be that of a lost session. Risk control's was seen by `read_json`.
     return SessionLost() if code in NO_PERMISSION else PortalError(message, code)
 
 
 def clean_short_link(value: object, market: Market) -> str | None:
-    """A usable affiliate short link, without the landing page's parameter; None when it is none."""
+    """Return a short link without the landing page's parameter, or None if `value` is none."""
     if not isinstance(value, str) or not is_web_address(value):
         return None
     if isinstance(links.parse(value, market), links.Product):
@@ -114,7 +141,7 @@ def clean_short_link(value: object, market: Market) -> str | None:
 def _row(row: object, asked: links.Product, sub_ids: Sequence[str], market: Market) -> Row:
     if not isinstance(row, dict):
         return UNKNOWN_ROW
-    portal_code, fail_code = _code(row)
+    portal_code, fail_code = _read_code(row)
     if fail_code is not FailCode.SUCCESS:
         return Row(None, None, fail_code, portal_code)
     short_link = clean_short_link(row.get("shortLink"), market)
@@ -123,17 +150,17 @@ def _row(row: object, asked: links.Product, sub_ids: Sequence[str], market: Mark
         long_link = None
     if short_link is None or short_link == long_link:
         return Row(None, None, FailCode.UNKNOWN, portal_code)
-    if long_link is not None and not _answers(long_link, asked, sub_ids, market):
+    if long_link is not None and not _is_of(long_link, asked, sub_ids, market):
         return Row(None, None, FailCode.UNKNOWN, portal_code)
     return Row(short_link, long_link, fail_code, portal_code)
 
 
-def _answers(long_link: str, asked: links.Product, sub_ids: Sequence[str], market: Market) -> bool:
-    """Whether it is to the product that was asked for, with these sub-ids, as far as it says so."""
+def _is_of(long_link: str, asked: links.Product, sub_ids: Sequence[str], market: Market) -> bool:
+    """True if a long link is of the product and the sub-ids, as far as it names them."""
     leads_to = links.parse(long_link, market)
     if isinstance(leads_to, links.Product) and leads_to.item_id != asked.item_id:
         return False
-    if links.counted_under(long_link) in (None, links.as_counted(sub_ids)):
+    if links.sub_ids_in(long_link) in (None, links.joined_sub_ids(sub_ids)):
         return True
     logger.warning(
         "the portal gave a link of other sub-ids than were asked for: it is not given out"
@@ -141,9 +168,9 @@ def _answers(long_link: str, asked: links.Product, sub_ids: Sequence[str], marke
     return False
 
 
-def _code(row: dict[str, Any]) -> tuple[int | None, FailCode]:
-    said = row.get("failCode")
-    code = to_int(said)
-    if said is not None and code is None:
+def _read_code(row: dict[str, Any]) -> tuple[int | None, FailCode]:
+    given = row.get("failCode")
+    code = to_int(given)
+    if given is not None and code is None:
         return None, FailCode.UNKNOWN  # neither a number nor nothing
-    return code, codes.from_portal(code)
+    return code, fail_code_of(code)

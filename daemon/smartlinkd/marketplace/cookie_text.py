@@ -1,10 +1,9 @@
 """Read a cookie as people paste it, and return the value of a `Cookie` header.
 
 People paste the header with its name, in quotes, a `curl` command that a browser has copied, the
-JSON of a cookie extension, or a cookies.txt. The last two are exports. They may hold every cookie
-of a browser, those of a bank among them, so only cookies of the market's hosts are returned.
-
-No error repeats a value. The names of domains are repeated, since they say what was exported.
+JSON of a cookie extension, or a cookies.txt. The last two may hold every cookie of a browser, so
+only those of the market's hosts are returned. No error repeats a value; the names of domains are
+repeated, since they say what was exported.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from smartlinkd.marketplace.markets import (
     SESSION_COOKIES,
     Market,
     cookie_hosts,
+    host_and_port,
     is_at_or_below,
-    own_host_and_port,
 )
 from smartlinkd.untrusted import load_json
 from smartlinkd.vault.cookie import Cookie, parse_cookie
@@ -148,7 +147,7 @@ def _refuse(what: str, market: Market) -> NoReturn:
 
 
 def _portal(market: Market) -> str:
-    return own_host_and_port(market.portal_url)[0]
+    return host_and_port(market.portal_url)[0]
 
 
 # Exports

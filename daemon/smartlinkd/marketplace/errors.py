@@ -1,7 +1,6 @@
-"""What can be wrong with the portal, or with an account on it, in the words the owner reads.
+"""The errors of the portal, and of an account on it, in words for the owner.
 
-All are `UpstreamFailed`, so a request that meets one before anything was converted is a 502. They
-differ in what the daemon does next, which is why they are types and not texts.
+All are `UpstreamFailed`: before anything was converted, a request fails with 502.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ class MarketplaceFailed(UpstreamFailed):
 
 
 class SessionLost(MarketplaceFailed):
-    """The cookie is no session any more. What was not yet converted is 40300."""
+    """The cookie is no session any more. Links that are not converted yet get 40300."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -24,7 +23,7 @@ class SessionLost(MarketplaceFailed):
 
 
 class HumanCheck(MarketplaceFailed):
-    """The portal wants a person. Nothing is retried, and the account pauses."""
+    """The portal asks for a human check. Nothing is retried, and the account is paused."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -45,7 +44,7 @@ class AccountFrozen(MarketplaceFailed):
 
 
 class PortalChanged(MarketplaceFailed):
-    """The portal's page or answer is not what this adapter was written for."""
+    """The portal's page or answer is not the one that this adapter was written for."""
 
     def __init__(self, what: str) -> None:
         super().__init__(
@@ -55,25 +54,23 @@ class PortalChanged(MarketplaceFailed):
 
 
 class PortalDown(MarketplaceFailed):
-    """The portal answered with a fault of its own, or with nothing that can be read; or whoever is
-    asked in its place did so."""
+    """The portal, or the service in its place (`who`), answered with a fault or unreadably."""
 
     def __init__(self, what: str, *, who: str = "the affiliate portal") -> None:
         super().__init__(f"{who} failed: {what}; try again later")
 
 
 class PortalSilent(MarketplaceFailed):
-    """No answer in time. Whether the work was done is not known."""
+    """No answer in time. Nobody knows if the work was done."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"the marketplace did not answer: {what}; try again later")
 
 
 class PortalError(MarketplaceFailed):
-    """GraphQL's own error for a whole call: the links of that call are -1, the account is fine.
+    """GraphQL refused a whole call. Its links get -1; the account is fine.
 
-    `detail` is the portal's message, shortened, and `code` its number where it gave one: both are
-    for the log.
+    `detail` is the portal's message, shortened, and `code` its number, if any; both are logged.
     """
 
     def __init__(self, detail: str, code: int | None = None) -> None:
@@ -90,21 +87,21 @@ class ProductsRefused(MarketplaceFailed):
 
 
 class ProductsDown(MarketplaceFailed):
-    """The page that product data is read from does not come. It costs no link."""
+    """The page of product data does not come. It costs no link."""
 
     def __init__(self, what: str) -> None:
         super().__init__(f"the marketplace gives no product data: {what}")
 
 
 class NotThere(MarketplaceFailed):
-    """There is no such product in the source that was asked."""
+    """The source has no such product."""
 
     def __init__(self) -> None:
         super().__init__("the marketplace has no product data for this item")
 
 
 class OpenApiRefused(MarketplaceFailed):
-    """The official API does not take these credentials."""
+    """The official API does not accept the credentials."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(

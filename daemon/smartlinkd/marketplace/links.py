@@ -1,11 +1,9 @@
-"""The grammar of links: what a client pasted → a product, a short link, or neither. Pure.
+"""The grammar of links: from a pasted text to a product, a short link, or neither. Pure.
 
 People paste what their phone gives them: a link in a message, in quotes, behind another site's
-redirect, or escaped once too often. The grammar finds the links in the text and reads each of them.
-Strangers paste what only looks like the marketplace, so the host decides and nothing else does.
-
-What comes out is never the text again. A product is two numbers, put back together as the canonical
-link of the configured market. A short link is an origin of the market and one code.
+redirect, or escaped twice. Strangers paste what only looks like the marketplace, so the host alone
+decides. The result is never the text again: a product is two numbers, from which its canonical link
+is made; a short link is an origin of the market and one code.
 """
 
 from __future__ import annotations
@@ -18,30 +16,30 @@ from itertools import pairwise
 from urllib.parse import unquote
 
 from smartlinkd.marketplace.addresses import MAX_LINK, Address, take_apart
-from smartlinkd.marketplace.markets import Market, covers, host_and_port, own_host_and_port
+from smartlinkd.marketplace.markets import Market, covers, host_and_port
 
 __all__ = [
     "MAX_ID",
     "MAX_LINK",
     "MAX_TEXT",
     "FoundLink",
+    "MarketPage",
     "NotALink",
-    "Page",
     "Product",
     "Short",
-    "as_counted",
-    "counted_under",
-    "earner",
+    "affiliate_id_in",
     "find_links",
     "follow",
+    "joined_sub_ids",
     "parse",
+    "sub_ids_in",
 ]
 
 MAX_TEXT = 64 * 1024
 """Characters of a text that `parse` looks for one link in."""
 MAX_ID = 2**63 - 1
 """The marketplace's own answers have ids as signed 64-bit numbers."""
-# One wrapper inside another is all that has been seen. A third one is somebody playing.
+# One wrapper inside another has been seen, three have not.
 _MAX_WRAPPERS = 2
 
 
@@ -65,8 +63,8 @@ class Short:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """An address of the market that a redirect may pass through: safe to fetch."""
+class MarketPage:
+    """An address of the market that a redirect may lead through. It is safe to fetch."""
 
     url: str
 
@@ -80,7 +78,7 @@ class NotALink:
 
 @dataclass(frozen=True, slots=True)
 class FoundLink:
-    """A link of the market in a text: `text[start:end]`, and what it stands for."""
+    """A link of the market in a text, `text[start:end]`, and its meaning."""
 
     start: int
     end: int
@@ -115,7 +113,7 @@ _WRAPPERS = {"/universal-link": "redir", "/an_redir": "origin_link"}
 _TOKEN = re.compile(r"[^\s<>\"`]+")
 _REST_OF_LINE = re.compile(r"[^\n\r\v\f\x1c-\x1e\x85\u2028\u2029<>\"`]*")
 _ANY_SITE = r"https?(?::|%(?:25)*3A)(?:[/\\]|%(?:25)*2F)+"
-# What a link cannot begin behind, since it is a part of what stands there.
+# Behind one of these a link is a part of another one.
 _INSIDE_A_LINK = frozenset("/\\=?&#%@")
 _OTHER_SCHEME = re.compile(
     r"[\W_]*(?:(?:about|blob|data|file|filesystem|ftp|intent|javascript|mailto|tel|vbscript|"
@@ -127,7 +125,7 @@ _WITHOUT_SCHEME = re.compile(
     r"(?:[a-z0-9-]+\.)+[a-z]{2,}(?::[0-9]{1,5})?(?:/[^?]*)?\?", re.IGNORECASE
 )
 _NAME_BEFORE = re.compile(r"[^/\\.:@?#&%=]*=")
-# At a link's end these may be a part of it. All other signs there are decoration.
+# At its end a link may have these. Other punctuation there is decoration.
 _SIGNS_OF_LINKS = frozenset("/_-=+%")
 _DECORATION_AND_DIGIT = re.compile(r"(?:[^\w\s]|_)+\d")
 
@@ -187,32 +185,32 @@ def find_links(text: str, market: Market) -> list[FoundLink]:
     return found
 
 
-def follow(url: str, market: Market) -> Product | Page | NotALink:
+def follow(url: str, market: Market) -> Product | MarketPage | NotALink:
     """Return where a redirect of the market leads. Never raises.
 
-    A product ends the journey. A `Page` may be fetched: host and port are the market's, the scheme
-    is that of the market's own origin, and the query is kept, since here the market wrote it.
+    A product ends the journey. A `MarketPage` may be fetched: host and port are the market's, the
+    scheme is that of the market's own origin, and the query is kept, since the market wrote it.
     """
     found = _read(url.strip(), market, submitted=False)
-    return Page(_url_of(found)) if isinstance(found, _PageAddress) else found
+    return MarketPage(_url_of(found)) if isinstance(found, _PageAddress) else found
 
 
-def earner(long_link: str) -> str | None:
+def affiliate_id_in(long_link: str) -> str | None:
     """Return the name of the account that earns (`an_…`); None when the long link has none."""
     found = _EARNER.search(long_link)
     return found[1] if found else None
 
 
-def counted_under(long_link: str) -> str | None:
-    """Return the sub-ids that a sale is counted under, as `as_counted` writes them.
+def sub_ids_in(long_link: str) -> str | None:
+    """Return the sub-ids that a sale is counted under, as `joined_sub_ids` writes them.
 
     None when the affiliate long link does not have any.
     """
     found = _SUB_IDS.search(long_link)
-    return as_counted(found[1].split("-")) if found else None
+    return joined_sub_ids(found[1].split("-")) if found else None
 
 
-def as_counted(sub_ids: Sequence[str]) -> str:
+def joined_sub_ids(sub_ids: Sequence[str]) -> str:
     """Return the sub-ids as a long link has them, without the empty ones at the end."""
     return "-".join(sub_ids).rstrip("-").lower()
 
@@ -273,7 +271,7 @@ def _read(url: str, market: Market, *, submitted: bool, wrappers: int = _MAX_WRA
         return NotALink(address)
     here = (address.host, address.port)
     of_shop = covers(market.shop_url, *here)
-    short_urls = (url for url in market.short_urls if own_host_and_port(url) == here)
+    short_urls = (url for url in market.short_urls if host_and_port(url) == here)
     short_origin = next(short_urls, None)
     if not of_shop and short_origin is None:
         if submitted and wrappers and not _resembles(address.host, market):
@@ -284,7 +282,7 @@ def _read(url: str, market: Market, *, submitted: bool, wrappers: int = _MAX_WRA
     if product is None and inner is not None:
         return _read(inner, market, submitted=submitted, wrappers=wrappers - 1)
     if product is None and short_origin is not None:
-        both = own_host_and_port(market.shop_url) == here
+        both = host_and_port(market.shop_url) == here
         return _on_short_host(address, short_origin, also_shop=both)
     return product or _PageAddress(address, market.shop_url, code=None)
 

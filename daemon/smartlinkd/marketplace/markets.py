@@ -1,12 +1,8 @@
-"""The eight markets, and what a configuration may put in their place.
+"""The eight markets, and the origins that a configuration may use instead.
 
-The problem: every rule about links needs hosts, and the same rules have to hold against another
-portal (a sandbox on loopback, a future domain) without a second code path.
-
-The choice: a `Market` holds *origins* (scheme, host and port), never bare hosts. A configured
-origin replaces the market's own everywhere: what is recognised, what a canonical link looks like,
-and what is fetched. Rejected: a table of "extra allowed hosts" beside the market's own, under which
-a test could still reach the real portal by mistake.
+A `Market` holds origins (scheme, host and port), never bare hosts. A configured origin replaces the
+market's own everywhere: what is recognised, what a canonical link looks like, and what is fetched.
+A list of additional hosts was rejected: a test could reach the real portal by mistake.
 """
 
 from __future__ import annotations
@@ -15,12 +11,11 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
-# A host name in the letters the DNS knows. `xn--` labels are refused by `is_plain_host`: no market
-# has one, and they are how a look-alike in another alphabet reaches us.
+# `is_plain_host` refuses `xn--` labels, too: no market has one, and look-alikes in other alphabets
+# are written so.
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
 _MAX_HOST = 253  # RFC 1035 section 2.3.4, less the length bytes
@@ -28,14 +23,14 @@ _MAX_HOST = 253  # RFC 1035 section 2.3.4, less the length bytes
 
 @dataclass(frozen=True, slots=True)
 class Market:
-    """Where one market lives. URLs are origins: scheme, host and port, no trailing slash."""
+    """The addresses of one market. Origins have no trailing slash and no default port."""
 
     code: str
     shop_url: str
     portal_url: str
     short_urls: tuple[str, ...]
     currency: str  # ISO 4217; all money is in whole units of it
-    image_url: str  # pictures are named by a hash under this folder; ends with a slash
+    image_url: str  # the folder of pictures, which are named by a hash; ends with a slash
     open_api_url: str  # the official Affiliate Open API, a whole URL
 
 
@@ -67,10 +62,10 @@ def market(
     short_urls: Sequence[str] = (),
     open_api_url: str = "",
 ) -> Market:
-    """The market of `code` ("vn", "th", …), with the given addresses in place of its own.
+    """Return the market of `code` ("vn", "th", …), with the given addresses in place of its own.
 
-    An empty value keeps the market's own. Raises `ValueError`, saying what to write instead, for an
-    unknown code or an address that is no origin (see `origin`).
+    An empty address keeps the market's own. Raises `ValueError`, with a remedy, for an unknown code
+    or an address that is no origin.
     """
     if code not in _SHOP_HOSTS:
         raise ValueError(f"{code!r} is no market; use one of {', '.join(MARKET_CODES)}")
@@ -95,13 +90,13 @@ def cookie_hosts(market: Market) -> tuple[str, ...]:
     that works with a sandbox still exports cookies from the real portal.
     """
     standard = _SHOP_HOSTS[market.code][0]
-    portal, _ = own_host_and_port(market.portal_url)
-    shop, _ = own_host_and_port(market.shop_url)
+    portal, _ = host_and_port(market.portal_url)
+    shop, _ = host_and_port(market.shop_url)
     return tuple(dict.fromkeys((portal, f"affiliate.{standard}", shop, standard)))
 
 
 def origin(text: str) -> str:
-    """`text` as an origin in one spelling: lower case, no trailing slash, no default port.
+    """Return `text` as an origin: lower case, no trailing slash, no default port.
 
     Raises `ValueError` for anything but `http(s)://host[:port]`.
     """
@@ -114,7 +109,7 @@ def origin(text: str) -> str:
     if parts.scheme not in ("http", "https"):
         raise ValueError(f"{text!r} needs http:// or https:// in front; {example}")
     if "@" in parts.netloc:
-        # Not shown: what stands before the @ is usually a password.
+        # The text is not repeated: a password usually stands before the @.
         raise ValueError(f"an address with a user name in it; {example}")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"{text!r} has something behind the host; {example}")
@@ -127,7 +122,7 @@ def origin(text: str) -> str:
 
 
 def is_plain_host(host: str) -> bool:
-    """A lower-case host name of letters, digits and hyphens, no trailing dot and no punycode."""
+    """True for a lower-case host name of letters, digits and hyphens, without punycode."""
     return (
         len(host) <= _MAX_HOST
         and _HOST.fullmatch(host) is not None
@@ -137,7 +132,7 @@ def is_plain_host(host: str) -> bool:
 
 def covers(origin_url: str, host: str, port: int | None) -> bool:
     """True if `host` and `port` are the origin's, or `host` is a sub-domain of its host."""
-    own, own_port = own_host_and_port(origin_url)
+    own, own_port = host_and_port(origin_url)
     return port == own_port and is_at_or_below(host, own)
 
 
@@ -151,16 +146,9 @@ def is_at_or_below(host: str, own: str) -> bool:
 
 
 def host_and_port(url: str) -> tuple[str, int | None]:
-    """The host of a well-formed URL, and its port when one is written out."""
+    """Return a URL's host, and its port if one is written. Raises `ValueError` for a bad port."""
     parts = urlsplit(url)
     return parts.hostname or "", parts.port
-
-
-@lru_cache(maxsize=64)
-def own_host_and_port(origin_url: str) -> tuple[str, int | None]:
-    """The same of a market's own origin: there are few, and each link is held against all of them.
-    For no other URL, since it is kept."""
-    return host_and_port(origin_url)
 
 
 def _is_ip(host: str) -> bool:

@@ -1,12 +1,9 @@
 """The official Affiliate Open API: links and product data without a browser or a cookie.
 
-A call is a GraphQL document in a signed POST. The signature covers the exact bytes of the body, so
-the body is serialised once, signed, and those bytes are sent. Values stand in the document as JSON
-strings (which are GraphQL strings too) instead of variables: published clients disagree on the
-names of the input types, and a wrong name fails the call.
-
-The API answers HTTP 200 whatever is wrong and says so in `errors`. It allows 2000 calls an hour and
-makes one link a call.
+A call is a GraphQL document in a POST whose exact bytes are signed. The document has its values in
+it: published clients disagree on the names of the input types that variables would need, and a
+wrong name fails the call. Every error comes with HTTP 200, in `errors`. A call makes one link, and
+2000 calls an hour are allowed.
 """
 
 from __future__ import annotations
@@ -22,9 +19,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from smartlinkd.marketplace import links
-from smartlinkd.marketplace.answers import Row, clean_short_link, graphql_error
-from smartlinkd.marketplace.codes import FailCode
-from smartlinkd.marketplace.commission import Rates
+from smartlinkd.marketplace.answers import FailCode, Row, clean_short_link, graphql_error
 from smartlinkd.marketplace.errors import (
     AccountFrozen,
     NotThere,
@@ -38,6 +33,7 @@ from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.products import (
     Facts,
     ProductData,
+    Rates,
     link_of,
     product_data,
     split_rates,
@@ -53,7 +49,7 @@ MAX_BODY = 1024 * 1024  # bytes; an answer about one item has a few thousand
 
 _AUTH_FAILED = 10020
 _RATE_LIMIT = 10030
-# Access denied, wrong affiliate id, black list, no access to the Open API.
+# Access denied, wrong affiliate id, blacklist, no access to the Open API.
 _NO_ACCESS = (10031, 10032, 10034, 10035)
 _FROZEN = 10033
 _WRONG_PARAMETERS = 11001
@@ -66,12 +62,12 @@ _OFFER_FIELDS = (
 
 
 def signature(app_id: str, timestamp: int, body: str, secret: str) -> str:
-    """The hex SHA-256 of the four put together, in that order: no HMAC, no separators."""
+    """Return the hex SHA-256 of all four, joined without separators. It is no HMAC."""
     return hashlib.sha256(f"{app_id}{timestamp}{body}{secret}".encode()).hexdigest()
 
 
 class OpenApi:
-    """One owner's access to the API of one market. `wall_clock` gives Unix seconds."""
+    """One owner's access to the API of one market. `wall_clock` returns Unix seconds."""
 
     def __init__(
         self,
@@ -89,17 +85,24 @@ class OpenApi:
         self._wall_clock = wall_clock
 
     async def short_link(self, product: links.Product, sub_ids: Sequence[str]) -> Row:
-        """An affiliate link for one product. The API gives no long link, so both are the same.
+        """Make an affiliate link for one product. The API has no long link, so both are the same.
 
-        Raises `OpenApiRefused`, `OpenApiBusy`, `AccountFrozen`, `PortalDown`, `PortalSilent`. What
-        is wrong with this link alone is a row with a fail code.
+        An error about this link alone is a row with a fail code.
+
+        Raises:
+            OpenApiRefused: the API does not accept the credentials.
+            OpenApiBusy: the calls of this hour are used up.
+            AccountFrozen: the account may not make links.
+            PortalDown: the answer cannot be read.
+            PortalSilent: there is no answer in time.
         """
-        given = (
+        parameters = (
             f"originUrl:{json.dumps(product.url(self._market))},subIds:{json.dumps(list(sub_ids))}"
         )
         try:
-            data = await self._ask(
-                f"mutation{{generateShortLink(input:{{{given}}}){{shortLink}}}}", deadline=DEADLINE
+            data = await self._call(
+                f"mutation{{generateShortLink(input:{{{parameters}}}){{shortLink}}}}",
+                deadline=DEADLINE,
             )
         except PortalError as error:
             logger.warning("the Open API made no link for %s: %s", product, error.detail)
@@ -111,12 +114,12 @@ class OpenApi:
         return Row(link, link, FailCode.SUCCESS)
 
     async def product(self, product: links.Product, *, default_cap: int) -> ProductData:
-        """What the API offers of one product; it names no cap.
+        """Return the product data of one product. The API has no cap.
 
-        Raises `NotThere` when it has no such offer, else as `short_link`, and `PortalError`.
+        Raises `NotThere` if it has no such offer, `PortalError`, and as `short_link`.
         """
         query = f"{{productOfferV2(itemId:{product.item_id}){{nodes{{{_OFFER_FIELDS}}}}}}}"
-        data = await self._ask(query, deadline=PRODUCT_DEADLINE)
+        data = await self._call(query, deadline=PRODUCT_DEADLINE)
         nodes = to_dict(data.get("productOfferV2")).get("nodes")
         for node in map(to_dict, nodes if isinstance(nodes, list) else []):
             if to_int(node.get("itemId")) == product.item_id:
@@ -124,7 +127,7 @@ class OpenApi:
                 return product_data(facts, self._market, default_cap=default_cap)
         raise NotThere
 
-    async def _ask(self, query: str, *, deadline: float) -> dict[str, Any]:
+    async def _call(self, query: str, *, deadline: float) -> dict[str, Any]:
         body = json.dumps({"query": query}, separators=(",", ":"))
         timestamp = int(self._wall_clock())
         signed = signature(self._app_id, timestamp, body, self._secret.get_secret_value())
@@ -149,7 +152,7 @@ class OpenApi:
 
 
 def read_answer(reply: Reply) -> dict[str, Any]:
-    """The `data` of an answer. Raises the error that the API gave instead (see `OpenApi`)."""
+    """Return the `data` of an answer. Raises the error in it, as `OpenApi.short_link`."""
     answer = json_object(reply.text)
     if answer is not None and (errors := answer.get("errors")):
         raise _error(*graphql_error(errors))
@@ -179,13 +182,13 @@ def _error(
 
 
 def _refused_row(error: PortalError) -> Row:
-    """The sub-ids are checked before they come here, so wrong parameters mean the link."""
-    about_link = error.code == _WRONG_PARAMETERS and "sub" not in error.detail.lower()
-    return Row(None, None, FailCode.INVALID_LINK if about_link else FailCode.UNKNOWN, error.code)
+    # The sub-ids were checked before, so wrong parameters mean the link.
+    is_about_link = error.code == _WRONG_PARAMETERS and "sub" not in error.detail.lower()
+    return Row(None, None, FailCode.INVALID_LINK if is_about_link else FailCode.UNKNOWN, error.code)
 
 
 def _facts(node: dict[str, Any], product: links.Product, market: Market) -> Facts:
-    """Money here is in plain units, and rates are shares ("0.0123" is 1.23 %)."""
+    # Money is in plain units, and rates are shares ("0.0123" is 1.23 %).
     prices = (to_decimal(node.get(key)) for key in ("price", "priceMin", "priceMax"))
     return Facts(
         name=node.get("productName"),

@@ -1,12 +1,8 @@
 """The portal, driven through a tab of the owner's own session.
 
-There are two ways to have links made. `submit_form` does what the owner would do by hand: it fills
-the custom link page's form, presses its button, and reads the answer that the page itself receives.
-`submit_fetch` makes the page's call from the page. The second has been refused where the button
-worked, and five refusals led to a human check: so it is a choice of the owner's, never a fallback.
-
-Everything is read from what comes back: the rules are in `answers`, `products` and `session`. What
-each function leaves behind is its tab, on the portal's page; after any error the tab is of no use.
+`submit_form` fills in the custom link page's form, presses its button, and reads the answer that
+the page receives. `submit_fetch` makes the same call from the page: a choice of the owner's, never
+a fallback (docs/decisions/059-human-checks.md). After any error the tab must not be used again.
 """
 
 from __future__ import annotations
@@ -24,8 +20,7 @@ from pydantic import JsonValue
 
 from smartlinkd.browser.errors import ContextLost, NavigationFailed
 from smartlinkd.marketplace import links
-from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row, parse_links_answer
-from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.answers import UNKNOWN_ROW, FailCode, Row, parse_links_answer
 from smartlinkd.marketplace.errors import (
     AccountFrozen,
     HumanCheck,
@@ -38,22 +33,23 @@ from smartlinkd.marketplace.errors import (
     ProductsRefused,
     SessionLost,
 )
-from smartlinkd.marketplace.looking import (
+from smartlinkd.marketplace.markets import Market
+from smartlinkd.marketplace.page_state import (
     FORM_SCRIPT,
-    LOOK_EVERY,
-    Seen,
-    check,
-    check_beside,
+    POLL_INTERVAL,
+    PageState,
+    check_frames,
     check_settled,
     check_url,
-    look,
+    load,
+    read_state,
+    resolve_redirect,
+    sign_responses,
     text_in,
 )
-from smartlinkd.marketplace.markets import Market
-from smartlinkd.marketplace.portal_page import Answer, PageResponse, PortalPage
+from smartlinkd.marketplace.portal_page import PageAnswer, PageResponse, PortalPage
 from smartlinkd.marketplace.products import ProductData, parse_portal_product
-from smartlinkd.marketplace.redirects import arrive, detours_of, seen_through
-from smartlinkd.marketplace.session import (
+from smartlinkd.marketplace.signs import (
     NO_PERMISSION,
     SIGN_PATHS,
 )
@@ -62,18 +58,18 @@ from smartlinkd.untrusted import first_line
 
 logger = logging.getLogger(__name__)
 
-# Seconds.
-FORM_WAIT = 15.0  # for the page's script to build the form
-FROZEN_AFTER = 2.0  # for which a disabled form may be one that is still being built
-BUTTON_WAIT = 5.0  # for the form to take what was filled in
-ANSWER_WAIT = 30.0  # for the answer to a submit
-PRODUCT_WAIT = 8.0  # for the answer to a product reading: no link waits for it much longer
-_HUNG_AFTER = 8.0  # of looks in vain, while an answer is due
-_GLANCE_EVERY = 0.5  # while an answer is due
-_BESIDE_A_CHECK = 2.0  # for an answer that may be on its way while a check is shown
-_GRACE = 3.0  # more than a script's own deadline before the browser is taken for hung
+# Seconds, all of these.
+FORM_TIMEOUT = 15.0  # for the page's script to build the form
+FROZEN_AFTER = 2.0  # until a disabled form is no longer one that is being built
+BUTTON_TIMEOUT = 5.0  # for the form to accept its values
+ANSWER_TIMEOUT = 30.0  # for the answer to a submit
+PRODUCT_TIMEOUT = 8.0  # for the answer to a product reading; no link waits for it much longer
+_HUNG_AFTER = 8.0  # without an answer of the page to `read_state`, while a response is due
+_STATE_INTERVAL = 0.5  # between two calls of `read_state`, while a response is due
+_CHECK_DELAY = 2.0  # for a response that is on its way while a frame shows a check
+_SCRIPT_EXTRA = 3.0  # more than a script's own deadline, before the browser counts as hung
 
-MAX_ANSWER = 1024 * 1024  # characters of an answer; fifty rows have forty thousand
+MAX_ANSWER = 1024 * 1024  # characters; fifty rows have forty thousand
 
 _LINKS_PAGE = "/offer/custom_link"
 _GRAPHQL = "/api/v3/gql"
@@ -96,49 +92,56 @@ _CALL = files(__package__).joinpath("portal_call.js").read_text("utf-8")
 async def open_links_page(page: PortalPage, market: Market) -> None:
     """Load the custom link page and wait until its form can be used.
 
-    Raises `SessionLost`, `HumanCheck`, `AccountFrozen`, `PortalDown` or `PortalChanged`.
+    Raises:
+        HumanCheck: the portal asks for a human check.
+        SessionLost: it wants a login.
+        AccountFrozen: the form stays disabled.
+        PortalDown: the page came with an error.
+        PortalChanged: there is no form on it.
+        BrowserFailed: a call to the tab failed.
     """
-    check_beside(page, market)
-    await arrive(page, market.portal_url + _LINKS_PAGE)
-    disabled_since, seen = None, Seen()
-    with trio.move_on_after(FORM_WAIT):
+    check_frames(page, market)
+    await load(page, market.portal_url + _LINKS_PAGE)
+    disabled_since, state = None, PageState()
+    with trio.move_on_after(FORM_TIMEOUT):
         while True:
-            seen = await look(page, market)
-            check(seen)
-            if seen.form == "ready":
+            state = await read_state(page, market)
+            state.check()
+            if state.form == "ready":
                 return
-            if seen.form == "none":
+            if state.form == "none":
                 disabled_since = None
             elif disabled_since is None:
                 disabled_since = trio.current_time()
             elif trio.current_time() - disabled_since >= FROZEN_AFTER:
                 raise AccountFrozen
-            await trio.sleep(LOOK_EVERY)
+            await trio.sleep(POLL_INTERVAL)
     check_url(await page.url())
-    if seen.hangs is not None:
-        raise seen.hangs
-    raise PortalChanged(f"no form on its custom link page within {FORM_WAIT:g} seconds")
+    if state.hang is not None:
+        raise state.hang
+    raise PortalChanged(f"no form on its custom link page within {FORM_TIMEOUT:g} seconds")
 
 
 async def submit_form(
     page: PortalPage, market: Market, products: Sequence[links.Product], sub_ids: Sequence[str]
 ) -> list[Row]:
-    """Links for `products` by the form: one row each, in their order.
+    """Make links for `products` by the form. Returns a row for each, in their order.
 
-    `page` has been opened by `open_links_page`, and may have seen submits before. Raises as that
-    does, and `PortalSilent`; a refusal of the whole call by GraphQL is a row of -1 for each.
+    `open_links_page` has opened the page, which may have had submits since. If GraphQL refuses the
+    whole call, each row is -1. Raises as `open_links_page`, and `PortalSilent` if there is no
+    answer.
     """
-    check_beside(page, market)  # before its dialogs are closed
+    check_frames(page, market)  # before the form script closes dialogs
     urls: JsonValue = [product.url(market) for product in products]
-    async with page.responses(_GRAPHQL) as responses, detours_of(page) as detours:
+    async with page.responses(_GRAPHQL) as responses, sign_responses(page) as signs:
         try:
             result = await page.evaluate(
                 FORM_SCRIPT,
                 "submit",
                 urls,
                 list(sub_ids),
-                BUTTON_WAIT * 1000,
-                deadline=BUTTON_WAIT + _GRACE,
+                BUTTON_TIMEOUT * 1000,
+                deadline=BUTTON_TIMEOUT + _SCRIPT_EXTRA,
             )
         except ContextLost:
             await check_settled(page, market)
@@ -147,7 +150,7 @@ async def submit_form(
         if pressed.get("pressed") is not True:
             await check_settled(page, market)  # the form may have gone because the page has
             raise _not_pressed(pressed)
-        response = await seen_through(await _answer(page, market, responses), detours)
+        response = await resolve_redirect(await _links_response(page, market, responses), signs)
     if response.lost:
         raise await _broken_off(page, market, response, "to a submit")
     return _rows(response, products, sub_ids, market)
@@ -156,40 +159,48 @@ async def submit_form(
 async def submit_fetch(
     page: PortalPage, market: Market, products: Sequence[links.Product], sub_ids: Sequence[str]
 ) -> list[Row]:
-    """As `submit_form`, by the page's own call made from the page."""
-    url, body = market.portal_url + _LINKS_CALL, _body(products, sub_ids, market)
-    answer = await _call(page, market, "POST", url, body=body, wait=ANSWER_WAIT)
+    """Make links as `submit_form`, by a call from the page."""
+    url, body = market.portal_url + _LINKS_CALL, _links_body(products, sub_ids, market)
+    answer = await _call(page, market, "POST", url, body=body, timeout_s=ANSWER_TIMEOUT)
     return _rows(answer, products, sub_ids, market)
 
 
 async def read_product_fetch(
     page: PortalPage, market: Market, product: links.Product, *, default_cap: int
 ) -> ProductData:
-    """What the portal knows of a product, by a call from any of its pages.
+    """Read the portal's data of a product, by a call from any of its pages.
 
-    Leaves the page as it was, so several readings may use it at once. Raises `ProductsRefused`,
-    `HumanCheck`, `NotThere`, `PortalDown` or `PortalSilent`.
+    Leaves the page as it was, so several readings may use it at once.
+
+    Raises:
+        HumanCheck: the portal asks for a human check.
+        ProductsRefused: it refuses the data, or wants a login for it.
+        NotThere: it knows no such product.
+        PortalDown: it answered with an error.
+        PortalSilent: there is no answer.
+        BrowserFailed: a call to the tab failed.
     """
     url = f"{market.portal_url}{_PRODUCT_CALL}?item_id={product.item_id}"
     with _login_refuses_products():
-        answer = await _call(page, market, "GET", url, body=None, wait=PRODUCT_WAIT)
+        answer = await _call(page, market, "GET", url, body=None, timeout_s=PRODUCT_TIMEOUT)
     return parse_portal_product(answer, asked=product, market=market, default_cap=default_cap)
 
 
 async def read_product_page(
     page: PortalPage, market: Market, product: links.Product, *, default_cap: int
 ) -> ProductData:
-    """As `read_product_fetch`, by opening the product's page and reading the call it makes.
+    """Read the same by opening the product's page, from the call that the page makes.
 
-    Takes the tab elsewhere: it is not to be one that submits links.
+    The tab leaves the links page, so it must not be one that submits links. Raises as
+    `read_product_fetch`, and `ProductsDown` if the page does not come: no other product's would.
     """
     async with (
         page.responses(_PRODUCT_CALL, method="GET") as responses,
-        detours_of(page) as detours,
+        sign_responses(page) as signs,
     ):
         with _login_refuses_products():
-            response = await _product_call(page, market, product, responses)
-            response = await seen_through(response, detours)
+            response = await _product_response(page, market, product, responses)
+            response = await resolve_redirect(response, signs)
             if response.lost:
                 raise await _broken_off(page, market, response, "about a product")
     return parse_portal_product(response, asked=product, market=market, default_cap=default_cap)
@@ -197,36 +208,34 @@ async def read_product_page(
 
 @contextmanager
 def _login_refuses_products() -> Iterator[None]:
-    """A login in the way of product data costs that alone: the links decide whether the session
-    lives."""
+    # Only a submit of links decides that the session is lost.
     try:
         yield
     except SessionLost:
         raise ProductsRefused("the portal wants a login for it") from None
 
 
-async def _product_call(
+async def _product_response(
     page: PortalPage,
     market: Market,
     product: links.Product,
     responses: trio.MemoryReceiveChannel[PageResponse],
 ) -> PageResponse:
-    """Open the product's page; the answer to its call. Raises `ProductsDown` for a page that does
-    not come: the next product's would not, either."""
+    """Open the product's page, and return the response to its call."""
     try:
-        check_beside(page, market)
-        await arrive(page, f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}")
-        with trio.move_on_after(PRODUCT_WAIT):
-            return await _first(page, market, responses, lambda url: _asks_for(url, product))
+        check_frames(page, market)
+        await load(page, f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}")
+        with trio.move_on_after(PRODUCT_TIMEOUT):
+            return await _first(page, market, responses, lambda url: _is_about(url, product))
     except (PortalDown, NavigationFailed) as failed:
         raise ProductsDown(str(failed)) from None
-    check_beside(page, market)
+    check_frames(page, market)
     check_url(await page.url())
-    raise PortalSilent(f"no product data within {PRODUCT_WAIT:g} seconds")
+    raise PortalSilent(f"no product data within {PRODUCT_TIMEOUT:g} seconds")
 
 
 def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:
-    """The error for a form that could not be used."""
+    """Return the error for a form that could not be used."""
     why = first_line(text_in(result, "why")) or "its form gave no result"
     if why == "disabled":
         return AccountFrozen()
@@ -234,21 +243,22 @@ def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:
     return PortalChanged(f"on its custom link page, {why}" + (f' ("{hint}")' if hint else ""))
 
 
-async def _answer(
+async def _links_response(
     page: PortalPage, market: Market, responses: trio.MemoryReceiveChannel[PageResponse]
 ) -> PageResponse:
-    """The page's answer to a submit; the tab may go to a login or a check instead."""
-    with trio.move_on_after(ANSWER_WAIT):
+    """Wait for the response to a submit."""
+    with trio.move_on_after(ANSWER_TIMEOUT):
         return await _first(page, market, responses, _is_links_call)
-    check_beside(page, market)
+    check_frames(page, market)
     check_url(await page.url())
-    raise PortalSilent(f"nothing to the submitted links within {ANSWER_WAIT:g} seconds")
+    raise PortalSilent(f"nothing to the submitted links within {ANSWER_TIMEOUT:g} seconds")
 
 
 async def _broken_off(
     page: PortalPage, market: Market, response: PageResponse, to: str
 ) -> MarketplaceFailed:
-    """The error for an answer without a body: the page may have left because of it."""
+    """Return the error for an answer without a body. Raises it if the page has left for a login or
+    check."""
     await check_settled(page, market)
     if response.status in NO_PERMISSION:
         return SessionLost()
@@ -259,49 +269,49 @@ async def _first(
     page: PortalPage,
     market: Market,
     responses: trio.MemoryReceiveChannel[PageResponse],
-    is_ours: Callable[[str], bool],
+    is_wanted: Callable[[str], bool],
 ) -> PageResponse:
-    """The first response that, by its URL, is the one that is waited for. Raises what the tab shows
-    instead, as soon as it shows it, and `CallTimedOut` for a page that hangs.
+    """Return the first response whose URL is wanted.
 
-    A check beside the page takes nobody the links that were made: it is raised when none have come
-    a while later.
+    Raises what the tab shows instead, as soon as it shows it, and `CallTimedOut` for a page that
+    hangs. A check in a frame must not discard links that were made: it is raised after
+    `_CHECK_DELAY` without a response.
     """
-    shown_at = trio.current_time()
-    wanted: HumanCheck | None = None
-    with trio.CancelScope() as patience:
+    last_sign_of_life = trio.current_time()
+    check: HumanCheck | None = None
+    with trio.CancelScope() as scope:
         while True:
-            with trio.move_on_after(_GLANCE_EVERY):
-                while not is_ours((response := await responses.receive()).url):
-                    shown_at = trio.current_time()
+            with trio.move_on_after(_STATE_INTERVAL):
+                while not is_wanted((response := await responses.receive()).url):
+                    last_sign_of_life = trio.current_time()
                 return response
-            if wanted is not None:
+            if check is not None:
                 continue
             try:
-                seen = await look(page, market)
+                state = await read_state(page, market)
             except HumanCheck as shown:
-                wanted = shown
-                patience.deadline = trio.current_time() + _BESIDE_A_CHECK
+                check = shown
+                scope.deadline = trio.current_time() + _CHECK_DELAY
                 continue
-            check(seen)
-            if seen.hangs is None:
-                shown_at = trio.current_time()
-            elif trio.current_time() - shown_at > _HUNG_AFTER:
-                raise seen.hangs
-    assert wanted is not None  # noqa: S101 - there is no end of patience without it
-    raise wanted
+            state.check()
+            if state.hang is None:
+                last_sign_of_life = trio.current_time()
+            elif trio.current_time() - last_sign_of_life > _HUNG_AFTER:
+                raise state.hang
+    assert check is not None  # noqa: S101 - the scope has no deadline without it
+    raise check
 
 
 async def _call(
-    page: PortalPage, market: Market, method: str, url: str, *, body: str | None, wait: float
+    page: PortalPage, market: Market, method: str, url: str, *, body: str | None, timeout_s: float
 ) -> PageResponse:
-    """A call in the page's session, and its answer.
+    """Make a call in the page's session, and return its answer.
 
-    A page that leaves ends its calls, so where it went is asked before the call is blamed. When it
-    has left before, the call is not made: the answer is the URL where the page is now.
+    A page that leaves ends its calls, so where it went is looked at before the call is blamed. A
+    page that has left before makes no call: the answer has the page's URL.
     """
-    check_beside(page, market)
-    async with detours_of(page) as detours:
+    check_frames(page, market)
+    async with sign_responses(page) as signs:
         try:
             result = to_dict(
                 await page.evaluate(
@@ -309,10 +319,10 @@ async def _call(
                     method,
                     url,
                     body,
-                    wait * 1000,
+                    timeout_s * 1000,
                     MAX_ANSWER,
                     list(SIGN_PATHS),
-                    deadline=wait + _GRACE,
+                    deadline=timeout_s + _SCRIPT_EXTRA,
                 )
             )
         except ContextLost:
@@ -320,22 +330,22 @@ async def _call(
             raise
         if failed := text_in(result, "failed"):
             if failed == "TimeoutError":
-                raise PortalSilent(f"nothing to a call within {wait:g} seconds")
+                raise PortalSilent(f"nothing to a call within {timeout_s:g} seconds")
             await check_settled(page, market)
             if to_int(result.get("status")) in NO_PERMISSION:
                 raise SessionLost
             raise PortalDown(f"the call to it broke off ({first_line(failed)})")
-        answer = Answer(
+        answer = PageAnswer(
             status=to_int(result.get("status")) or 0,
             url=text_in(result, "url"),
             mime_type=text_in(result, "mimeType"),
             body=text_in(result, "body"),
         )
-        return await seen_through(answer, detours)
+        return await resolve_redirect(answer, signs)
 
 
-def _body(products: Sequence[links.Product], sub_ids: Sequence[str], market: Market) -> str:
-    """The request body of `batchCustomLink`. An empty sub-id keeps its number free."""
+def _links_body(products: Sequence[links.Product], sub_ids: Sequence[str], market: Market) -> str:
+    """Return the request body of `batchCustomLink`. An empty sub-id keeps its number free."""
     advanced = {f"subId{n}": value for n, value in enumerate(sub_ids, start=1) if value}
     return json.dumps(
         {
@@ -374,15 +384,15 @@ def _rows(
     return rows
 
 
+# The page makes other calls to the same paths.
+
+
 def _is_links_call(url: str) -> bool:
-    """Whether a response is the one about links: the page makes other calls to the same path."""
     parts = parts_of(url)
     return parts.path == _GRAPHQL and "batchCustomLink" in parse_qs(parts.query).get("q", ())
 
 
-def _asks_for(url: str, product: links.Product) -> bool:
-    """Whether a response is the one about `product`: the page makes other calls like it."""
+def _is_about(url: str, product: links.Product) -> bool:
     parts = parts_of(url)
-    return parts.path == _PRODUCT_CALL and parse_qs(parts.query).get("item_id") == [
-        str(product.item_id)
-    ]
+    item_ids = parse_qs(parts.query).get("item_id")
+    return parts.path == _PRODUCT_CALL and item_ids == [str(product.item_id)]

@@ -1,7 +1,6 @@
 """The protocol of a browser tab that the portal's adapter needs (`smartlinkd.browser.page.Page`).
 
-A protocol, so that the adapter's rules can be tested on a tab of a few lines, and so that nothing
-of the marketplace hangs on how a tab is driven.
+So the adapter's rules can be tested on a tab of a few lines.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from pydantic import JsonValue
 
 
 class PageResponse(Protocol):
-    """An HTTP response that the page has received, or has not: then `lost` says why."""
+    """The response to a request of the page. See `smartlinkd.browser.capture.CapturedResponse`."""
 
     @property
     def status(self) -> int: ...
@@ -34,13 +33,12 @@ class PageResponse(Protocol):
     def lost(self) -> str: ...
 
     @property
-    def leads_to(self) -> str:
-        """The URL that a redirect leads to, where that is known by the answer itself."""
+    def leads_to(self) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A `PageResponse` of our own making."""
+class PageAnswer:
+    """A `PageResponse` that the adapter has made."""
 
     status: int
     url: str
@@ -51,34 +49,30 @@ class Answer:
 
 
 class PortalPage(Protocol):
-    """One tab, signed in by its cookies. Every call may raise an `UpstreamFailed` of the browser's.
-
-    Deadlines are in seconds.
-    """
+    """One tab, signed in by its cookies. Every call may raise a `BrowserFailed`."""
 
     async def goto(self, url: str) -> str:
-        """Load `url` up to its DOM; returns where that ended."""
+        """Load `url` up to its DOM, and return the URL where that ended."""
 
     async def evaluate(
         self, function: str, *arguments: JsonValue, deadline: float = ...
     ) -> JsonValue:
-        """Call a JavaScript function in the page and return what it, or its promise, gives.
+        """Call a JavaScript function in the page and return its value; a promise is awaited.
 
-        Raises `smartlinkd.browser.errors.ContextLost` when the page goes elsewhere meanwhile.
+        `deadline` is in seconds. Raises `ContextLost` if the page navigates meanwhile.
         """
 
     async def url(self) -> str:
-        """Where it is now. Known without asking it, so also of a page that hangs."""
+        """Return the tab's URL, also that of a page that hangs."""
 
     @property
-    def beside(self) -> Collection[str]:
-        """The URLs of its document's frames, of where these are on their way to, and of the windows
-        that the document has opened."""
+    def other_urls(self) -> Collection[str]:
+        """The URLs that frames and pop-ups of the present document have shown or set out for."""
 
     def responses(
         self, *url_parts: str, method: str | None = "POST"
     ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[PageResponse]]:
-        """The responses to requests that the page makes from now on with such a part in their URL.
+        """Capture the responses to requests that start in the block, with such a part in their URL.
 
         A redirect is a response of its own, without a body.
         """

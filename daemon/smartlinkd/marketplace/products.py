@@ -1,7 +1,10 @@
-"""Product data: what a client is given of a product, and how the portal's answer becomes that.
+"""Product data: the thirteen fields of the affiliate service (section 2), and how they are read.
 
-The thirteen fields are those of the affiliate service (section 2), each null when it is not known.
-A field that cannot be read costs that field alone: a product without a name still has its price.
+Each field is null if it is not known. A field that cannot be read costs that field alone: a product
+without a name still has its price. The commission is in whole units of the market's currency:
+
+    platform part = min(price * platform rate, cap)
+    seller part   = price * seller rate    (the extra commission, never capped)
 """
 
 from __future__ import annotations
@@ -15,11 +18,10 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from smartlinkd.marketplace import links
-from smartlinkd.marketplace.commission import Rates, commission
 from smartlinkd.marketplace.errors import NotThere, PortalDown, ProductsRefused, SessionLost
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.portal_page import PageResponse
-from smartlinkd.marketplace.session import read_json
+from smartlinkd.marketplace.signs import read_json
 from smartlinkd.marketplace.values import (
     as_text,
     half_up,
@@ -32,17 +34,58 @@ from smartlinkd.marketplace.values import (
     unpacked,
 )
 
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Shares of the price: 0.045 is 4.5 %."""
+
+    platform: Decimal
+    seller: Decimal
+
+    @property
+    def text(self) -> str:
+        """The sum as a percentage with at most two decimals: "18%", "17.5%"."""
+        return f"{as_text((self.platform + self.seller) * 100, places=2)}%"
+
+    @property
+    def is_xtra(self) -> bool:
+        """True if the seller pays an extra commission."""
+        return self.seller > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Commission:
+    """The commission of one sale, in whole units of the currency.
+
+    Each part is rounded half-up, and the total is their sum, so that the three always add up.
+    """
+
+    platform: int
+    seller: int
+
+    @property
+    def total(self) -> int:
+        return self.platform + self.seller
+
+
+def commission(price: Decimal, rates: Rates, cap: int) -> Commission:
+    """Return the commission of one sale. `cap` (whole units) bounds the platform's part alone."""
+    return Commission(
+        platform=half_up(min(price * rates.platform, Decimal(cap))),
+        seller=half_up(price * rates.seller),
+    )
+
+
 # The portal's fixed point: one unit of money, and 100 %, are both written as 100000.
 _SCALE = Decimal(100000)
-# Times the price: more than any rate, and little enough for every price to be multiplied by it and
-# rounded (see `values.py`).
+# More than any rate, and small enough for a price times this to be rounded (see `values.py`).
 _MAX_RATE = Decimal(10)
 _REDIRECTS = range(300, 400)
 _IMAGE_HASH = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 class ProductData(BaseModel):
-    """The product object of a success entry; on the wire in camelCase.
+    """The product object of a success entry, in camelCase on the wire.
 
     Money is in whole units of the market's currency.
     """
@@ -71,14 +114,14 @@ class ProductData(BaseModel):
 
 
 FIELD_NAMES = tuple(field.alias or name for name, field in ProductData.model_fields.items())
-"""The fields by their names on the wire."""
+"""The fields' names on the wire."""
 PLACEHOLDER = re.compile(r"\{(item_id|shop_id|url)\}")
-"""Where the address of an estimate service names the product (`third_party.py`)."""
+"""The placeholders in the address of an estimate service (`third_party.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a source says of a product, in its own precision; None is not known."""
+    """A product as a source describes it, in the source's precision. None stands for unknown."""
 
     name: object
     price: Decimal | None
@@ -92,10 +135,7 @@ class Facts:
 
 
 def product_data(facts: Facts, market: Market, *, default_cap: int) -> ProductData:
-    """The thirteen fields out of a source's facts.
-
-    `default_cap` (whole units) stands in for a cap that the source does not give.
-    """
+    """Return the thirteen fields. `default_cap` (whole units) is used if the source gives none."""
     cap = default_cap if facts.cap is None else half_up(facts.cap)
     rates, price = facts.rates, facts.price
     earns = commission(price, rates, cap) if rates and price is not None else None
@@ -119,11 +159,14 @@ def product_data(facts: Facts, market: Market, *, default_cap: int) -> ProductDa
 def parse_portal_product(
     response: PageResponse, *, asked: links.Product, market: Market, default_cap: int
 ) -> ProductData:
-    """What the portal's `/api/v3/offer/product` answers of the product that was `asked` for.
+    """Return the product data in an answer of the portal's `/api/v3/offer/product`.
 
-    Raises `ProductsRefused` for a refusal of any kind, also one that looks like a lost session: the
-    links decide whether the session lives. Raises `HumanCheck`, `PortalDown` (also for an answer
-    about another product), and `NotThere` when the portal knows no such product.
+    Raises:
+        HumanCheck: the answer is a human check.
+        ProductsRefused: it is a refusal, also one that looks like a lost session. Only a submit of
+            links decides that the session is lost.
+        NotThere: the portal knows no such product.
+        PortalDown: it is an error, or about another product.
     """
     status = response.status
     try:
@@ -142,8 +185,8 @@ def parse_portal_product(
     if not card:
         raise NotThere
     link = link_of(data.get("product_link"), card.get("shopid"), card.get("itemid"), market)
-    said = card.get("itemid")
-    is_other = said is not None and to_int(said) != asked.item_id
+    item_id = card.get("itemid")
+    is_other = item_id is not None and to_int(item_id) != asked.item_id
     if is_other or (link is not None and link.item_id != asked.item_id):
         raise PortalDown("it was asked about one product and answered about another")
     detail = unpacked(data.get("commission_rate_detail"))
@@ -162,16 +205,15 @@ def parse_portal_product(
 
 
 def _portal_price(card: dict[str, Any]) -> Decimal | None:
-    """Return the price; of a product with several variants the lowest, where it has no other."""
+    """Return the price; the lowest of its variants if it has no other."""
     prices = (_positive(_scaled(card.get(key))) for key in ("price", "price_min", "price_max"))
     return next((price for price in prices if price is not None), None)
 
 
 def split_rates(total: Decimal | None, seller: Decimal | None) -> Rates | None:
-    """The two rates out of the whole and the seller's part of it.
+    """Return both rates from the total and the seller's part in it (None: the seller pays nothing).
 
-    No seller's part is none paid. A whole below its part is a contradiction, and one above
-    `_MAX_RATE` no rate, so nothing is known.
+    None if the total is unknown, below the seller's part, or above `_MAX_RATE`.
     """
     seller = seller or Decimal(0)
     if total is None or not 0 <= seller <= total <= _MAX_RATE:
@@ -180,7 +222,7 @@ def split_rates(total: Decimal | None, seller: Decimal | None) -> Rates | None:
 
 
 def link_of(link: object, shop_id: object, item_id: object, market: Market) -> links.Product | None:
-    """The product that a source's link means, else its two numbers, else None."""
+    """Return the product of a source's link, else of its two numbers, else None."""
     found = links.parse(link, market) if isinstance(link, str) else None
     if isinstance(found, links.Product):
         return found
@@ -191,10 +233,9 @@ def link_of(link: object, shop_id: object, item_id: object, market: Market) -> l
 
 
 def _portal_rates(detail: dict[str, Any], shown: dict[str, Any]) -> Rates | None:
-    """`default_commission_rate` is the whole; the seller's part is in it, not on top of it.
+    """Return the rates of `commission_rate_detail`, else those of the strings for people ("2,5%").
 
-    The exact numbers of `commission_rate_detail` count, and the strings for people ("2,5%") only
-    where those are missing.
+    `default_commission_rate` is the total; the seller's part is in it.
     """
     total = _scaled(detail.get("default_commission_rate"))
     if total is not None:
@@ -214,7 +255,7 @@ def _positive(value: Decimal | None) -> Decimal | None:
 
 
 def _image(value: object, market: Market) -> str | None:
-    """A picture is named by its hash; some sources give the whole address."""
+    # The portal names a picture by its hash; other sources give a URL.
     text = to_text(value)
     if text is None or is_web_address(text):
         return text

@@ -1,7 +1,7 @@
-"""What a page that answers a short link says about where it leads. Pure functions.
+"""Read where a page that answers a short link leads. Pure.
 
-A page is somebody else's text. No script is run, and the work grows with the length of the page
-alone, whatever is in it. A page that the parser gives up on ends there.
+A page is somebody else's text. No script is run, and the work is linear in the page's length. A
+page that the parser cannot read ends there.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _MAX_TARGETS = 8
 class ShortPage:
     """The addresses in a page, as they are written in it: at most eight of each kind."""
 
-    goes_to: tuple[str, ...]  # by itself: meta refresh first, then the scripts
+    goes_to: tuple[str, ...]  # without a click: meta refresh first, then the scripts
     is_about: tuple[str, ...]  # canonical link first, then og:url
     asks_for_password: bool
 
 
 def read_short_page(html: str) -> ShortPage:
-    """Return what the page says."""
+    """Return the addresses in a page."""
     reader = _PageReader()
     # AssertionError: `<![x[` of an unknown kind. ValueError: `&#…;` with too many digits for int().
     with suppress(AssertionError, ValueError):

@@ -1,9 +1,9 @@
-"""Short links: from a code to the product it stands for, without the owner's cookie.
+"""Resolve short links to the products they stand for, without the owner's cookie.
 
-Strangers choose what is fetched here. Every hop must be an address of the market (see
-`links.follow`), and hops, bytes and seconds are bounded. The first product address ends the
-journey: the product page itself is never fetched. A page may lead on, too (see `short_pages.py`).
-Hops to one host wait for each other, so a silent host delays only its own short links.
+Strangers choose what is fetched here. So every hop must be an address of the market (`follow` in
+`links.py`), and hops, bytes and seconds are bounded. The first product address is the result; its
+page is never fetched. Hops to one host wait for each other, so that a silent host delays only its
+own short links.
 """
 
 from __future__ import annotations
@@ -14,78 +14,80 @@ from urllib.parse import urljoin
 
 import trio
 
-from smartlinkd.marketplace.links import NotALink, Page, Product, Short, follow
-from smartlinkd.marketplace.markets import Market, host_and_port, own_host_and_port
-from smartlinkd.marketplace.session import sign_of_url
+from smartlinkd.marketplace.links import MarketPage, NotALink, Product, Short, follow
+from smartlinkd.marketplace.markets import Market, host_and_port
 from smartlinkd.marketplace.short_pages import read_short_page, refresh_target
+from smartlinkd.marketplace.signs import sign_of_url
 from smartlinkd.net.client import HttpClient, NoAnswer, Reply
 
 logger = logging.getLogger(__name__)
 
 MAX_HOPS = 5  # real chains have one to three
-MAX_BODY = 64 * 1024  # a page that goes on by itself says so at its top, and to look takes time
-HOPS_AT_ONCE = 8  # to one host; whoever asks for fifteen links of it waits for two rounds
-HOP_DEADLINE = 8.0  # seconds, from the look-up of the host's name to the last byte
-DEADLINE = 40.0  # seconds for all hops and what they wait for; a request has a minute
+MAX_BODY = 64 * 1024  # bytes; a page that leads on says so at its top
+CONCURRENT_HOPS = 8  # to one host
+HOP_DEADLINE = 8.0  # seconds, from the name lookup to the last byte
+DEADLINE = 40.0  # seconds for all hops and their waits; a request has a minute
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 
 
 @dataclass(frozen=True, slots=True)
 class Unresolved:
-    """Nothing is known of the link, because of `why`; it may work later."""
+    """Nothing is known of the link because of `why`. It may work later."""
 
     why: str
 
 
-class Lanes:
-    """Where hops wait for each other: a lane to each short host, and one to the shop, its
-    sub-domains included. A hop goes nowhere else (see `links.follow`).
+class HostLimits:
+    """The hops at the same time to each short host, and to the shop with its sub-domains.
+
+    `links.follow` allows no other hosts.
     """
 
     def __init__(self, market: Market) -> None:
-        self._to_shop = trio.CapacityLimiter(HOPS_AT_ONCE)
-        self._to_short_hosts = {
-            host_and_port(url): trio.CapacityLimiter(HOPS_AT_ONCE) for url in market.short_urls
+        self._of_shop = trio.CapacityLimiter(CONCURRENT_HOPS)
+        self._of_short_hosts = {
+            host_and_port(url): trio.CapacityLimiter(CONCURRENT_HOPS) for url in market.short_urls
         }
 
-    def to(self, url: str) -> trio.CapacityLimiter:
-        """That of the host of `url`."""
-        return self._to_short_hosts.get(host_and_port(url), self._to_shop)
+    def of(self, url: str) -> trio.CapacityLimiter:
+        """Return the limiter of the host of `url`."""
+        return self._of_short_hosts.get(host_and_port(url), self._of_shop)
 
 
 async def resolve(
     http: HttpClient,
     short: Short,
     market: Market,
-    lanes: Lanes,
+    limits: HostLimits,
     *,
     hop_deadline: float = HOP_DEADLINE,
 ) -> Product | NotALink | Unresolved:
     """Return the product that a short link stands for.
 
-    `NotALink` if it leads to none, `Unresolved` if nothing is known of it and it may work later.
-    All callers share one `lanes` for each market. No fault of the network raises. All hops take
-    `DEADLINE` seconds at most. One hop takes `hop_deadline` seconds, not counting the wait for its
-    lane.
+    `NotALink` if it leads to none, `Unresolved` if nothing is known of it. No network fault raises.
+
+    Args:
+        limits: shared by all callers of a market.
+        hop_deadline: seconds for one hop, without its wait for a limiter.
     """
     with trio.move_on_after(DEADLINE):
-        return await _follow(http, short, market, lanes, hop_deadline)
+        return await _follow(http, short, market, limits, hop_deadline)
     return Unresolved(f"no answer within {DEADLINE:g} seconds")
 
 
 async def _follow(
-    http: HttpClient, short: Short, market: Market, lanes: Lanes, hop_deadline: float
+    http: HttpClient, short: Short, market: Market, limits: HostLimits, hop_deadline: float
 ) -> Product | NotALink | Unresolved:
     here, seen = short.url, {short.url}
     for _ in range(MAX_HOPS):
         try:
-            async with lanes.to(here):
+            async with limits.of(here):
                 reply = await http.request("GET", here, deadline=hop_deadline, max_body=MAX_BODY)
         except NoAnswer as silence:
             return Unresolved(str(silence))
         found = _next(reply, here, market)
-        if not isinstance(found, Page):
+        if not isinstance(found, MarketPage):
             logger.debug("short link %s: %s", short.url, found)
             return found
         if found.url in seen:
@@ -95,7 +97,7 @@ async def _follow(
     return NotALink(f"it redirects more than {MAX_HOPS} times")
 
 
-def _next(reply: Reply, here: str, market: Market) -> Product | Page | NotALink | Unresolved:
+def _next(reply: Reply, here: str, market: Market) -> Product | MarketPage | NotALink | Unresolved:
     """Return where the answer of `here` leads."""
     if reply.status in _REDIRECTS:
         if "location" not in reply.headers:
@@ -110,7 +112,7 @@ def _next(reply: Reply, here: str, market: Market) -> Product | Page | NotALink 
 
 def _next_in_page(
     reply: Reply, here: str, market: Market
-) -> Product | Page | NotALink | Unresolved:
+) -> Product | MarketPage | NotALink | Unresolved:
     page = read_short_page(reply.text)
     about = [_follow_target(target, here, market) for target in page.is_about]
     # A login or check page may name the product that it stands in the way of.
@@ -119,7 +121,7 @@ def _next_in_page(
     refresh = refresh_target(reply.headers.get("refresh", ""))
     targets = [*([refresh] if refresh else []), *page.goes_to]
     places = [_follow_target(target, here, market) for target in targets]
-    # A page may name an app's address before the web's: a product among them is what is meant.
+    # A page may name an app's address before the web's, so a product counts before the first.
     products = (place for place in places or about if isinstance(place, Product))
     found = next(products, None) or next(iter(places), None)
     if found is not None:
@@ -134,14 +136,14 @@ _LOGIN_OR_CHECK = Unresolved("the shop wants a login or a person before it says 
 
 def _follow_target(
     target: str, here: str, market: Market
-) -> Product | Page | NotALink | Unresolved:
+) -> Product | MarketPage | NotALink | Unresolved:
     """Return where `target`, as it is written in the answer of `here`, leads."""
     try:
         url = urljoin(here, target)
     except ValueError:
         url = target  # not a URL, and `follow` says so
     place = follow(url, market)
-    if isinstance(place, Page) and sign_of_url(place.url):
+    if isinstance(place, MarketPage) and sign_of_url(place.url):
         return _LOGIN_OR_CHECK
     # `follow` allows only codes on a short host, so a login page there is no link to it.
     if isinstance(place, NotALink) and _is_on_short_host(url, market) and sign_of_url(url):
@@ -154,4 +156,4 @@ def _is_on_short_host(url: str, market: Market) -> bool:
         here = host_and_port(url)
     except ValueError:  # an impossible port
         return False
-    return any(own_host_and_port(short) == here for short in market.short_urls)
+    return any(host_and_port(short) == here for short in market.short_urls)

@@ -1,8 +1,8 @@
 """An estimate service of somebody else's, for owners who have chosen one.
 
-It is told which products the owner promotes, so it is used only where a configuration names it, and
-it is given nothing but item and shop numbers: no cookie, no account. What it answers is taken field
-by field, as an estimate, and never added up or corrected here.
+It learns which products the owner promotes, so it is used only where a configuration names it. It
+gets item and shop numbers, but no cookie and no account. Its answer is taken field by field, as an
+estimate, and never corrected.
 """
 
 from __future__ import annotations
@@ -37,10 +37,13 @@ _REFUSED = (401, 403, 429)
 class ThirdParty:
     """A service that answers GET with one JSON object.
 
-    `url_template` has {item_id}, {shop_id} and {url} (the canonical link, percent-encoded) in it.
-    `fields` says where each of our fields is in the answer, as a dotted path ("data.price"); one
-    that is not mentioned is looked for at the top, under our own name.
-    Raises `ValueError` for a name in `fields` that is none of `FIELD_NAMES`.
+    Args:
+        url_template: may have {item_id}, {shop_id} and {url} (the canonical link, percent-encoded).
+        fields: the path in the answer of each of our fields, as "data.price". The default is our
+            own name, at the top.
+
+    Raises:
+        ValueError: a name in `fields` is none of `FIELD_NAMES`.
     """
 
     def __init__(
@@ -56,13 +59,16 @@ class ThirdParty:
         self._http = http
         self._market = market
         self._url_template = url_template
-        self._places = {name: fields.get(name, name) for name in FIELD_NAMES}
+        self._paths = {name: fields.get(name, name) for name in FIELD_NAMES}
 
     async def product(self, product: links.Product) -> ProductData:
-        """The service's estimate for one product.
+        """Return the service's estimate for one product. A redirect is not followed.
 
-        Raises `ProductsRefused`, `NotThere`, `PortalDown` or `PortalSilent`. A redirect is not
-        followed: whoever was configured is who is told.
+        Raises:
+            ProductsRefused: it does not accept the request.
+            NotThere: it does not know the product.
+            PortalDown: its answer cannot be read.
+            PortalSilent: there is no answer in time.
         """
         try:
             reply = await self._http.request(
@@ -89,19 +95,19 @@ class ThirdParty:
         if reply.status != 200 or answer is None:
             what = f"it gave no answer to read (HTTP {reply.status})"
             raise PortalDown(what, who="the estimate service")
-        found = {name: _at(answer, place) for name, place in self._places.items()}
+        found = {name: _at(answer, path) for name, path in self._paths.items()}
         read = {name: reader(found[name]) for name, reader in _READERS.items()}
         link = link_of(found["productLink"], product.shop_id, product.item_id, self._market)
         data = ProductData.model_validate(
             {**read, "productLink": link.url(self._market) if link else None}
         )
         if all(value is None for value in read.values()):
-            raise NotThere  # an answer with none of the fields is no answer about a product
+            raise NotThere  # the answer has none of the fields
         return data
 
 
-def _at(answer: object, place: str) -> object:
-    for key in place.split("."):
+def _at(answer: object, path: str) -> object:
+    for key in path.split("."):
         answer = to_dict(answer).get(key)
     return answer
 
@@ -117,7 +123,7 @@ def _rating(value: object) -> str | None:
 
 
 def _percent(value: object) -> str | None:
-    """ "18%", "17,5 %" or the bare number of percent."""
+    # "18%", "17,5 %" or the number alone
     number = to_percent(value)
     number = not_negative(to_decimal(value) if number is None else number)
     return None if number is None else f"{as_text(number, places=2)}%"

@@ -1,7 +1,7 @@
-"""Values as the marketplace writes them: numbers, strings of them, and strings for people.
+"""Read values as the marketplace writes them: numbers, strings of numbers, strings for people.
 
-Money and rates never pass through a binary float of ours: what JSON gave as a float is taken by its
-shortest decimal spelling, which is what the sender wrote.
+Money and rates never pass through a binary float of ours: a JSON float is read by its shortest
+decimal spelling, which is what the sender wrote.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ from smartlinkd.untrusted import REPLACEMENT, load_json
 
 N = TypeVar("N", int, Decimal)
 
-# Larger than any amount there is, in either direction of the point, and small enough to be rounded:
-# what has more than 28 digits then, decimal raises for. "1e999999999" is eleven characters that
-# would cost a gigabyte as a whole number.
+# More digits than any amount has, and few enough to be rounded: decimal raises for more than 28.
+# "1e999999999" would take a gigabyte as a whole number.
 _MAX_LENGTH = 40
 _MAX_EXPONENT = 20
 _MAX_LAYERS = 4  # JSON text in JSON text, each in a list: nobody has sent more
@@ -24,7 +23,7 @@ _MAX_TEXT = 2000  # characters of a name or an address; the marketplace allows f
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """The JSON object that `text` is; None for anything else."""
+    """Return `text` as a JSON object; None if it is none."""
     try:
         value = load_json(text)
     except (ValueError, RecursionError):  # RecursionError: brackets nested by the thousand
@@ -33,14 +32,14 @@ def json_object(text: str) -> dict[str, Any] | None:
 
 
 def to_dict(value: object) -> dict[str, Any]:
-    """`value` if it is a JSON object, else an empty one."""
+    """Return `value` if it is a JSON object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def unpacked(value: object) -> dict[str, Any]:
-    """Return the JSON object that `value` is, also as JSON text or as the only item of a list.
+    """Return `value` as a JSON object, also from JSON text or from a list of one item.
 
-    Anything else, and an object in more than `_MAX_LAYERS` such layers, is an empty one.
+    Anything else, or more than `_MAX_LAYERS` such layers, gives an empty one.
     """
     for _ in range(_MAX_LAYERS):
         if isinstance(value, str):
@@ -54,13 +53,13 @@ def unpacked(value: object) -> dict[str, Any]:
 
 
 def to_text(value: object) -> str | None:
-    """`value` if it is a string with something in it, trimmed, and cut where it is absurd."""
+    """Return a string without blanks at its ends, cut to 2000 characters; None if it is empty."""
     text = value.strip()[:_MAX_TEXT] if isinstance(value, str) else ""
     return text or None
 
 
 def parts_of(url: str) -> SplitResult:
-    """The parts of `url`, all empty when it is none: a page's script may name anything one."""
+    """Return the parts of `url`. All are empty if it is none."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -68,14 +67,14 @@ def parts_of(url: str) -> SplitResult:
 
 
 def is_web_address(text: str) -> bool:
-    """Whether a client could open it: a URL of http or https with no part of it lost."""
+    """True for a URL of http or https without a blank or a lost character."""
     parts = parts_of(text)
     is_whole = " " not in text and REPLACEMENT not in text
     return is_whole and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def to_decimal(value: object) -> Decimal | None:
-    """`value` (a number or a string of one) as a finite Decimal; None for anything else."""
+    """Return a number, or a string of one, as a finite Decimal; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -83,7 +82,7 @@ def to_decimal(value: object) -> Decimal | None:
         if len(text) > _MAX_LENGTH:
             return None
         number = Decimal(text)
-    except (InvalidOperation, ValueError):  # ValueError: an int too long to be spelled out
+    except (InvalidOperation, ValueError):  # ValueError: an int of too many digits
         return None
     if not number.is_finite() or abs(number.adjusted()) > _MAX_EXPONENT:
         return None
@@ -91,33 +90,33 @@ def to_decimal(value: object) -> Decimal | None:
 
 
 def to_int(value: object) -> int | None:
-    """`value` (a whole number or a string of one) as an int; None for anything else."""
+    """Return a whole number, or a string of one, as an int; None for anything else."""
     number = to_decimal(value)
     return int(number) if number is not None and number == number.to_integral_value() else None
 
 
 def not_negative(value: N | None) -> N | None:
-    """`value`, or None for the -1 that the marketplace writes for "not known"."""
+    """Return `value`, or None for -1, by which the marketplace means "unknown"."""
     return value if value is not None and value >= 0 else None
 
 
 def to_percent(value: object) -> Decimal | None:
-    """A percentage written for people ("2,5%", "18 %") as a number of percent (2.5, 18)."""
+    """Return a percentage for people ("2,5%", "18 %") as a number (2.5, 18), or None."""
     if not isinstance(value, str) or not value.strip().endswith("%"):
         return None
     return to_decimal(value.strip()[:-1].replace(",", "."))
 
 
 def half_up(number: Decimal) -> int:
-    """The nearest whole number, halves away from zero, as people round money.
+    """Round to a whole number, halves away from zero, as people round money.
 
-    Raises for nothing that `to_decimal` gives, or a thousand times that; nor does `as_text`.
+    Takes every number of `to_decimal`, and a thousand times that, as does `as_text`.
     """
     return int(number.quantize(Decimal(1), ROUND_HALF_UP))
 
 
 def as_text(number: Decimal, *, places: int) -> str:
-    """`number` with at most `places` decimals, rounded half-up, a dot, and no trailing zero."""
+    """Return `number` rounded half-up to at most `places` decimals, without trailing zeros."""
     rounded = number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
     text = f"{rounded:f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from smartlinkd.browser.cdp import Session
+from smartlinkd.browser.cdp import CdpSession
 
 PATIENCE = 20.0  # seconds for anything that is sure to come
 LOOK_EVERY = 0.02
@@ -32,7 +32,7 @@ Json = dict[str, Any]
 class Tab:
     """A tab of the browser, and what was heard of it."""
 
-    session: Session
+    session: CdpSession
     url: str
     heard: list[str] = field(default_factory=list)
     hosts: set[str] = field(default_factory=set)

@@ -40,7 +40,7 @@ def add(api: Api, guards: Guards, services: Services) -> None:
     async def health(_: Caller) -> HealthResponse:
         """Whether it is up, and whether a page can run script in its browser right now."""
         return HealthResponse(
-            browser_ready=browser is not None and browser.ready, timestamp=datetime.now(UTC)
+            browser_ready=browser is not None and browser.is_ready, timestamp=datetime.now(UTC)
         )
 
     @api.operation("GET", "/livez", access=guards.anyone, ok=AliveResponse)

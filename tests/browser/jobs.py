@@ -1,4 +1,4 @@
-"""Pieces of work for the warm contexts of a browser that is played."""
+"""Jobs for the tab pool of a browser that is played."""
 
 from __future__ import annotations
 
@@ -8,57 +8,59 @@ from typing import TYPE_CHECKING, Any
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.browser.contexts import Contexts, Place
+from smartlinkd.browser.limits import BrowserLimits
+from smartlinkd.browser.tab_pool import TabPool, TabSpec
 from smartlinkd.errors import Refused
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedPage
 
-LIMIT = 2
+POOL_SIZE = 2
 IDLE = 100.0
+LIMITS = BrowserLimits()
 
 
 async def open_tab(page: Any) -> None:
     await page.evaluate("")
-    page.documents += 1
+    page.document_count += 1
     page.opened += 1
 
 
-def goes_anywhere(_url: str, _beside: bool) -> bool:
-    """Nothing that the tab shows speaks against it."""
+def never_invalid(_url: str, _is_other: bool) -> bool:
+    """Return False: no URL invalidates the context."""
     return False
 
 
-def place(
+def tab_spec(
     key: str = "a",
     tab: str = "links",
     *,
-    at_once: int = 1,
-    elsewhere: bool = False,
+    concurrency: int = 1,
+    is_navigated: bool = False,
     open_tab: Callable[[Any], Awaitable[None]] = open_tab,
-    spoils: Callable[[str, bool], bool] = goes_anywhere,
-) -> Place:
+    invalidates: Callable[[str, bool], bool] = never_invalid,
+) -> TabSpec:
     cookies = [{"name": "n", "value": key}]
-    return Place(key, lambda: cookies, tab, open_tab, spoils, at_once, elsewhere)
+    return TabSpec(key, lambda: cookies, tab, open_tab, invalidates, concurrency, is_navigated)
 
 
 class Job:
-    """A piece of work that goes on until it is told how to end, and what became of it."""
+    """A job that goes on until `end` is set, and its outcome."""
 
-    def __init__(self, contexts: Contexts, where: Place) -> None:
+    def __init__(self, pool: TabPool, spec: TabSpec) -> None:
         self.page: PlayedPage | None = None
         self.end = trio.Event()
         self.fails: Exception | None = None
         self.scope = trio.CancelScope()
         self.done = trio.Event()
         self.error: Exception | None = None
-        self._contexts = contexts
-        self._place = where
+        self._pool = pool
+        self._spec = spec
 
     async def run(self) -> None:
         try:
             with self.scope:
-                await self._contexts.use(self._place, self._work)
+                await self._pool.use(self._spec, self._work)
         except Refused as failure:
             self.error = failure
         self.done.set()
@@ -70,30 +72,30 @@ class Job:
             raise self.fails
 
 
-class Desk:
-    """Gives out pieces of work."""
+class JobRunner:
+    """Starts jobs on the pool."""
 
-    def __init__(self, contexts: Contexts, nursery: trio.Nursery) -> None:
-        self.contexts = contexts
+    def __init__(self, pool: TabPool, nursery: trio.Nursery) -> None:
+        self.pool = pool
         self._nursery = nursery
 
-    async def begin(self, where: Place) -> Job:
-        """Returns when all wait: the work has begun, or its turn has not come."""
-        job = Job(self.contexts, where)
+    async def begin(self, spec: TabSpec) -> Job:
+        """Start a job. Returns when it has begun, or waits for the tab."""
+        job = Job(self.pool, spec)
         self._nursery.start_soon(job.run)
         await wait_all_tasks_blocked()
         return job
 
-    async def do(self, where: Place) -> PlayedPage:
-        """Work that ends well."""
-        job = await self.begin(where)
+    async def do(self, spec: TabSpec) -> PlayedPage:
+        """Do a job that succeeds, and return its page."""
+        job = await self.begin(spec)
         await finish(job)
         assert job.page is not None
         return job.page
 
 
 async def finish(job: Job, error: Exception | None = None) -> None:
-    """Returns when it has ended, and what it leaves behind is cleared away or waited for."""
+    """Let the job end. Returns when all that follows is done or waits."""
     job.fails = error
     job.end.set()
     await job.done.wait()
@@ -102,7 +104,7 @@ async def finish(job: Job, error: Exception | None = None) -> None:
 
 
 async def cancel(job: Job) -> None:
-    """As `finish`, of a job that is given up."""
+    """Cancel the job. Returns as `finish` does."""
     job.scope.cancel()
     await job.done.wait()
     await wait_all_tasks_blocked()

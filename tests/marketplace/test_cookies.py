@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smartlinkd.marketplace.jar import JarCookie, jar
+from smartlinkd.marketplace.cookies import CookieParam, browser_cookies
 from smartlinkd.marketplace.markets import MARKET_CODES, Market, market
 from smartlinkd.vault.cookie import parse_cookie
 
@@ -13,7 +13,10 @@ VN = market("vn")
 
 def placed(text: str, where: Market = VN) -> list[tuple[str, str, str | None]]:
     """Name, URL and domain of each, in order."""
-    return [(one["name"], one["url"], one.get("domain")) for one in jar(where, parse_cookie(text))]
+    return [
+        (one["name"], one["url"], one.get("domain"))
+        for one in browser_cookies(where, parse_cookie(text))
+    ]
 
 
 def overridden(portal: str, shop: str) -> Market:
@@ -21,8 +24,8 @@ def overridden(portal: str, shop: str) -> Market:
 
 
 def test_a_cookie_as_the_browser_is_given_it() -> None:
-    assert jar(VN, parse_cookie("SPC_EC=a=b==")) == [
-        JarCookie(
+    assert browser_cookies(VN, parse_cookie("SPC_EC=a=b==")) == [
+        CookieParam(
             name="SPC_EC",
             value="a=b==",
             url="https://shopee.vn",
@@ -54,7 +57,7 @@ def test_each_market_has_a_domain_of_shop_and_portal(code: str) -> None:
 
 
 def test_order_and_values_are_kept() -> None:
-    cookies = jar(VN, parse_cookie("b=2; a=1; c="))
+    cookies = browser_cookies(VN, parse_cookie("b=2; a=1; c="))
     assert [(one["name"], one["value"]) for one in cookies] == [("b", "2"), ("a", "1"), ("c", "")]
 
 
@@ -118,7 +121,7 @@ def test_a_host_cookie_is_host_only_and_secure_everywhere(name: str) -> None:
         (name, "https://affiliate.shopee.vn", None),
     ]
     where = overridden("http://127.0.0.1:9001", "http://127.0.0.1:9002")
-    [cookie] = jar(where, parse_cookie(f"{name}=1"))
+    [cookie] = browser_cookies(where, parse_cookie(f"{name}=1"))
     assert cookie["secure"] is True
     assert cookie["path"] == "/"
     assert "domain" not in cookie
@@ -128,7 +131,7 @@ def test_a_host_cookie_is_host_only_and_secure_everywhere(name: str) -> None:
 def test_a_secure_cookie_is_secure_and_may_have_a_domain(name: str) -> None:
     assert placed(f"{name}=1") == [(name, "https://shopee.vn", ".shopee.vn")]
     where = overridden("http://portal.shop.test", "http://shop.test")
-    [cookie] = jar(where, parse_cookie(f"{name}=1"))
+    [cookie] = browser_cookies(where, parse_cookie(f"{name}=1"))
     assert cookie["secure"] is True
 
 
@@ -137,7 +140,7 @@ def test_a_secure_cookie_is_secure_and_may_have_a_domain(name: str) -> None:
     [("__Http-x", ".shopee.vn"), ("__http-x", ".shopee.vn"), ("__Host-Http-x", None)],
 )
 def test_a_cookie_that_no_script_may_read_says_so(name: str, domain: str | None) -> None:
-    cookie = jar(VN, parse_cookie(f"{name}=1"))[0]
+    cookie = browser_cookies(VN, parse_cookie(f"{name}=1"))[0]
     assert cookie["httpOnly"] is True
     assert cookie["secure"] is True
     assert cookie.get("domain") == domain
@@ -147,7 +150,7 @@ def test_other_cookies_are_open_to_script_and_as_secure_as_their_host() -> None:
     where = overridden("http://affiliate.shop.example", "https://shop.example")
     assert [
         (one["name"], one["secure"], "httpOnly" in one)
-        for one in jar(where, parse_cookie("SPC_EC=1; csrftoken=t; x__Host-y=1"))
+        for one in browser_cookies(where, parse_cookie("SPC_EC=1; csrftoken=t; x__Host-y=1"))
     ] == [
         ("SPC_EC", True, False),
         ("csrftoken", True, False),

@@ -1,4 +1,4 @@
-"""The life of one generation on a browser that is played: its start, its ends, and who says so."""
+"""The life of one instance on a browser that is played: its start, its ends, and who says so."""
 
 from __future__ import annotations
 
@@ -12,67 +12,55 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.browser import generation as module
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.contexts import DISPOSE_PATIENCE, Place
 from smartlinkd.browser.errors import BrowserFailed, Disconnected, LaunchFailed
-from smartlinkd.browser.generation import (
-    BEAT_DEADLINE,
-    BEAT_EVERY,
-    EXIT_PATIENCE,
-    FRESH,
-    MEASURE_EVERY,
-    SANDBOX_PATIENCE,
-    VERDICT,
-    End,
-    EndKind,
-    Generation,
-    GenerationSettings,
-)
+from smartlinkd.browser.instance import BrowserInstance, End, EndKind, InstanceSettings
+from smartlinkd.browser.limits import BrowserLimits
+from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.errors import Refused
 from smartlinkd.threads import NoThread
-from tests.browser.errands import goes_anywhere
+from tests.browser.jobs import LIMITS, never_invalid
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedChromium, PlayedChromiums
 
-SETTINGS = GenerationSettings(
+SETTINGS = InstanceSettings(
     launch=LaunchSettings(),
     contexts=2,
-    idle=10_000,
-    recycle_after=100_000,
-    recycle_memory=1 << 30,
+    idle_s=10_000,
+    recycle_after_s=100_000,
+    recycle_bytes=1 << 30,
 )
 A_MOMENT = 0.001
-MISS = BEAT_EVERY + BEAT_DEADLINE  # the longest that a hang can go unnoticed
+MISS = LIMITS.probe_interval_s + LIMITS.probe_timeout_s  # the longest that a hang can go unnoticed
 
 
 async def nothing(_: object) -> None:
     pass
 
 
-PLACE = Place("key", list, "tab", nothing, goes_anywhere)
+SPEC = TabSpec("key", list, "tab", nothing, never_invalid)
 
 
 class Life:
-    """A generation that runs in the background, and what became of it."""
+    """A instance that runs in the background, and what became of it."""
 
-    def __init__(self, settings: GenerationSettings) -> None:
-        self.generation = Generation(settings)
+    def __init__(self, settings: InstanceSettings) -> None:
+        self.instance = BrowserInstance(settings)
         self.over = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        await self.generation.run(task_status)
+        await self.instance.run(task_status)
         self.over.set()
 
     def ready(self) -> bool:
-        return self.generation.ready
+        return self.instance.is_ready
 
     def end(self) -> End | None:
-        return self.generation.end
+        return self.instance.end
 
 
-async def born(nursery: trio.Nursery, settings: GenerationSettings = SETTINGS) -> Life:
+async def born(nursery: trio.Nursery, settings: InstanceSettings = SETTINGS) -> Life:
     life = Life(settings)
     await nursery.start(life.run)
     return life
@@ -86,9 +74,9 @@ class Work:
         self.done = trio.Event()
         self.error: Exception | None = None
 
-    async def run(self, generation: Generation) -> None:
+    async def run(self, instance: BrowserInstance) -> None:
         try:
-            await generation.use(PLACE, self._work)
+            await instance.use(SPEC, self._work)
         except BrowserFailed as failure:
             self.error = failure
         self.done.set()
@@ -98,9 +86,9 @@ class Work:
         await page.evaluate("")
 
 
-async def working(generation: Generation, nursery: trio.Nursery) -> Work:
+async def working(instance: BrowserInstance, nursery: trio.Nursery) -> Work:
     work = Work()
-    nursery.start_soon(work.run, generation)
+    nursery.start_soon(work.run, instance)
     await wait_all_tasks_blocked()
     return work
 
@@ -123,14 +111,14 @@ def fall_silent(request: pytest.FixtureRequest) -> Callable[[PlayedChromium], No
 # Its start
 
 
-async def test_it_starts_with_a_beat(
+async def test_instance_is_ready_after_its_first_probe(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     life = Life(SETTINGS)
     assert not life.ready()
     await nursery.start(life.run)
     assert life.ready()
-    assert (life.generation.version, life.generation.pid) == ("Chromium 1", 1)
+    assert (life.instance.version, life.instance.pid) == ("Chromium 1", 1)
     assert life.end() is None
     nursery.cancel_scope.cancel()
 
@@ -143,7 +131,7 @@ async def test_one_that_runs_no_script_does_not_start(
 ) -> None:
     chromiums.prepare = fall_silent
     with pytest.raises(Refused, match="did not answer"), trio.fail_after(30):
-        await nursery.start(Generation(SETTINGS).run)
+        await nursery.start(BrowserInstance(SETTINGS).run)
     assert chromiums.running == []
 
 
@@ -152,7 +140,7 @@ async def test_one_without_its_sandbox_does_not_start_and_says_what_to_do(
 ) -> None:
     chromiums.confined = False
     with pytest.raises(LaunchFailed, match=r"user namespaces.*browser\.no_sandbox"):
-        await nursery.start(Generation(SETTINGS).run)
+        await nursery.start(BrowserInstance(SETTINGS).run)
     assert chromiums.running == []
 
 
@@ -162,7 +150,7 @@ async def test_renderers_may_take_a_moment_until_they_are_confined(
     chromiums.confined = False
 
     async def confine() -> None:
-        await trio.sleep(chromiums.launch_takes + SANDBOX_PATIENCE / 2)
+        await trio.sleep(chromiums.launch_takes + LIMITS.sandbox_timeout_s / 2)
         chromiums.confined = True
 
     nursery.start_soon(confine)
@@ -197,9 +185,7 @@ async def test_the_exit_of_its_process_is_a_crash(
     life = await born(nursery)
     chromiums.launched[0].exit()
     with trio.fail_after(A_MOMENT):
-        assert await life.generation.wait_ended() == End(
-            EndKind.CRASHED, "Chromium ended: signal 9"
-        )
+        assert await life.instance.wait_ended() == End(EndKind.CRASHED, "Chromium ended: signal 9")
         assert not life.ready()
         await life.over.wait()
     assert chromiums.running == []
@@ -210,9 +196,9 @@ async def test_a_process_that_ends_a_moment_after_its_socket_has_crashed(
 ) -> None:
     life = await born(nursery)
     chromiums.launched[0].close()
-    await trio.sleep(EXIT_PATIENCE * 0.8)
+    await trio.sleep(LIMITS.exit_wait_s * 0.8)
     chromiums.launched[0].exit()
-    assert (await life.generation.wait_ended()).kind is EndKind.CRASHED
+    assert (await life.instance.wait_ended()).kind is EndKind.CRASHED
 
 
 async def test_the_end_of_its_socket_alone_is_a_disconnection(
@@ -222,13 +208,13 @@ async def test_the_end_of_its_socket_alone_is_a_disconnection(
     chromiums.launched[0].close()
     await wait_all_tasks_blocked()
     assert not life.ready()
-    with trio.fail_after(EXIT_PATIENCE + A_MOMENT):
-        assert await life.generation.wait_ended() == End(EndKind.DISCONNECTED, "it was closed")
+    with trio.fail_after(LIMITS.exit_wait_s + A_MOMENT):
+        assert await life.instance.wait_ended() == End(EndKind.DISCONNECTED, "it was closed")
         await life.over.wait()
     assert chromiums.running == []
 
 
-async def test_one_missed_beat_makes_it_unready_and_two_unresponsive(
+async def test_one_failed_probe_makes_it_unready_and_two_unresponsive(
     chromiums: PlayedChromiums,
     nursery: trio.Nursery,
     fall_silent: Callable[[PlayedChromium], None],
@@ -245,7 +231,7 @@ async def test_one_missed_beat_makes_it_unready_and_two_unresponsive(
     assert chromiums.running == []
 
 
-async def test_after_one_missed_beat_the_next_makes_it_ready_again(
+async def test_probe_after_a_failed_one_makes_it_ready_again(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     life = await born(nursery)
@@ -254,24 +240,23 @@ async def test_after_one_missed_beat_the_next_makes_it_ready_again(
         await trio.sleep(MISS + A_MOMENT)
         assert not life.ready()
         chromiums.launched[0].mute = False
-        await trio.sleep(BEAT_EVERY)
+        await trio.sleep(LIMITS.probe_interval_s)
         assert life.ready()
     assert life.end() is None
     nursery.cancel_scope.cancel()
 
 
-async def test_no_beat_vouches_for_it_for_longer_than_it_is_fresh(
+async def test_old_probe_does_not_make_it_ready(
     chromiums: PlayedChromiums,
     nursery: trio.Nursery,
-    monkeypatch: pytest.MonkeyPatch,
     autojump_clock: MockClock,
 ) -> None:
-    life = await born(nursery)
-    monkeypatch.setattr(module, "BEAT_DEADLINE", 1_000)  # and so no beat is ever missed
+    limits = BrowserLimits(probe_timeout_s=1_000)  # and so no probe ever fails
+    life = await born(nursery, replace(SETTINGS, limits=limits))
     chromiums.launched[0].mute = True
-    await trio.sleep(FRESH * 0.9)
+    await trio.sleep(LIMITS.probe_max_age_s * 0.9)
     assert life.ready()
-    await trio.sleep(FRESH * 0.1 + BEAT_EVERY)
+    await trio.sleep(LIMITS.probe_max_age_s * 0.1 + LIMITS.probe_interval_s)
     assert not life.ready()
     nursery.cancel_scope.cancel()
 
@@ -281,7 +266,7 @@ async def test_the_first_to_notice_its_end_says_what_it_was(
 ) -> None:
     life = await born(nursery)
     chromiums.launched[0].mute = True
-    end = await life.generation.wait_ended()
+    end = await life.instance.wait_ended()
     chromiums.launched[0].exit()
     await life.over.wait()
     assert life.end() == end == End(EndKind.UNRESPONSIVE, "no script ran for 2 beats")
@@ -291,7 +276,7 @@ async def test_work_under_way_fails_when_it_ends(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     life = await born(nursery)
-    work = await working(life.generation, nursery)
+    work = await working(life.instance, nursery)
     hang(chromiums.launched[0])
     work.end.set()
     await life.over.wait()
@@ -304,7 +289,7 @@ async def test_work_under_way_fails_when_it_ends(
 
 
 async def aged(nursery: trio.Nursery) -> Life:
-    life = await born(nursery, replace(SETTINGS, recycle_after=100))
+    life = await born(nursery, replace(SETTINGS, recycle_after_s=100))
     await trio.sleep(100 - A_MOMENT)
     assert life.end() is None
     return life
@@ -312,7 +297,7 @@ async def aged(nursery: trio.Nursery) -> Life:
 
 async def grown(nursery: trio.Nursery, chromium: Callable[[], PlayedChromium]) -> Life:
     life = await born(nursery)
-    await trio.sleep(MEASURE_EVERY + A_MOMENT)
+    await trio.sleep(LIMITS.measure_interval_s + A_MOMENT)
     chromium().megabytes = 1024
     return life
 
@@ -320,7 +305,7 @@ async def grown(nursery: trio.Nursery, chromium: Callable[[], PlayedChromium]) -
 async def recycled(nursery: trio.Nursery) -> Life:
     """One that waits to be let go."""
     life = await aged(nursery)
-    await life.generation.wait_ended()
+    await life.instance.wait_ended()
     return life
 
 
@@ -328,8 +313,8 @@ async def test_age_ends_it_by_choice(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     life = await aged(nursery)
-    with trio.fail_after(MEASURE_EVERY):
-        end = await life.generation.wait_ended()
+    with trio.fail_after(LIMITS.measure_interval_s):
+        end = await life.instance.wait_ended()
     assert end.kind is EndKind.RECYCLED
     assert "browser.recycle_after" in end.detail
     nursery.cancel_scope.cancel()
@@ -340,8 +325,8 @@ async def test_memory_ends_it_by_choice(
 ) -> None:
     life = await grown(nursery, lambda: chromiums.launched[0])
     assert life.end() is None
-    with trio.fail_after(MEASURE_EVERY):
-        end = await life.generation.wait_ended()
+    with trio.fail_after(LIMITS.measure_interval_s):
+        end = await life.instance.wait_ended()
     assert end == End(EndKind.RECYCLED, "1024 MiB in use (browser.recycle_memory)")
     nursery.cancel_scope.cancel()
 
@@ -363,35 +348,35 @@ async def test_memory_that_cannot_be_measured_ends_nothing(
 ) -> None:
     life = await grown(nursery, lambda: chromiums.launched[0])
     chromiums.launched[0].unmeasured = fault
-    await trio.sleep(2 * MEASURE_EVERY)
+    await trio.sleep(2 * LIMITS.measure_interval_s)
     assert life.ready()
     assert caplog.messages == [f"the browser's memory cannot be measured: {fault}"] * 2
     chromiums.launched[0].unmeasured = None
-    with trio.fail_after(MEASURE_EVERY):
-        assert (await life.generation.wait_ended()).kind is EndKind.RECYCLED
+    with trio.fail_after(LIMITS.measure_interval_s):
+        assert (await life.instance.wait_ended()).kind is EndKind.RECYCLED
     nursery.cancel_scope.cancel()
 
 
-async def test_recycled_it_serves_until_it_is_let_go(
+async def test_recycled_instance_serves_until_it_is_drained(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     life = await recycled(nursery)
     await trio.sleep(1_000)
     assert life.ready()
-    await life.generation.use(PLACE, nothing)
+    await life.instance.use(SPEC, nothing)
     assert len(chromiums.running) == 1
-    life.generation.retire()
+    life.instance.drain()
     with trio.fail_after(A_MOMENT):
         await life.over.wait()
     assert chromiums.running == []
 
 
-async def test_let_go_it_ends_with_its_last_piece_of_work(
+async def test_drained_instance_ends_with_its_last_job(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     life = await recycled(nursery)
-    pieces = [await working(life.generation, nursery) for _ in range(2)]
-    life.generation.retire()
+    pieces = [await working(life.instance, nursery) for _ in range(2)]
+    life.instance.drain()
     for work in pieces:
         await trio.sleep(100)
         assert not life.over.is_set()
@@ -406,9 +391,9 @@ async def test_a_death_after_its_recycling_began_ends_it_at_once(
     let_go: bool, chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     life = await recycled(nursery)
-    work = await working(life.generation, nursery)
+    work = await working(life.instance, nursery)
     if let_go:
-        life.generation.retire()
+        life.instance.drain()
     hang(chromiums.launched[0])
     work.end.set()
     with trio.fail_after(2 * MISS + A_MOMENT):
@@ -425,7 +410,7 @@ async def test_the_reason_for_its_recycling_is_the_first_one(
     life = await recycled(nursery)
     end = life.end()
     chromiums.launched[0].megabytes = 4096
-    await trio.sleep(10 * MEASURE_EVERY)
+    await trio.sleep(10 * LIMITS.measure_interval_s)
     assert life.end() == end
     nursery.cancel_scope.cancel()
 
@@ -433,9 +418,9 @@ async def test_the_reason_for_its_recycling_is_the_first_one(
 # A browser that does not forget
 
 
-async def cancelled_work(generation: Generation) -> None:
+async def cancelled_work(instance: BrowserInstance) -> None:
     with trio.move_on_after(1):
-        await Work().run(generation)
+        await Work().run(instance)
 
 
 async def test_one_that_keeps_a_context_is_recycled(
@@ -443,9 +428,9 @@ async def test_one_that_keeps_a_context_is_recycled(
 ) -> None:
     life = await born(nursery)
     chromiums.launched[0].hoards = True
-    await cancelled_work(life.generation)
-    with trio.fail_after(DISPOSE_PATIENCE + VERDICT + A_MOMENT):
-        end = await life.generation.wait_ended()
+    await cancelled_work(life.instance)
+    with trio.fail_after(LIMITS.dispose_timeout_s + LIMITS.unresponsive_after_s + A_MOMENT):
+        end = await life.instance.wait_ended()
     assert end == End(EndKind.RECYCLED, "it did not dispose of a context")
     nursery.cancel_scope.cancel()
 
@@ -455,7 +440,32 @@ async def test_one_that_hangs_and_so_keeps_a_context_is_unresponsive(
 ) -> None:
     life = await born(nursery)
     async with trio.open_nursery() as others:
-        others.start_soon(cancelled_work, life.generation)
+        others.start_soon(cancelled_work, life.instance)
         await wait_all_tasks_blocked()
         hang(chromiums.launched[0])
-    assert (await life.generation.wait_ended()).kind is EndKind.UNRESPONSIVE
+    assert (await life.instance.wait_ended()).kind is EndKind.UNRESPONSIVE
+
+
+async def test_first_probe_may_take_longer_than_later_ones(
+    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    def slow(chromium: PlayedChromium) -> None:
+        chromium.call_takes = 2 * LIMITS.probe_timeout_s
+
+    chromiums.prepare = slow
+    life = await born(nursery)
+    assert life.ready()
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_context_that_nobody_uses_any_more_goes(
+    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    life = await born(nursery, replace(SETTINGS, idle_s=60))
+    await life.instance.use(SPEC, nothing)
+    assert life.instance.contexts == 1
+    await trio.sleep(2 * 60)
+    assert life.instance.contexts == 0
+    [probe_page] = chromiums.launched[0].pages
+    assert chromiums.launched[0].contexts == [probe_page.context]
+    nursery.cancel_scope.cancel()

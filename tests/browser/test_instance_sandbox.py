@@ -17,11 +17,10 @@ import pytest
 import trio
 
 import smartlinkd
-from smartlinkd.browser import generation
-from smartlinkd.browser.chromium import LaunchSettings
+from smartlinkd.browser.chromium import LaunchSettings, find_executable
 from smartlinkd.browser.errors import LaunchFailed
-from smartlinkd.browser.executable import find
-from smartlinkd.browser.generation import Generation, GenerationSettings
+from smartlinkd.browser.instance import BrowserInstance, InstanceSettings
+from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.page import Page
 
 pytestmark = pytest.mark.chromium
@@ -39,7 +38,7 @@ async def main():
             os.setgroups([])
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
-        print((await sandbox_state(connection)).on)
+        print((await sandbox_state(connection)).is_on)
         processes = (await connection.browser.call("SystemInfo.getProcessInfo"))["processInfo"]
         (chromium,) = (process["id"] for process in processes if process["type"] == "browser")
         print(_memory_of_session(chromium) > 50_000_000)
@@ -76,16 +75,19 @@ async def test_a_script_that_turns_it_off_starts_no_browser(
     settings: LaunchSettings,
     profiles: Path,
     nursery: trio.Nursery,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(generation, "SANDBOX_PATIENCE", 0.2)
     script = profiles.with_name(f"{profiles.name}-script")
-    script.write_text(f'#!/bin/sh\nexec {find(None)} --no-sandbox "$@"\n')
+    script.write_text(f'#!/bin/sh\nexec {find_executable(None)} --no-sandbox "$@"\n')
     script.chmod(0o755)
     launch = replace(settings, executable=script)
-    unconfined = GenerationSettings(
-        launch=launch, contexts=1, idle=600, recycle_after=86_400, recycle_memory=1 << 34
+    unconfined = InstanceSettings(
+        launch=launch,
+        contexts=1,
+        idle_s=600,
+        recycle_after_s=86_400,
+        recycle_bytes=1 << 34,
+        limits=BrowserLimits(sandbox_timeout_s=0.2),
     )
     with pytest.raises(LaunchFailed, match=r"browser\.no_sandbox"):
-        await nursery.start(Generation(unconfined).run)
+        await nursery.start(BrowserInstance(unconfined).run)
     script.unlink()

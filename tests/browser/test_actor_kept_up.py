@@ -12,10 +12,10 @@ from trio.testing import MockClock
 
 from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.generation import GenerationSettings
-from smartlinkd.browser.upkeep import TOO_MANY
+from smartlinkd.browser.instance import InstanceSettings
 from smartlinkd.logs import LogEvent
 from smartlinkd.supervision.policy import Backoff
+from tests.browser.jobs import LIMITS
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedChromiums
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HEALTHY = 60.0
 RECYCLE_AFTER = 10_000.0
 BACKOFF = Backoff(first=0.5, longest=2.0, healthy=HEALTHY, jitter=0)
-LONG_ENOUGH = TOO_MANY * (1.0 + BACKOFF.longest)
+LONG_ENOUGH = LIMITS.failures_before_alarm * (1.0 + BACKOFF.longest)
 """Seconds for so many launches, each with the wait behind it."""
 
 
@@ -31,16 +31,16 @@ class Watched(Browser):
     """Keeps what it has told of Chromium."""
 
     def __init__(self, *, longest: float = BACKOFF.longest) -> None:
-        settings = GenerationSettings(
+        settings = InstanceSettings(
             launch=LaunchSettings(),
             contexts=2,
-            idle=10_000,
-            recycle_after=RECYCLE_AFTER,
-            recycle_memory=1 << 30,
+            idle_s=10_000,
+            recycle_after_s=RECYCLE_AFTER,
+            recycle_bytes=1 << 30,
         )
         self.told: list[str | None] = []
         backoff = replace(BACKOFF, longest=longest)
-        super().__init__(settings, queue=2, backoff=backoff, down=self.told.append)
+        super().__init__(settings, queue=2, backoff=backoff, on_down=self.told.append)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def browser() -> Watched:
     return Watched()
 
 
-async def test_one_that_never_starts_is_told_once_and_its_return_when_it_has_lasted(
+async def test_browser_that_never_starts_is_reported_once_and_its_return_when_it_lasts(
     browser: Watched,
     chromiums: PlayedChromiums,
     nursery: trio.Nursery,
@@ -60,22 +60,22 @@ async def test_one_that_never_starts_is_told_once_and_its_return_when_it_has_las
     assert browser.told == ["launch failed: no Chromium was found"]
     chromiums.launch_fails = ""
     await trio.sleep(5)
-    assert browser.ready
+    assert browser.is_ready
     assert len(browser.told) == 1  # it may be gone in a moment
     await trio.sleep(HEALTHY)
     assert browser.told[1:] == [None]
 
 
-async def test_one_that_ends_again_and_again_is_told_also_over_a_restart_of_the_actor(
+async def test_early_ends_are_reported_across_restarts_of_the_actor(
     browser: Watched,
     chromiums: PlayedChromiums,
     autojump_clock: MockClock,
 ) -> None:
-    for turn in range(TOO_MANY):
+    for turn in range(LIMITS.failures_before_alarm):
         assert browser.told == []
         async with trio.open_nursery() as instance:
             await instance.start(browser.run)
-            while not browser.ready:  # noqa: ASYNC110 - it tells nobody
+            while not browser.is_ready:  # noqa: ASYNC110 - it tells nobody
                 await trio.sleep(0.1)
             chromiums.launched[-1].exit()
             await trio.sleep(0.1)
@@ -84,7 +84,7 @@ async def test_one_that_ends_again_and_again_is_told_also_over_a_restart_of_the_
     assert browser.told == ["crashed: Chromium ended: signal 9"]
 
 
-async def test_one_that_ends_now_and_then_is_nothing_to_tell(
+async def test_rare_ends_are_not_reported(
     browser: Watched,
     chromiums: PlayedChromiums,
     nursery: trio.Nursery,
@@ -92,7 +92,7 @@ async def test_one_that_ends_now_and_then_is_nothing_to_tell(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     await nursery.start(browser.run)
-    for _ in range(2 * TOO_MANY):
+    for _ in range(2 * LIMITS.failures_before_alarm):
         await trio.sleep(HEALTHY + 5)
         chromiums.launched[-1].exit()
     assert browser.told == []
@@ -103,7 +103,7 @@ async def test_one_that_ends_now_and_then_is_nothing_to_tell(
     assert events == [LogEvent.BROWSER_RESTARTED, LogEvent.BROWSER_READY]
 
 
-async def test_while_a_recycled_one_serves_nobody_is_told_that_the_next_does_not_start(
+async def test_failed_launches_are_not_reported_while_a_recycled_browser_serves(
     browser: Watched,
     chromiums: PlayedChromiums,
     nursery: trio.Nursery,
@@ -113,15 +113,15 @@ async def test_while_a_recycled_one_serves_nobody_is_told_that_the_next_does_not
     await trio.sleep(RECYCLE_AFTER - 100)
     chromiums.launch_fails = "no room"
     await trio.sleep(100 + 10 * LONG_ENOUGH)
-    assert browser.status().ready
+    assert browser.status().is_ready
     assert browser.told == []
     chromiums.launched[0].exit()
     await trio.sleep(chromiums.launch_takes + 0.1)
-    assert not browser.ready
+    assert not browser.is_ready
     assert browser.told == ["launch failed: no room"]
 
 
-async def test_a_recycled_one_that_ends_is_told_of_and_the_next_is_launched_at_once(
+async def test_end_of_a_recycled_browser_is_counted_and_the_next_launched_at_once(
     chromiums: PlayedChromiums,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
@@ -130,7 +130,7 @@ async def test_a_recycled_one_that_ends_is_told_of_and_the_next_is_launched_at_o
 ) -> None:
     browser = Watched(longest=500)
     down: list[float] = []
-    monkeypatch.setattr(browser.down, "observe", down.append)
+    monkeypatch.setattr(browser.downtime, "observe", down.append)
     await nursery.start(browser.run)
     await trio.sleep(RECYCLE_AFTER + 2 * chromiums.launch_takes - 100)
     chromiums.launch_fails = "no room"
@@ -140,7 +140,7 @@ async def test_a_recycled_one_that_ends_is_told_of_and_the_next_is_launched_at_o
     caplog.clear()
     chromiums.launched[0].exit()
     await trio.sleep(chromiums.launch_takes + 0.1)
-    assert browser.ready
+    assert browser.is_ready
     assert browser.status().last_end == "crashed: Chromium ended: signal 9"
     assert down == [pytest.approx(chromiums.launch_takes, abs=0.1)]
     told = [record.event for record in caplog.records if hasattr(record, "event")]

@@ -17,7 +17,7 @@ from smartlinkd.marketplace.errors import (
     ProductsRefused,
     SessionLost,
 )
-from smartlinkd.marketplace.redirects import LEADS_ON_WITHIN
+from smartlinkd.marketplace.page_state import LOGIN_TIMEOUT
 from tests.marketplace.tabs import (
     CAPTCHA,
     LINKS_CALL,
@@ -79,7 +79,7 @@ async def test_a_redirect_to_a_check_counts_before_the_check_s_page_has_come(
 @pytest.mark.parametrize(
     ("seen", "error", "after"),
     [
-        ([], SessionLost, LEADS_ON_WITHIN),
+        ([], SessionLost, LOGIN_TIMEOUT),
         ([Response(status=200, url=LOGIN)], SessionLost, 1.0),
         ([Response(status=302, url=LOGIN, leads_to=CAPTCHA)], HumanCheck, 1.0),
     ],
@@ -234,7 +234,7 @@ async def test_a_login_that_a_script_leaves_for_costs_product_data_alone(
     await raised(ProductsRefused, read_page(Tab(goes=LOGIN, looks=[ContextLost("it goes")])))
 
 
-async def test_a_page_that_only_hangs_is_told_as_such(
+async def test_page_that_only_hangs_raises_its_timeout(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     await raised(CallTimedOut, open_links(Tab(looks=[HANGS])))

@@ -8,10 +8,10 @@ import pytest
 
 from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.portal_page import Answer
-from smartlinkd.marketplace.session import (
+from smartlinkd.marketplace.portal_page import PageAnswer
+from smartlinkd.marketplace.signs import (
     Sign,
-    is_check_beside,
+    is_check_in_frame,
     raise_gravest,
     read_json,
     sign_of_url,
@@ -64,7 +64,7 @@ def test_an_address_is_a_sign(url: str, sign: Sign | None) -> None:
 )
 def test_a_lost_session_in_json(status: int, body: object) -> None:
     with pytest.raises(SessionLost):
-        read_json(Answer(status, CALL, JSON, json.dumps(body)))
+        read_json(PageAnswer(status, CALL, JSON, json.dumps(body)))
 
 
 @pytest.mark.parametrize(
@@ -84,20 +84,20 @@ def test_a_lost_session_in_json(status: int, body: object) -> None:
 )
 def test_a_human_check_in_json(status: int, body: object) -> None:
     with pytest.raises(HumanCheck):
-        read_json(Answer(status, CALL, JSON, json.dumps(body)))
+        read_json(PageAnswer(status, CALL, JSON, json.dumps(body)))
 
 
 def test_where_it_ended_counts_before_what_came() -> None:
     with pytest.raises(HumanCheck):
-        read_json(Answer(200, "https://shopee.vn/verify/captcha", "text/html", LOGIN_PAGE))
+        read_json(PageAnswer(200, "https://shopee.vn/verify/captcha", "text/html", LOGIN_PAGE))
     with pytest.raises(SessionLost):
-        read_json(Answer(200, "https://shopee.vn/buyer/login", "text/html", LOGIN_PAGE))
+        read_json(PageAnswer(200, "https://shopee.vn/buyer/login", "text/html", LOGIN_PAGE))
 
 
 @pytest.mark.parametrize("mime_type", ["text/html", "text/html; charset=utf-8", "", JSON])
 def test_a_page_in_the_answers_place_is_a_lost_session(mime_type: str) -> None:
     with pytest.raises(SessionLost):
-        read_json(Answer(200, CALL, mime_type, "\n " + LOGIN_PAGE))
+        read_json(PageAnswer(200, CALL, mime_type, "\n " + LOGIN_PAGE))
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_a_page_in_the_answers_place_is_a_lost_session(mime_type: str) -> None:
 )
 def test_a_fault_of_the_portal_is_neither(status: int, mime_type: str, body: str) -> None:
     with pytest.raises(PortalDown):
-        read_json(Answer(status, CALL, mime_type, body))
+        read_json(PageAnswer(status, CALL, mime_type, body))
 
 
 def test_an_answer_is_what_it_says() -> None:
-    response = Answer(200, CALL, JSON, '{"data": null, "error": 0}')
+    response = PageAnswer(200, CALL, JSON, '{"data": null, "error": 0}')
     assert read_json(response) == {"data": None, "error": 0}
 
 
@@ -133,11 +133,11 @@ def test_an_answer_is_what_it_says() -> None:
 def test_what_an_answer_is_about_is_no_sign(number: object) -> None:
     """There is an item of that number, too."""
     body = {"code": 0, "data": {"item_id": number, "shop_id": number, "rows": [number]}}
-    assert read_json(Answer(200, CALL, JSON, json.dumps(body))) == body
+    assert read_json(PageAnswer(200, CALL, JSON, json.dumps(body))) == body
 
 
 @pytest.mark.parametrize("error", [SessionLost(), HumanCheck()])
-def test_the_owner_is_told_the_remedy(error: Exception) -> None:
+def test_errors_name_the_remedy(error: Exception) -> None:
     assert "in an ordinary browser" in str(error)
     assert "sync the new cookie" in str(error)  # the same one ends no pause
 
@@ -158,8 +158,8 @@ def test_the_owner_is_told_the_remedy(error: Exception) -> None:
         ("about:blank", False),
     ],
 )
-def test_beside_the_page_only_the_portals_own_check_is_one(url: str, is_one: bool) -> None:
-    assert is_check_beside(url, market("vn")) is is_one
+def test_only_the_portals_own_check_counts_in_a_frame(url: str, is_one: bool) -> None:
+    assert is_check_in_frame(url, market("vn")) is is_one
 
 
 def test_of_several_signs_a_human_check_is_raised() -> None:

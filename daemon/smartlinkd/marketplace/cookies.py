@@ -1,0 +1,73 @@
+"""Place the cookies of a header string in a browser.
+
+A header string has lost the domains of its cookies. In the owner's browser the session cookies are
+on the shop's domain, which the portal is below, and the portal sets a csrftoken of its own. On the
+portal's host alone they would log the account out at the first redirect to the shop.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TypedDict
+from urllib.parse import urlsplit
+
+from smartlinkd.marketplace.markets import Market
+from smartlinkd.vault.cookie import Cookie
+
+_CSRF = "csrftoken"
+# Chromium refuses the whole set for one cookie that breaks the promise of its name. It knows these
+# prefixes in any case (RFC 6265bis, section 4.1.3).
+_HOST_ONLY = "__host-"
+_SECURE = ("__host-", "__secure-", "__http-")
+_NO_SCRIPT = ("__http-", "__host-http-")
+
+
+class CookieParam(TypedDict, total=False):
+    """CDP's Network.CookieParam. A cookie without `domain` is host-only."""
+
+    name: str
+    value: str
+    url: str
+    domain: str
+    path: str
+    secure: bool
+    httpOnly: bool
+
+
+def browser_cookies(market: Market, cookie: Cookie) -> list[CookieParam]:
+    """Return an account's cookies, placed for this market's shop and portal."""
+    shared_domain = _shared_domain(market)
+    has_two_hosts = _host(market.portal_url) != _host(market.shop_url)
+    placed = []
+    for name, value in cookie.pairs:
+        domain = None if name.lower().startswith(_HOST_ONLY) else shared_domain
+        placed.append(_cookie(name, value, market.shop_url, domain))
+        if has_two_hosts and (domain is None or name == _CSRF):
+            placed.append(_cookie(name, value, market.portal_url))
+    return placed
+
+
+def _cookie(name: str, value: str, url: str, domain: str | None = None) -> CookieParam:
+    prefix = name.lower()
+    secure = url.startswith("https://") or prefix.startswith(_SECURE)
+    cookie = CookieParam(name=name, value=value, url=url, path="/", secure=secure)
+    if prefix.startswith(_NO_SCRIPT):
+        cookie["httpOnly"] = True
+    if domain is not None:
+        cookie["domain"] = domain
+    return cookie
+
+
+def _shared_domain(market: Market) -> str | None:
+    """Return the shop's domain if the portal is below it and it can have cookies."""
+    shop, portal = _host(market.shop_url), _host(market.portal_url)
+    try:
+        ipaddress.ip_address(shop)
+    except ValueError:
+        is_below = portal == shop or portal.endswith(f".{shop}")
+        return f".{shop}" if is_below and "." in shop else None
+    return None  # cookies of an address are host-only (RFC 6265, section 5.1.3)
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""
