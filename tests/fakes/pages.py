@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import trio
 
+from smartlinkd.marketplace import page_state, portal
 from tests.fakes.network import NetError
 from tests.fakes.tab import Document, Tab, script
 
