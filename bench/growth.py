@@ -24,9 +24,9 @@ from bench.load import Request, load
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave
 from bench.program import SH
 from bench.stage import check_converted
-from smartlinkd.journal.recent import MOST as IN_MEMORY
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.session import cookie_header
+from smartlinkd.store.recent import MOST as IN_MEMORY
 from tests.config_file import Tables
 from tests.programs import sandbox
 

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.journal.schema import open_database
+from smartlinkd.store.schema import open_database
 
 TASK: Final = '{"task_id":"write","name":"write","output":"done","execution_time":1.5}'
 EVENTS: Final = 4

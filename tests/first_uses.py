@@ -20,12 +20,12 @@ from smartlinkd import late_imports
 from smartlinkd.auth.tokens import Tokens
 from smartlinkd.auth.totp import SecondFactor, new_setup
 from smartlinkd.crews.webhooks.actor import Webhooks
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Retention
-from smartlinkd.journal.sealing import Seal
 from smartlinkd.net.client import HttpClient
 from smartlinkd.net.egress_rules import check_url
 from smartlinkd.notify.channels import RequestChannel
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import Retention
+from smartlinkd.store.sealing import Seal
 from tests.shortage import without_descriptors
 
 KEYS = [

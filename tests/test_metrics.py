@@ -19,9 +19,9 @@ from smartlinkd.crews.crew import CrewLoad
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.webhooks.actor import Timings as WebhookTimings
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Retention, Status
 from smartlinkd.metrics import Metrics
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import Retention, Status
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.supervision.policy import Backoff
 

@@ -23,14 +23,14 @@ from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid, NotFound, Refused, WrongCredential
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Retention
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.codes import FailCode
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.marketplace.links import Product, Short
 from smartlinkd.marketplace.markets import market
 from smartlinkd.operator import Operator
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import Retention
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import Cookie, parse_cookie

@@ -24,10 +24,10 @@ from uuid import uuid4
 import trio
 
 from bench.program import INPUTS, PYTHON, result_of
-from smartlinkd.journal.schema import SYNCHRONOUS
 from smartlinkd.processes.guarded import Limits, guarded
 from smartlinkd.processes.guardians import shared_guardians
 from smartlinkd.serving import GuardedQuart, Served, serve
+from smartlinkd.store.schema import SYNCHRONOUS
 
 AT_A_TIME: Final = 16
 MESSAGES: Final = 2

@@ -36,8 +36,6 @@ from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.history import model as history
 from smartlinkd.history.actor import FILE as HISTORY_FILE
 from smartlinkd.history.actor import History
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Retention
 from smartlinkd.marketplace.markets import Market, host_and_port, market
 from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.third_party import ThirdParty
@@ -45,6 +43,8 @@ from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier
 from smartlinkd.notify.channels import CommandChannel, RequestChannel
 from smartlinkd.notify.notice import DaemonIdentity
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import Retention
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.systemd.manager import EXTENSION_S, ServiceManager
 from smartlinkd.threads import on_thread

@@ -10,9 +10,9 @@ import pytest
 from pydantic import SecretBytes
 
 from bench.kept import EVENTS, execution_id, keep
-from smartlinkd.journal.model import State
-from smartlinkd.journal.recent import Recent
-from smartlinkd.journal.store import Store
+from smartlinkd.store.database import Store
+from smartlinkd.store.model import State
+from smartlinkd.store.recent import Recent
 
 NUMBER = 3
 

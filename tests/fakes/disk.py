@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import pytest
 import trio
 
-from smartlinkd.journal import schema
+from smartlinkd.store import schema
 from tests.fakes.gate import Gate
 
 R = TypeVar("R")

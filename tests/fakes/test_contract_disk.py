@@ -1,7 +1,7 @@
 """What a journal says and does on a bad disk: on a played one as on one that really is bad.
 
 A disk whose writes fail (`BROKEN`) is not made here: it takes a process of its own, and
-`tests/journal/test_disk.py` has one.
+`tests/store/test_disk.py` has one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from pydantic import SecretBytes
 from trio.testing import MockClock
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal import schema
-from smartlinkd.journal import store as store_module
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.errors import UnusableJournal
-from smartlinkd.journal.model import NewExecution, Retention
-from smartlinkd.journal.recent import Recent
-from smartlinkd.journal.store import Store
+from smartlinkd.store import database as store_module
+from smartlinkd.store import schema
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.database import Store
+from smartlinkd.store.errors import UnusableJournal
+from smartlinkd.store.model import NewExecution, Retention
+from smartlinkd.store.recent import Recent
 from tests.fakes.disk import DAMAGED, FULL, Disk
 from tests.fakes.threads import threads_in_place
 

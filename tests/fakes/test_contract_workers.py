@@ -25,9 +25,9 @@ from smartlinkd.crews.crew import Caller, Crew, Feedback, Kickoff
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
-from smartlinkd.journal import schema
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Execution, Retention, Status
+from smartlinkd.store import schema
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import Execution, Retention, Status
 from tests.fakes.disk import Disk
 from tests.fakes.puppets import Step
 from tests.fakes.threads import threads_in_place

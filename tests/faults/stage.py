@@ -37,7 +37,6 @@ from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import read_catalog
 from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.actor import Journal
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.net.client import HttpClient
 from smartlinkd.parts import Crews
@@ -45,6 +44,7 @@ from smartlinkd.sandbox.answers import product_link
 from smartlinkd.sandbox.products import product_of
 from smartlinkd.sandbox.session import cookie_header
 from smartlinkd.sandbox.state import State
+from smartlinkd.store.actor import Journal
 from smartlinkd.supervision.child import ChildSnapshot
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.supervision.supervisor import Escalated, Supervisor

@@ -19,7 +19,7 @@ from smartlinkd.control import call
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal import actor as journal
+from smartlinkd.store import actor as journal
 from smartlinkd.supervision.supervisor import Supervisor
 from smartlinkd.systemd.environment import Descriptor, SystemdEnvironment
 from tests.reloading.played import DONE, HASH, OTHER_HASH, PATIENCE, WAIT, Daemon, crew, running

@@ -18,9 +18,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.crews.webhooks.hands import AT_ONCE
 from smartlinkd.errors import Refused, Unavailable
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Delivery, WebhookTarget
 from smartlinkd.logs import LogEvent
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import Delivery, WebhookTarget
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.supervision.child import ChildSpec
 from smartlinkd.supervision.heartbeat import WatchedLoop

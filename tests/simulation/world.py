@@ -22,7 +22,6 @@ from smartlinkd.auth import passwords
 from smartlinkd.config import build
 from smartlinkd.conversion.pauses import Pauses
 from smartlinkd.crews.webhooks.actor import Webhooks
-from smartlinkd.journal.errors import UnusableJournal
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox import spoil
 from smartlinkd.sandbox.portal import portal_app
@@ -30,6 +29,7 @@ from smartlinkd.sandbox.shop import shop_app
 from smartlinkd.sandbox.shorts import shorts_app
 from smartlinkd.sandbox.state import State
 from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.store.errors import UnusableJournal
 from smartlinkd.supervision.supervisor import Escalated
 from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet

@@ -12,7 +12,7 @@ from smartlinkd.crews.ledger import REQUEUED, about, requeued
 from smartlinkd.crews.without_worker import WithoutWorker
 from smartlinkd.crews.workplace import Workplace
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.model import State, Status, Summary
+from smartlinkd.store.model import State, Status, Summary
 
 MAX_RERUNS = 3
 """Times that an execution is run again: what ends the daemon each time must not do so for ever."""

@@ -43,8 +43,12 @@ from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.tools import Tool
 from smartlinkd.crews.workplace import Workplace
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import (
+from smartlinkd.nurseries import sole_error
+from smartlinkd.patience import patience
+from smartlinkd.processes.removing import empty_folder
+from smartlinkd.state import StateUnusable
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import (
     Execution,
     IdempotencyKey,
     Page,
@@ -53,10 +57,6 @@ from smartlinkd.journal.model import (
     Summary,
     WebhookTarget,
 )
-from smartlinkd.nurseries import sole_error
-from smartlinkd.patience import patience
-from smartlinkd.processes.removing import empty_folder
-from smartlinkd.state import StateUnusable
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.threads import on_thread
 

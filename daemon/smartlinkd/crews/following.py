@@ -17,8 +17,8 @@ from contextlib import contextmanager
 import trio
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Event, State
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import Event, State
 
 MAX_FOLLOWERS = 512
 """At the same time, over all executions: each holds a connection and a task."""

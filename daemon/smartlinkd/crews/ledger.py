@@ -30,7 +30,7 @@ from smartlinkd.crews.protocol import (
     ToolCall,
 )
 from smartlinkd.crews.webhooks.calls import calls_for
-from smartlinkd.journal.model import (
+from smartlinkd.store.model import (
     Change,
     Entry,
     Execution,

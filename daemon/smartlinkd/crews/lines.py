@@ -33,7 +33,8 @@ from smartlinkd.crews.without_line import NEVER_RUN, WithoutLine
 from smartlinkd.crews.without_worker import WithoutWorker
 from smartlinkd.crews.workplace import LastEntries, Workplace
 from smartlinkd.errors import Invalid, Refused, Unavailable, Unprocessable
-from smartlinkd.journal.model import (
+from smartlinkd.logs import LogEvent
+from smartlinkd.store.model import (
     IdempotencyKey,
     NewExecution,
     State,
@@ -41,7 +42,6 @@ from smartlinkd.journal.model import (
     Summary,
     WebhookTarget,
 )
-from smartlinkd.logs import LogEvent
 from smartlinkd.supervision.actor import Call
 
 logger = logging.getLogger(__name__)

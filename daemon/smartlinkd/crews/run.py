@@ -41,10 +41,10 @@ from smartlinkd.crews.starts import ComingUp
 from smartlinkd.crews.worker import CannotStart, NoRoom, Worker, start_worker
 from smartlinkd.crews.workplace import LAST_ENTRY, Workplace
 from smartlinkd.errors import BUG, Invalid, Refused
-from smartlinkd.journal.errors import AlreadyFinished
-from smartlinkd.journal.model import Entry, Execution, NewExecution, State, Status, WebhookTarget
 from smartlinkd.logs import LogContext, bind_log_contexts
 from smartlinkd.nurseries import sole_error
+from smartlinkd.store.errors import AlreadyFinished
+from smartlinkd.store.model import Entry, Execution, NewExecution, State, Status, WebhookTarget
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from smartlinkd.crews.again import INTERRUPTED, Again
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.without_worker import WithoutWorker
 from smartlinkd.crews.workplace import Workplace
-from smartlinkd.journal.model import State, Status, Summary
+from smartlinkd.store.model import State, Status, Summary
 
 logger = logging.getLogger(__name__)
 

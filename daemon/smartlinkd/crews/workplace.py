@@ -26,8 +26,9 @@ from smartlinkd.crews.protocol import quoted
 from smartlinkd.crews.tools import Tool
 from smartlinkd.crews.worker import NoRoom
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import (
+from smartlinkd.logs import LogEvent
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import (
     Created,
     Entry,
     Execution,
@@ -36,7 +37,6 @@ from smartlinkd.journal.model import (
     State,
     Status,
 )
-from smartlinkd.logs import LogEvent
 from smartlinkd.supervision.actor import ActorRestarting
 from smartlinkd.threads import NoThread
 from smartlinkd.timing import LATE, histogram

@@ -21,7 +21,7 @@ from smartlinkd.history.model import Day, Entry, Filters, Limits, Record, Retent
 from smartlinkd.history.pending import Pending
 from smartlinkd.history.schema import NewerFile, open_database, set_aside
 from smartlinkd.history.search import Condition, condition, searchable, storable
-from smartlinkd.journal.disk import has_room
+from smartlinkd.store.disk import has_room
 
 logger = logging.getLogger(__name__)
 

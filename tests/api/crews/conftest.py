@@ -45,7 +45,9 @@ from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.model import (
+from smartlinkd.metrics import Metrics
+from smartlinkd.serving import Limits, Served, bind, serve
+from smartlinkd.store.model import (
     Event,
     Execution,
     Page,
@@ -54,8 +56,6 @@ from smartlinkd.journal.model import (
     Summary,
     WebhookTarget,
 )
-from smartlinkd.metrics import Metrics
-from smartlinkd.serving import Limits, Served, bind, serve
 from smartlinkd.web.bundle import Site
 from tests.api.client import PATIENCE, Client
 

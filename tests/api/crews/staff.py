@@ -13,8 +13,8 @@ from smartlinkd.crews.crew import Crew, Input
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Retention
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import Retention
 
 HEAD = """\
 import json, os, socket, sys

@@ -24,7 +24,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.config.crews import LONGEST_GRACE
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.model import State, Status
+from smartlinkd.store.model import State, Status
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import House, StandIn

@@ -29,7 +29,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.api.crews import routes
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Status, TaskRecord
+from smartlinkd.store.model import Status, TaskRecord
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import House, StandIn

@@ -23,9 +23,9 @@ from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.tools import Tool
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.journal import schema
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Event, Execution, Retention, Status, WebhookTarget
+from smartlinkd.store import schema
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import Event, Execution, Retention, Status, WebhookTarget
 
 MIB = 2**20
 HANG = 20.0  # seconds; what takes that long hangs

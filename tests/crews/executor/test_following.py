@@ -12,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 from smartlinkd.crews.crew import Caller
 from smartlinkd.crews.following import EVENTS_AT_ONCE, MAX_FOLLOWERS, Bells
 from smartlinkd.errors import NotFound, Unavailable
-from smartlinkd.journal.model import Event, State
+from smartlinkd.store.model import Event, State
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse

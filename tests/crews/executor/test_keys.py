@@ -14,7 +14,7 @@ from smartlinkd.crews.lines import Lines
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.workplace import Workplace
 from smartlinkd.errors import Refused, Unavailable, Unprocessable
-from smartlinkd.journal.model import State
+from smartlinkd.store.model import State
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse

@@ -31,7 +31,7 @@ from smartlinkd.crews.protocol import (
     TokenUsage,
     ToolCall,
 )
-from smartlinkd.journal.model import Entry, Execution, NewEvent, Status, TaskRecord, WebhookTarget
+from smartlinkd.store.model import Entry, Execution, NewEvent, Status, TaskRecord, WebhookTarget
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=2.5)

@@ -13,7 +13,7 @@ import trio
 from smartlinkd.crews.crew import CrewLoad
 from smartlinkd.crews.line import FULL_RETRY_AFTER
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Execution, State
+from smartlinkd.store.model import Execution, State
 from tests.hygiene.tasks import all_tasks
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.crews.executor import AT_ONCE
 from smartlinkd.crews.run import Run
 from smartlinkd.errors import Invalid, NotFound, Unavailable
-from smartlinkd.journal.model import Entry, State, Status
+from smartlinkd.store.model import Entry, State, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse

@@ -13,7 +13,7 @@ from smartlinkd.crews.crew import BrokenCrew, Crew, CrewLoad
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.without_line import NEVER_RUN
 from smartlinkd.errors import Invalid, NotFound, Unavailable
-from smartlinkd.journal.model import State, Status, Summary
+from smartlinkd.store.model import State, Status, Summary
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse, OpenHouse

@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.crews.crew import CrewLoad
 from smartlinkd.crews.workplace import Workplace
-from smartlinkd.journal.model import State, Status
+from smartlinkd.store.model import State, Status
 from tests.crews.executor.test_reload import HANG, WAITS, having
 
 if TYPE_CHECKING:

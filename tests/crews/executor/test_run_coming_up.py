@@ -16,7 +16,7 @@ from smartlinkd.crews.crew import CrewLoad
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.without_line import NEVER_RUN
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Created, Execution, State, Status
+from smartlinkd.store.model import Created, Execution, State, Status
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:

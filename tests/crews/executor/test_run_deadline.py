@@ -20,7 +20,7 @@ from smartlinkd.crews.channel import CHUNK, Channel
 from smartlinkd.crews.protocol import Conversation, FromWorker, ProtocolFault, Result
 from smartlinkd.crews.worker import Worker, start_worker
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.model import State, Status, WebhookTarget
+from smartlinkd.store.model import State, Status, WebhookTarget
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -180,7 +180,7 @@ async def test_nobody_answers(mock_clock: MockClock, timed: House) -> None:
 async def test_an_answer_that_was_refused_leaves_the_human_the_time_there_was(
     mock_clock: MockClock, timed: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smartlinkd.journal.deliveries.MAX_TARGETS", 0)
+    monkeypatch.setattr("smartlinkd.store.outbox.MAX_TARGETS", 0)
     kickoff_id = await timed.kickoff("started", "task a", *ASKS, *ENDS)
     await timed.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
     await wait_all_tasks_blocked()

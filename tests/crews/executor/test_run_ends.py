@@ -9,8 +9,8 @@ import pytest
 
 from smartlinkd.crews.ending import failure
 from smartlinkd.crews.ledger import about, ended
-from smartlinkd.journal import executions
-from smartlinkd.journal.model import State, Status
+from smartlinkd.store import executions
+from smartlinkd.store.model import State, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse, Step
@@ -75,7 +75,7 @@ async def test_a_task_that_was_open_is_not_among_the_completed_ones(house: House
 async def test_more_than_can_be_kept_ends_it_honestly(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smartlinkd.journal.executions.MAX_EVENTS", 3)
+    monkeypatch.setattr("smartlinkd.store.executions.MAX_EVENTS", 3)
     kickoff_id = await house.kickoff("started", "log 1", "log 2", "log 3", "result ok")
     end = await house.end_of(kickoff_id)
     assert end.error == (

@@ -11,7 +11,7 @@ import trio
 from smartlinkd.crews.ends import WorkerEnd
 from smartlinkd.crews.worker import Worker
 from smartlinkd.errors import Invalid, NotFound
-from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
+from smartlinkd.store.model import Entry, State, Status, WebhookTarget
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -222,7 +222,7 @@ async def test_without_new_ones_the_webhooks_stay(house: House) -> None:
 async def test_webhooks_that_are_too_many_are_refused_and_the_question_stays(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smartlinkd.journal.deliveries.MAX_TARGETS", 3)
+    monkeypatch.setattr("smartlinkd.store.outbox.MAX_TARGETS", 3)
     old = tuple(target("step", f"old-{number}") for number in range(3))
     kickoff_id = await house.kickoff(*ASKS, webhooks=old)
     await house.reaches(kickoff_id, WAITING)

@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.crews.crew import CrewLoad
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.journal.model import State, Status
+from smartlinkd.store.model import State, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse, OpenHouse

@@ -12,10 +12,10 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.crews.again import INTERRUPTED
 from smartlinkd.crews.run import NOT_STARTED
-from smartlinkd.journal.model import Execution, State, Status
 from smartlinkd.processes import guarded, guardians
 from smartlinkd.processes.guarded import START_LIMIT
 from smartlinkd.processes.guardians import RUN_SERVER
+from smartlinkd.store.model import Execution, State, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse

@@ -10,9 +10,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.crews.run import MOST_TOGETHER
-from smartlinkd.journal import executions
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
+from smartlinkd.store import executions
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import Entry, State, Status, WebhookTarget
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House

@@ -13,8 +13,8 @@ import trio
 
 from smartlinkd.crews.crew import Caller, Input
 from smartlinkd.errors import Invalid, NotFound, Unprocessable
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import Entry, State, Status, WebhookTarget
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 from smartlinkd.crews.crew import Caller, Feedback
 from smartlinkd.crews.executor import Executor
 from smartlinkd.errors import Invalid, NotFound
-from smartlinkd.journal.model import State
+from smartlinkd.store.model import State
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse

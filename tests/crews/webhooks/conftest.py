@@ -15,9 +15,9 @@ import trio
 from pydantic import SecretBytes
 
 from smartlinkd.crews.webhooks.actor import Timings, Webhooks
-from smartlinkd.journal import schema
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import (
+from smartlinkd.store import schema
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import (
     Change,
     Entry,
     NewDelivery,

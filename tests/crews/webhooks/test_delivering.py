@@ -18,10 +18,10 @@ from pydantic import SecretBytes, SecretStr
 from smartlinkd.crews.webhooks import actor
 from smartlinkd.crews.webhooks.hands import AT_ONCE_TO_A_HOST
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Change, Entry, NewDelivery, WebhookTarget
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.formats import context_fields
 from smartlinkd.net import egress
+from smartlinkd.store.model import Change, Entry, NewDelivery, WebhookTarget
 from tests.fakes.scrape import observed
 
 OpenReceiver = Callable[..., Awaitable[Any]]

@@ -15,7 +15,7 @@ from smartlinkd.crews.webhooks import actor as webhooks
 from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.crews.webhooks.hands import AT_ONCE, AT_ONCE_TO_A_HOST, FOR_OTHERS
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Change, Entry, NewDelivery, WebhookTarget
+from smartlinkd.store.model import Change, Entry, NewDelivery, WebhookTarget
 
 OpenReceiver = Callable[..., Awaitable[Any]]
 

@@ -15,10 +15,10 @@ from smartlinkd.crews.webhooks import actor, clock
 from smartlinkd.crews.webhooks.hands import LONGEST_GAP
 from smartlinkd.crews.webhooks.retrying import LOST_AFTER
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal import deliveries
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.formats import context_fields
 from smartlinkd.net import egress
+from smartlinkd.store import outbox
 from tests.fakes.scrape import observed
 
 
@@ -158,7 +158,7 @@ async def test_what_was_given_up_until_the_journal_could_not_be_used_is_told(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(deliveries, "MAX_AT_ONCE", 2)
+    monkeypatch.setattr(outbox, "MAX_AT_ONCE", 2)
     looks, refused = iter([desk.journal.give_up_deliveries]), trio.Event()
 
     async def once(*arguments: Any, **options: Any) -> Any:

@@ -16,8 +16,8 @@ from typing import Any
 
 import trio
 
-from smartlinkd.journal.model import State
 from smartlinkd.sandbox.session import cookie_header
+from smartlinkd.store.model import State
 from tests.fakes.gate import Gate
 from tests.fakes.internet import Behaviour, Receiver, answer
 from tests.fakes.puppets import Puppet, Step

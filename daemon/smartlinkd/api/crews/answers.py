@@ -12,7 +12,7 @@ from smartlinkd.api.crews.schemas import (
     StatusResponse,
     TaskResult,
 )
-from smartlinkd.journal.model import Execution, State, Summary, TaskRecord
+from smartlinkd.store.model import Execution, State, Summary, TaskRecord
 
 
 def listed(execution: Summary, now: datetime) -> ListedExecution:

@@ -28,7 +28,7 @@ from quart.wrappers.response import DataBody, ResponseBody
 from smartlinkd.api.crews.schemas import EventHead
 from smartlinkd.crews.following import Following
 from smartlinkd.errors import Refused, WrongCredential
-from smartlinkd.journal.model import Event
+from smartlinkd.store.model import Event
 
 logger = logging.getLogger(__name__)
 

@@ -53,14 +53,14 @@ from smartlinkd.crews.webhooks.retrying import (
 )
 from smartlinkd.crews.webhooks.signing import signature_headers
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Delivery
 from smartlinkd.late_imports import needed
 from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
 from smartlinkd.net.addresses import Network
 from smartlinkd.net.egress_rules import origin
 from smartlinkd.net.outcomes import Unanswered
 from smartlinkd.nurseries import sole_error
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import Delivery
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.timing import DONE, LATE, histogram

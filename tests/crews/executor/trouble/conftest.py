@@ -11,7 +11,7 @@ import trio
 
 from smartlinkd.crews import workplace
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.store import Store
+from smartlinkd.store.database import Store
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, NewHouse

@@ -21,8 +21,8 @@ from smartlinkd.crews.ends import WorkerEnd
 from smartlinkd.crews.run import Run
 from smartlinkd.crews.worker import Worker
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import Entry, State, Status, WebhookTarget
 from smartlinkd.threads import NoThread
 from tests.fakes.scrape import observed
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.model import State, Status
+from smartlinkd.store.model import State, Status
 from tests.crews.executor.test_run_together import DONE, RESULT, STARTED, TASK, at_once, log
 
 if TYPE_CHECKING:

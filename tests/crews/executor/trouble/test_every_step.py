@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from smartlinkd.errors import Invalid, Refused, Unavailable
-from smartlinkd.journal.model import Execution, State, Status
+from smartlinkd.store.model import Execution, State, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from smartlinkd.journal.model import Status
+from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, OpenHouse
@@ -28,8 +28,8 @@ from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.crew import Caller, Crew, Kickoff
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.worker import WorkerSettings
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Retention
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import Retention
 
 folder = Path(sys.argv[1])
 worker = '''

@@ -17,9 +17,9 @@ from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.run import Run
 from smartlinkd.crews.without_line import NEVER_RUN, NO_CREW
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
-from smartlinkd.journal.store import Store
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.database import Store
+from smartlinkd.store.model import Entry, State, Status, WebhookTarget
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, OpenHouse
@@ -231,7 +231,7 @@ async def test_one_that_has_no_room_for_another_run_is_interrupted(
     await house.gate.reaches(1)
     await house.kill()
 
-    monkeypatch.setattr("smartlinkd.journal.executions.MAX_EVENTS", 3)
+    monkeypatch.setattr("smartlinkd.store.executions.MAX_EVENTS", 3)
     house = await open_house(again)
     end = await house.end_of(kickoff_id)
     assert end.status is Status.INTERRUPTED

@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from smartlinkd.crews.again import INTERRUPTED
 from smartlinkd.crews.lines import Lines
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Change, Entry, State, Status
+from smartlinkd.store.model import Change, Entry, State, Status
 from smartlinkd.supervision.child import ChildSpec
 from smartlinkd.supervision.policy import Backoff, Strategy
 from smartlinkd.supervision.supervisor import Supervisor

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal import schema
-from smartlinkd.journal import store as store_module
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Change, Entry, IdempotencyKey, NewEvent, NewExecution, Status
-from smartlinkd.journal.schema import open_database
-from smartlinkd.journal.store import Store
+from smartlinkd.store import database as store_module
+from smartlinkd.store import schema
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.database import Store
+from smartlinkd.store.model import Change, Entry, IdempotencyKey, NewEvent, NewExecution, Status
+from smartlinkd.store.schema import open_database
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -161,9 +161,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from pydantic import SecretBytes
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import NewExecution
-from smartlinkd.journal.recent import Recent
-from smartlinkd.journal.store import Store
+from smartlinkd.store.model import NewExecution
+from smartlinkd.store.recent import Recent
+from smartlinkd.store.database import Store
 
 def new():
     now = datetime.now(timezone.utc)

@@ -13,11 +13,11 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from smartlinkd.journal import schema
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Change, Entry, NewExecution, Retention, Status
-from smartlinkd.journal.recent import Recent
-from smartlinkd.journal.store import Store
+from smartlinkd.store import schema
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.database import Store
+from smartlinkd.store.model import Change, Entry, NewExecution, Retention, Status
+from smartlinkd.store.recent import Recent
 
 KEY = SecretBytes(b"k" * 32)
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)

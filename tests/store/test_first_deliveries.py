@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from pydantic import SecretBytes
 
-from smartlinkd.journal import deliveries, schema
-from smartlinkd.journal.model import NewDelivery, NewExecution, WebhookKind, WebhookTarget
-from smartlinkd.journal.schema import open_database
-from smartlinkd.journal.sealing import Seal
-from smartlinkd.journal.store import Store
-from tests.journal.calls import CREW, SECOND, TASK, bodies, queue
+from smartlinkd.store import outbox, schema
+from smartlinkd.store.database import Store
+from smartlinkd.store.model import NewDelivery, NewExecution, WebhookKind, WebhookTarget
+from smartlinkd.store.schema import open_database
+from smartlinkd.store.sealing import Seal
+from tests.store.calls import CREW, SECOND, TASK, bodies, queue
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -135,7 +135,7 @@ def steps_of_a_look(path: Path, now: datetime, *, found: list[bytes]) -> int:
     with closing(open_database(path)) as connection:
         connection.set_progress_handler(note, 1)
         busy = ["https://a.example"]
-        due = deliveries.due(connection, seal, now, 10, except_ids=(), except_origins=busy)
+        due = outbox.due(connection, seal, now, 10, except_ids=(), except_origins=busy)
     assert [each.body for each in due] == found
     return len(steps)
 
@@ -149,7 +149,7 @@ def test_what_waited_before_the_addition_is_found(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(schema, "ADDITIONS", {})
-        patch.setattr(deliveries, "check_owed", lambda *_: None)
+        patch.setattr(outbox, "check_owed", lambda *_: None)
         with closing(open_store()) as earlier:
             execution_id = earlier.create(new(), None).id
             calls = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from smartlinkd.journal.model import Change, Entry, NewDelivery, WebhookTarget
-from smartlinkd.journal.store import Store
+from smartlinkd.store.database import Store
+from smartlinkd.store.model import Change, Entry, NewDelivery, WebhookTarget
 
 TASK = WebhookTarget("task", "https://a.example/task")
 CREW = WebhookTarget("crew", "https://a.example/crew")

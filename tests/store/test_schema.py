@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.journal import schema
-from smartlinkd.journal.errors import NoRoomToOpen, UnusableJournal
-from smartlinkd.journal.model import NewExecution
-from smartlinkd.journal.schema import ADDITIONS, MIGRATIONS, open_database
-from smartlinkd.journal.store import Store
+from smartlinkd.store import schema
+from smartlinkd.store.database import Store
+from smartlinkd.store.errors import NoRoomToOpen, UnusableJournal
+from smartlinkd.store.model import NewExecution
+from smartlinkd.store.schema import ADDITIONS, MIGRATIONS, open_database
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

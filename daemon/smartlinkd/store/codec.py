@@ -17,7 +17,7 @@ from pydantic import JsonValue
 from pydantic_core import from_json, to_json
 
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.errors import TooLarge
+from smartlinkd.store.errors import TooLarge
 
 MAX_JSON: Final = 8 * 1024 * 1024
 """Bytes of one JSON value: the inputs of an execution, the data of an event."""

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from pydantic import SecretBytes, SecretStr
 
-from smartlinkd.journal.errors import UnusableJournal
-from smartlinkd.journal.model import Change, Entry, NewDelivery, NewExecution, Status, WebhookTarget
-from smartlinkd.journal.sealing import NotSealed, Seal
-from smartlinkd.journal.store import Store
-from tests.journal.test_actor import open_files
+from smartlinkd.store.database import Store
+from smartlinkd.store.errors import UnusableJournal
+from smartlinkd.store.model import Change, Entry, NewDelivery, NewExecution, Status, WebhookTarget
+from smartlinkd.store.sealing import NotSealed, Seal
+from tests.store.test_actor import open_files
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

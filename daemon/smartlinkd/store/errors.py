@@ -1,9 +1,8 @@
-"""Which of SQLite's errors pass, which mean that the file is damaged, and how to say so.
+"""The store's errors, and which of SQLite's errors become which of them.
 
-A full disk, a lock held by a curious `sqlite3` shell, an I/O error: the transaction is rolled back,
-whoever asked is told to come back, and the next one may succeed. A damaged file is another matter:
-going on would spread the damage. All else (a violated constraint, a wrong statement) is a bug and
-stays as it is, to end the actor.
+A full disk, a lock of another program or an I/O error passes: the transaction is rolled back, and
+the caller may try again. After damage the store stops, since writing on would spread it. Any other
+error of SQLite (a violated constraint, a wrong statement) is a bug and ends the actor.
 """
 
 from __future__ import annotations
@@ -13,9 +12,8 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.errors import Unavailable
-from smartlinkd.journal.disk import has_room
-from smartlinkd.journal.errors import DiskFull, NoRoomToOpen, UnusableJournal
+from smartlinkd.errors import Invalid, Unavailable, Unprocessable
+from smartlinkd.store.disk import has_room
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +31,30 @@ _PASSING: Final = {
     sqlite3.SQLITE_PERM: "it cannot be written to",
 }
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+class KeyReused(Unprocessable):
+    """The idempotency key was used for another body within its 24 hours. Nothing was created."""
+
+
+class AlreadyFinished(Invalid):
+    """The execution has ended, so nothing about it changes any more. Nothing was recorded."""
+
+
+class TooLarge(Invalid):
+    """A value is over one of the journal's own limits. Nothing was recorded."""
+
+
+class DiskFull(Unavailable):
+    """There is no room for it. Nothing was changed."""
+
+
+class UnusableJournal(Exception):  # noqa: N818 - it is the journal that is wrong
+    """The file cannot be used as it is; the text names it and says what to do."""
+
+
+class NoRoomToOpen(UnusableJournal):
+    """Its disk is full. To open it takes writing a little beside it."""
 
 
 def explained(error: sqlite3.Error, path: Path) -> Unavailable | UnusableJournal | None:

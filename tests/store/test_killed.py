@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.journal.schema import open_database
-from smartlinkd.journal.store import Store
+from smartlinkd.store.database import Store
+from smartlinkd.store.schema import open_database
 
 # Creates, then records a start with as many events as tasks, for ever; reports what has returned.
 WRITER = """
@@ -19,8 +19,8 @@ import sys, uuid, trio
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from pydantic import SecretBytes
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import *
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.model import *
 
 now = datetime.now(timezone.utc)
 kept = Retention(age=timedelta(days=1), count=1000)

@@ -23,12 +23,11 @@ from typing import Final, TypeVar
 
 from pydantic import SecretBytes
 
-from smartlinkd.journal import deliveries, executions, retention
-from smartlinkd.journal.columns import Damaged
-from smartlinkd.journal.disk import has_room
-from smartlinkd.journal.errors import DiskFull, NoRoomToOpen
-from smartlinkd.journal.faults import damaged, explained, no_room, not_there
-from smartlinkd.journal.model import (
+from smartlinkd.store import executions, outbox, retention
+from smartlinkd.store.codec import Damaged
+from smartlinkd.store.disk import has_room
+from smartlinkd.store.errors import DiskFull, NoRoomToOpen, damaged, explained, no_room, not_there
+from smartlinkd.store.model import (
     Created,
     Delivery,
     Entry,
@@ -41,10 +40,10 @@ from smartlinkd.journal.model import (
     State,
     Summary,
 )
-from smartlinkd.journal.recent import LARGEST, Recent
-from smartlinkd.journal.reserve import Reserve
-from smartlinkd.journal.schema import open_database
-from smartlinkd.journal.sealing import NotSealed, Seal
+from smartlinkd.store.recent import LARGEST, Recent
+from smartlinkd.store.reserve import Reserve
+from smartlinkd.store.schema import open_database
+from smartlinkd.store.sealing import NotSealed, Seal
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +78,7 @@ class Store:
         self._file = path.stat()
         try:
             with self._reading() as connection:
-                fits = deliveries.key_fits(connection, self._credentials)
+                fits = outbox.key_fits(connection, self._credentials)
             if not fits:
                 self._let_go_of_credentials()
         except BaseException:
@@ -96,7 +95,7 @@ class Store:
     def _let_go_of_credentials(self) -> None:
         """They are of no use to anybody, and no reason to be without all the rest."""
         with self._writing() as connection:
-            lost = deliveries.drop_credentials(connection)
+            lost = outbox.drop_credentials(connection)
         text = (
             "%d credentials of webhooks were kept under another master secret of the crews, and "
             "are lost: what is still to be called is called without its Authorization header"
@@ -223,7 +222,7 @@ class Store:
     ) -> list[Delivery]:
         """See `Journal.due_deliveries`."""
         with self._reading() as connection:
-            return deliveries.due(
+            return outbox.due(
                 connection,
                 self._credentials,
                 now,
@@ -235,19 +234,19 @@ class Store:
     def done(self, delivery_id: int) -> None:
         """See `Journal.done`."""
         with self._writing() as connection:
-            deliveries.done(connection, delivery_id)
+            outbox.done(connection, delivery_id)
 
     def put_off(self, delivery_id: int, next_at: datetime) -> None:
         """See `Journal.put_off`."""
         with self._writing() as connection:
-            deliveries.put_off(connection, delivery_id, next_at)
+            outbox.put_off(connection, delivery_id, next_at)
 
     def give_up_deliveries(
         self, origin: str, before: datetime, except_ids: Collection[int]
     ) -> Counter[tuple[str, str]]:
         """See `Journal.give_up_deliveries`."""
         with self._writing() as connection:
-            return deliveries.give_up(connection, origin, before, except_ids)
+            return outbox.give_up(connection, origin, before, except_ids)
 
     def prune_some(
         self, now: datetime, kept: Retention, mark: retention.Mark, *, far_keys: bool

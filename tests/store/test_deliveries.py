@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.journal import deliveries, executions, schema
-from smartlinkd.journal.errors import AlreadyFinished, TooLarge
-from smartlinkd.journal.model import (
+from smartlinkd.store import executions, outbox, schema
+from smartlinkd.store.database import Store
+from smartlinkd.store.errors import AlreadyFinished, TooLarge
+from smartlinkd.store.model import (
     Change,
     Delivery,
     Entry,
@@ -21,8 +22,7 @@ from smartlinkd.journal.model import (
     Status,
     WebhookTarget,
 )
-from smartlinkd.journal.store import Store
-from tests.journal.calls import CREW, SECOND, STREAM, TASK, bodies, queue
+from tests.store.calls import CREW, SECOND, STREAM, TASK, bodies, queue
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
@@ -137,7 +137,7 @@ def test_a_human_is_asked_whatever_waits_for_the_same_address(
 def test_large_ones_come_a_few_at_a_time(
     store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deliveries, "MAX_BYTES_AT_ONCE", 10)
+    monkeypatch.setattr(outbox, "MAX_BYTES_AT_ONCE", 10)
     queue(store, execution_id, NewDelivery(TASK, b"x" * 20, now), NewDelivery(CREW, b"y", now))
 
     assert bodies(store, now) == [b"x" * 20]
@@ -146,7 +146,7 @@ def test_large_ones_come_a_few_at_a_time(
 def test_no_more_come_than_may_at_once(
     store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deliveries, "MAX_AT_ONCE", 2)
+    monkeypatch.setattr(outbox, "MAX_AT_ONCE", 2)
     queue(store, execution_id, *(NewDelivery(target, b"", now) for target in (TASK, CREW, STREAM)))
 
     assert len(store.due_deliveries(now, 10)) == 2
@@ -169,7 +169,7 @@ def test_past_the_limit_of_calls_only_those_of_the_end_are_queued(
 
 @pytest.fixture
 def ten_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deliveries, "MAX_OWED", 10)
+    monkeypatch.setattr(outbox, "MAX_OWED", 10)
 
 
 @pytest.mark.usefixtures("ten_bytes")
@@ -218,7 +218,7 @@ def test_what_was_owed_before_the_addition_counts(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(schema, "ADDITIONS", {})
-        patch.setattr(deliveries, "check_owed", lambda *_: None)
+        patch.setattr(outbox, "check_owed", lambda *_: None)
         with closing(open_store()) as earlier:
             id_ = earlier.create(new(), None).id
             queue(earlier, id_, NewDelivery(TASK, b"12345", now), NewDelivery(CREW, b"6789", now))
@@ -326,7 +326,7 @@ def test_nobody_is_told_of_calls_that_were_not_given_up_in_this_visit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each that is told of is a warning, be it of none."""
-    monkeypatch.setattr(deliveries, "MAX_AT_ONCE", 2)
+    monkeypatch.setattr(outbox, "MAX_AT_ONCE", 2)
     first, second = create(), create()
     queue(store, first, *[NewDelivery(TASK, b"", now)] * 2)
     queue(store, second, NewDelivery(TASK, b"", now))
@@ -339,7 +339,7 @@ def test_nobody_is_told_of_calls_that_were_not_given_up_in_this_visit(
 def test_what_is_given_up_is_the_first_that_are_due_of_those_that_nobody_has_in_hand(
     store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deliveries, "MAX_AT_ONCE", 4)
+    monkeypatch.setattr(outbox, "MAX_AT_ONCE", 4)
     four = {(execution_id, "deal-post"): 4}
     other = NewDelivery(WebhookTarget("task", "https://b.example"), b"of another host", now)
     queue(
@@ -399,7 +399,7 @@ def test_a_target_of_its_own_is_no_target_of_the_execution(
 def test_replacing_targets_for_ever_fills_nothing(
     store: Store, execution_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deliveries, "MAX_TARGETS", 4)
+    monkeypatch.setattr(outbox, "MAX_TARGETS", 4)
 
     for number in range(10):
         targets = tuple(WebhookTarget("task", f"https://{number}.example/{n}") for n in range(2))
@@ -414,7 +414,7 @@ def test_replacing_targets_for_ever_fills_nothing(
 def test_a_body_over_the_limit_is_refused(
     store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deliveries, "MAX_BODY", 3)
+    monkeypatch.setattr(outbox, "MAX_BODY", 3)
 
     with pytest.raises(TooLarge, match=r"^webhook body: 4 bytes"):
         queue(store, execution_id, NewDelivery(TASK, b"1234", now))

@@ -27,9 +27,11 @@ import trio
 from pydantic import SecretBytes
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.disk import LOOK_EVERY, Disk, TellFull, has_room, tell_nobody
-from smartlinkd.journal.errors import DiskFull, NoRoomToOpen
-from smartlinkd.journal.model import (
+from smartlinkd.nurseries import sole_error
+from smartlinkd.store.database import Store
+from smartlinkd.store.disk import LOOK_EVERY, Disk, TellFull, has_room, tell_nobody
+from smartlinkd.store.errors import DiskFull, NoRoomToOpen
+from smartlinkd.store.model import (
     Created,
     Delivery,
     Entry,
@@ -42,10 +44,8 @@ from smartlinkd.journal.model import (
     State,
     Summary,
 )
-from smartlinkd.journal.recent import Recent
-from smartlinkd.journal.retention import START, Mark
-from smartlinkd.journal.store import Store
-from smartlinkd.nurseries import sole_error
+from smartlinkd.store.recent import Recent
+from smartlinkd.store.retention import START, Mark
 from smartlinkd.supervision.blocking import BlockingMailbox
 from smartlinkd.threads import on_thread
 

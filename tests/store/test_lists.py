@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from smartlinkd.errors import Invalid
-from smartlinkd.journal import store as store_module
-from smartlinkd.journal.model import (
+from smartlinkd.store import database as store_module
+from smartlinkd.store.database import Store
+from smartlinkd.store.model import (
     Change,
     Entry,
     IdempotencyKey,
@@ -24,9 +25,8 @@ from smartlinkd.journal.model import (
     Status,
     WebhookTarget,
 )
-from smartlinkd.journal.retention import START
-from smartlinkd.journal.schema import open_database
-from smartlinkd.journal.store import Store
+from smartlinkd.store.retention import START
+from smartlinkd.store.schema import open_database
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

@@ -13,11 +13,11 @@ import trio
 from pydantic import JsonValue
 
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.columns import digest
-from smartlinkd.journal.errors import KeyReused
-from smartlinkd.journal.model import Change, Created, Entry, IdempotencyKey, NewExecution, Status
-from smartlinkd.journal.store import Store
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.codec import digest
+from smartlinkd.store.database import Store
+from smartlinkd.store.errors import KeyReused
+from smartlinkd.store.model import Change, Created, Entry, IdempotencyKey, NewExecution, Status
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

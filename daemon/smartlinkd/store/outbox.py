@@ -19,7 +19,7 @@ from typing import Final, cast
 
 from pydantic import SecretStr
 
-from smartlinkd.journal.columns import (
+from smartlinkd.store.codec import (
     MAX_URL,
     check_size,
     decode,
@@ -28,9 +28,9 @@ from smartlinkd.journal.columns import (
     moment,
     text,
 )
-from smartlinkd.journal.errors import TooLarge
-from smartlinkd.journal.model import Delivery, NewDelivery, WebhookTarget
-from smartlinkd.journal.sealing import NotSealed, Seal
+from smartlinkd.store.errors import TooLarge
+from smartlinkd.store.model import Delivery, NewDelivery, WebhookTarget
+from smartlinkd.store.sealing import NotSealed, Seal
 
 MAX_BODY: Final = 32 * 1024 * 1024
 """Bytes of one call: a result, the same as an object, and the quotes of JSON around them."""

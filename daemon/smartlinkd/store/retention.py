@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from smartlinkd.journal.columns import micros
-from smartlinkd.journal.executions import KEY_LIFETIME
-from smartlinkd.journal.model import Retention
+from smartlinkd.store.codec import micros
+from smartlinkd.store.executions import KEY_LIFETIME
+from smartlinkd.store.model import Retention
 
 BATCH_SECONDS: Final = 0.03
 """How long a batch deletes before it commits: an asker who comes in between hardly notices."""

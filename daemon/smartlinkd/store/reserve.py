@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.journal.disk import ROOM
+from smartlinkd.store.disk import ROOM
 
 logger = logging.getLogger(__name__)
 

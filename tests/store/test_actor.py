@@ -13,10 +13,10 @@ import pytest
 import trio
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal import actor as actor_module
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.errors import UnusableJournal
-from smartlinkd.journal.model import (
+from smartlinkd.store import actor as actor_module
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.errors import UnusableJournal
+from smartlinkd.store.model import (
     Change,
     Entry,
     IdempotencyKey,

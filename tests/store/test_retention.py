@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd.journal import retention
-from smartlinkd.journal.actor import CLOCK_SET_WITHIN, Journal
-from smartlinkd.journal.model import (
+from smartlinkd.store import retention
+from smartlinkd.store.actor import CLOCK_SET_WITHIN, Journal
+from smartlinkd.store.database import Store
+from smartlinkd.store.model import (
     Change,
     Entry,
     IdempotencyKey,
@@ -26,7 +27,6 @@ from smartlinkd.journal.model import (
     TaskRecord,
     WebhookTarget,
 )
-from smartlinkd.journal.store import Store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

@@ -14,14 +14,14 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal import store as store_module
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.errors import AlreadyFinished
-from smartlinkd.journal.model import Change, Entry, Execution, NewExecution, Status
-from smartlinkd.journal.recent import Recent
-from smartlinkd.journal.schema import open_database
-from smartlinkd.journal.store import Store
-from tests.journal.conftest import KEY
+from smartlinkd.store import database as store_module
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.database import Store
+from smartlinkd.store.errors import AlreadyFinished
+from smartlinkd.store.model import Change, Entry, Execution, NewExecution, Status
+from smartlinkd.store.recent import Recent
+from smartlinkd.store.schema import open_database
+from tests.store.conftest import KEY
 from tests.supervision.test_mailbox import note
 
 pytestmark = pytest.mark.usefixtures("quick_disk")

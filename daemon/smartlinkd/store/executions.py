@@ -17,8 +17,8 @@ from typing import Any, Final, cast
 from pydantic import JsonValue
 
 from smartlinkd.errors import Invalid
-from smartlinkd.journal import deliveries
-from smartlinkd.journal.columns import (
+from smartlinkd.store import outbox
+from smartlinkd.store.codec import (
     MAX_ERROR,
     MAX_META,
     MAX_NAME,
@@ -32,8 +32,8 @@ from smartlinkd.journal.columns import (
     optional_moment,
     text,
 )
-from smartlinkd.journal.errors import AlreadyFinished, KeyReused, TooLarge
-from smartlinkd.journal.model import (
+from smartlinkd.store.errors import AlreadyFinished, KeyReused, TooLarge
+from smartlinkd.store.model import (
     Change,
     Created,
     Entry,
@@ -48,7 +48,7 @@ from smartlinkd.journal.model import (
     Summary,
     TaskRecord,
 )
-from smartlinkd.journal.sealing import NotSealed, Seal
+from smartlinkd.store.sealing import NotSealed, Seal
 
 KEY_LIFETIME: Final = timedelta(hours=24)
 """How long an idempotency key stands for what it created."""
@@ -102,7 +102,7 @@ def create(
         "INSERT INTO kickoffs (execution, inputs, meta) VALUES (?, ?, ?)",
         (sequence, encode("inputs", new.inputs), encode("meta", new.meta, limit=MAX_META)),
     )
-    deliveries.set_targets(connection, seal, sequence, new.id, new.webhooks)
+    outbox.set_targets(connection, seal, sequence, new.id, new.webhooks)
     if key is not None:
         expires_at = micros(new.created_at + KEY_LIFETIME)
         # In place of an expired one; a live one is found above, by the one writer there is.
@@ -155,7 +155,7 @@ def record(connection: sqlite3.Connection, seal: Seal, execution_id: str, entry:
     if not entry.ends or len(entry.events) > 1:  # for its end alone there is always room
         _check_count("events", event_count, MAX_EVENTS)
         _check_count("webhook calls", delivery_count, MAX_DELIVERIES)
-        deliveries.check_owed(connection, sequence, entry.deliveries)
+        outbox.check_owed(connection, sequence, entry.deliveries)
     columns = _changed(change) | _record_tasks(connection, row, change)
     columns |= {"last_event": event_count, "deliveries": delivery_count}
     # The names are those of this file, never an asker's.
@@ -166,10 +166,10 @@ def record(connection: sqlite3.Connection, seal: Seal, execution_id: str, entry:
     )
     _add_events(connection, sequence, row["last_event"], entry.events)
     if "webhooks" in change:
-        deliveries.set_targets(connection, seal, sequence, execution_id, change["webhooks"])
-    deliveries.queue(connection, seal, sequence, execution_id, entry.deliveries)
+        outbox.set_targets(connection, seal, sequence, execution_id, change["webhooks"])
+    outbox.queue(connection, seal, sequence, execution_id, entry.deliveries)
     if entry.ends or "webhooks" in change:
-        deliveries.drop_unneeded_targets(connection, sequence)
+        outbox.drop_unneeded_targets(connection, sequence)
 
 
 def read(
@@ -201,7 +201,7 @@ def read(
     ).fetchone()
     size = row["tasks_size"] + sum(len(each) for each in row if isinstance(each, str))
     if to_keep is not None and (
-        size > to_keep or deliveries.has_credentials(connection, row["sequence"])
+        size > to_keep or outbox.has_credentials(connection, row["sequence"])
     ):
         return None
     tasks = connection.execute(
@@ -211,7 +211,7 @@ def read(
         **_summary_fields(row),
         inputs=cast("dict[str, JsonValue]", decode(row["inputs"])),
         meta=decode(row["meta"]),
-        webhooks=deliveries.targets_in_force(connection, seal, row["sequence"], execution_id),
+        webhooks=outbox.targets_in_force(connection, seal, row["sequence"], execution_id),
         result=row["result"],
         result_json=decode(row["result_json"]),
         tasks=tuple(_task(task["record"]) for task in tasks),

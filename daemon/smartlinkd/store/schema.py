@@ -43,10 +43,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.journal.disk import has_room
-from smartlinkd.journal.errors import UnusableJournal
-from smartlinkd.journal.faults import explained_at_start, no_room_to_open
 from smartlinkd.state import disk_is_full
+from smartlinkd.store.disk import has_room
+from smartlinkd.store.errors import UnusableJournal, explained_at_start, no_room_to_open
 
 logger = logging.getLogger(__name__)
 

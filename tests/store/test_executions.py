@@ -11,10 +11,11 @@ import pytest
 from pydantic import JsonValue
 
 from smartlinkd.errors import Invalid
-from smartlinkd.journal import executions
-from smartlinkd.journal.errors import AlreadyFinished, TooLarge
-from smartlinkd.journal.executions import MAX_EVENT_BYTES_AT_ONCE
-from smartlinkd.journal.model import (
+from smartlinkd.store import executions
+from smartlinkd.store.database import Store
+from smartlinkd.store.errors import AlreadyFinished, TooLarge
+from smartlinkd.store.executions import MAX_EVENT_BYTES_AT_ONCE
+from smartlinkd.store.model import (
     Change,
     Entry,
     Event,
@@ -26,7 +27,6 @@ from smartlinkd.journal.model import (
     TaskRecord,
     WebhookTarget,
 )
-from smartlinkd.journal.store import Store
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd.journal import retention, schema
-from smartlinkd.journal import store as store_module
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Change, Entry, Execution, NewExecution, Retention, Status
-from smartlinkd.journal.store import Store
+from smartlinkd.store import database as store_module
+from smartlinkd.store import retention, schema
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.database import Store
+from smartlinkd.store.model import Change, Entry, Execution, NewExecution, Retention, Status
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 

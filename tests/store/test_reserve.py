@@ -18,18 +18,18 @@ import trio
 from pydantic import SecretBytes
 from trio.testing import MockClock
 
-from smartlinkd.journal import actor as actor_module
-from smartlinkd.journal import retention
-from smartlinkd.journal import store as store_module
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.disk import LOOK_EVERY, ROOM
-from smartlinkd.journal.errors import DiskFull, NoRoomToOpen
-from smartlinkd.journal.model import Change, Entry, NewExecution, Retention, Status
-from smartlinkd.journal.recent import Recent
-from smartlinkd.journal.reserve import SIZE, Reserve
-from smartlinkd.journal.schema import open_database
-from smartlinkd.journal.store import Store
 from smartlinkd.logs import LogEvent
+from smartlinkd.store import actor as actor_module
+from smartlinkd.store import database as store_module
+from smartlinkd.store import retention
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.database import Store
+from smartlinkd.store.disk import LOOK_EVERY, ROOM
+from smartlinkd.store.errors import DiskFull, NoRoomToOpen
+from smartlinkd.store.model import Change, Entry, NewExecution, Retention, Status
+from smartlinkd.store.recent import Recent
+from smartlinkd.store.reserve import SIZE, Reserve
+from smartlinkd.store.schema import open_database
 from tests.fakes.small_disk import fill, small_disk
 
 pytestmark = pytest.mark.usefixtures("quick_disk")

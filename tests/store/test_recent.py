@@ -12,10 +12,11 @@ import pytest
 import trio
 from pydantic import JsonValue, SecretStr
 
-from smartlinkd.journal import columns, deliveries, executions
-from smartlinkd.journal import recent as recent_module
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import (
+from smartlinkd.store import codec, executions, outbox
+from smartlinkd.store import recent as recent_module
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.database import Store
+from smartlinkd.store.model import (
     Change,
     Entry,
     Execution,
@@ -25,7 +26,6 @@ from smartlinkd.journal.model import (
     TaskRecord,
     WebhookTarget,
 )
-from smartlinkd.journal.store import Store
 from smartlinkd.supervision.actor import ActorGone
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
@@ -110,9 +110,9 @@ async def test_nothing_is_made_of_a_large_one_that_has_ended(
 
     def noting(content: str | None) -> JsonValue:
         made.append(content)
-        return columns.decode(content)
+        return codec.decode(content)
 
-    monkeypatch.setattr("smartlinkd.journal.executions.decode", noting)
+    monkeypatch.setattr("smartlinkd.store.executions.decode", noting)
     text = "y" * recent_module.LARGEST
     id_ = await created(journal, new(inputs={"x": text if large == "inputs" else ""}))
     if large == "task":
@@ -131,13 +131,13 @@ async def test_nor_is_a_credential_opened_at_the_end(
     journal: Journal, new: New, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[tuple[WebhookTarget, ...]] = []
-    open_them = deliveries.targets_in_force
+    open_them = outbox.targets_in_force
 
     def noting(*asked: Any) -> tuple[WebhookTarget, ...]:
         opened.append(open_them(*asked))
         return opened[-1]
 
-    monkeypatch.setattr(deliveries, "targets_in_force", noting)
+    monkeypatch.setattr(outbox, "targets_in_force", noting)
     target = WebhookTarget("crew", "https://a.example", auth=SecretStr("Bearer swordfish"))
     id_ = await created(journal, new(webhooks=(target,)))
     call = NewDelivery(target=target, body=b"{}", due_at=now)  # or it would be dropped at the end

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from smartlinkd.journal.model import Execution
+from smartlinkd.store.model import Execution
 
 MOST: Final = 512
 """Executions that are kept. The one that was read first goes first."""

@@ -15,12 +15,14 @@ import trio
 from pydantic import SecretBytes
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.journal import actor as actor_module
-from smartlinkd.journal import executions, faults
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.disk import ROOM, has_room
-from smartlinkd.journal.errors import DiskFull
-from smartlinkd.journal.model import (
+from smartlinkd.logs import LogEvent
+from smartlinkd.store import actor as actor_module
+from smartlinkd.store import errors, executions
+from smartlinkd.store.actor import Journal
+from smartlinkd.store.database import Store
+from smartlinkd.store.disk import ROOM, has_room
+from smartlinkd.store.errors import DiskFull
+from smartlinkd.store.model import (
     Change,
     Created,
     Entry,
@@ -29,8 +31,6 @@ from smartlinkd.journal.model import (
     Retention,
     Status,
 )
-from smartlinkd.journal.store import Store
-from smartlinkd.logs import LogEvent
 
 New = Callable[..., NewExecution]
 PATIENCE = 10.0
@@ -278,9 +278,9 @@ def test_an_io_error_on_a_full_disk_is_a_full_disk(path: Path, full_disk: Played
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR | 19 << 8  # SQLITE_IOERR_SHMSIZE
     error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
     full_disk.free = 0
-    assert isinstance(faults.explained(error, path), DiskFull)
+    assert isinstance(errors.explained(error, path), DiskFull)
     full_disk.free = ROOM
-    told = faults.explained(error, path)
+    told = errors.explained(error, path)
     assert told is not None
     assert not isinstance(told, DiskFull)
 
