@@ -12,7 +12,6 @@ from pydantic import SecretBytes
 from bench.kept import EVENTS, execution_id, keep
 from smartlinkd.store.database import Store
 from smartlinkd.store.model import State
-from smartlinkd.store.recent import Recent
 
 NUMBER = 3
 
@@ -24,7 +23,7 @@ def journal(tmp_path: Path) -> Path:
 
 
 def test_each_execution_has_its_task_and_its_events(journal: Path) -> None:
-    with closing(Store(journal, SecretBytes(b"k" * 32), Recent())) as store:
+    with closing(Store(journal, SecretBytes(b"k" * 32))) as store:
         for number in range(1, NUMBER + 1):
             found = store.execution(execution_id(number), "bench", "")
             assert found is not None

@@ -26,7 +26,6 @@ from smartlinkd.store.actor import Journal
 from smartlinkd.store.database import Store
 from smartlinkd.store.errors import UnusableJournal
 from smartlinkd.store.model import NewExecution, Retention
-from smartlinkd.store.recent import Recent
 from tests.fakes.disk import DAMAGED, FULL, Disk
 from tests.fakes.threads import threads_in_place
 
@@ -190,6 +189,6 @@ def test_a_damaged_file_is_not_opened(play: Play) -> None:
         another = disk.path.with_name("another.db")
         disk.damage(another)
         with pytest.raises(UnusableJournal, match="is damaged"):
-            await trio.to_thread.run_sync(Store, another, KEY, Recent())
+            await trio.to_thread.run_sync(Store, another, KEY)
 
     play(scenario)

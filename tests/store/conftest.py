@@ -17,7 +17,6 @@ from smartlinkd.store import schema
 from smartlinkd.store.actor import Journal
 from smartlinkd.store.database import Store
 from smartlinkd.store.model import Change, Entry, NewExecution, Retention, Status
-from smartlinkd.store.recent import Recent
 
 KEY = SecretBytes(b"k" * 32)
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
@@ -46,7 +45,7 @@ def open_store(path: Path) -> Iterator[Callable[..., Store]]:
     with ExitStack() as opened:
 
         def open_it(key: SecretBytes = KEY) -> Store:
-            return opened.enter_context(closing(Store(path, key, Recent())))
+            return opened.enter_context(closing(Store(path, key)))
 
         yield open_it
 

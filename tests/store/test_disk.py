@@ -162,14 +162,13 @@ from pathlib import Path
 from pydantic import SecretBytes
 from smartlinkd.errors import Unavailable
 from smartlinkd.store.model import NewExecution
-from smartlinkd.store.recent import Recent
 from smartlinkd.store.database import Store
 
 def new():
     now = datetime.now(timezone.utc)
     return NewExecution(str(uuid.uuid4()), "c", "", now, {"x": "y" * 20_000})
 
-store = Store(Path(sys.argv[1]), SecretBytes(b"k" * 32), Recent())
+store = Store(Path(sys.argv[1]), SecretBytes(b"k" * 32))
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
 try:

@@ -27,7 +27,6 @@ from smartlinkd.store.database import Store
 from smartlinkd.store.disk import LOOK_EVERY, ROOM
 from smartlinkd.store.errors import DiskFull, NoRoomToOpen
 from smartlinkd.store.model import Change, Entry, NewExecution, Retention, Status
-from smartlinkd.store.recent import Recent
 from smartlinkd.store.reserve import SIZE, Reserve
 from smartlinkd.store.schema import open_database
 from tests.fakes.small_disk import fill, small_disk
@@ -70,7 +69,7 @@ def reserve(tmp_path: Path) -> Path:
 
 
 def open_store(path: Path) -> Store:
-    return Store(path, KEY, Recent())
+    return Store(path, KEY)
 
 
 def bytes_of(path: Path) -> int:

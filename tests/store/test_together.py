@@ -6,7 +6,6 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from smartlinkd.store.actor import Journal
 from smartlinkd.store.database import Store
 from smartlinkd.store.errors import AlreadyFinished
 from smartlinkd.store.model import Change, Entry, Execution, NewExecution, Status
-from smartlinkd.store.recent import Recent
 from smartlinkd.store.schema import open_database
 from tests.store.conftest import KEY
 from tests.supervision.test_mailbox import note
@@ -39,13 +37,8 @@ def connection(monkeypatch: pytest.MonkeyPatch, path: Path) -> Iterator[sqlite3.
 
 
 @pytest.fixture
-def recent() -> Recent:
-    return Recent()
-
-
-@pytest.fixture
-def store(connection: sqlite3.Connection, path: Path, recent: Recent) -> Store:
-    return Store(path, KEY, recent)
+def store(connection: sqlite3.Connection, path: Path) -> Store:
+    return Store(path, KEY)
 
 
 def total(tasks: int) -> Change:
@@ -201,35 +194,3 @@ async def test_those_who_come_together_are_promised_nothing_in_a_file_that_was_m
         held.set()
 
     assert [type(each) for each in refused] == [Unavailable] * 3
-
-
-def test_what_ends_is_remembered_when_it_cannot_be_taken_back(
-    store: Store, recent: Recent, new: New, now: datetime
-) -> None:
-    first, second = new(), new()
-    for given in (first, second):
-        store.create(given, None)
-    ended = Change(status=Status.COMPLETED, result="tea", finished_at=now)
-
-    with pytest.raises(LookupError):
-        store.together([recording(first.id, ended), recording("no-such-id", ended)])
-    assert recent.find(first.id, None, None) is None
-
-    store.together([recording(first.id, ended), recording(second.id, ended)])
-    for given in (first, second):
-        found = recent.find(given.id, None, None)
-        assert found is not None
-        assert found.result == "tea"
-
-
-def test_what_may_still_be_taken_back_is_not_remembered(
-    store: Store, recent: Recent, new: New
-) -> None:
-    given = new()
-    store.create(given, None)
-
-    store.together([recording(given.id, total(2)), reading(given.id)])
-    assert recent.find(given.id, None, None) is None
-
-    store.together([reading(given.id), reading(given.id)])
-    assert recent.find(given.id, None, None) == store.execution(given.id)

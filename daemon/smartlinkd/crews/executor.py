@@ -192,12 +192,6 @@ class Executor:
         found = await self._journal.execution(kickoff_id, crew=caller.crew, owner=caller.sees_only)
         return _there(found, field)
 
-    def has_surely_ended(self, caller: Caller, kickoff_id: str) -> bool:
-        """Whether it is known to have ended without looking at the disk, as just after its end.
-        Then `execution` answers at once. A wait would, too, but takes two tasks."""
-        found = self._journal.at_hand(kickoff_id, crew=caller.crew, owner=caller.sees_only)
-        return found is not None and found.state.ended
-
     async def executions(
         self, caller: Caller, *, state: State | None, limit: int, cursor: str | None
     ) -> Page:

@@ -7,8 +7,6 @@ asked. Those that wait for the thread at the same time go there together (`Store
 An asker that gives up before its turn changes nothing. One that gives up in the midst has its
 change made or not made, never half: a transaction on a disk is not cut short. Who must know asks
 in a task that no request ends (the executor does), or again with the same idempotency key.
-
-Most askers poll, and what they poll has not changed since: that is answered from memory (`Recent`).
 """
 
 from __future__ import annotations
@@ -44,7 +42,6 @@ from smartlinkd.store.model import (
     State,
     Summary,
 )
-from smartlinkd.store.recent import Recent
 from smartlinkd.store.retention import START, Mark
 from smartlinkd.supervision.blocking import BlockingMailbox
 from smartlinkd.threads import on_thread
@@ -89,7 +86,6 @@ class Journal:
         self._new_rules = trio.Event()
         self._wall = wall
         self._disk = Disk(path.parent, disk_full)
-        self._recent = Recent()
         self._began = math.inf  # this instance, on trio's clock
         self._was_open = False  # in any instance
 
@@ -109,7 +105,6 @@ class Journal:
                 task_status.started()
                 await self.mailbox.serve(store, Store.together, most=TOGETHER)
         finally:
-            self._recent.clear()
             with trio.CancelScope(shield=True):
                 await on_thread(store.close, limiter=limiter)
 
@@ -155,17 +150,7 @@ class Journal:
 
         None also, and as quickly, when it is not of the `crew` and `owner` that are given.
         """
-        await trio.lowlevel.checkpoint_if_cancelled()
-        recent = self.at_hand(execution_id, crew=crew, owner=owner)
-        if recent is not None:
-            return recent
         return await self._do(lambda store: store.execution(execution_id, crew, owner))
-
-    def at_hand(
-        self, execution_id: str, *, crew: str | None, owner: str | None
-    ) -> Execution | None:
-        """The same as far as it is in memory: None tells nothing."""
-        return self._recent.find(execution_id, crew, owner)
 
     async def summary(
         self, execution_id: str, *, crew: str | None = None, owner: str | None = None
@@ -283,7 +268,7 @@ class Journal:
 
     async def _open(self, limiter: trio.CapacityLimiter) -> Store:
         # A thread is waited for also when this is cancelled, so an opened file is always closed.
-        open_store = partial(on_thread, Store, self._path, self._key, self._recent, limiter=limiter)
+        open_store = partial(on_thread, Store, self._path, self._key, limiter=limiter)
         try:
             return await open_store()
         except NoRoomToOpen:

@@ -40,7 +40,6 @@ from smartlinkd.store.model import (
     State,
     Summary,
 )
-from smartlinkd.store.recent import LARGEST, Recent
 from smartlinkd.store.reserve import Reserve
 from smartlinkd.store.schema import open_database
 from smartlinkd.store.sealing import NotSealed, Seal
@@ -59,9 +58,8 @@ class Store:
     """An open journal. Beside the errors named, each method may raise `Unavailable`, or
     `UnusableJournal` when the file turns out to be damaged."""
 
-    def __init__(self, path: Path, key: SecretBytes, recent: Recent) -> None:
-        """Open the file, made when it is missing. `key` has 32 bytes. `recent` is told of what is
-        read, and of what is changed.
+    def __init__(self, path: Path, key: SecretBytes) -> None:
+        """Open the file, made when it is missing. `key` has 32 bytes.
 
         Raises `UnusableJournal`: it is damaged, of a newer version, or (`NoRoomToOpen`) on a disk
         that is full. Webhooks' credentials that are under another key are lost.
@@ -69,8 +67,6 @@ class Store:
         self._path = path
         self._credentials = Seal(key, "webhook credentials")
         self._cursors = Seal(key, "list cursors")
-        self._recent = recent
-        self._ended: list[str] = []  # just now, and not read since
         self._shared = False  # the transaction, by several that are done together
         self._read = 0  # characters of executions, by these
         self._reserve = Reserve(path)
@@ -122,12 +118,8 @@ class Store:
                     found.append(work(self))
                     if self._read > ENOUGH:
                         break
-        except BaseException:
-            self._ended.clear()
-            raise
         finally:
             self._shared = False
-        self._keep_ended()
         return found
 
     def create(
@@ -152,13 +144,8 @@ class Store:
 
     def record(self, execution_id: str, entry: Entry) -> None:
         """See `Journal.record`."""
-        self._recent.drop(execution_id)
         with self._writing() as connection:
             executions.record(connection, self._credentials, execution_id, entry)
-        if entry.ends:
-            self._ended.append(execution_id)
-        if not self._shared:
-            self._keep_ended()
 
     def execution(
         self, execution_id: str, crew: str | None = None, owner: str | None = None
@@ -172,8 +159,6 @@ class Store:
             return None
         execution, size = found
         self._read += size
-        if not connection.in_transaction:  # else it may be what is taken back
-            self._recent.keep(execution, size)
         return execution
 
     def executions(
@@ -252,7 +237,6 @@ class Store:
         self, now: datetime, kept: Retention, mark: retention.Mark, *, far_keys: bool
     ) -> retention.Batch:
         """One batch of forgetting; see `Journal.prune`."""
-        self._recent.clear()
 
         def forget() -> retention.Batch:
             with self._writing() as connection:
@@ -308,22 +292,6 @@ class Store:
         """And cut both. Together with what writes it fails, and is done alone then."""
         with self._reading() as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
-    def _keep_ended(self) -> None:
-        """Have `recent` keep what has ended, now that this is on the disk.
-
-        Whatever becomes of that, the ending is not to be tried again: it has been done.
-        """
-        while self._ended:
-            ended = self._ended.pop()
-            try:
-                found = executions.read(self._connection, self._credentials, ended, to_keep=LARGEST)
-            except Exception as fault:  # noqa: BLE001 - whoever asks for it, reads it again
-                # Its kind alone: the text may repeat what is on the disk.
-                logger.debug("%s is not kept: %s", ended, type(fault).__name__)
-            else:
-                if found is not None:
-                    self._recent.keep(*found)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

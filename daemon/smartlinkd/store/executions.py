@@ -179,14 +179,12 @@ def read(
     *,
     crew: str | None = None,
     owner: str | None = None,
-    to_keep: int | None = None,
 ) -> tuple[Execution, int] | None:
     """The execution, whole, and how many characters it has; None also for another crew's or
     owner's, where they are given.
 
     Whose it is, is looked at before anything of it is read: to one who may not see it, it takes no
-    longer than one that there is not. `to_keep` is how many characters it may have to be kept for
-    whoever will ask: of one that will not be (see `Recent`), nothing is made, and None is returned.
+    longer than one that there is not.
     """
     found = connection.execute(
         "SELECT sequence FROM executions WHERE id = :id "
@@ -200,10 +198,6 @@ def read(
         (found["sequence"],),
     ).fetchone()
     size = row["tasks_size"] + sum(len(each) for each in row if isinstance(each, str))
-    if to_keep is not None and (
-        size > to_keep or outbox.has_credentials(connection, row["sequence"])
-    ):
-        return None
     tasks = connection.execute(
         "SELECT record FROM tasks WHERE execution = ? ORDER BY number", (row["sequence"],)
     )

@@ -242,14 +242,6 @@ def drop_unneeded_targets(connection: sqlite3.Connection, sequence: int) -> None
     )
 
 
-def has_credentials(connection: sqlite3.Connection, sequence: int) -> bool:
-    """Whether some are kept of an execution's targets."""
-    row = connection.execute(
-        "SELECT 1 FROM webhooks WHERE execution = ? AND credential IS NOT NULL", (sequence,)
-    ).fetchone()
-    return row is not None
-
-
 def key_fits(connection: sqlite3.Connection, seal: Seal) -> bool:
     """Whether the credentials are under this key, if there are any. They all are when one is: then
     one that does not open is damaged."""

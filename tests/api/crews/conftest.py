@@ -83,7 +83,6 @@ class StandIn:
         self.keys: list[tuple[str, JsonValue, str]] = []  # with their bodies, and their executions
         self.asked: list[dict[str, Any]] = []
         self.refusal: Exception | None = None
-        self.at_hand = True  # what has ended
         self.takes_to_stop = 0.0  # seconds
         self.stopping = trio.Event()
         self.waiting = 0
@@ -132,10 +131,6 @@ class StandIn:
         self._refuse()
         asked = (idempotency_key, body)
         return next((known for key, sent, known in self.keys if (key, sent) == asked), None)
-
-    def has_surely_ended(self, _caller: Caller, kickoff_id: str) -> bool:
-        known = self.known.get(kickoff_id)
-        return self.at_hand and known is not None and known.state.ended
 
     async def execution(
         self, caller: Caller, kickoff_id: str, field: str = "kickoff_id"

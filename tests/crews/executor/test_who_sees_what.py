@@ -70,18 +70,6 @@ async def test_ones_own_is_and_the_organization_sees_all(house: House, question:
         house.gate.close()
 
 
-async def test_what_has_surely_ended_is_that_for_who_may_see_it(house: House) -> None:
-    kickoff_id = await house.kickoff(*WAITS, user="an")
-    await house.gate.reaches(1)
-    assert not house.executor.has_surely_ended(Caller("c", "an"), kickoff_id)
-    house.gate.open()
-    await house.end_of(kickoff_id)
-    for asker in (Caller("c", "an"), Caller("c")):
-        assert house.executor.has_surely_ended(asker, kickoff_id)
-    for stranger in (Caller("c", "bo"), Caller("other"), Caller("other", "an")):
-        assert not house.executor.has_surely_ended(stranger, kickoff_id)
-
-
 async def test_a_users_list_has_its_own(house: House) -> None:
     ids = {user: await house.kickoff(*WAITS, user=user) for user in ("an", "bo", "")}
     assert await listed(house, Caller("c", "an")) == [ids["an"]]

@@ -103,7 +103,7 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cal
         kickoff_id = _known(asked.kickoff_id)
         seconds = min(asked.wait, MAX_WAIT)
         with patience(seconds + PATIENCE):
-            if seconds and not executor.has_surely_ended(caller, kickoff_id):
+            if seconds:
                 with app.places.follow((await guards.credential()).token or ""):
                     found = await _wait(crews, app.stopping, caller, kickoff_id, seconds)
                 await member.admit()  # the token may have been rotated meanwhile
