@@ -124,27 +124,6 @@ async def test_nothing_new_is_taken_where_only_the_journal_finds_room(
     assert (await journal.create(new(), idempotency=key)).id == earlier.id
 
 
-async def until_log_is_cut(path: Path) -> None:
-    log = path.with_name(f"{path.name}-wal")
-    with trio.fail_after(PATIENCE):
-        while log.stat().st_size:  # noqa: ASYNC110 - a file tells nobody
-            await trio.sleep(0.01)
-
-
-async def test_what_runs_write_to_a_full_disk_is_brought_into_the_file(
-    journal: Journal, full_disk: PlayedDisk, new: New, path: Path
-) -> None:
-    """Else the log would grow for as long as it is full, by what the file has in it already."""
-    created = await journal.create(new(), idempotency=None)
-    full_disk.full, full_disk.free = True, 0
-    with pytest.raises(DiskFull):
-        await journal.create(new(), idempotency=None)
-    await until_log_is_cut(path)
-    for tasks in range(2):
-        await journal.record(created.id, Entry(Change(total_tasks=tasks)))
-        await until_log_is_cut(path)
-
-
 async def test_a_full_disk_that_somebody_else_has_met_is_told_if_it_is_this_one(
     journal: Journal, full_disk: PlayedDisk, told: list[bool]
 ) -> None:

@@ -56,9 +56,6 @@ CLOCK_SET_WITHIN: Final = 3600.0
 """Seconds after a start in which a clock that is behind is set right, where there is a network."""
 PRUNE_EVERY: Final = 600.0
 """Seconds between two looks for what may be forgotten."""
-ROOM_WITHIN: Final = 15.0
-"""Seconds after which a start waits no longer for room on a full disk. All that it is part of may
-take 30."""
 
 R = TypeVar("R")
 
@@ -253,10 +250,11 @@ class Journal:
             )
             batch = await self._do(ask)
             forgotten, mark = forgotten + batch.forgotten, batch.mark
-        while await self._do(Store.give_back_some):
-            pass
-        if not await self._do(Store.end_round):  # whoever has filled it
-            self._disk.note_full()
+        if await self._do(Store.give_back_some):
+            while await self._do(Store.give_back_some):
+                pass
+            await self._do(Store.checkpoint)
+        await self.look_at_disk()  # whoever has filled it
         return forgotten
 
     async def _do(self, work: Callable[[Store], R]) -> R:
@@ -268,25 +266,14 @@ class Journal:
 
     async def _open(self, limiter: trio.CapacityLimiter) -> Store:
         # A thread is waited for also when this is cancelled, so an opened file is always closed.
-        open_store = partial(on_thread, Store, self._path, self._key, limiter=limiter)
         try:
-            return await open_store()
+            return await on_thread(Store, self._path, self._key, limiter=limiter)
         except NoRoomToOpen:
             if self._was_open:
                 self._disk.note_full()
             else:
                 self._disk.note_full_before_start()
-        while True:
-            await trio.sleep(LOOK_EVERY)
-            try:
-                store = await open_store()
-            except NoRoomToOpen:
-                if trio.current_time() + LOOK_EVERY > self._began + ROOM_WITHIN:
-                    raise
-            else:
-                if not self._was_open:
-                    self._disk.note_room_at_start()
-                return store
+            raise
 
     async def _prune_regularly(self) -> None:
         while True:
@@ -311,7 +298,6 @@ class Journal:
             while self._disk.is_full():
                 await trio.sleep(LOOK_EVERY)
                 with suppress(Unavailable):
-                    await self._do(Store.end_round)  # what runs may have written since the last one
                     # Once more: what was written together with that is on the disk only now.
                     if await self._do(Store.has_room) and await on_thread(
                         has_room, self._path.parent

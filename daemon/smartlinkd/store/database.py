@@ -26,7 +26,7 @@ from pydantic import SecretBytes
 from smartlinkd.store import executions, outbox, retention
 from smartlinkd.store.codec import Damaged
 from smartlinkd.store.disk import has_room
-from smartlinkd.store.errors import DiskFull, NoRoomToOpen, damaged, explained, no_room, not_there
+from smartlinkd.store.errors import damaged, explained, no_room, not_there
 from smartlinkd.store.model import (
     Created,
     Delivery,
@@ -40,7 +40,6 @@ from smartlinkd.store.model import (
     State,
     Summary,
 )
-from smartlinkd.store.reserve import Reserve
 from smartlinkd.store.schema import open_database
 from smartlinkd.store.sealing import NotSealed, Seal
 
@@ -69,8 +68,7 @@ class Store:
         self._cursors = Seal(key, "list cursors")
         self._shared = False  # the transaction, by several that are done together
         self._read = 0  # characters of executions, by these
-        self._reserve = Reserve(path)
-        self._connection = self._open()
+        self._connection = open_database(path)
         self._file = path.stat()
         try:
             with self._reading() as connection:
@@ -80,13 +78,6 @@ class Store:
         except BaseException:
             self.close()
             raise
-
-    def _open(self) -> sqlite3.Connection:
-        try:
-            return open_database(self._path)
-        except NoRoomToOpen:
-            with self._reserve.lent():
-                return open_database(self._path)
 
     def _let_go_of_credentials(self) -> None:
         """They are of no use to anybody, and no reason to be without all the rest."""
@@ -238,60 +229,31 @@ class Store:
     ) -> retention.Batch:
         """One batch of forgetting; see `Journal.prune`."""
 
-        def forget() -> retention.Batch:
-            with self._writing() as connection:
-                return retention.forget_some(connection, now, kept, mark, far_keys=far_keys)
-
-        return self._if_need_be_with_the_reserve(forget)
+        with self._writing() as connection:
+            return retention.forget_some(connection, now, kept, mark, far_keys=far_keys)
 
     def give_back_some(self) -> bool:
-        """One batch of giving back what is free in the file; whether there is more."""
+        """Give back some of what is free in the file. Return False if there was nothing to give."""
         spare = retention.SPARE_PAGES if has_room(self._path.parent) else 0
+        with self._writing() as connection:
+            return retention.give_back_some(connection, spare)
 
+    def checkpoint(self) -> None:
+        """Write the log into the file, and cut both on the disk.
+
+        In a transaction that several share this fails, and it is done alone then.
+        """
         with self._reading() as connection:
-            if retention.free_pages(connection) <= spare:
-                return False
-
-        def give_back() -> bool:
-            with self._writing() as connection:
-                return retention.give_back_some(connection, spare)
-
-        return self._if_need_be_with_the_reserve(give_back)
-
-    def end_round(self) -> bool:
-        """Have what was given back on a disk that needs it: without another write, the log would
-        never come into the file, and neither would be cut. See to it that there is a reserve.
-        Returns whether the disk has room then."""
-        if not has_room(self._path.parent):
-            self._if_need_be_with_the_reserve(self._bring_log_into_file)
-        self._reserve.keep()
-        return has_room(self._path.parent)
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def has_room(self) -> bool:
-        """Whether the disk takes more, also when something was written for that, and the reserve is
-        made."""
+        """Return True if the disk has room, and takes a write."""
         if not has_room(self._path.parent):
             return False
         with self._writing() as connection:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             connection.execute(f"PRAGMA user_version = {version}")  # written even when it is that
-        self._reserve.keep()
-        return has_room(self._path.parent)
-
-    def _if_need_be_with_the_reserve(self, work: Callable[[], R]) -> R:
-        """What it returns. Only for what ends with more room than there was."""
-        try:
-            return work()
-        except DiskFull:
-            with self._reserve.lent():
-                done = work()
-                self._bring_log_into_file()
-            return done
-
-    def _bring_log_into_file(self) -> None:
-        """And cut both. Together with what writes it fails, and is done alone then."""
-        with self._reading() as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        return True
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

@@ -24,8 +24,6 @@ from smartlinkd.logs import LogEvent
 
 logger = logging.getLogger(__name__)
 
-_ROOM_AGAIN: Final = "the disk of %s has room again"
-
 ROOM: Final = 1024 * 1024
 """Bytes that have to be free: SQLite writes over old pages without needing any, for a while."""
 LOOK_EVERY: Final = 5.0
@@ -85,15 +83,12 @@ class Disk:
         text = "the disk of %s is full: the daemon starts when there is room"
         logger.error(text, self._folder, extra=LogEvent.DISK_FULL())
 
-    def note_room_at_start(self) -> None:
-        """There is, after that."""
-        logger.warning(_ROOM_AGAIN, self._folder, extra=LogEvent.DISK_HAS_ROOM())
-
     def note_room(self) -> None:
         """A write was made again, and there is room for more."""
         if self._full.is_set():
             self._full = trio.Event()
             self._room.set()
             self._room = trio.Event()
-            logger.warning(_ROOM_AGAIN, self._folder, extra=LogEvent.DISK_HAS_ROOM())
+            text = "the disk of %s has room again"
+            logger.warning(text, self._folder, extra=LogEvent.DISK_HAS_ROOM())
             self._tell(False)

@@ -175,27 +175,24 @@ def _parts(connection: sqlite3.Connection) -> Iterator[None]:
         yield
 
 
-def free_pages(connection: sqlite3.Connection) -> int:
-    """Those of the file that nothing is in."""
-    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
-    return int(free)
-
-
 def give_back_some(connection: sqlite3.Connection, spare: int) -> bool:
-    """Cut free pages off the file, for one batch, until no more than `spare` are left. Returns
-    whether another batch can cut more: none can in a file that was made before pages could be given
-    back, however many are free there.
+    """Cut free pages off the file, for one batch, until no more than `spare` are left.
 
-    The file on the disk is shorter when the log has come into it.
+    Returns True if some were cut. None can be in a file that was made without `auto_vacuum`.
     """
     give_up_at = time.monotonic() + BATCH_SECONDS
-    before = free_pages(connection)
+    before = _free_pages(connection)
     for _ in range(before - spare):
         # One at a time: Python does one step of a statement that has no rows.
         connection.execute("PRAGMA incremental_vacuum(1)")
         if time.monotonic() >= give_up_at:
             break
-    return spare < free_pages(connection) < before
+    return _free_pages(connection) < before
+
+
+def _free_pages(connection: sqlite3.Connection) -> int:
+    (free,) = connection.execute("PRAGMA freelist_count").fetchone()
+    return int(free)
 
 
 def _crews(connection: sqlite3.Connection, first: str) -> list[str]:
