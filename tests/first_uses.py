@@ -23,7 +23,7 @@ from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.net.client import HttpClient
 from smartlinkd.net.egress_rules import check_url
 from smartlinkd.notify.channels import RequestChannel
-from smartlinkd.store.actor import Journal
+from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Retention
 from smartlinkd.store.sealing import Seal
 from tests.shortage import without_descriptors
@@ -70,7 +70,7 @@ async def notify() -> None:
 
 async def open_a_sender() -> None:
     retention = Retention(age=timedelta(days=1), count=1)
-    journal = Journal(Path("/none"), key=SecretBytes(bytes(32)), retention=retention)
+    journal = Store(Path("/none"), key=SecretBytes(bytes(32)), retention=retention)
     async with await Webhooks(journal, allow=(), key=None)._sender():
         pass
 

@@ -29,7 +29,7 @@ from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.marketplace.links import Product, Short
 from smartlinkd.marketplace.markets import market
 from smartlinkd.operator import Operator
-from smartlinkd.store.actor import Journal
+from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Retention
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.vault.actor import Vault
@@ -98,7 +98,7 @@ class Parts:
             tokens=self.tokens,
             executor=Executor(
                 CATALOG,
-                Journal(
+                Store(
                     directory / "journal",
                     key=SecretBytes(bytes(32)),
                     retention=Retention(timedelta(days=1), 1),

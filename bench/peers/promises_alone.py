@@ -27,7 +27,6 @@ from bench.program import INPUTS, PYTHON, result_of
 from smartlinkd.processes.guarded import Limits, guarded
 from smartlinkd.processes.guardians import shared_guardians
 from smartlinkd.serving import GuardedQuart, Served, serve
-from smartlinkd.store.schema import SYNCHRONOUS
 
 AT_A_TIME: Final = 16
 MESSAGES: Final = 2
@@ -44,7 +43,7 @@ class Disk:
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+        self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute(TABLE)
         self._one = trio.CapacityLimiter(1)

@@ -43,7 +43,7 @@ from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier
 from smartlinkd.notify.channels import CommandChannel, RequestChannel
 from smartlinkd.notify.notice import DaemonIdentity
-from smartlinkd.store.actor import Journal
+from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Retention
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.systemd.manager import EXTENSION_S, ServiceManager
@@ -157,7 +157,7 @@ class Crews:
     """The parts that crews are run by."""
 
     tokens: CrewTokens
-    journal: Journal
+    journal: Store
     executor: Executor
     webhooks: Webhooks
 
@@ -175,7 +175,7 @@ def make_crews(
     """
     directory = settings.state.directory
     master = load_master_secret(directory, settings.crew_tokens.master_secret)
-    journal = Journal(
+    journal = Store(
         directory / "journal.sqlite3",
         key=derive(master, "journal"),
         retention=retention(settings),

@@ -10,8 +10,8 @@ import pytest
 from pydantic import SecretBytes
 
 from bench.kept import EVENTS, execution_id, keep
-from smartlinkd.store.database import Store
-from smartlinkd.store.model import State
+from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.model import ExecutionState
 
 NUMBER = 3
 
@@ -23,11 +23,14 @@ def journal(tmp_path: Path) -> Path:
 
 
 def test_each_execution_has_its_task_and_its_events(journal: Path) -> None:
-    with closing(Store(journal, SecretBytes(b"k" * 32))) as store:
+    with closing(StoreDatabase(journal, SecretBytes(b"k" * 32))) as store:
         for number in range(1, NUMBER + 1):
             found = store.execution(execution_id(number), "bench", "")
             assert found is not None
-            assert (found.state, found.completed_tasks) == (State.SUCCESS, len(found.tasks))
+            assert (found.state, found.completed_tasks) == (
+                ExecutionState.SUCCESS,
+                len(found.tasks),
+            )
             assert found.tasks[0].output == "done"
             assert len(store.events(found.id, after=0, limit=2 * EVENTS)) == EVENTS
 

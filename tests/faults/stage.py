@@ -44,7 +44,7 @@ from smartlinkd.sandbox.answers import product_link
 from smartlinkd.sandbox.products import product_of
 from smartlinkd.sandbox.session import cookie_header
 from smartlinkd.sandbox.state import State
-from smartlinkd.store.actor import Journal
+from smartlinkd.store.actor import Store
 from smartlinkd.supervision.child import ChildSnapshot
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.supervision.supervisor import Escalated, Supervisor
@@ -289,7 +289,7 @@ class Stage:
         patch.setattr(tree, "Vault", see_vault)
         patch.setattr(tree, "Control", NoControl)
         patch.setattr(tree, "Auth", partial(Auth, wall_clock=self.wall.now))
-        patch.setattr(parts, "Journal", partial(Journal, wall=wall))
+        patch.setattr(parts, "Store", partial(Store, wall=wall))
         patch.setattr(parts, "Executor", partial(Executor, wall=wall))
         patch.setattr(parts, "Webhooks", webhooks)
 

@@ -29,7 +29,7 @@ from smartlinkd.sandbox.shop import shop_app
 from smartlinkd.sandbox.shorts import shorts_app
 from smartlinkd.sandbox.state import State
 from smartlinkd.state import NotSaved, StateUnusable
-from smartlinkd.store.errors import UnusableJournal
+from smartlinkd.store.errors import UnusableStore
 from smartlinkd.supervision.supervisor import Escalated
 from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet
@@ -151,7 +151,7 @@ class World(Weather):
             return any(due in text for due in DUE) and self.fine_since == inf
         if isinstance(fault, Struck) or MARK in str(fault):
             return True
-        disk = (UnusableJournal, StateUnusable, NotSaved, trio.TooSlowError, Escalated)
+        disk = (UnusableStore, StateUnusable, NotSaved, trio.TooSlowError, Escalated)
         return isinstance(fault, disk) and self.disk_is_spoilt
 
     def broken(self, what: str) -> None:

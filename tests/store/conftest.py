@@ -13,19 +13,19 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from smartlinkd.store import schema
-from smartlinkd.store.actor import Journal
-from smartlinkd.store.database import Store
-from smartlinkd.store.model import Change, Entry, NewExecution, Retention, Status
+from smartlinkd.store.actor import Store
+from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.model import (
+    Change,
+    ExecutionUpdate,
+    NewExecution,
+    Retention,
+    Status,
+    StoreLimits,
+)
 
 KEY = SecretBytes(b"k" * 32)
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
-
-
-@pytest.fixture
-def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real files, without waiting for the disk: for what no power failure is part of."""
-    monkeypatch.setattr(schema, "SYNCHRONOUS", "OFF")
 
 
 @pytest.fixture
@@ -40,18 +40,25 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def open_store(path: Path) -> Iterator[Callable[..., Store]]:
+def store_limits() -> StoreLimits:
+    """The limits of the store; a test's parameter of this name replaces them."""
+    return StoreLimits()
+
+
+@pytest.fixture
+def open_store(path: Path, store_limits: StoreLimits) -> Iterator[Callable[..., StoreDatabase]]:
     """Open the file; what is still open at the end is closed."""
     with ExitStack() as opened:
 
-        def open_it(key: SecretBytes = KEY) -> Store:
-            return opened.enter_context(closing(Store(path, key)))
+        def open_it(key: SecretBytes = KEY, limits: StoreLimits = store_limits) -> StoreDatabase:
+            store = StoreDatabase(path, key, limits=limits, synchronous="OFF")
+            return opened.enter_context(closing(store))
 
         yield open_it
 
 
 @pytest.fixture
-def store(open_store: Callable[..., Store]) -> Store:
+def store(open_store: Callable[..., StoreDatabase]) -> StoreDatabase:
     return open_store()
 
 
@@ -73,7 +80,7 @@ def new() -> Callable[..., NewExecution]:
 
 
 @pytest.fixture
-def create(store: Store, new: Callable[..., NewExecution]) -> Callable[..., str]:
+def create(store: StoreDatabase, new: Callable[..., NewExecution]) -> Callable[..., str]:
     """Create an execution in the store; returns its id."""
 
     def make(**different: object) -> str:
@@ -83,12 +90,12 @@ def create(store: Store, new: Callable[..., NewExecution]) -> Callable[..., str]
 
 
 @pytest.fixture
-def finish(store: Store) -> Callable[..., None]:
+def finish(store: StoreDatabase) -> Callable[..., None]:
     """End an execution, `later` after now."""
 
     def end(execution_id: str, *, later: timedelta = timedelta(0)) -> None:
         change = Change(status=Status.COMPLETED, result="done", finished_at=NOW + later)
-        store.record(execution_id, Entry(change))
+        store.record(execution_id, ExecutionUpdate(change))
 
     return end
 
@@ -100,14 +107,20 @@ def wall() -> SimpleNamespace:
 
 
 @pytest.fixture
-def handle(path: Path, wall: SimpleNamespace) -> Journal:
-    """The journal's handle; nobody serves it yet."""
-    kept = Retention(age=timedelta(days=30), count=1000)
-    return Journal(path, key=KEY, retention=kept, wall=lambda: wall.now)
+def handle(path: Path, wall: SimpleNamespace, store_limits: StoreLimits) -> Store:
+    """The store's handle; nobody serves it yet."""
+    return Store(
+        path,
+        key=KEY,
+        retention=Retention(age=timedelta(days=30), count=1000),
+        limits=store_limits,
+        wall=lambda: wall.now,
+        synchronous="OFF",
+    )
 
 
 @pytest.fixture
-async def journal(handle: Journal, nursery: trio.Nursery) -> Journal:
+async def journal(handle: Store, nursery: trio.Nursery) -> Store:
     """The actor, running."""
     await nursery.start(handle.run)
     return handle

@@ -13,24 +13,22 @@ import pytest
 import trio
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.store import actor as actor_module
-from smartlinkd.store.actor import Journal
-from smartlinkd.store.errors import UnusableJournal
+from smartlinkd.store.actor import Store
+from smartlinkd.store.errors import UnusableStore
 from smartlinkd.store.model import (
     Change,
-    Entry,
+    ExecutionUpdate,
     IdempotencyKey,
     NewDelivery,
     NewEvent,
     NewExecution,
     Retention,
     Status,
+    StoreLimits,
     TaskRecord,
     WebhookTarget,
 )
 from smartlinkd.supervision.actor import ActorRestarting
-
-pytestmark = pytest.mark.usefixtures("quick_disk")
 
 New = Callable[..., NewExecution]
 
@@ -67,7 +65,7 @@ def cancelled_at(step: int) -> Iterator[trio.CancelScope]:
             trio.lowlevel.remove_instrument(instrument)
 
 
-async def whole_or_not(journal: Journal, given: NewExecution) -> bool:
+async def whole_or_not(journal: Store, given: NewExecution) -> bool:
     """Whether the execution is there, with all that came with it."""
     execution = await journal.execution(given.id)
     known = await journal.created_by(given.crew, given.owner, KEY)
@@ -80,7 +78,7 @@ async def whole_or_not(journal: Journal, given: NewExecution) -> bool:
 
 
 async def test_a_kickoff_cancelled_at_any_step_is_whole_or_not_there(
-    journal: Journal, new: New
+    journal: Store, new: New
 ) -> None:
     seen = set()
     for step in range(STEPS):
@@ -96,7 +94,7 @@ async def test_a_kickoff_cancelled_at_any_step_is_whole_or_not_there(
 
 
 async def test_a_record_cancelled_at_any_step_is_whole_or_not_made(
-    journal: Journal, new: New
+    journal: Store, new: New
 ) -> None:
     seen = set()
     for step in range(STEPS):
@@ -105,7 +103,9 @@ async def test_a_record_cancelled_at_any_step_is_whole_or_not_made(
         with cancelled_at(step) as scope:
             change = Change(status=Status.RUNNING, new_tasks=[TaskRecord("t")])
             calls = [NewDelivery(TARGET, given.id.encode(), given.created_at)]
-            await journal.record(given.id, Entry(change, [NewEvent("e", given.created_at)], calls))
+            await journal.record(
+                given.id, ExecutionUpdate(change, [NewEvent("e", given.created_at)], calls)
+            )
         execution = await journal.execution(given.id)
         assert execution is not None
         made = execution.status is Status.RUNNING
@@ -121,7 +121,7 @@ async def test_a_record_cancelled_at_any_step_is_whole_or_not_made(
 
 
 async def test_an_actor_cancelled_at_any_step_closes_its_file_and_keeps_its_word(
-    handle: Journal, new: New, path: Path
+    handle: Store, new: New, path: Path
 ) -> None:
     for step in range(STEPS):
         given = new(crew=f"crew-{step}", webhooks=(TARGET,))
@@ -145,7 +145,7 @@ async def test_an_actor_cancelled_at_any_step_closes_its_file_and_keeps_its_word
 class Asker:
     """Kicks off, and notes what it was told."""
 
-    def __init__(self, journal: Journal, given: NewExecution) -> None:
+    def __init__(self, journal: Store, given: NewExecution) -> None:
         self._journal = journal
         self._given = given
         self.answered = trio.Event()
@@ -157,7 +157,7 @@ class Asker:
         self.answered.set()
 
 
-async def serve_until(journal: Journal, end: trio.Event) -> None:
+async def serve_until(journal: Store, end: trio.Event) -> None:
     async with trio.open_nursery() as nursery:
         await nursery.start(journal.run)
         await end.wait()
@@ -171,7 +171,7 @@ def open_files(path: Path) -> list[str]:
 
 
 async def test_an_asker_who_has_given_up_before_its_turn_changes_nothing(
-    handle: Journal, nursery: trio.Nursery, new: New
+    handle: Store, nursery: trio.Nursery, new: New
 ) -> None:
     given = new()
     async with trio.open_nursery() as askers:
@@ -185,7 +185,7 @@ async def test_an_asker_who_has_given_up_before_its_turn_changes_nothing(
 
 
 async def test_a_damaged_file_ends_the_actor_and_tells_the_asker_to_come_back(
-    handle: Journal, new: New, path: Path
+    handle: Store, new: New, path: Path
 ) -> None:
     given = new(webhooks=(TARGET,))
     refusals: list[Unavailable] = []
@@ -196,7 +196,7 @@ async def test_a_damaged_file_ends_the_actor_and_tells_the_asker_to_come_back(
         except Unavailable as refusal:
             refusals.append(refusal)
 
-    with pytest.RaisesGroup(pytest.RaisesExc(UnusableJournal, match=f"{path} is damaged")):
+    with pytest.RaisesGroup(pytest.RaisesExc(UnusableStore, match=f"{path} is damaged")):
         async with trio.open_nursery() as nursery:
             await nursery.start(handle.run)
             await handle.create(given, idempotency=None)
@@ -209,8 +209,8 @@ async def test_a_damaged_file_ends_the_actor_and_tells_the_asker_to_come_back(
     assert open_files(path) == []
 
 
-async def test_an_unusable_file_does_not_serve(handle: Journal, no_database: None) -> None:
-    with pytest.RaisesGroup(UnusableJournal):
+async def test_an_unusable_file_does_not_serve(handle: Store, no_database: None) -> None:
+    with pytest.RaisesGroup(UnusableStore):
         async with trio.open_nursery() as nursery:
             await nursery.start(handle.run)
 
@@ -220,14 +220,9 @@ def no_database(path: Path) -> None:
     path.write_bytes(b"not a database " * 1000)
 
 
-@pytest.fixture
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actor_module, "PRUNE_EVERY", 0.01)
-
-
-@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("store_limits", [StoreLimits(prune_every_s=0.01)])
 async def test_the_old_are_forgotten_from_time_to_time(
-    handle: Journal, nursery: trio.Nursery, new: New, wall: SimpleNamespace
+    handle: Store, nursery: trio.Nursery, new: New, wall: SimpleNamespace
 ) -> None:
     given, forgotten, prune = new(), trio.Event(), handle.prune
 
@@ -241,7 +236,7 @@ async def test_the_old_are_forgotten_from_time_to_time(
     await nursery.start(handle.run)
     await handle.create(given, idempotency=None)
     await handle.record(
-        given.id, Entry(Change(status=Status.STOPPED, finished_at=given.created_at))
+        given.id, ExecutionUpdate(Change(status=Status.STOPPED, finished_at=given.created_at))
     )
 
     wall.now += timedelta(days=31)
@@ -252,23 +247,25 @@ async def test_the_old_are_forgotten_from_time_to_time(
 
 
 async def test_new_rules_are_followed_at_once(
-    journal: Journal, new: New, wall: SimpleNamespace
+    journal: Store, new: New, wall: SimpleNamespace
 ) -> None:
     given = new()
     await journal.create(given, idempotency=None)
-    await journal.record(given.id, Entry(Change(status=Status.STOPPED, finished_at=wall.now)))
+    await journal.record(
+        given.id, ExecutionUpdate(Change(status=Status.STOPPED, finished_at=wall.now))
+    )
     wall.now += timedelta(days=2)
 
-    journal.take(Retention(age=timedelta(days=1), count=1000))
+    journal.set_retention(Retention(age=timedelta(days=1), count=1000))
 
     with trio.fail_after(5):
         while await journal.summary(given.id) is not None:
             pass  # each look takes real time, on a thread
 
 
-@pytest.mark.usefixtures("often")
+@pytest.mark.parametrize("store_limits", [StoreLimits(prune_every_s=0.01)])
 async def test_forgetting_that_fails_is_tried_again(
-    handle: Journal, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+    handle: Store, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
     again, send = trio.Event(), iter([False, True])
 

@@ -11,13 +11,18 @@ from pathlib import Path
 import pytest
 from pydantic import SecretBytes, SecretStr
 
-from smartlinkd.store.database import Store
-from smartlinkd.store.errors import UnusableJournal
-from smartlinkd.store.model import Change, Entry, NewDelivery, NewExecution, Status, WebhookTarget
+from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.errors import UnusableStore
+from smartlinkd.store.model import (
+    Change,
+    ExecutionUpdate,
+    NewDelivery,
+    NewExecution,
+    Status,
+    WebhookTarget,
+)
 from smartlinkd.store.sealing import NotSealed, Seal
 from tests.store.test_actor import open_files
-
-pytestmark = pytest.mark.usefixtures("quick_disk")
 
 Create = Callable[..., str]
 
@@ -35,13 +40,15 @@ def kept(path: Path) -> int:
     return int(count)
 
 
-def queue(store: Store, execution_id: str, now: datetime, change: Change) -> int:
-    store.record(execution_id, Entry(change, deliveries=[NewDelivery(TARGET, b"{}", now)]))
+def queue(store: StoreDatabase, execution_id: str, now: datetime, change: Change) -> int:
+    store.record(
+        execution_id, ExecutionUpdate(change, deliveries=[NewDelivery(TARGET, b"{}", now)])
+    )
     return store.due_deliveries(now, 10)[-1].id
 
 
 def test_what_is_read_is_the_credential_and_the_disk_does_not_have_it(
-    store: Store, create: Create, path: Path, now: datetime
+    store: StoreDatabase, create: Create, path: Path, now: datetime
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
     queue(store, execution_id, now, Change())
@@ -57,7 +64,9 @@ def test_what_is_read_is_the_credential_and_the_disk_does_not_have_it(
     assert b"swordfish" not in path.read_bytes()
 
 
-def test_nothing_that_is_printed_shows_it(store: Store, create: Create, now: datetime) -> None:
+def test_nothing_that_is_printed_shows_it(
+    store: StoreDatabase, create: Create, now: datetime
+) -> None:
     execution_id = create(webhooks=(TARGET,))
     queue(store, execution_id, now, Change())
 
@@ -67,31 +76,31 @@ def test_nothing_that_is_printed_shows_it(store: Store, create: Create, now: dat
 
 
 def test_it_stays_while_the_execution_runs(
-    store: Store, create: Create, path: Path, now: datetime
+    store: StoreDatabase, create: Create, path: Path, now: datetime
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
 
-    store.done(queue(store, execution_id, now, Change()))
+    store.remove_delivery(queue(store, execution_id, now, Change()))
 
     assert kept(path) == 1
 
 
 @pytest.mark.parametrize("given_up", [False, True])
 def test_it_goes_with_the_last_delivery_after_the_end(
-    store: Store, create: Create, path: Path, now: datetime, given_up: bool
+    store: StoreDatabase, create: Create, path: Path, now: datetime, given_up: bool
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
     first = queue(store, execution_id, now, Change())
     queue(store, execution_id, now, Change(status=Status.STOPPED, finished_at=now))
 
-    store.done(first)
+    store.remove_delivery(first)
     (last,) = (each.id for each in store.due_deliveries(now, 10))
-    store.put_off(last, now)
+    store.reschedule(last, now)
     assert kept(path) == 1
     if given_up:
         store.give_up_deliveries("https://a.example", now, ())
     else:
-        store.done(last)
+        store.remove_delivery(last)
 
     assert kept(path) == 0
     execution = store.execution(execution_id)
@@ -100,7 +109,7 @@ def test_it_goes_with_the_last_delivery_after_the_end(
 
 
 def test_it_goes_with_the_end_when_nothing_is_to_be_delivered(
-    store: Store, create: Create, path: Path, now: datetime, finish: Callable[..., None]
+    store: StoreDatabase, create: Create, path: Path, now: datetime, finish: Callable[..., None]
 ) -> None:
     execution_id = create(webhooks=(TARGET, OTHER))
     end = Change(status=Status.STOPPED, finished_at=now)
@@ -113,20 +122,20 @@ def test_it_goes_with_the_end_when_nothing_is_to_be_delivered(
 
 
 def test_that_of_a_replaced_target_goes_when_nothing_waits_for_it(
-    store: Store, create: Create, path: Path, now: datetime
+    store: StoreDatabase, create: Create, path: Path, now: datetime
 ) -> None:
     execution_id = create(webhooks=(TARGET, OTHER))
     waiting = queue(store, execution_id, now, Change())
 
-    store.record(execution_id, Entry(Change(webhooks=())))
+    store.record(execution_id, ExecutionUpdate(Change(webhooks=())))
     assert kept(path) == 1
-    store.done(waiting)
+    store.remove_delivery(waiting)
 
     assert kept(path) == 0
 
 
 def test_a_new_credential_for_the_same_address_is_for_what_comes_after_it(
-    store: Store, create: Create, now: datetime
+    store: StoreDatabase, create: Create, now: datetime
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
     waiting = queue(store, execution_id, now, Change())
@@ -134,18 +143,18 @@ def test_a_new_credential_for_the_same_address_is_for_what_comes_after_it(
 
     store.record(
         execution_id,
-        Entry(Change(webhooks=(renewed,)), deliveries=[NewDelivery(renewed, b"{}", now)]),
+        ExecutionUpdate(Change(webhooks=(renewed,)), deliveries=[NewDelivery(renewed, b"{}", now)]),
     )
 
     assert [(each.id, each.target) for each in store.due_deliveries(now, 10)] == [(waiting, TARGET)]
-    store.done(waiting)
+    store.remove_delivery(waiting)
     assert [each.target for each in store.due_deliveries(now, 10)] == [renewed]
 
 
 def test_with_another_key_credentials_are_lost_and_nothing_else(
-    store: Store,
+    store: StoreDatabase,
     create: Create,
-    open_store: Callable[..., Store],
+    open_store: Callable[..., StoreDatabase],
     path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -167,7 +176,7 @@ def test_with_another_key_credentials_are_lost_and_nothing_else(
 
 
 def test_one_that_is_damaged_is_no_other_key(
-    store: Store, create: Create, open_store: Callable[..., Store], path: Path
+    store: StoreDatabase, create: Create, open_store: Callable[..., StoreDatabase], path: Path
 ) -> None:
     first, other = create(webhooks=(TARGET,)), create(webhooks=(OTHER,))
     store.close()
@@ -180,12 +189,12 @@ def test_one_that_is_damaged_is_no_other_key(
     execution = again.execution(other)
     assert execution is not None
     assert execution.webhooks == (OTHER,)
-    with pytest.raises(UnusableJournal, match="does not open under its key"):
+    with pytest.raises(UnusableStore, match="does not open under its key"):
         again.execution(first)
 
 
 def test_a_file_that_is_damaged_at_its_opening_is_not_left_open(
-    store: Store, create: Create, open_store: Callable[..., Store], path: Path
+    store: StoreDatabase, create: Create, open_store: Callable[..., StoreDatabase], path: Path
 ) -> None:
     """The actor is started again, and again."""
     create(webhooks=(TARGET,))
@@ -195,14 +204,14 @@ def test_a_file_that_is_damaged_at_its_opening_is_not_left_open(
         connection.commit()
 
     # What is raised holds on to all that was under way.
-    with pytest.raises(UnusableJournal, match="should be JSON") as raised:
+    with pytest.raises(UnusableStore, match="should be JSON") as raised:
         open_store()
     assert open_files(path) == []
     assert raised.tb
 
 
 def test_another_key_is_as_good_when_there_are_none(
-    store: Store, create: Create, open_store: Callable[..., Store]
+    store: StoreDatabase, create: Create, open_store: Callable[..., StoreDatabase]
 ) -> None:
     execution_id = create(webhooks=(WebhookTarget("crew", "https://a.example"),))
     store.close()
@@ -211,19 +220,19 @@ def test_another_key_is_as_good_when_there_are_none(
 
 
 def test_one_that_was_moved_to_another_address_does_not_open(
-    store: Store, create: Create, path: Path, now: datetime
+    store: StoreDatabase, create: Create, path: Path, now: datetime
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE webhooks SET url = 'https://evil.example'")
         connection.commit()
 
-    with pytest.raises(UnusableJournal, match="does not open under its key"):
+    with pytest.raises(UnusableStore, match="does not open under its key"):
         store.execution(execution_id)
 
 
 def test_one_that_was_moved_to_another_execution_does_not_open(
-    store: Store, create: Create, path: Path
+    store: StoreDatabase, create: Create, path: Path
 ) -> None:
     create(webhooks=(TARGET,))
     other = create(webhooks=(WebhookTarget(TARGET.kind, TARGET.url),))
@@ -233,7 +242,7 @@ def test_one_that_was_moved_to_another_execution_does_not_open(
         )
         connection.commit()
 
-    with pytest.raises(UnusableJournal, match="does not open under its key"):
+    with pytest.raises(UnusableStore, match="does not open under its key"):
         store.execution(other)
 
 
@@ -251,8 +260,8 @@ def test_each_use_has_a_key_of_its_own() -> None:
 
 
 def test_a_day_later_a_kept_credential_still_opens(
-    store: Store,
-    open_store: Callable[..., Store],
+    store: StoreDatabase,
+    open_store: Callable[..., StoreDatabase],
     new: Callable[..., NewExecution],
     now: datetime,
 ) -> None:

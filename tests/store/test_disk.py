@@ -8,18 +8,23 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from smartlinkd.errors import Unavailable
 from smartlinkd.store import database as store_module
-from smartlinkd.store import schema
-from smartlinkd.store.actor import Journal
-from smartlinkd.store.database import Store
-from smartlinkd.store.model import Change, Entry, IdempotencyKey, NewEvent, NewExecution, Status
-from smartlinkd.store.schema import open_database
-
-pytestmark = pytest.mark.usefixtures("quick_disk")
+from smartlinkd.store.actor import Store
+from smartlinkd.store.database import StoreDatabase, open_file
+from smartlinkd.store.model import (
+    Change,
+    ExecutionUpdate,
+    IdempotencyKey,
+    NewEvent,
+    NewExecution,
+    Status,
+    StoreLimits,
+)
 
 New = Callable[..., NewExecution]
 Connections = list[sqlite3.Connection]
@@ -30,11 +35,11 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Connections:
     """The connections of the stores that are opened from now on, to give them a bad disk."""
     opened: Connections = []
 
-    def opening(path: Path) -> sqlite3.Connection:
-        opened.append(open_database(path))
+    def opening(path: Path, **options: Any) -> sqlite3.Connection:
+        opened.append(open_file(path, **options))
         return opened[-1]
 
-    monkeypatch.setattr(store_module, "open_database", opening)
+    monkeypatch.setattr(store_module, "open_file", opening)
     return opened
 
 
@@ -49,7 +54,7 @@ def make_room(connection: sqlite3.Connection) -> None:
 
 
 def test_a_full_disk_is_the_askers_error_and_changes_nothing(
-    connections: Connections, open_store: Callable[..., Store], new: New, path: Path
+    connections: Connections, open_store: Callable[..., StoreDatabase], new: New, path: Path
 ) -> None:
     store = open_store()
     key = IdempotencyKey("k", {})
@@ -69,7 +74,7 @@ def test_a_full_disk_is_the_askers_error_and_changes_nothing(
 
 
 def test_a_record_on_a_full_disk_is_made_whole_or_not_at_all(
-    connections: Connections, open_store: Callable[..., Store], new: New
+    connections: Connections, open_store: Callable[..., StoreDatabase], new: New
 ) -> None:
     store = open_store()
     given = new()
@@ -79,17 +84,17 @@ def test_a_record_on_a_full_disk_is_made_whole_or_not_at_all(
     fill(connections[0])
 
     with pytest.raises(Unavailable, match="disk is full"):
-        store.record(given.id, Entry(Change(status=Status.RUNNING), events))
+        store.record(given.id, ExecutionUpdate(Change(status=Status.RUNNING), events))
 
     assert store.execution(given.id) == before
     assert store.events(given.id, 0, 10) == []
     make_room(connections[0])
-    store.record(given.id, Entry(Change(status=Status.RUNNING), events))
+    store.record(given.id, ExecutionUpdate(Change(status=Status.RUNNING), events))
     assert [event.number for event in store.events(given.id, 49, 100)] == [50]
 
 
 async def test_the_actor_outlives_a_full_disk(
-    connections: Connections, journal: Journal, new: New
+    connections: Connections, journal: Store, new: New
 ) -> None:
     given = new(inputs={"x": "y" * 100_000})
     fill(connections[0])
@@ -103,14 +108,12 @@ async def test_the_actor_outlives_a_full_disk(
 
 
 def test_a_lock_of_another_program_is_the_askers_error(
-    store: Store,
+    store: StoreDatabase,
     new: New,
     path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    open_store: Callable[..., Store],
+    open_store: Callable[..., StoreDatabase],
 ) -> None:
-    monkeypatch.setattr(schema, "BUSY_TIMEOUT", 0.0)
-    impatient = open_store()
+    impatient = open_store(limits=StoreLimits(busy_timeout_s=0.0))
     given = new()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -122,7 +125,11 @@ def test_a_lock_of_another_program_is_the_askers_error(
 
 @pytest.mark.parametrize("another", [False, True], ids=["away", "another"])
 def test_a_file_that_was_moved_away_takes_no_promise(
-    store: Store, new: New, path: Path, open_store: Callable[..., Store], another: bool
+    store: StoreDatabase,
+    new: New,
+    path: Path,
+    open_store: Callable[..., StoreDatabase],
+    another: bool,
 ) -> None:
     """SQLite goes on writing to it, and all of that would be gone with the daemon."""
     before, after = new(), new()
@@ -142,7 +149,7 @@ def test_a_file_that_was_moved_away_takes_no_promise(
 
 
 def test_a_disk_that_may_not_be_written_to_is_the_askers_error(
-    connections: Connections, open_store: Callable[..., Store], new: New
+    connections: Connections, open_store: Callable[..., StoreDatabase], new: New
 ) -> None:
     store = open_store()
     given = new()
@@ -162,13 +169,13 @@ from pathlib import Path
 from pydantic import SecretBytes
 from smartlinkd.errors import Unavailable
 from smartlinkd.store.model import NewExecution
-from smartlinkd.store.database import Store
+from smartlinkd.store.database import StoreDatabase
 
 def new():
     now = datetime.now(timezone.utc)
     return NewExecution(str(uuid.uuid4()), "c", "", now, {"x": "y" * 20_000})
 
-store = Store(Path(sys.argv[1]), SecretBytes(b"k" * 32))
+store = StoreDatabase(Path(sys.argv[1]), SecretBytes(b"k" * 32))
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
 try:
@@ -182,7 +189,7 @@ print(store.create(new(), None).id, flush=True)
 
 
 def test_a_write_that_fails_in_the_midst_loses_nothing(
-    path: Path, open_store: Callable[..., Store]
+    path: Path, open_store: Callable[..., StoreDatabase]
 ) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", SMALL_FILES, path],

@@ -14,15 +14,12 @@ import trio
 from pydantic import SecretBytes
 
 from smartlinkd.logs import LogEvent
-from smartlinkd.store import retention
-from smartlinkd.store.actor import Journal
-from smartlinkd.store.database import Store
+from smartlinkd.store.actor import Store
+from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.disk import ROOM
 from smartlinkd.store.errors import DiskFull, NoRoomToOpen
-from smartlinkd.store.model import Change, Entry, NewExecution, Retention, Status
+from smartlinkd.store.model import Change, ExecutionUpdate, NewExecution, Retention, Status
 from tests.fakes.small_disk import fill, small_disk
-
-pytestmark = pytest.mark.usefixtures("quick_disk")
 
 New = Callable[..., NewExecution]
 
@@ -39,14 +36,14 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def crowded(small: Path, new: New) -> Iterator[Store]:
+def crowded(small: Path, new: New) -> Iterator[StoreDatabase]:
     """A store with old executions, on a disk without a byte left."""
-    with closing(Store(small / "journal.db", KEY)) as store:
+    with closing(StoreDatabase(small / "journal.db", KEY)) as store:
         for _ in range(OLD):
             given = new(inputs={"x": "y" * 20_000})
             store.create(given, None)
             end = Change(status=Status.STOPPED, finished_at=given.created_at)
-            store.record(given.id, Entry(end))
+            store.record(given.id, ExecutionUpdate(end))
         store.checkpoint()
         fill(small / "filler")
         yield store
@@ -56,17 +53,16 @@ def crowded(small: Path, new: New) -> Iterator[Store]:
 def filled(small: Path) -> Path:
     """The file of a store that was closed, on a disk without a byte left."""
     path = small / "journal.db"
-    Store(path, KEY).close()
+    StoreDatabase(path, KEY).close()
     fill(small / "filler")
     return path
 
 
-def prune(store: Store, new: New) -> None:
+def prune(store: StoreDatabase, new: New) -> None:
     now = new().created_at + timedelta(days=8)
-    mark: retention.Mark | None = retention.START
-    while mark is not None:
-        mark = store.prune_some(now, WEEK, mark, far_keys=False).mark
-    while store.give_back_some():
+    while store.prune_some(now, WEEK, far_keys=False).has_more:
+        pass
+    while store.release_some_pages():
         pass
     store.checkpoint()
 
@@ -75,7 +71,9 @@ def make_room(filler: Path, size: int) -> None:
     os.truncate(filler, max(0, filler.stat().st_size - size))
 
 
-def test_pruning_on_nearly_full_disk_gives_room_back(crowded: Store, small: Path, new: New) -> None:
+def test_pruning_on_nearly_full_disk_gives_room_back(
+    crowded: StoreDatabase, small: Path, new: New
+) -> None:
     make_room(small / "filler", ROOM * 3 // 4)
     with pytest.raises(DiskFull):
         crowded.create(new(), None)
@@ -87,7 +85,7 @@ def test_pruning_on_nearly_full_disk_gives_room_back(crowded: Store, small: Path
 
 
 def test_pruning_without_a_byte_left_is_refused_and_loses_nothing(
-    crowded: Store, small: Path, new: New
+    crowded: StoreDatabase, small: Path, new: New
 ) -> None:
     with pytest.raises(DiskFull):
         prune(crowded, new)
@@ -100,10 +98,10 @@ def test_pruning_without_a_byte_left_is_refused_and_loses_nothing(
 
 def test_opening_without_a_byte_left_names_the_disk(filled: Path, small: Path) -> None:
     with pytest.raises(NoRoomToOpen, match=f"{filled}: its disk is full; make room in"):
-        Store(filled, KEY)
+        StoreDatabase(filled, KEY)
 
     (small / "filler").unlink()
-    Store(filled, KEY).close()
+    StoreDatabase(filled, KEY).close()
 
 
 def test_disk_without_inodes_is_a_full_one(filled: Path, small: Path) -> None:
@@ -112,7 +110,7 @@ def test_disk_without_inodes_is_a_full_one(filled: Path, small: Path) -> None:
     subprocess.run(["mount", "-o", all_in_use, small], check=True)
 
     with pytest.raises(NoRoomToOpen):
-        Store(filled, KEY)
+        StoreDatabase(filled, KEY)
 
 
 @pytest.fixture
@@ -121,12 +119,12 @@ def told() -> list[bool]:
 
 
 @pytest.fixture
-def unopened(filled: Path, told: list[bool]) -> Journal:
-    return Journal(filled, key=KEY, retention=WEEK, disk_full=told.append)
+def unopened(filled: Path, told: list[bool]) -> Store:
+    return Store(filled, key=KEY, retention=WEEK, disk_full=told.append)
 
 
 async def test_first_start_on_full_disk_is_reported_in_the_log_alone(
-    unopened: Journal, told: list[bool], caplog: pytest.LogCaptureFixture
+    unopened: Store, told: list[bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     """systemd starts the daemon again every few seconds, and each would notify the owner."""
     with pytest.raises(NoRoomToOpen):
@@ -137,7 +135,7 @@ async def test_first_start_on_full_disk_is_reported_in_the_log_alone(
 
 
 async def test_restart_on_full_disk_is_reported_to_the_owner(
-    unopened: Journal, small: Path, told: list[bool]
+    unopened: Store, small: Path, told: list[bool]
 ) -> None:
     (small / "filler").unlink()
     async with trio.open_nursery() as nursery:

@@ -13,13 +13,18 @@ import trio
 from pydantic import JsonValue
 
 from smartlinkd.errors import Invalid
-from smartlinkd.store.actor import Journal
+from smartlinkd.store.actor import Store
 from smartlinkd.store.codec import digest
-from smartlinkd.store.database import Store
+from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.errors import KeyReused
-from smartlinkd.store.model import Change, Created, Entry, IdempotencyKey, NewExecution, Status
-
-pytestmark = pytest.mark.usefixtures("quick_disk")
+from smartlinkd.store.model import (
+    Change,
+    Created,
+    ExecutionUpdate,
+    IdempotencyKey,
+    NewExecution,
+    Status,
+)
 
 New = Callable[..., NewExecution]
 BODY: JsonValue = {"inputs": {"a": 1, "b": [2.0, None]}}
@@ -29,7 +34,7 @@ def key(name: str = "k", body: JsonValue = BODY) -> IdempotencyKey:
     return IdempotencyKey(name, body)
 
 
-def test_the_same_key_and_body_give_the_same_execution(store: Store, new: New) -> None:
+def test_the_same_key_and_body_give_the_same_execution(store: StoreDatabase, new: New) -> None:
     first = store.create(new(), key())
     second = store.create(new(), key(body={"inputs": {"b": [2, None], "a": 1.0}}))
 
@@ -37,16 +42,18 @@ def test_the_same_key_and_body_give_the_same_execution(store: Store, new: New) -
     assert [execution.id for execution in store.unfinished()] == [first.id]
 
 
-def test_what_was_created_before_is_not_begun_again(store: Store, new: New, now: datetime) -> None:
+def test_what_was_created_before_is_not_begun_again(
+    store: StoreDatabase, new: New, now: datetime
+) -> None:
     first = store.create(new(), key())
-    begun = Entry(Change(status=Status.RUNNING, started_at=now))
+    begun = ExecutionUpdate(Change(status=Status.RUNNING, started_at=now))
 
     assert store.create(new(), key(), begun) == Created(first.id, is_new=False)
 
     assert [execution.status for execution in store.unfinished()] == [Status.PENDING]
 
 
-def test_the_same_key_with_another_body_is_refused(store: Store, new: New) -> None:
+def test_the_same_key_with_another_body_is_refused(store: StoreDatabase, new: New) -> None:
     first = store.create(new(), key())
 
     with pytest.raises(KeyReused, match=r"^Idempotency-Key: .*fresh key"):
@@ -57,14 +64,14 @@ def test_the_same_key_with_another_body_is_refused(store: Store, new: New) -> No
 
 @pytest.mark.parametrize("different", [{"owner": "an"}, {"crew": "another"}])
 def test_a_key_belongs_to_one_crew_and_one_token(
-    store: Store, new: New, different: dict[str, str]
+    store: StoreDatabase, new: New, different: dict[str, str]
 ) -> None:
     store.create(new(), key())
 
     assert store.create(new(**different), key(body={})).is_new
 
 
-def test_a_key_lasts_for_a_day(store: Store, new: New) -> None:
+def test_a_key_lasts_for_a_day(store: StoreDatabase, new: New) -> None:
     first = new()
     store.create(first, key())
     in_time = first.created_at + timedelta(hours=24) - timedelta(microseconds=1)
@@ -76,7 +83,7 @@ def test_a_key_lasts_for_a_day(store: Store, new: New) -> None:
     assert store.create(new(created_at=late), key(body={})).id == second.id
 
 
-def test_a_refused_kickoff_spends_no_key(store: Store, new: New) -> None:
+def test_a_refused_kickoff_spends_no_key(store: StoreDatabase, new: New) -> None:
     with pytest.raises(Invalid):
         store.create(new(inputs={"x": float("nan")}), key())
 
@@ -84,7 +91,7 @@ def test_a_refused_kickoff_spends_no_key(store: Store, new: New) -> None:
 
 
 async def test_the_asker_is_told_beforehand_what_a_key_stands_for(
-    journal: Journal, new: New, wall: SimpleNamespace
+    journal: Store, new: New, wall: SimpleNamespace
 ) -> None:
     first = new()
     assert await journal.created_by("deal-post", "", key()) is None
@@ -97,7 +104,7 @@ async def test_the_asker_is_told_beforehand_what_a_key_stands_for(
     assert await journal.created_by("deal-post", "", key()) is None
 
 
-async def test_askers_at_the_same_moment_share_one_execution(journal: Journal, new: New) -> None:
+async def test_askers_at_the_same_moment_share_one_execution(journal: Store, new: New) -> None:
     answers: list[Created] = []
 
     async def ask() -> None:
@@ -113,12 +120,12 @@ async def test_askers_at_the_same_moment_share_one_execution(journal: Journal, n
 
 
 def test_two_writers_of_one_file_at_once_share_one_execution(
-    open_store: Callable[..., Store], new: New
+    open_store: Callable[..., StoreDatabase], new: New
 ) -> None:
     """Not that there ever are two: it is the file that knows, not a variable of ours."""
     start = threading.Barrier(2)
 
-    def write(store: Store) -> list[str]:
+    def write(store: StoreDatabase) -> list[str]:
         start.wait(timeout=5)
         return [store.create(new(), key(str(n))).id for n in range(10)]
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.store.database import Store
-from smartlinkd.store.schema import open_database
+from smartlinkd.store.database import StoreDatabase, open_file
 
 # Creates, then records a start with as many events as tasks, for ever; reports what has returned.
 WRITER = """
@@ -19,12 +18,12 @@ import sys, uuid, trio
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from pydantic import SecretBytes
-from smartlinkd.store.actor import Journal
+from smartlinkd.store.actor import Store
 from smartlinkd.store.model import *
 
 now = datetime.now(timezone.utc)
 kept = Retention(age=timedelta(days=1), count=1000)
-journal = Journal(Path(sys.argv[1]), key=SecretBytes(b"k" * 32), retention=kept)
+journal = Store(Path(sys.argv[1]), key=SecretBytes(b"k" * 32), retention=kept)
 
 async def write():
     while True:
@@ -32,7 +31,7 @@ async def write():
         await journal.create(new, idempotency=None)
         print("created", new.id, flush=True)
         change = Change(status=Status.RUNNING, started_at=now, new_tasks=[TaskRecord("t")] * 5)
-        await journal.record(new.id, Entry(change, [NewEvent("e", now, "z" * 2000)] * 5))
+        await journal.record(new.id, ExecutionUpdate(change, [NewEvent("e", now, "z" * 2000)] * 5))
         print("started", new.id, flush=True)
 
 async def main():
@@ -47,7 +46,7 @@ trio.run(main)
 
 def test_a_commit_waits_for_the_disk(path: Path) -> None:
     """A kill leaves what the kernel has; only this holds when the power fails."""
-    with closing(open_database(path)) as connection:
+    with closing(open_file(path)) as connection:
         (synchronous,) = connection.execute("PRAGMA synchronous").fetchone()
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
 
@@ -56,7 +55,7 @@ def test_a_commit_waits_for_the_disk(path: Path) -> None:
 
 @pytest.mark.parametrize("reports", [1, 25])
 def test_what_was_reported_before_a_kill_is_there(
-    path: Path, open_store: Callable[..., Store], reports: int
+    path: Path, open_store: Callable[..., StoreDatabase], reports: int
 ) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, path], stdout=subprocess.PIPE, text=True

@@ -16,21 +16,17 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.store import schema
-from smartlinkd.store.database import Store
-from smartlinkd.store.errors import NoRoomToOpen, UnusableJournal
-from smartlinkd.store.model import NewExecution
-from smartlinkd.store.schema import ADDITIONS, MIGRATIONS, open_database
+from smartlinkd.store.database import StoreDatabase, open_file
+from smartlinkd.store.errors import NoRoomToOpen, UnusableStore
+from smartlinkd.store.model import NewExecution, StoreLimits
 
-pytestmark = pytest.mark.usefixtures("quick_disk")
-
-Open = Callable[..., Store]
+Open = Callable[..., StoreDatabase]
 Create = Callable[..., str]
 
 NEWER_IN_THE_WAL = """
 import os, sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("PRAGMA user_version = 2")
+connection.execute("PRAGMA user_version = 3")
 os.kill(os.getpid(), 9)
 """
 
@@ -48,7 +44,7 @@ def contents(path: Path) -> dict[str, str]:
     }
 
 
-def test_a_new_file_is_its_owners_only(store: Store, create: Create, path: Path) -> None:
+def test_a_new_file_is_its_owners_only(store: StoreDatabase, create: Create, path: Path) -> None:
     create()
 
     for file in path.parent.iterdir():
@@ -56,7 +52,7 @@ def test_a_new_file_is_its_owners_only(store: Store, create: Create, path: Path)
 
 
 def test_a_file_is_opened_again_with_all_it_holds(
-    store: Store, create: Create, open_store: Open
+    store: StoreDatabase, create: Create, open_store: Open
 ) -> None:
     execution_id = create()
     before = store.execution(execution_id)
@@ -73,76 +69,23 @@ def test_a_start_that_was_cut_short_is_made_up_for(
     assert open_store().create(new(), None).is_new
 
 
-def test_a_failed_migration_leaves_the_file_as_it_was(
-    store: Store, create: Create, path: Path, open_store: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    execution_id = create()
-    store.close()
-    with monkeypatch.context() as patch:
-        second = ("CREATE TABLE half (a INTEGER)", "CREATE TABLE executions (a INTEGER)")
-        patch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, second))
-        with pytest.raises(sqlite3.OperationalError, match="already exists"):
-            open_store()
-
-    assert open_store().execution(execution_id) is not None
-    with closing(sqlite3.connect(path)) as connection:
-        assert pragma(connection, "user_version") == 1
-        assert (
-            connection.execute("SELECT * FROM sqlite_schema WHERE name = 'half'").fetchall() == []
-        )
-
-
-def test_a_migration_is_made_once(
-    store: Store, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.close()
-    second = ("CREATE TABLE notes (a INTEGER)", "INSERT INTO notes VALUES (1)")
-    monkeypatch.setattr(schema, "MIGRATIONS", (*MIGRATIONS, second))
-
-    for _ in range(2):
-        with closing(open_database(path)) as connection:
-            assert pragma(connection, "user_version") == 2
-            assert [tuple(row) for row in connection.execute("SELECT a FROM notes")] == [(1,)]
-
-
-def test_an_addition_is_made_once_and_refused_to_nobody(
-    store: Store,
-    create: Create,
-    path: Path,
-    open_store: Open,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """An upgrade that is taken back leaves it to a daemon that does not know it."""
-    execution_id = create()
-    store.close()
-    with monkeypatch.context() as patch:
-        notes = ("CREATE TABLE notes (a INTEGER)", "INSERT INTO notes VALUES (1)")
-        patch.setattr(schema, "ADDITIONS", {**ADDITIONS, "notes": notes})
-        for _ in range(2):
-            with closing(open_database(path)) as connection:
-                assert pragma(connection, "user_version") == 1
-                assert [tuple(row) for row in connection.execute("SELECT a FROM notes")] == [(1,)]
-
-    assert open_store().execution(execution_id) is not None
-
-
 def test_a_newer_file_is_refused_and_untouched(
-    store: Store, create: Create, path: Path, open_store: Open
+    store: StoreDatabase, create: Create, path: Path, open_store: Open
 ) -> None:
     create()
     store.close()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA user_version = 2")
+        connection.execute("PRAGMA user_version = 3")
     before = contents(path)
 
-    with pytest.raises(UnusableJournal, match=f"{path} was written by a newer .*version 2"):
+    with pytest.raises(UnusableStore, match=f"{path} was written by a newer .*version 3"):
         open_store()
 
     assert contents(path) == before
 
 
 def test_a_newer_file_that_was_not_closed_is_refused_and_untouched(
-    store: Store, create: Create, path: Path, open_store: Open
+    store: StoreDatabase, create: Create, path: Path, open_store: Open
 ) -> None:
     """The version stands in the log only; closing a connection that can write would move it."""
     create()
@@ -151,7 +94,7 @@ def test_a_newer_file_that_was_not_closed_is_refused_and_untouched(
     before = contents(path)
     assert len(before) == 2
 
-    with pytest.raises(UnusableJournal, match="newer smartlinkd"):
+    with pytest.raises(UnusableStore, match="newer smartlinkd"):
         open_store()
 
     assert contents(path) == before
@@ -160,25 +103,25 @@ def test_a_newer_file_that_was_not_closed_is_refused_and_untouched(
 def test_what_is_no_database_is_refused_by_name(path: Path, open_store: Open) -> None:
     path.write_bytes(b"not a database " * 1000)
 
-    with pytest.raises(UnusableJournal, match=rf"{path} is damaged .*put back a backup"):
+    with pytest.raises(UnusableStore, match=rf"{path} is damaged .*put back a backup"):
         open_store()
 
 
 def test_damage_that_is_met_later_is_told_by_name(
-    store: Store, new: Callable[..., NewExecution], path: Path, open_store: Open
+    store: StoreDatabase, new: Callable[..., NewExecution], path: Path, open_store: Open
 ) -> None:
     given = new(inputs={"x": "y" * 50_000})
     store.create(given, None)
     store.close()
     spoil(path, b"y" * 500, b"y" * 499 + b"\xff")
 
-    with pytest.raises(UnusableJournal, match=rf"{path} is damaged .*\.dump") as raised:
+    with pytest.raises(UnusableStore, match=rf"{path} is damaged .*\.dump") as raised:
         open_store().execution(given.id)
     assert "yyy" not in "".join(traceback.format_exception(raised.value))
 
 
 def test_a_damaged_page_is_told_by_name(
-    store: Store, create: Create, path: Path, open_store: Open
+    store: StoreDatabase, create: Create, path: Path, open_store: Open
 ) -> None:
     for _ in range(200):
         execution_id = create()
@@ -189,18 +132,18 @@ def test_a_damaged_page_is_told_by_name(
         file.seek(page)
         file.write(b"\xee" * 4096)
 
-    with pytest.raises(UnusableJournal, match=f"{path} is damaged"):
+    with pytest.raises(UnusableStore, match=f"{path} is damaged"):
         open_store().execution(execution_id)
 
 
 def test_text_that_should_be_json_is_damage(
-    store: Store, create: Create, path: Path, open_store: Open
+    store: StoreDatabase, create: Create, path: Path, open_store: Open
 ) -> None:
     execution_id = create(inputs={"topic": "green tea"})
     store.close()
     spoil(path, b'"green tea"', b'"green tea{')
 
-    with pytest.raises(UnusableJournal, match="should be JSON"):
+    with pytest.raises(UnusableStore, match="should be JSON"):
         open_store().execution(execution_id)
 
 
@@ -213,8 +156,8 @@ def spoil(path: Path, right: bytes, wrong: bytes) -> None:
 def test_a_folder_that_is_missing_is_told_by_name(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "journal.db"
 
-    with pytest.raises(UnusableJournal, match=rf"{path} cannot be used .*its folder"):
-        open_database(path)
+    with pytest.raises(UnusableStore, match=rf"{path} cannot be used .*its folder"):
+        open_file(path)
 
 
 def test_a_disk_that_takes_no_file_is_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,15 +166,14 @@ def test_a_disk_that_takes_no_file_is_full(path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "open", refuse)
     with pytest.raises(NoRoomToOpen, match=f"{path}: its disk is full; make room"):
-        open_database(path)
+        open_file(path)
 
 
 def test_a_file_that_another_program_holds_is_refused(
-    store: Store, path: Path, open_store: Open, monkeypatch: pytest.MonkeyPatch
+    store: StoreDatabase, path: Path, open_store: Open
 ) -> None:
-    monkeypatch.setattr(schema, "BUSY_TIMEOUT", 0.0)
     store.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(UnusableJournal, match=rf"{path}: another program .*end the other"):
-            open_store()
+        with pytest.raises(UnusableStore, match=rf"{path}: another program .*end the other"):
+            open_store(limits=StoreLimits(busy_timeout_s=0.0))

@@ -14,31 +14,35 @@ from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.errors import Unavailable
 from smartlinkd.store import database as store_module
-from smartlinkd.store.actor import Journal
-from smartlinkd.store.database import Store
+from smartlinkd.store.actor import Store
+from smartlinkd.store.database import StoreDatabase, open_file
 from smartlinkd.store.errors import AlreadyFinished
-from smartlinkd.store.model import Change, Entry, Execution, NewExecution, Status
-from smartlinkd.store.schema import open_database
+from smartlinkd.store.model import (
+    Change,
+    Execution,
+    ExecutionUpdate,
+    NewExecution,
+    Status,
+    StoreLimits,
+)
 from tests.store.conftest import KEY
 from tests.supervision.test_mailbox import note
 
-pytestmark = pytest.mark.usefixtures("quick_disk")
-
 New = Callable[..., NewExecution]
-Question = Callable[[Store], object]
+Question = Callable[[StoreDatabase], object]
 
 
 @pytest.fixture
 def connection(monkeypatch: pytest.MonkeyPatch, path: Path) -> Iterator[sqlite3.Connection]:
     """That of the store."""
-    with closing(open_database(path)) as opened:
-        monkeypatch.setattr(store_module, "open_database", lambda _: opened)
+    with closing(open_file(path)) as opened:
+        monkeypatch.setattr(store_module, "open_file", lambda _, **__: opened)
         yield opened
 
 
 @pytest.fixture
-def store(connection: sqlite3.Connection, path: Path) -> Store:
-    return Store(path, KEY)
+def store(connection: sqlite3.Connection, path: Path, store_limits: StoreLimits) -> StoreDatabase:
+    return StoreDatabase(path, KEY, limits=store_limits)
 
 
 def total(tasks: int) -> Change:
@@ -46,7 +50,7 @@ def total(tasks: int) -> Change:
 
 
 def recording(id_: str, change: Change) -> Question:
-    return lambda store: store.record(id_, Entry(change))
+    return lambda store: store.record(id_, ExecutionUpdate(change))
 
 
 def reading(id_: str) -> Question:
@@ -70,12 +74,12 @@ def commits(connection: sqlite3.Connection) -> list[str]:
 
 
 def test_what_several_write_is_one_transaction_and_each_sees_what_was_before(
-    store: Store, connection: sqlite3.Connection, new: New
+    store: StoreDatabase, connection: sqlite3.Connection, new: New
 ) -> None:
     first, second = new(), new()
     seen = commits(connection)
 
-    found = store.together(
+    found = store.run_together(
         [
             creating(first),
             creating(second),
@@ -92,47 +96,49 @@ def test_what_several_write_is_one_transaction_and_each_sees_what_was_before(
 
 
 def test_those_who_only_read_begin_no_transaction(
-    store: Store, connection: sqlite3.Connection, new: New
+    store: StoreDatabase, connection: sqlite3.Connection, new: New
 ) -> None:
     given = new()
     store.create(given, None)
     seen: list[str] = []
     connection.set_trace_callback(seen.append)
 
-    store.together([reading(given.id), reading(given.id)])
+    store.run_together([reading(given.id), reading(given.id)])
 
     assert seen
     assert not [said for said in seen if said.startswith(("BEGIN", "COMMIT", "ROLLBACK"))]
 
 
+@pytest.mark.parametrize("store_limits", [StoreLimits(chars_together=300)])
 def test_what_is_large_is_not_read_together_with_all_that_wait(
-    store: Store, new: New, monkeypatch: pytest.MonkeyPatch
+    store: StoreDatabase, new: New
 ) -> None:
-    monkeypatch.setattr(store_module, "ENOUGH", 300)
     given = new(inputs={"topic": "x" * 200})
     store.create(given, None)
 
     for _ in range(2):  # each visit begins with nothing
-        found = store.together([reading(given.id)] * 5)
+        found = store.run_together([reading(given.id)] * 5)
         assert len(found) == 2
 
 
 def test_when_one_is_refused_nothing_of_the_others_is_changed(
-    store: Store, connection: sqlite3.Connection, new: New
+    store: StoreDatabase, connection: sqlite3.Connection, new: New
 ) -> None:
     over = new()
     store.create(over, None)
-    store.record(over.id, Entry(Change(status=Status.COMPLETED, finished_at=over.created_at)))
+    store.record(
+        over.id, ExecutionUpdate(Change(status=Status.COMPLETED, finished_at=over.created_at))
+    )
 
     with pytest.raises(AlreadyFinished):
-        store.together([creating(new()), recording(over.id, total(1)), creating(new())])
+        store.run_together([creating(new()), recording(over.id, total(1)), creating(new())])
 
     assert not connection.in_transaction
     assert store.unfinished() == []
 
 
 def test_what_the_disk_refuses_at_the_end_is_not_changed(
-    store: Store, connection: sqlite3.Connection, new: New
+    store: StoreDatabase, connection: sqlite3.Connection, new: New
 ) -> None:
     given = new()
     store.create(given, None)
@@ -143,7 +149,7 @@ def test_what_the_disk_refuses_at_the_end_is_not_changed(
 
     connection.set_authorizer(no_commit)
     with pytest.raises(sqlite3.DatabaseError):
-        store.together([recording(given.id, total(2)), creating(new())])
+        store.run_together([recording(given.id, total(2)), creating(new())])
     connection.set_authorizer(None)
 
     assert not connection.in_transaction
@@ -152,7 +158,7 @@ def test_what_the_disk_refuses_at_the_end_is_not_changed(
 
 
 async def test_on_a_full_disk_who_reads_is_answered_and_who_writes_is_refused(
-    connection: sqlite3.Connection, journal: Journal, new: New
+    connection: sqlite3.Connection, journal: Store, new: New
 ) -> None:
     given, large = new(), new(inputs={"x": "y" * 100_000})
     await journal.create(given, idempotency=None)
@@ -165,7 +171,7 @@ async def test_on_a_full_disk_who_reads_is_answered_and_who_writes_is_refused(
         asking.start_soon(journal.mailbox.ask, lambda _: held.wait(10))
         await wait_all_tasks_blocked()
         for question in (
-            journal.record(given.id, Entry(total(2))),
+            journal.record(given.id, ExecutionUpdate(total(2))),
             journal.create(large, idempotency=None),
             journal.execution(given.id),
         ):
@@ -180,7 +186,7 @@ async def test_on_a_full_disk_who_reads_is_answered_and_who_writes_is_refused(
 
 
 async def test_those_who_come_together_are_promised_nothing_in_a_file_that_was_moved_away(
-    path: Path, journal: Journal, new: New
+    path: Path, journal: Store, new: New
 ) -> None:
     refused: list[object] = []
     async with trio.open_nursery() as asking:

@@ -47,12 +47,12 @@ from smartlinkd.nurseries import sole_error
 from smartlinkd.patience import patience
 from smartlinkd.processes.removing import empty_folder
 from smartlinkd.state import StateUnusable
-from smartlinkd.store.actor import Journal
+from smartlinkd.store.actor import Store
 from smartlinkd.store.model import (
     Execution,
+    ExecutionState,
     IdempotencyKey,
-    Page,
-    State,
+    ListPage,
     Status,
     Summary,
     WebhookTarget,
@@ -77,7 +77,7 @@ class Executor:
     def __init__(
         self,
         catalog: Catalog,
-        journal: Journal,
+        journal: Store,
         *,
         tools: Mapping[str, Tool],
         runs: Path,
@@ -193,8 +193,8 @@ class Executor:
         return _there(found, field)
 
     async def executions(
-        self, caller: Caller, *, state: State | None, limit: int, cursor: str | None
-    ) -> Page:
+        self, caller: Caller, *, state: ExecutionState | None, limit: int, cursor: str | None
+    ) -> ListPage:
         """What the caller may see, newest first. Raises `Invalid` for a cursor not from here."""
         return await self._journal.executions(
             caller.crew, owner=caller.sees_only, state=state, limit=limit, cursor=cursor

@@ -1,1 +1,1 @@
-"""What must survive: executions, their events, webhook deliveries. One SQLite file."""
+"""Executions, their events and webhook deliveries in one SQLite file, over restarts and kills."""

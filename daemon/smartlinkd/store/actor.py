@@ -1,12 +1,9 @@
-"""The journal actor: executions on disk before anybody is told of them.
+"""The store actor: executions are on the disk before anybody is answered.
 
-This is the handle that the rest of the daemon holds. The state of one instance is an open
-`Store`, and a thread that alone uses it; each question is whole, and they are done in the order
-asked. Those that wait for the thread at the same time go there together (`Store.together`).
-
-An asker that gives up before its turn changes nothing. One that gives up in the midst has its
-change made or not made, never half: a transaction on a disk is not cut short. Who must know asks
-in a task that no request ends (the executor does), or again with the same idempotency key.
+A thread does the calls in order, all that wait in one visit. A caller that is cancelled before its
+turn has changed nothing. One that is cancelled during it has its change made or not made, never
+half. Callers that have to know ask in a task that no request ends (as the executor does), or again
+with the same idempotency key.
 """
 
 from __future__ import annotations
@@ -26,44 +23,42 @@ from pydantic import SecretBytes
 
 from smartlinkd.errors import Unavailable
 from smartlinkd.nurseries import sole_error
-from smartlinkd.store.database import Store
-from smartlinkd.store.disk import LOOK_EVERY, Disk, TellFull, has_room, tell_nobody
+from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.disk import Disk, NotifyFull, has_room, notify_nobody
 from smartlinkd.store.errors import DiskFull, NoRoomToOpen
 from smartlinkd.store.model import (
     Created,
     Delivery,
-    Entry,
-    Event,
     Execution,
+    ExecutionEvent,
+    ExecutionState,
+    ExecutionUpdate,
     IdempotencyKey,
+    ListPage,
     NewExecution,
-    Page,
     Retention,
-    State,
+    StoreLimits,
     Summary,
 )
-from smartlinkd.store.retention import START, Mark
+from smartlinkd.store.sqlite import Synchronous, copies_of
 from smartlinkd.supervision.blocking import BlockingMailbox
 from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)
 
-QUEUE: Final = 512
-"""Questions that may wait: every status poll is one, and takes a fraction of a millisecond."""
-TOGETHER: Final = 32
-"""Questions of one visit to the thread. Who asks next waits until all of them are done."""
 CLOCK_SET_WITHIN: Final = 3600.0
 """Seconds after a start in which a clock that is behind is set right, where there is a network."""
-PRUNE_EVERY: Final = 600.0
-"""Seconds between two looks for what may be forgotten."""
 
 R = TypeVar("R")
 
 
-class Journal:
-    """What others hold. Beside the errors named, each call may raise `Unavailable` (a full disk,
-    say) and those of `BlockingMailbox.ask`: nothing was changed then. Only after `ActorRestarting`
-    it may have been, as after giving up in the midst."""
+class Store:
+    """The handle that others hold. It outlives the actor's instances.
+
+    Beside the errors named, each call may raise `Unavailable` (a full disk, for example) and what
+    `BlockingMailbox.ask` raises. Nothing was changed then. Only after `ActorRestarting` a change
+    may have been made, as after a cancellation.
+    """
 
     def __init__(
         self,
@@ -71,122 +66,141 @@ class Journal:
         *,
         key: SecretBytes,
         retention: Retention,
+        limits: StoreLimits | None = None,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-        disk_full: TellFull = tell_nobody,
+        disk_full: NotifyFull = notify_nobody,
+        synchronous: Synchronous = "FULL",
     ) -> None:
-        """The folder of `path` exists; `key` has 32 bytes and seals webhook credentials.
-        `disk_full` is told when its disk takes no more, and when it does again."""
-        self.mailbox = BlockingMailbox[Store]("journal", size=QUEUE)
+        """Make a handle. The file is opened by `run`.
+
+        Args:
+            path: the file, in a folder that exists.
+            key: 32 bytes, under which webhook credentials are encrypted.
+            disk_full: called when the disk takes no more, and when it does again.
+            synchronous: FULL keeps what was answered also when the power fails.
+        """
+        self._limits = limits or StoreLimits()
+        self.mailbox = BlockingMailbox[StoreDatabase]("journal", size=self._limits.calls)
         self._path = path
-        self._key = key
         self._retention = retention
-        self._new_rules = trio.Event()
+        self._retention_changed = trio.Event()
         self._wall = wall
         self._disk = Disk(path.parent, disk_full)
-        self._began = math.inf  # this instance, on trio's clock
+        self._open = partial(StoreDatabase, path, key, limits=self._limits, synchronous=synchronous)
+        self._started_at = math.inf  # of this instance, on trio's clock
         self._was_open = False  # in any instance
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One instance: opens the file, answers, and forgets what is beyond its retention.
+        """Run one instance: open the file, answer calls, and prune.
 
-        Raises `UnusableJournal`.
+        Raises `UnusableStore`, of which `NoRoomToOpen` is one.
         """
-        self._began = trio.current_time()
+        self._started_at = trio.current_time()
         limiter = trio.CapacityLimiter(1)
-        store = await self._open(limiter)
+        database = await self._opened(limiter)
         self._was_open = True
         try:
             async with sole_error(), trio.open_nursery() as nursery:
                 nursery.start_soon(self._prune_regularly)
                 nursery.start_soon(self._watch_disk)
                 task_status.started()
-                await self.mailbox.serve(store, Store.together, most=TOGETHER)
+                await self.mailbox.serve(
+                    database, StoreDatabase.run_together, most=self._limits.calls_together
+                )
         finally:
             with trio.CancelScope(shield=True):
-                await on_thread(store.close, limiter=limiter)
+                await on_thread(database.close, limiter=limiter)
 
-    def take(self, retention: Retention) -> None:
-        """Forget by these rules, beginning at once."""
+    def set_retention(self, retention: Retention) -> None:
+        """Prune by this retention, beginning at once."""
         self._retention = retention
-        self._new_rules.set()
+        self._retention_changed.set()
 
     async def create(
         self,
         new: NewExecution,
         *,
         idempotency: IdempotencyKey | None,
-        entry: Entry | None = None,
+        update: ExecutionUpdate | None = None,
     ) -> Created:
-        """Put an execution on disk, unless its idempotency key stands for one already. With an
-        `entry`, that as `record` does, in the same transaction.
+        """Store an execution, unless its idempotency key stands for one already.
 
-        Raises `KeyReused`, `TooLarge`, or `Invalid` for values that are no JSON.
+        An `update` is recorded in the same transaction, as `record` does.
+
+        Raises:
+            KeyReused: the key was used with another body.
+            TooLarge, Invalid: a value cannot be stored.
         """
-        return await self._do(lambda store: store.create(new, idempotency, entry))
+        return await self._do(lambda database: database.create(new, idempotency, update))
 
     async def created_by(self, crew: str, owner: str, key: IdempotencyKey) -> str | None:
-        """The id that `create` would answer for a key that stands for one, else None.
+        """Return the id that `create` would answer for a used key, else None.
 
-        For what has to be refused only when it is new, as a full queue. Raises `KeyReused`.
+        For what has to be refused only if it is new, as a full queue. Raises `KeyReused`.
         """
         now = self._wall()
-        return await self._do(lambda store: store.created_by(crew, owner, key, now))
+        return await self._do(lambda database: database.created_by(crew, owner, key, now))
 
-    async def record(self, execution_id: str, entry: Entry) -> None:
+    async def record(self, execution_id: str, update: ExecutionUpdate) -> None:
         """Change an execution, number its events and queue its webhook calls, all or nothing.
 
-        Raises `AlreadyFinished`, `TooLarge`, or `Invalid` for values
-        that are no JSON. An id that does not exist ends the actor: its asker has lost count.
+        An id that does not exist ends the actor: the caller has a bug.
+
+        Raises:
+            AlreadyFinished: the execution has ended.
+            TooLarge, Invalid: a value cannot be stored.
         """
-        await self._do(lambda store: store.record(execution_id, entry))
+        await self._do(lambda database: database.record(execution_id, update))
 
     async def execution(
         self, execution_id: str, *, crew: str | None = None, owner: str | None = None
     ) -> Execution | None:
-        """The execution, or None when there is none of that id, or it was forgotten.
+        """Return the execution; None if no execution has this id, or it was pruned.
 
-        None also, and as quickly, when it is not of the `crew` and `owner` that are given.
+        Returns None also, and as quickly, if it has another `crew` or `owner`, where given.
         """
-        return await self._do(lambda store: store.execution(execution_id, crew, owner))
+        return await self._do(lambda database: database.execution(execution_id, crew, owner))
 
     async def summary(
         self, execution_id: str, *, crew: str | None = None, owner: str | None = None
     ) -> Summary | None:
-        """The same without what may be large, for who wants to know how it stands."""
-        return await self._do(lambda store: store.summary(execution_id, crew, owner))
+        """Return the execution without what may be large. Returns None as `execution` does."""
+        return await self._do(lambda database: database.summary(execution_id, crew, owner))
 
     async def executions(
         self,
         crew: str,
         *,
         owner: str | None = None,
-        state: State | None = None,
+        state: ExecutionState | None = None,
         limit: int,
         cursor: str | None = None,
-    ) -> Page:
-        """At most `limit` (and 100) executions of a crew, newest first.
+    ) -> ListPage:
+        """Return at most `limit` (and 100) executions of a crew, newest first.
 
-        `owner` None means everybody's, "" the organization token's own. Raises `Invalid` for a
-        cursor that was not given out for this crew and owner.
+        An `owner` of None stands for everybody, "" for the organization token. Raises `Invalid` for
+        a cursor that was not given out for this crew and owner.
         """
-        return await self._do(lambda store: store.executions(crew, owner, state, limit, cursor))
+        return await self._do(
+            lambda database: database.executions(crew, owner, state, limit, cursor)
+        )
 
     async def events(
         self, execution_id: str, *, after: int, limit: int, offset: int = 0
-    ) -> list[Event]:
-        """Return at most `limit` events numbered above `after`, in order; [] when there are none.
+    ) -> list[ExecutionEvent]:
+        """Return at most `limit` events numbered above `after`, in order; [] if there are none.
 
-        A large event comes in parts: pass the `end` of the last one as `offset` for the next.
+        A large event comes in parts: pass the `end` of the last part as `offset` for the next.
         """
-        return await self._do(lambda store: store.events(execution_id, after, limit, offset))
+        return await self._do(lambda database: database.events(execution_id, after, limit, offset))
 
     async def count_bare_events(self, execution_id: str, kind: str) -> int:
-        """How many events of this type it has that have no data."""
-        return await self._do(lambda store: store.count_bare_events(execution_id, kind))
+        """Return how many events of a type have no data."""
+        return await self._do(lambda database: database.count_bare_events(execution_id, kind))
 
     async def unfinished(self) -> list[Summary]:
-        """All executions that have not ended, in the order of their creation."""
-        return await self._do(Store.unfinished)
+        """Return all executions that have not ended, in the order of their creation."""
+        return await self._do(StoreDatabase.unfinished)
 
     async def due_deliveries(
         self,
@@ -196,78 +210,83 @@ class Journal:
         except_ids: Collection[int] = (),
         except_origins: Collection[str] = (),
     ) -> list[Delivery]:
-        """At most `limit` (and 100) deliveries whose time has come at `now`, longest due first.
+        """Return at most `limit` (and 100) deliveries that are due at `now`, longest due first.
 
-        Of each execution and target only the first that is not done: what was queued behind it
-        waits for it, also while it is put off. One that is being made counts as that until `done`
-        or `put_off`; `except_ids` are those that the asker has in hand, and `except_origins` the
-        origins (`https://host:port`) that have enough of them. A `now` in the future shows when the
-        next ones are due.
+        Of each execution and target only the first delivery counts. Those behind it wait until it
+        is removed, also while it is rescheduled. A `now` in the future shows when the next ones are
+        due.
+
+        Args:
+            except_ids: deliveries that are being made.
+            except_origins: origins (`https://host:port`) that get no more at the moment.
         """
         return await self._do(
-            lambda store: store.due_deliveries(now, limit, except_ids, except_origins)
+            lambda database: database.due_deliveries(now, limit, except_ids, except_origins)
         )
 
-    async def done(self, delivery_id: int) -> None:
-        """Forget a delivery that was made, or is given up. Saying so twice does nothing."""
-        await self._do(lambda store: store.done(delivery_id))
+    async def remove_delivery(self, delivery_id: int) -> None:
+        """Delete a delivery that was made or given up. Do nothing if it is gone already."""
+        await self._do(lambda database: database.remove_delivery(delivery_id))
 
-    async def put_off(self, delivery_id: int, next_at: datetime) -> None:
-        """A delivery failed, and is due again at `next_at`."""
-        await self._do(lambda store: store.put_off(delivery_id, next_at))
+    async def reschedule(self, delivery_id: int, next_at: datetime) -> None:
+        """Count a failed attempt of a delivery, which is due again at `next_at`."""
+        await self._do(lambda database: database.reschedule(delivery_id, next_at))
 
     async def give_up_deliveries(
         self, origin: str, before: datetime, *, except_ids: Collection[int]
     ) -> Counter[tuple[str, str]]:
-        """Give up some of what has been due at that origin since before that, be it put off since,
-        without `except_ids`. Returns how many those were, by the execution's id and crew; none when
-        there are no more."""
-        return await self._do(lambda store: store.give_up_deliveries(origin, before, except_ids))
+        """Delete some deliveries that have been due at an origin since before that time.
+
+        Those that were rescheduled since are among them, those in `except_ids` are not. Returns how
+        many were deleted, by the execution's id and crew; nothing if there are no more.
+        """
+        return await self._do(
+            lambda database: database.give_up_deliveries(origin, before, except_ids)
+        )
 
     async def look_at_disk(self) -> None:
-        """Somebody else has met a full one. If it is the journal's, that is told."""
+        """Note a full disk, if it is the store's. For those that have met one elsewhere."""
         if not await on_thread(has_room, self._path.parent):
             self._disk.note_full()
 
-    async def wait_for_room(self, at_most: float) -> None:
+    async def wait_for_room(self, at_most_s: float) -> None:
         """Wait before another try, until a disk that was full has room: so many seconds at most."""
-        await self._disk.wait_for_room(at_most)
+        await self._disk.wait_for_room(at_most_s)
 
     async def prune(self, now: datetime) -> int:
-        """Forget what is beyond its retention at `now`; returns how many executions that was. What
-        of the file is free then, is given back to the disk, but for some.
+        """Delete what is beyond its retention at `now`, and cut free pages off the file.
 
-        Many short transactions, between which others are answered. A key that seems to come of a
-        clock far ahead is kept for this instance's first hour: the clock that a machine starts
-        with may be behind, and set right in a moment.
+        Returns how many executions were deleted. Between its short transactions others are
+        answered. A key that seems to come of a clock far ahead stays for the instance's first hour:
+        the clock may be behind until the network sets it right.
         """
-        far_keys = trio.current_time() - self._began >= CLOCK_SET_WITHIN
-        forgotten = 0
-        mark: Mark | None = START
-        while mark is not None:
-            ask = partial(
-                Store.prune_some, now=now, kept=self._retention, mark=mark, far_keys=far_keys
+        far_keys = trio.current_time() - self._started_at >= CLOCK_SET_WITHIN
+        pruned, has_more = 0, True
+        while has_more:
+            batch = await self._do(
+                partial(StoreDatabase.prune_some, now=now, kept=self._retention, far_keys=far_keys)
             )
-            batch = await self._do(ask)
-            forgotten, mark = forgotten + batch.forgotten, batch.mark
-        if await self._do(Store.give_back_some):
-            while await self._do(Store.give_back_some):
+            pruned, has_more = pruned + batch.executions, batch.has_more
+        if await self._do(StoreDatabase.release_some_pages):
+            while await self._do(StoreDatabase.release_some_pages):
                 pass
-            await self._do(Store.checkpoint)
-        await self.look_at_disk()  # whoever has filled it
-        return forgotten
+            await self._do(StoreDatabase.checkpoint)
+        await on_thread(self._remove_old_copies, now)
+        if not await on_thread(has_room, self._path.parent):  # other programs may have filled it
+            self._disk.note_full()
+        return pruned
 
-    async def _do(self, work: Callable[[Store], R]) -> R:
+    async def _do(self, work: Callable[[StoreDatabase], R]) -> R:
         try:
             return await self.mailbox.ask(work)
         except DiskFull:
             self._disk.note_full()
             raise
 
-    async def _open(self, limiter: trio.CapacityLimiter) -> Store:
-        # A thread is waited for also when this is cancelled, so an opened file is always closed.
+    async def _opened(self, limiter: trio.CapacityLimiter) -> StoreDatabase:
         try:
-            return await on_thread(Store, self._path, self._key, limiter=limiter)
+            # The thread is awaited also when this is cancelled, so an opened file is always closed.
+            return await on_thread(self._open, limiter=limiter)
         except NoRoomToOpen:
             if self._was_open:
                 self._disk.note_full()
@@ -275,31 +294,38 @@ class Journal:
                 self._disk.note_full_before_start()
             raise
 
+    def _remove_old_copies(self, now: datetime) -> None:
+        """Delete the copies of upgrades in which everything is beyond its retention."""
+        for copy in copies_of(self._path):
+            with suppress(OSError):  # tried again in the next round
+                if copy.stat().st_mtime < (now - self._retention.age).timestamp():
+                    copy.unlink()
+
     async def _prune_regularly(self) -> None:
         while True:
-            # Before the round: rules that come in its midst are for another one.
-            self._new_rules = trio.Event()
+            # Made before the round: a retention that is set during it is for the next one.
+            self._retention_changed = trio.Event()
             await self._prune_now()
-            with trio.move_on_after(PRUNE_EVERY):
-                await self._new_rules.wait()
+            with trio.move_on_after(self._limits.prune_every_s):
+                await self._retention_changed.wait()
 
     async def _prune_now(self) -> None:
         try:
-            forgotten = await self.prune(self._wall())
-            if forgotten:
-                logger.info("forgot %d executions beyond their retention", forgotten)
+            pruned = await self.prune(self._wall())
+            if pruned:
+                logger.info("forgot %d executions beyond their retention", pruned)
         except Unavailable as error:
             logger.warning("could not forget old executions: %s", error)
 
     async def _watch_disk(self) -> None:
         while True:
             await self._disk.wait_full()
-            await self._prune_now()  # what that gives back may be all that is missing
+            await self._prune_now()  # the room that this gives may be enough
             while self._disk.is_full():
-                await trio.sleep(LOOK_EVERY)
+                await trio.sleep(self._limits.disk_look_s)
                 with suppress(Unavailable):
-                    # Once more: what was written together with that is on the disk only now.
-                    if await self._do(Store.has_room) and await on_thread(
+                    # The disk is looked at again: calls of the same visit have written since.
+                    if await self._do(StoreDatabase.has_room) and await on_thread(
                         has_room, self._path.parent
                     ):
                         self._disk.note_room()

@@ -1,9 +1,8 @@
-"""Values as they stand in the columns: JSON and text with their limits, and moments.
+"""Values as they stand in the columns: JSON and text with their size limits, and times. Pure.
 
-The limits here are the last line: whoever asks has limits of its own, and these only keep a
-mistake there from filling the disk. What goes in is proven to come out again: JSON is read back
-before it is stored, so that no value which the reader would refuse (NaN, half a character, a depth
-that no parser takes) ever makes an execution unreadable.
+Callers have narrower limits: these keep a mistake there from filling the disk. JSON is parsed again
+before it is stored, so that no value that the reader would refuse (NaN, a lone surrogate, too deep
+a nesting) makes an execution unreadable.
 """
 
 from __future__ import annotations
@@ -20,18 +19,21 @@ from smartlinkd.errors import Invalid
 from smartlinkd.store.errors import TooLarge
 
 MAX_JSON: Final = 8 * 1024 * 1024
-"""Bytes of one JSON value: the inputs of an execution, the data of an event."""
+"""The size of one JSON value: the inputs of an execution, the data of an event."""
 MAX_META: Final = 64 * 1024
-"""Bytes of what a client gives to have it back: it stands in every webhook call of the execution,
-of which there may be 100 000, and 256 MiB owed at a time."""
+"""The size of a client's `meta`, which stands in every webhook call of the execution."""
 MAX_TEXT: Final = 8 * 1024 * 1024
-"""Bytes of a result."""
+"""The size of a result."""
 MAX_ERROR: Final = 64 * 1024
-"""Bytes of an error's text: a page of 100 executions holds 100 of them."""
+"""The size of an error's text. A list page of 100 executions holds 100 of them."""
 MAX_NAME: Final = 4096
-"""Bytes of a name: a task's id, the type of an event, an idempotency key."""
+"""The size of a name: a task's id, the type of an event, an idempotency key."""
 MAX_URL: Final = 8 * 1024
-"""Bytes of an address."""
+"""The size of a URL."""
+MAX_AUTH: Final = 16 * 1024
+"""The size of an Authorization header; servers take less."""
+MAX_EVENT_TYPES: Final = 256 * 1024
+"""The size of the event types that a target wants: a hundred of 200 characters of any kind."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
@@ -42,9 +44,15 @@ class Damaged(ValueError):  # noqa: N818 - said of the file
 
 
 def encode(name: str, value: JsonValue, *, limit: int = MAX_JSON) -> str | None:
-    """A JSON value as text; None for null, which needs none.
+    """Return a JSON value as text; None for null.
 
-    Raises `TooLarge`, or `Invalid` for what is no JSON value. `name` is the field's, for the error.
+    Args:
+        name: the field's name, for the error.
+        limit: the size in bytes.
+
+    Raises:
+        TooLarge: the text is over the limit.
+        Invalid: this is no JSON value, or one that no parser takes.
     """
     if value is None:
         return None
@@ -61,7 +69,7 @@ def encode(name: str, value: JsonValue, *, limit: int = MAX_JSON) -> str | None:
 
 
 def decode(content: str | None) -> JsonValue:
-    """The value that `encode` was given. Raises `Damaged`."""
+    """Return the value that `encode` was given. Raises `Damaged` if it is no JSON."""
     if content is None:
         return None
     try:
@@ -72,7 +80,7 @@ def decode(content: str | None) -> JsonValue:
 
 
 def text(name: str, value: str, limit: int) -> str:
-    """The text itself, when it can be stored. Raises `TooLarge` or `Invalid`."""
+    """Return `value`. Raises `TooLarge`, or `Invalid` for a lone surrogate."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
@@ -82,15 +90,15 @@ def text(name: str, value: str, limit: int) -> str:
 
 
 def check_size(name: str, size: int, limit: int) -> None:
-    """Raises `TooLarge` for more than `limit` bytes."""
+    """Raise `TooLarge` for more than `limit` bytes."""
     if size > limit:
         raise TooLarge(f"{name}: {size} bytes, more than the {limit} that are kept; send less")
 
 
 def digest(value: JsonValue) -> bytes:
-    """Equal for equal JSON values: order of members, spaces, and `1.0` for `1` do not matter.
+    """Return a digest that is equal for equal JSON values, also for `1.0` and `1`.
 
-    Raises as `encode` does.
+    Raises what `encode` raises.
     """
     content = encode("body", value) or "null"
     plain = json.loads(content, parse_float=_number)
@@ -103,15 +111,15 @@ def _number(digits: str) -> float | int:
 
 
 def micros(moment: datetime) -> int:
-    """Microseconds since 1970, exactly. `moment` is aware."""
+    """Return the microseconds since 1970 of an aware time, exactly."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def moment(value: int) -> datetime:
-    """The aware time, in UTC, that `micros` was given."""
+    """Return the time, in UTC, that `micros` was given."""
     return _EPOCH + timedelta(microseconds=value)
 
 
 def optional_moment(value: int | None) -> datetime | None:
-    """The same for a column that may be null."""
+    """Return the time that `micros` was given; None for a null."""
     return None if value is None else moment(value)

@@ -1,12 +1,9 @@
-"""The file, as one instance of the journal has it: whole transactions, and their errors.
+"""The store's open file: whole transactions, and their errors.
 
-Everything here blocks for as long as the disk takes, and belongs on a thread, one call at a time.
-A method that writes is one transaction: when it returns, the disk has it; when it raises, nothing
-was changed. Several that are to be done `together` share one, and with it the wait for the disk.
-
-Rejected: an asynchronous wrapper that sends each statement to a thread (several times slower, and
-a cancelled asker could leave a transaction half done), and a second connection for readers (one
-reading of a slow disk less, for a snapshot that may be older than what its asker just wrote).
+Every method blocks for as long as the disk takes, and belongs on a thread, one call at a time. A
+method that writes is one transaction: when it returns, the disk has it; when it raises, nothing was
+changed. Several calls can share one (`run_together`), and with it the wait for the disk.
+docs/decisions/054-one-thread-and-connection.md tells what was rejected.
 """
 
 from __future__ import annotations
@@ -19,175 +16,199 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Final, TypeVar
 
 from pydantic import SecretBytes
 
-from smartlinkd.store import executions, outbox, retention
+from smartlinkd.state import disk_is_full
+from smartlinkd.store import errors, retention
 from smartlinkd.store.codec import Damaged
 from smartlinkd.store.disk import has_room
-from smartlinkd.store.errors import damaged, explained, no_room, not_there
+from smartlinkd.store.errors import UnusableStore
+from smartlinkd.store.executions import Executions
 from smartlinkd.store.model import (
     Created,
     Delivery,
-    Entry,
-    Event,
     Execution,
+    ExecutionEvent,
+    ExecutionState,
+    ExecutionUpdate,
     IdempotencyKey,
+    ListPage,
     NewExecution,
-    Page,
     Retention,
-    State,
+    StoreLimits,
     Summary,
 )
-from smartlinkd.store.schema import open_database
+from smartlinkd.store.outbox import Outbox
+from smartlinkd.store.schema import SCHEMA
 from smartlinkd.store.sealing import NotSealed, Seal
+from smartlinkd.store.sqlite import (
+    BUSY_TIMEOUT_S,
+    NewerFile,
+    Synchronous,
+    checkpoint,
+    open_database,
+    pragma,
+    release_pages,
+    transaction,
+)
 
 logger = logging.getLogger(__name__)
 
-ENOUGH: Final = 1024 * 1024
-"""A visit stops reading executions after so many characters: all its answers are in memory
-together, and one may be 16 MiB."""
+
+def open_file(
+    path: Path, *, synchronous: Synchronous = "FULL", busy_timeout_s: float = BUSY_TIMEOUT_S
+) -> sqlite3.Connection:
+    """Open the file with all tables. Raises `UnusableStore`, of which `NoRoomToOpen` is one."""
+    try:
+        return open_database(path, SCHEMA, synchronous=synchronous, busy_timeout_s=busy_timeout_s)
+    except NewerFile as file:
+        raise errors.newer(path, file) from None
+    except sqlite3.Error as error:
+        told = errors.translate_at_start(error, path)
+        if told is None:
+            raise
+        raise told from error
+    except OSError as error:
+        if disk_is_full(error):
+            raise errors.no_room_to_open(path) from error
+        raise UnusableStore(
+            f"{path} cannot be used ({error.strerror}); let the daemon's user write to its folder"
+        ) from error
 
 
-R = TypeVar("R")
+class StoreDatabase:
+    """The open file. Beside the errors named, each method may raise `Unavailable`, or
+    `UnusableStore` if the file turns out to be damaged.
+    """
 
+    def __init__(
+        self,
+        path: Path,
+        key: SecretBytes,
+        *,
+        limits: StoreLimits | None = None,
+        synchronous: Synchronous = "FULL",
+    ) -> None:
+        """Open the file; a missing one is made.
 
-class Store:
-    """An open journal. Beside the errors named, each method may raise `Unavailable`, or
-    `UnusableJournal` when the file turns out to be damaged."""
+        Args:
+            key: 32 bytes. Webhook credentials that are under another key are lost.
 
-    def __init__(self, path: Path, key: SecretBytes) -> None:
-        """Open the file, made when it is missing. `key` has 32 bytes.
-
-        Raises `UnusableJournal`: it is damaged, of a newer version, or (`NoRoomToOpen`) on a disk
-        that is full. Webhooks' credentials that are under another key are lost.
+        Raises `UnusableStore`, of which `NoRoomToOpen` is one.
         """
         self._path = path
-        self._credentials = Seal(key, "webhook credentials")
-        self._cursors = Seal(key, "list cursors")
-        self._shared = False  # the transaction, by several that are done together
-        self._read = 0  # characters of executions, by these
-        self._connection = open_database(path)
+        self._limits = limits or StoreLimits()
+        self._is_shared = False  # the transaction, by several calls
+        self._chars_read = 0  # of executions, by these calls
+        credentials, cursors = Seal(key, "webhook credentials"), Seal(key, "list cursors")
+        self._connection = open_file(
+            path, synchronous=synchronous, busy_timeout_s=self._limits.busy_timeout_s
+        )
         self._file = path.stat()
+        self._outbox = Outbox(self._connection, credentials, self._limits)
+        self._executions = Executions(self._connection, self._outbox, cursors, self._limits)
         try:
-            with self._reading() as connection:
-                fits = outbox.key_fits(connection, self._credentials)
-            if not fits:
-                self._let_go_of_credentials()
+            self._check_credentials()
         except BaseException:
             self.close()
             raise
-
-    def _let_go_of_credentials(self) -> None:
-        """They are of no use to anybody, and no reason to be without all the rest."""
-        with self._writing() as connection:
-            lost = outbox.drop_credentials(connection)
-        text = (
-            "%d credentials of webhooks were kept under another master secret of the crews, and "
-            "are lost: what is still to be called is called without its Authorization header"
-        )
-        logger.warning(text, lost)
 
     def close(self) -> None:
         """Close the file. What was written stays written."""
         self._connection.close()
 
-    def together(self, works: Sequence[Callable[[Store], object]]) -> list[object]:
-        """What each of them returns, done in this order, until `ENOUGH` was read. What they write
-        is one transaction, and the disk has all of it when this returns. When it raises, nothing
-        was changed; nor is the fault told in the log: it comes again when each is done alone.
+    def run_together(self, works: Sequence[Callable[[StoreDatabase], object]]) -> list[object]:
+        """Do the works in order and in one transaction, and return their results.
+
+        The last ones are left out when enough was read. When this raises, nothing was changed, and
+        nothing is logged: the error comes again when each work is done alone.
         """
-        if not _is_there(self._path, self._file):
+        if not self._is_there():
             raise FileNotFoundError(self._path)
-        self._shared = True
-        self._read = 0
-        found: list[object] = []
+        self._is_shared = True
+        self._chars_read = 0
+        results: list[object] = []
         try:
-            with self._transaction():
+            with transaction(self._connection):
                 for work in works:
-                    found.append(work(self))
-                    if self._read > ENOUGH:
+                    results.append(work(self))
+                    if self._chars_read > self._limits.chars_together:
                         break
         finally:
-            self._shared = False
-        return found
+            self._is_shared = False
+        return results
 
     def create(
         self,
         new: NewExecution,
         key: IdempotencyKey | None,
-        entry: Entry | None = None,
+        update: ExecutionUpdate | None = None,
     ) -> Created:
-        """See `Journal.create`."""
-        with self._writing() as connection:
-            created = executions.create(connection, self._credentials, new, key)
+        """See `Store.create`."""
+        with self._writing():
+            created = self._executions.create(new, key)
             if created.is_new and not has_room(self._path.parent):
-                raise no_room()  # SQLite may have found a page: its worker finds nothing
-            if created.is_new and entry is not None:
-                executions.record(connection, self._credentials, new.id, entry)
+                raise errors.disk_full()  # SQLite may have found a page: the worker finds nothing
+            if created.is_new and update is not None:
+                self._executions.record(new.id, update)
             return created
 
     def created_by(self, crew: str, owner: str, key: IdempotencyKey, now: datetime) -> str | None:
-        """See `Journal.created_by`."""
-        with self._reading() as connection:
-            return executions.created_by(connection, crew, owner, key, now)
+        """See `Store.created_by`."""
+        with self._reading():
+            return self._executions.created_by(crew, owner, key, now)
 
-    def record(self, execution_id: str, entry: Entry) -> None:
-        """See `Journal.record`."""
-        with self._writing() as connection:
-            executions.record(connection, self._credentials, execution_id, entry)
+    def record(self, execution_id: str, update: ExecutionUpdate) -> None:
+        """See `Store.record`."""
+        with self._writing():
+            self._executions.record(execution_id, update)
 
     def execution(
         self, execution_id: str, crew: str | None = None, owner: str | None = None
     ) -> Execution | None:
-        """See `Journal.execution`."""
-        with self._reading() as connection:
-            found = executions.read(
-                connection, self._credentials, execution_id, crew=crew, owner=owner
-            )
+        """See `Store.execution`."""
+        with self._reading():
+            found = self._executions.read(execution_id, crew=crew, owner=owner)
         if found is None:
             return None
-        execution, size = found
-        self._read += size
+        execution, chars = found
+        self._chars_read += chars
         return execution
 
     def executions(
-        self, crew: str, owner: str | None, state: State | None, limit: int, cursor: str | None
-    ) -> Page:
-        """See `Journal.executions`."""
-        with self._reading() as connection:
-            return executions.page(
-                connection,
-                self._cursors,
-                crew,
-                owner=owner,
-                state=state,
-                limit=limit,
-                cursor=cursor,
-            )
+        self,
+        crew: str,
+        owner: str | None,
+        state: ExecutionState | None,
+        limit: int,
+        cursor: str | None,
+    ) -> ListPage:
+        """See `Store.executions`."""
+        with self._reading():
+            return self._executions.page(crew, owner=owner, state=state, limit=limit, cursor=cursor)
 
     def summary(self, execution_id: str, crew: str | None, owner: str | None) -> Summary | None:
-        """See `Journal.summary`."""
-        with self._reading() as connection:
-            return executions.summary(connection, execution_id, crew=crew, owner=owner)
+        """See `Store.summary`."""
+        with self._reading():
+            return self._executions.summary(execution_id, crew=crew, owner=owner)
 
-    def events(self, execution_id: str, after: int, limit: int, offset: int = 0) -> list[Event]:
-        """See `Journal.events`."""
-        with self._reading() as connection:
-            return executions.events(
-                connection, execution_id, after=after, limit=limit, offset=offset
-            )
+    def events(
+        self, execution_id: str, after: int, limit: int, offset: int = 0
+    ) -> list[ExecutionEvent]:
+        """See `Store.events`."""
+        with self._reading():
+            return self._executions.events(execution_id, after=after, limit=limit, offset=offset)
 
     def count_bare_events(self, execution_id: str, kind: str) -> int:
-        """See `Journal.count_bare_events`."""
-        with self._reading() as connection:
-            return executions.count_bare_events(connection, execution_id, kind)
+        """See `Store.count_bare_events`."""
+        with self._reading():
+            return self._executions.count_bare_events(execution_id, kind)
 
     def unfinished(self) -> list[Summary]:
-        """See `Journal.unfinished`."""
-        with self._reading() as connection:
-            return executions.unfinished(connection)
+        """See `Store.unfinished`."""
+        with self._reading():
+            return self._executions.unfinished()
 
     def due_deliveries(
         self,
@@ -196,115 +217,110 @@ class Store:
         except_ids: Collection[int] = (),
         except_origins: Collection[str] = (),
     ) -> list[Delivery]:
-        """See `Journal.due_deliveries`."""
-        with self._reading() as connection:
-            return outbox.due(
-                connection,
-                self._credentials,
-                now,
-                limit,
-                except_ids=except_ids,
-                except_origins=except_origins,
+        """See `Store.due_deliveries`."""
+        with self._reading():
+            return self._outbox.due(
+                now, limit, except_ids=except_ids, except_origins=except_origins
             )
 
-    def done(self, delivery_id: int) -> None:
-        """See `Journal.done`."""
-        with self._writing() as connection:
-            outbox.done(connection, delivery_id)
+    def remove_delivery(self, delivery_id: int) -> None:
+        """See `Store.remove_delivery`."""
+        with self._writing():
+            self._outbox.remove(delivery_id)
 
-    def put_off(self, delivery_id: int, next_at: datetime) -> None:
-        """See `Journal.put_off`."""
-        with self._writing() as connection:
-            outbox.put_off(connection, delivery_id, next_at)
+    def reschedule(self, delivery_id: int, next_at: datetime) -> None:
+        """See `Store.reschedule`."""
+        with self._writing():
+            self._outbox.reschedule(delivery_id, next_at)
 
     def give_up_deliveries(
         self, origin: str, before: datetime, except_ids: Collection[int]
     ) -> Counter[tuple[str, str]]:
-        """See `Journal.give_up_deliveries`."""
-        with self._writing() as connection:
-            return outbox.give_up(connection, origin, before, except_ids)
+        """See `Store.give_up_deliveries`."""
+        with self._writing():
+            return self._outbox.give_up(origin, before, except_ids)
 
-    def prune_some(
-        self, now: datetime, kept: Retention, mark: retention.Mark, *, far_keys: bool
-    ) -> retention.Batch:
-        """One batch of forgetting; see `Journal.prune`."""
-
+    def prune_some(self, now: datetime, kept: Retention, *, far_keys: bool) -> retention.PruneBatch:
+        """Delete one batch of what is beyond its retention; see `Store.prune`."""
         with self._writing() as connection:
-            return retention.forget_some(connection, now, kept, mark, far_keys=far_keys)
+            return retention.prune_some(
+                connection, now, kept, far_keys=far_keys, seconds=self._limits.prune_batch_s
+            )
 
-    def give_back_some(self) -> bool:
-        """Give back some of what is free in the file. Return False if there was nothing to give."""
-        spare = retention.SPARE_PAGES if has_room(self._path.parent) else 0
+    def release_some_pages(self) -> bool:
+        """Cut some free pages off the file. Return False if there were none to cut."""
+        spare = self._limits.spare_pages if has_room(self._path.parent) else 0
         with self._writing() as connection:
-            return retention.give_back_some(connection, spare)
+            return release_pages(connection, spare=spare, most=self._limits.pages_at_once)
 
     def checkpoint(self) -> None:
         """Write the log into the file, and cut both on the disk.
 
-        In a transaction that several share this fails, and it is done alone then.
+        In a shared transaction this fails, and is done alone then.
         """
         with self._reading() as connection:
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            checkpoint(connection)
 
     def has_room(self) -> bool:
         """Return True if the disk has room, and takes a write."""
         if not has_room(self._path.parent):
             return False
         with self._writing() as connection:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-            connection.execute(f"PRAGMA user_version = {version}")  # written even when it is that
+            version = pragma(connection, "user_version")
+            connection.execute(f"PRAGMA user_version = {version}")  # SQLite writes it all the same
         return True
+
+    def _check_credentials(self) -> None:
+        """Delete credentials under another key: nobody can use them."""
+        with self._reading():
+            opens = self._outbox.opens_credentials()
+        if opens:
+            return
+        with self._writing():
+            lost = self._outbox.drop_credentials()
+        text = (
+            "%d credentials of webhooks were kept under another master secret of the crews, and "
+            "are lost: what is still to be called is called without its Authorization header"
+        )
+        logger.warning(text, lost)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        if self._shared:
+        """Give the connection to the block, in a transaction."""
+        if self._is_shared:
             if not self._connection.in_transaction:
                 self._connection.execute("BEGIN IMMEDIATE")
             yield self._connection
             return
-        # SQLite does not notice, and whatever is promised would be forgotten with us.
-        if not _is_there(self._path, self._file):
-            raise not_there(self._path)
-        with self._reading() as connection, self._transaction():
+        # SQLite goes on writing to a file that was moved away, and all of that would be lost.
+        if not self._is_there():
+            raise errors.file_gone(self._path)
+        with self._reading() as connection, transaction(connection):
             connection.execute("BEGIN IMMEDIATE")
             yield connection
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        """What is begun in the block ends with it, all or nothing."""
-        connection = self._connection
-        try:
-            yield
-            if connection.in_transaction:
-                connection.execute("COMMIT")
-        except BaseException:  # whatever it is: it goes on below
-            if connection.in_transaction:  # SQLite has ended it itself after some errors
-                connection.execute("ROLLBACK")
-            raise
-
-    @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, with SQLite's errors told in the journal's words. Raw in a transaction
-        that several share: each of them is then done again by itself, and its error comes again.
+        """Give the connection to the block, and translate SQLite's errors.
+
+        In a shared transaction they stay as they are: each call is then repeated alone.
         """
-        if self._shared:
+        if self._is_shared:
             yield self._connection
             return
         try:
             yield self._connection
         except sqlite3.Error as error:
-            told = explained(error, self._path)
+            told = errors.translate(error, self._path)
             if told is None:
                 raise
-            # An error without a code is the sqlite3 module's own. Its text repeats what was read,
-            # and a log would show it.
+            # The text of an error without a code repeats what was read, and a log would show it.
             raise told from (error if hasattr(error, "sqlite_errorcode") else None)
         except (Damaged, NotSealed) as error:
-            raise damaged(self._path, str(error)) from error
+            raise errors.damaged(self._path, str(error)) from error
 
-
-def _is_there(path: Path, file: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(path.stat(), file)
-    except OSError:
-        return False
+    def _is_there(self) -> bool:
+        try:
+            return os.path.samestat(self._path.stat(), self._file)
+        except OSError:
+            return False

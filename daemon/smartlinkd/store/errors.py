@@ -10,15 +10,17 @@ from __future__ import annotations
 import logging
 import sqlite3
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from smartlinkd.errors import Invalid, Unavailable, Unprocessable
 from smartlinkd.store.disk import has_room
+from smartlinkd.store.sqlite import DAMAGE, NewerFile, is_bad_text, primary_code
 
 logger = logging.getLogger(__name__)
 
-RETRY_AFTER: Final = 5
-"""Seconds: what passes is rarely gone sooner, and a client that asks again costs little."""
+R = TypeVar("R", bound=Unavailable)
+
+RETRY_AFTER_S: Final = 5
 
 _PASSING: Final = {
     sqlite3.SQLITE_FULL: "its disk is full",
@@ -30,7 +32,6 @@ _PASSING: Final = {
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened",
     sqlite3.SQLITE_PERM: "it cannot be written to",
 }
-_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class KeyReused(Unprocessable):
@@ -38,33 +39,32 @@ class KeyReused(Unprocessable):
 
 
 class AlreadyFinished(Invalid):
-    """The execution has ended, so nothing about it changes any more. Nothing was recorded."""
+    """The execution has ended, so it does not change any more. Nothing was recorded."""
 
 
 class TooLarge(Invalid):
-    """A value is over one of the journal's own limits. Nothing was recorded."""
+    """A value is over one of the store's own limits. Nothing was recorded."""
 
 
 class DiskFull(Unavailable):
-    """There is no room for it. Nothing was changed."""
+    """The disk has no room. Nothing was changed."""
 
 
-class UnusableJournal(Exception):  # noqa: N818 - it is the journal that is wrong
-    """The file cannot be used as it is; the text names it and says what to do."""
+class UnusableStore(Exception):  # noqa: N818 - the store is what is wrong
+    """The file cannot be used as it is. The text names it and says what to do."""
 
 
-class NoRoomToOpen(UnusableJournal):
-    """Its disk is full. To open it takes writing a little beside it."""
+class NoRoomToOpen(UnusableStore):
+    """The disk is full, and SQLite has to write to open the file."""
 
 
-def explained(error: sqlite3.Error, path: Path) -> Unavailable | UnusableJournal | None:
-    """What to raise in place of an error while serving; None when it is a bug, and stays."""
-    if _code(error) in _DAMAGE:
-        return damaged(path, str(error))
-    if isinstance(error, sqlite3.OperationalError) and not hasattr(error, "sqlite_errorcode"):
-        # The module's own: its text would repeat the content.
+def translate(error: sqlite3.Error, path: Path) -> Unavailable | UnusableStore | None:
+    """Return what to raise in place of an error of an open file; None if the error is a bug."""
+    if is_bad_text(error):
         return damaged(path, "text that is not UTF-8")
-    why = _PASSING.get(_code(error))
+    if primary_code(error) in DAMAGE:
+        return damaged(path, str(error))
+    why = _PASSING.get(primary_code(error))
     if why is None:
         return None
     is_full = _is_full(error, path)
@@ -73,66 +73,69 @@ def explained(error: sqlite3.Error, path: Path) -> Unavailable | UnusableJournal
     return _refusal(DiskFull if is_full else Unavailable, why)
 
 
-def no_room() -> Unavailable:
-    """Too little is free to begin something new, though SQLite may still find a page for it."""
-    return _refusal(DiskFull, _PASSING[sqlite3.SQLITE_FULL])
-
-
-def not_there(path: Path) -> Unavailable:
-    """The open file has lost its name: what is written to it ends with this process."""
-    why = "its file was removed, or moved away"
-    logger.warning("%s: %s", path, why)
-    return _refusal(Unavailable, why)
-
-
-def explained_at_start(error: sqlite3.Error, path: Path) -> UnusableJournal | None:
-    """What to raise in place of an error while opening; None when it is a bug, and stays."""
-    if _code(error) in _DAMAGE:
+def translate_at_start(error: sqlite3.Error, path: Path) -> UnusableStore | None:
+    """Return what to raise in place of an error at opening; None if the error is a bug."""
+    if primary_code(error) in DAMAGE:
         return damaged(path, str(error))
-    why = _PASSING.get(_code(error))
+    why = _PASSING.get(primary_code(error))
     if why is None:
         return None
     if _is_full(error, path):
         return no_room_to_open(path)
-    return UnusableJournal(
+    return UnusableStore(
         f"{path}: {why} ({error}); let the daemon's user write to it and to its folder, make "
         "room, end the other program, and start again"
     )
 
 
+def disk_full() -> DiskFull:
+    """Return the refusal of a disk with too little room for something new."""
+    return _refusal(DiskFull, _PASSING[sqlite3.SQLITE_FULL])
+
+
+def file_gone(path: Path) -> Unavailable:
+    """Return the refusal of a file that has lost its name: what is written to it would be lost."""
+    why = "its file was removed, or moved away"
+    logger.warning("%s: %s", path, why)
+    return _refusal(Unavailable, why)
+
+
 def no_room_to_open(path: Path) -> NoRoomToOpen:
-    """Nothing is wrong with the file, and all with its disk."""
+    """Return the error of a file that only lacks room on its disk."""
     return NoRoomToOpen(
         f"{path}: {_PASSING[sqlite3.SQLITE_FULL]}; make room in {path.parent}, and start again"
     )
 
 
-def damaged(path: Path, why: str) -> UnusableJournal:
-    """The file does not hold what was written into it."""
-    return UnusableJournal(
+def newer(path: Path, file: NewerFile) -> UnusableStore:
+    """Return the error of a file that a newer daemon has written."""
+    return UnusableStore(
+        f"{path} was written by a newer smartlinkd ({file}): install that one again, or put back "
+        "the backup from before it"
+    )
+
+
+def damaged(path: Path, why: str) -> UnusableStore:
+    """Return the error of a file that does not hold what was written into it."""
+    return UnusableStore(
         f"{path} is damaged ({why}): stop the daemon and put back a backup, or save what can be "
         f"read with `sqlite3 {path} .dump`; moving it away, with the -wal file beside it, "
         "begins an empty one and forgets every execution"
     )
 
 
-def _refusal(kind: type[Unavailable], why: str) -> Unavailable:
+def _refusal(kind: type[R], why: str) -> R:
     # Without the path: a client reads this.
     return kind(
         f"the daemon's journal could not be used: {why}; nothing was changed, try again once the "
         "operator has seen to it",
-        retry_after=RETRY_AFTER,
+        retry_after=RETRY_AFTER_S,
     )
 
 
 def _is_full(error: sqlite3.Error, path: Path) -> bool:
-    """Where the file that the readers share cannot grow, SQLite calls that an I/O error, and where
-    it cannot be made, that something cannot be opened."""
-    code = _code(error)
-    may_be_it = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
-    return code == sqlite3.SQLITE_FULL or (may_be_it and not has_room(path.parent))
-
-
-def _code(error: sqlite3.Error) -> int:
-    """SQLite's primary code; 0 when the error is the Python module's own."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+    # SQLite reports an I/O error if its shared-memory file cannot grow, and that something cannot
+    # be opened if that file cannot be made.
+    code = primary_code(error)
+    may_be_full = code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+    return code == sqlite3.SQLITE_FULL or (may_be_full and not has_room(path.parent))

@@ -1,11 +1,8 @@
-"""What the journal keeps, as others see it.
+"""The store's terms.
 
-Three shapes recur. `Execution`, `Event` and `Delivery` are read from the file. `NewExecution`,
-`NewEvent` and `NewDelivery` are what an asker brings; the journal adds the numbers. `Change` says
-what is different about an execution, and leaves out what is not; with what is told of it, it is an
-`Entry`.
-
-All times are aware and in UTC, to the microsecond.
+`Execution`, `ExecutionEvent` and `Delivery` are read from the file. `NewExecution`, `NewEvent` and
+`NewDelivery` come from callers, and the store adds the numbers. All times are aware and in UTC, to
+the microsecond.
 """
 
 from __future__ import annotations
@@ -19,11 +16,13 @@ from typing import Literal, TypedDict
 from pydantic import JsonValue, SecretStr
 from pydantic_core import from_json
 
+from smartlinkd.store.sqlite import BUSY_TIMEOUT_S
+
 WebhookKind = Literal["task", "step", "crew", "stream", "human_input"]
 
 
-class State(StrEnum):
-    """The words that published clients poll for; they fail on any other."""
+class ExecutionState(StrEnum):
+    """The state that published clients poll for. They fail on any other word."""
 
     PENDING = "PENDING"
     RUNNING = "RUNNING"
@@ -32,12 +31,12 @@ class State(StrEnum):
 
     @property
     def ended(self) -> bool:
-        """Whether it is the last one: an ended execution never changes again."""
-        return self in (State.SUCCESS, State.FAILED)
+        """True if this is an execution's last state, which never changes again."""
+        return self in (ExecutionState.SUCCESS, ExecutionState.FAILED)
 
 
 class Status(StrEnum):
-    """What is really the matter. It decides the state, so that the two never contradict."""
+    """An execution's status in detail. It decides the state, so the two never contradict."""
 
     PENDING = "pending"
     RUNNING = "running"
@@ -49,25 +48,25 @@ class Status(StrEnum):
     INTERRUPTED = "interrupted"
 
     @property
-    def state(self) -> State:
-        """The state that goes with it."""
+    def state(self) -> ExecutionState:
+        """The state that goes with the status."""
         match self:
             case Status.PENDING:
-                return State.PENDING
+                return ExecutionState.PENDING
             case Status.RUNNING | Status.WAITING_FOR_HUMAN_INPUT:
-                return State.RUNNING
+                return ExecutionState.RUNNING
             case Status.COMPLETED:
-                return State.SUCCESS
+                return ExecutionState.SUCCESS
             case _:
-                return State.FAILED
+                return ExecutionState.FAILED
 
 
 @dataclass(frozen=True)
 class WebhookTarget:
     """An address to call. `events` are the types that a `stream` target wants, empty for others.
 
-    `auth` is a whole `Authorization` header value. It is encrypted in the file, and None again
-    once the execution has ended and its last delivery is done.
+    `auth` is the whole value of an `Authorization` header. The store encrypts it, and forgets it
+    once the execution has ended and no delivery waits for the target.
     """
 
     kind: WebhookKind
@@ -78,7 +77,7 @@ class WebhookTarget:
 
 @dataclass(frozen=True)
 class TaskRecord:
-    """A task that a crew has completed. `execution_time` in seconds."""
+    """A task that a crew has completed. `execution_time` is in seconds."""
 
     task_id: str
     name: str | None = None
@@ -108,7 +107,7 @@ class NewExecution:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """An execution as it stands in a list: without what may be large."""
+    """An execution without what may be large, for lists."""
 
     id: str
     crew: str
@@ -118,15 +117,15 @@ class Summary:
     current_task: str | None
     completed_tasks: int
     total_tasks: int | None
-    """As the worker told, else how many were started; None before that."""
+    """The worker's number, else how many were started; None before that."""
     created_at: datetime
     started_at: datetime | None
     finished_at: datetime | None
     sequence: int
-    """Its place in the order of creation, over all crews; never used twice."""
+    """The place in the order of creation, over all crews. No number is used twice."""
 
     @property
-    def state(self) -> State:
+    def state(self) -> ExecutionState:
         """The state that goes with its status."""
         return self.status.state
 
@@ -141,14 +140,14 @@ class Execution(Summary):
     result: str | None = field(repr=False)
     result_json: JsonValue = field(repr=False)
     tasks: tuple[TaskRecord, ...] = field(repr=False)
-    """The completed ones, in the order of their completion."""
+    """The completed tasks, in the order of their completion."""
     last_step: JsonValue = field(repr=False)
 
 
 class Change(TypedDict, total=False):
-    """What is different about an execution: a key that is left out stays as it was.
+    """New values of an execution. A key that is left out stays as it was.
 
-    `finished_at` goes together with a status that ends it, in the same change.
+    A status that ends the execution needs `finished_at` in the same change.
     """
 
     status: Status
@@ -161,16 +160,16 @@ class Change(TypedDict, total=False):
     started_at: datetime | None
     finished_at: datetime | None
     webhooks: tuple[WebhookTarget, ...]
-    """In place of those so far; deliveries that wait keep the target they were queued for."""
+    """Replaces the targets so far. Deliveries that wait keep the target they were queued for."""
     new_tasks: Sequence[TaskRecord]
-    """Added to those so far."""
+    """Tasks to add."""
     drop_tasks: bool
-    """True forgets those so far first: it runs again from its beginning."""
+    """True deletes the tasks so far first: the execution runs again from its beginning."""
 
 
 @dataclass(frozen=True)
 class NewEvent:
-    """Something that happened in an execution, not numbered yet."""
+    """An event of an execution that has no number yet."""
 
     type: str
     timestamp: datetime
@@ -178,8 +177,8 @@ class NewEvent:
 
 
 @dataclass(frozen=True)
-class Event:
-    """Something that happened, or a part of it when its data is large.
+class ExecutionEvent:
+    """An event of an execution, or a part of one whose data is large.
 
     `number` counts from 1 in each execution, without gaps.
     """
@@ -188,14 +187,14 @@ class Event:
     timestamp: datetime
     type: str
     json: bytes = field(repr=False)
-    """Its data as JSON text, from `offset` on; empty when there is none. Characters are whole."""
+    """The data as JSON text, from `offset` on; empty if there is none. Characters are whole."""
     size: int
-    """Bytes of the JSON text in all."""
+    """The size of the whole JSON text in bytes."""
     offset: int = 0
 
     @property
     def end(self) -> int:
-        """The offset of what follows this part."""
+        """The offset of the next part."""
         return self.offset + len(self.json)
 
     @property
@@ -205,14 +204,14 @@ class Event:
 
     @property
     def data(self) -> JsonValue:
-        """The data of an event that is here as a whole."""
+        """The data of an event that is whole."""
         value: JsonValue = from_json(self.json, cache_strings="keys") if self.json else None
         return value
 
 
 @dataclass(frozen=True)
 class NewDelivery:
-    """A webhook call to make. `target` need not be one of the execution's own."""
+    """A webhook call to make. `target` need not be one of the execution's targets."""
 
     target: WebhookTarget
     body: bytes = field(repr=False)
@@ -220,9 +219,8 @@ class NewDelivery:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """What is recorded of an execution together: what is different about it, the events that tell
-    of that, and the webhook calls that are owed for it."""
+class ExecutionUpdate:
+    """A change of an execution with its events and webhook calls, recorded in one transaction."""
 
     change: Change
     events: Sequence[NewEvent] = ()
@@ -230,14 +228,16 @@ class Entry:
 
     @property
     def ends(self) -> bool:
-        """Whether the execution has ended with it."""
+        """True if the execution ends with this update."""
         return "status" in self.change and self.change["status"].state.ended
 
 
 @dataclass(frozen=True)
 class Delivery:
-    """A webhook call that is still to be made. `attempts` counts the failed ones. It was due first
-    at `due_since`, and is again at `next_at`."""
+    """A webhook call that waits. `attempts` counts the failed ones.
+
+    The call was due first at `due_since`, and is due again at `next_at`.
+    """
 
     id: int
     execution_id: str
@@ -251,10 +251,10 @@ class Delivery:
 
 @dataclass(frozen=True)
 class IdempotencyKey:
-    """A client's `Idempotency-Key`, and the body it came with.
+    """A client's `Idempotency-Key` and the body that came with it.
 
-    The key is good for 24 hours, for one crew and one token. Two bodies are the same when they
-    are the same JSON value: neither the order of an object's members nor spaces matter.
+    The key is valid for 24 hours, for one crew and one token. Bodies are equal if they are the same
+    JSON value: the order of an object's members and spaces do not matter.
     """
 
     key: str
@@ -263,15 +263,15 @@ class IdempotencyKey:
 
 @dataclass(frozen=True)
 class Created:
-    """The execution's id. Not `is_new`: the key had created it before."""
+    """The id of an execution. `is_new` is False if the idempotency key had created it before."""
 
     id: str
     is_new: bool
 
 
 @dataclass(frozen=True)
-class Page:
-    """Some executions, newest first. `next_cursor` leads to the older ones, None at the end."""
+class ListPage:
+    """Some executions, newest first. `next_cursor` leads to the older ones; None at the end."""
 
     executions: tuple[Summary, ...]
     next_cursor: str | None
@@ -279,11 +279,62 @@ class Page:
 
 @dataclass(frozen=True)
 class Retention:
-    """How long ended executions are kept: whichever limit is reached first.
+    """How long ended executions are kept, whichever limit is reached first.
 
-    `count`, at least 1, is for each crew, so that a busy one does not push out the others'
-    executions.
+    `count`, at least 1, is for each crew, so that a busy crew does not push out those of others.
     """
 
     age: timedelta
     count: int
+
+
+@dataclass(frozen=True)
+class StoreLimits:
+    """The store's own bounds. No setting changes them.
+
+    Callers have narrower ones: these keep a mistake there from filling the disk.
+    """
+
+    calls: int = 512
+    """Calls that may wait. Every status poll is one, and takes a fraction of a millisecond."""
+    calls_together: int = 32
+    """Calls of one visit to the thread. The next caller waits until all of them are done."""
+    chars_together: int = 1024 * 1024
+    """A visit stops reading executions after so many characters, since they are in memory at the
+    same time. One execution may have 16 MiB."""
+    busy_timeout_s: float = BUSY_TIMEOUT_S
+    """The wait for a lock of another program. Every other call waits meanwhile."""
+    prune_every_s: float = 600.0
+    prune_batch_s: float = 0.03
+    """A batch of pruning commits after this time, so that others hardly wait."""
+    spare_pages: int = 4096
+    """Free pages that stay in the file while the disk has room: 16 MiB."""
+    pages_at_once: int = 500
+    """Free pages that are cut off the file in one transaction."""
+    disk_look_s: float = 5.0
+    """The time between two looks for room while the disk is full."""
+    list_page: int = 100
+    """Executions of one list page."""
+    events: int = 100_000
+    """Events of one execution. Its end is still recorded beyond."""
+    events_page: int = 500
+    """Events of one answer."""
+    deliveries: int = 100_000
+    """Webhook calls of one execution over its life. Those of its end are still queued beyond."""
+    tasks: int = 10_000
+    """Completed tasks of one execution."""
+    tasks_chars: int = 16 * 1024 * 1024
+    """Characters of all task records of one execution, which are read together."""
+    targets: int = 64
+    """Webhook targets of one execution that are in force or that a delivery waits for."""
+    body_bytes: int = 32 * 1024 * 1024
+    """The size of one webhook body: a result, the same as an object, and JSON's quotes."""
+    pending_bytes: int = 256 * 1024 * 1024
+    """Webhook bodies of one execution that may wait. Those of its end are still queued beyond.
+
+    A worker's few bytes may become many: `meta` stands in each call to each target.
+    """
+    deliveries_page: int = 100
+    """Deliveries of one answer or one transaction."""
+    deliveries_page_bytes: int = 8 * 1024 * 1024
+    """Bodies of one answer; a single one may be larger."""

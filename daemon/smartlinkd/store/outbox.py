@@ -1,11 +1,9 @@
-"""Webhook targets and the deliveries that wait for them.
+"""The outbox: webhook targets, and the deliveries that wait for them.
 
-A delivery is a row until it is done or given up. It names a row of `webhooks`, not an address, so
-that a credential is kept once however many deliveries wait, and so that a target which is replaced
-stays for those queued before. A credential goes as soon as nobody can need it any more: when the
-execution has ended, or its target was replaced, and no delivery waits.
-
-All functions run inside a transaction of the caller, or read only.
+A delivery is a row until it is made or given up. It names a row of `webhooks`, not a URL, so that a
+credential is stored once, and a target that is replaced stays for the deliveries that were queued
+before. Each target's row has its first delivery and when that is due, so that what waits behind it
+is not looked at. All methods run inside a transaction of the caller, or only read.
 """
 
 from __future__ import annotations
@@ -15,11 +13,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from datetime import datetime
-from typing import Final, cast
+from typing import cast
 
 from pydantic import SecretStr
 
 from smartlinkd.store.codec import (
+    MAX_AUTH,
+    MAX_EVENT_TYPES,
     MAX_URL,
     check_size,
     decode,
@@ -29,314 +29,290 @@ from smartlinkd.store.codec import (
     text,
 )
 from smartlinkd.store.errors import TooLarge
-from smartlinkd.store.model import Delivery, NewDelivery, WebhookTarget
+from smartlinkd.store.model import Delivery, NewDelivery, StoreLimits, WebhookTarget
 from smartlinkd.store.sealing import NotSealed, Seal
 
-MAX_BODY: Final = 32 * 1024 * 1024
-"""Bytes of one call: a result, the same as an object, and the quotes of JSON around them."""
-MAX_OWED: Final = 256 * 1024 * 1024
-"""Bytes of what one execution is owed at the same time: few words of a worker may become many, by a
-`meta` that stands in each call and by many targets. What ends it is still queued beyond."""
-MAX_AUTH: Final = 16 * 1024
-"""Bytes of an Authorization header; servers take less."""
-MAX_WANTED_BYTES: Final = 256 * 1024
-"""Bytes of the types of events that a target wants: a hundred of 200 characters of any kind."""
-MAX_TARGETS: Final = 64
-"""Targets of an execution that are in force or still waited for."""
-MAX_AT_ONCE: Final = 100
-"""Deliveries in one answer."""
-MAX_BYTES_AT_ONCE: Final = 8 * 1024 * 1024
-"""Bytes of bodies in one answer; a single one may be larger."""
 
+class Outbox:
+    """The tables `webhooks` and `deliveries`."""
 
-def set_targets(
-    connection: sqlite3.Connection,
-    seal: Seal,
-    sequence: int,
-    execution_id: str,
-    targets: Iterable[WebhookTarget],
-) -> None:
-    """Put these in force, in place of those so far."""
-    connection.execute("UPDATE webhooks SET in_force = 0 WHERE execution = ?", (sequence,))
-    for target in targets:
-        _add_target(connection, seal, sequence, execution_id, target, in_force=True)
+    def __init__(self, connection: sqlite3.Connection, seal: Seal, limits: StoreLimits) -> None:
+        self._connection = connection
+        self._seal = seal
+        self._limits = limits
 
-
-def targets_in_force(
-    connection: sqlite3.Connection, seal: Seal, sequence: int, execution_id: str
-) -> tuple[WebhookTarget, ...]:
-    """Those that were set last, in their order."""
-    rows = connection.execute(
-        "SELECT * FROM webhooks WHERE execution = ? AND in_force ORDER BY number", (sequence,)
-    )
-    return tuple(_target(row, seal, execution_id) for row in rows)
-
-
-def check_owed(
-    connection: sqlite3.Connection, sequence: int, more: Collection[NewDelivery]
-) -> None:
-    """Raises `TooLarge` when an execution would be owed too much with these."""
-    if not more:
-        return
-    row = connection.execute(
-        "SELECT bytes FROM owed_bytes WHERE execution = ?", (sequence,)
-    ).fetchone()
-    owed = sum(len(each.body) for each in more) + (0 if row is None else row["bytes"])
-    if owed > MAX_OWED:
-        raise TooLarge(
-            f"webhook calls: more than {MAX_OWED} bytes owed at a time in one execution; see to "
-            "the receivers that do not take them, or have a smaller meta in them"
+    def set_targets(
+        self, sequence: int, execution_id: str, targets: Iterable[WebhookTarget]
+    ) -> None:
+        """Replace an execution's targets. Raises `TooLarge`, or `Invalid` for a lone surrogate."""
+        self._connection.execute(
+            "UPDATE webhooks SET in_force = 0 WHERE execution = ?", (sequence,)
         )
+        for target in targets:
+            self._add_target(sequence, execution_id, target, in_force=True)
 
+    def targets(self, sequence: int, execution_id: str) -> tuple[WebhookTarget, ...]:
+        """Return the targets in force, in the order in which they were set."""
+        rows = self._connection.execute(
+            "SELECT * FROM webhooks WHERE execution = ? AND in_force ORDER BY number", (sequence,)
+        )
+        return tuple(self._target(row, execution_id) for row in rows)
 
-def queue(
-    connection: sqlite3.Connection,
-    seal: Seal,
-    sequence: int,
-    execution_id: str,
-    deliveries: Iterable[NewDelivery],
-) -> None:
-    """Have these wait until they are due."""
-    for delivery in deliveries:
-        check_size("webhook body", len(delivery.body), MAX_BODY)
-        webhook = _find_target(connection, seal, sequence, execution_id, delivery.target)
-        if webhook is None:
-            webhook = _add_target(
-                connection, seal, sequence, execution_id, delivery.target, in_force=False
+    def check_pending(self, sequence: int, more: Collection[NewDelivery]) -> None:
+        """Raise `TooLarge` if too many bytes would wait for an execution's targets with these."""
+        if not more:
+            return
+        (pending,) = self._connection.execute(
+            "SELECT coalesce(sum(pending_bytes), 0) FROM webhooks WHERE execution = ?", (sequence,)
+        ).fetchone()
+        if pending + sum(len(each.body) for each in more) > self._limits.pending_bytes:
+            raise TooLarge(
+                f"webhook calls: more than {self._limits.pending_bytes} bytes owed at a time in "
+                "one execution; see to the receivers that do not take them, or have a smaller "
+                "meta in them"
             )
-        connection.execute(
-            "INSERT INTO deliveries (execution, webhook, next_at, body) VALUES (?, ?, ?, ?)",
-            (sequence, webhook, micros(delivery.due_at), delivery.body),
+
+    def queue(self, sequence: int, execution_id: str, deliveries: Iterable[NewDelivery]) -> None:
+        """Add deliveries. Raises `TooLarge`, or `Invalid` for a lone surrogate."""
+        for delivery in deliveries:
+            check_size("webhook body", len(delivery.body), self._limits.body_bytes)
+            webhook = self._find_target(sequence, execution_id, delivery.target)
+            if webhook is None:
+                webhook = self._add_target(sequence, execution_id, delivery.target, in_force=False)
+            self._connection.execute(
+                "INSERT INTO deliveries (execution, webhook, next_at, body) VALUES (?, ?, ?, ?)",
+                (sequence, webhook, micros(delivery.due_at), delivery.body),
+            )
+            self._update_first(webhook, more_bytes=len(delivery.body))
+
+    def due(
+        self,
+        now: datetime,
+        limit: int,
+        *,
+        except_ids: Collection[int],
+        except_origins: Collection[str],
+    ) -> list[Delivery]:
+        """Return the first delivery of each target, if it is due at `now`, longest due first.
+
+        A target is one URL of an execution. It has a row for each kind of calls, and more rows if
+        its credential or event types were changed: deliveries keep their order over all of these.
+        Only a question to a human does not wait for other kinds, nor they for it.
+
+        At most `limit` are returned, and fewer if their bodies are large.
+        """
+        rows = self._connection.execute(
+            f"""
+            SELECT deliveries.number AS delivery, id, crew, attempts, next_at, body,
+                   kind, url, webhooks.events, credential, first_due_since AS due_since
+            FROM webhooks INDEXED BY webhooks_due
+            CROSS JOIN deliveries ON deliveries.number = first_delivery
+            CROSS JOIN executions ON executions.sequence = webhooks.execution
+            WHERE first_due_at <= ? AND url_origin NOT IN ({_marks(except_origins)})
+            AND first_delivery NOT IN ({_marks(except_ids)})
+            AND NOT EXISTS (
+                SELECT 1 FROM webhooks AS other
+                WHERE other.execution = webhooks.execution AND other.url = webhooks.url
+                AND (other.kind = 'human_input') = (webhooks.kind = 'human_input')
+                AND other.first_delivery < webhooks.first_delivery
+            )
+            ORDER BY first_due_at, first_delivery
+            LIMIT ?
+            """,  # noqa: S608 - only marks for values are put in
+            (
+                micros(now),
+                *except_origins,
+                *except_ids,
+                min(limit, self._limits.deliveries_page),
+            ),
         )
+        found: list[Delivery] = []
+        size = 0
+        for row in rows:
+            size += len(row["body"])
+            if found and size > self._limits.deliveries_page_bytes:
+                break
+            found.append(self._delivery(row))
+        return found
 
+    def remove(self, delivery: int) -> None:
+        """Delete a delivery that was made or given up. Do nothing if it is gone already."""
+        row = self._connection.execute(
+            "DELETE FROM deliveries WHERE number = ? RETURNING execution, webhook, length(body)",
+            (delivery,),
+        ).fetchone()
+        if row is not None:
+            execution, webhook, size = row
+            self._update_first(webhook, more_bytes=-size)
+            self.drop_unneeded_targets(execution)
 
-def due(
-    connection: sqlite3.Connection,
-    seal: Seal,
-    now: datetime,
-    limit: int,
-    *,
-    except_ids: Collection[int],
-    except_origins: Collection[str],
-) -> list[Delivery]:
-    """The first of each target, when due at `now`, longest due first.
+    def reschedule(self, delivery: int, next_at: datetime) -> None:
+        """Count a failed attempt, and set when the next one is due.
 
-    A target is one address of an execution. It has a row for each kind of calls, and another when
-    it has another credential or other events from some time on: what was queued for one of them
-    comes after what was queued before for another. But a human who is asked has only so much time:
-    that waits for no other kind, and no other for it.
-
-    At most `limit`, and fewer when they are large.
-    """
-    # What the query is made of is marks for values alone. One for a host that is passed over costs
-    # an entry of the index, and no row.
-    rows = connection.execute(
-        f"""
-        SELECT deliveries.number AS delivery, id, crew, attempts, next_at, body,
-               kind, url, webhooks.events, credential,
-               coalesce((SELECT due_since FROM failed_deliveries
-                         WHERE delivery = first.delivery), next_at) AS due_since
-        FROM first_deliveries AS first INDEXED BY first_deliveries_due
-        CROSS JOIN webhooks ON webhooks.number = first.webhook
-        CROSS JOIN deliveries ON deliveries.number = first.delivery
-        CROSS JOIN executions ON executions.sequence = deliveries.execution
-        WHERE due_at <= ? AND origin NOT IN ({_marks(except_origins)})
-        AND first.delivery NOT IN ({_marks(except_ids)})
-        AND NOT EXISTS (
-            SELECT 1 FROM webhooks AS other
-            JOIN first_deliveries AS before ON before.webhook = other.number
-            WHERE other.execution = webhooks.execution AND other.url = webhooks.url
-            AND (other.kind = 'human_input') = (webhooks.kind = 'human_input')
-            AND before.delivery < first.delivery
-        )
-        ORDER BY due_at, first.delivery
-        LIMIT ?
-        """,  # noqa: S608 - see above
-        (micros(now), *except_origins, *except_ids, min(limit, MAX_AT_ONCE)),
-    )
-    found: list[Delivery] = []
-    size = 0
-    for row in rows:
-        size += len(row["body"])
-        if found and size > MAX_BYTES_AT_ONCE:
-            break
-        found.append(_delivery(row, seal))
-    return found
-
-
-def done(connection: sqlite3.Connection, delivery: int) -> None:
-    """It was made, or is given up. Nothing when it is gone already."""
-    row = connection.execute(
-        "DELETE FROM deliveries WHERE number = ? RETURNING execution", (delivery,)
-    ).fetchone()
-    if row is not None:
-        drop_unneeded_targets(connection, row["execution"])
-
-
-def give_up(
-    connection: sqlite3.Connection, origin: str, before: datetime, except_ids: Collection[int]
-) -> Counter[tuple[str, str]]:
-    """Forget up to `MAX_AT_ONCE` of what an origin has been owed since before that, be it put off
-    since; how many those were, by the execution's id and crew."""
-    at = micros(before)
-    # A call that was put off is the first of its target. It may be found twice.
-    firsts = connection.execute(
-        f"""
-        SELECT webhook, sequence, id, crew FROM (
-            SELECT webhook, delivery FROM first_deliveries INDEXED BY first_deliveries_due
-            WHERE due_at <= ? AND origin = ?
-            UNION ALL
-            SELECT webhook, delivery FROM failed_deliveries INDEXED BY failed_deliveries_due
-            WHERE due_since <= ? AND origin = ?
-        ) AS first
-        CROSS JOIN webhooks ON webhooks.number = first.webhook
-        CROSS JOIN executions ON executions.sequence = webhooks.execution
-        WHERE delivery NOT IN ({_marks(except_ids)}) LIMIT ?
-        """,  # noqa: S608 - what it is made of is marks for values alone
-        (at, origin, at, origin, *except_ids, MAX_AT_ONCE),
-    ).fetchall()
-    given_up = Counter[tuple[str, str]]()
-    for first in firsts:
-        given_up[first["id"], first["crew"]] += connection.execute(
+        Do nothing if the delivery is gone already.
+        """
+        row = self._connection.execute(
             """
-            DELETE FROM deliveries WHERE number IN (
-                SELECT number FROM deliveries INDEXED BY deliveries_webhook
-                LEFT JOIN failed_deliveries ON delivery = number
-                WHERE deliveries.webhook = ? AND (next_at <= ? OR due_since <= ?)
-                ORDER BY number LIMIT ?
-            )
+            UPDATE deliveries SET attempts = attempts + 1, next_at = :next_at,
+                due_since = min(coalesce(due_since, next_at), next_at, :next_at)
+            WHERE number = :number RETURNING webhook
             """,
-            (first["webhook"], at, at, MAX_AT_ONCE - given_up.total()),
+            {"next_at": micros(next_at), "number": delivery},
+        ).fetchone()
+        if row is not None:
+            self._update_first(row["webhook"])
+
+    def give_up(
+        self, origin: str, before: datetime, except_ids: Collection[int]
+    ) -> Counter[tuple[str, str]]:
+        """Delete some of what has been due at an origin since before that, also if rescheduled.
+
+        Returns how many, by the execution's id and crew; at most `deliveries_page` in all.
+        """
+        at = micros(before)
+        targets = self._connection.execute(
+            f"""
+            SELECT number, execution, id, crew
+            FROM webhooks INDEXED BY webhooks_due_since
+            CROSS JOIN executions ON executions.sequence = webhooks.execution
+            WHERE url_origin = ? AND first_due_since <= ?
+            AND first_delivery NOT IN ({_marks(except_ids)}) LIMIT ?
+            """,  # noqa: S608 - only marks for values are put in
+            (origin, at, *except_ids, self._limits.deliveries_page),
+        ).fetchall()
+        given_up = Counter[tuple[str, str]]()
+        for target in targets:
+            left = self._limits.deliveries_page - given_up.total()
+            rows = self._connection.execute(
+                """
+                DELETE FROM deliveries WHERE number IN (
+                    SELECT number FROM deliveries INDEXED BY deliveries_webhook
+                    WHERE webhook = ? AND coalesce(due_since, next_at) <= ?
+                    ORDER BY number LIMIT ?
+                ) RETURNING length(body)
+                """,
+                (target["number"], at, left),
+            ).fetchall()
+            given_up[target["id"], target["crew"]] += len(rows)
+            self._update_first(target["number"], more_bytes=-sum(size for (size,) in rows))
+            self.drop_unneeded_targets(target["execution"])
+            if len(rows) == left:
+                break
+        return given_up
+
+    def drop_unneeded_targets(self, sequence: int) -> None:
+        """Delete replaced targets and credentials of ended executions that nothing waits for."""
+        self._connection.execute(
+            "DELETE FROM webhooks WHERE execution = ? AND NOT in_force AND first_delivery IS NULL",
+            (sequence,),
+        )
+        self._connection.execute(
+            """
+            UPDATE webhooks SET credential = NULL
+            WHERE execution = ? AND +credential IS NOT NULL AND first_delivery IS NULL
+            AND EXISTS (SELECT 1 FROM executions
+                        WHERE sequence = webhooks.execution AND finished_at IS NOT NULL)
+            """,
+            (sequence,),
+        )
+
+    def opens_credentials(self) -> bool:
+        """Return True if the key is that of the credentials, or there are none.
+
+        All are under the same key: if one opens, another that does not is damaged.
+        """
+        rows = self._connection.execute(
+            """
+            SELECT id, kind, url, webhooks.events, credential
+            FROM webhooks JOIN executions ON sequence = execution
+            WHERE credential IS NOT NULL
+            """
+        )
+        has_any = False
+        for row in rows:
+            has_any = True
+            with suppress(NotSealed):
+                self._target(row, row["id"])
+                return True
+        return not has_any
+
+    def drop_credentials(self) -> int:
+        """Delete all credentials. Return how many there were."""
+        return self._connection.execute(
+            "UPDATE webhooks SET credential = NULL WHERE credential IS NOT NULL"
         ).rowcount
-        drop_unneeded_targets(connection, first["sequence"])
-        if given_up.total() >= MAX_AT_ONCE:
-            break
-    return given_up
 
+    def _update_first(self, webhook: int, *, more_bytes: int = 0) -> None:
+        """Bring a target's row up to date after a change of its deliveries."""
+        self._connection.execute(
+            """
+            UPDATE webhooks SET pending_bytes = pending_bytes + ?,
+                (first_delivery, first_due_at, first_due_since) = (
+                    SELECT number, next_at, coalesce(due_since, next_at) FROM deliveries
+                    WHERE webhook = webhooks.number ORDER BY number LIMIT 1
+                )
+            WHERE number = ?
+            """,
+            (more_bytes, webhook),
+        )
 
-def put_off(connection: sqlite3.Connection, delivery: int, next_at: datetime) -> None:
-    """It failed and is tried again. Nothing when it is gone already."""
-    connection.execute(
-        "UPDATE deliveries SET attempts = attempts + 1, next_at = ? WHERE number = ?",
-        (micros(next_at), delivery),
-    )
+    def _find_target(self, sequence: int, execution_id: str, target: WebhookTarget) -> int | None:
+        rows = self._connection.execute(
+            "SELECT * FROM webhooks WHERE execution = ? AND kind = ? AND url = ?",
+            (sequence, target.kind, target.url),
+        )
+        same = (row["number"] for row in rows if self._target(row, execution_id) == target)
+        return next(same, None)
 
+    def _add_target(
+        self, sequence: int, execution_id: str, target: WebhookTarget, *, in_force: bool
+    ) -> int:
+        (count,) = self._connection.execute(
+            "SELECT count(*) FROM webhooks WHERE execution = ?", (sequence,)
+        ).fetchone()
+        if count >= self._limits.targets:
+            raise TooLarge(
+                f"webhooks: more than {self._limits.targets} targets for one execution; use fewer"
+            )
+        credential = None
+        if target.auth is not None:
+            header = text("webhook authentication", target.auth.get_secret_value(), MAX_AUTH)
+            context = _context(execution_id, target.kind, target.url)
+            credential = self._seal.seal(header.encode(), context)
+        number = self._connection.execute(
+            "INSERT INTO webhooks (execution, in_force, kind, url, events, credential) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                sequence,
+                in_force,
+                target.kind,
+                text("webhook url", target.url, MAX_URL),
+                encode("webhook events", list(target.events), limit=MAX_EVENT_TYPES),
+                credential,
+            ),
+        ).lastrowid
+        assert number is not None  # noqa: S101 - it was just inserted; for the type checker
+        return number
 
-def drop_unneeded_targets(connection: sqlite3.Connection, sequence: int) -> None:
-    """Delete replaced targets that nothing waits for, and the credentials of an ended execution."""
-    connection.execute(
-        """
-        DELETE FROM webhooks WHERE execution = ? AND NOT in_force
-        AND NOT EXISTS (SELECT 1 FROM deliveries WHERE webhook = webhooks.number)
-        """,
-        (sequence,),
-    )
-    connection.execute(
-        """
-        UPDATE webhooks SET credential = NULL WHERE execution = ? AND +credential IS NOT NULL
-        AND EXISTS (SELECT 1 FROM executions
-                    WHERE sequence = webhooks.execution AND finished_at IS NOT NULL)
-        AND NOT EXISTS (SELECT 1 FROM deliveries WHERE webhook = webhooks.number)
-        """,
-        (sequence,),
-    )
+    def _delivery(self, row: sqlite3.Row) -> Delivery:
+        return Delivery(
+            id=row["delivery"],
+            execution_id=row["id"],
+            crew=row["crew"],
+            target=self._target(row, row["id"]),
+            body=row["body"],
+            attempts=row["attempts"],
+            due_since=moment(row["due_since"]),
+            next_at=moment(row["next_at"]),
+        )
 
-
-def key_fits(connection: sqlite3.Connection, seal: Seal) -> bool:
-    """Whether the credentials are under this key, if there are any. They all are when one is: then
-    one that does not open is damaged."""
-    rows = connection.execute(
-        """
-        SELECT id, kind, url, webhooks.events, credential
-        FROM webhooks JOIN executions ON sequence = execution
-        WHERE credential IS NOT NULL
-        """
-    )
-    there = False
-    for row in rows:
-        there = True
-        with suppress(NotSealed):
-            _target(row, seal, row["id"])
-            return True
-    return not there
-
-
-def drop_credentials(connection: sqlite3.Connection) -> int:
-    """Forget all of them; how many there were."""
-    forget = "UPDATE webhooks SET credential = NULL WHERE credential IS NOT NULL"
-    return connection.execute(forget).rowcount
-
-
-def _find_target(
-    connection: sqlite3.Connection,
-    seal: Seal,
-    sequence: int,
-    execution_id: str,
-    target: WebhookTarget,
-) -> int | None:
-    rows = connection.execute(
-        "SELECT * FROM webhooks WHERE execution = ? AND kind = ? AND url = ?",
-        (sequence, target.kind, target.url),
-    )
-    same = (row["number"] for row in rows if _target(row, seal, execution_id) == target)
-    return next(same, None)
-
-
-def _add_target(
-    connection: sqlite3.Connection,
-    seal: Seal,
-    sequence: int,
-    execution_id: str,
-    target: WebhookTarget,
-    *,
-    in_force: bool,
-) -> int:
-    (count,) = connection.execute(
-        "SELECT count(*) FROM webhooks WHERE execution = ?", (sequence,)
-    ).fetchone()
-    if count >= MAX_TARGETS:
-        raise TooLarge(f"webhooks: more than {MAX_TARGETS} targets for one execution; use fewer")
-    credential = None
-    if target.auth is not None:
-        header = text("webhook authentication", target.auth.get_secret_value(), MAX_AUTH)
-        context = _context(execution_id, target.kind, target.url)
-        credential = seal.seal(header.encode(), context)
-    number = connection.execute(
-        "INSERT INTO webhooks (execution, in_force, kind, url, events, credential) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
-        (
-            sequence,
-            in_force,
-            target.kind,
-            text("webhook url", target.url, MAX_URL),
-            encode("webhook events", list(target.events), limit=MAX_WANTED_BYTES),
-            credential,
-        ),
-    ).lastrowid
-    assert number is not None  # noqa: S101 - it was just inserted; for the type checker
-    return number
-
-
-def _delivery(row: sqlite3.Row, seal: Seal) -> Delivery:
-    return Delivery(
-        id=row["delivery"],
-        execution_id=row["id"],
-        crew=row["crew"],
-        target=_target(row, seal, row["id"]),
-        body=row["body"],
-        attempts=row["attempts"],
-        due_since=moment(row["due_since"]),
-        next_at=moment(row["next_at"]),
-    )
-
-
-def _target(row: sqlite3.Row, seal: Seal, execution_id: str) -> WebhookTarget:
-    auth = None
-    if row["credential"] is not None:
-        context = _context(execution_id, row["kind"], row["url"])
-        auth = SecretStr(seal.open(row["credential"], context).decode())
-    events = cast("list[str]", decode(row["events"]))
-    return WebhookTarget(kind=row["kind"], url=row["url"], events=tuple(events), auth=auth)
+    def _target(self, row: sqlite3.Row, execution_id: str) -> WebhookTarget:
+        auth = None
+        if row["credential"] is not None:
+            context = _context(execution_id, row["kind"], row["url"])
+            auth = SecretStr(self._seal.open(row["credential"], context).decode())
+        events = cast("list[str]", decode(row["events"]))
+        return WebhookTarget(kind=row["kind"], url=row["url"], events=tuple(events), auth=auth)
 
 
 def _marks(values: Collection[object]) -> str:

@@ -1,11 +1,9 @@
-"""Encryption under the journal's key: of webhook credentials in the file, and of list cursors.
+"""Encryption under the store's key: of webhook credentials in the file, and of list cursors.
 
-AES-256-GCM from `cryptography`, with a subkey for each use. A sealed value is bound to a context
-(whose credential, for which address; whose list), so that one copied to another place does not
-open there.
-
-A cursor is sealed because it holds the place of an execution in the order of all: in clear, the
-holder of one crew's user token could count how much everybody else runs.
+AES-256-GCM, with a subkey for each use. A sealed value is bound to a context (the execution and the
+URL of a credential, the crew and the owner of a list), and does not open in another one. A cursor
+is sealed since it holds an execution's place among all: in clear, the holder of one user token
+could count how much everybody else runs.
 """
 
 from __future__ import annotations
@@ -24,11 +22,11 @@ if TYPE_CHECKING:
 
 KEY_BYTES: Final = 32
 _NONCE: Final = 12
-"""Bytes; random. A key seals far fewer than the 2^32 values for which that is safe."""
+"""The size of the random nonce. A key seals far fewer than the 2^32 values that it is safe for."""
 
 
 class NotSealed(ValueError):  # noqa: N818 - said of the value
-    """Not sealed under this key, for this use and context."""
+    """The value was not sealed under this key, for this use and context."""
 
 
 class Seal:
@@ -41,12 +39,12 @@ class Seal:
         self._subkey = hmac.digest(key.get_secret_value(), use.encode(), "sha256")
 
     def seal(self, content: bytes, context: str) -> bytes:
-        """Encrypt; the same content is never the same twice. Raises `Unavailable`."""
+        """Return `content` encrypted, differently each time. Raises `Unavailable`; see `needed`."""
         nonce = os.urandom(_NONCE)
         return nonce + self._cipher.encrypt(nonce, content, context.encode())
 
     def open(self, sealed: bytes, context: str) -> bytes:
-        """The content. Raises `NotSealed`, or `Unavailable`."""
+        """Return the content. Raises `NotSealed`, or `Unavailable`; see `needed`."""
         with needed():
             from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see smartlinkd/late_imports.py
 

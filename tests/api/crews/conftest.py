@@ -48,10 +48,10 @@ from smartlinkd.errors import Invalid
 from smartlinkd.metrics import Metrics
 from smartlinkd.serving import Limits, Served, bind, serve
 from smartlinkd.store.model import (
-    Event,
     Execution,
-    Page,
-    State,
+    ExecutionEvent,
+    ExecutionState,
+    ListPage,
     Status,
     Summary,
     WebhookTarget,
@@ -77,7 +77,7 @@ class StandIn:
 
     def __init__(self) -> None:
         self.known: dict[str, Execution] = {}
-        self.events: dict[str, list[Event]] = {}
+        self.events: dict[str, list[ExecutionEvent]] = {}
         self.kickoffs: list[tuple[Caller, Kickoff, str | None, JsonValue]] = []
         self.feedbacks: list[tuple[Feedback, tuple[WebhookTarget, ...]]] = []
         self.keys: list[tuple[str, JsonValue, str]] = []  # with their bodies, and their executions
@@ -109,7 +109,7 @@ class StandIn:
         happened = self.events[kickoff_id]
         moment = BEGAN + timedelta(milliseconds=len(happened))
         content = b"" if data is None else to_json(data)
-        happened.append(Event(len(happened) + 1, moment, kind, content, len(content)))
+        happened.append(ExecutionEvent(len(happened) + 1, moment, kind, content, len(content)))
         self._ring()
 
     def _ring(self) -> None:
@@ -146,8 +146,8 @@ class StandIn:
         return found
 
     async def executions(
-        self, caller: Caller, *, state: State | None, limit: int, cursor: str | None
-    ) -> Page:
+        self, caller: Caller, *, state: ExecutionState | None, limit: int, cursor: str | None
+    ) -> ListPage:
         self._refuse()
         self.asked.append({"state": state, "limit": limit, "cursor": cursor})
         seen: list[Summary] = [
@@ -157,7 +157,7 @@ class StandIn:
             and caller.sees_only in (None, each.owner)
             and state in (None, each.state)
         ]
-        return Page(tuple(seen[:limit]), "older" if len(seen) > limit else None)
+        return ListPage(tuple(seen[:limit]), "older" if len(seen) > limit else None)
 
     async def wait(self, caller: Caller, kickoff_id: str, seconds: float) -> Execution:
         before = await self.execution(caller, kickoff_id)
@@ -226,7 +226,7 @@ class _Following:
         self._id = kickoff_id
         self._after = after
 
-    async def next(self) -> list[Event]:
+    async def next(self) -> list[ExecutionEvent]:
         while True:
             self._of._refuse()
             told = self._of.events[self._id][self._after :]

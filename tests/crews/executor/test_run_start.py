@@ -15,7 +15,7 @@ from smartlinkd.crews.run import NOT_STARTED
 from smartlinkd.processes import guarded, guardians
 from smartlinkd.processes.guarded import START_LIMIT
 from smartlinkd.processes.guardians import RUN_SERVER
-from smartlinkd.store.model import Execution, State, Status
+from smartlinkd.store.model import Execution, ExecutionState, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -34,7 +34,7 @@ async def starting(house: House) -> str:
     """An execution whose worker is being started."""
     kickoff_id = await house.kickoff()
     await wait_all_tasks_blocked()
-    assert (await house.look(kickoff_id)).state is State.RUNNING
+    assert (await house.look(kickoff_id)).state is ExecutionState.RUNNING
     return kickoff_id
 
 
@@ -42,7 +42,7 @@ async def ended_after(seconds: float, house: House, kickoff_id: str, clock: Mock
     """The execution, which ends then and not a second earlier."""
     clock.jump(seconds - 1)
     await wait_all_tasks_blocked()
-    assert (await house.look(kickoff_id)).state is State.RUNNING
+    assert (await house.look(kickoff_id)).state is ExecutionState.RUNNING
     clock.jump(1)
     clock.rate = 1.0
     return await house.end_of(kickoff_id)

@@ -10,7 +10,7 @@ import pytest
 from smartlinkd.crews.crew import Caller, Feedback
 from smartlinkd.crews.executor import Executor
 from smartlinkd.errors import Invalid, NotFound
-from smartlinkd.store.model import State
+from smartlinkd.store.model import ExecutionState
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -78,7 +78,7 @@ async def test_a_users_list_has_its_own(house: House) -> None:
     assert await listed(house, Caller("c")) == [ids[""], ids["bo"], ids["an"]]
     assert await listed(house, Caller("other")) == []
     await house.gate.reaches(2)
-    assert await listed(house, Caller("c"), State.PENDING) == [ids[""]]
+    assert await listed(house, Caller("c"), ExecutionState.PENDING) == [ids[""]]
 
 
 async def test_a_list_goes_on_where_it_ended_and_for_the_same_caller(house: House) -> None:
@@ -93,6 +93,6 @@ async def test_a_list_goes_on_where_it_ended_and_for_the_same_caller(house: Hous
         await ask(Caller("c", "bo"), state=None, limit=2, cursor=first.next_cursor)
 
 
-async def listed(house: House, caller: Caller, state: State | None = None) -> list[str]:
+async def listed(house: House, caller: Caller, state: ExecutionState | None = None) -> list[str]:
     page = await house.executor.executions(caller, state=state, limit=100, cursor=None)
     return [each.id for each in page.executions]

@@ -42,7 +42,7 @@ from smartlinkd.errors import Refused
 from smartlinkd.nurseries import background
 from smartlinkd.patience import PATIENCE, patience
 from smartlinkd.serving import hold_until_answered
-from smartlinkd.store.model import Execution, State
+from smartlinkd.store.model import Execution, ExecutionState
 
 STOPPING: Final = LONGEST_GRACE + 30.0
 """Seconds for a stop to be answered, which comes when the worker has ended and that is recorded."""
@@ -121,7 +121,7 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cal
         """The executions that the token may see, newest first."""
         page = await executor.executions(
             caller,
-            state=State(asked.state) if asked.state else None,
+            state=ExecutionState(asked.state) if asked.state else None,
             limit=asked.limit,
             cursor=asked.cursor,
         )

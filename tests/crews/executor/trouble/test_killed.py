@@ -28,7 +28,7 @@ from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.crew import Caller, Crew, Kickoff
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.worker import WorkerSettings
-from smartlinkd.store.actor import Journal
+from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Retention
 
 folder = Path(sys.argv[1])
@@ -42,7 +42,7 @@ crew = Crew(
     "c", WorkerSettings(("/bin/sh", "-c", worker, str(folder / "pids")), {}, 2**28), (),
     4, 100, 1000, 1000, "fail", (), (),
 )
-journal = Journal(
+journal = Store(
     folder / "journal.db", key=SecretBytes(b"k" * 32), retention=Retention(timedelta(days=1), 1000)
 )
 executor = Executor(

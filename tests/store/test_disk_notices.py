@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,24 +17,26 @@ from pydantic import SecretBytes
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.logs import LogEvent
-from smartlinkd.store import actor as actor_module
-from smartlinkd.store import errors, executions
-from smartlinkd.store.actor import Journal
-from smartlinkd.store.database import Store
+from smartlinkd.store import errors
+from smartlinkd.store.actor import Store
+from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.disk import ROOM, has_room
 from smartlinkd.store.errors import DiskFull
+from smartlinkd.store.executions import Executions
 from smartlinkd.store.model import (
     Change,
     Created,
-    Entry,
+    ExecutionUpdate,
     IdempotencyKey,
     NewExecution,
     Retention,
     Status,
+    StoreLimits,
 )
 
 New = Callable[..., NewExecution]
 PATIENCE = 10.0
+QUICK = StoreLimits(disk_look_s=0.01)
 
 
 class PlayedDisk:
@@ -44,27 +47,35 @@ class PlayedDisk:
         self.free = ROOM
         self.files = 9  # that there may be; 0 where nobody counts them
         self.inodes = 1  # that are free
-        self._create = executions.create
 
     def statvfs(self, _: Path) -> SimpleNamespace:
         blocks = {"f_blocks": ROOM, "f_bavail": self.free // 512, "f_frsize": 512}
         return SimpleNamespace(**blocks, f_files=self.files, f_favail=self.inodes)
 
-    def create(self, *args: Any) -> Created:
-        if self.full:
-            error = sqlite3.OperationalError("database or disk is full")
-            error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_FULL, "SQLITE_FULL"
-            raise error
-        return self._create(*args)
+    def create_in(self) -> Callable[..., Created]:
+        create = Executions.create
+
+        def refuse(self_: Executions, *args: Any) -> Created:
+            if self.full:
+                error = sqlite3.OperationalError("database or disk is full")
+                error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_FULL, "SQLITE_FULL"
+                raise error
+            return create(self_, *args)
+
+        return refuse
 
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> PlayedDisk:
     made = PlayedDisk()
     monkeypatch.setattr(os, "statvfs", made.statvfs)
-    monkeypatch.setattr(executions, "create", made.create)
-    monkeypatch.setattr(actor_module, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(Executions, "create", made.create_in())
     return made
+
+
+@pytest.fixture
+def store_limits() -> StoreLimits:
+    return QUICK
 
 
 @pytest.fixture
@@ -74,14 +85,20 @@ def told() -> list[bool]:
 
 @pytest.fixture
 async def journal(
-    path: Path, wall: SimpleNamespace, told: list[bool], nursery: trio.Nursery
-) -> Journal:
-    made = Journal(
+    path: Path,
+    wall: SimpleNamespace,
+    told: list[bool],
+    nursery: trio.Nursery,
+    store_limits: StoreLimits,
+) -> Store:
+    made = Store(
         path,
         key=SecretBytes(b"k" * 32),
         retention=Retention(age=timedelta(days=30), count=1000),
         wall=lambda: wall.now,
         disk_full=told.append,
+        limits=store_limits,
+        synchronous="OFF",
     )
     await nursery.start(made.run)
     return made
@@ -94,7 +111,7 @@ async def until(told: list[bool], count: int) -> None:
 
 
 async def test_it_is_told_once_however_many_are_refused(
-    journal: Journal,
+    journal: Store,
     full_disk: PlayedDisk,
     new: New,
     told: list[bool],
@@ -112,7 +129,7 @@ async def test_it_is_told_once_however_many_are_refused(
 
 @pytest.mark.parametrize(("free", "inodes"), [(ROOM - 512, 1), (ROOM, 0)])
 async def test_nothing_new_is_taken_where_only_the_journal_finds_room(
-    journal: Journal, full_disk: PlayedDisk, new: New, told: list[bool], *, free: int, inodes: int
+    journal: Store, full_disk: PlayedDisk, new: New, told: list[bool], *, free: int, inodes: int
 ) -> None:
     key = IdempotencyKey("k", {"a": 1})
     earlier = await journal.create(new(), idempotency=key)
@@ -125,7 +142,7 @@ async def test_nothing_new_is_taken_where_only_the_journal_finds_room(
 
 
 async def test_a_full_disk_that_somebody_else_has_met_is_told_if_it_is_this_one(
-    journal: Journal, full_disk: PlayedDisk, told: list[bool]
+    journal: Store, full_disk: PlayedDisk, told: list[bool]
 ) -> None:
     await journal.look_at_disk()
     assert told == []
@@ -134,14 +151,9 @@ async def test_a_full_disk_that_somebody_else_has_met_is_told_if_it_is_this_one(
     assert told == [True]
 
 
-@pytest.fixture
-def quick_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actor_module, "PRUNE_EVERY", 0.01)
-
-
-@pytest.mark.usefixtures("quick_rounds")
+@pytest.mark.parametrize("store_limits", [replace(QUICK, prune_every_s=0.01)])
 async def test_a_full_disk_is_told_although_nobody_asks_for_anything(
-    journal: Journal, full_disk: PlayedDisk, told: list[bool]
+    journal: Store, full_disk: PlayedDisk, told: list[bool]
 ) -> None:
     full_disk.full, full_disk.free = True, 0
     await until(told, 1)
@@ -160,12 +172,12 @@ def test_where_inodes_are_not_counted_there_are_enough(
 
 
 async def test_what_is_too_old_makes_room_at_once(
-    journal: Journal, full_disk: PlayedDisk, new: New, wall: SimpleNamespace, told: list[bool]
+    journal: Store, full_disk: PlayedDisk, new: New, wall: SimpleNamespace, told: list[bool]
 ) -> None:
     """Nobody waits until the next round for what that gives back."""
     old = await journal.create(new(), idempotency=None)
     end = Change(status=Status.STOPPED, finished_at=wall.now)
-    await journal.record(old.id, Entry(end))
+    await journal.record(old.id, ExecutionUpdate(end))
     wall.now += timedelta(days=31)
     full_disk.full, full_disk.free = True, 0
     with pytest.raises(DiskFull):
@@ -177,7 +189,7 @@ async def test_what_is_too_old_makes_room_at_once(
 
 
 async def test_its_end_is_told_although_nobody_asks_for_anything(
-    journal: Journal, full_disk: PlayedDisk, new: New, told: list[bool]
+    journal: Store, full_disk: PlayedDisk, new: New, told: list[bool]
 ) -> None:
     full_disk.full, full_disk.free = True, 0
     with pytest.raises(DiskFull):
@@ -191,7 +203,7 @@ async def test_its_end_is_told_although_nobody_asks_for_anything(
 
 
 async def test_who_waits_to_try_again_does_so_when_there_is_room(
-    journal: Journal, full_disk: PlayedDisk, new: New
+    journal: Store, full_disk: PlayedDisk, new: New
 ) -> None:
     full_disk.full, full_disk.free = True, 0
     with pytest.raises(DiskFull):
@@ -212,7 +224,7 @@ async def test_who_waits_to_try_again_does_so_when_there_is_room(
 
 
 async def test_a_little_room_is_none(
-    journal: Journal, full_disk: PlayedDisk, new: New, told: list[bool]
+    journal: Store, full_disk: PlayedDisk, new: New, told: list[bool]
 ) -> None:
     full_disk.full, full_disk.free = True, 0
     with pytest.raises(DiskFull):
@@ -223,18 +235,18 @@ async def test_a_little_room_is_none(
 
 
 async def test_room_that_cannot_be_written_to_is_none(
-    journal: Journal,
+    journal: Store,
     full_disk: PlayedDisk,
     new: New,
     told: list[bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refuse(_: Store) -> bool:
+    def refuse(_: StoreDatabase) -> bool:
         raise DiskFull("no", retry_after=1)
 
     full_disk.full = True
     with monkeypatch.context() as patch:
-        patch.setattr(Store, "has_room", refuse)
+        patch.setattr(StoreDatabase, "has_room", refuse)
         with pytest.raises(DiskFull):
             await journal.create(new(), idempotency=None)
         await trio.sleep(0.2)
@@ -242,7 +254,7 @@ async def test_room_that_cannot_be_written_to_is_none(
     await until(told, 2)
 
 
-def test_looking_for_room_writes_to_the_file(store: Store, path: Path) -> None:
+def test_looking_for_room_writes_to_the_file(store: StoreDatabase, path: Path) -> None:
     def written() -> int:
         return path.with_name(f"{path.name}-wal").stat().st_size
 
@@ -257,9 +269,9 @@ def test_an_io_error_on_a_full_disk_is_a_full_disk(path: Path, full_disk: Played
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR | 19 << 8  # SQLITE_IOERR_SHMSIZE
     error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
     full_disk.free = 0
-    assert isinstance(errors.explained(error, path), DiskFull)
+    assert isinstance(errors.translate(error, path), DiskFull)
     full_disk.free = ROOM
-    told = errors.explained(error, path)
+    told = errors.translate(error, path)
     assert told is not None
     assert not isinstance(told, DiskFull)
 

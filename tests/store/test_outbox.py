@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from smartlinkd.store import executions, outbox, schema
-from smartlinkd.store.database import Store
+from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.errors import AlreadyFinished, TooLarge
 from smartlinkd.store.model import (
     Change,
     Delivery,
-    Entry,
+    ExecutionUpdate,
     NewDelivery,
-    NewExecution,
     Status,
+    StoreLimits,
     WebhookTarget,
 )
 from tests.store.calls import CREW, SECOND, STREAM, TASK, bodies, queue
-
-pytestmark = pytest.mark.usefixtures("quick_disk")
 
 Create = Callable[..., str]
 
@@ -35,7 +30,7 @@ def execution_id(create: Create) -> str:
 
 
 def test_a_queued_delivery_is_due_at_its_time(
-    store: Store, execution_id: str, now: datetime
+    store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, NewDelivery(STREAM, b"{}", now + SECOND))
 
@@ -46,7 +41,7 @@ def test_a_queued_delivery_is_due_at_its_time(
 
 
 def test_what_the_asker_has_in_hand_is_passed_over_with_all_behind_it(
-    store: Store, execution_id: str, now: datetime
+    store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(
         store,
@@ -60,7 +55,9 @@ def test_what_the_asker_has_in_hand_is_passed_over_with_all_behind_it(
     assert [delivery.body for delivery in found] == [b"free"]
 
 
-def test_origins_are_passed_over_whole(store: Store, execution_id: str, now: datetime) -> None:
+def test_origins_are_passed_over_whole(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
     kept = [
         "https://a.example.org/x",
         "https://a.example:8443/x",
@@ -77,7 +74,7 @@ def test_origins_are_passed_over_whole(store: Store, execution_id: str, now: dat
     assert [delivery.target.url for delivery in found] == kept
 
 
-def test_the_longest_due_come_first(store: Store, execution_id: str, now: datetime) -> None:
+def test_the_longest_due_come_first(store: StoreDatabase, execution_id: str, now: datetime) -> None:
     queue(
         store,
         execution_id,
@@ -91,90 +88,85 @@ def test_the_longest_due_come_first(store: Store, execution_id: str, now: dateti
 
 
 def test_one_waits_for_those_before_it_to_the_same_target(
-    store: Store, create: Create, execution_id: str, now: datetime
+    store: StoreDatabase, create: Create, execution_id: str, now: datetime
 ) -> None:
     other = create(webhooks=(TASK,))
     queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(TASK, b"2", now - SECOND))
     queue(store, other, NewDelivery(TASK, b"another execution's", now))
 
     assert bodies(store, now) == [b"1", b"another execution's"]
-    store.put_off(store.due_deliveries(now, 1)[0].id, now + SECOND)
+    store.reschedule(store.due_deliveries(now, 1)[0].id, now + SECOND)
     assert bodies(store, now) == [b"another execution's"]
     assert bodies(store, now + SECOND) == [b"another execution's", b"1"]
-    store.done(store.due_deliveries(now + SECOND, 10)[1].id)
+    store.remove_delivery(store.due_deliveries(now + SECOND, 10)[1].id)
     assert bodies(store, now) == [b"2", b"another execution's"]
 
 
 def test_one_waits_for_those_before_it_to_the_same_address_of_another_kind(
-    store: Store, execution_id: str, now: datetime
+    store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     """Or a receiver of both hears of the end before the last task."""
     end = WebhookTarget("crew", TASK.url)
     queue(store, execution_id, NewDelivery(TASK, b"task", now), NewDelivery(end, b"end", now))
 
     assert bodies(store, now) == [b"task"]
-    store.put_off(1, now + SECOND)
+    store.reschedule(1, now + SECOND)
     assert bodies(store, now) == []
-    store.done(1)
+    store.remove_delivery(1)
     assert bodies(store, now) == [b"end"]
 
 
 def test_a_human_is_asked_whatever_waits_for_the_same_address(
-    store: Store, execution_id: str, now: datetime
+    store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     """There is only so much time for an answer."""
     asked = WebhookTarget("human_input", TASK.url)
     end = WebhookTarget("crew", TASK.url)
     calls = [(TASK, b"task"), (asked, b"a?"), (asked, b"b?"), (end, b"end")]
     queue(store, execution_id, *(NewDelivery(target, body, now) for target, body in calls))
-    store.put_off(1, now + SECOND)
+    store.reschedule(1, now + SECOND)
 
     assert bodies(store, now) == [b"a?"]
-    store.done(1)
+    store.remove_delivery(1)
     assert bodies(store, now) == [b"a?", b"end"]
 
 
+@pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page_bytes=10)])
 def test_large_ones_come_a_few_at_a_time(
-    store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
+    store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
-    monkeypatch.setattr(outbox, "MAX_BYTES_AT_ONCE", 10)
     queue(store, execution_id, NewDelivery(TASK, b"x" * 20, now), NewDelivery(CREW, b"y", now))
 
     assert bodies(store, now) == [b"x" * 20]
 
 
+@pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page=2)])
 def test_no_more_come_than_may_at_once(
-    store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
+    store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
-    monkeypatch.setattr(outbox, "MAX_AT_ONCE", 2)
     queue(store, execution_id, *(NewDelivery(target, b"", now) for target in (TASK, CREW, STREAM)))
 
     assert len(store.due_deliveries(now, 10)) == 2
 
 
+@pytest.mark.parametrize("store_limits", [StoreLimits(deliveries=2)])
 def test_past_the_limit_of_calls_only_those_of_the_end_are_queued(
-    store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
+    store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
-    monkeypatch.setattr(executions, "MAX_DELIVERIES", 2)
     queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(CREW, b"2", now))
     for each in store.due_deliveries(now, 10):
-        store.done(each.id)  # it is their number in all that counts
+        store.remove_delivery(each.id)  # it is their number in all that counts
 
     with pytest.raises(TooLarge, match="webhook calls: more than 2"):
         queue(store, execution_id, NewDelivery(TASK, b"3", now))
     end = Change(status=Status.ERROR, finished_at=now)
-    store.record(execution_id, Entry(end, deliveries=[NewDelivery(CREW, b"end", now)]))
+    store.record(execution_id, ExecutionUpdate(end, deliveries=[NewDelivery(CREW, b"end", now)]))
     assert bodies(store, now) == [b"end"]
 
 
-@pytest.fixture
-def ten_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(outbox, "MAX_OWED", 10)
-
-
-@pytest.mark.usefixtures("ten_bytes")
+@pytest.mark.parametrize("store_limits", [StoreLimits(pending_bytes=10)])
 def test_what_is_owed_at_a_time_is_limited_but_for_the_end(
-    store: Store, create: Create, execution_id: str, now: datetime
+    store: StoreDatabase, create: Create, execution_id: str, now: datetime
 ) -> None:
     queue(store, create(), NewDelivery(TASK, b"another's", now))
     queue(store, execution_id, NewDelivery(TASK, b"12345", now), NewDelivery(STREAM, b"6789", now))
@@ -184,22 +176,24 @@ def test_what_is_owed_at_a_time_is_limited_but_for_the_end(
         queue(store, execution_id, NewDelivery(CREW, b"ab", now))
     queue(store, execution_id)  # of which nobody is called
     end = Change(status=Status.ERROR, finished_at=now)
-    store.record(execution_id, Entry(end, deliveries=[NewDelivery(CREW, b"the end", now)]))
+    store.record(
+        execution_id, ExecutionUpdate(end, deliveries=[NewDelivery(CREW, b"the end", now)])
+    )
 
 
-@pytest.mark.usefixtures("ten_bytes")
+@pytest.mark.parametrize("store_limits", [StoreLimits(pending_bytes=10)])
 def test_what_is_no_longer_owed_makes_room(
-    store: Store,
+    store: StoreDatabase,
     execution_id: str,
     now: datetime,
-    open_store: Callable[[], Store],
+    open_store: Callable[[], StoreDatabase],
 ) -> None:
     """Whatever became of it, also before a restart."""
     queue(store, execution_id, NewDelivery(TASK, b"12345", now), NewDelivery(CREW, b"6789", now))
-    store.done(1)
-    store.done(1)
+    store.remove_delivery(1)
+    store.remove_delivery(1)
     queue(store, execution_id, NewDelivery(STREAM, b"123456", now))
-    store.put_off(2, now + SECOND)
+    store.reschedule(2, now + SECOND)
     store.close()
 
     again = open_store()
@@ -209,54 +203,34 @@ def test_what_is_no_longer_owed_makes_room(
     queue(again, execution_id, NewDelivery(TASK, b"1234567890", now))
 
 
-@pytest.mark.usefixtures("ten_bytes")
-def test_what_was_owed_before_the_addition_counts(
-    open_store: Callable[[], Store],
-    new: Callable[..., NewExecution],
-    now: datetime,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(schema, "ADDITIONS", {})
-        patch.setattr(outbox, "check_owed", lambda *_: None)
-        with closing(open_store()) as earlier:
-            id_ = earlier.create(new(), None).id
-            queue(earlier, id_, NewDelivery(TASK, b"12345", now), NewDelivery(CREW, b"6789", now))
-
-    store = open_store()
-    with pytest.raises(TooLarge, match="webhook calls"):
-        queue(store, id_, NewDelivery(TASK, b"ab", now))
-    queue(store, id_, NewDelivery(TASK, b"a", now))
-
-
-def test_what_is_delivered_is_gone(store: Store, execution_id: str, now: datetime) -> None:
+def test_what_is_delivered_is_gone(store: StoreDatabase, execution_id: str, now: datetime) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(TASK, b"2", now))
     (first,) = store.due_deliveries(now, 10)
 
-    store.done(first.id)
-    store.done(first.id)
+    store.remove_delivery(first.id)
+    store.remove_delivery(first.id)
 
     assert bodies(store, now) == [b"2"]
 
 
 def test_the_number_of_one_that_is_gone_does_not_come_back(
-    store: Store, execution_id: str, now: datetime
+    store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now))
     (first,) = store.due_deliveries(now, 10)
-    store.done(first.id)
+    store.remove_delivery(first.id)
     queue(store, execution_id, NewDelivery(TASK, b"2", now))
 
-    store.done(first.id)
+    store.remove_delivery(first.id)
 
     assert bodies(store, now) == [b"2"]
 
 
-def test_what_failed_is_due_later(store: Store, execution_id: str, now: datetime) -> None:
+def test_what_failed_is_due_later(store: StoreDatabase, execution_id: str, now: datetime) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now))
     (first,) = store.due_deliveries(now, 10)
 
-    store.put_off(first.id, now + SECOND)
+    store.reschedule(first.id, now + SECOND)
 
     assert store.due_deliveries(now, 10) == []
     (again,) = store.due_deliveries(now + SECOND, 10)
@@ -264,17 +238,14 @@ def test_what_failed_is_due_later(store: Store, execution_id: str, now: datetime
 
 
 def test_what_failed_is_due_since_it_was_so_first(
-    store: Store, path: Path, execution_id: str, now: datetime
+    store: StoreDatabase, path: Path, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now))
     for failed in range(1, 3):
-        store.put_off(1, now + SECOND * failed)
+        store.reschedule(1, now + SECOND * failed)
 
     (again,) = store.due_deliveries(now + SECOND * 2, 10)
     assert (again.due_since, again.next_at) == (now, now + SECOND * 2)
-    store.done(1)
-    with closing(sqlite3.connect(path)) as other_program:
-        assert other_program.execute("SELECT * FROM failed_deliveries").fetchall() == []
 
 
 @pytest.mark.parametrize(
@@ -286,7 +257,7 @@ def test_what_failed_is_due_since_it_was_so_first(
     ],
 )
 def test_what_was_due_before_is_given_up_also_when_it_was_put_off(
-    store: Store, execution_id: str, now: datetime, first: int, again: int
+    store: StoreDatabase, execution_id: str, now: datetime, first: int, again: int
 ) -> None:
     queue(
         store,
@@ -295,8 +266,8 @@ def test_what_was_due_before_is_given_up_also_when_it_was_put_off(
         NewDelivery(TASK, b"behind it", now + SECOND),
         NewDelivery(CREW, b"failed later", now + SECOND),
     )
-    store.put_off(1, now + SECOND * again)
-    store.put_off(3, now + SECOND * 9)
+    store.reschedule(1, now + SECOND * again)
+    store.reschedule(3, now + SECOND * 9)
 
     visits = [store.give_up_deliveries("https://a.example", now, ()) for _ in range(2)]
 
@@ -305,7 +276,7 @@ def test_what_was_due_before_is_given_up_also_when_it_was_put_off(
 
 
 def test_what_one_target_is_owed_is_given_up_in_few_visits(
-    store: Store, execution_id: str, now: datetime
+    store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     """Each is a wait for the disk, and all else in the journal waits for that."""
     calls = [NewDelivery(TASK, b"%d" % number, now) for number in range(250)]
@@ -319,14 +290,11 @@ def test_what_one_target_is_owed_is_given_up_in_few_visits(
     assert bodies(store, now + SECOND) == [b"late"]
 
 
+@pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page=2)])
 def test_nobody_is_told_of_calls_that_were_not_given_up_in_this_visit(
-    store: Store,
-    create: Callable[..., str],
-    now: datetime,
-    monkeypatch: pytest.MonkeyPatch,
+    store: StoreDatabase, create: Callable[..., str], now: datetime
 ) -> None:
     """Each that is told of is a warning, be it of none."""
-    monkeypatch.setattr(outbox, "MAX_AT_ONCE", 2)
     first, second = create(), create()
     queue(store, first, *[NewDelivery(TASK, b"", now)] * 2)
     queue(store, second, NewDelivery(TASK, b"", now))
@@ -336,10 +304,10 @@ def test_nobody_is_told_of_calls_that_were_not_given_up_in_this_visit(
     assert visits == [{(first, "deal-post"): 2}, {(second, "deal-post"): 1}, {}]
 
 
+@pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page=4)])
 def test_what_is_given_up_is_the_first_that_are_due_of_those_that_nobody_has_in_hand(
-    store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
+    store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
-    monkeypatch.setattr(outbox, "MAX_AT_ONCE", 4)
     four = {(execution_id, "deal-post"): 4}
     other = NewDelivery(WebhookTarget("task", "https://b.example"), b"of another host", now)
     queue(
@@ -358,7 +326,7 @@ def test_what_is_given_up_is_the_first_that_are_due_of_those_that_nobody_has_in_
 
 
 def test_nothing_is_queued_when_its_news_is_not_recorded(
-    store: Store, execution_id: str, now: datetime, finish: Callable[..., None]
+    store: StoreDatabase, execution_id: str, now: datetime, finish: Callable[..., None]
 ) -> None:
     finish(execution_id)
 
@@ -369,12 +337,12 @@ def test_nothing_is_queued_when_its_news_is_not_recorded(
 
 
 def test_new_targets_replace_the_old_but_not_for_what_waits(
-    store: Store, execution_id: str, now: datetime
+    store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"waits", now))
     other = WebhookTarget("task", "https://b.example/task")
 
-    store.record(execution_id, Entry(Change(webhooks=(other,))))
+    store.record(execution_id, ExecutionUpdate(Change(webhooks=(other,))))
 
     changed = store.execution(execution_id)
     assert changed is not None
@@ -384,7 +352,7 @@ def test_new_targets_replace_the_old_but_not_for_what_waits(
 
 
 def test_a_target_of_its_own_is_no_target_of_the_execution(
-    store: Store, execution_id: str, now: datetime
+    store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     other = WebhookTarget("crew", "https://b.example/crew")
     queue(store, execution_id, NewDelivery(other, b"1", now))
@@ -396,34 +364,32 @@ def test_a_target_of_its_own_is_no_target_of_the_execution(
     assert execution.webhooks == (TASK, STREAM)
 
 
-def test_replacing_targets_for_ever_fills_nothing(
-    store: Store, execution_id: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(outbox, "MAX_TARGETS", 4)
+@pytest.mark.parametrize("store_limits", [StoreLimits(targets=4)])
+def test_replacing_targets_for_ever_fills_nothing(store: StoreDatabase, execution_id: str) -> None:
 
     for number in range(10):
         targets = tuple(WebhookTarget("task", f"https://{number}.example/{n}") for n in range(2))
-        store.record(execution_id, Entry(Change(webhooks=targets)))
+        store.record(execution_id, ExecutionUpdate(Change(webhooks=targets)))
 
-    store.record(execution_id, Entry(Change(webhooks=())))
-    store.record(execution_id, Entry(Change(webhooks=targets * 2)))
+    store.record(execution_id, ExecutionUpdate(Change(webhooks=())))
+    store.record(execution_id, ExecutionUpdate(Change(webhooks=targets * 2)))
     with pytest.raises(TooLarge, match=r"^webhooks: more than 4"):
-        store.record(execution_id, Entry(Change(webhooks=targets[:1])))
+        store.record(execution_id, ExecutionUpdate(Change(webhooks=targets[:1])))
 
 
+@pytest.mark.parametrize("store_limits", [StoreLimits(body_bytes=3)])
 def test_a_body_over_the_limit_is_refused(
-    store: Store, execution_id: str, now: datetime, monkeypatch: pytest.MonkeyPatch
+    store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
-    monkeypatch.setattr(outbox, "MAX_BODY", 3)
 
     with pytest.raises(TooLarge, match=r"^webhook body: 4 bytes"):
         queue(store, execution_id, NewDelivery(TASK, b"1234", now))
 
 
 def test_the_last_news_of_an_execution_is_queued_with_its_end(
-    store: Store, execution_id: str, now: datetime
+    store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     end = Change(status=Status.ERROR, finished_at=now)
-    store.record(execution_id, Entry(end, deliveries=[NewDelivery(TASK, b"end", now)]))
+    store.record(execution_id, ExecutionUpdate(end, deliveries=[NewDelivery(TASK, b"end", now)]))
 
     assert bodies(store, now) == [b"end"]
