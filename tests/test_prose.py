@@ -14,7 +14,7 @@ LONGEST_HEAD = 8
 NO_SUBJECT = re.compile(r"(What|Whether|Who|One that|Those|It)\b")
 
 TO_BE_REWRITTEN = {
-    *("api", "browser", "config", "conversion", "crews", "history", "marketplace"),
+    *("api", "browser", "config", "conversion", "crews", "marketplace"),
     *("monitoring", "processes", "sandbox", "serving", "web"),
     *("accepting", "cli", "control", "doors", "errors", "front", "late_imports", "metrics"),
     *("operator", "parts", "patience", "reloading", "state", "threads", "timing", "tree", "wire"),

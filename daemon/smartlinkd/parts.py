@@ -136,10 +136,10 @@ def make_history(settings: Settings) -> History:
     return History(settings.state.directory / HISTORY_FILE, retention=history_retention(settings))
 
 
-def history_retention(settings: Settings) -> history.Retention:
+def history_retention(settings: Settings) -> history.HistoryRetention:
     """How much of the history is kept."""
     kept = settings.history
-    return history.Retention(
+    return history.HistoryRetention(
         timedelta(days=kept.retention_days), kept.retention_count, kept.max_bytes
     )
 

@@ -1,8 +1,8 @@
-"""The history's file, as one instance of the actor has it.
+"""The history's file, and the entries that wait in memory to be written to it.
 
-Everything here blocks for as long as the disk takes, and belongs on a thread, one call at a time.
-The file is opened when it is needed first, and again after a failure. Each call first writes what
-waits in memory, so a reader sees every link that was converted before it asked.
+Every method but `add` blocks for as long as the disk takes, and belongs on a thread, one call at a
+time. The file is opened when it is needed first, and again after a failure. Each call first writes
+what waits, so a reader sees every link that was converted before it asked.
 """
 
 from __future__ import annotations
@@ -10,18 +10,36 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Final
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.history.model import Day, Entry, Filters, Limits, Record, Retention, moment_of
-from smartlinkd.history.pending import Pending
-from smartlinkd.history.schema import NewerFile, open_database, set_aside
+from smartlinkd.history.model import (
+    Day,
+    Entry,
+    Filters,
+    HistoryLimits,
+    HistoryRetention,
+    Record,
+    moment_of,
+)
+from smartlinkd.history.schema import SCHEMA
 from smartlinkd.history.search import Condition, condition, searchable, storable
 from smartlinkd.store.disk import has_room
+from smartlinkd.store.sqlite import (
+    NewerFile,
+    checkpoint,
+    is_damage,
+    open_database,
+    pragma,
+    primary_code,
+    release_pages,
+    transaction,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +48,7 @@ DELETED_AT_ONCE: Final = 500
 """Entries of one transaction. Other calls come in between."""
 SPARE_PAGES: Final = 256
 """Free pages that stay in the file, for the next entries: 1 MiB."""
-_GIVEN_BACK_AT_ONCE: Final = 500  # pages
+_CUT_AT_ONCE: Final = 500  # pages
 _MERGED_AT_ONCE: Final = 500  # pages
 _STALE_PART: Final = 10
 """The index is merged when a tenth as many entries were deleted as there are."""
@@ -51,25 +69,40 @@ _PASSING: Final = {
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; let the daemon's user open it",
     sqlite3.SQLITE_PERM: "it cannot be written to; let the daemon's user write to it",
 }
-_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_DAMAGED: Final = ".damaged"
 
 
-class Store:
+class HistoryDatabase:
     """The history's file. Every method that reads or deletes may raise `Unavailable`."""
 
-    def __init__(self, path: Path, pending: Pending, limits: Limits) -> None:
+    def __init__(self, path: Path, limits: HistoryLimits) -> None:
+        """Nothing is opened yet. The folder of `path` exists."""
         self._path = path
-        self._pending = pending
         self._limits = limits
+        # The event loop appends to it while the thread takes; a `deque` allows that.
+        self._pending: deque[Record] = deque()
+        self._lost = 0  # entries since the last report
         self._connection: sqlite3.Connection | None = None
         self._is_failing = False
         self._unmerged = 0  # entries that were deleted since the index was merged
         self._is_merging = False
 
+    @property
+    def has_pending(self) -> bool:
+        """True if an entry waits to be written."""
+        return bool(self._pending)
+
+    def add(self, record: Record) -> None:
+        """Append an entry to those that wait. If too many wait, it is lost."""
+        if len(self._pending) >= self._limits.pending:
+            self._lost += 1
+        else:
+            self._pending.append(record)
+
     def close(self) -> None:
-        """Write what waits, and close the file."""
+        """Write what waits, and close the file. The next call opens it again."""
         self.write_pending()
-        left = len(self._pending) + self._pending.take_lost()
+        left = len(self._pending) + self._take_lost()
         if left:
             logger.warning("%d entries of the history were not written", left)
         self._disconnect()
@@ -77,17 +110,17 @@ class Store:
     def write_pending(self) -> bool:
         """Write what waits in memory. Returns False when that fails: then it waits on."""
         is_written = False
-        while records := self._pending.take(self._limits.batch):
+        while records := self._take_batch():
             try:
                 self._insert(records)
                 is_written = True
             except Unavailable as refusal:
-                self._pending.put_back(records)
+                self._pending.extendleft(reversed(records))
                 self._note_failing(str(refusal))
                 return False
             except sqlite3.Error as fault:
                 # A fault of ours. It must not cost more than these entries.
-                self._pending.lose(len(records))
+                self._lost += len(records)
                 self._note_failing(f"SQLite reports {type(fault).__name__}")
                 return False
         if is_written:
@@ -151,7 +184,7 @@ class Store:
                 connection.execute("DELETE FROM entries")
         return count
 
-    def prune_some(self, kept: Retention, now_ms: int) -> bool:
+    def prune_some(self, kept: HistoryRetention, now_ms: int) -> bool:
         """Delete some of what is beyond its retention, or give some free pages back to the disk.
 
         Returns True if there may be more to do: call it again then.
@@ -164,18 +197,12 @@ class Store:
                 return True
             if self._delete(connection, _beyond(connection, kept, now_ms)):
                 return True
-        with self._reading() as connection:
-            before = _pragma(connection, "freelist_count")
-            if before <= SPARE_PAGES:
-                return False
-            pages = min(before - SPARE_PAGES, _GIVEN_BACK_AT_ONCE)
-            # `execute` would do one step of this statement, which gives back one page.
-            connection.executescript(f"PRAGMA incremental_vacuum({pages})")
-            left = _pragma(connection, "freelist_count")
-            if left <= SPARE_PAGES:
-                # The file itself is shorter when the log has come into it.
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            return left < before
+            has_cut = release_pages(connection, spare=SPARE_PAGES, most=_CUT_AT_ONCE)
+            is_last = pragma(connection, "freelist_count") <= SPARE_PAGES
+        if has_cut and is_last:
+            with self._connected() as connection:
+                checkpoint(connection)
+        return has_cut
 
     def _delete(self, connection: sqlite3.Connection, ids: Sequence[int]) -> int:
         """Delete these entries. Returns how many there were."""
@@ -192,7 +219,7 @@ class Store:
         self._unmerged += count
         return count
 
-    def _wants_merge(self, connection: sqlite3.Connection, kept: Retention) -> bool:
+    def _wants_merge(self, connection: sqlite3.Connection, kept: HistoryRetention) -> bool:
         """Return True if the index should be merged before more entries go for its size.
 
         FTS5 only marks what is deleted, and keeps it until the parts of the index are merged.
@@ -251,16 +278,9 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._connected() as connection:
+        with self._connected() as connection, transaction(connection):
             connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                # After some errors SQLite has rolled back already.
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
+            yield connection
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:
@@ -270,22 +290,26 @@ class Store:
         try:
             yield self._connection
         except sqlite3.Error as error:
-            if _is_damage(error):
+            if is_damage(error):
                 raise self._set_aside() from error
-            why = _PASSING.get(_code(error))
+            why = _PASSING.get(primary_code(error))
             if why is None:
                 raise
             raise _refusal(why) from error
 
     def _opened(self) -> sqlite3.Connection:
         try:
-            return open_database(self._path)
+            # A power failure may lose the last entries, and damages nothing.
+            return open_database(self._path, SCHEMA, synchronous="NORMAL")
         except NewerFile as newer:
-            raise _refusal(str(newer)) from newer
+            raise _refusal(
+                f"it was written by a newer smartlinkd ({newer}); install that one again, or move "
+                f"{self._path.name} away"
+            ) from newer
         except sqlite3.Error as error:
-            if _is_damage(error):
+            if is_damage(error):
                 raise self._set_aside() from error
-            why = _PASSING.get(_code(error), f"SQLite cannot open it: {error}")
+            why = _PASSING.get(primary_code(error), f"SQLite cannot open it: {error}")
             raise _refusal(why) from error
         except OSError as error:
             raise _refusal(f"it cannot be opened: {error.strerror}") from error
@@ -294,12 +318,22 @@ class Store:
         """Move the damaged file away, and return what to raise."""
         self._disconnect()
         try:
-            aside = set_aside(self._path)
+            aside = _set_aside(self._path)
         except OSError as error:
             return _refusal(f"it is damaged, and cannot be moved away: {error.strerror}")
         text = "%s is damaged: it is %s now, and the history begins anew"
         logger.error(text, self._path, aside.name)
         return _refusal("it was damaged, and the history begins anew")
+
+    def _take_batch(self) -> list[Record]:
+        """Remove and return the entries that have waited longest, for one transaction."""
+        most = min(self._limits.batch, len(self._pending))
+        return [self._pending.popleft() for _ in range(most)]
+
+    def _take_lost(self) -> int:
+        """Return how many entries were lost since the last call."""
+        lost, self._lost = self._lost, 0
+        return lost
 
     def _disconnect(self) -> None:
         if self._connection is not None:
@@ -319,7 +353,7 @@ class Store:
     def _note_written(self) -> None:
         if self._is_failing:
             self._is_failing = False
-            lost = self._pending.take_lost()
+            lost = self._take_lost()
             logger.warning("the history is written again; %d entries were lost", lost)
 
 
@@ -369,7 +403,7 @@ def _select(
     return connection.execute(query, (*values, newest, limit)).fetchall()
 
 
-def _beyond(connection: sqlite3.Connection, kept: Retention, now_ms: int) -> list[int]:
+def _beyond(connection: sqlite3.Connection, kept: HistoryRetention, now_ms: int) -> list[int]:
     """Return the ids of some entries that are beyond their retention."""
     age_ms = int(kept.age.total_seconds() * 1000)
     old = connection.execute(
@@ -393,13 +427,8 @@ def _count(connection: sqlite3.Connection) -> int:
 
 
 def _used_bytes(connection: sqlite3.Connection) -> int:
-    pages = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
-    return pages * _pragma(connection, "page_size")
-
-
-def _pragma(connection: sqlite3.Connection, name: str) -> int:
-    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
-    return int(value)
+    pages = pragma(connection, "page_count") - pragma(connection, "freelist_count")
+    return pages * pragma(connection, "page_size")
 
 
 def _entry(row: sqlite3.Row) -> Entry:
@@ -423,20 +452,17 @@ def _refusal(why: str) -> Unavailable:
     return Unavailable(f"the history cannot be used: {why}", retry_after=RETRY_AFTER_S)
 
 
-def _is_damage(error: sqlite3.Error) -> bool:
-    # Text that is not UTF-8 is an error of the Python module's own, which has no code.
-    has_no_code = not hasattr(error, "sqlite_errorcode")
-    return _code(error) in _DAMAGE or (isinstance(error, sqlite3.OperationalError) and has_no_code)
+def _set_aside(path: Path) -> Path:
+    """Rename a damaged file and its log, in the place of an earlier damaged one.
 
-
-def _code(error: sqlite3.Error) -> int:
-    """Return SQLite's primary result code; 0 when the error is the Python module's own."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-Work = Callable[[Store], object]
-
-
-def each(store: Store, works: Sequence[Work]) -> list[object]:
-    """Do them in their order, as `BlockingMailbox.serve` wants it."""
-    return [work(store) for work in works]
+    Raises `OSError`.
+    """
+    aside = path.with_name(path.name + _DAMAGED)
+    for end in ("-wal", ""):
+        found, wanted = Path(f"{path}{end}"), Path(f"{aside}{end}")
+        if found.exists():
+            found.replace(wanted)
+        else:
+            wanted.unlink(missing_ok=True)
+    Path(f"{path}-shm").unlink(missing_ok=True)
+    return aside
