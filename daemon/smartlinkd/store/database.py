@@ -65,10 +65,10 @@ def open_file(
     except NewerFile as file:
         raise errors.newer(path, file) from None
     except sqlite3.Error as error:
-        told = errors.translate_at_start(error, path)
-        if told is None:
+        translated = errors.translate_at_start(error, path)
+        if translated is None:
             raise
-        raise told from error
+        raise translated from error
     except OSError as error:
         if disk_is_full(error):
             raise errors.no_room_to_open(path) from error
@@ -311,11 +311,11 @@ class StoreDatabase:
         try:
             yield self._connection
         except sqlite3.Error as error:
-            told = errors.translate(error, self._path)
-            if told is None:
+            translated = errors.translate(error, self._path)
+            if translated is None:
                 raise
             # The text of an error without a code repeats what was read, and a log would show it.
-            raise told from (error if hasattr(error, "sqlite_errorcode") else None)
+            raise translated from (error if hasattr(error, "sqlite_errorcode") else None)
         except (Damaged, NotSealed) as error:
             raise errors.damaged(self._path, str(error)) from error
 

@@ -108,8 +108,8 @@ class Outbox:
             FROM webhooks INDEXED BY webhooks_due
             CROSS JOIN deliveries ON deliveries.number = first_delivery
             CROSS JOIN executions ON executions.sequence = webhooks.execution
-            WHERE first_due_at <= ? AND url_origin NOT IN ({_marks(except_origins)})
-            AND first_delivery NOT IN ({_marks(except_ids)})
+            WHERE first_due_at <= ? AND url_origin NOT IN ({_placeholders(except_origins)})
+            AND first_delivery NOT IN ({_placeholders(except_ids)})
             AND NOT EXISTS (
                 SELECT 1 FROM webhooks AS other
                 WHERE other.execution = webhooks.execution AND other.url = webhooks.url
@@ -118,7 +118,7 @@ class Outbox:
             )
             ORDER BY first_due_at, first_delivery
             LIMIT ?
-            """,  # noqa: S608 - only marks for values are put in
+            """,  # noqa: S608 - only placeholders are put in
             (
                 micros(now),
                 *except_origins,
@@ -176,8 +176,8 @@ class Outbox:
             FROM webhooks INDEXED BY webhooks_due_since
             CROSS JOIN executions ON executions.sequence = webhooks.execution
             WHERE url_origin = ? AND first_due_since <= ?
-            AND first_delivery NOT IN ({_marks(except_ids)}) LIMIT ?
-            """,  # noqa: S608 - only marks for values are put in
+            AND first_delivery NOT IN ({_placeholders(except_ids)}) LIMIT ?
+            """,  # noqa: S608 - only placeholders are put in
             (origin, at, *except_ids, self._limits.deliveries_page),
         ).fetchall()
         given_up = Counter[tuple[str, str]]()
@@ -315,7 +315,7 @@ class Outbox:
         return WebhookTarget(kind=row["kind"], url=row["url"], events=tuple(events), auth=auth)
 
 
-def _marks(values: Collection[object]) -> str:
+def _placeholders(values: Collection[object]) -> str:
     return ", ".join("?" * len(values))
 
 
