@@ -1,4 +1,4 @@
-"""Journal and executor as the tree has them: the one's fault restarts both, and nothing hangs."""
+"""Store and executor as the tree has them: the one's fault restarts both, and nothing hangs."""
 
 from __future__ import annotations
 
