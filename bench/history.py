@@ -22,9 +22,8 @@ from bench.daemons import Daemon, configure, daemon, until
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave
 from bench.stage import Links, ask_daemon, daemon_client, teller
 from smartlinkd.conversion.request import Converted
-from smartlinkd.history.model import Filters, Limits, Record
-from smartlinkd.history.pending import Pending
-from smartlinkd.history.store import Store
+from smartlinkd.history.database import HistoryDatabase
+from smartlinkd.history.model import Filters, HistoryLimits, Record
 from smartlinkd.marketplace.products import ProductData
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT, cookie_header
@@ -153,11 +152,10 @@ def _questions() -> dict[str, Filters]:
 
 
 @contextmanager
-def _filled(path: Path) -> Iterator[Store]:
-    pending, chance = Pending(ENTRIES), random.Random(1)
+def _filled(path: Path) -> Iterator[HistoryDatabase]:
+    store, chance = HistoryDatabase(path, HistoryLimits(pending=ENTRIES)), random.Random(1)
     for number in range(ENTRIES):
-        pending.add(_record(number, chance))
-    store = Store(path, pending, Limits())
+        store.add(_record(number, chance))
     store.write_pending()
     try:
         yield store

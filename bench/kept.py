@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.journal.schema import open_database
+from smartlinkd.store.database import open_file
 
 TASK: Final = '{"task_id":"write","name":"write","output":"done","execution_time":1.5}'
 EVENTS: Final = 4
@@ -25,7 +25,7 @@ def execution_id(number: int) -> str:
 def keep(state: Path, crew: str, executions: int) -> None:
     """Fill the journal of a daemon that has not been started yet. `state` is its directory."""
     state.mkdir(mode=0o700)
-    with closing(open_database(state / "journal.sqlite3")) as connection:
+    with closing(open_file(state / "journal.sqlite3")) as connection:
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN")
         numbers = (

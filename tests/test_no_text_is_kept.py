@@ -19,7 +19,7 @@ from smartlinkd.api.bodies import parse
 from smartlinkd.api.schemas import ConvertRequest, LoginRequest
 from smartlinkd.auth.tokens import Tokens
 from smartlinkd.crews import protocol
-from smartlinkd.journal import columns
+from smartlinkd.store import codec
 
 BEFORE = 500
 TIMES = 2000
@@ -50,7 +50,7 @@ def hear_a_worker(text: str) -> None:
 
 
 def read_the_journal(text: str) -> None:
-    assert columns.decode(columns.encode("inputs", [text])) == [text]
+    assert codec.decode(codec.encode("inputs", [text])) == [text]
 
 
 def read_a_token(text: str) -> None:

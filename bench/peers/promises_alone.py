@@ -24,7 +24,6 @@ from uuid import uuid4
 import trio
 
 from bench.program import INPUTS, PYTHON, result_of
-from smartlinkd.journal.schema import SYNCHRONOUS
 from smartlinkd.processes.process_tree import (
     ResourceLimits,
     run_process_tree,
@@ -47,7 +46,7 @@ class Disk:
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-        self._connection.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
+        self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute(TABLE)
         self._one = trio.CapacityLimiter(1)

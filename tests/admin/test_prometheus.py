@@ -20,8 +20,8 @@ from smartlinkd.crews.crew import CrewLoad
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.webhooks.actor import Timings as WebhookTimings
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Retention, Status
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import Retention, Status
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.supervision.policy import Backoff
 
@@ -36,7 +36,7 @@ def an_executor() -> Executor:
     """One that does not run."""
     return Executor(
         Catalog({}),
-        Journal(Path("/nowhere"), key=SecretBytes(bytes(32)), retention=RETENTION),
+        Store(Path("/nowhere"), key=SecretBytes(bytes(32)), retention=RETENTION),
         tools={},
         runs=Path("/nowhere"),
         queued=lambda: None,

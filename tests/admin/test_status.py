@@ -24,12 +24,12 @@ from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid, NotFound, Refused, WrongCredential
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Retention
 from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.marketplace.links import Product, Short
 from smartlinkd.marketplace.markets import market
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import Retention
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import Cookie, parse_cookie
@@ -99,7 +99,7 @@ class Parts:
             tokens=self.tokens,
             executor=Executor(
                 CATALOG,
-                Journal(
+                Store(
                     directory / "journal",
                     key=SecretBytes(bytes(32)),
                     retention=Retention(timedelta(days=1), 1),

@@ -24,9 +24,9 @@ from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import NotAllowed
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Retention
 from smartlinkd.serving import GuardedQuart
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import Retention
 
 if TYPE_CHECKING:
     from quart.typing import TestClientProtocol
@@ -80,7 +80,7 @@ class TwoAreBusy(Executor):
 
 def executor(folder: Path) -> Executor:
     key, retention = SecretBytes(bytes(32)), Retention(timedelta(days=1), 1)
-    journal = Journal(folder / "journal", key=key, retention=retention)
+    journal = Store(folder / "journal", key=key, retention=retention)
     return TwoAreBusy(CATALOG, journal, tools={}, runs=folder / "runs", queued=lambda: None)
 
 

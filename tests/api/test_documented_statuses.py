@@ -25,9 +25,8 @@ from smartlinkd.auth.actor import Auth
 from smartlinkd.conversion.request import Converted
 from smartlinkd.errors import NotFound
 from smartlinkd.history.actor import FILE
-from smartlinkd.history.model import Limits, Record, milliseconds
-from smartlinkd.history.pending import Pending
-from smartlinkd.history.store import Store
+from smartlinkd.history.database import HistoryDatabase
+from smartlinkd.history.model import HistoryLimits, Record, milliseconds
 from smartlinkd.serving import Limits as ServingLimits
 from smartlinkd.serving import app as serving
 from smartlinkd.serving.places import Places
@@ -121,12 +120,12 @@ def half_sent(operation: str, token: str) -> bytes:
 
 def keep_link(state: Path) -> None:
     """Put an entry into the history of a daemon."""
-    pending = Pending(1)
+    database = HistoryDatabase(state / FILE, HistoryLimits())
     made = Converted("https://s.shopee.vn/1", "https://shopee.vn/product/1/2?a=b", None)
-    pending.add(
+    database.add(
         Record(milliseconds(datetime.now(UTC)), "owner", (), "https://shopee.vn/product/1/2", made)
     )
-    Store(state / FILE, pending, Limits()).close()
+    database.close()
 
 
 async def test_200(start: Start, phone: Phone, conformity: Conformity) -> None:

@@ -7,7 +7,7 @@ import trio
 
 from smartlinkd.crews.stopping import Stopping
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.journal.model import Status
+from smartlinkd.store.model import Status
 
 
 async def test_one_whose_end_is_recorded_is_over_though_its_worker_is_still_cleared_away() -> None:

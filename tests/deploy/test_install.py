@@ -55,6 +55,44 @@ def test_one_that_does_not_come_up_is_taken_back_with_its_units(
     assert units.installed_units(machine.paths) == before
 
 
+def test_rollback_puts_back_stores_that_the_new_version_has_migrated(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.there.append("smartlinkd@shop2.service")
+    states = [machine.paths.state, machine.instance().state]
+    for state in states:
+        state.mkdir(parents=True)
+        (state / "journal.sqlite3").write_text("old")
+        (state / "journal.sqlite3.version-0").write_text("of an earlier upgrade")
+
+    def migrate() -> None:
+        for state in states:
+            (state / "journal.sqlite3").rename(state / "journal.sqlite3.version-1")
+            (state / "journal.sqlite3").write_text("new")
+            (state / "journal.sqlite3-wal").write_text("new")
+
+    def restart(unit: str) -> None:
+        machine.calls.append(f"restart {unit} {machine.version()}")
+        if machine.version() == NEW:
+            migrate()
+            raise InstallFailed("it does not start")
+
+    monkeypatch.setattr(service, "restart", restart)
+    with pytest.raises(InstallFailed, match="is running again"):
+        machine.install()
+
+    for state in states:
+        files = {each.name: each.read_text() for each in state.iterdir()}
+        earlier = {"journal.sqlite3.version-0": "of an earlier upgrade"}
+        assert files == {"journal.sqlite3": "old", **earlier}
+    assert machine.calls[2:] == [
+        "stop smartlinkd.service",
+        "stop smartlinkd@shop2.service",
+        f"start {OLD}",
+        f"restart smartlinkd@shop2.service {OLD}",
+    ]
+
+
 def no_process_left() -> OSError:
     return BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable", "systemctl")
 

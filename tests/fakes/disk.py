@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import pytest
 import trio
 
-from smartlinkd.journal import schema
+from smartlinkd.store import sqlite
 from tests.fakes.gate import Gate
 
 R = TypeVar("R")
@@ -81,7 +81,7 @@ class Disk:
         self._gates: list[tuple[Statement, Gate]] = []
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Have every journal that is opened from now on be here. Threads are in place by now."""
+        """Have every store that is opened from now on be here. Threads are in place by now."""
         disk = self
 
         class Connection(sqlite3.Connection):
@@ -92,15 +92,17 @@ class Disk:
                 self._patience: float = more["timeout"]
 
             def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
+                if sql == "PRAGMA synchronous = FULL":
+                    sql = "PRAGMA synchronous = OFF"
                 disk._before(sql, parameters, self._patience)
                 return super().execute(sql, parameters)
 
-        def connect(*args: Any, **more: Any) -> sqlite3.Connection:
-            return sqlite3.connect(*args, factory=Connection, **more)
+        def connect(path: Any, **more: Any) -> sqlite3.Connection:
+            kind = sqlite3.Connection if "history" in str(path) else Connection
+            return sqlite3.connect(path, factory=kind, **more)
 
         played = SimpleNamespace(**{**vars(sqlite3), "connect": connect})
-        patch.setattr(schema, "sqlite3", played)
-        patch.setattr(schema, "SYNCHRONOUS", "OFF")
+        patch.setattr(sqlite, "sqlite3", played)
         patch.setattr(os, "fsync", lambda _: None)
         patch.setattr(trio.to_thread, "run_sync", self._waiting(trio.to_thread.run_sync))
 

@@ -1,7 +1,7 @@
 """What a journal says and does on a bad disk: on a played one as on one that really is bad.
 
 A disk whose writes fail (`BROKEN`) is not made here: it takes a process of its own, and
-`tests/journal/test_disk.py` has one.
+`tests/store/test_disk.py` has one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from pydantic import SecretBytes
 from trio.testing import MockClock
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal import schema
-from smartlinkd.journal import store as store_module
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.errors import UnusableJournal
-from smartlinkd.journal.model import NewExecution, Retention
-from smartlinkd.journal.recent import Recent
-from smartlinkd.journal.store import Store
+from smartlinkd.store import database as store_module
+from smartlinkd.store.actor import Store
+from smartlinkd.store.database import StoreDatabase, open_file
+from smartlinkd.store.errors import UnusableStore
+from smartlinkd.store.model import NewExecution, Retention, StoreLimits
 from tests.fakes.disk import DAMAGED, FULL, Disk
 from tests.fakes.threads import threads_in_place
 
@@ -65,11 +63,11 @@ class Real:
         self._opened: list[sqlite3.Connection] = []
         self._held = ExitStack()
 
-        def opening(path: Path) -> sqlite3.Connection:
-            self._opened.append(schema.open_database(path))
+        def opening(path: Path, **options: Any) -> sqlite3.Connection:
+            self._opened.append(open_file(path, **options))
             return self._opened[-1]
 
-        patch.setattr(store_module, "open_database", opening)
+        patch.setattr(store_module, "open_file", opening)
 
     def fill(self) -> None:
         (pages,) = self._opened[-1].execute("PRAGMA page_count").fetchone()
@@ -92,13 +90,15 @@ class Contract:
 
     def __init__(self, make: Callable[[], Played | Real], path: Path) -> None:
         self._make = make
-        self.journal = Journal(
+        self.journal = Store(
             path,
             key=KEY,
             retention=Retention(timedelta(days=1), 1000),
+            limits=StoreLimits(busy_timeout_s=PATIENCE),
+            synchronous="OFF",
         )
 
-    def play(self, scenario: Callable[[Journal, Any], Any], clock: MockClock | None) -> None:
+    def play(self, scenario: Callable[[Store, Any], Any], clock: MockClock | None) -> None:
         async def main() -> None:
             disk = self._make()
             async with trio.open_nursery() as nursery:
@@ -109,7 +109,7 @@ class Contract:
         trio.run(main, clock=clock)
 
 
-Play = Callable[[Callable[[Journal, Any], Any]], None]
+Play = Callable[[Callable[[Store, Any], Any]], None]
 
 
 @pytest.fixture(params=["played", "real"])
@@ -117,11 +117,9 @@ def play(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     """Runs a scenario, which is given a journal and its disk."""
     played = request.param == "played"
     path = tmp_path / "journal.db"
-    monkeypatch.setattr(schema, "SYNCHRONOUS", "OFF")
-    monkeypatch.setattr(schema, "BUSY_TIMEOUT", PATIENCE)
     kind: type[Played | Real] = Played if played else Real
 
-    def run(scenario: Callable[[Journal, Any], Any]) -> None:
+    def run(scenario: Callable[[Store, Any], Any]) -> None:
         clock = MockClock(autojump_threshold=0) if played else None
         Contract(lambda: kind(path, monkeypatch), path).play(scenario, clock)
 
@@ -137,7 +135,7 @@ def new() -> NewExecution:
     ("fault", "why"), [("fill", "its disk is full"), ("lock", "another program holds it locked")]
 )
 def test_nothing_is_changed_and_it_passes(play: Play, fault: str, why: str) -> None:
-    async def scenario(journal: Journal, disk: Any) -> None:
+    async def scenario(journal: Store, disk: Any) -> None:
         before = new()
         await journal.create(before, idempotency=None)
         getattr(disk, fault)()
@@ -153,7 +151,7 @@ def test_nothing_is_changed_and_it_passes(play: Play, fault: str, why: str) -> N
 
 
 def test_a_lock_that_is_given_back_in_time_is_waited_for(play: Play) -> None:
-    async def scenario(journal: Journal, disk: Any) -> None:
+    async def scenario(journal: Store, disk: Any) -> None:
         disk.lock()
         began = trio.current_time()
         async with trio.open_nursery() as nursery:
@@ -170,7 +168,7 @@ async def _heal_later(disk: Any) -> None:
 
 
 def test_who_gives_up_in_the_midst_is_not_heard_before_its_end(play: Play) -> None:
-    async def scenario(journal: Journal, disk: Any) -> None:
+    async def scenario(journal: Store, disk: Any) -> None:
         disk.lock()
         began = trio.current_time()
         with trio.move_on_after(PATIENCE / 3):
@@ -184,12 +182,12 @@ def test_who_gives_up_in_the_midst_is_not_heard_before_its_end(play: Play) -> No
 
 
 def test_a_damaged_file_is_not_opened(play: Play) -> None:
-    async def scenario(journal: Journal, disk: Any) -> None:
+    async def scenario(journal: Store, disk: Any) -> None:
         for _ in range(3):
             await journal.unfinished()  # and what is done at the start is done
         another = disk.path.with_name("another.db")
         disk.damage(another)
-        with pytest.raises(UnusableJournal, match="is damaged"):
-            await trio.to_thread.run_sync(Store, another, KEY, Recent())
+        with pytest.raises(UnusableStore, match="is damaged"):
+            await trio.to_thread.run_sync(StoreDatabase, another, KEY)
 
     play(scenario)

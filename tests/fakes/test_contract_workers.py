@@ -25,9 +25,8 @@ from smartlinkd.crews.crew import Caller, Crew, Feedback, Kickoff
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
-from smartlinkd.journal import schema
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Execution, Retention, Status
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import Execution, Retention, Status
 from tests.fakes.disk import Disk
 from tests.fakes.puppets import Step
 from tests.fakes.threads import threads_in_place
@@ -57,10 +56,11 @@ class House:
 
     def __init__(self, folder: Path, crew: Crew) -> None:
         self.caller = Caller(crew.name)
-        self.journal = Journal(
+        self.journal = Store(
             folder / "journal.db",
             key=SecretBytes(b"k" * 32),
             retention=Retention(timedelta(days=1), 1000),
+            synchronous="OFF",
         )
 
         async def add(_crew: str, arguments: dict[str, JsonValue]) -> JsonValue:
@@ -144,7 +144,6 @@ class Contract:
         crew = self._crew(**of_crew)
         before = _descriptors(), _children()  # a browser of the session may be among them
         with self._patch.context() as patch:
-            patch.setattr(schema, "SYNCHRONOUS", "OFF")
             clock = self._put_on(patch) if self._played else None
             found = trio.run(self._play, scenario, crew, clock=clock)
         assert self._workers.count() == 0

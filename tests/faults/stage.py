@@ -39,12 +39,12 @@ from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import read_catalog
 from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.actor import Journal
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox.products import product_link, product_of
 from smartlinkd.sandbox.session import cookie_header
 from smartlinkd.sandbox.state import State
+from smartlinkd.store.actor import Store
 from smartlinkd.supervision.child import ChildSnapshot
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.supervision.supervisor import Escalated, Supervisor
@@ -292,7 +292,7 @@ class Stage:
         patch.setattr(tree, "Vault", see_vault)
         patch.setattr(tree, "ControlSocket", NoControl)
         patch.setattr(tree, "Auth", partial(Auth, wall_clock=self.wall.now))
-        patch.setattr(components, "Journal", partial(Journal, wall=wall))
+        patch.setattr(components, "Store", partial(Store, wall=wall))
         patch.setattr(components, "Executor", partial(Executor, wall=wall))
         patch.setattr(components, "Webhooks", webhooks)
 

@@ -12,11 +12,11 @@ import trio
 
 from smartlinkd.conversion.request import ConversionRequest, Converted, Failed, LinkResult
 from smartlinkd.history.actor import History
-from smartlinkd.history.model import Limits, Retention
+from smartlinkd.history.model import HistoryLimits, HistoryRetention
 from smartlinkd.marketplace.products import ProductData
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
-QUICK = Limits(gather_s=0.0, retry_s=0.02)
+QUICK = HistoryLimits(gather_s=0.0, retry_s=0.02)
 
 
 class Clock:
@@ -43,7 +43,9 @@ class House:
         self, *, days: float = 90, count: float = 100_000, size_bytes: float = 256 * 1024 * 1024
     ) -> None:
         """Have it go by these bounds from now on."""
-        self.history.take(Retention(timedelta(days=days), int(count), int(size_bytes)))
+        self.history.set_retention(
+            HistoryRetention(timedelta(days=days), int(count), int(size_bytes))
+        )
 
     def convert(
         self,
@@ -76,9 +78,11 @@ def open_house(path: Path) -> Open:
     """Open the history; when the block ends it is stopped in order."""
 
     @asynccontextmanager
-    async def open_it(limits: Limits = QUICK, **kept: float) -> AsyncIterator[House]:
+    async def open_it(limits: HistoryLimits = QUICK, **kept: float) -> AsyncIterator[House]:
         clock = Clock()
-        history = History(path, retention=Retention(timedelta(), 1, 1), limits=limits, wall=clock)
+        history = History(
+            path, retention=HistoryRetention(timedelta(), 1, 1), limits=limits, wall=clock
+        )
         opened = House(history, clock)
         opened.retain(**kept)
         async with trio.open_nursery() as nursery:

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from smartlinkd.errors import NotFound
-from smartlinkd.history.model import ALL, Filters, Limits, milliseconds
+from smartlinkd.history.model import ALL, Filters, HistoryLimits, milliseconds
 from smartlinkd.marketplace.products import ProductData
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ async def test_what_fits_the_filters_is_deleted(house: House) -> None:
 
 
 async def test_all_are_deleted_also_those_that_wait_to_be_written(open_house: Open) -> None:
-    async with open_house(limits=Limits(gather_s=60)) as house:
+    async with open_house(limits=HistoryLimits(gather_s=60)) as house:
         house.convert(SHIRT, name="shirt")
         assert await house.history.delete(ALL) == 1
         assert await links(house) == []
@@ -294,7 +294,7 @@ async def test_all_are_deleted_also_those_that_wait_to_be_written(open_house: Op
         assert await found(house, "lamp") == [LAMP]
 
 
-# Retention
+# HistoryRetention
 
 
 async def forgets(house: House, wanted: list[str]) -> None:

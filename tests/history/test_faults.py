@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.history.model import ALL, Limits, Retention
+from smartlinkd.history.model import ALL, HistoryLimits, HistoryRetention
 from tests.fakes.small_disk import fill, small_disk
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SHIRT = "https://shopee.vn/product/7/41"
 LAMP = "https://shopee.vn/product/7/42"
-LOGGER = "smartlinkd.history.store"
+LOGGER = "smartlinkd.history.database"
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ async def test_full_disk_loses_what_memory_does_not_hold(
     open_house: Open, disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(disk / "filler")
-    async with open_house(Limits(pending=10, gather_s=0, retry_s=0.02)) as house:
+    async with open_house(HistoryLimits(pending=10, gather_s=0, retry_s=0.02)) as house:
         for number in range(25):
             house.convert(f"{LAMP}{number}")
         await said(caplog, "its disk is full")
@@ -194,7 +194,7 @@ async def test_retention_is_taken_while_the_disk_is_full(open_house: Open, disk:
         house.convert(SHIRT)
         assert await links(house) == [SHIRT]
         fill(disk / "filler")
-        house.history.take(Retention(house.clock.now - house.clock.now, 1, 1))
+        house.history.set_retention(HistoryRetention(house.clock.now - house.clock.now, 1, 1))
         house.convert(LAMP)
         (disk / "filler").unlink()
         with trio.fail_after(10):

@@ -298,9 +298,9 @@ SECRETS = {
         "auth/test_log.py::test_the_log_tells_the_events_and_no_secret",
     ],
     "in the journal webhook credentials are encrypted, and gone with the last call": [
-        "journal/test_credentials.py"
+        "store/test_credentials.py"
         "::test_what_is_read_is_the_credential_and_the_disk_does_not_have_it",
-        "journal/test_credentials.py::test_it_goes_with_the_last_delivery_after_the_end",
+        "store/test_credentials.py::test_it_goes_with_the_last_delivery_after_the_end",
     ],
     "other processes of the same user do not read the daemon's memory": [
         "processes/test_process_limits.py::test_private_process_is_closed_to_its_user",

@@ -22,12 +22,12 @@ from smartlinkd.auth import passwords
 from smartlinkd.config import build
 from smartlinkd.conversion.pause_store import PauseStore
 from smartlinkd.crews.webhooks.actor import Webhooks
-from smartlinkd.journal.errors import UnusableJournal
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox.portal import portal_app
 from smartlinkd.sandbox.shop import shop_app, short_links_app
 from smartlinkd.sandbox.state import State
 from smartlinkd.state_files import NotSaved, StateUnusable
+from smartlinkd.store.errors import UnusableStore
 from smartlinkd.supervision.supervisor import Escalated
 from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet
@@ -149,7 +149,7 @@ class World(Weather):
             return any(due in text for due in DUE) and self.fine_since == inf
         if isinstance(fault, Struck) or MARK in str(fault):
             return True
-        disk = (UnusableJournal, StateUnusable, NotSaved, trio.TooSlowError, Escalated)
+        disk = (UnusableStore, StateUnusable, NotSaved, trio.TooSlowError, Escalated)
         return isinstance(fault, disk) and self.disk_is_spoilt
 
     def broken(self, what: str) -> None:

@@ -40,8 +40,6 @@ from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.history import model as history
 from smartlinkd.history.actor import FILE as HISTORY_FILE
 from smartlinkd.history.actor import History
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Retention
 from smartlinkd.marketplace.markets import Market, host_and_port, market
 from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.third_party import ThirdParty
@@ -49,6 +47,8 @@ from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier
 from smartlinkd.notify.channels import CommandChannel, RequestChannel
 from smartlinkd.notify.notice import DaemonIdentity
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import Retention
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.systemd.manager import EXTENSION_S, ServiceManager
 from smartlinkd.threads import on_thread
@@ -140,10 +140,10 @@ def make_history(settings: Settings) -> History:
     return History(settings.state.directory / HISTORY_FILE, retention=history_retention(settings))
 
 
-def history_retention(settings: Settings) -> history.Retention:
+def history_retention(settings: Settings) -> history.HistoryRetention:
     """How much of the history is kept."""
     kept = settings.history
-    return history.Retention(
+    return history.HistoryRetention(
         timedelta(days=kept.retention_days), kept.retention_count, kept.max_bytes
     )
 
@@ -161,7 +161,7 @@ class Crews:
     """The parts that crews are run by."""
 
     tokens: CrewTokens
-    journal: Journal
+    journal: Store
     executor: Executor
     webhooks: Webhooks
 
@@ -179,7 +179,7 @@ def make_crews(
     """
     directory = settings.state.directory
     master = load_master_secret(directory, settings.crew_tokens.master_secret)
-    journal = Journal(
+    journal = Store(
         directory / "journal.sqlite3",
         key=derive(master, "journal"),
         retention=retention(settings),

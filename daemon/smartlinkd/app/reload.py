@@ -182,8 +182,8 @@ class Reloader:
     async def _take(self, found: Changes, catalog: Catalog) -> None:
         settings, crews = found.settings, self._takers.crews
         logs.set_level(settings.logging.level)
-        crews.journal.take(retention(settings))
-        self._takers.history.take(history_retention(settings))
+        crews.journal.set_retention(retention(settings))
+        self._takers.history.set_retention(history_retention(settings))
         if self._password is not None:
             await self._insist(partial(self._takers.auth.change_password, self._password))
             self._password = None  # to take it again would end the new sessions

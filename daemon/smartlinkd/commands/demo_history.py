@@ -13,9 +13,8 @@ from typing import Final
 
 from smartlinkd.conversion.request import Converted
 from smartlinkd.history.actor import FILE
-from smartlinkd.history.model import Limits, Record, milliseconds
-from smartlinkd.history.pending import Pending
-from smartlinkd.history.store import Store
+from smartlinkd.history.database import HistoryDatabase
+from smartlinkd.history.model import HistoryLimits, Record, milliseconds
 from smartlinkd.marketplace.products import ProductData, Rates
 from smartlinkd.sandbox.batch import SUB_IDS, long_link, short_code
 from smartlinkd.sandbox.products import FULL_RATE, Product, image_url, product_link, product_of
@@ -34,14 +33,13 @@ def fill(state: Path, sandbox: Sandbox, now: datetime) -> bool:
 
     Return False if they could not be written.
     """
-    pending = Pending(sum(LINKS_OF_DAYS))
+    database = HistoryDatabase(state / FILE, HistoryLimits(pending=sum(LINKS_OF_DAYS)))
     for record in _records(sandbox, now):
-        pending.add(record)
-    store = Store(state / FILE, pending, Limits())
+        database.add(record)
     try:
-        return store.write_pending()
+        return database.write_pending()
     finally:
-        store.close()
+        database.close()
 
 
 def _records(sandbox: Sandbox, now: datetime) -> Iterator[Record]:

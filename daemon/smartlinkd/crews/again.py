@@ -12,7 +12,7 @@ from smartlinkd.crews.ledger import REQUEUED, about, requeued
 from smartlinkd.crews.without_worker import WithoutWorker
 from smartlinkd.crews.workplace import Workplace
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.model import State, Status, Summary
+from smartlinkd.store.model import ExecutionState, Status, Summary
 
 MAX_RERUNS = 3
 """Times that an execution is run again: what ends the daemon each time must not do so for ever."""
@@ -39,7 +39,7 @@ class Again:
         execution = await self._workplace.read(interrupted.id)
         entry = requeued(about(execution), self._workplace.wall())
         try:
-            await self._workplace.record(execution.id, State.PENDING, entry)
+            await self._workplace.record(execution.id, ExecutionState.PENDING, entry)
         except Invalid as fault:  # it has as many events or webhook calls as one may have
             why = f"{INTERRUPTED}, and cannot be run again: {fault}"
             await self._without_worker.end(execution.id, Status.INTERRUPTED, why)

@@ -19,7 +19,7 @@ from smartlinkd.crews.crew import Feedback
 from smartlinkd.crews.protocol import HumanFeedback
 from smartlinkd.crews.worker import Worker
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.model import WebhookTarget
+from smartlinkd.store.model import WebhookTarget
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from smartlinkd.config.crews import OnRestart
 from smartlinkd.config.problems import Problem
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import NotFound
-from smartlinkd.journal.model import WebhookTarget
 from smartlinkd.net.addresses import Bind
+from smartlinkd.store.model import WebhookTarget
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from smartlinkd.crews.ends import WorkerEnd
 from smartlinkd.crews.protocol import Result
-from smartlinkd.journal.model import Status, WebhookTarget
+from smartlinkd.store.model import Status, WebhookTarget
 
 
 @dataclass(frozen=True)

@@ -43,20 +43,20 @@ from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.tools import Tool
 from smartlinkd.crews.workplace import Workplace
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import (
-    Execution,
-    IdempotencyKey,
-    Page,
-    State,
-    Status,
-    Summary,
-    WebhookTarget,
-)
 from smartlinkd.nurseries import sole_error
 from smartlinkd.patience import patience
 from smartlinkd.processes.reaper import empty_folder
 from smartlinkd.state_files import StateUnusable
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import (
+    Execution,
+    ExecutionState,
+    IdempotencyKey,
+    ListPage,
+    Status,
+    Summary,
+    WebhookTarget,
+)
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.threads import on_thread
 
@@ -77,7 +77,7 @@ class Executor:
     def __init__(
         self,
         catalog: Catalog,
-        journal: Journal,
+        journal: Store,
         *,
         tools: Mapping[str, Tool],
         runs: Path,
@@ -192,15 +192,9 @@ class Executor:
         found = await self._journal.execution(kickoff_id, crew=caller.crew, owner=caller.sees_only)
         return _there(found, field)
 
-    def has_surely_ended(self, caller: Caller, kickoff_id: str) -> bool:
-        """Whether it is known to have ended without looking at the disk, as just after its end.
-        Then `execution` answers at once. A wait would, too, but takes two tasks."""
-        found = self._journal.at_hand(kickoff_id, crew=caller.crew, owner=caller.sees_only)
-        return found is not None and found.state.ended
-
     async def executions(
-        self, caller: Caller, *, state: State | None, limit: int, cursor: str | None
-    ) -> Page:
+        self, caller: Caller, *, state: ExecutionState | None, limit: int, cursor: str | None
+    ) -> ListPage:
         """What the caller may see, newest first. Raises `Invalid` for a cursor not from here."""
         return await self._journal.executions(
             caller.crew, owner=caller.sees_only, state=state, limit=limit, cursor=cursor

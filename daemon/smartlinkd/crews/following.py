@@ -17,8 +17,8 @@ from contextlib import contextmanager
 import trio
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Event, State
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import ExecutionEvent, ExecutionState
 
 MAX_FOLLOWERS = 512
 """At the same time, over all executions: each holds a connection and a task."""
@@ -30,11 +30,11 @@ class Bell:
     """Rings when something was recorded of an execution. A ring before the wait is not lost."""
 
     def __init__(self) -> None:
-        self.state: State | None = None
+        self.state: ExecutionState | None = None
         """What the last ring said; None before the first."""
         self._rung = trio.Event()
 
-    def ring(self, state: State) -> None:
+    def ring(self, state: ExecutionState) -> None:
         """Wake whoever waits, now or next."""
         self.state = state
         self._rung.set()
@@ -78,7 +78,7 @@ class Bells:
             if not others:
                 del self._hung[execution_id]
 
-    def ring(self, execution_id: str, state: State) -> None:
+    def ring(self, execution_id: str, state: ExecutionState) -> None:
         """Something was recorded of this execution, and this is its state now."""
         for bell in self._hung.get(execution_id, ()):
             bell.ring(state)
@@ -87,14 +87,14 @@ class Bells:
 class Following:
     """The events of one execution, from some point on. Made by `Executor.follow()`."""
 
-    def __init__(self, journal: Journal, kickoff_id: str, bell: Bell, after: int) -> None:
+    def __init__(self, journal: Store, kickoff_id: str, bell: Bell, after: int) -> None:
         self._journal = journal
         self._id = kickoff_id
         self._bell = bell
         self._after = after
         self._offset = 0  # in the next event
 
-    async def next(self) -> list[Event]:
+    async def next(self) -> list[ExecutionEvent]:
         """Return the next events as soon as there is one; [] when the execution has ended and all
         were returned. A large event comes alone and in parts.
         """

@@ -1,8 +1,8 @@
 """What the journal records of each moment of an execution: pure rules, no I/O.
 
-An `Entry` goes to the disk as a whole, alone or `together` with its neighbours: what is different
-about the execution, the events that tell of it, and the webhook calls that are owed for it. So
-nobody is ever told of what is not on disk, and nothing that is on disk is told to nobody.
+An `ExecutionUpdate` goes to the disk as a whole, alone or `together` with its neighbours: what is
+different about the execution, the events that tell of it, and the webhook calls that are owed for
+it. So nobody is ever told of what is not on disk, and nothing that is on disk is told to nobody.
 
 `Ledger` follows one execution through its worker's messages; it remembers the tasks that are open,
 because the journal is told of a task when it is completed. The functions beside it are for what
@@ -30,10 +30,10 @@ from smartlinkd.crews.protocol import (
     ToolCall,
 )
 from smartlinkd.crews.webhooks.calls import calls_for
-from smartlinkd.journal.model import (
+from smartlinkd.store.model import (
     Change,
-    Entry,
     Execution,
+    ExecutionUpdate,
     NewEvent,
     NewExecution,
     Status,
@@ -46,14 +46,14 @@ NOT_BEGUN: Final[JsonValue] = {"began": False}
 """The data of such an event, where there was no worker yet. Any other has none."""
 
 
-def together(entries: Sequence[Entry]) -> Entry:
+def together(entries: Sequence[ExecutionUpdate]) -> ExecutionUpdate:
     """What comes of all of these, in their order."""
     change = Change()
     for entry in entries:
         change |= entry.change
     if tasks := [task for entry in entries for task in entry.change.get("new_tasks", ())]:
         change["new_tasks"] = tasks
-    return Entry(
+    return ExecutionUpdate(
         change,
         tuple(event for entry in entries for event in entry.events),
         tuple(delivery for entry in entries for delivery in entry.deliveries),
@@ -71,7 +71,7 @@ def about(execution: Execution | NewExecution) -> About:
     return About(execution.id, execution.meta, execution.webhooks)
 
 
-def ended(subject: About, ending: Ending, now: datetime) -> Entry:
+def ended(subject: About, ending: Ending, now: datetime) -> ExecutionUpdate:
     """The end, whoever brought it about."""
     good = ending.status is Status.COMPLETED
     data: dict[str, JsonValue] = {"status": ending.status.value}
@@ -92,13 +92,13 @@ def ended(subject: About, ending: Ending, now: datetime) -> Entry:
     )
 
 
-def begun(subject: About, now: datetime) -> Entry:
+def begun(subject: About, now: datetime) -> ExecutionUpdate:
     """Its turn has come."""
     change = Change(status=Status.RUNNING, started_at=now)
     return _entry(subject, change, NewEvent("crew_kickoff_started", now))
 
 
-def requeued(subject: About, now: datetime, *, began: bool = True) -> Entry:
+def requeued(subject: About, now: datetime, *, began: bool = True) -> ExecutionUpdate:
     """It was running when the daemon ended, and is to run again from its beginning; or it had not
     begun, since there was no room for its worker, or its turn came as the daemon ended."""
     change = Change(
@@ -125,13 +125,13 @@ class Ledger:
 
     def heard(  # noqa: PLR0911 - one a message
         self, message: FromWorker, now: datetime, clock: float
-    ) -> Entry:
+    ) -> ExecutionUpdate:
         """Its worker has said something; not its end. `clock` is trio's, by which tasks are timed:
         the one of `now` may be set meanwhile."""
         match message:
             case Started():
                 self._total_is_told = message.total_tasks is not None
-                return Entry(Change(total_tasks=message.total_tasks))
+                return ExecutionUpdate(Change(total_tasks=message.total_tasks))
             case TaskStarted():
                 return self._task_started(message, now, clock)
             case TaskCompleted():
@@ -151,14 +151,14 @@ class Ledger:
             case _:
                 raise TypeError(f"`{message.type}` is an end, and not for here")
 
-    def tool_used(self, call: ToolCall, error: str | None, now: datetime) -> Entry:
+    def tool_used(self, call: ToolCall, error: str | None, now: datetime) -> ExecutionUpdate:
         """A tool has answered the worker."""
         data: JsonValue = {"call_id": call.call_id, "tool": call.tool, "error": error}
         return self._note(Change(), "tool_usage_finished", now, data)
 
     def answered(
         self, webhooks: Sequence[WebhookTarget], *, approved: bool, now: datetime
-    ) -> Entry:
+    ) -> ExecutionUpdate:
         """A human has answered. `webhooks` take the place of those of their kinds.
 
         From now on nobody is asked. The journal may refuse the webhooks: then there is `refused`,
@@ -176,13 +176,13 @@ class Ledger:
         """The answer that came with `webhooks` is recorded."""
         self.subject = _with(self.subject, webhooks)
 
-    def refused(self, task_id: str) -> Entry:
+    def refused(self, task_id: str) -> ExecutionUpdate:
         """The journal refused the answer: the same question is open again, and its task is the
         current one, whatever was started meanwhile."""
         self._asked = task_id
-        return Entry(Change(current_task=task_id))
+        return ExecutionUpdate(Change(current_task=task_id))
 
-    def _task_started(self, task: TaskStarted, now: datetime, clock: float) -> Entry:
+    def _task_started(self, task: TaskStarted, now: datetime, clock: float) -> ExecutionUpdate:
         self._open[task.task_id] = _OpenTask(task, clock)
         self._opened += 1
         change = Change(current_task=self._current())
@@ -190,7 +190,7 @@ class Ledger:
             change["total_tasks"] = self._opened
         return self._note(change, "task_started", now, _fields(task))
 
-    def _task_completed(self, done: TaskCompleted, now: datetime, clock: float) -> Entry:
+    def _task_completed(self, done: TaskCompleted, now: datetime, clock: float) -> ExecutionUpdate:
         opened = self._open.pop(done.task_id)
         record = TaskRecord(
             task_id=done.task_id,
@@ -228,7 +228,7 @@ class Ledger:
         now: datetime,
         data: JsonValue,
         what: Step | TaskRecord | HumanInput | None = None,
-    ) -> Entry:
+    ) -> ExecutionUpdate:
         return _entry(self.subject, change, NewEvent(kind, now, data), what)
 
 
@@ -244,8 +244,8 @@ def _entry(
     change: Change,
     event: NewEvent,
     what: Step | TaskRecord | HumanInput | Ending | None = None,
-) -> Entry:
-    return Entry(change, (event,), tuple(calls_for(subject, event, what)))
+) -> ExecutionUpdate:
+    return ExecutionUpdate(change, (event,), tuple(calls_for(subject, event, what)))
 
 
 def _fields(message: FromWorker) -> JsonValue:

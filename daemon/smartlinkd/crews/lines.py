@@ -33,15 +33,15 @@ from smartlinkd.crews.without_line import NEVER_RUN, WithoutLine
 from smartlinkd.crews.without_worker import WithoutWorker
 from smartlinkd.crews.workplace import LastEntries, Workplace
 from smartlinkd.errors import Invalid, Refused, Unavailable, Unprocessable
-from smartlinkd.journal.model import (
+from smartlinkd.logs import LogEvent
+from smartlinkd.store.model import (
+    ExecutionState,
     IdempotencyKey,
     NewExecution,
-    State,
     Status,
     Summary,
     WebhookTarget,
 )
-from smartlinkd.logs import LogEvent
 from smartlinkd.supervision.actor import Call
 
 logger = logging.getLogger(__name__)
@@ -134,7 +134,7 @@ class Lines:
         async with line.way_in:
             task_status.started()
             for execution in executions:
-                if execution.state is not State.PENDING and not await self._again.begin(
+                if execution.state is not ExecutionState.PENDING and not await self._again.begin(
                     line.crew.on_restart, execution
                 ):
                     continue

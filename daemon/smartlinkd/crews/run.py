@@ -41,10 +41,17 @@ from smartlinkd.crews.starts import ComingUp
 from smartlinkd.crews.worker import CannotStart, NoRoom, Worker, start_worker
 from smartlinkd.crews.workplace import LAST_ENTRY, Workplace
 from smartlinkd.errors import BUG, Invalid, Refused
-from smartlinkd.journal.errors import AlreadyFinished
-from smartlinkd.journal.model import Entry, Execution, NewExecution, State, Status, WebhookTarget
 from smartlinkd.logs import LogContext, bind_log_contexts
 from smartlinkd.nurseries import sole_error
+from smartlinkd.store.errors import AlreadyFinished
+from smartlinkd.store.model import (
+    Execution,
+    ExecutionState,
+    ExecutionUpdate,
+    NewExecution,
+    Status,
+    WebhookTarget,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +111,7 @@ class Run:
         """What its worker has said; it is still so when that was cut short."""
         self._unrecorded: Sequence[FromWorker] = ()
         """What came in time and was heard too late: is recorded before the end."""
-        self._last_said: Sequence[Entry] = ()
+        self._last_said: Sequence[ExecutionUpdate] = ()
         """Of what came together with its worker's last message: is recorded with the end."""
         self._cut: Ending | None = None
         self._left_off = False
@@ -361,7 +368,7 @@ class Run:
                 case HumanInput():
                     self._ask_human(message, worker)
 
-    def _heard(self, messages: Sequence[FromWorker]) -> list[Entry]:
+    def _heard(self, messages: Sequence[FromWorker]) -> list[ExecutionUpdate]:
         now, clock = self._now(), trio.current_time()
         return [self._book.heard(message, now, clock) for message in messages]
 
@@ -408,14 +415,14 @@ class Run:
         except Refused as refusal:
             return None, str(refusal)
 
-    async def _record(self, *entries: Entry) -> None:
-        await self._workplace.record(self.id, State.RUNNING, *entries)
+    async def _record(self, *entries: ExecutionUpdate) -> None:
+        await self._workplace.record(self.id, ExecutionState.RUNNING, *entries)
 
     async def _put_back(self) -> None:
         """To where it was before its turn came."""
         try:
             entry = requeued(self._book.subject, self._now(), began=False)
-            await self._workplace.record(self.id, State.PENDING, entry)
+            await self._workplace.record(self.id, ExecutionState.PENDING, entry)
         except Invalid as fault:  # it has as many events or webhook calls as one may have
             logger.warning("execution %s does not wait for its turn again: %s", self.id, fault)
 

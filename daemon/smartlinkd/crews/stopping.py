@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import trio
 
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.journal.model import Status
+from smartlinkd.store.model import Status
 
 
 @dataclass(frozen=True)

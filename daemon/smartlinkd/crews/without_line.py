@@ -23,7 +23,7 @@ from smartlinkd.crews.again import INTERRUPTED, Again
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.without_worker import WithoutWorker
 from smartlinkd.crews.workplace import Workplace
-from smartlinkd.journal.model import State, Status, Summary
+from smartlinkd.store.model import ExecutionState, Status, Summary
 
 logger = logging.getLogger(__name__)
 
@@ -65,8 +65,8 @@ class WithoutLine:
         again; else they end. If the crew is gone, all end.
         """
         is_gone = catalog.is_gone(crew)
-        begun = [each for each in executions if each.state is not State.PENDING]
-        waiting = [each.id for each in executions if each.state is State.PENDING]
+        begun = [each for each in executions if each.state is not ExecutionState.PENDING]
+        waiting = [each.id for each in executions if each.state is ExecutionState.PENDING]
         own = [each for each in catalog.broken if each.name == crew]
         if any(each.on_restart == "rerun" for each in own or catalog.nameless()):
             waiting += [each.id for each in begun]
@@ -98,7 +98,7 @@ class WithoutLine:
         ids = [
             each.id
             for each in sorted(found, key=attrgetter("sequence"))
-            if each.crew == crew and each.state is State.PENDING and each.id not in ending
+            if each.crew == crew and each.state is ExecutionState.PENDING and each.id not in ending
         ]
         for each in ids:
             self.forget(each)
@@ -111,7 +111,9 @@ class WithoutLine:
         ending = self._without_worker.ids  # which may be written down by the time that we know
         found = await self._workplace.insist("a reload", self._journal.unfinished)
         ending |= self._without_worker.ids
-        waiting = [each for each in found if each.state is State.PENDING and each.id not in ending]
+        waiting = [
+            each for each in found if each.state is ExecutionState.PENDING and each.id not in ending
+        ]
         gone = [each.id for each in waiting if is_gone(each.crew)]
         self._without_worker.end_all(gone, Status.INTERRUPTED, NEVER_RUN)
         for each in gone:
@@ -121,7 +123,9 @@ class WithoutLine:
         """Whether this one has yet to run, where its crew has no line."""
         ask = partial(self._journal.summary, kickoff_id)
         found = await self._workplace.insist(f"execution {kickoff_id}", ask)
-        return found is not None and found.state is State.PENDING  # it may be forgotten by now
+        return (
+            found is not None and found.state is ExecutionState.PENDING
+        )  # it may be forgotten by now
 
     def forget(self, execution_id: str) -> None:
         """It does not wait here any more, if it did."""

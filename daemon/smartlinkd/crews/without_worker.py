@@ -16,8 +16,8 @@ import trio
 from smartlinkd.crews.ending import failure
 from smartlinkd.crews.ledger import about
 from smartlinkd.crews.workplace import LastEntries, Workplace
-from smartlinkd.journal.errors import AlreadyFinished
-from smartlinkd.journal.model import Status
+from smartlinkd.store.errors import AlreadyFinished
+from smartlinkd.store.model import Status
 
 logger = logging.getLogger(__name__)
 

@@ -26,18 +26,18 @@ from smartlinkd.crews.protocol import quoted
 from smartlinkd.crews.tools import Tool
 from smartlinkd.crews.worker import NoRoom
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import (
-    Created,
-    Entry,
-    Execution,
-    IdempotencyKey,
-    NewExecution,
-    State,
-    Status,
-)
 from smartlinkd.logs import LogEvent
 from smartlinkd.metrics import LATE, histogram
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import (
+    Created,
+    Execution,
+    ExecutionState,
+    ExecutionUpdate,
+    IdempotencyKey,
+    NewExecution,
+    Status,
+)
 from smartlinkd.supervision.actor import ActorRestarting
 from smartlinkd.threads import NoThread
 
@@ -89,7 +89,7 @@ class LastEntries:
 class Workplace:
     """What all executions share: where they record, who is told, and what workers may use."""
 
-    journal: Journal
+    journal: Store
     bells: Bells
     tools: Mapping[str, Tool]
     runs: Path
@@ -124,18 +124,20 @@ class Workplace:
         return found
 
     async def enter(
-        self, new: NewExecution, key: IdempotencyKey | None, entry: Entry | None
+        self, new: NewExecution, key: IdempotencyKey | None, entry: ExecutionUpdate | None
     ) -> Created:
         """Record a new execution, and with it what becomes of it at once. Tried once.
 
-        Raises what `Journal.create` does.
+        Raises what `Store.create` does.
         """
-        created = await self.journal.create(new, idempotency=key, entry=entry)
+        created = await self.journal.create(new, idempotency=key, update=entry)
         if entry is not None and created.is_new and entry.deliveries:
             self.queued()
         return created
 
-    async def record(self, execution_id: str, state: State, *entries: Entry) -> None:
+    async def record(
+        self, execution_id: str, state: ExecutionState, *entries: ExecutionUpdate
+    ) -> None:
         """Record these together, for as long as it takes. `state` is what the execution is in then.
 
         Raises `Invalid` for what the journal will never take; what comes before that is recorded.
@@ -147,10 +149,12 @@ class Workplace:
                 raise
             *before, last = entries
             for entry in before:
-                await self._record(execution_id, State.RUNNING, entry)
+                await self._record(execution_id, ExecutionState.RUNNING, entry)
             await self._record(execution_id, state, last)
 
-    async def _record(self, execution_id: str, state: State, entry: Entry) -> None:
+    async def _record(
+        self, execution_id: str, state: ExecutionState, entry: ExecutionUpdate
+    ) -> None:
         record = partial(self.journal.record, execution_id, entry)
         try:
             await self.insist(f"execution {execution_id}", record)
@@ -160,7 +164,7 @@ class Workplace:
         self.bells.ring(execution_id, state)
 
     async def end(
-        self, crew: str, subject: About, ending: Ending, *, after: Sequence[Entry] = ()
+        self, crew: str, subject: About, ending: Ending, *, after: Sequence[ExecutionUpdate] = ()
     ) -> None:
         """Record the end of an execution, and what comes right before it; tell of it and count it.
 

@@ -14,7 +14,7 @@ import shutil
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -105,7 +105,7 @@ def install(paths: ServicePaths, requested: Bind | None, source: Path) -> None:
         )
     version = service.current_version(paths)
     was_there = version is not None and service.is_installed(paths)
-    before = Snapshot(units.installed_units(paths), version, was_there)
+    before = Snapshot(units.installed_units(paths), version, was_there, service.store_copies(paths))
     wanted = units.render_units(paths, source, bind)
     where = units.address_drop_in(paths)
     is_moved = where in before.units and before.units[where] != wanted[where]
@@ -146,6 +146,8 @@ class Snapshot:
     """The environment in use, perhaps by other instances only; None if there is none."""
     was_there: bool
     """True if this service ran, or started with the machine."""
+    copies: Mapping[Path, int]
+    """The copies of stores that earlier upgrades have kept, with their inodes."""
     followed: list[str] = field(default_factory=list)
     """The other services that were restarted."""
     renamed: list[Path] = field(default_factory=list)
@@ -227,6 +229,7 @@ def _rollback_steps(
     yield partial(_switch_back, paths, before.version)
     for copy in before.renamed:
         yield partial(configuration.restore, copy)
+    yield partial(service.put_back_stores, paths, before.copies)
     if before.was_there:
         yield partial(service.start, paths, is_moved=is_moved)
     else:

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.client import HTTPException
 from pathlib import Path
 from typing import Final
@@ -122,6 +122,35 @@ def log_tail(unit: str) -> str:
     except OSError as fault:
         return f"its log cannot be read: {fault}"
     return ended.stdout.rstrip()
+
+
+def store_copies(paths: ServicePaths) -> dict[Path, int]:
+    """Return the copies of stores that upgrades of all services keep, with their inodes."""
+    found = sorted(paths.root.glob(f"var/lib/{UNIT}*/journal.sqlite3.version-*"))
+    return {copy: copy.stat().st_ino for copy in found}
+
+
+def put_back_stores(paths: ServicePaths, before: Mapping[Path, int]) -> None:
+    """Put each copy that is not of `before` in the place of its store, with its service stopped.
+
+    Raises:
+        InstallFailed: a service cannot be stopped.
+        OSError: the files cannot be replaced.
+    """
+    for unit in sorted({f"{copy.parent.name}.service" for copy in _new_copies(paths, before)}):
+        systemctl("stop", unit)  # it may have been copying until now, so look again
+    for copy in _new_copies(paths, before):
+        store, _, version = copy.name.partition(".version-")
+        if version.isdecimal():
+            for end in ("-wal", "-shm"):
+                copy.with_name(store + end).unlink(missing_ok=True)
+            copy.replace(copy.with_name(store))
+        else:  # the copying was interrupted, before anything was changed
+            copy.unlink()
+
+
+def _new_copies(paths: ServicePaths, before: Mapping[Path, int]) -> list[Path]:
+    return [copy for copy, inode in store_copies(paths).items() if before.get(copy) != inode]
 
 
 def old_versions(paths: ServicePaths) -> Iterator[Path]:

@@ -8,7 +8,7 @@ a newer version is left alone. One thread uses the file, for one call at a time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -18,18 +18,17 @@ import trio
 
 from smartlinkd.conversion.request import ConversionRequest, Converted, LinkResult
 from smartlinkd.errors import NotFound, Unavailable
+from smartlinkd.history.database import HistoryDatabase
 from smartlinkd.history.model import (
     ALL,
     Day,
     Entry,
     Filters,
-    Limits,
+    HistoryLimits,
+    HistoryRetention,
     Record,
-    Retention,
     milliseconds,
 )
-from smartlinkd.history.pending import Pending
-from smartlinkd.history.store import Store, each
 from smartlinkd.nurseries import sole_error
 from smartlinkd.supervision.blocking import BlockingMailbox
 from smartlinkd.threads import on_thread
@@ -52,17 +51,16 @@ class History:
         self,
         path: Path,
         *,
-        retention: Retention,
-        limits: Limits | None = None,
+        retention: HistoryRetention,
+        limits: HistoryLimits | None = None,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         """The folder of `path` exists. The file is made when it is needed."""
-        self._limits = limits or Limits()
-        self.mailbox = BlockingMailbox[Store]("history", size=self._limits.questions)
-        self._path = path
+        self._limits = limits or HistoryLimits()
+        self.mailbox = BlockingMailbox[HistoryDatabase]("history", size=self._limits.calls)
+        self._database = HistoryDatabase(path, self._limits)
         self._retention = retention
         self._wall = wall
-        self._pending = Pending(self._limits.pending)
         self._filled = trio.Event()
         self._grown = trio.Event()
         self._stopping = trio.Event()
@@ -77,13 +75,12 @@ class History:
         at_ms = milliseconds(self._wall())
         for link, made in results.items():
             if isinstance(made, Converted):
-                self._pending.add(
-                    Record(at_ms, request.client, request.sub_ids, self._cut(link), made)
-                )
+                record = Record(at_ms, request.client, request.sub_ids, self._cut(link), made)
+                self._database.add(record)
                 self._filled.set()
 
-    def take(self, retention: Retention) -> None:
-        """Go by this retention from now on."""
+    def set_retention(self, retention: HistoryRetention) -> None:
+        """Prune by this retention from now on."""
         self._retention = retention
         self._grown.set()
 
@@ -92,13 +89,14 @@ class History:
         self._stopping.set()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Run one instance: write, answer, and forget what is beyond its retention."""
-        store = Store(self._path, self._pending, self._limits)
-        if self._pending:
+        """Run one instance: write, answer, and prune."""
+        if self._database.has_pending:
             self._filled.set()
         try:
             async with sole_error(), trio.open_nursery() as nursery:
-                nursery.start_soon(partial(self.mailbox.serve, store, each, most=1))
+                nursery.start_soon(
+                    partial(self.mailbox.serve, self._database, _do_in_order, most=1)
+                )
                 nursery.start_soon(self._write_regularly)
                 nursery.start_soon(self._prune_regularly)
                 task_status.started()
@@ -106,18 +104,18 @@ class History:
                 nursery.cancel_scope.cancel()
         finally:
             with trio.CancelScope(shield=True):
-                await on_thread(store.close)
+                await on_thread(self._database.close)
 
     async def page(self, filters: Filters, *, limit: int, before: int | None = None) -> list[Entry]:
         """Return at most `limit` entries, the newest first, with ids below `before`."""
-        return await self.mailbox.ask(lambda store: store.page(filters, limit, before))
+        return await self.mailbox.ask(lambda database: database.page(filters, limit, before))
 
     async def days(self, filters: Filters, *, utc_offset_min: int = 0) -> list[Day]:
         """Return the days that have entries, the oldest first.
 
         A day begins at midnight of a clock that is so many minutes ahead of UTC.
         """
-        return await self.mailbox.ask(lambda store: store.days(filters, utc_offset_min))
+        return await self.mailbox.ask(lambda database: database.days(filters, utc_offset_min))
 
     async def delete(self, filters: Filters) -> int:
         """Delete the entries that fit, and return how many there were.
@@ -125,9 +123,9 @@ class History:
         It takes several transactions, unless all are meant. One that comes meanwhile stays.
         """
         if filters == ALL:
-            deleted = await self.mailbox.ask(Store.clear)
+            deleted = await self.mailbox.ask(HistoryDatabase.clear)
         else:
-            newest, deleted = await self.mailbox.ask(Store.newest), 0
+            newest, deleted = await self.mailbox.ask(HistoryDatabase.newest), 0
             while some := await self.mailbox.ask(partial(_delete_some, filters, newest)):
                 deleted += some
         self._grown.set()
@@ -135,7 +133,7 @@ class History:
 
     async def delete_one(self, entry_id: int) -> None:
         """Delete one entry. Raises `NotFound`."""
-        if not await self.mailbox.ask(lambda store: store.delete(entry_id)):
+        if not await self.mailbox.ask(lambda database: database.delete(entry_id)):
             raise NotFound("the history has no entry with this id; it may be deleted already")
 
     def _cut(self, link: str) -> str:
@@ -148,7 +146,7 @@ class History:
             await trio.sleep(self._limits.gather_s)
             self._filled = trio.Event()
             try:
-                is_written = await self.mailbox.ask(Store.write_pending)
+                is_written = await self.mailbox.ask(HistoryDatabase.write_pending)
             except Unavailable as error:
                 logger.debug("the history is written later: %s", error)
                 is_written = False
@@ -173,9 +171,15 @@ class History:
             logger.debug("the history forgets later: %s", error)
 
 
-def _delete_some(filters: Filters, newest: int, store: Store) -> int:
-    return store.delete_some(filters, newest)
+def _delete_some(filters: Filters, newest: int, database: HistoryDatabase) -> int:
+    return database.delete_some(filters, newest)
 
 
-def _prune_some(retention: Retention, now_ms: int, store: Store) -> bool:
-    return store.prune_some(retention, now_ms)
+def _prune_some(retention: HistoryRetention, now_ms: int, database: HistoryDatabase) -> bool:
+    return database.prune_some(retention, now_ms)
+
+
+def _do_in_order(
+    database: HistoryDatabase, works: Sequence[Callable[[HistoryDatabase], object]]
+) -> list[object]:
+    return [work(database) for work in works]

@@ -12,11 +12,11 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True)
-class Limits:
+class HistoryLimits:
     """The history's own bounds. No setting changes them."""
 
-    questions: int = 64
-    """Requests that may wait for the file."""
+    calls: int = 64
+    """Calls that may wait for the file."""
     pending: int = 2000
     """Entries that may wait in memory to be written. The next one is lost."""
     batch: int = 200
@@ -31,7 +31,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Retention:
+class HistoryRetention:
     """How much is kept. An `age` of zero keeps nothing."""
 
     age: timedelta

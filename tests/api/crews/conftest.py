@@ -46,16 +46,16 @@ from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.model import (
-    Event,
+from smartlinkd.serving import Limits, Served, bind, serve
+from smartlinkd.store.model import (
     Execution,
-    Page,
-    State,
+    ExecutionEvent,
+    ExecutionState,
+    ListPage,
     Status,
     Summary,
     WebhookTarget,
 )
-from smartlinkd.serving import Limits, Served, bind, serve
 from smartlinkd.web.bundle import Site
 from tests.api.client import PATIENCE, Client
 
@@ -77,13 +77,12 @@ class StandIn:
 
     def __init__(self) -> None:
         self.known: dict[str, Execution] = {}
-        self.events: dict[str, list[Event]] = {}
+        self.events: dict[str, list[ExecutionEvent]] = {}
         self.kickoffs: list[tuple[Caller, Kickoff, str | None, JsonValue]] = []
         self.feedbacks: list[tuple[Feedback, tuple[WebhookTarget, ...]]] = []
         self.keys: list[tuple[str, JsonValue, str]] = []  # with their bodies, and their executions
         self.asked: list[dict[str, Any]] = []
         self.refusal: Exception | None = None
-        self.at_hand = True  # what has ended
         self.takes_to_stop = 0.0  # seconds
         self.stopping = trio.Event()
         self.waiting = 0
@@ -110,7 +109,7 @@ class StandIn:
         happened = self.events[kickoff_id]
         moment = BEGAN + timedelta(milliseconds=len(happened))
         content = b"" if data is None else to_json(data)
-        happened.append(Event(len(happened) + 1, moment, kind, content, len(content)))
+        happened.append(ExecutionEvent(len(happened) + 1, moment, kind, content, len(content)))
         self._ring()
 
     def _ring(self) -> None:
@@ -133,10 +132,6 @@ class StandIn:
         asked = (idempotency_key, body)
         return next((known for key, sent, known in self.keys if (key, sent) == asked), None)
 
-    def has_surely_ended(self, _caller: Caller, kickoff_id: str) -> bool:
-        known = self.known.get(kickoff_id)
-        return self.at_hand and known is not None and known.state.ended
-
     async def execution(
         self, caller: Caller, kickoff_id: str, field: str = "kickoff_id"
     ) -> Execution:
@@ -151,8 +146,8 @@ class StandIn:
         return found
 
     async def executions(
-        self, caller: Caller, *, state: State | None, limit: int, cursor: str | None
-    ) -> Page:
+        self, caller: Caller, *, state: ExecutionState | None, limit: int, cursor: str | None
+    ) -> ListPage:
         self._refuse()
         self.asked.append({"state": state, "limit": limit, "cursor": cursor})
         seen: list[Summary] = [
@@ -162,7 +157,7 @@ class StandIn:
             and caller.sees_only in (None, each.owner)
             and state in (None, each.state)
         ]
-        return Page(tuple(seen[:limit]), "older" if len(seen) > limit else None)
+        return ListPage(tuple(seen[:limit]), "older" if len(seen) > limit else None)
 
     async def wait(self, caller: Caller, kickoff_id: str, seconds: float) -> Execution:
         before = await self.execution(caller, kickoff_id)
@@ -231,7 +226,7 @@ class _Following:
         self._id = kickoff_id
         self._after = after
 
-    async def next(self) -> list[Event]:
+    async def next(self) -> list[ExecutionEvent]:
         while True:
             self._of._refuse()
             told = self._of.events[self._id][self._after :]

@@ -13,8 +13,8 @@ from smartlinkd.crews.crew import Crew, Input
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Retention
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import Retention
 
 HEAD = """\
 import json, os, socket, sys
@@ -58,7 +58,7 @@ def alpha(folder: Path, script: str, *, other: Input, max_running: int) -> Crew:
 
 async def run_executor(nursery: trio.Nursery, crews: Catalog, folder: Path) -> Executor:
     """Start one, with a journal of its own."""
-    journal = Journal(
+    journal = Store(
         folder / "journal.sqlite3",
         key=SecretBytes(bytes(32)),
         retention=Retention(timedelta(days=1), 100),

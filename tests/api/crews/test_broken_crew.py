@@ -19,7 +19,7 @@ import pytest
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Status
+from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import House, OpenHouse, StandIn

@@ -20,10 +20,10 @@ from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.errors import Invalid, NotFound, Unavailable, Unprocessable
-from smartlinkd.journal.model import Status
 from smartlinkd.serving import Limits
 from smartlinkd.serving import app as serving
 from smartlinkd.serving.places import Places
+from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity

@@ -35,9 +35,9 @@ from pydantic import JsonValue
 
 from smartlinkd.api.crews import events
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Status
 from smartlinkd.serving import Limits
 from smartlinkd.serving import app as serving
+from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import Address, House, StandIn

@@ -24,7 +24,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.config.crews import LONGEST_GRACE
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.model import State, Status
+from smartlinkd.store.model import ExecutionState, Status
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import House, StandIn
@@ -60,8 +60,11 @@ async def test_an_empty_list_has_no_next(house: House) -> None:
     [
         ("", {"state": None, "limit": 20, "cursor": None}),
         ("?limit=1", {"state": None, "limit": 1, "cursor": None}),
-        ("?limit=100&state=FAILED", {"state": State.FAILED, "limit": 100, "cursor": None}),
-        ("?cursor=a%3D&state=PENDING", {"state": State.PENDING, "limit": 20, "cursor": "a="}),
+        ("?limit=100&state=FAILED", {"state": ExecutionState.FAILED, "limit": 100, "cursor": None}),
+        (
+            "?cursor=a%3D&state=PENDING",
+            {"state": ExecutionState.PENDING, "limit": 20, "cursor": "a="},
+        ),
     ],
 )
 async def test_what_is_asked_is_passed_on(

@@ -27,13 +27,13 @@ from uuid import UUID
 import pytest
 
 from smartlinkd.errors import Invalid, Unavailable, Unprocessable
-from smartlinkd.journal.errors import KeyReused
 from smartlinkd.serving import app as serving
+from smartlinkd.store.errors import KeyReused
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
 
-    from smartlinkd.journal.model import WebhookTarget
+    from smartlinkd.store.model import WebhookTarget
     from tests.api.crews.conftest import House, StandIn
 
 LONG = "x" * 5000

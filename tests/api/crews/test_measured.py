@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 import trio
 
 from smartlinkd.api.measure import measure
-from smartlinkd.journal.model import Status
 from smartlinkd.serving import GuardedQuart
 from tests.fakes.scrape import counted, observed
 
@@ -53,13 +51,8 @@ async def test_a_wait_that_the_client_asks_for_is_counted_and_not_timed(
     assert (statuses(house, STATUS), timed(house, STATUS)) == ({"200": 1}, 0)
 
 
-@pytest.mark.parametrize(
-    ("status", "query"), [(Status.PENDING, ""), (Status.COMPLETED, "?wait=50")]
-)
-async def test_a_status_that_waits_for_nothing_is_timed(
-    house: House, executor: StandIn, status: Status, query: str
-) -> None:
-    await house.own.get(f"/status/{executor.add(status=status).id}{query}", house.token)
+async def test_a_status_that_waits_for_nothing_is_timed(house: House, executor: StandIn) -> None:
+    await house.own.get(f"/status/{executor.add().id}", house.token)
     assert (statuses(house, STATUS), timed(house, STATUS)) == ({"200": 1}, 1)
 
 

@@ -38,7 +38,7 @@ import trio
 from smartlinkd.crews.crew import BrokenCrew, Input
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Status
+from smartlinkd.store.model import Status
 from tests.api.crews.staff import alpha, run_executor
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.api.crews import routes
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Status, TaskRecord
+from smartlinkd.store.model import Status, TaskRecord
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import House, StandIn
@@ -213,15 +213,11 @@ async def test_a_wait_is_over_when_the_state_changes(
     assert executor.asked == [{"wait": 50.0}]
 
 
-@pytest.mark.parametrize("at_hand", [True, False])
-async def test_a_wait_is_over_at_once_when_it_has_ended(
-    house: House, executor: StandIn, at_hand: bool
-) -> None:
+async def test_wait_for_ended_execution_is_over_at_once(house: House, executor: StandIn) -> None:
     known = executor.add(status=Status.COMPLETED)
-    executor.at_hand = at_hand
     with trio.fail_after(5):
         assert (await status(house, known.id, "?wait=50"))["state"] == "SUCCESS"
-    assert executor.asked == ([] if at_hand else [{"wait": 50.0}])
+    assert executor.asked == [{"wait": 50.0}]
 
 
 async def test_a_wait_is_over_with_its_time(house: House, executor: StandIn) -> None:

@@ -27,7 +27,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from smartlinkd.journal.model import Status
+from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import House, StandIn

@@ -19,7 +19,6 @@ from smartlinkd.auth.actor import Auth
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal import actor as journal
 from smartlinkd.supervision.supervisor import Supervisor
 from smartlinkd.systemd.environment import Descriptor, SystemdEnvironment
 from tests.app.reload.played import DONE, HASH, OTHER_HASH, PATIENCE, WAIT, Daemon, crew, running
@@ -176,9 +175,8 @@ async def test_who_is_local_and_how_long_a_body_may_be_change(daemon: Daemon) ->
 
 
 async def test_what_is_kept_of_executions_changes(
-    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+    daemon: Daemon,
 ) -> None:
-    monkeypatch.setattr(journal, "PRUNE_EVERY", 0.05)
     daemon.write(crew("one"))
     async with running(daemon):
         ended = []

@@ -23,9 +23,15 @@ from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.tools import Tool
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.journal import schema
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Event, Execution, Retention, Status, WebhookTarget
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import (
+    Execution,
+    ExecutionEvent,
+    Retention,
+    Status,
+    StoreLimits,
+    WebhookTarget,
+)
 
 MIB = 2**20
 HANG = 20.0  # seconds; what takes that long hangs
@@ -162,7 +168,11 @@ class House:
     """
 
     def __init__(
-        self, folder: Path, crews: tuple[Crew, ...], broken: tuple[BrokenCrew, ...] = ()
+        self,
+        folder: Path,
+        crews: tuple[Crew, ...],
+        broken: tuple[BrokenCrew, ...] = (),
+        limits: StoreLimits | None = None,
     ) -> None:
         self.folder = folder
         self.holder = Caller("c")
@@ -170,10 +180,12 @@ class House:
         self.calls = 0
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
-        self.journal = Journal(
+        self.journal = Store(
             folder / "journal.db",
             key=SecretBytes(b"k" * 32),
             retention=Retention(timedelta(days=1), 1000),
+            limits=limits,
+            synchronous="OFF",
         )
         self.executor = Executor(
             Catalog({crew.name: crew for crew in crews}, broken),
@@ -289,7 +301,7 @@ class House:
                 Caller("c", user), kickoff_id, feedback, webhooks=webhooks
             )
 
-    async def events(self, kickoff_id: str) -> list[Event]:
+    async def events(self, kickoff_id: str) -> list[ExecutionEvent]:
         return await self.journal.events(kickoff_id, after=0, limit=500)
 
     async def story(self, kickoff_id: str) -> list[str]:
@@ -364,20 +376,27 @@ def in_use() -> Callable[[], object]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A state directory, on a disk that is not waited for. No worker's folder may be left in it."""
-    monkeypatch.setattr(schema, "SYNCHRONOUS", "OFF")
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A state directory. No worker's folder may be left in it."""
     yield tmp_path
     runs = tmp_path / "runs"
     assert not runs.exists() or list(runs.iterdir()) == []
 
 
 @pytest.fixture
-def new_house(nothing_left: None, folder: Path) -> NewHouse:
+def store_limits() -> StoreLimits:
+    """The limits of the store; a test's parameter of this name replaces them."""
+    return StoreLimits()
+
+
+@pytest.fixture
+def new_house(nothing_left: None, folder: Path, store_limits: StoreLimits) -> NewHouse:
     """Makes a daemon with these crews, that nobody has started yet."""
 
-    def make(*crews: Crew, broken: tuple[BrokenCrew, ...] = ()) -> House:
-        return House(folder, crews or (make_crew(),), broken)
+    def make(
+        *crews: Crew, broken: tuple[BrokenCrew, ...] = (), limits: StoreLimits = store_limits
+    ) -> House:
+        return House(folder, crews or (make_crew(),), broken, limits)
 
     return make
 

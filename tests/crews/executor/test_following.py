@@ -12,7 +12,7 @@ from trio.testing import wait_all_tasks_blocked
 from smartlinkd.crews.crew import Caller
 from smartlinkd.crews.following import EVENTS_AT_ONCE, MAX_FOLLOWERS, Bells
 from smartlinkd.errors import NotFound, Unavailable
-from smartlinkd.journal.model import Event, State
+from smartlinkd.store.model import ExecutionEvent, ExecutionState
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -27,18 +27,18 @@ WAITS = ("started", "call gate", "hear", "result ok")
 async def test_a_bell_rings_for_its_execution_alone() -> None:
     bells = Bells()
     with bells.on("one") as one, bells.on("two") as two:
-        bells.ring("one", State.RUNNING)
+        bells.ring("one", ExecutionState.RUNNING)
         await one.wait()
-        assert (one.state, two.state) == (State.RUNNING, None)
+        assert (one.state, two.state) == (ExecutionState.RUNNING, None)
 
 
 async def test_a_ring_before_the_wait_is_not_lost_and_counts_once() -> None:
     bells = Bells()
     with bells.on("one") as bell:
-        for state in (State.PENDING, State.RUNNING, State.SUCCESS):
+        for state in (ExecutionState.PENDING, ExecutionState.RUNNING, ExecutionState.SUCCESS):
             bells.ring("one", state)
         await bell.wait()
-        assert bell.state is State.SUCCESS
+        assert bell.state is ExecutionState.SUCCESS
         async with trio.open_nursery() as nursery:
             nursery.start_soon(bell.wait)
             await wait_all_tasks_blocked()
@@ -69,7 +69,7 @@ async def test_who_waits_is_woken_by_the_change_of_state(
     await house.kickoff(*WAITS)
     waiting = await house.kickoff("started", "hang")
     await house.gate.reaches(1)
-    seen: list[State] = []
+    seen: list[ExecutionState] = []
 
     async def wait() -> None:
         with trio.fail_after(10):
@@ -80,14 +80,14 @@ async def test_who_waits_is_woken_by_the_change_of_state(
         await wait_all_tasks_blocked()
         assert (seen, house.executor.followers) == ([], 1)
         house.gate.open()
-    assert (seen, house.executor.followers) == ([State.RUNNING], 0)
+    assert (seen, house.executor.followers) == ([ExecutionState.RUNNING], 0)
     await house.stop_one(waiting)
 
 
 async def test_news_that_change_no_state_wake_nobody_who_waits_for_it(house: House) -> None:
     kickoff_id = await house.kickoff("started", "call gate", "hear", "log 1", "task a", "exit 1")
     await house.gate.reaches(1)
-    ended: list[State] = []
+    ended: list[ExecutionState] = []
 
     async def wait() -> None:
         ended.append((await house.executor.wait(C, kickoff_id, 60)).state)
@@ -96,7 +96,7 @@ async def test_news_that_change_no_state_wake_nobody_who_waits_for_it(house: Hou
         nursery.start_soon(wait)
         await wait_all_tasks_blocked()
         house.gate.open()
-    assert ended == [State.FAILED]
+    assert ended == [ExecutionState.FAILED]
 
 
 async def test_a_wait_has_its_time(house: House) -> None:
@@ -104,14 +104,14 @@ async def test_a_wait_has_its_time(house: House) -> None:
     await house.gate.reaches(1)
     with trio.fail_after(5):
         answer = await house.executor.wait(C, kickoff_id, 0.01)
-    assert answer.state is State.RUNNING
+    assert answer.state is ExecutionState.RUNNING
 
 
 async def test_one_that_has_ended_is_told_at_once(house: House) -> None:
     kickoff_id = await house.kickoff()
     await house.end_of(kickoff_id)
     with trio.fail_after(5):
-        assert (await house.executor.wait(C, kickoff_id, 1000)).state is State.SUCCESS
+        assert (await house.executor.wait(C, kickoff_id, 1000)).state is ExecutionState.SUCCESS
 
 
 async def test_one_that_there_is_not_leaves_no_bell(house: House) -> None:
@@ -173,7 +173,7 @@ async def test_a_slow_follower_loses_nothing_and_holds_up_nobody(house: House) -
     kickoff_id = await house.kickoff("started", *logs, "result ok")
     async with house.executor.follow(C, kickoff_id, after=0) as following:
         await house.end_of(kickoff_id)
-        told: list[Event] = []
+        told: list[ExecutionEvent] = []
         while events := await following.next():
             assert len(events) <= EVENTS_AT_ONCE
             told += events

@@ -14,7 +14,7 @@ from smartlinkd.crews.lines import Lines
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.workplace import Workplace
 from smartlinkd.errors import Refused, Unavailable, Unprocessable
-from smartlinkd.journal.model import State
+from smartlinkd.store.model import ExecutionState
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -178,7 +178,7 @@ async def test_a_refused_kickoff_spends_no_key(open_house: OpenHouse, crew: Make
     house.gate.open()
     await house.end_of(running)
     kickoff_id = await house.kickoff(inputs={"topic": "tea"}, key="k", body={"other": "body"})
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_tokens_and_crews_do_not_share_keys(open_house: OpenHouse, crew: MakeCrew) -> None:

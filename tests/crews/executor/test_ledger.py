@@ -31,7 +31,14 @@ from smartlinkd.crews.protocol import (
     TokenUsage,
     ToolCall,
 )
-from smartlinkd.journal.model import Entry, Execution, NewEvent, Status, TaskRecord, WebhookTarget
+from smartlinkd.store.model import (
+    Execution,
+    ExecutionUpdate,
+    NewEvent,
+    Status,
+    TaskRecord,
+    WebhookTarget,
+)
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=2.5)
@@ -48,7 +55,7 @@ def ledger(*webhooks: WebhookTarget) -> Ledger:
     return Ledger(subject(*webhooks))
 
 
-def hear(book: Ledger, *messages: FromWorker) -> Entry:
+def hear(book: Ledger, *messages: FromWorker) -> ExecutionUpdate:
     """What is recorded of the last of these."""
     for message in messages[:-1]:
         book.heard(message, NOW, 0.0)

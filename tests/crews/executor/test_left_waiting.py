@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from smartlinkd.crews import again
 from smartlinkd.crews.crew import BrokenCrew, CrewLoad
 from smartlinkd.crews.reading.catalog import Catalog
-from smartlinkd.journal.model import State, Status
+from smartlinkd.store.model import ExecutionState, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -48,7 +48,7 @@ async def test_from_the_start_until_it_is_stopped_or_its_crew_is_mended(
     await house.gate.reaches(1)
     assert house.executor.load()["c"] == CrewLoad(running=1, waiting=1)
     house.gate.open()
-    assert (await house.end_of(ids[3])).state is State.SUCCESS
+    assert (await house.end_of(ids[3])).state is ExecutionState.SUCCESS
 
 
 async def test_while_its_crew_is_mended_none_is_missing(

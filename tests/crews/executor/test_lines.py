@@ -13,7 +13,7 @@ import trio
 from smartlinkd.crews.crew import CrewLoad
 from smartlinkd.crews.line import FULL_RETRY_AFTER
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Execution, State
+from smartlinkd.store.model import Execution, ExecutionState
 from tests.hygiene.tasks import all_tasks
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ async def test_two_hundred_are_all_run_in_order_and_leave_nothing(
     ids = [await house.kickoff() for _ in range(200)]
     ran = [await house.end_of(each) for each in ids]
 
-    assert {each.state for each in ran} == {State.SUCCESS}
+    assert {each.state for each in ran} == {ExecutionState.SUCCESS}
     started = [each.started_at for each in ran]
     assert all(started)
     assert started == sorted(started)  # type: ignore[type-var]
@@ -68,10 +68,10 @@ async def test_never_more_run_than_may(open_house: OpenHouse, crew: MakeCrew) ->
     await house.gate.reaches(3)
     assert house.executor.load() == {"c": CrewLoad(running=3, waiting=4)}
     states = [(await house.look(each)).state for each in ids]
-    assert states == [State.RUNNING] * 3 + [State.PENDING] * 4
+    assert states == [ExecutionState.RUNNING] * 3 + [ExecutionState.PENDING] * 4
     house.gate.open()
     for each in ids:
-        assert (await house.end_of(each)).state is State.SUCCESS
+        assert (await house.end_of(each)).state is ExecutionState.SUCCESS
     assert house.gate.most_waiting == 3
 
 
@@ -80,7 +80,9 @@ async def test_crews_do_not_hold_up_each_other(open_house: OpenHouse, crew: Make
     house = await open_house(busy, crew("idle", max_running=1, queue=1))
     waiting = [await house.kickoff(*WAITS, crew="busy") for _ in range(2)]
     await house.gate.reaches(1)
-    assert (await house.end_of(await house.kickoff(crew="idle"), "idle")).state is State.SUCCESS
+    assert (
+        await house.end_of(await house.kickoff(crew="idle"), "idle")
+    ).state is ExecutionState.SUCCESS
     with pytest.raises(Unavailable):
         await house.kickoff(crew="busy")
     house.gate.open()
@@ -104,7 +106,7 @@ async def test_a_full_queue_says_so_and_has_room_again(
         await house.kickoff(*WAITS)
     house.gate.open()
     for each in (running, last):
-        assert (await house.end_of(each)).state is State.SUCCESS
+        assert (await house.end_of(each)).state is ExecutionState.SUCCESS
 
 
 async def test_without_a_queue_there_is_room_for_what_runs(
@@ -116,7 +118,7 @@ async def test_without_a_queue_there_is_room_for_what_runs(
         await house.kickoff()
     house.gate.open()
     await house.end_of(running)
-    assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+    assert (await house.end_of(await house.kickoff())).state is ExecutionState.SUCCESS
 
 
 async def test_kickoffs_at_the_same_moment_do_not_get_past_the_bound(
@@ -148,4 +150,4 @@ async def test_a_fault_of_one_does_not_interrupt_another(house: House) -> None:
     await house.gate.reaches(1)
     await house.end_of(await house.kickoff("started", "call bug", "hear", "result ok"))
     house.gate.open()
-    assert (await house.end_of(waiting)).state is State.SUCCESS
+    assert (await house.end_of(waiting)).state is ExecutionState.SUCCESS

@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.crews.executor import AT_ONCE
 from smartlinkd.crews.run import Run
 from smartlinkd.errors import Invalid, NotFound, Unavailable
-from smartlinkd.journal.model import Entry, State, Status
+from smartlinkd.store.model import ExecutionState, ExecutionUpdate, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -25,13 +25,13 @@ async def test_one_that_waits_for_its_turn(open_house: OpenHouse, crew: MakeCrew
     running, waiting, next_one = [await house.kickoff(*WAITS) for _ in range(3)]
     await house.stop_one(waiting)
     end = await house.look(waiting)
-    assert (end.state, end.status) == (State.FAILED, Status.STOPPED)
+    assert (end.state, end.status) == (ExecutionState.FAILED, Status.STOPPED)
     assert end.error == f"{BY} before its turn came"
     assert (end.started_at, end.finished_at is not None) == (None, True)
     assert await house.story(waiting) == ["crew_kickoff_failed"]
     house.gate.open()
     for each in (running, next_one):
-        assert (await house.end_of(each)).state is State.SUCCESS
+        assert (await house.end_of(each)).state is ExecutionState.SUCCESS
 
 
 async def test_one_that_waits_whose_end_is_on_the_disk_though_the_journal_said_that_it_is_not(
@@ -61,7 +61,11 @@ async def test_one_that_runs(house: House) -> None:
     await house.gate.reaches(1)
     await house.stop_one(kickoff_id)
     end = await house.look(kickoff_id)
-    assert (end.state, end.status, end.current_task) == (State.FAILED, Status.STOPPED, None)
+    assert (end.state, end.status, end.current_task) == (
+        ExecutionState.FAILED,
+        Status.STOPPED,
+        None,
+    )
     assert end.error == f"{BY}; the worker ended without a signal"
     assert (await house.story(kickoff_id))[-1] == "crew_kickoff_failed"
     assert list((house.folder / "runs").iterdir()) == []
@@ -185,7 +189,7 @@ async def test_one_that_comes_to_its_end_first(
     ending, stopping = trio.Event(), trio.Event()
     record, cut_short = house.journal.record, Run.cut_short
 
-    async def hold_up(execution_id: str, entry: Entry) -> None:
+    async def hold_up(execution_id: str, entry: ExecutionUpdate) -> None:
         if entry.change.get("status") is Status.COMPLETED:
             ending.set()
             await stopping.wait()
@@ -201,7 +205,7 @@ async def test_one_that_comes_to_its_end_first(
     await ending.wait()
     with pytest.raises(Invalid, match="ended by itself before it was stopped"):
         await house.stop_one(kickoff_id)
-    assert (await house.look(kickoff_id)).state is State.SUCCESS
+    assert (await house.look(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_many_who_wait_for_a_stop_hold_up_nobody(
@@ -217,7 +221,7 @@ async def test_many_who_wait_for_a_stop_hold_up_nobody(
                 askers.start_soon(house.stop_one, kickoff_id)
             await house.all_asked()
         other = await house.kickoff(crew="other")
-        assert (await house.end_of(other, "other")).state is State.SUCCESS
+        assert (await house.end_of(other, "other")).state is ExecutionState.SUCCESS
         await house.comes_to_rest("other")  # its worker's end has its own time, which would jump
         for _ in range(2):  # the time for `stop`, and the time for SIGTERM
             mock_clock.jump(1)

@@ -13,7 +13,7 @@ from smartlinkd.crews.crew import BrokenCrew, Crew, CrewLoad
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.without_line import NEVER_RUN
 from smartlinkd.errors import Invalid, NotFound, Unavailable
-from smartlinkd.journal.model import State, Status, Summary
+from smartlinkd.store.model import ExecutionState, Status, Summary
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse, OpenHouse
@@ -55,7 +55,9 @@ async def its_place_is_free(house: House) -> None:
 async def test_a_new_crew_can_be_kicked_off(open_house: OpenHouse, crew: MakeCrew) -> None:
     house = await open_house(crew())
     await house.executor.take(having(crew(), crew("new")))
-    assert (await house.end_of(await house.kickoff(crew="new"), "new")).state is State.SUCCESS
+    assert (
+        await house.end_of(await house.kickoff(crew="new"), "new")
+    ).state is ExecutionState.SUCCESS
     assert set(house.executor.catalog.crews) == {"c", "new"}
 
 
@@ -79,7 +81,7 @@ async def test_with_less_room_nothing_that_runs_is_ended(
     with pytest.raises(Unavailable, match=r"2 waiting: it takes 2 \(queue\); try"):
         await house.kickoff()
     house.gate.open()
-    assert {(await house.end_of(each)).state for each in ids} == {State.SUCCESS}
+    assert {(await house.end_of(each)).state for each in ids} == {ExecutionState.SUCCESS}
 
 
 async def test_a_crew_taken_out_ends_what_waits_and_not_what_runs(
@@ -93,7 +95,7 @@ async def test_a_crew_taken_out_ends_what_waits_and_not_what_runs(
     with pytest.raises(NotFound):
         await house.kickoff()
     house.gate.open()
-    assert (await house.end_of(running)).state is State.SUCCESS
+    assert (await house.end_of(running)).state is ExecutionState.SUCCESS
     await house.comes_to_rest()
     assert set(house.executor.load()) == {"other"}
 
@@ -106,8 +108,8 @@ async def test_a_crew_taken_out_and_put_back_runs_on(open_house: OpenHouse, crew
     new = await house.kickoff()
     assert house.executor.load()["c"] == CrewLoad(running=1, waiting=1)
     house.gate.open()
-    assert (await house.end_of(running)).state is State.SUCCESS
-    assert (await house.end_of(new)).state is State.SUCCESS
+    assert (await house.end_of(running)).state is ExecutionState.SUCCESS
+    assert (await house.end_of(new)).state is ExecutionState.SUCCESS
 
 
 async def test_a_crew_is_put_back_beside_a_new_one_as_its_last_execution_ends(
@@ -128,8 +130,8 @@ async def test_a_crew_is_put_back_beside_a_new_one_as_its_last_execution_ends(
     monkeypatch.setattr(house.journal, "unfinished", after_that_end)
     with trio.fail_after(HANG):
         await house.executor.take(having(crew(), crew("new")))
-        assert (await house.end_of(running)).state is State.SUCCESS
-        assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+        assert (await house.end_of(running)).state is ExecutionState.SUCCESS
+        assert (await house.end_of(await house.kickoff())).state is ExecutionState.SUCCESS
 
 
 async def test_of_a_crew_that_breaks_those_that_wait_wait_on(
@@ -139,11 +141,11 @@ async def test_of_a_crew_that_breaks_those_that_wait_wait_on(
     running, waiting = await one_running_one_waiting(house)
     await house.executor.take(BROKEN)
     house.gate.open()
-    assert (await house.end_of(running)).state is State.SUCCESS
+    assert (await house.end_of(running)).state is ExecutionState.SUCCESS
     await its_place_is_free(house)
-    assert (await house.look(waiting)).state is State.PENDING
+    assert (await house.look(waiting)).state is ExecutionState.PENDING
     await house.executor.take(having(crew(max_running=1)))
-    assert (await house.end_of(waiting)).state is State.SUCCESS
+    assert (await house.end_of(waiting)).state is ExecutionState.SUCCESS
 
 
 async def test_of_a_crew_that_a_nameless_one_may_be_those_that_wait_wait_on(
@@ -153,11 +155,11 @@ async def test_of_a_crew_that_a_nameless_one_may_be_those_that_wait_wait_on(
     running, waiting = await one_running_one_waiting(house)
     await house.executor.take(Catalog({}, (BrokenCrew(None, ()),)))
     house.gate.open()
-    assert (await house.end_of(running)).state is State.SUCCESS
+    assert (await house.end_of(running)).state is ExecutionState.SUCCESS
     await its_place_is_free(house)
-    assert (await house.look(waiting)).state is State.PENDING
+    assert (await house.look(waiting)).state is ExecutionState.PENDING
     await house.executor.take(having(crew(max_running=1)))
-    assert (await house.end_of(waiting)).state is State.SUCCESS
+    assert (await house.end_of(waiting)).state is ExecutionState.SUCCESS
 
 
 async def test_one_that_waits_for_a_broken_crew_can_be_stopped(
@@ -207,7 +209,7 @@ async def test_a_crew_that_was_broken_at_the_start_goes_on_when_it_is_mended(
     house.gate.open()
     await house.executor.take(having(crew(max_running=1)))
     ran = [await house.end_of(each) for each in (first, second)]
-    assert {each.state for each in ran} == {State.SUCCESS}
+    assert {each.state for each in ran} == {ExecutionState.SUCCESS}
     assert ran[0].started_at is not None
     assert ran[1].started_at is not None
     assert ran[0].started_at < ran[1].started_at
@@ -226,7 +228,7 @@ async def test_a_crew_that_was_broken_at_the_start_ends_what_waits_when_it_is_ta
     await house.stop_one(stopped)
     await house.executor.take(Catalog({"other": crew("other")}, (BrokenCrew(name, ()),)))
     await wait_all_tasks_blocked()
-    assert (await house.look(waiting)).state is State.PENDING
+    assert (await house.look(waiting)).state is ExecutionState.PENDING
     await house.executor.take(having(crew("other")))
     ended = await house.end_of(waiting)
     assert (ended.status, ended.error) == (Status.INTERRUPTED, NEVER_RUN)
@@ -252,7 +254,7 @@ async def test_a_crew_that_is_back_does_not_run_what_the_start_is_ending(
     assert house.executor.load()["c"] == CrewLoad(running=1, waiting=0)
     may_record.set()
     assert {(await house.end_of(each)).status for each in ids} == {Status.INTERRUPTED}
-    assert (await house.end_of(new)).state is State.SUCCESS
+    assert (await house.end_of(new)).state is ExecutionState.SUCCESS
 
 
 async def test_one_that_is_stopped_twice_while_its_crew_is_broken_ends_once(

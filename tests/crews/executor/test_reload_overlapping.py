@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.crews.crew import CrewLoad
 from smartlinkd.crews.workplace import Workplace
-from smartlinkd.journal.model import State, Status
+from smartlinkd.store.model import ExecutionState, Status
 from tests.crews.executor.test_reload import HANG, WAITS, having
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ async def test_a_crew_put_back_before_it_is_taken_out_to_the_end_goes_on(
     client = await at_the_door(house)
     await house.executor.take(having(crew()))
     disk.works.set()
-    assert (await house.end_of(await client.answer())).state is State.SUCCESS
+    assert (await house.end_of(await client.answer())).state is ExecutionState.SUCCESS
     await wait_all_tasks_blocked()
-    assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+    assert (await house.end_of(await house.kickoff())).state is ExecutionState.SUCCESS
 
 
 async def test_what_came_in_as_its_crew_was_taken_out_and_put_back_is_in_its_line(
@@ -97,7 +97,7 @@ async def test_what_came_in_as_its_crew_was_taken_out_and_put_back_is_in_its_lin
     await house.gate.reaches(1)
     client = await at_the_door(house, "started", "hang")
     house.gate.open()
-    assert (await house.end_of(running)).state is State.SUCCESS
+    assert (await house.end_of(running)).state is ExecutionState.SUCCESS
     await house.comes_to_rest()
     await house.executor.take(having(crew()))
     disk.works.set()
@@ -112,6 +112,6 @@ async def test_a_crew_taken_out_while_somebody_is_at_its_door_leaves_no_line(
     house = await open_house(crew())
     client = await at_the_door(house)
     disk.works.set()
-    assert (await house.end_of(await client.answer())).state is State.SUCCESS
+    assert (await house.end_of(await client.answer())).state is ExecutionState.SUCCESS
     await house.comes_to_rest()
     assert set(house.executor.load()) == {"other"}

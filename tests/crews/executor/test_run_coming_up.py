@@ -16,7 +16,7 @@ from smartlinkd.crews.crew import CrewLoad
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.without_line import NEVER_RUN
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Created, Execution, State, Status
+from smartlinkd.store.model import Created, Execution, ExecutionState, Status
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ async def one_that_waits(house: House, *script: str) -> str:
     kickoff_id = await house.kickoff(*script)
     assert house.executor.load()["c"] == CrewLoad(running=1, waiting=waiting + 1)
     found = await house.look(kickoff_id)
-    assert (found.state, found.started_at) == (State.PENDING, None)
+    assert (found.state, found.started_at) == (ExecutionState.PENDING, None)
     return kickoff_id
 
 
@@ -72,7 +72,7 @@ async def test_no_crew_waits_for_another(house: House) -> None:
     first = await house.kickoff("hang")
     await one_that_waits(house)
     await completes(house, await house.kickoff(crew="other"), "other")
-    assert (await house.look(first)).state is State.RUNNING
+    assert (await house.look(first)).state is ExecutionState.RUNNING
 
 
 async def test_who_has_none_that_comes_up_is_next(
@@ -157,7 +157,7 @@ async def test_a_turn_for_a_kickoff_that_is_there_already_is_the_next_ones(
 async def test_one_is_up_when_it_has_said_something(house: House) -> None:
     first = await house.kickoff("started", "hang")
     await completes(house, await house.kickoff())
-    assert (await house.look(first)).state is State.RUNNING
+    assert (await house.look(first)).state is ExecutionState.RUNNING
 
 
 async def test_one_is_let_be_when_it_waits_for_something_else_than_a_processor(
@@ -166,7 +166,7 @@ async def test_one_is_let_be_when_it_waits_for_something_else_than_a_processor(
     monkeypatch.setattr(starts, "LOOK_EVERY", 0.05)
     first = await house.kickoff("hang")
     await completes(house, await house.kickoff())
-    assert (await house.look(first)).state is State.RUNNING
+    assert (await house.look(first)).state is ExecutionState.RUNNING
 
 
 @pytest.mark.parametrize("script", [["failed no"], ["raw nonsense", "hang"], ["exit 3"]])

@@ -20,7 +20,7 @@ from smartlinkd.crews.channel import CHUNK, Channel
 from smartlinkd.crews.protocol import Conversation, FromWorker, ProtocolFault, Result
 from smartlinkd.crews.worker import Worker, start_worker
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.model import State, Status, WebhookTarget
+from smartlinkd.store.model import ExecutionState, Status, StoreLimits, WebhookTarget
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -41,10 +41,10 @@ async def test_one_that_runs_too_long(mock_clock: MockClock, timed: House) -> No
     await timed.gate.reaches(1)
     mock_clock.jump(99)
     await wait_all_tasks_blocked()
-    assert (await timed.look(kickoff_id)).state is State.RUNNING
+    assert (await timed.look(kickoff_id)).state is ExecutionState.RUNNING
     mock_clock.jump(2)
     end = await timed.end_of(kickoff_id)
-    assert (end.state, end.status) == (State.FAILED, Status.TIMED_OUT)
+    assert (end.state, end.status) == (ExecutionState.FAILED, Status.TIMED_OUT)
     assert end.error == (
         "it ran longer than the 100 s that its crew may (deadline); the worker ended without a "
         "signal"
@@ -117,12 +117,12 @@ async def test_time_in_the_queue_does_not_count(mock_clock: MockClock, timed: Ho
     waiting = await timed.kickoff()
     await timed.gate.reaches(2)
     mock_clock.jump(99)
-    assert (await timed.look(waiting)).state is State.PENDING
+    assert (await timed.look(waiting)).state is ExecutionState.PENDING
     await wait_all_tasks_blocked()
     mock_clock.jump(2)
     for each in running:
         assert (await timed.end_of(each)).status is Status.TIMED_OUT
-    assert (await timed.end_of(waiting)).state is State.SUCCESS
+    assert (await timed.end_of(waiting)).state is ExecutionState.SUCCESS
 
 
 async def test_the_clock_stands_still_while_a_human_is_asked(
@@ -137,7 +137,7 @@ async def test_the_clock_stands_still_while_a_human_is_asked(
     mock_clock.jump(999)
     await wait_all_tasks_blocked()
     await timed.resume(kickoff_id)
-    assert (await timed.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await timed.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_the_clock_goes_on_with_the_answer(mock_clock: MockClock, timed: House) -> None:
@@ -154,7 +154,7 @@ async def test_the_clock_goes_on_with_the_answer(mock_clock: MockClock, timed: H
     await timed.hears(kickoff_id, "resumed")
     mock_clock.jump(39)
     await wait_all_tasks_blocked()
-    assert (await timed.look(kickoff_id)).state is State.RUNNING
+    assert (await timed.look(kickoff_id)).state is ExecutionState.RUNNING
     mock_clock.jump(2)
     await wait_all_tasks_blocked()
     mock_clock.jump(10)  # the time for `stop`
@@ -177,10 +177,10 @@ async def test_nobody_answers(mock_clock: MockClock, timed: House) -> None:
     )
 
 
+@pytest.mark.parametrize("store_limits", [StoreLimits(targets=0)])
 async def test_an_answer_that_was_refused_leaves_the_human_the_time_there_was(
-    mock_clock: MockClock, timed: House, monkeypatch: pytest.MonkeyPatch
+    mock_clock: MockClock, timed: House
 ) -> None:
-    monkeypatch.setattr("smartlinkd.journal.deliveries.MAX_TARGETS", 0)
     kickoff_id = await timed.kickoff("started", "task a", *ASKS, *ENDS)
     await timed.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
     await wait_all_tasks_blocked()
@@ -193,7 +193,7 @@ async def test_an_answer_that_was_refused_leaves_the_human_the_time_there_was(
     mock_clock.jump(499)
     await wait_all_tasks_blocked()
     await timed.resume(kickoff_id)
-    assert (await timed.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await timed.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 @pytest.mark.parametrize("stopped", [False, True])

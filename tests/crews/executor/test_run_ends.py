@@ -9,8 +9,8 @@ import pytest
 
 from smartlinkd.crews.ending import failure
 from smartlinkd.crews.ledger import about, ended
-from smartlinkd.journal import executions
-from smartlinkd.journal.model import State, Status
+from smartlinkd.store import executions
+from smartlinkd.store.model import ExecutionState, Status, StoreLimits
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse, Step
@@ -44,13 +44,13 @@ async def test_the_end_is_told_as_it_was(
     house = await open_house(crew(memory=64 * 2**20))
     kickoff_id = await house.kickoff(*script)
     end = await house.end_of(kickoff_id)
-    assert (end.state, end.status) == (State.FAILED, Status.ERROR)
+    assert (end.state, end.status) == (ExecutionState.FAILED, Status.ERROR)
     assert error in (end.error or "")
     assert (end.result, end.finished_at is not None) == (None, True)
     last = (await house.events(kickoff_id))[-1]
     assert last.type == "crew_kickoff_failed"
     assert last.data == {"status": "error", "error": end.error}
-    assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+    assert (await house.end_of(await house.kickoff())).state is ExecutionState.SUCCESS
 
 
 async def test_a_worker_that_cannot_be_started(open_house: OpenHouse, crew: MakeCrew) -> None:
@@ -72,10 +72,8 @@ async def test_a_task_that_was_open_is_not_among_the_completed_ones(house: House
     assert (end.completed_tasks, end.current_task) == (1, None)
 
 
-async def test_more_than_can_be_kept_ends_it_honestly(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("smartlinkd.journal.executions.MAX_EVENTS", 3)
+@pytest.mark.parametrize("store_limits", [StoreLimits(events=3)])
+async def test_more_than_can_be_kept_ends_it_honestly(house: House) -> None:
     kickoff_id = await house.kickoff("started", "log 1", "log 2", "log 3", "result ok")
     end = await house.end_of(kickoff_id)
     assert end.error == (
@@ -106,8 +104,8 @@ async def test_one_that_was_ended_behind_its_back_ends_alone(
     end = ended(subject, failure(Status.STOPPED, "by nobody we know"), datetime.now(UTC))
     await house.journal.record(kickoff_id, end)
     house.gate.open()
-    assert (await house.end_of(other)).state is State.SUCCESS
-    assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+    assert (await house.end_of(other)).state is ExecutionState.SUCCESS
+    assert (await house.end_of(await house.kickoff())).state is ExecutionState.SUCCESS
     assert (await house.look(kickoff_id)).error == "by nobody we know"
     assert f"execution {kickoff_id} was ended by somebody else while it ran" in caplog.text
 

@@ -11,7 +11,13 @@ import trio
 from smartlinkd.crews.ends import WorkerEnd
 from smartlinkd.crews.worker import Worker
 from smartlinkd.errors import Invalid, NotFound
-from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
+from smartlinkd.store.model import (
+    ExecutionState,
+    ExecutionUpdate,
+    Status,
+    StoreLimits,
+    WebhookTarget,
+)
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -23,7 +29,7 @@ WAITING = Status.WAITING_FOR_HUMAN_INPUT
 async def test_the_question_and_the_answer(house: House) -> None:
     kickoff_id = await house.kickoff(*ASKS)
     asked = await house.reaches(kickoff_id, WAITING)
-    assert (asked.state, asked.current_task) == (State.RUNNING, "a")
+    assert (asked.state, asked.current_task) == (ExecutionState.RUNNING, "a")
     answered = await house.resume(kickoff_id, text="make it shorter", approved=False)
     assert answered.status in (Status.RUNNING, Status.COMPLETED)
     end = await house.end_of(kickoff_id)
@@ -48,7 +54,7 @@ async def test_a_second_question_is_asked_and_answered(house: House) -> None:
         await house.reaches(kickoff_id, WAITING)
         await house.resume(kickoff_id)
         await house.gate.reaches(0)
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_the_id_of_what_is_asked_is_told_whatever_else_begins(house: House) -> None:
@@ -62,7 +68,7 @@ async def test_the_id_of_what_is_asked_is_told_whatever_else_begins(house: House
     answered = await house.resume(kickoff_id)
     assert answered.current_task == "task c"
     house.gate.open()
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_an_answer_about_another_task_changes_nothing(house: House) -> None:
@@ -72,7 +78,7 @@ async def test_an_answer_about_another_task_changes_nothing(house: House) -> Non
         await house.resume(kickoff_id, "b")
     assert (await house.look(kickoff_id)).status is WAITING
     await house.resume(kickoff_id)
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_an_answer_that_nobody_has_asked_for(open_house: OpenHouse, crew: MakeCrew) -> None:
@@ -142,7 +148,7 @@ def hold_up_answers(house: House, monkeypatch: pytest.MonkeyPatch) -> tuple[trio
     record = house.journal.record
     recording, go_on = trio.Event(), trio.Event()
 
-    async def hold_up(execution_id: str, entry: Entry) -> None:
+    async def hold_up(execution_id: str, entry: ExecutionUpdate) -> None:
         if entry.change.get("status") is Status.RUNNING:
             recording.set()
             await go_on.wait()
@@ -188,7 +194,7 @@ async def test_what_is_said_while_an_answer_is_recorded_is_of_one_that_runs(
     await house.hears(kickoff_id, "it goes on")
     assert (await house.look(kickoff_id)).current_task == "task b"
     go_on.set()
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 # Webhooks
@@ -219,10 +225,8 @@ async def test_without_new_ones_the_webhooks_stay(house: House) -> None:
     assert (await house.resume(kickoff_id)).webhooks == old
 
 
-async def test_webhooks_that_are_too_many_are_refused_and_the_question_stays(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("smartlinkd.journal.deliveries.MAX_TARGETS", 3)
+@pytest.mark.parametrize("store_limits", [StoreLimits(targets=3)])
+async def test_webhooks_that_are_too_many_are_refused_and_the_question_stays(house: House) -> None:
     old = tuple(target("step", f"old-{number}") for number in range(3))
     kickoff_id = await house.kickoff(*ASKS, webhooks=old)
     await house.reaches(kickoff_id, WAITING)
@@ -231,4 +235,4 @@ async def test_webhooks_that_are_too_many_are_refused_and_the_question_stays(
     now = await house.look(kickoff_id)
     assert (now.status, now.current_task, now.webhooks) == (WAITING, "a", old)
     await house.resume(kickoff_id)
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS

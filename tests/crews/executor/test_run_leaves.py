@@ -11,7 +11,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.crews.crew import CrewLoad
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.journal.model import State, Status
+from smartlinkd.store.model import ExecutionState, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse, OpenHouse
@@ -27,7 +27,7 @@ async def test_a_result_is_told_while_its_worker_is_still_there(
 ) -> None:
     house = await open_house(crew(grace=LONG))
     end = await house.end_of(await house.kickoff(*LINGERS))
-    assert (end.state, end.result) == (State.SUCCESS, "ok")
+    assert (end.state, end.result) == (ExecutionState.SUCCESS, "ok")
     assert (await house.story(end.id))[-1] == "crew_kickoff_completed"
     assert len(list((house.folder / "runs").iterdir())) == 1
     assert house.executor.load() == BUSY
@@ -59,7 +59,7 @@ async def test_who_comes_after_it_waits_for_its_place_and_takes_none_in_the_queu
         "the queue of crew c is full, with 1 waiting: it takes 0 (queue), and 1 more whose turn is "
         "about to come; try again later"
     )
-    assert (await house.end_of(next_one)).state is State.SUCCESS
+    assert (await house.end_of(next_one)).state is ExecutionState.SUCCESS
 
 
 async def test_places_that_a_reload_took_away_are_nobodys(
@@ -133,7 +133,7 @@ async def test_one_that_never_stops_talking_is_held_up(
 
 async def test_a_tool_that_it_did_not_wait_for_is_given_up(house: House) -> None:
     kickoff_id = await house.kickoff("started", "call gate", "log here", "result ok", "hang")
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
     await house.gate.reaches(0)
 
 
@@ -176,7 +176,7 @@ async def test_its_deadline_does_not_count_any_more(
     kickoff_id = await house.kickoff("started", "result ok", "hang")
     await house.end_of(kickoff_id)
     await house.comes_to_rest()
-    assert (await house.look(kickoff_id)).state is State.SUCCESS
+    assert (await house.look(kickoff_id)).state is ExecutionState.SUCCESS
     assert "does not end within 2.5 s of its last message" in caplog.text
 
 
@@ -209,7 +209,7 @@ async def test_one_that_uses_too_much_memory_then_is_told_of(
 ) -> None:
     house = await open_house(crew(memory=64 * 2**20))
     kickoff_id = await house.kickoff("started", "result ok", "fill")
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
     await house.comes_to_rest()
     assert "was ended after its last message by its memory limit: it used" in caplog.text
 

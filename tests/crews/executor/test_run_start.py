@@ -15,8 +15,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.crews.again import INTERRUPTED
 from smartlinkd.crews.run import NOT_STARTED
-from smartlinkd.journal.model import Execution, State, Status
 from smartlinkd.processes.process_tree import Limits, shared_fork_server
+from smartlinkd.store.model import Execution, ExecutionState, Status
 from tests.processes.family import server_of, sleeping
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ async def starting(house: House) -> str:
     """An execution whose worker is being started."""
     kickoff_id = await house.kickoff()
     await wait_all_tasks_blocked()
-    assert (await house.look(kickoff_id)).state is State.RUNNING
+    assert (await house.look(kickoff_id)).state is ExecutionState.RUNNING
     return kickoff_id
 
 
@@ -45,7 +45,7 @@ async def ended_after(seconds: float, house: House, kickoff_id: str, clock: Mock
     """The execution, which ends then and not a second earlier."""
     clock.jump(seconds - 1)
     await wait_all_tasks_blocked()
-    assert (await house.look(kickoff_id)).state is State.RUNNING
+    assert (await house.look(kickoff_id)).state is ExecutionState.RUNNING
     clock.jump(1)
     clock.rate = 1.0
     return await house.end_of(kickoff_id)

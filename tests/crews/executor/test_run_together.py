@@ -10,9 +10,15 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.crews.run import MOST_TOGETHER
-from smartlinkd.journal import executions
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
+from smartlinkd.store import executions
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import (
+    ExecutionState,
+    ExecutionUpdate,
+    Status,
+    StoreLimits,
+    WebhookTarget,
+)
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House
@@ -40,13 +46,13 @@ def at_once(*messages: dict[str, Any]) -> str:
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The types of the events that were recorded together, but for those of the kickoff."""
     found: list[list[str]] = []
-    record = Journal.record
+    record = Store.record
 
-    async def note(self: Journal, execution_id: str, entry: Entry) -> None:
+    async def note(self: Store, execution_id: str, entry: ExecutionUpdate) -> None:
         await record(self, execution_id, entry)
         found.append([event.type for event in entry.events])
 
-    monkeypatch.setattr(Journal, "record", note)
+    monkeypatch.setattr(Store, "record", note)
     return found
 
 
@@ -64,7 +70,7 @@ async def test_what_is_said_in_one_go_is_recorded_in_one_go(
     assert [task.output for task in now.tasks] == ["two"]
     assert [kind for kind, _, _ in house.owed()] == ["stream", "stream", "stream", "task"]
     house.gate.open()
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_what_comes_with_the_last_message_is_recorded_with_the_end(
@@ -82,7 +88,7 @@ async def test_one_that_says_much_is_heard_in_parts(
     texts = [str(number) for number in range(3 * MOST_TOGETHER)]
     said = at_once(STARTED, *map(log, texts), RESULT)
     kickoff_id = await house.kickoff(said)
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
     assert await house.logs(kickoff_id) == texts
     assert max(map(len, recorded)) == MOST_TOGETHER
     assert len(recorded) < 10
@@ -99,7 +105,7 @@ async def test_what_it_asks_for_is_done_once_all_is_recorded(
     assert (await house.look(kickoff_id)).status is Status.WAITING_FOR_HUMAN_INPUT
     await house.resume(kickoff_id)
     house.gate.open()
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
     heard = {json.loads(text)["type"] for text in (await house.logs(kickoff_id))[1:]}
     assert heard == {"tool_result", "human_feedback"}
 
@@ -126,10 +132,8 @@ async def test_what_was_right_before_a_broken_line_is_kept(house: House) -> None
     assert await house.logs(kickoff_id) == ["1", "2"]
 
 
-async def test_of_what_cannot_be_kept_the_beginning_is(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(executions, "MAX_EVENTS", 3)
+@pytest.mark.parametrize("store_limits", [StoreLimits(events=3)])
+async def test_of_what_cannot_be_kept_the_beginning_is(house: House) -> None:
     said = at_once(STARTED, *(log(text) for text in "123"))
     kickoff_id = await house.kickoff(said, "hang")
     end = await house.end_of(kickoff_id)

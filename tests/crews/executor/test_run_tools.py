@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from smartlinkd.journal.model import State, Status
+from smartlinkd.store.model import ExecutionState, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -24,7 +24,7 @@ async def heard(house: House, kickoff_id: str) -> list[Any]:
 
 async def test_a_tool_gets_its_arguments_and_the_worker_its_result(house: House) -> None:
     kickoff_id = await house.kickoff("started", call("add", x=2, y=3), "hear", "result ok")
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
     (answer,) = await heard(house, kickoff_id)
     assert answer == {
         "type": "tool_result",
@@ -53,7 +53,7 @@ async def test_a_refusal_is_the_workers_to_deal_with(
     house: House, arguments: dict[str, Any], error: str
 ) -> None:
     kickoff_id = await house.kickoff("started", call("refuse", **arguments), "hear", "result ok")
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
     (answer,) = await heard(house, kickoff_id)
     assert (answer["result"], answer["error"]) == (None, error)
     finished = [e.data for e in await house.events(kickoff_id) if e.type == "tool_usage_finished"]
@@ -72,7 +72,7 @@ async def test_a_tool_that_the_crew_may_not_use(
 ) -> None:
     house = await open_house(crew(tools=allowed))
     kickoff_id = await house.kickoff("started", call("refuse"), "hear", "result ok")
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
     assert (await heard(house, kickoff_id))[0]["error"].startswith(error)
 
 
@@ -85,7 +85,7 @@ async def test_calls_overlap_and_the_worker_goes_on_in_the_meantime(house: House
     await house.gate.reaches(2)
     assert (await house.look(kickoff_id)).completed_tasks == 1
     house.gate.open()
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
     answered = [answer["call_id"] for answer in await heard(house, kickoff_id)]
     assert answered[0] == "3"
     assert sorted(answered) == ["1", "2", "3"]
@@ -95,7 +95,7 @@ async def test_calls_overlap_and_the_worker_goes_on_in_the_meantime(house: House
 async def test_a_tool_is_cancelled_with_its_worker(house: House, last: str) -> None:
     kickoff_id = await house.kickoff("started", call("gate"), "log called", last)
     end = await house.end_of(kickoff_id)
-    assert (end.state is State.SUCCESS) == (last == "result ok")
+    assert (end.state is ExecutionState.SUCCESS) == (last == "result ok")
     assert house.gate.waiting == 0
     assert "tool_usage_finished" not in await house.story(kickoff_id)
 
@@ -120,4 +120,4 @@ async def test_a_bug_in_a_tool_ends_that_execution_alone(
     assert record.exc_info is not None
     assert record.exc_info[0] is ZeroDivisionError
     house.gate.open()
-    assert (await house.end_of(other)).state is State.SUCCESS
+    assert (await house.end_of(other)).state is ExecutionState.SUCCESS

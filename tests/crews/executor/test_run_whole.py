@@ -13,8 +13,8 @@ import trio
 
 from smartlinkd.crews.crew import Caller, Input
 from smartlinkd.errors import Invalid, NotFound, Unprocessable
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import ExecutionState, ExecutionUpdate, Status, WebhookTarget
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ async def test_a_run_is_told_in_order_and_whole(house: House) -> None:
         "task_completed",
         "crew_kickoff_completed",
     ]
-    assert (end.state, end.status, end.error) == (State.SUCCESS, Status.COMPLETED, None)
+    assert (end.state, end.status, end.error) == (ExecutionState.SUCCESS, Status.COMPLETED, None)
     assert (end.result, end.result_json) == ("all done", {"a": 1})
     assert (end.completed_tasks, end.total_tasks, end.current_task) == (2, 2, None)
     scout, b = end.tasks
@@ -106,7 +106,7 @@ async def test_what_is_at_hand_is_told_while_it_runs(house: House) -> None:
     )
     await house.gate.reaches(1)
     now = await house.look(kickoff_id)
-    assert (now.state, now.status) == (State.RUNNING, Status.RUNNING)
+    assert (now.state, now.status) == (ExecutionState.RUNNING, Status.RUNNING)
     assert (now.current_task, now.completed_tasks, now.total_tasks) == ("task a", 0, 1)
     assert house.executor.load()["c"].running == 1
     house.gate.open()
@@ -132,7 +132,7 @@ async def test_a_result_that_is_an_object_is_given_as_one(
 ) -> None:
     kickoff_id = await house.kickoff("started", {"type": "result", **result})
     end = await house.end_of(kickoff_id)
-    assert (end.state, end.result) == (State.SUCCESS, result["output"])
+    assert (end.state, end.result) == (ExecutionState.SUCCESS, result["output"])
     assert end.result_json == result_json
 
 
@@ -174,7 +174,7 @@ async def test_values_that_cannot_be_kept_are_refused_and_nothing_is_created(hou
     with pytest.raises(Invalid, match="inputs"):
         await house.kickoff(inputs={"x": float("nan")})
     assert await house.journal.unfinished() == []
-    assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+    assert (await house.end_of(await house.kickoff())).state is ExecutionState.SUCCESS
 
 
 async def test_a_crew_that_there_is_not(house: House) -> None:
@@ -191,22 +191,22 @@ async def test_calls_are_queued_with_what_they_tell_of(
 ) -> None:
     """One transaction: the change, the event and the calls that are owed for it."""
     together: list[tuple[list[str], list[str]]] = []
-    create, record = Journal.create, Journal.record
+    create, record = Store.create, Store.record
 
-    def note(entry: Entry) -> None:
+    def note(entry: ExecutionUpdate) -> None:
         kinds: list[str] = [delivery.target.kind for delivery in entry.deliveries]
         together.append(([event.type for event in entry.events], kinds))
 
-    async def note_creation(self: Journal, *args: Any, **named: Any) -> Any:
-        note(named["entry"])
+    async def note_creation(self: Store, *args: Any, **named: Any) -> Any:
+        note(named["update"])
         return await create(self, *args, **named)
 
-    async def note_record(self: Journal, execution_id: str, entry: Entry) -> None:
+    async def note_record(self: Store, execution_id: str, entry: ExecutionUpdate) -> None:
         note(entry)
         await record(self, execution_id, entry)
 
-    monkeypatch.setattr(Journal, "create", note_creation)
-    monkeypatch.setattr(Journal, "record", note_record)
+    monkeypatch.setattr(Store, "create", note_creation)
+    monkeypatch.setattr(Store, "record", note_record)
     url = "https://example.com/"
     webhooks = (
         WebhookTarget("task", url),

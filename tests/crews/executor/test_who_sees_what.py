@@ -10,7 +10,7 @@ import pytest
 from smartlinkd.crews.crew import Caller, Feedback
 from smartlinkd.crews.executor import Executor
 from smartlinkd.errors import Invalid, NotFound
-from smartlinkd.journal.model import State
+from smartlinkd.store.model import ExecutionState
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
@@ -70,18 +70,6 @@ async def test_ones_own_is_and_the_organization_sees_all(house: House, question:
         house.gate.close()
 
 
-async def test_what_has_surely_ended_is_that_for_who_may_see_it(house: House) -> None:
-    kickoff_id = await house.kickoff(*WAITS, user="an")
-    await house.gate.reaches(1)
-    assert not house.executor.has_surely_ended(Caller("c", "an"), kickoff_id)
-    house.gate.open()
-    await house.end_of(kickoff_id)
-    for asker in (Caller("c", "an"), Caller("c")):
-        assert house.executor.has_surely_ended(asker, kickoff_id)
-    for stranger in (Caller("c", "bo"), Caller("other"), Caller("other", "an")):
-        assert not house.executor.has_surely_ended(stranger, kickoff_id)
-
-
 async def test_a_users_list_has_its_own(house: House) -> None:
     ids = {user: await house.kickoff(*WAITS, user=user) for user in ("an", "bo", "")}
     assert await listed(house, Caller("c", "an")) == [ids["an"]]
@@ -90,7 +78,7 @@ async def test_a_users_list_has_its_own(house: House) -> None:
     assert await listed(house, Caller("c")) == [ids[""], ids["bo"], ids["an"]]
     assert await listed(house, Caller("other")) == []
     await house.gate.reaches(2)
-    assert await listed(house, Caller("c"), State.PENDING) == [ids[""]]
+    assert await listed(house, Caller("c"), ExecutionState.PENDING) == [ids[""]]
 
 
 async def test_a_list_goes_on_where_it_ended_and_for_the_same_caller(house: House) -> None:
@@ -105,6 +93,6 @@ async def test_a_list_goes_on_where_it_ended_and_for_the_same_caller(house: Hous
         await ask(Caller("c", "bo"), state=None, limit=2, cursor=first.next_cursor)
 
 
-async def listed(house: House, caller: Caller, state: State | None = None) -> list[str]:
+async def listed(house: House, caller: Caller, state: ExecutionState | None = None) -> list[str]:
     page = await house.executor.executions(caller, state=state, limit=100, cursor=None)
     return [each.id for each in page.executions]

@@ -15,14 +15,14 @@ import trio
 from pydantic import SecretBytes
 
 from smartlinkd.crews.webhooks.actor import Timings, Webhooks
-from smartlinkd.journal import schema
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import (
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import (
     Change,
-    Entry,
+    ExecutionUpdate,
     NewDelivery,
     NewExecution,
     Retention,
+    StoreLimits,
     WebhookTarget,
 )
 from tests.net.receivers import behave, open_receiver, receiver
@@ -38,7 +38,7 @@ class Desk:
     """A journal on disk, and the webhooks part over it."""
 
     path: Path
-    journal: Journal
+    journal: Store
     nursery: trio.Nursery
     ahead: timedelta = timedelta(0)  # by which the clock is set
     _began: float = field(default_factory=trio.current_time)
@@ -61,7 +61,7 @@ class Desk:
 
     async def queue(self, execution_id: str, target: WebhookTarget, *bodies: bytes) -> None:
         calls = [NewDelivery(target, body, self.wall()) for body in bodies]
-        await self.journal.record(execution_id, Entry(Change(), deliveries=calls))
+        await self.journal.record(execution_id, ExecutionUpdate(Change(), deliveries=calls))
 
     async def call(self, url: str, *bodies: bytes, **target: Any) -> str:
         """An execution of its own, with calls to one target."""
@@ -105,10 +105,16 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    monkeypatch.setattr(schema, "SYNCHRONOUS", "OFF")
+def store_limits() -> StoreLimits:
+    """The limits of the store; a test's parameter of this name replaces them."""
+    return StoreLimits()
+
+
+@pytest.fixture
+async def desk(tmp_path: Path, nursery: trio.Nursery, store_limits: StoreLimits) -> Desk:
     kept = Retention(age=timedelta(days=30), count=1000)
     path = tmp_path / "journal.db"
-    journal = Journal(path, key=SecretBytes(b"k" * 32), retention=kept)
+    key = SecretBytes(b"k" * 32)
+    journal = Store(path, key=key, retention=kept, limits=store_limits, synchronous="OFF")
     await nursery.start(journal.run)
     return Desk(path, journal, nursery)

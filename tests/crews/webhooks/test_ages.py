@@ -12,8 +12,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.crews.webhooks import actor, clock
 from smartlinkd.crews.webhooks.clock import JUMP, SteadyClock
 from smartlinkd.crews.webhooks.retrying import LOST_AFTER
-from smartlinkd.journal.actor import CLOCK_SET_WITHIN
-from smartlinkd.journal.model import WebhookTarget
+from smartlinkd.store.actor import CLOCK_SET_WITHIN
+from smartlinkd.store.model import WebhookTarget
 
 HOUR = 3600.0
 DAY = timedelta(seconds=LOST_AFTER)

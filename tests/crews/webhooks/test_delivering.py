@@ -18,10 +18,10 @@ from pydantic import SecretBytes, SecretStr
 from smartlinkd.crews.webhooks import actor
 from smartlinkd.crews.webhooks.hands import AT_ONCE_TO_A_HOST
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Change, Entry, NewDelivery, WebhookTarget
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.formats import context_fields
 from smartlinkd.net import egress
+from smartlinkd.store.model import Change, ExecutionUpdate, NewDelivery, WebhookTarget
 from tests.fakes.scrape import observed
 
 OpenReceiver = Callable[..., Awaitable[Any]]
@@ -128,7 +128,9 @@ async def test_what_has_a_new_credential_waits_behind_a_failed_call_with_the_old
     execution_id = await desk.execution(old)
     await desk.queue(execution_id, old, b"first")
     call = NewDelivery(new, b"second", desk.wall())
-    await desk.journal.record(execution_id, Entry(Change(webhooks=(new,)), deliveries=[call]))
+    await desk.journal.record(
+        execution_id, ExecutionUpdate(Change(webhooks=(new,)), deliveries=[call])
+    )
     await desk.begin()
     await attempts(desk, 1)
     await trio.testing.wait_all_tasks_blocked(0.05)
@@ -335,7 +337,7 @@ async def test_a_call_whose_end_was_not_noted_is_made_again_and_known_by_its_id(
 
     await desk.call(receiver.url(), b"{}", b"next")
     with monkeypatch.context() as patched:
-        patched.setattr(desk.journal, "done", never)
+        patched.setattr(desk.journal, "remove_delivery", never)
         stop = await desk.begin()
         await noting.wait()
         stop()
@@ -378,7 +380,7 @@ async def unavailable(*_: object, **__: object) -> None:
     raise Unavailable("its disk is full", retry_after=5)
 
 
-@pytest.mark.parametrize("question", ["due_deliveries", "done"])
+@pytest.mark.parametrize("question", ["due_deliveries", "remove_delivery"])
 async def test_a_journal_that_cannot_be_used_is_waited_for(  # noqa: PLR0917 - fixtures
     desk: Any,
     receiver: Any,
@@ -487,7 +489,7 @@ async def test_a_replaced_target_stays_for_what_was_queued(desk: Any, receiver: 
     new = WebhookTarget("task", receiver.url("/new"), auth=SecretStr("Bearer new"))
     execution_id = await desk.execution(old)
     await desk.queue(execution_id, old, b"1")
-    await desk.journal.record(execution_id, Entry(Change(webhooks=(new,))))
+    await desk.journal.record(execution_id, ExecutionUpdate(Change(webhooks=(new,))))
     await desk.queue(execution_id, new, b"2")
     await desk.begin()
     await desk.done()

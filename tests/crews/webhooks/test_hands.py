@@ -21,7 +21,7 @@ from smartlinkd.crews.webhooks.hands import (
     SLOW_AFTER,
     Hands,
 )
-from smartlinkd.journal.model import Delivery, WebhookTarget
+from smartlinkd.store.model import Delivery, WebhookTarget
 
 OpenReceiver = Callable[..., Awaitable[Any]]
 

@@ -15,7 +15,7 @@ from smartlinkd.crews.webhooks import actor as webhooks
 from smartlinkd.crews.webhooks.actor import Webhooks
 from smartlinkd.crews.webhooks.hands import AT_ONCE, AT_ONCE_TO_A_HOST, FOR_OTHERS
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Change, Entry, NewDelivery, WebhookTarget
+from smartlinkd.store.model import Change, ExecutionUpdate, NewDelivery, WebhookTarget
 
 OpenReceiver = Callable[..., Awaitable[Any]]
 
@@ -136,7 +136,7 @@ async def test_a_call_with_a_new_credential_waits_for_those_with_the_old_one(
     await desk.queue(execution_id, old, b"first")
     change = Change(webhooks=(new,))
     call = NewDelivery(new, b"second", desk.wall())
-    await desk.journal.record(execution_id, Entry(change, deliveries=[call]))
+    await desk.journal.record(execution_id, ExecutionUpdate(change, deliveries=[call]))
     await desk.begin()
     await receiver.until(1)
     await trio.testing.wait_all_tasks_blocked(0.05)

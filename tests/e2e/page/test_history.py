@@ -10,9 +10,8 @@ import pytest
 
 from smartlinkd.conversion.request import Converted
 from smartlinkd.history.actor import FILE
-from smartlinkd.history.model import Limits, Record, milliseconds
-from smartlinkd.history.pending import Pending
-from smartlinkd.history.store import Store
+from smartlinkd.history.database import HistoryDatabase
+from smartlinkd.history.model import HistoryLimits, Record, milliseconds
 from smartlinkd.marketplace.products import ProductData
 
 if TYPE_CHECKING:
@@ -28,11 +27,11 @@ CARDS = "document.querySelectorAll('.card').length"
 
 def keep(state: Path, link: str, *, days_ago: int, name: str) -> None:
     """Put an entry into the history of a daemon that runs."""
-    pending = Pending(1)
+    database = HistoryDatabase(state / FILE, HistoryLimits())
     at_ms = milliseconds(datetime.now(UTC) - timedelta(days=days_ago))
     made = Converted("https://s.shopee.vn/old", link, ProductData(name=name, commission=12_000))
-    pending.add(Record(at_ms, "crew:poster", ("fb",), link, made))
-    Store(state / FILE, pending, Limits()).close()
+    database.add(Record(at_ms, "crew:poster", ("fb",), link, made))
+    database.close()
 
 
 async def opened(shop: Tab, converting: Converting, place: str = "history") -> None:

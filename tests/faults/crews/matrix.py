@@ -254,7 +254,7 @@ _ENDED = {
     "ends_daemon": True,
     "escalates": True,
     "restarts": (),
-    "log": "journal failed: UnusableJournal.*is damaged",
+    "log": "journal failed: UnusableStore.*is damaged",
     "by": GIVEN_UP,
     "seconds": GIVEN_UP,
     "called": GIVEN_UP,

@@ -16,8 +16,8 @@ from typing import Any
 
 import trio
 
-from smartlinkd.journal.model import State
 from smartlinkd.sandbox.session import cookie_header
+from smartlinkd.store.model import ExecutionState
 from tests.fakes.gate import Gate
 from tests.fakes.internet import Behaviour, Receiver, answer
 from tests.fakes.puppets import Puppet, Step
@@ -312,6 +312,6 @@ def _creates(sql: str, _: Any) -> bool:
 
 def _ends(sql: str, values: Any) -> bool:
     return sql.startswith("UPDATE executions") and values.get("state") in (
-        State.SUCCESS,
-        State.FAILED,
+        ExecutionState.SUCCESS,
+        ExecutionState.FAILED,
     )

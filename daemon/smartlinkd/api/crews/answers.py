@@ -12,7 +12,7 @@ from smartlinkd.api.crews.schemas import (
     StatusResponse,
     TaskResult,
 )
-from smartlinkd.journal.model import Execution, State, Summary, TaskRecord
+from smartlinkd.store.model import Execution, ExecutionState, Summary, TaskRecord
 
 
 def listed(execution: Summary, now: datetime) -> ListedExecution:
@@ -65,9 +65,9 @@ def _output(execution: Execution) -> str | None:
     and one of them crashes on a success without a result.
     """
     match execution.state:
-        case State.SUCCESS:
+        case ExecutionState.SUCCESS:
             return execution.result or ""
-        case State.FAILED:
+        case ExecutionState.FAILED:
             return execution.error or execution.status
         case _:
             return None

@@ -28,7 +28,7 @@ from quart.wrappers.response import DataBody, ResponseBody
 from smartlinkd.api.crews.schemas import EventHead
 from smartlinkd.crews.following import Following
 from smartlinkd.errors import Refused, WrongCredential
-from smartlinkd.journal.model import Event
+from smartlinkd.store.model import ExecutionEvent
 
 logger = logging.getLogger(__name__)
 
@@ -76,8 +76,8 @@ class _Stream(ResponseBody):
         self._held = AsyncExitStack()
         self._following: Following | None = None
         self._begun = False
-        self._ahead: list[Event] | None = None
-        self._news: list[Event] | None = None
+        self._ahead: list[ExecutionEvent] | None = None
+        self._news: list[ExecutionEvent] | None = None
         self._is_within_event = False
 
     async def __aenter__(self) -> _Stream:
@@ -174,7 +174,7 @@ class _Stream(ResponseBody):
         scope.cancel()
 
 
-def encode(event: Event) -> bytes:
+def encode(event: ExecutionEvent) -> bytes:
     """Return an event, or a part of it, as it is sent.
 
     JSON has no line breaks of its own, so its data is one line.

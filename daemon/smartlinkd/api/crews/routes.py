@@ -39,10 +39,10 @@ from smartlinkd.config.crews import LONGEST_GRACE
 from smartlinkd.crews.crew import Caller, Feedback, Kickoff, no_such_execution
 from smartlinkd.crews.following import Following
 from smartlinkd.errors import Refused
-from smartlinkd.journal.model import Execution, State
 from smartlinkd.nurseries import background
 from smartlinkd.patience import PATIENCE, patience
 from smartlinkd.serving import hold_until_answered
+from smartlinkd.store.model import Execution, ExecutionState
 
 STOPPING: Final = LONGEST_GRACE + 30.0
 """Seconds for a stop to be answered, which comes when the worker has ended and that is recorded."""
@@ -103,7 +103,7 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cal
         kickoff_id = _known(asked.kickoff_id)
         seconds = min(asked.wait, MAX_WAIT)
         with patience(seconds + PATIENCE):
-            if seconds and not executor.has_surely_ended(caller, kickoff_id):
+            if seconds:
                 with app.places.follow((await guards.credential()).token or ""):
                     found = await _wait(crews, app.stopping, caller, kickoff_id, seconds)
                 await member.admit()  # the token may have been rotated meanwhile
@@ -121,7 +121,7 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cal
         """The executions that the token may see, newest first."""
         page = await executor.executions(
             caller,
-            state=State(asked.state) if asked.state else None,
+            state=ExecutionState(asked.state) if asked.state else None,
             limit=asked.limit,
             cursor=asked.cursor,
         )

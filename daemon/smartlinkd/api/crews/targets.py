@@ -9,9 +9,9 @@ from pydantic import SecretStr
 
 from smartlinkd.api.crews.schemas import AnyAuthentication, BearerAuthentication, Webhooks
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.model import WebhookKind, WebhookTarget
 from smartlinkd.net.addresses import Network
 from smartlinkd.net.egress_rules import check_url
+from smartlinkd.store.model import WebhookKind, WebhookTarget
 
 
 def targets(asked: Webhooks, allow: Sequence[Network]) -> tuple[WebhookTarget, ...]:

@@ -53,8 +53,6 @@ from smartlinkd.crews.webhooks.retrying import (
 )
 from smartlinkd.crews.webhooks.signing import signature_headers
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Delivery
 from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
 from smartlinkd.metrics import DONE, LATE, histogram
 from smartlinkd.net.addresses import Network
@@ -62,6 +60,8 @@ from smartlinkd.net.egress import open_sender
 from smartlinkd.net.egress_rules import origin
 from smartlinkd.net.outcomes import Unanswered
 from smartlinkd.nurseries import sole_error
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import Delivery
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Backoff
 
@@ -107,7 +107,7 @@ class Webhooks:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Store,
         *,
         allow: Sequence[Network],
         key: SecretBytes | None,
@@ -241,12 +241,12 @@ class Webhooks:
         match verdict:
             case Delivered():
                 self._worn_out.pop(target_of(delivery), None)
-                await self._insist(lambda: self._journal.done(delivery.id))
+                await self._insist(lambda: self._journal.remove_delivery(delivery.id))
                 logger.debug("made the %s", _told(delivery))
             case Later(why, wait):
                 logger.info("the %s failed: %s; again in %.0f s", _told(delivery), why, wait)
                 next_at = self._wall() + timedelta(seconds=wait)
-                await self._insist(lambda: self._journal.put_off(delivery.id, next_at))
+                await self._insist(lambda: self._journal.reschedule(delivery.id, next_at))
             case GivenUp(why, worn_out):
                 if worn_out:
                     self._worn_out[target_of(delivery)] = None
@@ -255,7 +255,7 @@ class Webhooks:
                 # Told before it is so: a stop in between would leave it untold.
                 about = LogEvent.WEBHOOK_GIVEN_UP()
                 logger.warning("gave up the %s: %s", _told(delivery), why, extra=about)
-                await self._insist(lambda: self._journal.done(delivery.id))
+                await self._insist(lambda: self._journal.remove_delivery(delivery.id))
         is_silent = self._hands.silent_for(delivery) > SILENT_AFTER
         if is_silent and self._clock.is_steady():
             await self._give_up(origin(delivery.target.url))

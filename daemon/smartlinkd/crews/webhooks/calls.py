@@ -24,7 +24,7 @@ from pydantic_core import to_json
 
 from smartlinkd.crews.ending import About, Ending
 from smartlinkd.crews.protocol import HumanInput, Step
-from smartlinkd.journal.model import (
+from smartlinkd.store.model import (
     NewDelivery,
     NewEvent,
     Status,

@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from smartlinkd.journal.actor import CLOCK_SET_WITHIN
+from smartlinkd.store.actor import CLOCK_SET_WITHIN
 
 JUMP: Final = 60.0
 """Seconds by which the two may come to differ without one having been set."""

@@ -21,8 +21,8 @@ from typing import Final
 import trio
 
 from smartlinkd.crews.webhooks.retrying import BACKOFF
-from smartlinkd.journal.model import Delivery
 from smartlinkd.net.egress_rules import origin
+from smartlinkd.store.model import Delivery
 
 AT_ONCE: Final = 16
 """Calls in hand; each may hold a body of 32 MiB, and usually one of a few KiB."""

@@ -11,7 +11,7 @@ import trio
 
 from smartlinkd.crews import workplace
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.store import Store
+from smartlinkd.store.database import StoreDatabase
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, NewHouse
@@ -60,18 +60,18 @@ class Disk:
 def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
     """The disk under the journal. Between two tries of the executor's there is no long pause."""
     disk = Disk()
-    create, record = Store.create, Store.record
+    create, record = StoreDatabase.create, StoreDatabase.record
 
-    def try_to_create(self: Store, *args: Any) -> Any:
+    def try_to_create(self: StoreDatabase, *args: Any) -> Any:
         disk.create()
         return create(self, *args)
 
-    def try_to_record(self: Store, *args: Any) -> None:
+    def try_to_record(self: StoreDatabase, *args: Any) -> None:
         disk.record()
         record(self, *args)
 
-    monkeypatch.setattr(Store, "create", try_to_create)
-    monkeypatch.setattr(Store, "record", try_to_record)
+    monkeypatch.setattr(StoreDatabase, "create", try_to_create)
+    monkeypatch.setattr(StoreDatabase, "record", try_to_record)
     monkeypatch.setattr(workplace, "FIRST_RETRY", 0.01)
     monkeypatch.setattr(workplace, "LONGEST_RETRY", 0.01)
     return disk

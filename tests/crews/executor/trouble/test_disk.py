@@ -21,9 +21,9 @@ from smartlinkd.crews.ends import WorkerEnd
 from smartlinkd.crews.run import Run
 from smartlinkd.crews.worker import Worker
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
 from smartlinkd.processes.process_tree import ProcessTree
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import ExecutionState, ExecutionUpdate, Status, WebhookTarget
 from smartlinkd.threads import NoThread
 from tests.fakes.scrape import observed
 
@@ -57,7 +57,7 @@ async def test_a_kickoff_is_refused_and_nothing_is_created(disk: Disk, house: Ho
         await house.kickoff()
     disk.refusing = False
     assert await house.journal.unfinished() == []
-    assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+    assert (await house.end_of(await house.kickoff())).state is ExecutionState.SUCCESS
 
 
 async def test_a_kickoff_that_was_refused_has_spent_no_key(disk: Disk, house: House) -> None:
@@ -66,7 +66,7 @@ async def test_a_kickoff_that_was_refused_has_spent_no_key(disk: Disk, house: Ho
         await house.kickoff(key="k", body={"a": 1})
     disk.refusing = False
     kickoff_id = await house.kickoff(key="k", body={"a": 2})
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 class NoFolders:
@@ -104,7 +104,7 @@ async def test_one_whose_worker_finds_no_room_is_held_up_and_nobody_behind_it_fa
     folders = NoFolders(monkeypatch, 3, why)
     ran = [await house.kickoff() for _ in range(3)]
     ends = [await house.end_of(each) for each in ran]
-    assert [end.state for end in ends] == 3 * [State.SUCCESS]
+    assert [end.state for end in ends] == 3 * [ExecutionState.SUCCESS]
     assert folders.asked == 3 + len(ran)
     assert len(looked) == 3  # whose disk is full, is told
 
@@ -121,7 +121,7 @@ async def test_a_look_at_the_disk_that_finds_no_thread_ends_nothing(
 
     monkeypatch.setattr(house.journal, "look_at_disk", look_in_vain)
     NoFolders(monkeypatch, 2)
-    assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+    assert (await house.end_of(await house.kickoff())).state is ExecutionState.SUCCESS
     assert looks == 2
 
 
@@ -149,7 +149,7 @@ async def test_one_whose_worker_finds_no_room_is_run_by_the_next_daemon(
     await house.stop()
     folders.times = 0
     house = await open_house()
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_however_often_that_was_it_is_not_taken_for_one_that_ran(
@@ -171,7 +171,7 @@ async def test_however_often_that_was_it_is_not_taken_for_one_that_ran(
     await house.stop()
     house = await open_house(again)
     house.gate.open()
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_but_not_one_whose_worker_may_have_begun(
@@ -201,7 +201,7 @@ async def test_the_wait_for_room_is_not_the_workers_time(
     house = await open_house(crew(deadline=4))
     NoFolders(monkeypatch, 1)
     end = await house.end_of(await house.kickoff())
-    assert end.state is State.SUCCESS
+    assert end.state is ExecutionState.SUCCESS
 
 
 async def test_the_wait_for_room_is_part_of_its_wait(
@@ -259,7 +259,7 @@ async def test_what_was_recorded_in_the_moment_of_a_stop_is_told(
     recorded = trio.Event()
     record = house.journal.record
 
-    async def record_and_hang(execution_id: str, entry: Entry) -> None:
+    async def record_and_hang(execution_id: str, entry: ExecutionUpdate) -> None:
         await record(execution_id, entry)
         if entry.deliveries:
             recorded.set()
@@ -281,10 +281,10 @@ async def test_nothing_is_told_before_it_is_on_disk(disk: Disk, house: House) ->
     disk.refusing = True
     house.gate.open()
     await disk.has_refused(3)
-    assert (await house.look(kickoff_id)).state is State.RUNNING
+    assert (await house.look(kickoff_id)).state is ExecutionState.RUNNING
     assert (await house.story(kickoff_id))[-1] == "tool_usage_started"
     disk.refusing = False
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_one_that_is_held_up_is_stopped(disk: Disk, house: House) -> None:
@@ -375,7 +375,9 @@ async def test_who_stops_one_is_not_kept_until_there_is_room(
         with pytest.raises(Unavailable, match=r"cannot record its end.*ask /status") as refused:
             await house.stop_one(kickoff_id)
         assert refused.value.retry_after == 5
-    assert (await house.look(kickoff_id)).state is (State.PENDING if waits else State.RUNNING)
+    assert (await house.look(kickoff_id)).state is (
+        ExecutionState.PENDING if waits else ExecutionState.RUNNING
+    )
     disk.refusing = False
     assert (await house.end_of(kickoff_id)).status is Status.STOPPED
     house.gate.open()
@@ -429,7 +431,7 @@ async def test_a_restart_goes_on_when_the_disk_does(
     house = await open_house(one)
     house.gate.open()
     await disk.has_refused(3)
-    assert (await house.look(left[0])).state is State.RUNNING
+    assert (await house.look(left[0])).state is ExecutionState.RUNNING
     disk.refusing = False
     ran = [await house.end_of(each) for each in left]
     first = Status.COMPLETED if on_restart == "rerun" else Status.INTERRUPTED
@@ -452,20 +454,20 @@ async def test_a_restart_goes_on_when_the_journal_is_busy_at_first(
     await house.kill()
 
     refusals = [Unavailable("the queue is full", retry_after=1)] * 2
-    honest = getattr(Journal, question)
+    honest = getattr(Store, question)
 
-    async def busy(self: Journal, *args: Any, **named: Any) -> Any:
+    async def busy(self: Store, *args: Any, **named: Any) -> Any:
         if refusals:
             raise refusals.pop()
         return await honest(self, *args, **named)
 
-    monkeypatch.setattr(Journal, question, busy)
+    monkeypatch.setattr(Store, question, busy)
     house = await open_house(one)
     house.gate.open()
     with trio.fail_after(5):
         while refusals:  # noqa: ASYNC110
             await trio.sleep(0.005)
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_a_full_disk_does_not_keep_the_daemon_from_ending(
@@ -557,10 +559,10 @@ async def test_who_comes_while_an_end_is_being_recorded_waits_for_its_place(
     house.gate.open()
     await disk.has_refused(1)
     next_one = await house.kickoff()
-    assert (await house.look(first)).state is State.RUNNING
+    assert (await house.look(first)).state is ExecutionState.RUNNING
     disk.refuses_record(number=1, times=0)
     for each in (first, next_one):
-        assert (await house.end_of(each)).state is State.SUCCESS
+        assert (await house.end_of(each)).state is ExecutionState.SUCCESS
 
 
 async def test_a_stop_while_an_end_is_being_recorded_leaves_its_worker_its_time(
@@ -574,5 +576,5 @@ async def test_a_stop_while_an_end_is_being_recorded_leaves_its_worker_its_time(
     await disk.has_refused(1)
     with pytest.raises(Invalid, match="ended by itself before it was stopped"):
         await house.stop_one(kickoff_id)
-    assert (await house.look(kickoff_id)).state is State.SUCCESS
+    assert (await house.look(kickoff_id)).state is ExecutionState.SUCCESS
     assert "does not end within 1 s of its last message" in caplog.text

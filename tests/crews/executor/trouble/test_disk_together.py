@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from smartlinkd.errors import Invalid
-from smartlinkd.journal.model import State, Status
+from smartlinkd.store.model import ExecutionState, Status
 from tests.crews.executor.test_run_together import DONE, RESULT, STARTED, TASK, at_once, log
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ async def test_it_is_held_up_and_told_once(
     disk.refuses_record(number=1, times=3)
     end = await house.end_of(await house.kickoff(*script))
     assert disk.refused == 3
-    assert (end.state, end.result, end.completed_tasks) == (State.SUCCESS, "ok", 1)
+    assert (end.state, end.result, end.completed_tasks) == (ExecutionState.SUCCESS, "ok", 1)
     assert await house.story(end.id) == [*STORY, "crew_kickoff_completed"]
 
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from smartlinkd.errors import Invalid, Refused, Unavailable
-from smartlinkd.journal.model import Execution, State, Status
+from smartlinkd.store.model import Execution, ExecutionState, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse
@@ -36,7 +36,7 @@ def test_who_kicks_off_leaves_at_every_step(
         again = await house.kickoff(*QUICK, key=key)
         assert (kickoff_id in (again, None)) if has_key else (kickoff_id != again)
         for each in {again, *await unfinished(house)}:
-            assert (await house.end_of(each)).state is State.SUCCESS
+            assert (await house.end_of(each)).state is ExecutionState.SUCCESS
         await idle(house)
 
     assert at_every_step.within(opened_house, scenario) > 5
@@ -97,7 +97,7 @@ def test_who_answers_leaves_at_every_step(
                 await house.resume(kickoff_id)
             except Refused:  # it is being recorded
                 assert asker.cancelled_caught
-        assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+        assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
         assert (await house.story(kickoff_id)).count("human_feedback_received") == 1
         await idle(house)
 
@@ -170,7 +170,7 @@ def test_the_daemon_ends_at_every_step_of_a_run(
             for each in {*known, *await unfinished(house)}:
                 end = await house.end_of(each)
                 if on_restart == "rerun":
-                    assert (end.state, end.completed_tasks) == (State.SUCCESS, 1)
+                    assert (end.state, end.completed_tasks) == (ExecutionState.SUCCESS, 1)
                 ended_once(end, await house.story(each))
             await idle(house)
             await house.kill()

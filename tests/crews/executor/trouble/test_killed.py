@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from smartlinkd.journal.model import Status
+from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, OpenHouse
@@ -28,8 +28,8 @@ from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.crew import Caller, Crew, Kickoff
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.worker import WorkerSettings
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Retention
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import Retention
 
 folder = Path(sys.argv[1])
 worker = '''
@@ -42,7 +42,7 @@ crew = Crew(
     "c", WorkerSettings(("/bin/sh", "-c", worker, str(folder / "pids")), {}, 2**28), (),
     4, 100, 1000, 1000, "fail", (), (),
 )
-journal = Journal(
+journal = Store(
     folder / "journal.db", key=SecretBytes(b"k" * 32), retention=Retention(timedelta(days=1), 1000)
 )
 executor = Executor(

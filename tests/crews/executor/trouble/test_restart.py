@@ -17,9 +17,15 @@ from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.run import Run
 from smartlinkd.crews.without_line import NEVER_RUN, NO_CREW
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.journal.actor import Journal
-from smartlinkd.journal.model import Entry, State, Status, WebhookTarget
-from smartlinkd.journal.store import Store
+from smartlinkd.store.actor import Store
+from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.model import (
+    ExecutionState,
+    ExecutionUpdate,
+    Status,
+    StoreLimits,
+    WebhookTarget,
+)
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, OpenHouse
@@ -51,7 +57,7 @@ async def test_what_was_running_is_interrupted_and_what_waited_is_run(
     ran = [await house.end_of(each) for each in ids]
     assert [each.status for each in ran] == [Status.INTERRUPTED] * 2 + [Status.COMPLETED] * 4
     assert {each.error for each in ran[:2]} == {INTERRUPTED}
-    assert {each.state for each in ran[:2]} == {State.FAILED}
+    assert {each.state for each in ran[:2]} == {ExecutionState.FAILED}
     started = [each.started_at for each in ran[2:]]
     assert all(started)
     assert started == sorted(started)  # type: ignore[type-var]
@@ -73,7 +79,11 @@ async def test_what_was_running_is_run_again_where_its_crew_says_so(
     await house.gate.reaches(2)
     assert house.executor.load() == {"c": CrewLoad(running=2, waiting=1)}
     first = await house.look(ids[0])
-    assert (first.state, first.completed_tasks, first.current_task) == (State.RUNNING, 0, "task a")
+    assert (first.state, first.completed_tasks, first.current_task) == (
+        ExecutionState.RUNNING,
+        0,
+        "task a",
+    )
     house.gate.open()
     for each in ids:
         end = await house.end_of(each)
@@ -200,8 +210,8 @@ async def test_one_about_which_a_human_was_asked_is_asked_again(
     house = await open_house(again)
     while (await house.story(kickoff_id)).count("human_input_requested") < 2:  # noqa: ASYNC110
         await trio.sleep(0.01)
-    assert (await house.resume(kickoff_id)).state is not State.FAILED
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.resume(kickoff_id)).state is not ExecutionState.FAILED
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_it_is_not_run_again_for_ever(open_house: OpenHouse, crew: MakeCrew) -> None:
@@ -222,7 +232,7 @@ async def test_it_is_not_run_again_for_ever(open_house: OpenHouse, crew: MakeCre
 
 
 async def test_one_that_has_no_room_for_another_run_is_interrupted(
-    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+    open_house: OpenHouse, crew: MakeCrew
 ) -> None:
     """It has said as much as one execution may: the daemon must not fail at it."""
     again = crew(on_restart="rerun")
@@ -231,8 +241,7 @@ async def test_one_that_has_no_room_for_another_run_is_interrupted(
     await house.gate.reaches(1)
     await house.kill()
 
-    monkeypatch.setattr("smartlinkd.journal.executions.MAX_EVENTS", 3)
-    house = await open_house(again)
+    house = await open_house(again, limits=StoreLimits(events=3))
     end = await house.end_of(kickoff_id)
     assert end.status is Status.INTERRUPTED
     assert end.error == (
@@ -255,7 +264,7 @@ async def test_those_of_a_crew_that_is_gone_are_ended(
         assert (end.status, end.error) == (Status.INTERRUPTED, error)
     with pytest.raises(Invalid):
         await house.stop_one(ids[0], crew="old")
-    assert (await house.end_of(await house.kickoff())).state is State.SUCCESS
+    assert (await house.end_of(await house.kickoff())).state is ExecutionState.SUCCESS
 
 
 async def test_those_of_a_broken_crew_wait_until_it_is_mended(
@@ -272,12 +281,12 @@ async def test_those_of_a_broken_crew_wait_until_it_is_mended(
     assert (await house.end_of(stopped, "old")).status is Status.STOPPED
     with pytest.raises(Invalid):
         await house.stop_one(stopped, crew="old")
-    assert (await house.look(waits, "old")).state is State.PENDING
+    assert (await house.look(waits, "old")).state is ExecutionState.PENDING
     await house.stop()
 
     house = await open_house(crew("old"))
     house.gate.open()
-    assert (await house.end_of(waits, "old")).state is State.SUCCESS
+    assert (await house.end_of(waits, "old")).state is ExecutionState.SUCCESS
 
 
 @pytest.mark.parametrize("name", ["old", None], ids=["named", "nameless"])
@@ -294,11 +303,13 @@ async def test_those_of_a_broken_crew_that_runs_them_again_wait_as_well(
     house = await open_house(broken=(broken,))
     await house.stop_one(ids[0], crew="old")
     assert (await house.end_of(ids[0], "old")).status is Status.STOPPED
-    assert [(await house.look(each, "old")).state for each in ids[1:]] == [State.PENDING] * 2
+    assert [(await house.look(each, "old")).state for each in ids[1:]] == [
+        ExecutionState.PENDING
+    ] * 2
     house.gate.open()
     await house.executor.take(Catalog({"old": again}))
     for each in ids[1:]:
-        assert (await house.end_of(each, "old")).state is State.SUCCESS
+        assert (await house.end_of(each, "old")).state is ExecutionState.SUCCESS
     assert (await house.story(ids[1])).count("crew_execution_requeued") == 1
 
 
@@ -339,12 +350,12 @@ async def test_those_of_a_crew_that_a_nameless_one_may_be_wait_until_it_is_mende
 
     house = await open_house(broken=(BrokenCrew(None, ()),))
     assert (await house.end_of(begun, "old")).error == INTERRUPTED
-    assert (await house.look(waits, "old")).state is State.PENDING
+    assert (await house.look(waits, "old")).state is ExecutionState.PENDING
     await house.stop()
 
     house = await open_house(crew("old"))
     house.gate.open()
-    assert (await house.end_of(waits, "old")).state is State.SUCCESS
+    assert (await house.end_of(waits, "old")).state is ExecutionState.SUCCESS
 
 
 async def test_new_kickoffs_come_after_what_was_left(open_house: OpenHouse, crew: MakeCrew) -> None:
@@ -376,7 +387,7 @@ async def test_a_kickoff_finds_the_queue_as_full_as_it_was(
         await house.kickoff()
     house.gate.open()
     for each in left:
-        assert (await house.end_of(each)).state is State.SUCCESS
+        assert (await house.end_of(each)).state is ExecutionState.SUCCESS
 
 
 async def test_one_is_stopped_while_it_is_being_recovered(
@@ -424,14 +435,14 @@ async def test_nor_is_one_told_as_stopped_that_is_interrupted_without_a_crew(
     await house.kill()
 
     recording, may = trio.Event(), trio.Event()
-    record = Journal.record
+    record = Store.record
 
     async def held_up(*args: Any, **named: Any) -> Any:
         recording.set()
         await may.wait()
         return await record(*args, **named)
 
-    monkeypatch.setattr(Journal, "record", held_up)
+    monkeypatch.setattr(Store, "record", held_up)
     house = await open_house(broken=(BrokenCrew("old", ()),))
     await recording.wait()
     refusals: list[str] = []
@@ -459,7 +470,7 @@ async def test_nor_has_one_whose_beginning_is_just_being_recorded(
     record, leave_off = house.journal.record, Run.leave_off
     recording, left = trio.Event(), trio.Event()
 
-    async def record_late(execution_id: str, entry: Entry) -> None:
+    async def record_late(execution_id: str, entry: ExecutionUpdate) -> None:
         if execution_id == kickoff_id and entry.change.get("status") is Status.RUNNING:
             recording.set()
             await left.wait()
@@ -477,7 +488,7 @@ async def test_nor_has_one_whose_beginning_is_just_being_recorded(
     await house.stop()
 
     house = await open_house(crew())
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_one_whose_turn_comes_as_the_daemon_ends_has_not_begun(
@@ -506,7 +517,7 @@ async def test_one_whose_turn_comes_as_the_daemon_ends_has_not_begun(
     await house.stop()
 
     house = await open_house(crew())
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
     assert (await house.story(kickoff_id)).count("crew_kickoff_started") == 1
 
 
@@ -523,10 +534,10 @@ async def test_one_that_is_written_down_as_the_daemon_ends_has_not_begun(
     if waits:
         await house.kickoff(*WAITS)
         await house.gate.reaches(1)
-    create, leave_off = Store.create, Lines.leave_off
+    create, leave_off = StoreDatabase.create, Lines.leave_off
     creating, left = trio.Event(), threading.Event()
 
-    def create_late(self: Store, *args: Any) -> Any:
+    def create_late(self: StoreDatabase, *args: Any) -> Any:
         trio.from_thread.run_sync(creating.set)
         left.wait(HANG)
         return create(self, *args)
@@ -535,7 +546,7 @@ async def test_one_that_is_written_down_as_the_daemon_ends_has_not_begun(
         leave_off(self)
         left.set()
 
-    monkeypatch.setattr(Store, "create", create_late)
+    monkeypatch.setattr(StoreDatabase, "create", create_late)
     monkeypatch.setattr(Lines, "leave_off", note)
 
     @nursery.start_soon
@@ -552,7 +563,7 @@ async def test_one_that_is_written_down_as_the_daemon_ends_has_not_begun(
     kickoff_id = await house.kickoff(*WAITS, key="the same")
     assert kickoff_id == found.executions[0].id
     house.gate.open()
-    assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+    assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
     put_back = [
         event.data
         for event in await house.events(kickoff_id)

@@ -1,4 +1,4 @@
-"""Journal and executor as the tree has them: the one's fault restarts both, and nothing hangs."""
+"""Store and executor as the tree has them: the one's fault restarts both, and nothing hangs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trio.testing import wait_all_tasks_blocked
 from smartlinkd.crews.again import INTERRUPTED
 from smartlinkd.crews.lines import Lines
 from smartlinkd.errors import Unavailable
-from smartlinkd.journal.model import Change, Entry, State, Status
+from smartlinkd.store.model import Change, ExecutionState, ExecutionUpdate, Status
 from smartlinkd.supervision.child import ChildSpec
 from smartlinkd.supervision.policy import Backoff, Strategy
 from smartlinkd.supervision.supervisor import Supervisor
@@ -46,7 +46,7 @@ def tree(house: House) -> Supervisor:
 async def break_journal(house: House) -> None:
     """A question that only a bug would ask."""
     with pytest.raises(Unavailable):
-        await house.journal.record("no-such-id", Entry(Change()))
+        await house.journal.record("no-such-id", ExecutionUpdate(Change()))
 
 
 def restarts(supervisor: Supervisor) -> dict[str, int]:
@@ -120,7 +120,7 @@ async def test_a_journal_that_fails_at_an_execution_is_not_waited_for(
     record = house.journal.record
     ids = ["no-such-id"]
 
-    async def break_once(execution_id: str, entry: Entry) -> None:
+    async def break_once(execution_id: str, entry: ExecutionUpdate) -> None:
         broken = entry.change.get("status") is moment and ids
         await record(ids.pop() if broken else execution_id, entry)
 
@@ -128,7 +128,7 @@ async def test_a_journal_that_fails_at_an_execution_is_not_waited_for(
     with trio.fail_after(GRACE - 1):
         kickoff_id = await house.kickoff()
         house.gate.open()
-        assert (await house.end_of(kickoff_id)).state is State.SUCCESS
+        assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
     assert restarts(supervisor) == {"journal": 1, "executor": 1}
     await stopped(supervisor)
 
@@ -165,11 +165,11 @@ async def test_who_asks_during_a_restart_is_answered(
     await house.gate.reaches(1)
     with trio.fail_after(GRACE - 1):
         await break_journal(house)
-        assert (await house.look(kickoff_id)).state is not State.FAILED
+        assert (await house.look(kickoff_id)).state is not ExecutionState.FAILED
         other = await house.kickoff()
         house.gate.open()
-        assert (await house.end_of(kickoff_id)).state is State.SUCCESS
-        assert (await house.end_of(other)).state is State.SUCCESS
+        assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
+        assert (await house.end_of(other)).state is ExecutionState.SUCCESS
     await stopped(supervisor)
 
 

@@ -1,1 +1,0 @@
-"""What must survive: executions, their events, webhook deliveries. One SQLite file."""

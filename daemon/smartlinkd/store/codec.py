@@ -1,0 +1,125 @@
+"""Values as they stand in the columns: JSON and text with their size limits, and times. Pure.
+
+Callers have narrower limits: these keep a mistake there from filling the disk. JSON is parsed again
+before it is stored, so that no value that the reader would refuse (NaN, a lone surrogate, too deep
+a nesting) makes an execution unreadable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from pydantic import JsonValue
+from pydantic_core import from_json, to_json
+
+from smartlinkd.errors import Invalid
+from smartlinkd.store.errors import TooLarge
+
+MAX_JSON: Final = 8 * 1024 * 1024
+"""The size of one JSON value: the inputs of an execution, the data of an event."""
+MAX_META: Final = 64 * 1024
+"""The size of a client's `meta`, which stands in every webhook call of the execution."""
+MAX_TEXT: Final = 8 * 1024 * 1024
+"""The size of a result."""
+MAX_ERROR: Final = 64 * 1024
+"""The size of an error's text. A list page of 100 executions holds 100 of them."""
+MAX_NAME: Final = 4096
+"""The size of a name: a task's id, the type of an event, an idempotency key."""
+MAX_URL: Final = 8 * 1024
+"""The size of a URL."""
+MAX_AUTH: Final = 16 * 1024
+"""The size of an Authorization header; servers take less."""
+MAX_EVENT_TYPES: Final = 256 * 1024
+"""The size of the event types that a target wants: a hundred of 200 characters of any kind."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+class Damaged(ValueError):  # noqa: N818 - said of the file
+    """A column does not hold what was written into it."""
+
+
+def encode(name: str, value: JsonValue, *, limit: int = MAX_JSON) -> str | None:
+    """Return a JSON value as text; None for null.
+
+    Args:
+        name: the field's name, for the error.
+        limit: the size in bytes.
+
+    Raises:
+        TooLarge: the text is over the limit.
+        Invalid: this is no JSON value, or one that no parser takes.
+    """
+    if value is None:
+        return None
+    try:
+        content = to_json(value, inf_nan_mode="constants")
+        check_size(name, len(content), limit)
+        from_json(content, allow_inf_nan=False, cache_strings="keys")
+    except ValueError:
+        raise Invalid(
+            f"{name}: cannot be kept as JSON; leave out NaN, Infinity, half characters (lone "
+            "surrogates), and more than 200 levels of lists and objects"
+        ) from None
+    return content.decode()
+
+
+def decode(content: str | None) -> JsonValue:
+    """Return the value that `encode` was given. Raises `Damaged` if it is no JSON."""
+    if content is None:
+        return None
+    try:
+        value: JsonValue = from_json(content, cache_strings="keys")
+    except ValueError:
+        raise Damaged("text that should be JSON") from None
+    return value
+
+
+def text(name: str, value: str, limit: int) -> str:
+    """Return `value`. Raises `TooLarge`, or `Invalid` for a lone surrogate."""
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise Invalid(f"{name}: holds half a character (a lone surrogate); replace it") from None
+    check_size(name, size, limit)
+    return value
+
+
+def check_size(name: str, size: int, limit: int) -> None:
+    """Raise `TooLarge` for more than `limit` bytes."""
+    if size > limit:
+        raise TooLarge(f"{name}: {size} bytes, more than the {limit} that are kept; send less")
+
+
+def digest(value: JsonValue) -> bytes:
+    """Return a digest that is equal for equal JSON values, also for `1.0` and `1`.
+
+    Raises what `encode` raises.
+    """
+    content = encode("body", value) or "null"
+    plain = json.loads(content, parse_float=_number)
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).digest()
+
+
+def _number(digits: str) -> float | int:
+    value = float(digits)
+    return int(value) if value.is_integer() else value
+
+
+def micros(moment: datetime) -> int:
+    """Return the microseconds since 1970 of an aware time, exactly."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def moment(value: int) -> datetime:
+    """Return the time, in UTC, that `micros` was given."""
+    return _EPOCH + timedelta(microseconds=value)
+
+
+def optional_moment(value: int | None) -> datetime | None:
+    """Return the time that `micros` was given; None for a null."""
+    return None if value is None else moment(value)

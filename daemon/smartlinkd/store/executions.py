@@ -1,0 +1,419 @@
+"""Executions with their events, completed tasks and idempotency keys: reading and writing the rows.
+
+All methods run inside a transaction of the caller, or only read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import codecs
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any, Final, cast
+
+from pydantic import JsonValue
+
+from smartlinkd.errors import Invalid
+from smartlinkd.store.codec import (
+    MAX_ERROR,
+    MAX_META,
+    MAX_NAME,
+    MAX_TEXT,
+    check_size,
+    decode,
+    digest,
+    encode,
+    micros,
+    moment,
+    optional_moment,
+    text,
+)
+from smartlinkd.store.errors import AlreadyFinished, KeyReused, TooLarge
+from smartlinkd.store.model import (
+    Change,
+    Created,
+    Execution,
+    ExecutionEvent,
+    ExecutionState,
+    ExecutionUpdate,
+    IdempotencyKey,
+    ListPage,
+    NewEvent,
+    NewExecution,
+    Status,
+    StoreLimits,
+    Summary,
+    TaskRecord,
+)
+from smartlinkd.store.outbox import Outbox
+from smartlinkd.store.sealing import NotSealed, Seal
+
+KEY_LIFETIME: Final = timedelta(hours=24)
+"""How long an idempotency key is valid."""
+EVENT_PART_BYTES: Final = 60 * 1024
+"""The size of the events of one answer. A larger event is read in parts of this size.
+
+Each client that follows an execution holds one answer while it does not read. With what is put
+around it, an answer is one write to a connection (`SEND_SLICE`).
+"""
+
+_TEXTS: Final = {"result": MAX_TEXT, "error": MAX_ERROR, "current_task": MAX_NAME}
+_JSON: Final = ("result_json", "last_step")
+_MOMENTS: Final = ("started_at", "finished_at")
+
+# The columns of a `Summary`.
+_SUMMARY: Final = (
+    "sequence, id, crew, owner, status, error, current_task, completed_tasks, total_tasks, "
+    "created_at, started_at, finished_at"
+)
+
+_Columns = dict[str, str | int | None]
+
+
+class Executions:
+    """The tables `executions`, `kickoffs`, `events`, `tasks` and `idempotency`."""
+
+    def __init__(
+        self, connection: sqlite3.Connection, outbox: Outbox, cursors: Seal, limits: StoreLimits
+    ) -> None:
+        self._connection = connection
+        self._outbox = outbox
+        self._cursors = cursors
+        self._limits = limits
+
+    def create(self, new: NewExecution, key: IdempotencyKey | None) -> Created:
+        """Insert an execution, unless its key stands for one.
+
+        Raises `KeyReused`, `TooLarge`, or `Invalid` for what is no JSON.
+        """
+        if key is not None:
+            earlier = self.created_by(new.crew, new.owner, key, new.created_at)
+            if earlier is not None:
+                return Created(earlier, is_new=False)
+        sequence = self._connection.execute(
+            "INSERT INTO executions (id, crew, owner, state, status, created_at) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                new.id,
+                new.crew,
+                new.owner,
+                ExecutionState.PENDING,
+                Status.PENDING,
+                micros(new.created_at),
+            ),
+        ).lastrowid
+        assert sequence is not None  # noqa: S101 - it was just inserted; for the type checker
+        self._connection.execute(
+            "INSERT INTO kickoffs (execution, inputs, meta) VALUES (?, ?, ?)",
+            (sequence, encode("inputs", new.inputs), encode("meta", new.meta, limit=MAX_META)),
+        )
+        self._outbox.set_targets(sequence, new.id, new.webhooks)
+        if key is not None:
+            self._add_key(new, key)
+        return Created(new.id, is_new=True)
+
+    def created_by(self, crew: str, owner: str, key: IdempotencyKey, now: datetime) -> str | None:
+        """Return the id that a key stands for at `now`; None if unused. Raises `KeyReused`."""
+        row = self._connection.execute(
+            "SELECT digest, execution FROM idempotency "
+            "WHERE crew = ? AND owner = ? AND key = ? AND expires_at > ?",
+            (crew, owner, text("Idempotency-Key", key.key, MAX_NAME), micros(now)),
+        ).fetchone()
+        if row is None:
+            return None
+        if row["digest"] != digest(key.body):
+            raise KeyReused(
+                "Idempotency-Key: was used with another body in the last 24 hours; send a fresh "
+                "key, or the same body"
+            )
+        return str(row["execution"])
+
+    def record(self, execution_id: str, update: ExecutionUpdate) -> None:
+        """Change an execution, number its new events, and queue its webhook calls.
+
+        Raises:
+            AlreadyFinished: the execution has ended.
+            TooLarge, Invalid: a value cannot be stored.
+            LookupError: no execution has this id.
+        """
+        change = update.change
+        row = self._connection.execute(
+            "SELECT sequence, state, last_event, deliveries, completed_tasks, tasks_size "
+            "FROM executions WHERE id = ?",
+            (execution_id,),
+        ).fetchone()
+        if row is None:
+            raise LookupError(f"there is no execution {execution_id} to record anything of")
+        if ExecutionState(row["state"]).ended:
+            raise AlreadyFinished(f"execution {execution_id} has ended; kick off a new one")
+        sequence: int = row["sequence"]
+        event_count = row["last_event"] + len(update.events)
+        delivery_count = row["deliveries"] + len(update.deliveries)
+        if not update.ends or len(update.events) > 1:  # the end alone always has room
+            _check_count("events", event_count, self._limits.events)
+            _check_count("webhook calls", delivery_count, self._limits.deliveries)
+            self._outbox.check_pending(sequence, update.deliveries)
+        columns = _changed_columns(change) | self._record_tasks(row, change)
+        columns |= {"last_event": event_count, "deliveries": delivery_count}
+        # The names are those of this file, never a caller's.
+        assignments = ", ".join(f"{column} = :{column}" for column in columns)
+        self._connection.execute(
+            f"UPDATE executions SET {assignments} WHERE sequence = :sequence",  # noqa: S608
+            {**columns, "sequence": sequence},
+        )
+        self._add_events(sequence, row["last_event"], update.events)
+        if "webhooks" in change:
+            self._outbox.set_targets(sequence, execution_id, change["webhooks"])
+        self._outbox.queue(sequence, execution_id, update.deliveries)
+        if update.ends or "webhooks" in change:
+            self._outbox.drop_unneeded_targets(sequence)
+
+    def read(
+        self, execution_id: str, *, crew: str | None, owner: str | None
+    ) -> tuple[Execution, int] | None:
+        """Return the execution and how many characters it has.
+
+        Returns None also if the crew or the owner, where given, is another one. That is looked up
+        before anything else is read, so it takes no longer than for an id that does not exist.
+        """
+        found = self._connection.execute(
+            "SELECT sequence FROM executions WHERE id = :id "
+            "AND (:crew IS NULL OR crew = :crew) AND (:owner IS NULL OR owner = :owner)",
+            {"id": execution_id, "crew": crew, "owner": owner},
+        ).fetchone()
+        if found is None:
+            return None
+        row = self._connection.execute(
+            "SELECT * FROM executions JOIN kickoffs ON execution = sequence WHERE sequence = ?",
+            (found["sequence"],),
+        ).fetchone()
+        tasks = self._connection.execute(
+            "SELECT record FROM tasks WHERE execution = ? ORDER BY number", (row["sequence"],)
+        )
+        execution = Execution(
+            **_summary_fields(row),
+            inputs=cast("dict[str, JsonValue]", decode(row["inputs"])),
+            meta=decode(row["meta"]),
+            webhooks=self._outbox.targets(row["sequence"], execution_id),
+            result=row["result"],
+            result_json=decode(row["result_json"]),
+            tasks=tuple(_task(task["record"]) for task in tasks),
+            last_step=decode(row["last_step"]),
+        )
+        return execution, row["tasks_size"] + sum(len(each) for each in row if type(each) is str)
+
+    def summary(self, execution_id: str, *, crew: str | None, owner: str | None) -> Summary | None:
+        """Return the execution without what may be large. Returns None as `read` does."""
+        row = self._connection.execute(
+            f"SELECT {_SUMMARY} FROM executions WHERE id = :id "  # noqa: S608 - our names
+            "AND (:crew IS NULL OR crew = :crew) AND (:owner IS NULL OR owner = :owner)",
+            {"id": execution_id, "crew": crew, "owner": owner},
+        ).fetchone()
+        return None if row is None else Summary(**_summary_fields(row))
+
+    def unfinished(self) -> list[Summary]:
+        """Return the executions that have not ended, in the order of their creation."""
+        rows = self._connection.execute(
+            f"SELECT {_SUMMARY} FROM executions "  # noqa: S608 - our names
+            "INDEXED BY executions_unfinished WHERE finished_at IS NULL ORDER BY sequence"
+        )
+        return [Summary(**_summary_fields(row)) for row in rows]
+
+    def page(
+        self,
+        crew: str,
+        *,
+        owner: str | None,
+        state: ExecutionState | None,
+        limit: int,
+        cursor: str | None,
+    ) -> ListPage:
+        """Return some of a crew's executions, newest first.
+
+        Raises `Invalid` for a cursor that was not given out for this crew and owner.
+        """
+        limit = min(limit, self._limits.list_page)
+        context = f"{crew}\n{owner!r}"
+        wanted: dict[str, str | int] = {"crew": crew}
+        if owner is not None:
+            wanted["owner"] = owner
+        if state is not None:
+            wanted["state"] = state
+        conditions = [f"{column} = :{column}" for column in wanted]
+        if cursor is not None:
+            wanted["before"] = _open_cursor(self._cursors, cursor, context)
+            conditions.append("sequence < :before")
+        # The names are those of this file, never a caller's.
+        statement = (
+            f"SELECT {_SUMMARY} FROM executions "  # noqa: S608
+            f"WHERE {' AND '.join(conditions)} ORDER BY sequence DESC LIMIT :limit"
+        )
+        rows = self._connection.execute(statement, {**wanted, "limit": limit + 1}).fetchall()
+        found = tuple(Summary(**_summary_fields(row)) for row in rows[:limit])
+        if len(rows) <= limit:
+            return ListPage(found, None)
+        return ListPage(found, _seal_cursor(self._cursors, found[-1].sequence, context))
+
+    def events(
+        self, execution_id: str, *, after: int, limit: int, offset: int
+    ) -> list[ExecutionEvent]:
+        """Return events numbered above `after`: at most `limit`, and fewer if they are large.
+
+        A large event comes alone, and only its first part. With an `offset` the answer is one more
+        part of the next event's data, from that byte on.
+        """
+        rows = self._connection.execute(
+            "SELECT rowid, number, timestamp, type, "
+            "iif(:offset, NULL, substr(CAST(data AS BLOB), 1, :most)) AS beginning FROM events "
+            "WHERE execution = (SELECT sequence FROM executions WHERE id = :id) "
+            "AND number > :after ORDER BY number LIMIT :limit",
+            {
+                "id": execution_id,
+                "after": after,
+                "offset": offset,
+                "most": EVENT_PART_BYTES,
+                "limit": 1 if offset else min(limit, self._limits.events_page),
+            },
+        )
+        found: list[ExecutionEvent] = []
+        together = 0
+        for row in rows:
+            data = row["beginning"] or b""
+            size = len(data)
+            together += len(row["type"]) + size
+            if found and together > EVENT_PART_BYTES:
+                break
+            if offset or size == EVENT_PART_BYTES:
+                data, size = self._event_part(row["rowid"], offset)
+            at = moment(row["timestamp"])
+            found.append(ExecutionEvent(row["number"], at, row["type"], data, size, offset))
+        return found
+
+    def count_bare_events(self, execution_id: str, kind: str) -> int:
+        """Return how many events of a type have no data."""
+        (count,) = self._connection.execute(
+            "SELECT count(*) FROM events "
+            "WHERE execution = (SELECT sequence FROM executions WHERE id = ?) "
+            "AND type = ? AND data IS NULL",
+            (execution_id, kind),
+        ).fetchone()
+        return int(count)
+
+    def _add_key(self, new: NewExecution, key: IdempotencyKey) -> None:
+        # In place of an expired one. `create` has found no valid one, and nobody else writes.
+        self._connection.execute(
+            "DELETE FROM idempotency WHERE crew = ? AND owner = ? AND key = ?",
+            (new.crew, new.owner, key.key),
+        )
+        expires_at = micros(new.created_at + KEY_LIFETIME)
+        self._connection.execute(
+            "INSERT INTO idempotency (crew, owner, key, digest, execution, expires_at) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (new.crew, new.owner, key.key, digest(key.body), new.id, expires_at),
+        )
+
+    def _record_tasks(self, row: sqlite3.Row, change: Change) -> _Columns:
+        sequence, count, size = row["sequence"], row["completed_tasks"], row["tasks_size"]
+        if change.get("drop_tasks"):
+            self._connection.execute("DELETE FROM tasks WHERE execution = ?", (sequence,))
+            count = size = 0
+        for task in change.get("new_tasks", ()):
+            content = encode("task", asdict(task)) or ""
+            count += 1
+            size += len(content)
+            _check_count("completed tasks", count, self._limits.tasks)
+            check_size("tasks", size, self._limits.tasks_chars)
+            self._connection.execute(
+                "INSERT INTO tasks VALUES (?, ?, ?)", (sequence, count, content)
+            )
+        return {"completed_tasks": count, "tasks_size": size}
+
+    def _add_events(self, sequence: int, last: int, new: Sequence[NewEvent]) -> None:
+        self._connection.executemany(
+            "INSERT INTO events VALUES (?, ?, ?, ?, ?)",
+            [
+                (
+                    sequence,
+                    number,
+                    micros(event.timestamp),
+                    text("event type", event.type, MAX_NAME),
+                    encode("event data", event.data),
+                )
+                for number, event in enumerate(new, last + 1)
+            ],
+        )
+
+    def _event_part(self, rowid: int, offset: int) -> tuple[bytes, int]:
+        """Return a part of an event's data, and the size of all of it. The rest is not read."""
+        with self._connection.blobopen("events", "data", rowid, readonly=True) as data:
+            data.seek(offset)
+            part = data.read(EVENT_PART_BYTES)
+            size = len(data)
+        # A character that is cut in the middle comes with the next part.
+        _, whole = codecs.utf_8_decode(part, "strict", False)
+        return part[:whole], size
+
+
+def _changed_columns(change: Change) -> _Columns:
+    """Return the new values of the plain columns."""
+    columns: _Columns = {}
+    if "status" in change:
+        columns |= {"status": change["status"], "state": change["status"].state}
+    if "total_tasks" in change:
+        columns["total_tasks"] = change["total_tasks"]
+    given = cast("Mapping[str, Any]", change)
+    for name, limit in _TEXTS.items():
+        if name in given:
+            columns[name] = None if given[name] is None else text(name, given[name], limit)
+    for name in _JSON:
+        if name in given:
+            columns[name] = encode(name, given[name])
+    for name in _MOMENTS:
+        if name in given:
+            columns[name] = None if given[name] is None else micros(given[name])
+    return columns
+
+
+def _check_count(what: str, count: int, limit: int) -> None:
+    if count > limit:
+        raise TooLarge(f"{what}: more than {limit} in one execution; end it")
+
+
+def _summary_fields(row: sqlite3.Row) -> dict[str, Any]:
+    return {
+        "id": row["id"],
+        "crew": row["crew"],
+        "owner": row["owner"],
+        "status": Status(row["status"]),
+        "error": row["error"],
+        "current_task": row["current_task"],
+        "completed_tasks": row["completed_tasks"],
+        "total_tasks": row["total_tasks"],
+        "created_at": moment(row["created_at"]),
+        "started_at": optional_moment(row["started_at"]),
+        "finished_at": optional_moment(row["finished_at"]),
+        "sequence": row["sequence"],
+    }
+
+
+def _task(content: str) -> TaskRecord:
+    return TaskRecord(**cast("dict[str, Any]", decode(content)))
+
+
+def _seal_cursor(seal: Seal, sequence: int, context: str) -> str:
+    # Of a fixed length, which would otherwise tell how many digits the number has.
+    sealed = seal.seal(sequence.to_bytes(8), context)
+    return base64.urlsafe_b64encode(sealed).decode()
+
+
+def _open_cursor(seal: Seal, cursor: str, context: str) -> int:
+    try:
+        sealed = base64.urlsafe_b64decode(cursor.encode("ascii"))
+        return int.from_bytes(seal.open(sealed, context))
+    except (NotSealed, binascii.Error, UnicodeEncodeError):
+        raise Invalid(
+            "cursor: not one that this list gave; leave it out to begin with the newest"
+        ) from None

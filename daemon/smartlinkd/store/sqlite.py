@@ -1,0 +1,190 @@
+"""Opens the daemon's SQLite files and brings their tables up to date.
+
+`PRAGMA user_version` counts the migrations that a file has had. They go forward only, in one
+transaction with the new number. A file of a newer version is refused before anything is written to
+it. docs/decisions/052-upgrades-of-the-store.md tells about the copy that an upgrade keeps.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+Synchronous = Literal["OFF", "NORMAL", "FULL"]
+"""When a commit returns; see SQLite's `PRAGMA synchronous`. OFF is for tests."""
+
+BUSY_TIMEOUT_S: Final = 2.0
+"""How long a statement waits for a lock of another program."""
+DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+class NewerFile(Exception):  # noqa: N818 - it names what is the matter
+    """A newer daemon wrote the file. Nothing was changed in it."""
+
+    def __init__(self, version: int, known: int) -> None:
+        super().__init__(f"version {version} of the file, this one knows {known}")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The tables of a file, and how its log is kept."""
+
+    migrations: Sequence[Sequence[str]]
+    """The n-th leads from version n to n + 1. One that was released never changes."""
+    wal_bytes: int
+    """SQLite cuts its log to this size after a large transaction."""
+    keeps_copy: bool
+    """True if an upgrade leaves a copy of the file as it was; see `copy_of`."""
+
+
+def open_database(
+    path: Path,
+    schema: Schema,
+    *,
+    synchronous: Synchronous,
+    busy_timeout_s: float = BUSY_TIMEOUT_S,
+) -> sqlite3.Connection:
+    """Open a file with all tables; a missing one is made with mode 0600.
+
+    The connection may be used from any thread, by one at a time. Transactions are begun by hand.
+
+    Raises:
+        NewerFile: see there.
+        sqlite3.Error, OSError: the file cannot be used.
+    """
+    if path.exists():
+        _refuse_newer(path, schema, busy_timeout_s)
+    else:
+        _make_private(path)
+    connection = sqlite3.connect(
+        path, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
+    )
+    try:
+        _configure(connection, schema, synchronous)
+        _migrate(connection, schema, path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit what the block has written, or roll it back if the block raises.
+
+    The block begins the transaction, or begins none if it only reads.
+    """
+    try:
+        yield
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # after some errors SQLite has rolled back already
+            connection.execute("ROLLBACK")
+        raise
+
+
+def release_pages(connection: sqlite3.Connection, *, spare: int, most: int) -> bool:
+    """Cut at most so many free pages off the file, and leave `spare` of them. Return True if any.
+
+    The file on the disk is shorter after a checkpoint. A file that was made without `auto_vacuum`
+    keeps its size.
+    """
+    before = pragma(connection, "freelist_count")
+    for _ in range(min(before - spare, most)):
+        # One at a time: Python does one step of a statement that has no rows.
+        connection.execute("PRAGMA incremental_vacuum(1)")
+    return pragma(connection, "freelist_count") < before
+
+
+def checkpoint(connection: sqlite3.Connection) -> None:
+    """Write the log into the file, and cut both on the disk. Fails in a transaction."""
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def pragma(connection: sqlite3.Connection, name: str) -> int:
+    """Return the value of a pragma that is a number."""
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(value)
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """Return SQLite's primary result code; 0 if the error is the Python module's own."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Return True if the error means that the file is damaged."""
+    # Text that is not UTF-8 is an error of the Python module's own, which has no code.
+    return primary_code(error) in DAMAGE or is_bad_text(error)
+
+
+def is_bad_text(error: sqlite3.Error) -> bool:
+    """Return True if a text in the file is not UTF-8. The error's own text repeats it."""
+    return isinstance(error, sqlite3.OperationalError) and not hasattr(error, "sqlite_errorcode")
+
+
+def copy_of(path: Path, version: int) -> Path:
+    """Return where an upgrade keeps the file as it was in that version."""
+    return path.with_name(f"{path.name}.version-{version}")
+
+
+def copies_of(path: Path) -> list[Path]:
+    """Return the copies that upgrades have kept."""
+    return sorted(path.parent.glob(f"{path.name}.version-*"))
+
+
+def _refuse_newer(path: Path, schema: Schema, busy_timeout_s: float) -> None:
+    # A connection that may write would write its log into the file when it is closed.
+    read_only = f"{path.absolute().as_uri()}?mode=ro"
+    with closing(sqlite3.connect(read_only, timeout=busy_timeout_s, uri=True)) as connection:
+        version = pragma(connection, "user_version")
+    if version > len(schema.migrations):
+        raise NewerFile(version, len(schema.migrations))
+
+
+def _configure(connection: sqlite3.Connection, schema: Schema, synchronous: Synchronous) -> None:
+    connection.row_factory = sqlite3.Row
+    # Before the first page is written: later it changes nothing.
+    connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    # Some builds overwrite what is deleted, which makes a deletion as slow as a write.
+    connection.execute("PRAGMA secure_delete = FAST")
+    connection.execute(f"PRAGMA journal_size_limit = {schema.wal_bytes}")
+
+
+def _migrate(connection: sqlite3.Connection, schema: Schema, path: Path) -> None:
+    first = pragma(connection, "user_version")
+    if schema.keeps_copy and 0 < first < len(schema.migrations):
+        _copy(connection, copy_of(path, first))
+    # Also if there is nothing to migrate: a file that cannot be written to is better known at once.
+    connection.execute("BEGIN IMMEDIATE")
+    for version, migration in enumerate(schema.migrations[first:], first + 1):
+        for statement in migration:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {version}")
+    connection.execute("COMMIT")
+
+
+def _copy(connection: sqlite3.Connection, copy: Path) -> None:
+    fresh = copy.with_name(f"{copy.name}.new")
+    try:
+        fresh.unlink(missing_ok=True)
+        _make_private(fresh)
+        with closing(sqlite3.connect(fresh)) as target:
+            connection.backup(target)
+        fresh.replace(copy)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def _make_private(path: Path) -> None:
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))

@@ -1,0 +1,126 @@
+"""A journal on a real file, with a clock of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from uuid import uuid4
+
+import pytest
+import trio
+from pydantic import SecretBytes
+
+from smartlinkd.store.actor import Store
+from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.model import (
+    Change,
+    ExecutionUpdate,
+    NewExecution,
+    Retention,
+    Status,
+    StoreLimits,
+)
+
+KEY = SecretBytes(b"k" * 32)
+NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
+
+
+@pytest.fixture
+def now() -> datetime:
+    """When everything happens that is not said to happen later."""
+    return NOW
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal.db"
+
+
+@pytest.fixture
+def store_limits() -> StoreLimits:
+    """The limits of the store; a test's parameter of this name replaces them."""
+    return StoreLimits()
+
+
+@pytest.fixture
+def open_store(path: Path, store_limits: StoreLimits) -> Iterator[Callable[..., StoreDatabase]]:
+    """Open the file; what is still open at the end is closed."""
+    with ExitStack() as opened:
+
+        def open_it(key: SecretBytes = KEY, limits: StoreLimits = store_limits) -> StoreDatabase:
+            store = StoreDatabase(path, key, limits=limits, synchronous="OFF")
+            return opened.enter_context(closing(store))
+
+        yield open_it
+
+
+@pytest.fixture
+def store(open_store: Callable[..., StoreDatabase]) -> StoreDatabase:
+    return open_store()
+
+
+@pytest.fixture
+def new() -> Callable[..., NewExecution]:
+    """An execution to create, with a fresh id."""
+
+    def make(**different: object) -> NewExecution:
+        usual = {
+            "id": str(uuid4()),
+            "crew": "deal-post",
+            "owner": "",
+            "created_at": NOW,
+            "inputs": {"topic": "tea"},
+        }
+        return NewExecution(**(usual | different))  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture
+def create(store: StoreDatabase, new: Callable[..., NewExecution]) -> Callable[..., str]:
+    """Create an execution in the store; returns its id."""
+
+    def make(**different: object) -> str:
+        return store.create(new(**different), None).id
+
+    return make
+
+
+@pytest.fixture
+def finish(store: StoreDatabase) -> Callable[..., None]:
+    """End an execution, `later` after now."""
+
+    def end(execution_id: str, *, later: timedelta = timedelta(0)) -> None:
+        change = Change(status=Status.COMPLETED, result="done", finished_at=NOW + later)
+        store.record(execution_id, ExecutionUpdate(change))
+
+    return end
+
+
+@pytest.fixture
+def wall() -> SimpleNamespace:
+    """The machine's clock: `wall.now`."""
+    return SimpleNamespace(now=NOW)
+
+
+@pytest.fixture
+def handle(path: Path, wall: SimpleNamespace, store_limits: StoreLimits) -> Store:
+    """The store's handle; nobody serves it yet."""
+    return Store(
+        path,
+        key=KEY,
+        retention=Retention(age=timedelta(days=30), count=1000),
+        limits=store_limits,
+        wall=lambda: wall.now,
+        synchronous="OFF",
+    )
+
+
+@pytest.fixture
+async def journal(handle: Store, nursery: trio.Nursery) -> Store:
+    """The actor, running."""
+    await nursery.start(handle.run)
+    return handle

@@ -1,0 +1,283 @@
+"""The actor: whoever gives up gives up whole, and nothing is left open."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import trio
+
+from smartlinkd.errors import Unavailable
+from smartlinkd.store.actor import Store
+from smartlinkd.store.errors import UnusableStore
+from smartlinkd.store.model import (
+    Change,
+    ExecutionUpdate,
+    IdempotencyKey,
+    NewDelivery,
+    NewEvent,
+    NewExecution,
+    Retention,
+    Status,
+    StoreLimits,
+    TaskRecord,
+    WebhookTarget,
+)
+from smartlinkd.supervision.actor import ActorRestarting
+
+New = Callable[..., NewExecution]
+
+TARGET = WebhookTarget("crew", "https://a.example")
+KEY = IdempotencyKey("k", {})
+STEPS = 100
+"""More than any of these takes; each ends its loop where nothing is left to cancel."""
+
+
+class CancelAt(trio.abc.Instrument):
+    """Cancels a scope when the n-th step of any task begins, counted from now."""
+
+    def __init__(self, scope: trio.CancelScope, step: int) -> None:
+        self._scope = scope
+        self._left = step
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002 - trio calls it
+        self._left -= 1
+        if self._left == 0:
+            self._scope.cancel()
+
+
+@contextmanager
+def cancelled_at(step: int) -> Iterator[trio.CancelScope]:
+    """A scope around the block that is cancelled at its n-th step (0: before), or not at all."""
+    with trio.CancelScope() as scope:
+        if step == 0:
+            scope.cancel()
+        instrument = CancelAt(scope, step)
+        trio.lowlevel.add_instrument(instrument)
+        try:
+            yield scope
+        finally:
+            trio.lowlevel.remove_instrument(instrument)
+
+
+async def whole_or_not(journal: Store, given: NewExecution) -> bool:
+    """Whether the execution is there, with all that came with it."""
+    execution = await journal.execution(given.id)
+    known = await journal.created_by(given.crew, given.owner, KEY)
+    if execution is None:
+        assert known is None
+        return False
+    assert known == given.id
+    assert (execution.inputs, execution.webhooks) == (given.inputs, given.webhooks)
+    return True
+
+
+async def test_a_kickoff_cancelled_at_any_step_is_whole_or_not_there(
+    journal: Store, new: New
+) -> None:
+    seen = set()
+    for step in range(STEPS):
+        given = new(crew=f"crew-{step}", webhooks=(TARGET,))
+        with cancelled_at(step) as scope:
+            await journal.create(given, idempotency=KEY)
+        made = await whole_or_not(journal, given)
+        seen.add((made, scope.cancelled_caught))
+        if not scope.cancelled_caught:
+            break
+
+    assert {(False, True), (True, False)} <= seen
+
+
+async def test_a_record_cancelled_at_any_step_is_whole_or_not_made(
+    journal: Store, new: New
+) -> None:
+    seen = set()
+    for step in range(STEPS):
+        given = new()
+        await journal.create(given, idempotency=None)
+        with cancelled_at(step) as scope:
+            change = Change(status=Status.RUNNING, new_tasks=[TaskRecord("t")])
+            calls = [NewDelivery(TARGET, given.id.encode(), given.created_at)]
+            await journal.record(
+                given.id, ExecutionUpdate(change, [NewEvent("e", given.created_at)], calls)
+            )
+        execution = await journal.execution(given.id)
+        assert execution is not None
+        made = execution.status is Status.RUNNING
+        due = await journal.due_deliveries(given.created_at, 100)
+        assert execution.completed_tasks == made
+        assert len(await journal.events(given.id, after=0, limit=10)) == made
+        assert [call.body for call in due].count(given.id.encode()) == made
+        seen.add((made, scope.cancelled_caught))
+        if not scope.cancelled_caught:
+            break
+
+    assert {(False, True), (True, False)} <= seen
+
+
+async def test_an_actor_cancelled_at_any_step_closes_its_file_and_keeps_its_word(
+    handle: Store, new: New, path: Path
+) -> None:
+    for step in range(STEPS):
+        given = new(crew=f"crew-{step}", webhooks=(TARGET,))
+        asker = Asker(handle, given)
+        async with trio.open_nursery() as askers:
+            askers.start_soon(asker.ask)
+            with cancelled_at(step) as scope:
+                await serve_until(handle, asker.answered)
+            handle.mailbox.close("it was cancelled")  # an asker that still waits is told
+        assert open_files(path) == []
+        async with trio.open_nursery() as nursery:
+            await nursery.start(handle.run)
+            assert await whole_or_not(handle, given) >= asker.was_promised
+            nursery.cancel_scope.cancel()
+        if not scope.cancelled_caught:
+            assert asker.was_promised
+            return
+    pytest.fail("it never came to its end")
+
+
+class Asker:
+    """Kicks off, and notes what it was told."""
+
+    def __init__(self, journal: Store, given: NewExecution) -> None:
+        self._journal = journal
+        self._given = given
+        self.answered = trio.Event()
+        self.was_promised = False
+
+    async def ask(self) -> None:
+        with suppress(Unavailable):
+            self.was_promised = (await self._journal.create(self._given, idempotency=KEY)).is_new
+        self.answered.set()
+
+
+async def serve_until(journal: Store, end: trio.Event) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(journal.run)
+        await end.wait()
+        nursery.cancel_scope.cancel()
+
+
+def open_files(path: Path) -> list[str]:
+    """The journal's files among our descriptors."""
+    links = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return [link for link in links if link.startswith(str(path))]
+
+
+async def test_an_asker_who_has_given_up_before_its_turn_changes_nothing(
+    handle: Store, nursery: trio.Nursery, new: New
+) -> None:
+    given = new()
+    async with trio.open_nursery() as askers:
+        askers.start_soon(Asker(handle, given).ask)
+        await trio.testing.wait_all_tasks_blocked()
+        askers.cancel_scope.cancel()
+
+    await nursery.start(handle.run)
+
+    assert await handle.execution(given.id) is None
+
+
+async def test_a_damaged_file_ends_the_actor_and_tells_the_asker_to_come_back(
+    handle: Store, new: New, path: Path
+) -> None:
+    given = new(webhooks=(TARGET,))
+    refusals: list[Unavailable] = []
+
+    async def look() -> None:
+        try:
+            await handle.execution(given.id)
+        except Unavailable as refusal:
+            refusals.append(refusal)
+
+    with pytest.RaisesGroup(pytest.RaisesExc(UnusableStore, match=f"{path} is damaged")):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(handle.run)
+            await handle.create(given, idempotency=None)
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("UPDATE kickoffs SET inputs = '{'")
+                connection.commit()
+            await look()
+
+    assert [type(refusal) for refusal in refusals] == [ActorRestarting]
+    assert open_files(path) == []
+
+
+async def test_an_unusable_file_does_not_serve(handle: Store, no_database: None) -> None:
+    with pytest.RaisesGroup(UnusableStore):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(handle.run)
+
+
+@pytest.fixture
+def no_database(path: Path) -> None:
+    path.write_bytes(b"not a database " * 1000)
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(prune_every_s=0.01)])
+async def test_the_old_are_forgotten_from_time_to_time(
+    handle: Store, nursery: trio.Nursery, new: New, wall: SimpleNamespace
+) -> None:
+    given, forgotten, prune = new(), trio.Event(), handle.prune
+
+    async def noting(now: datetime) -> int:
+        count = await prune(now)
+        if count == 1:
+            forgotten.set()
+        return count
+
+    handle.prune = noting  # type: ignore[method-assign]
+    await nursery.start(handle.run)
+    await handle.create(given, idempotency=None)
+    await handle.record(
+        given.id, ExecutionUpdate(Change(status=Status.STOPPED, finished_at=given.created_at))
+    )
+
+    wall.now += timedelta(days=31)
+
+    with trio.fail_after(5):
+        await forgotten.wait()
+    assert await handle.execution(given.id) is None
+
+
+async def test_new_rules_are_followed_at_once(
+    journal: Store, new: New, wall: SimpleNamespace
+) -> None:
+    given = new()
+    await journal.create(given, idempotency=None)
+    await journal.record(
+        given.id, ExecutionUpdate(Change(status=Status.STOPPED, finished_at=wall.now))
+    )
+    wall.now += timedelta(days=2)
+
+    journal.set_retention(Retention(age=timedelta(days=1), count=1000))
+
+    with trio.fail_after(5):
+        while await journal.summary(given.id) is not None:
+            pass  # each look takes real time, on a thread
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(prune_every_s=0.01)])
+async def test_forgetting_that_fails_is_tried_again(
+    handle: Store, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    again, send = trio.Event(), iter([False, True])
+
+    async def fail(now: datetime) -> int:
+        if next(send):
+            again.set()
+            await trio.sleep_forever()
+        raise Unavailable("the disk is full", retry_after=1)
+
+    handle.prune = fail  # type: ignore[method-assign]
+    await nursery.start(handle.run)
+
+    with trio.fail_after(5):
+        await again.wait()
+    assert "could not forget old executions: the disk is full" in caplog.text

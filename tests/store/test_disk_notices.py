@@ -1,0 +1,283 @@
+"""The owner is told once that the disk is full, and once that there is room again."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+from pydantic import SecretBytes
+from trio.testing import wait_all_tasks_blocked
+
+from smartlinkd.logs import LogEvent
+from smartlinkd.store import errors
+from smartlinkd.store.actor import Store
+from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.disk import ROOM, has_room
+from smartlinkd.store.errors import DiskFull
+from smartlinkd.store.executions import Executions
+from smartlinkd.store.model import (
+    Change,
+    Created,
+    ExecutionUpdate,
+    IdempotencyKey,
+    NewExecution,
+    Retention,
+    Status,
+    StoreLimits,
+)
+
+New = Callable[..., NewExecution]
+PATIENCE = 10.0
+QUICK = StoreLimits(disk_look_s=0.01)
+
+
+class PlayedDisk:
+    """A disk that takes no execution while `full`; so many bytes of it are said to be `free`."""
+
+    def __init__(self) -> None:
+        self.full = False
+        self.free = ROOM
+        self.files = 9  # that there may be; 0 where nobody counts them
+        self.inodes = 1  # that are free
+
+    def statvfs(self, _: Path) -> SimpleNamespace:
+        blocks = {"f_blocks": ROOM, "f_bavail": self.free // 512, "f_frsize": 512}
+        return SimpleNamespace(**blocks, f_files=self.files, f_favail=self.inodes)
+
+    def create_in(self) -> Callable[..., Created]:
+        create = Executions.create
+
+        def refuse(self_: Executions, *args: Any) -> Created:
+            if self.full:
+                error = sqlite3.OperationalError("database or disk is full")
+                error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_FULL, "SQLITE_FULL"
+                raise error
+            return create(self_, *args)
+
+        return refuse
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> PlayedDisk:
+    made = PlayedDisk()
+    monkeypatch.setattr(os, "statvfs", made.statvfs)
+    monkeypatch.setattr(Executions, "create", made.create_in())
+    return made
+
+
+@pytest.fixture
+def store_limits() -> StoreLimits:
+    return QUICK
+
+
+@pytest.fixture
+def told() -> list[bool]:
+    return []
+
+
+@pytest.fixture
+async def journal(
+    path: Path,
+    wall: SimpleNamespace,
+    told: list[bool],
+    nursery: trio.Nursery,
+    store_limits: StoreLimits,
+) -> Store:
+    made = Store(
+        path,
+        key=SecretBytes(b"k" * 32),
+        retention=Retention(age=timedelta(days=30), count=1000),
+        wall=lambda: wall.now,
+        disk_full=told.append,
+        limits=store_limits,
+        synchronous="OFF",
+    )
+    await nursery.start(made.run)
+    return made
+
+
+async def until(told: list[bool], count: int) -> None:
+    with trio.fail_after(PATIENCE):
+        while len(told) < count:  # noqa: ASYNC110 - a plain list tells nobody
+            await trio.sleep(0.01)
+
+
+async def test_it_is_told_once_however_many_are_refused(
+    journal: Store,
+    full_disk: PlayedDisk,
+    new: New,
+    told: list[bool],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    full_disk.full, full_disk.free = True, 0
+    for _ in range(5):
+        with pytest.raises(DiskFull, match="its disk is full; nothing was changed"):
+            await journal.create(new(), idempotency=None)
+    await trio.sleep(0.1)
+    assert told == [True]
+    events = [record.event for record in caplog.records if hasattr(record, "event")]
+    assert events == [LogEvent.DISK_FULL]
+
+
+@pytest.mark.parametrize(("free", "inodes"), [(ROOM - 512, 1), (ROOM, 0)])
+async def test_nothing_new_is_taken_where_only_the_journal_finds_room(
+    journal: Store, full_disk: PlayedDisk, new: New, told: list[bool], *, free: int, inodes: int
+) -> None:
+    key = IdempotencyKey("k", {"a": 1})
+    earlier = await journal.create(new(), idempotency=key)
+    full_disk.free, full_disk.inodes = free, inodes
+    with pytest.raises(DiskFull, match="its disk is full; nothing was changed"):
+        await journal.create(new(), idempotency=None)
+    assert told == [True]
+    assert [each.id for each in await journal.unfinished()] == [earlier.id]
+    assert (await journal.create(new(), idempotency=key)).id == earlier.id
+
+
+async def test_a_full_disk_that_somebody_else_has_met_is_told_if_it_is_this_one(
+    journal: Store, full_disk: PlayedDisk, told: list[bool]
+) -> None:
+    await journal.look_at_disk()
+    assert told == []
+    full_disk.free = 0
+    await journal.look_at_disk()
+    assert told == [True]
+
+
+@pytest.mark.parametrize("store_limits", [replace(QUICK, prune_every_s=0.01)])
+async def test_a_full_disk_is_told_although_nobody_asks_for_anything(
+    journal: Store, full_disk: PlayedDisk, told: list[bool]
+) -> None:
+    full_disk.full, full_disk.free = True, 0
+    await until(told, 1)
+    full_disk.full, full_disk.free = False, ROOM
+    await until(told, 2)
+    assert told[:2] == [True, False]
+
+
+def test_where_inodes_are_not_counted_there_are_enough(
+    full_disk: PlayedDisk, tmp_path: Path
+) -> None:
+    full_disk.inodes = 0
+    assert not has_room(tmp_path)
+    full_disk.files = 0
+    assert has_room(tmp_path)
+
+
+async def test_what_is_too_old_makes_room_at_once(
+    journal: Store, full_disk: PlayedDisk, new: New, wall: SimpleNamespace, told: list[bool]
+) -> None:
+    """Nobody waits until the next round for what that gives back."""
+    old = await journal.create(new(), idempotency=None)
+    end = Change(status=Status.STOPPED, finished_at=wall.now)
+    await journal.record(old.id, ExecutionUpdate(end))
+    wall.now += timedelta(days=31)
+    full_disk.full, full_disk.free = True, 0
+    with pytest.raises(DiskFull):
+        await journal.create(new(), idempotency=None)
+    with trio.fail_after(PATIENCE):
+        while (await journal.executions("deal-post", limit=1)).executions:
+            pass  # each look takes real time, on a thread
+    assert told == [True]
+
+
+async def test_its_end_is_told_although_nobody_asks_for_anything(
+    journal: Store, full_disk: PlayedDisk, new: New, told: list[bool]
+) -> None:
+    full_disk.full, full_disk.free = True, 0
+    with pytest.raises(DiskFull):
+        await journal.create(new(), idempotency=None)
+    full_disk.full, full_disk.free = False, ROOM
+    await until(told, 2)
+    assert told == [True, False]
+    await journal.create(new(), idempotency=None)
+    await trio.sleep(0.1)
+    assert len(told) == 2
+
+
+async def test_who_waits_to_try_again_does_so_when_there_is_room(
+    journal: Store, full_disk: PlayedDisk, new: New
+) -> None:
+    full_disk.full, full_disk.free = True, 0
+    with pytest.raises(DiskFull):
+        await journal.create(new(), idempotency=None)
+    with trio.move_on_after(0.1) as while_it_is_full:
+        await journal.wait_for_room(1000)
+    assert while_it_is_full.cancelled_caught
+    async with trio.open_nursery() as waiting:
+        for _ in range(2):
+            waiting.start_soon(journal.wait_for_room, 1000)
+        await wait_all_tasks_blocked()
+        full_disk.full, full_disk.free = False, ROOM
+        waiting.cancel_scope.deadline = trio.current_time() + PATIENCE
+    assert not waiting.cancel_scope.cancelled_caught
+    await journal.create(new(), idempotency=None)
+    with trio.fail_after(PATIENCE):
+        await journal.wait_for_room(0.01)  # and where it is another fault, that long
+
+
+async def test_a_little_room_is_none(
+    journal: Store, full_disk: PlayedDisk, new: New, told: list[bool]
+) -> None:
+    full_disk.full, full_disk.free = True, 0
+    with pytest.raises(DiskFull):
+        await journal.create(new(), idempotency=None)
+    full_disk.full, full_disk.free = False, ROOM - 512
+    await trio.sleep(0.2)
+    assert told == [True]
+
+
+async def test_room_that_cannot_be_written_to_is_none(
+    journal: Store,
+    full_disk: PlayedDisk,
+    new: New,
+    told: list[bool],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_: StoreDatabase) -> bool:
+        raise DiskFull("no", retry_after=1)
+
+    full_disk.full = True
+    with monkeypatch.context() as patch:
+        patch.setattr(StoreDatabase, "has_room", refuse)
+        with pytest.raises(DiskFull):
+            await journal.create(new(), idempotency=None)
+        await trio.sleep(0.2)
+        assert told == [True]
+    await until(told, 2)
+
+
+def test_looking_for_room_writes_to_the_file(store: StoreDatabase, path: Path) -> None:
+    def written() -> int:
+        return path.with_name(f"{path.name}-wal").stat().st_size
+
+    before = written()
+    assert store.has_room()
+    assert written() > before
+    assert store.unfinished() == []
+
+
+def test_an_io_error_on_a_full_disk_is_a_full_disk(path: Path, full_disk: PlayedDisk) -> None:
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR | 19 << 8  # SQLITE_IOERR_SHMSIZE
+    error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
+    full_disk.free = 0
+    assert isinstance(errors.translate(error, path), DiskFull)
+    full_disk.free = ROOM
+    told = errors.translate(error, path)
+    assert told is not None
+    assert not isinstance(told, DiskFull)
+
+
+def test_a_folder_that_cannot_be_asked_is_not_full(tmp_path: Path) -> None:
+    assert has_room(tmp_path / "gone")
+    assert has_room(tmp_path) == (
+        os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize >= ROOM
+    )

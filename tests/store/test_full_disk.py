@@ -1,0 +1,149 @@
+"""A disk without room: what is refused, what the owner hears, and that pruning gives room back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+import trio
+from pydantic import SecretBytes
+
+from smartlinkd.logs import LogEvent
+from smartlinkd.store.actor import Store
+from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.disk import ROOM
+from smartlinkd.store.errors import DiskFull, NoRoomToOpen
+from smartlinkd.store.model import Change, ExecutionUpdate, NewExecution, Retention, Status
+from tests.fakes.small_disk import fill, small_disk
+
+New = Callable[..., NewExecution]
+
+KEY = SecretBytes(b"k" * 32)
+WEEK = Retention(age=timedelta(days=7), count=1000)
+OLD = 20
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A folder with little room."""
+    with small_disk(tmp_path / "small", "24m") as folder:
+        yield folder
+
+
+@pytest.fixture
+def crowded(small: Path, new: New) -> Iterator[StoreDatabase]:
+    """A store with old executions, on a disk without a byte left."""
+    with closing(StoreDatabase(small / "journal.db", KEY)) as store:
+        for _ in range(OLD):
+            given = new(inputs={"x": "y" * 20_000})
+            store.create(given, None)
+            end = Change(status=Status.STOPPED, finished_at=given.created_at)
+            store.record(given.id, ExecutionUpdate(end))
+        store.checkpoint()
+        fill(small / "filler")
+        yield store
+
+
+@pytest.fixture
+def filled(small: Path) -> Path:
+    """The file of a store that was closed, on a disk without a byte left."""
+    path = small / "journal.db"
+    StoreDatabase(path, KEY).close()
+    fill(small / "filler")
+    return path
+
+
+def prune(store: StoreDatabase, new: New) -> None:
+    now = new().created_at + timedelta(days=8)
+    while store.prune_some(now, WEEK, far_keys=False).has_more:
+        pass
+    while store.release_some_pages():
+        pass
+    store.checkpoint()
+
+
+def make_room(filler: Path, size: int) -> None:
+    os.truncate(filler, max(0, filler.stat().st_size - size))
+
+
+def test_pruning_on_nearly_full_disk_gives_room_back(
+    crowded: StoreDatabase, small: Path, new: New
+) -> None:
+    make_room(small / "filler", ROOM * 3 // 4)
+    with pytest.raises(DiskFull):
+        crowded.create(new(), None)
+
+    prune(crowded, new)
+
+    assert crowded.create(new(), None).is_new
+    assert len(crowded.unfinished()) == 1
+
+
+def test_pruning_without_a_byte_left_is_refused_and_loses_nothing(
+    crowded: StoreDatabase, small: Path, new: New
+) -> None:
+    with pytest.raises(DiskFull):
+        prune(crowded, new)
+
+    (small / "filler").unlink()
+    assert len(crowded.executions("deal-post", "", None, 100, None).executions) == OLD
+    prune(crowded, new)
+    assert crowded.create(new(), None).is_new
+
+
+def test_opening_without_a_byte_left_names_the_disk(filled: Path, small: Path) -> None:
+    with pytest.raises(NoRoomToOpen, match=f"{filled}: its disk is full; make room in"):
+        StoreDatabase(filled, KEY)
+
+    (small / "filler").unlink()
+    StoreDatabase(filled, KEY).close()
+
+
+def test_disk_without_inodes_is_a_full_one(filled: Path, small: Path) -> None:
+    disk = os.statvfs(small)
+    all_in_use = f"remount,nr_inodes={disk.f_files - disk.f_ffree}"
+    subprocess.run(["mount", "-o", all_in_use, small], check=True)
+
+    with pytest.raises(NoRoomToOpen):
+        StoreDatabase(filled, KEY)
+
+
+@pytest.fixture
+def told() -> list[bool]:
+    return []
+
+
+@pytest.fixture
+def unopened(filled: Path, told: list[bool]) -> Store:
+    return Store(filled, key=KEY, retention=WEEK, disk_full=told.append)
+
+
+async def test_first_start_on_full_disk_is_reported_in_the_log_alone(
+    unopened: Store, told: list[bool], caplog: pytest.LogCaptureFixture
+) -> None:
+    """systemd starts the daemon again every few seconds, and each would notify the owner."""
+    with pytest.raises(NoRoomToOpen):
+        await unopened.run(trio.TASK_STATUS_IGNORED)
+
+    assert told == []
+    assert [getattr(each, "event", None) for each in caplog.records] == [LogEvent.DISK_FULL]
+
+
+async def test_restart_on_full_disk_is_reported_to_the_owner(
+    unopened: Store, small: Path, told: list[bool]
+) -> None:
+    (small / "filler").unlink()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(unopened.run)
+        nursery.cancel_scope.cancel()
+    fill(small / "filler")
+
+    with pytest.raises(NoRoomToOpen):
+        await unopened.run(trio.TASK_STATUS_IGNORED)
+
+    assert told == [True]

@@ -1,0 +1,165 @@
+"""Idempotency keys: one key, one body, one execution, for a day."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+import trio
+from pydantic import JsonValue
+
+from smartlinkd.errors import Invalid
+from smartlinkd.store.actor import Store
+from smartlinkd.store.codec import digest
+from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.errors import KeyReused
+from smartlinkd.store.model import (
+    Change,
+    Created,
+    ExecutionUpdate,
+    IdempotencyKey,
+    NewExecution,
+    Status,
+)
+
+New = Callable[..., NewExecution]
+BODY: JsonValue = {"inputs": {"a": 1, "b": [2.0, None]}}
+
+
+def key(name: str = "k", body: JsonValue = BODY) -> IdempotencyKey:
+    return IdempotencyKey(name, body)
+
+
+def test_the_same_key_and_body_give_the_same_execution(store: StoreDatabase, new: New) -> None:
+    first = store.create(new(), key())
+    second = store.create(new(), key(body={"inputs": {"b": [2, None], "a": 1.0}}))
+
+    assert second == Created(first.id, is_new=False)
+    assert [execution.id for execution in store.unfinished()] == [first.id]
+
+
+def test_what_was_created_before_is_not_begun_again(
+    store: StoreDatabase, new: New, now: datetime
+) -> None:
+    first = store.create(new(), key())
+    begun = ExecutionUpdate(Change(status=Status.RUNNING, started_at=now))
+
+    assert store.create(new(), key(), begun) == Created(first.id, is_new=False)
+
+    assert [execution.status for execution in store.unfinished()] == [Status.PENDING]
+
+
+def test_the_same_key_with_another_body_is_refused(store: StoreDatabase, new: New) -> None:
+    first = store.create(new(), key())
+
+    with pytest.raises(KeyReused, match=r"^Idempotency-Key: .*fresh key"):
+        store.create(new(), key(body={"inputs": {"a": 2}}))
+
+    assert [execution.id for execution in store.unfinished()] == [first.id]
+
+
+@pytest.mark.parametrize("different", [{"owner": "an"}, {"crew": "another"}])
+def test_a_key_belongs_to_one_crew_and_one_token(
+    store: StoreDatabase, new: New, different: dict[str, str]
+) -> None:
+    store.create(new(), key())
+
+    assert store.create(new(**different), key(body={})).is_new
+
+
+def test_a_key_lasts_for_a_day(store: StoreDatabase, new: New) -> None:
+    first = new()
+    store.create(first, key())
+    in_time = first.created_at + timedelta(hours=24) - timedelta(microseconds=1)
+    late = first.created_at + timedelta(hours=24)
+
+    assert store.create(new(created_at=in_time), key()).id == first.id
+    second = store.create(new(created_at=late), key(body={}))
+    assert second.is_new
+    assert store.create(new(created_at=late), key(body={})).id == second.id
+
+
+def test_a_refused_kickoff_spends_no_key(store: StoreDatabase, new: New) -> None:
+    with pytest.raises(Invalid):
+        store.create(new(inputs={"x": float("nan")}), key())
+
+    assert store.create(new(), key(body={})).is_new
+
+
+async def test_the_asker_is_told_beforehand_what_a_key_stands_for(
+    journal: Store, new: New, wall: SimpleNamespace
+) -> None:
+    first = new()
+    assert await journal.created_by("deal-post", "", key()) is None
+    await journal.create(first, idempotency=key())
+
+    assert await journal.created_by("deal-post", "", key()) == first.id
+    with pytest.raises(KeyReused):
+        await journal.created_by("deal-post", "", key(body=None))
+    wall.now += timedelta(hours=25)
+    assert await journal.created_by("deal-post", "", key()) is None
+
+
+async def test_askers_at_the_same_moment_share_one_execution(journal: Store, new: New) -> None:
+    answers: list[Created] = []
+
+    async def ask() -> None:
+        answers.append(await journal.create(new(), idempotency=key()))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(10):
+            nursery.start_soon(ask)
+
+    assert len({answer.id for answer in answers}) == 1
+    assert sum(answer.is_new for answer in answers) == 1
+    assert len(await journal.unfinished()) == 1
+
+
+def test_two_writers_of_one_file_at_once_share_one_execution(
+    open_store: Callable[..., StoreDatabase], new: New
+) -> None:
+    """Not that there ever are two: it is the file that knows, not a variable of ours."""
+    start = threading.Barrier(2)
+
+    def write(store: StoreDatabase) -> list[str]:
+        start.wait(timeout=5)
+        return [store.create(new(), key(str(n))).id for n in range(10)]
+
+    with ThreadPoolExecutor(2) as pool:
+        one, two = pool.map(write, [open_store(), open_store()])
+
+    assert one == two
+    assert len(set(one)) == 10
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        ([1, 0, 10**22], [1.0, -0.0, 1e22]),
+        ({"x": {"y": "é"}}, {"x": {"y": "\u00e9"}}),
+    ],
+)
+def test_equal_values_have_equal_digests(one: JsonValue, other: JsonValue) -> None:
+    assert digest(one) == digest(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([1, 2], [2, 1]),
+        ({"a": None}, {}),
+        (1, True),
+        (1, "1"),
+        (0.1, 0.2),
+        (2**53, 2**53 + 1),
+        (None, "null"),
+        ("é", "e\u0301"),
+    ],
+)
+def test_other_values_have_other_digests(one: JsonValue, other: JsonValue) -> None:
+    assert digest(one) != digest(other)

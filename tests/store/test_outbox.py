@@ -1,0 +1,395 @@
+"""Webhook deliveries: queued with what they tell of, kept until they are done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.errors import AlreadyFinished, TooLarge
+from smartlinkd.store.model import (
+    Change,
+    Delivery,
+    ExecutionUpdate,
+    NewDelivery,
+    Status,
+    StoreLimits,
+    WebhookTarget,
+)
+from tests.store.calls import CREW, SECOND, STREAM, TASK, bodies, queue
+
+Create = Callable[..., str]
+
+
+@pytest.fixture
+def execution_id(create: Create) -> str:
+    return create(webhooks=(TASK, STREAM))
+
+
+def test_a_queued_delivery_is_due_at_its_time(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+    queue(store, execution_id, NewDelivery(STREAM, b"{}", now + SECOND))
+
+    assert store.due_deliveries(now, 10) == []
+    assert store.due_deliveries(now + SECOND, 10) == [
+        Delivery(1, execution_id, "deal-post", STREAM, b"{}", 0, now + SECOND, now + SECOND)
+    ]
+
+
+def test_what_the_asker_has_in_hand_is_passed_over_with_all_behind_it(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+    queue(
+        store,
+        execution_id,
+        NewDelivery(TASK, b"in hand", now),
+        NewDelivery(TASK, b"behind it", now),
+        NewDelivery(STREAM, b"free", now),
+    )
+
+    found = store.due_deliveries(now, 10, except_ids=[1])
+    assert [delivery.body for delivery in found] == [b"free"]
+
+
+def test_origins_are_passed_over_whole(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+    kept = [
+        "https://a.example.org/x",
+        "https://a.example:8443/x",
+        "http://a.example/x",
+        "https://b.example/https://a.example/",
+    ]
+    passed_over = ["https://a.example", "https://a.example/x", "https://a.example?x"]
+    for url in (*passed_over, *kept):
+        call = NewDelivery(WebhookTarget("task", url), b"{}", now)
+        queue(store, execution_id, call)
+
+    busy = ["https://c.example", "https://a.example"]
+    found = store.due_deliveries(now, 10, except_origins=busy)
+    assert [delivery.target.url for delivery in found] == kept
+
+
+def test_the_longest_due_come_first(store: StoreDatabase, execution_id: str, now: datetime) -> None:
+    queue(
+        store,
+        execution_id,
+        NewDelivery(TASK, b"second", now),
+        NewDelivery(CREW, b"third", now),
+        NewDelivery(STREAM, b"first", now - SECOND),
+    )
+
+    assert bodies(store, now) == [b"first", b"second", b"third"]
+    assert bodies(store, now, limit=2) == [b"first", b"second"]
+
+
+def test_one_waits_for_those_before_it_to_the_same_target(
+    store: StoreDatabase, create: Create, execution_id: str, now: datetime
+) -> None:
+    other = create(webhooks=(TASK,))
+    queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(TASK, b"2", now - SECOND))
+    queue(store, other, NewDelivery(TASK, b"another execution's", now))
+
+    assert bodies(store, now) == [b"1", b"another execution's"]
+    store.reschedule(store.due_deliveries(now, 1)[0].id, now + SECOND)
+    assert bodies(store, now) == [b"another execution's"]
+    assert bodies(store, now + SECOND) == [b"another execution's", b"1"]
+    store.remove_delivery(store.due_deliveries(now + SECOND, 10)[1].id)
+    assert bodies(store, now) == [b"2", b"another execution's"]
+
+
+def test_one_waits_for_those_before_it_to_the_same_address_of_another_kind(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+    """Or a receiver of both hears of the end before the last task."""
+    end = WebhookTarget("crew", TASK.url)
+    queue(store, execution_id, NewDelivery(TASK, b"task", now), NewDelivery(end, b"end", now))
+
+    assert bodies(store, now) == [b"task"]
+    store.reschedule(1, now + SECOND)
+    assert bodies(store, now) == []
+    store.remove_delivery(1)
+    assert bodies(store, now) == [b"end"]
+
+
+def test_a_human_is_asked_whatever_waits_for_the_same_address(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+    """There is only so much time for an answer."""
+    asked = WebhookTarget("human_input", TASK.url)
+    end = WebhookTarget("crew", TASK.url)
+    calls = [(TASK, b"task"), (asked, b"a?"), (asked, b"b?"), (end, b"end")]
+    queue(store, execution_id, *(NewDelivery(target, body, now) for target, body in calls))
+    store.reschedule(1, now + SECOND)
+
+    assert bodies(store, now) == [b"a?"]
+    store.remove_delivery(1)
+    assert bodies(store, now) == [b"a?", b"end"]
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page_bytes=10)])
+def test_large_ones_come_a_few_at_a_time(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+    queue(store, execution_id, NewDelivery(TASK, b"x" * 20, now), NewDelivery(CREW, b"y", now))
+
+    assert bodies(store, now) == [b"x" * 20]
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page=2)])
+def test_no_more_come_than_may_at_once(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+    queue(store, execution_id, *(NewDelivery(target, b"", now) for target in (TASK, CREW, STREAM)))
+
+    assert len(store.due_deliveries(now, 10)) == 2
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(deliveries=2)])
+def test_past_the_limit_of_calls_only_those_of_the_end_are_queued(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+    queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(CREW, b"2", now))
+    for each in store.due_deliveries(now, 10):
+        store.remove_delivery(each.id)  # it is their number in all that counts
+
+    with pytest.raises(TooLarge, match="webhook calls: more than 2"):
+        queue(store, execution_id, NewDelivery(TASK, b"3", now))
+    end = Change(status=Status.ERROR, finished_at=now)
+    store.record(execution_id, ExecutionUpdate(end, deliveries=[NewDelivery(CREW, b"end", now)]))
+    assert bodies(store, now) == [b"end"]
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(pending_bytes=10)])
+def test_what_is_owed_at_a_time_is_limited_but_for_the_end(
+    store: StoreDatabase, create: Create, execution_id: str, now: datetime
+) -> None:
+    queue(store, create(), NewDelivery(TASK, b"another's", now))
+    queue(store, execution_id, NewDelivery(TASK, b"12345", now), NewDelivery(STREAM, b"6789", now))
+
+    refusal = r"^webhook calls: more than 10 bytes owed at a time in one execution; see to the rece"
+    with pytest.raises(TooLarge, match=refusal):
+        queue(store, execution_id, NewDelivery(CREW, b"ab", now))
+    queue(store, execution_id)  # of which nobody is called
+    end = Change(status=Status.ERROR, finished_at=now)
+    store.record(
+        execution_id, ExecutionUpdate(end, deliveries=[NewDelivery(CREW, b"the end", now)])
+    )
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(pending_bytes=10)])
+def test_what_is_no_longer_owed_makes_room(
+    store: StoreDatabase,
+    execution_id: str,
+    now: datetime,
+    open_store: Callable[[], StoreDatabase],
+) -> None:
+    """Whatever became of it, also before a restart."""
+    queue(store, execution_id, NewDelivery(TASK, b"12345", now), NewDelivery(CREW, b"6789", now))
+    store.remove_delivery(1)
+    store.remove_delivery(1)
+    queue(store, execution_id, NewDelivery(STREAM, b"123456", now))
+    store.reschedule(2, now + SECOND)
+    store.close()
+
+    again = open_store()
+    with pytest.raises(TooLarge, match="webhook calls"):
+        queue(again, execution_id, NewDelivery(TASK, b"x", now))
+    assert again.give_up_deliveries("https://a.example", now, ()).total() == 2
+    queue(again, execution_id, NewDelivery(TASK, b"1234567890", now))
+
+
+def test_what_is_delivered_is_gone(store: StoreDatabase, execution_id: str, now: datetime) -> None:
+    queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(TASK, b"2", now))
+    (first,) = store.due_deliveries(now, 10)
+
+    store.remove_delivery(first.id)
+    store.remove_delivery(first.id)
+
+    assert bodies(store, now) == [b"2"]
+
+
+def test_the_number_of_one_that_is_gone_does_not_come_back(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+    queue(store, execution_id, NewDelivery(TASK, b"1", now))
+    (first,) = store.due_deliveries(now, 10)
+    store.remove_delivery(first.id)
+    queue(store, execution_id, NewDelivery(TASK, b"2", now))
+
+    store.remove_delivery(first.id)
+
+    assert bodies(store, now) == [b"2"]
+
+
+def test_what_failed_is_due_later(store: StoreDatabase, execution_id: str, now: datetime) -> None:
+    queue(store, execution_id, NewDelivery(TASK, b"1", now))
+    (first,) = store.due_deliveries(now, 10)
+
+    store.reschedule(first.id, now + SECOND)
+
+    assert store.due_deliveries(now, 10) == []
+    (again,) = store.due_deliveries(now + SECOND, 10)
+    assert (again.id, again.attempts) == (first.id, 1)
+
+
+def test_what_failed_is_due_since_it_was_so_first(
+    store: StoreDatabase, path: Path, execution_id: str, now: datetime
+) -> None:
+    queue(store, execution_id, NewDelivery(TASK, b"1", now))
+    for failed in range(1, 3):
+        store.reschedule(1, now + SECOND * failed)
+
+    (again,) = store.due_deliveries(now + SECOND * 2, 10)
+    assert (again.due_since, again.next_at) == (now, now + SECOND * 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "again"),
+    [
+        pytest.param(0, 9, id="since"),
+        pytest.param(9, 0, id="by a clock that was set back"),
+        pytest.param(0, 0, id="and is due again for as long"),
+    ],
+)
+def test_what_was_due_before_is_given_up_also_when_it_was_put_off(
+    store: StoreDatabase, execution_id: str, now: datetime, first: int, again: int
+) -> None:
+    queue(
+        store,
+        execution_id,
+        NewDelivery(TASK, b"failed", now + SECOND * first),
+        NewDelivery(TASK, b"behind it", now + SECOND),
+        NewDelivery(CREW, b"failed later", now + SECOND),
+    )
+    store.reschedule(1, now + SECOND * again)
+    store.reschedule(3, now + SECOND * 9)
+
+    visits = [store.give_up_deliveries("https://a.example", now, ()) for _ in range(2)]
+
+    assert visits == [{(execution_id, "deal-post"): 1}, {}]
+    assert bodies(store, now + SECOND * 9) == [b"behind it", b"failed later"]
+
+
+def test_what_one_target_is_owed_is_given_up_in_few_visits(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+    """Each is a wait for the disk, and all else in the journal waits for that."""
+    calls = [NewDelivery(TASK, b"%d" % number, now) for number in range(250)]
+    queue(store, execution_id, *calls, NewDelivery(CREW, b"late", now + SECOND))
+    visits = list[int]()
+
+    while given_up := store.give_up_deliveries("https://a.example", now, ()):
+        visits.append(given_up[execution_id, "deal-post"])
+
+    assert visits == [100, 100, 50]
+    assert bodies(store, now + SECOND) == [b"late"]
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page=2)])
+def test_nobody_is_told_of_calls_that_were_not_given_up_in_this_visit(
+    store: StoreDatabase, create: Callable[..., str], now: datetime
+) -> None:
+    """Each that is told of is a warning, be it of none."""
+    first, second = create(), create()
+    queue(store, first, *[NewDelivery(TASK, b"", now)] * 2)
+    queue(store, second, NewDelivery(TASK, b"", now))
+
+    visits = [dict(store.give_up_deliveries("https://a.example", now, ())) for _ in range(3)]
+
+    assert visits == [{(first, "deal-post"): 2}, {(second, "deal-post"): 1}, {}]
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page=4)])
+def test_what_is_given_up_is_the_first_that_are_due_of_those_that_nobody_has_in_hand(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+    four = {(execution_id, "deal-post"): 4}
+    other = NewDelivery(WebhookTarget("task", "https://b.example"), b"of another host", now)
+    queue(
+        store,
+        execution_id,
+        *(NewDelivery(TASK, b"%d" % number, now) for number in range(5)),
+        *(NewDelivery(CREW, b"in hand", now) for _ in range(2)),
+        *(NewDelivery(STREAM, b"%d of the stream" % number, now) for number in range(4)),
+        other,
+    )
+
+    assert store.give_up_deliveries("https://a.example", now, (6,)) == four
+    assert bodies(store, now) == [b"4", b"in hand", b"0 of the stream", b"of another host"]
+    assert store.give_up_deliveries("https://a.example", now, (6,)) == four
+    assert bodies(store, now) == [b"in hand", b"3 of the stream", b"of another host"]
+
+
+def test_nothing_is_queued_when_its_news_is_not_recorded(
+    store: StoreDatabase, execution_id: str, now: datetime, finish: Callable[..., None]
+) -> None:
+    finish(execution_id)
+
+    with pytest.raises(AlreadyFinished):
+        queue(store, execution_id, NewDelivery(TASK, b"late", now))
+
+    assert bodies(store, now) == []
+
+
+def test_new_targets_replace_the_old_but_not_for_what_waits(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+    queue(store, execution_id, NewDelivery(TASK, b"waits", now))
+    other = WebhookTarget("task", "https://b.example/task")
+
+    store.record(execution_id, ExecutionUpdate(Change(webhooks=(other,))))
+
+    changed = store.execution(execution_id)
+    assert changed is not None
+    assert changed.webhooks == (other,)
+    (waiting,) = store.due_deliveries(now, 10)
+    assert waiting.target == TASK
+
+
+def test_a_target_of_its_own_is_no_target_of_the_execution(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+    other = WebhookTarget("crew", "https://b.example/crew")
+    queue(store, execution_id, NewDelivery(other, b"1", now))
+
+    (waiting,) = store.due_deliveries(now, 10)
+    assert waiting.target == other
+    execution = store.execution(execution_id)
+    assert execution is not None
+    assert execution.webhooks == (TASK, STREAM)
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(targets=4)])
+def test_replacing_targets_for_ever_fills_nothing(store: StoreDatabase, execution_id: str) -> None:
+
+    for number in range(10):
+        targets = tuple(WebhookTarget("task", f"https://{number}.example/{n}") for n in range(2))
+        store.record(execution_id, ExecutionUpdate(Change(webhooks=targets)))
+
+    store.record(execution_id, ExecutionUpdate(Change(webhooks=())))
+    store.record(execution_id, ExecutionUpdate(Change(webhooks=targets * 2)))
+    with pytest.raises(TooLarge, match=r"^webhooks: more than 4"):
+        store.record(execution_id, ExecutionUpdate(Change(webhooks=targets[:1])))
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(body_bytes=3)])
+def test_a_body_over_the_limit_is_refused(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+
+    with pytest.raises(TooLarge, match=r"^webhook body: 4 bytes"):
+        queue(store, execution_id, NewDelivery(TASK, b"1234", now))
+
+
+def test_the_last_news_of_an_execution_is_queued_with_its_end(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
+    end = Change(status=Status.ERROR, finished_at=now)
+    store.record(execution_id, ExecutionUpdate(end, deliveries=[NewDelivery(TASK, b"end", now)]))
+
+    assert bodies(store, now) == [b"end"]

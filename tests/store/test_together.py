@@ -1,0 +1,202 @@
+"""Several questions together: one transaction, or nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from smartlinkd.errors import Unavailable
+from smartlinkd.store import database as store_module
+from smartlinkd.store.actor import Store
+from smartlinkd.store.database import StoreDatabase, open_file
+from smartlinkd.store.errors import AlreadyFinished
+from smartlinkd.store.model import (
+    Change,
+    Execution,
+    ExecutionUpdate,
+    NewExecution,
+    Status,
+    StoreLimits,
+)
+from tests.store.conftest import KEY
+from tests.supervision.test_mailbox import note
+
+New = Callable[..., NewExecution]
+Question = Callable[[StoreDatabase], object]
+
+
+@pytest.fixture
+def connection(monkeypatch: pytest.MonkeyPatch, path: Path) -> Iterator[sqlite3.Connection]:
+    """That of the store."""
+    with closing(open_file(path)) as opened:
+        monkeypatch.setattr(store_module, "open_file", lambda _, **__: opened)
+        yield opened
+
+
+@pytest.fixture
+def store(connection: sqlite3.Connection, path: Path, store_limits: StoreLimits) -> StoreDatabase:
+    return StoreDatabase(path, KEY, limits=store_limits)
+
+
+def total(tasks: int) -> Change:
+    return Change(total_tasks=tasks)
+
+
+def recording(id_: str, change: Change) -> Question:
+    return lambda store: store.record(id_, ExecutionUpdate(change))
+
+
+def reading(id_: str) -> Question:
+    return lambda store: store.execution(id_)
+
+
+def creating(new: NewExecution) -> Question:
+    return lambda store: store.create(new, None)
+
+
+def tasks_of(found: object) -> int | None:
+    assert isinstance(found, Execution)
+    return found.total_tasks
+
+
+def commits(connection: sqlite3.Connection) -> list[str]:
+    """The commits from now on."""
+    seen: list[str] = []
+    connection.set_trace_callback(lambda said: seen.append(said) if said == "COMMIT" else None)
+    return seen
+
+
+def test_what_several_write_is_one_transaction_and_each_sees_what_was_before(
+    store: StoreDatabase, connection: sqlite3.Connection, new: New
+) -> None:
+    first, second = new(), new()
+    seen = commits(connection)
+
+    found = store.run_together(
+        [
+            creating(first),
+            creating(second),
+            recording(first.id, total(3)),
+            reading(first.id),
+            recording(first.id, total(4)),
+            reading(first.id),
+        ]
+    )
+
+    assert seen == ["COMMIT"]
+    assert (tasks_of(found[3]), tasks_of(found[5])) == (3, 4)
+    assert [execution.id for execution in store.unfinished()] == [first.id, second.id]
+
+
+def test_those_who_only_read_begin_no_transaction(
+    store: StoreDatabase, connection: sqlite3.Connection, new: New
+) -> None:
+    given = new()
+    store.create(given, None)
+    seen: list[str] = []
+    connection.set_trace_callback(seen.append)
+
+    store.run_together([reading(given.id), reading(given.id)])
+
+    assert seen
+    assert not [said for said in seen if said.startswith(("BEGIN", "COMMIT", "ROLLBACK"))]
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(chars_together=300)])
+def test_what_is_large_is_not_read_together_with_all_that_wait(
+    store: StoreDatabase, new: New
+) -> None:
+    given = new(inputs={"topic": "x" * 200})
+    store.create(given, None)
+
+    for _ in range(2):  # each visit begins with nothing
+        found = store.run_together([reading(given.id)] * 5)
+        assert len(found) == 2
+
+
+def test_when_one_is_refused_nothing_of_the_others_is_changed(
+    store: StoreDatabase, connection: sqlite3.Connection, new: New
+) -> None:
+    over = new()
+    store.create(over, None)
+    store.record(
+        over.id, ExecutionUpdate(Change(status=Status.COMPLETED, finished_at=over.created_at))
+    )
+
+    with pytest.raises(AlreadyFinished):
+        store.run_together([creating(new()), recording(over.id, total(1)), creating(new())])
+
+    assert not connection.in_transaction
+    assert store.unfinished() == []
+
+
+def test_what_the_disk_refuses_at_the_end_is_not_changed(
+    store: StoreDatabase, connection: sqlite3.Connection, new: New
+) -> None:
+    given = new()
+    store.create(given, None)
+
+    def no_commit(action: int, argument: str | None, *_: object) -> int:
+        ends = action == sqlite3.SQLITE_TRANSACTION and argument == "COMMIT"
+        return sqlite3.SQLITE_DENY if ends else sqlite3.SQLITE_OK
+
+    connection.set_authorizer(no_commit)
+    with pytest.raises(sqlite3.DatabaseError):
+        store.run_together([recording(given.id, total(2)), creating(new())])
+    connection.set_authorizer(None)
+
+    assert not connection.in_transaction
+    assert [execution.id for execution in store.unfinished()] == [given.id]
+    assert tasks_of(store.execution(given.id)) is None
+
+
+async def test_on_a_full_disk_who_reads_is_answered_and_who_writes_is_refused(
+    connection: sqlite3.Connection, journal: Store, new: New
+) -> None:
+    given, large = new(), new(inputs={"x": "y" * 100_000})
+    await journal.create(given, idempotency=None)
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}").fetchone()
+    told: list[object] = []
+
+    async with trio.open_nursery() as asking:
+        held = threading.Event()
+        asking.start_soon(journal.mailbox.ask, lambda _: held.wait(10))
+        await wait_all_tasks_blocked()
+        for question in (
+            journal.record(given.id, ExecutionUpdate(total(2))),
+            journal.create(large, idempotency=None),
+            journal.execution(given.id),
+        ):
+            asking.start_soon(note, told, question)
+            await wait_all_tasks_blocked()
+        held.set()
+
+    assert told[0] is None
+    assert isinstance(told[1], Unavailable)
+    assert tasks_of(told[2]) == 2
+    assert await journal.execution(large.id) is None
+
+
+async def test_those_who_come_together_are_promised_nothing_in_a_file_that_was_moved_away(
+    path: Path, journal: Store, new: New
+) -> None:
+    refused: list[object] = []
+    async with trio.open_nursery() as asking:
+        held = threading.Event()
+        asking.start_soon(journal.mailbox.ask, lambda _: held.wait(10))
+        await wait_all_tasks_blocked()
+        path.rename(path.with_name("moved"))  # noqa: ASYNC240 - a rename takes no time
+        for _ in range(3):
+            asking.start_soon(note, refused, journal.create(new(), idempotency=None))
+        await wait_all_tasks_blocked()
+        held.set()
+
+    assert [type(each) for each in refused] == [Unavailable] * 3

@@ -1,0 +1,182 @@
+"""A file of any version that was ever installed is taken, and a copy of it is kept."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+import trio
+
+from smartlinkd.store.actor import Store
+from smartlinkd.store.codec import micros
+from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.errors import NoRoomToOpen, TooLarge
+from smartlinkd.store.model import NewDelivery, StoreLimits
+from smartlinkd.store.schema import SCHEMA
+from smartlinkd.store.sqlite import NewerFile, copy_of, open_database
+from tests.fakes.small_disk import fill, small_disk
+from tests.store.calls import CREW, SECOND, TASK, bodies, queue
+from tests.store.conftest import KEY
+from tests.store.version_1 import FAILED_DELIVERIES, FIRST_DELIVERIES, OWED_BYTES
+
+VERSION_1 = replace(SCHEMA, migrations=SCHEMA.migrations[:1])
+INSTALLED: dict[str, Sequence[str]] = {
+    "plain": (),
+    "first": FIRST_DELIVERIES,
+    "failed": (*FIRST_DELIVERIES, *FAILED_DELIVERIES),
+    "last": (*FIRST_DELIVERIES, *FAILED_DELIVERIES, *OWED_BYTES),
+}
+ID = "3d5e8e64-8b71-4c41-a2a3-0a0d9b5a0c11"
+
+
+def make_version_1(path: Path, added: Sequence[str], now: datetime) -> None:
+    """Make a file with an execution to which four calls wait, the first of which has failed."""
+    with closing(open_database(path, VERSION_1, synchronous="OFF")) as connection:
+        for statement in added:
+            connection.execute(statement)
+        connection.execute(
+            "INSERT INTO executions (id, crew, owner, state, status, created_at, last_event) "
+            "VALUES (?, 'deal-post', '', 'PENDING', 'pending', ?, 1)",
+            (ID, micros(now)),
+        )
+        connection.execute("INSERT INTO kickoffs VALUES (1, '{}', NULL)")
+        connection.execute("INSERT INTO events VALUES (1, 1, ?, 'queued', NULL)", (micros(now),))
+        for number, target in enumerate((TASK, CREW), 1):
+            connection.execute(
+                "INSERT INTO webhooks VALUES (?, 1, 1, ?, ?, '[]', NULL)",
+                (number, target.kind, target.url),
+            )
+        for webhook, body in ((1, b"done"), (1, b"failed"), (1, b"behind it"), (2, b"at once")):
+            connection.execute(
+                "INSERT INTO deliveries (execution, webhook, next_at, body) VALUES (1, ?, ?, ?)",
+                (webhook, micros(now), body),
+            )
+        connection.execute("DELETE FROM deliveries WHERE number = 1")
+        connection.execute(
+            "UPDATE deliveries SET next_at = ?, attempts = 1 WHERE number = 2",
+            (micros(now + 2 * SECOND),),
+        )
+
+
+@pytest.fixture(params=INSTALLED)
+def installed(request: pytest.FixtureRequest, path: Path, now: datetime) -> str:
+    """A file as one of version 1's daemons has left it."""
+    make_version_1(path, INSTALLED[request.param], now)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("installed")
+def test_executions_and_events_of_version_1_are_read(
+    open_store: Callable[..., StoreDatabase],
+) -> None:
+    store = open_store()
+
+    assert [each.id for each in store.unfinished()] == [ID]
+    assert [each.type for each in store.events(ID, 0, 10)] == ["queued"]
+
+
+def test_deliveries_of_version_1_are_due_in_their_order(
+    installed: str, open_store: Callable[..., StoreDatabase], now: datetime
+) -> None:
+    store = open_store()
+
+    assert bodies(store, now) == [b"at once"]
+    found = {each.body: each for each in store.due_deliveries(now + 2 * SECOND, 10)}
+    assert list(found) == [b"at once", b"failed"]
+    since = now if installed in ("failed", "last") else now + 2 * SECOND
+    assert (found[b"failed"].due_since, found[b"failed"].attempts) == (since, 1)
+    store.remove_delivery(found[b"failed"].id)
+    assert bodies(store, now) == [b"behind it", b"at once"]
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("store_limits", [StoreLimits(pending_bytes=25)])
+def test_pending_bytes_of_version_1_count(
+    open_store: Callable[..., StoreDatabase], now: datetime
+) -> None:
+    store = open_store()  # "failed", "behind it" and "at once" are 22 bytes
+
+    with pytest.raises(TooLarge, match="webhook calls"):
+        queue(store, ID, NewDelivery(TASK, b"1234", now))
+    queue(store, ID, NewDelivery(TASK, b"123", now))
+
+
+@pytest.mark.usefixtures("installed")
+def test_upgrade_keeps_copy_that_old_version_takes(
+    open_store: Callable[..., StoreDatabase], path: Path
+) -> None:
+    open_store().close()
+    copy = copy_of(path, 1)
+
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    with pytest.raises(NewerFile):
+        open_database(path, VERSION_1, synchronous="OFF")
+    with closing(open_database(copy, VERSION_1, synchronous="OFF")) as connection:
+        assert [row["id"] for row in connection.execute("SELECT id FROM executions")] == [ID]
+        assert connection.execute("SELECT count(*) FROM deliveries").fetchone()[0] == 3
+
+
+def test_new_file_and_upgraded_file_have_no_copy(
+    open_store: Callable[..., StoreDatabase], path: Path
+) -> None:
+    for _ in range(2):
+        open_store().close()
+
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_failed_migration_leaves_the_file_as_it_was(path: Path, now: datetime) -> None:
+    make_version_1(path, (), now)
+    broken = replace(SCHEMA, migrations=(*SCHEMA.migrations, ("CREATE TABLE events (a INTEGER)",)))
+
+    with pytest.raises(sqlite3.OperationalError, match="already exists"):
+        open_database(path, broken, synchronous="OFF")
+
+    with closing(open_database(path, VERSION_1, synchronous="OFF")) as connection:
+        assert connection.execute("SELECT count(*) FROM deliveries").fetchone()[0] == 3
+
+
+def test_migration_is_made_once(path: Path) -> None:
+    notes = ("CREATE TABLE notes (a INTEGER)", "INSERT INTO notes VALUES (1)")
+    schema = replace(SCHEMA, migrations=(*SCHEMA.migrations, notes))
+
+    for _ in range(2):
+        with closing(open_database(path, schema, synchronous="OFF")) as connection:
+            assert [tuple(row) for row in connection.execute("SELECT a FROM notes")] == [(1,)]
+
+
+def test_upgrade_without_room_for_the_copy_changes_nothing(tmp_path: Path, now: datetime) -> None:
+    with small_disk(tmp_path / "small", "4m") as folder:
+        path = folder / "journal.db"
+        make_version_1(path, (), now)
+        fill(folder / "filler")
+        os.truncate(folder / "filler", (folder / "filler").stat().st_size - 64 * 1024)
+
+        with pytest.raises(NoRoomToOpen):
+            StoreDatabase(path, KEY)
+
+        (folder / "filler").unlink()
+        assert not list(folder.glob("*.version-*"))
+        with closing(StoreDatabase(path, KEY)) as store:
+            assert [each.id for each in store.unfinished()] == [ID]
+
+
+async def test_copy_is_deleted_when_its_executions_are_beyond_retention(
+    handle: Store, nursery: trio.Nursery, path: Path, now: datetime
+) -> None:
+    make_version_1(path, (), now)
+    await nursery.start(handle.run)
+    copy = copy_of(path, 1)
+    os.utime(copy, times=(now.timestamp(), now.timestamp()))
+
+    await handle.prune(now + timedelta(days=29))
+    assert copy.exists()
+    await handle.prune(now + timedelta(days=31))
+    assert not copy.exists()
