@@ -21,8 +21,8 @@ import trio
 from pydantic import JsonValue, SecretBytes
 from trio.testing import MockClock
 
-from smartlinkd.crews.crew import Caller, Crew, Feedback, Kickoff
 from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.model import Crew, CrewUser, Feedback, Kickoff
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.journal import schema
@@ -56,7 +56,7 @@ class House:
     """An executor and a journal, as the daemon has them, for one execution after the other."""
 
     def __init__(self, folder: Path, crew: Crew) -> None:
-        self.caller = Caller(crew.name)
+        self.caller = CrewUser(crew.name)
         self.journal = Journal(
             folder / "journal.db",
             key=SecretBytes(b"k" * 32),

@@ -9,8 +9,8 @@ from pathlib import Path
 import trio
 from pydantic import SecretBytes
 
-from smartlinkd.crews.crew import Crew, Input
 from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.model import Crew, Input
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.journal.actor import Journal

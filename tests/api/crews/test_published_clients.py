@@ -35,7 +35,7 @@ import httpx
 import pytest
 import trio
 
-from smartlinkd.crews.crew import BrokenCrew, Input
+from smartlinkd.crews.model import BrokenCrew, Input
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal.model import Status

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from smartlinkd.crews.access.tokens import CrewTokens
-from smartlinkd.crews.crew import Caller
+from smartlinkd.crews.model import CrewUser
 from smartlinkd.errors import WrongCredential
 
 USERS: dict[str, tuple[str, ...]] = {"post": ("ann", "bob"), "mail": ("ann",), "quiet": ()}
-EVERYBODY = [Caller(crew, user) for crew, users in USERS.items() for user in ("", *users)]
+EVERYBODY = [CrewUser(crew, user) for crew, users in USERS.items() for user in ("", *users)]
 
 
 async def shown(tokens: CrewTokens, crew: str, user: str = "") -> str:
     return (await tokens.show(crew, user)).get_secret_value()
 
 
-async def all_shown(tokens: CrewTokens) -> dict[Caller, str]:
+async def all_shown(tokens: CrewTokens) -> dict[CrewUser, str]:
     return {who: await shown(tokens, who.crew, who.user) for who in EVERYBODY}
 
 

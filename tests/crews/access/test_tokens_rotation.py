@@ -15,7 +15,7 @@ import trio
 
 from smartlinkd.crews.access.generations import Generations, save
 from smartlinkd.crews.access.tokens import ROTATIONS_AT_ONCE, CrewTokens
-from smartlinkd.crews.crew import Caller
+from smartlinkd.crews.model import CrewUser
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.supervision.actor import ActorRestarting
 from tests.crews.access.holders import EVERYBODY, USERS, all_shown, is_valid, shown
@@ -36,7 +36,7 @@ async def test_a_rotation_returns_what_is_shown(tokens: CrewTokens) -> None:
 
 @pytest.mark.parametrize("who", EVERYBODY, ids=str)
 async def test_a_rotation_changes_one_token_and_no_other(
-    running_tokens: Running, who: Caller, caplog: pytest.LogCaptureFixture
+    running_tokens: Running, who: CrewUser, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "smartlinkd.crews.access.tokens")
     async with running_tokens(USERS) as tokens:
@@ -65,7 +65,7 @@ async def test_what_was_rotated_stays_so_when_its_crew_is_away_for_a_while(
 ) -> None:
     async with running_tokens(USERS) as tokens:
         old = await all_shown(tokens)
-        for who in (Caller("post"), Caller("post", "ann")):
+        for who in (CrewUser("post"), CrewUser("post", "ann")):
             await tokens.rotate(who.crew, who.user)
         rotated = await all_shown(tokens)
     async with running_tokens({"mail": ("ann",)}) as tokens:
@@ -74,15 +74,15 @@ async def test_what_was_rotated_stays_so_when_its_crew_is_away_for_a_while(
         await tokens.rotate("mail")
     async with running_tokens(USERS) as tokens:
         back = await all_shown(tokens)
-        assert {who for who in EVERYBODY if back[who] != rotated[who]} == {Caller("mail")}
-        assert not await is_valid(tokens, "post", old[Caller("post")])
-        assert not await is_valid(tokens, "post", old[Caller("post", "ann")])
+        assert {who for who in EVERYBODY if back[who] != rotated[who]} == {CrewUser("mail")}
+        assert not await is_valid(tokens, "post", old[CrewUser("post")])
+        assert not await is_valid(tokens, "post", old[CrewUser("post", "ann")])
 
 
 async def test_rotations_at_the_same_time_are_all_kept(running_tokens: Running) -> None:
-    given: dict[Caller, str] = {}
+    given: dict[CrewUser, str] = {}
 
-    async def rotate(tokens: CrewTokens, who: Caller) -> None:
+    async def rotate(tokens: CrewTokens, who: CrewUser) -> None:
         given[who] = (await tokens.rotate(who.crew, who.user)).get_secret_value()
 
     async with running_tokens(USERS) as tokens, trio.open_nursery() as nursery:
@@ -106,10 +106,10 @@ async def test_a_disk_that_refuses_changes_nothing(running_tokens: Running, tmp_
         with full_disk(tmp_path), pytest.raises(Unavailable, match="so nothing was changed"):
             await tokens.rotate("post")
         assert await all_shown(tokens) == before
-        assert await is_valid(tokens, "post", before[Caller("post")])
+        assert await is_valid(tokens, "post", before[CrewUser("post")])
         await tokens.rotate("mail")
     async with running_tokens(USERS) as tokens:
-        assert await shown(tokens, "post") == before[Caller("post")]
+        assert await shown(tokens, "post") == before[CrewUser("post")]
 
 
 async def test_a_file_that_is_full_changes_nothing(

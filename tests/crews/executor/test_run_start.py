@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.crews.again import INTERRUPTED
-from smartlinkd.crews.run import NOT_STARTED
+from smartlinkd.crews.execution import NOT_STARTED
+from smartlinkd.crews.scheduler import INTERRUPTED
 from smartlinkd.journal.model import Execution, State, Status
 from smartlinkd.processes import guarded, guardians
 from smartlinkd.processes.guarded import START_LIMIT

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from smartlinkd.config.crew_values import InputTable
-from smartlinkd.crews.crew import Input
+from smartlinkd.crews.model import Input
 from smartlinkd.crews.reading.inputs import MAX_INPUTS, Search, placeholders, refined
 
 

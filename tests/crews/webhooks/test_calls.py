@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from pydantic import JsonValue
 
-from smartlinkd.crews.ending import About, Ending
+from smartlinkd.crews.outcome import Outcome, Subject
 from smartlinkd.crews.protocol import HumanInput, Step
 from smartlinkd.crews.webhooks.calls import What, calls_for
 from smartlinkd.journal.model import NewEvent, Status, TaskRecord, WebhookTarget
@@ -28,12 +28,12 @@ STREAM = WebhookTarget("stream", "https://a.example/stream")
 STEPPED = Step(prompt="p", thought="t", tool="search", tool_input={"q": 1}, result="r")
 DONE = TaskRecord("t1", "scout", "the scout", "a b c d e f g h i j k l", "links", "out", [1], 2.5)
 ASKED = HumanInput(task_id="t1", prompt="Good?", output="a draft")
-GOOD = Ending(Status.COMPLETED, "text", {"a": 1}, None, {"total_tokens": 3, "prompt_tokens": 2})
-BAD = Ending(Status.TIMED_OUT, None, None, "too slow", None)
+GOOD = Outcome(Status.COMPLETED, "text", {"a": 1}, None, {"total_tokens": 3, "prompt_tokens": 2})
+BAD = Outcome(Status.TIMED_OUT, None, None, "too slow", None)
 
 
 def bodies(what: What | None, *targets: WebhookTarget, event: str = "agent_step") -> list[Any]:
-    about = About(ID, META, targets)
+    about = Subject(ID, META, targets)
     calls = calls_for(about, NewEvent(event, NOW, {"tool": "search"}), what)
     assert all(call.due_at == NOW for call in calls)
     return [json.loads(call.body) for call in calls]
@@ -134,7 +134,7 @@ def test_an_event() -> None:
 
 def test_an_event_with_nothing_to_say_has_an_empty_object() -> None:
     """As `/events` has it."""
-    (call,) = calls_for(About(ID, META, (STREAM,)), NewEvent("crew_kickoff_started", NOW), None)
+    (call,) = calls_for(Subject(ID, META, (STREAM,)), NewEvent("crew_kickoff_started", NOW), None)
     assert json.loads(call.body)["events"][0]["data"] == {}
 
 
@@ -153,13 +153,13 @@ def test_an_event_is_the_same_for_all_who_get_it() -> None:
 )
 def test_each_kind_of_target_gets_its_own(what: What, kind: WebhookTarget) -> None:
     targets = (STEP, TASK, CREW, HUMAN)
-    calls = calls_for(About(ID, META, targets), NewEvent("x", NOW), what)
+    calls = calls_for(Subject(ID, META, targets), NewEvent("x", NOW), what)
     assert [call.target for call in calls] == [kind]
 
 
 def test_the_order_is_that_of_the_targets() -> None:
     other = WebhookTarget("step", "https://b.example/step")
-    about = About(ID, META, (STREAM, TASK, STEP, other))
+    about = Subject(ID, META, (STREAM, TASK, STEP, other))
     calls = calls_for(about, NewEvent("agent_step", NOW), STEPPED)
     assert [call.target for call in calls] == [STREAM, STEP, other]
 
@@ -176,7 +176,7 @@ def test_a_stream_that_names_none_gets_all() -> None:
 
 def test_nothing_of_it_is_printed() -> None:
     secret = WebhookTarget("crew", "https://a.example/swordfish")
-    about = About(ID, "swordfish", (secret,))
-    ending = Ending(Status.COMPLETED, "swordfish", "swordfish", None, None)
+    about = Subject(ID, "swordfish", (secret,))
+    ending = Outcome(Status.COMPLETED, "swordfish", "swordfish", None, None)
     (call,) = calls_for(about, NewEvent("x", NOW), ending)
     assert "swordfish" not in repr((about, ending, call.body and NewEvent("x", NOW, "swordfish")))

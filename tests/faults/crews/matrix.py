@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from smartlinkd.crews.model import ExecutorLimits
 from smartlinkd.crews.webhooks.actor import LONGEST_SLEEP
-from smartlinkd.crews.workplace import LAST_ENTRY
 from tests.faults.cells import Impossible, Matrix
 from tests.faults.crews.phases import PHASES, WATCH
 from tests.faults.crews.stage import DEADLINE, GRACE
@@ -303,12 +303,12 @@ for _part, _fault, _restarts in (
     }
     change(_fault, ALL, **_bug)
     change(_fault, ("idle", "storing"), statuses=[200, 503], **_bug)
-    _stored = {**_bug, "statuses": [200, 503], "by": LAST_ENTRY + RESTARTED}
+    _stored = {**_bug, "statuses": [200, 503], "by": ExecutorLimits().last_write_s + RESTARTED}
     change(_fault, "storing", **_stored, ends=["completed", "interrupted"])
     _left = {**_bug, "ends": ["interrupted"], "error": INTERRUPTED}
     change(_fault, ("starting", *AT_WORK), **_left)
     # The stop is forgotten.
-    _recorded = LAST_ENTRY if _part == "journal" else 0.0  # in vain
+    _recorded = ExecutorLimits().last_write_s if _part == "journal" else 0.0  # in vain
     change(_fault, "stopping", **{**_left, "statuses": [503], "by": GRACE + _recorded + RESTARTED})
     # What is on disk then, nobody was told of: who waits is told at the end of that wait.
     change(_fault, "ending", **{**_bug, "seconds": WATCH})

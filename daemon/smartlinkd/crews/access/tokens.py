@@ -33,7 +33,7 @@ from pydantic import SecretBytes, SecretStr
 
 from smartlinkd.crews.access.generations import Generations, load, save
 from smartlinkd.crews.access.secret import derive
-from smartlinkd.crews.crew import Caller
+from smartlinkd.crews.model import CrewUser
 from smartlinkd.errors import NotFound, WrongCredential
 from smartlinkd.slots import slot
 from smartlinkd.state import saving
@@ -84,7 +84,7 @@ class CrewTokens:
         self._users = users
         await self.mailbox.ask(_Book.take, users)
 
-    async def caller(self, crew: str, token: str | None) -> Caller:
+    async def caller(self, crew: str, token: str | None) -> CrewUser:
         """Who calls `crew` with `token`; None stands for a request without one.
 
         Raises `WrongCredential`: the same when there is no such crew, in the same time. Never
@@ -92,7 +92,7 @@ class CrewTokens:
         """
         return await self.mailbox.peek(_Book.caller, crew, token)
 
-    async def organization(self, crew: str) -> Caller:
+    async def organization(self, crew: str) -> CrewUser:
         """Return the caller that the crew's organization token stands for.
 
         For somebody who was admitted otherwise. Raises `WrongCredential` when there is no such
@@ -137,7 +137,7 @@ class _Book:
         self._rotating = trio.Lock()
         self._put_in_force(generations)
 
-    def caller(self, crew: str, token: str | None) -> Caller:
+    def caller(self, crew: str, token: str | None) -> CrewUser:
         if token is None:
             raise WrongCredential(
                 "a bearer token is needed: send the header Authorization: Bearer <token>"
@@ -151,10 +151,10 @@ class _Book:
             )
         return holder
 
-    def organization(self, crew: str) -> Caller:
+    def organization(self, crew: str) -> CrewUser:
         if crew not in self._users:
             raise WrongCredential("there is no crew of that name; GET /api/crews lists them")
-        return Caller(crew, "")
+        return CrewUser(crew, "")
 
     async def take(self, users: Mapping[str, tuple[str, ...]]) -> None:
         self._users = users
@@ -180,7 +180,7 @@ class _Book:
     def _put_in_force(self, generations: Generations) -> None:
         self._generations = generations
         self._holders = {
-            self._hash(self._token(crew, user).get_secret_value()): Caller(crew, user)
+            self._hash(self._token(crew, user).get_secret_value()): CrewUser(crew, user)
             for crew, users in self._users.items()
             for user in ("", *users)
         }

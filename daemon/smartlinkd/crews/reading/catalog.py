@@ -6,11 +6,8 @@ first kickoff comes, its client hears of the operator's mistake.
 
 The choice: all of it is looked at once, at the start, at each reload, and by `check-config`, with
 the rights of whoever looks, which for the daemon are those its workers will have. A crew with a
-fault is kept as a `BrokenCrew` that says what is wrong; it takes nothing from the others, and it
-alone is looked at again from time to time: a disk may be mounted late, an interpreter may have been
-slow just then. Not so when its table has to be edited: that comes with a reload, and until then its
-interpreter would be started for nothing. Where two crews want the same name, address or place at
-`/`, the one further up in the file has it.
+fault is kept as a `BrokenCrew` that says what is wrong; it takes nothing from the others. Where two
+crews want the same name, address or place at `/`, the one further up in the file has it.
 """
 
 from __future__ import annotations
@@ -23,8 +20,8 @@ from types import MappingProxyType
 from typing import Final
 
 from smartlinkd.config import Problem, Settings
-from smartlinkd.config.crews import CrewSection, CrewTable
-from smartlinkd.crews.crew import BrokenCrew, Crew, Input
+from smartlinkd.config.crews import CrewSection, CrewTable, OnRestart
+from smartlinkd.crews.model import BrokenCrew, Crew, Input
 from smartlinkd.crews.reading.inputs import refined
 from smartlinkd.crews.reading.programs import PROBE_LIMIT, Interpreters, check_folder, check_program
 from smartlinkd.crews.tools import TOOL_NAMES
@@ -38,7 +35,7 @@ logger = logging.getLogger(__name__)
 ADAPTER: Final = Path(__file__).parents[1] / "crewai_adapter" / "__main__.py"
 # What is before a crew's name in its path.
 UNDER: Final = "/crews/"
-# Seconds until a client may ask again for a broken crew: as often as it is looked at again.
+# Seconds until a client may ask again for a broken crew.
 RETRY_BROKEN: Final = 60
 
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
@@ -64,8 +61,8 @@ class Catalog:
         if any(each.name == name for each in self.broken):
             raise Unavailable(
                 f'the crew "{name}" cannot run, because something about it is wrong; its operator '
-                "sees what with `smartlinkd check-config`. What is missing on its disk is looked "
-                "for every minute; what has to be edited counts with a `systemctl reload`",
+                "sees what with `smartlinkd check-config`. Once that is mended, a `systemctl "
+                "reload` has the crew run",
                 retry_after=RETRY_BROKEN,
             )
         raise NotFound("there is no crew of this name")
@@ -91,17 +88,10 @@ class Catalog:
         """All that is wrong with the broken ones."""
         return [problem for each in self.broken for problem in each.problems]
 
-    def may_mend(self) -> bool:
-        """Whether a broken one may be found otherwise by another look, without an edit."""
-        return any(each.edit_at is None for each in self.broken)
-
-    def still(self, entry: CrewTable) -> Crew | BrokenCrew | None:
-        """What an entry that is the same as at this look still is, without another one: a crew that
-        could run, or one whose table has to be edited."""
-        for each in self.broken:
-            if each.edit_at == entry.place:
-                return each
-        return self.crews.get(entry.name or "")
+    def on_restart(self, name: str) -> OnRestart:
+        """Return the policy for interrupted executions of a crew; "fail" if it is not known."""
+        crew = self._addressable().get(name)
+        return "fail" if crew is None else crew.on_restart
 
     def users(self) -> dict[str, tuple[str, ...]]:
         """The names of each crew's users, of all crews that can be called."""
@@ -125,12 +115,10 @@ def longest_look(settings: Settings) -> float:
 def read_catalog(
     settings: Settings,
     go_on: Callable[[], object] = lambda: None,
-    before: Catalog | None = None,
     *,
     may_start_interpreters: bool = True,
 ) -> Catalog:
-    """Look at every crew of the configuration, or at those that another look may find otherwise
-    than the one `before`, which was by the same settings. A fault of one never raises.
+    """Look at every crew of the configuration. A fault of one never raises.
 
     Blocks, for the files that are read, and for the interpreters of CrewAI projects, each of which
     is started once. While one of them is waited for, `go_on` may raise, which ends it. With
@@ -142,9 +130,7 @@ def read_catalog(
     broken: list[BrokenCrew] = []
     for entry in settings.crews:
         clashes = taken.take(entry)
-        found = before.still(entry) if before is not None else None
-        if found is None:
-            found = _looked_at(entry, clashes, interpreters, again=before is not None)
+        found = _looked_at(entry, clashes, interpreters)
         if isinstance(found, Crew):
             crews[found.name] = found
         else:
@@ -152,13 +138,10 @@ def read_catalog(
     return Catalog(MappingProxyType(crews), tuple(broken), taken.default)
 
 
-def log_broken(catalog: Catalog, told: Catalog | None = None) -> None:
-    """Tell the owner what is wrong with the crews that cannot run, but for what was wrong in the
-    catalog that they were `told` of."""
-    known = told.problems() if told is not None else ()
+def log_broken(catalog: Catalog) -> None:
+    """Log what is wrong with the crews that cannot run."""
     for problem in catalog.problems():
-        if problem not in known:
-            logger.error("a crew cannot run: %s", problem)
+        logger.error("a crew cannot run: %s", problem)
 
 
 def _of_the_file(entry: CrewTable, clashes: _Clashes) -> Iterator[Problem]:
@@ -175,27 +158,20 @@ def _unknown_tools(entry: CrewTable) -> Iterator[Problem]:
 
 
 def _looked_at(
-    entry: CrewTable, clashes: _Clashes, interpreters: Interpreters, *, again: bool
+    entry: CrewTable, clashes: _Clashes, interpreters: Interpreters
 ) -> Crew | BrokenCrew:
-    """What an entry comes to; `again`, with its file of variables read anew if it has one, and
-    nothing else is wrong with its table."""
-    if again and entry.again is not None:
-        entry = entry.again()
+    """What an entry comes to."""
     of_file = tuple(_of_the_file(entry, clashes))
     look = _Look(entry, interpreters)
     crew = look.crew()
     if crew is not None and not of_file:
         return crew
-    needs_edit = bool(of_file)
-    if entry.again is not None:  # what its file of variables is at fault for, needs none
-        needs_edit = bool(clashes.problems or any(_unknown_tools(entry)))
     return BrokenCrew(
         None if clashes.name else entry.name,
         (*of_file, *look.problems),
         entry.users,
         None if clashes.bind else entry.bind,
         entry.on_restart,
-        edit_at=entry.place if needs_edit else None,
     )
 
 

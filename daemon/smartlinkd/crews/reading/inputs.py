@@ -16,7 +16,7 @@ from typing import Final
 
 from smartlinkd.config.crew_values import InputTable, given_default, whole
 from smartlinkd.config.problems import quoted_key
-from smartlinkd.crews.crew import Input
+from smartlinkd.crews.model import Input
 from smartlinkd.validation import BadValue
 
 AGENT_FIELDS: Final = ("role", "goal", "backstory")

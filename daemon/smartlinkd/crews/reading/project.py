@@ -30,9 +30,9 @@ from typing import Final
 
 from smartlinkd.config.files import read_file
 from smartlinkd.config.problems import quoted_key
-from smartlinkd.crews.crew import Input
 from smartlinkd.crews.crewai_adapter.finding import find
 from smartlinkd.crews.crewai_adapter.words import Unusable
+from smartlinkd.crews.model import Input
 from smartlinkd.crews.reading.formats import NotReadable, parse_jsonc, parse_yaml
 from smartlinkd.crews.reading.inputs import Search
 from smartlinkd.crews.reading.programs import LET_US_READ

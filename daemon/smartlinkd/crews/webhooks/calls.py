@@ -22,7 +22,7 @@ from uuid import uuid4
 from pydantic import JsonValue
 from pydantic_core import to_json
 
-from smartlinkd.crews.ending import About, Ending
+from smartlinkd.crews.outcome import Outcome, Subject
 from smartlinkd.crews.protocol import HumanInput, Step
 from smartlinkd.journal.model import (
     NewDelivery,
@@ -41,10 +41,10 @@ SUMMARY_WORDS = 10
 Body = dict[str, JsonValue]
 
 
-What = Step | TaskRecord | HumanInput | Ending
+What = Step | TaskRecord | HumanInput | Outcome
 
 
-def calls_for(about: About, event: NewEvent, what: What | None) -> list[NewDelivery]:
+def calls_for(about: Subject, event: NewEvent, what: What | None) -> list[NewDelivery]:
     """The calls that are owed for an event, due at its time, in the order of the targets.
 
     `what` is the thing that the event tells of, where there is one: targets of a kind of their own
@@ -80,11 +80,11 @@ def _kind(what: What) -> WebhookKind:
             return "task"
         case HumanInput():
             return "human_input"
-        case Ending():
+        case Outcome():
             return "crew"
 
 
-def _body(about: About, what: What) -> Body:
+def _body(about: Subject, what: What) -> Body:
     match what:
         case Step():
             return _step_body(about, what)
@@ -92,11 +92,11 @@ def _body(about: About, what: What) -> Body:
             return _task_body(about, what)
         case HumanInput():
             return _human_input_body(about, what)
-        case Ending():
+        case Outcome():
             return _crew_body(about, what)
 
 
-def _stream_body(about: About, event: NewEvent) -> Body:
+def _stream_body(about: Subject, event: NewEvent) -> Body:
     return {
         "events": [
             {
@@ -111,7 +111,7 @@ def _stream_body(about: About, event: NewEvent) -> Body:
     }
 
 
-def _step_body(about: About, step: Step) -> Body:
+def _step_body(about: Subject, step: Step) -> Body:
     return {
         "prompt": step.prompt,
         "thought": step.thought,
@@ -123,7 +123,7 @@ def _step_body(about: About, step: Step) -> Body:
     }
 
 
-def _task_body(about: About, task: TaskRecord) -> Body:
+def _task_body(about: Subject, task: TaskRecord) -> Body:
     return {
         "description": task.description,
         "name": task.name,
@@ -143,7 +143,7 @@ def _summary(description: str | None) -> str | None:
     return " ".join(description.split(" ")[:SUMMARY_WORDS]) + "..."
 
 
-def _crew_body(about: About, ending: Ending) -> Body:
+def _crew_body(about: Subject, ending: Outcome) -> Body:
     # An object also when the crew told no counts: receivers read the counts without looking.
     usage = ending.token_usage or {}
     body: Body = {
@@ -162,7 +162,7 @@ def _crew_body(about: About, ending: Ending) -> Body:
     return body
 
 
-def _human_input_body(about: About, question: HumanInput) -> Body:
+def _human_input_body(about: Subject, question: HumanInput) -> Body:
     return {
         "kickoff_id": about.execution_id,
         "execution_id": about.execution_id,

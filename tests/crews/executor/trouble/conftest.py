@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from smartlinkd.crews import workplace
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal.store import Store
 
@@ -57,7 +56,7 @@ class Disk:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+def disk(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> Disk:
     """The disk under the journal. Between two tries of the executor's there is no long pause."""
     disk = Disk()
     create, record = Store.create, Store.record
@@ -72,8 +71,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
 
     monkeypatch.setattr(Store, "create", try_to_create)
     monkeypatch.setattr(Store, "record", try_to_record)
-    monkeypatch.setattr(workplace, "FIRST_RETRY", 0.01)
-    monkeypatch.setattr(workplace, "LONGEST_RETRY", 0.01)
+    limits.update(first_retry_s=0.01, longest_retry_s=0.01)
     return disk
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.crews.ending import success
+from smartlinkd.crews.outcome import success
 from smartlinkd.crews.protocol import Result
 
 

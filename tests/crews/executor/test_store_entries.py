@@ -9,15 +9,7 @@ from typing import Any
 import pytest
 from pydantic import JsonValue
 
-from smartlinkd.crews.ending import About, failure, success
-from smartlinkd.crews.ledger import (
-    Ledger,
-    about,
-    begun,
-    ended,
-    requeued,
-    together,
-)
+from smartlinkd.crews.outcome import Subject, failure, success
 from smartlinkd.crews.protocol import (
     Failed,
     FromWorker,
@@ -31,6 +23,14 @@ from smartlinkd.crews.protocol import (
     TokenUsage,
     ToolCall,
 )
+from smartlinkd.crews.store_entries import (
+    ExecutionProgress,
+    begun,
+    ended,
+    requeued,
+    subject_of,
+    together,
+)
 from smartlinkd.journal.model import Entry, Execution, NewEvent, Status, TaskRecord, WebhookTarget
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -40,19 +40,19 @@ STREAM = WebhookTarget("stream", URL)
 STEP = WebhookTarget("step", URL)
 
 
-def subject(*webhooks: WebhookTarget) -> About:
-    return About("some-id", {"m": 1}, webhooks)
+def subject(*webhooks: WebhookTarget) -> Subject:
+    return Subject("some-id", {"m": 1}, webhooks)
 
 
-def ledger(*webhooks: WebhookTarget) -> Ledger:
-    return Ledger(subject(*webhooks))
+def ledger(*webhooks: WebhookTarget) -> ExecutionProgress:
+    return ExecutionProgress(subject(*webhooks))
 
 
-def hear(book: Ledger, *messages: FromWorker) -> Entry:
+def hear(book: ExecutionProgress, *messages: FromWorker) -> Entry:
     """What is recorded of the last of these."""
     for message in messages[:-1]:
-        book.heard(message, NOW, 0.0)
-    return book.heard(messages[-1], LATER, 2.5)
+        book.entry_for(message, NOW, 0.0)
+    return book.entry_for(messages[-1], LATER, 2.5)
 
 
 def task(task_id: str, name: str | None = None) -> TaskStarted:
@@ -92,7 +92,7 @@ def test_its_turn_has_come() -> None:
 def test_what_a_worker_says(
     message: FromWorker, change: Any, event: tuple[str, Any] | None
 ) -> None:
-    entry = ledger().heard(message, NOW, 0.0)
+    entry = ledger().entry_for(message, NOW, 0.0)
     assert entry.change == change
     assert [(each.type, each.data) for each in entry.events] == ([] if event is None else [event])
     assert {each.timestamp for each in entry.events} <= {NOW}
@@ -101,7 +101,7 @@ def test_what_a_worker_says(
 def test_total_tasks_counts_the_started_tasks_where_the_worker_told_no_total() -> None:
     book = ledger()
     said = (Started(), task("a"), TaskCompleted(task_id="a", output="1"), task("b"), task("c"))
-    changes = [book.heard(message, NOW, 0.0).change for message in said]
+    changes = [book.entry_for(message, NOW, 0.0).change for message in said]
     assert [change.get("total_tasks") for change in changes] == [None, 1, None, 2, 3]
     assert "total_tasks" not in changes[2]
 
@@ -113,11 +113,11 @@ def test_total_tasks_stays_what_the_worker_told() -> None:
 @pytest.mark.parametrize("message", [Result(output="x"), Failed(error="x")])
 def test_an_end_is_not_for_here(message: FromWorker) -> None:
     with pytest.raises(TypeError, match=message.type):
-        ledger().heard(message, NOW, 0.0)
+        ledger().entry_for(message, NOW, 0.0)
 
 
 def test_an_event_calls_who_wants_it() -> None:
-    entry = ledger(STREAM, STEP).heard(Step(thought="hm"), NOW, 0.0)
+    entry = ledger(STREAM, STEP).entry_for(Step(thought="hm"), NOW, 0.0)
     assert [call.target for call in entry.deliveries] == [STREAM, STEP]
     assert {call.due_at for call in entry.deliveries} == {NOW}
 
@@ -129,7 +129,7 @@ def test_what_is_recorded_together_is_what_comes_of_all() -> None:
         *(TaskCompleted(task_id="a", output="1"), task("b")),
         TaskCompleted(task_id="b", output="2"),
     )
-    entries = [book.heard(message, NOW, 0.0) for message in said]
+    entries = [book.entry_for(message, NOW, 0.0) for message in said]
     entries.append(ended(book.subject, success(Result(output="3")), LATER))
     whole = together(entries)
     change = whole.change
@@ -169,8 +169,8 @@ def test_a_completed_task_is_kept_with_how_it_began() -> None:
 
 def test_a_clock_that_is_set_meanwhile_changes_no_time() -> None:
     book = ledger()
-    book.heard(task("a"), LATER, 100.0)
-    entry = book.heard(TaskCompleted(task_id="a", output=""), NOW, 101.5)
+    book.entry_for(task("a"), LATER, 100.0)
+    entry = book.entry_for(TaskCompleted(task_id="a", output=""), NOW, 101.5)
     assert entry.change["new_tasks"][0].execution_time == 1.5
 
 
@@ -200,7 +200,7 @@ def test_while_a_human_is_asked_the_task_at_hand_is_the_one_in_question() -> Non
     answered = book.answered((), approved=False, now=LATER)
     assert answered.change == {"status": Status.RUNNING, "current_task": "two"}
     assert answered.events[0].data == {"task_id": "a", "approved": False}
-    book.accept(())
+    book.use_webhooks(())
     assert hear(book, task("c")).change["current_task"] == "c"
 
 
@@ -209,7 +209,7 @@ def test_an_answer_that_was_refused_has_changed_nothing() -> None:
     hear(book, task("a", "one"), HumanInput(task_id="a", prompt="?"))
     book.answered((STREAM,), approved=True, now=NOW)
     assert hear(book, task("b")).change["current_task"] == "b"  # while it is being recorded
-    assert book.refused("a").change == {"current_task": "a"}
+    assert book.answer_refused("a").change == {"current_task": "a"}
     assert hear(book, task("c")).change["current_task"] == "a"
     assert book.subject.webhooks == (STEP,)
 
@@ -221,7 +221,7 @@ def test_new_webhooks_take_the_place_of_their_kinds_and_are_told_of_it() -> None
     entry = book.answered(new, approved=True, now=NOW)
     assert entry.change["webhooks"] == (STEP, *new)
     assert [call.target for call in entry.deliveries] == [new[0]]
-    book.accept(new)
+    book.use_webhooks(new)
     assert book.subject.webhooks == (STEP, *new)
 
 
@@ -231,7 +231,7 @@ def test_new_webhooks_take_the_place_of_their_kinds_and_are_told_of_it() -> None
 def test_a_good_end() -> None:
     usage = TokenUsage(total_tokens=3, prompt_tokens=2, completion_tokens=1)
     entry = ended(
-        About("some-id", None, (WebhookTarget("crew", URL),)),
+        Subject("some-id", None, (WebhookTarget("crew", URL),)),
         success(Result(output="all", output_json={"a": 1}, token_usage=usage)),
         NOW,
     )
@@ -253,7 +253,7 @@ def test_a_good_end() -> None:
     "status", [Status.ERROR, Status.STOPPED, Status.TIMED_OUT, Status.INTERRUPTED]
 )
 def test_a_bad_end(status: Status) -> None:
-    entry = ended(About("some-id", None, ()), failure(status, "no luck"), NOW)
+    entry = ended(Subject("some-id", None, ()), failure(status, "no luck"), NOW)
     assert entry.change["status"] is status
     assert (entry.change["result"], entry.change["error"]) == (None, "no luck")
     assert entry.change["finished_at"] == NOW
@@ -265,7 +265,7 @@ def test_a_bad_end(status: Status) -> None:
 
 
 def test_beginning_again_forgets_the_run_before() -> None:
-    entry = requeued(About("some-id", None, (STREAM,)), NOW)
+    entry = requeued(Subject("some-id", None, (STREAM,)), NOW)
     assert entry.change == {
         "status": Status.PENDING,
         "started_at": None,
@@ -300,4 +300,4 @@ def test_what_calls_say_of_an_execution() -> None:
         tasks=(),
         last_step=None,
     )
-    assert about(execution) == About("some-id", {"m": 1}, (STEP,))
+    assert subject_of(execution) == Subject("some-id", {"m": 1}, (STEP,))

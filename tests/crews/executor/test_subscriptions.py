@@ -1,4 +1,4 @@
-"""Following: bells that lose no ring, and events that come whole however slowly they are read."""
+"""EventStream: bells that lose no ring, and events that come whole however slowly they are read."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.crews.crew import Caller
-from smartlinkd.crews.following import EVENTS_AT_ONCE, MAX_FOLLOWERS, Bells
+from smartlinkd.crews.model import CrewUser
+from smartlinkd.crews.subscriptions import EVENTS_AT_ONCE, MAX_SUBSCRIPTIONS, Subscriptions
 from smartlinkd.errors import NotFound, Unavailable
 from smartlinkd.journal.model import Event, State
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
 
-C = Caller("c")
+C = CrewUser("c")
 WAITS = ("started", "call gate", "hear", "result ok")
 
 
-# Bells
+# Subscriptions
 
 
 async def test_a_bell_rings_for_its_execution_alone() -> None:
-    bells = Bells()
-    with bells.on("one") as one, bells.on("two") as two:
-        bells.ring("one", State.RUNNING)
+    bells = Subscriptions()
+    with bells.subscribe("one") as one, bells.subscribe("two") as two:
+        bells.notify("one", State.RUNNING)
         await one.wait()
         assert (one.state, two.state) == (State.RUNNING, None)
 
 
 async def test_a_ring_before_the_wait_is_not_lost_and_counts_once() -> None:
-    bells = Bells()
-    with bells.on("one") as bell:
+    bells = Subscriptions()
+    with bells.subscribe("one") as bell:
         for state in (State.PENDING, State.RUNNING, State.SUCCESS):
-            bells.ring("one", state)
+            bells.notify("one", state)
         await bell.wait()
         assert bell.state is State.SUCCESS
         async with trio.open_nursery() as nursery:
@@ -47,15 +47,15 @@ async def test_a_ring_before_the_wait_is_not_lost_and_counts_once() -> None:
 
 
 def test_so_many_may_follow_and_no_more() -> None:
-    bells = Bells()
+    bells = Subscriptions()
     with ExitStack() as hung:
-        for number in range(MAX_FOLLOWERS):
-            hung.enter_context(bells.on(str(number % 3)))
-        with pytest.raises(Unavailable, match="512 clients"), bells.on("1"):
+        for number in range(MAX_SUBSCRIPTIONS):
+            hung.enter_context(bells.subscribe(str(number % 3)))
+        with pytest.raises(Unavailable, match="512 clients"), bells.subscribe("1"):
             pass
-        assert bells.count == MAX_FOLLOWERS
+        assert bells.count == MAX_SUBSCRIPTIONS
     assert bells.count == 0
-    with bells.on("1"):
+    with bells.subscribe("1"):
         assert bells.count == 1
 
 
@@ -142,7 +142,7 @@ async def test_who_goes_away_leaves_no_bell(house: House) -> None:
     assert house.executor.followers == 0
 
 
-# Following
+# EventStream
 
 
 async def test_events_come_as_they_happen_and_end_with_it(house: House) -> None:

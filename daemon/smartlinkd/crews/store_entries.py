@@ -1,12 +1,8 @@
-"""What the journal records of each moment of an execution: pure rules, no I/O.
+"""What the journal records of each moment of an execution: pure rules.
 
-An `Entry` goes to the disk as a whole, alone or `together` with its neighbours: what is different
-about the execution, the events that tell of it, and the webhook calls that are owed for it. So
-nobody is ever told of what is not on disk, and nothing that is on disk is told to nobody.
-
-`Ledger` follows one execution through its worker's messages; it remembers the tasks that are open,
-because the journal is told of a task when it is completed. The functions beside it are for what
-happens to an execution that has no worker.
+An `Entry` is written in one transaction: the change of the execution, the event about it, and the
+webhook calls that are due for it. So clients hear of nothing that is not on the disk, and of
+everything that is.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from typing import Final
 
 from pydantic import JsonValue
 
-from smartlinkd.crews.ending import About, Ending
+from smartlinkd.crews.outcome import Outcome, Subject
 from smartlinkd.crews.protocol import (
     FromWorker,
     HumanInput,
@@ -43,11 +39,11 @@ from smartlinkd.journal.model import (
 
 REQUEUED = "crew_execution_requeued"
 NOT_BEGUN: Final[JsonValue] = {"began": False}
-"""The data of such an event, where there was no worker yet. Any other has none."""
+"""The data of the event if there was no worker yet. Other such events have none."""
 
 
 def together(entries: Sequence[Entry]) -> Entry:
-    """What comes of all of these, in their order."""
+    """Merge entries into one, in their order."""
     change = Change()
     for entry in entries:
         change |= entry.change
@@ -66,21 +62,21 @@ class _OpenTask:
     since: float
 
 
-def about(execution: Execution | NewExecution) -> About:
-    """What every webhook call about an execution says of it, and where they go."""
-    return About(execution.id, execution.meta, execution.webhooks)
+def subject_of(execution: Execution | NewExecution) -> Subject:
+    """Return what entries say of an execution, and where its webhook calls go."""
+    return Subject(execution.id, execution.meta, execution.webhooks)
 
 
-def ended(subject: About, ending: Ending, now: datetime) -> Entry:
-    """The end, whoever brought it about."""
-    good = ending.status is Status.COMPLETED
-    data: dict[str, JsonValue] = {"status": ending.status.value}
-    data |= {"result": ending.result} if good else {"error": ending.error}
+def ended(subject: Subject, outcome: Outcome, now: datetime) -> Entry:
+    """Return the entry of an outcome."""
+    good = outcome.status is Status.COMPLETED
+    data: dict[str, JsonValue] = {"status": outcome.status.value}
+    data |= {"result": outcome.result} if good else {"error": outcome.error}
     change = Change(
-        status=ending.status,
-        result=ending.result,
-        result_json=ending.result_json,
-        error=ending.error,
+        status=outcome.status,
+        result=outcome.result,
+        result_json=outcome.result_json,
+        error=outcome.error,
         current_task=None,
         finished_at=now,
     )
@@ -88,19 +84,21 @@ def ended(subject: About, ending: Ending, now: datetime) -> Entry:
         subject,
         change,
         NewEvent("crew_kickoff_completed" if good else "crew_kickoff_failed", now, data),
-        ending,
+        outcome,
     )
 
 
-def begun(subject: About, now: datetime) -> Entry:
-    """Its turn has come."""
+def begun(subject: Subject, now: datetime) -> Entry:
+    """Return the entry of an execution that begins."""
     change = Change(status=Status.RUNNING, started_at=now)
     return _entry(subject, change, NewEvent("crew_kickoff_started", now))
 
 
-def requeued(subject: About, now: datetime, *, began: bool = True) -> Entry:
-    """It was running when the daemon ended, and is to run again from its beginning; or it had not
-    begun, since there was no room for its worker, or its turn came as the daemon ended."""
+def requeued(subject: Subject, now: datetime, *, began: bool = True) -> Entry:
+    """Return the entry of an execution that waits for its turn again.
+
+    `began` is false if the daemon ended before its worker had begun.
+    """
     change = Change(
         status=Status.PENDING,
         started_at=None,
@@ -113,24 +111,26 @@ def requeued(subject: About, now: datetime, *, began: bool = True) -> Entry:
 
 
 @dataclass
-class Ledger:
-    """One execution while its worker runs."""
+class ExecutionProgress:
+    """Follows one execution through its worker's messages, and remembers its open tasks."""
 
-    subject: About
+    subject: Subject
     _open: dict[str, _OpenTask] = field(default_factory=dict)
     _asked: str | None = None
-    """The task about which a human is asked."""
+    """The id of the task about which a human is asked."""
     _opened: int = 0
-    _total_is_told: bool = False
+    _has_total: bool = False
 
-    def heard(  # noqa: PLR0911 - one a message
+    def entry_for(  # noqa: PLR0911 - one a message
         self, message: FromWorker, now: datetime, clock: float
     ) -> Entry:
-        """Its worker has said something; not its end. `clock` is trio's, by which tasks are timed:
-        the one of `now` may be set meanwhile."""
+        """Return the entry of a worker's message that is not its last.
+
+        `clock` is trio's time, in seconds. Tasks are timed by it, since the wall clock can be set.
+        """
         match message:
             case Started():
-                self._total_is_told = message.total_tasks is not None
+                self._has_total = message.total_tasks is not None
                 return Entry(Change(total_tasks=message.total_tasks))
             case TaskStarted():
                 return self._task_started(message, now, clock)
@@ -152,17 +152,16 @@ class Ledger:
                 raise TypeError(f"`{message.type}` is an end, and not for here")
 
     def tool_used(self, call: ToolCall, error: str | None, now: datetime) -> Entry:
-        """A tool has answered the worker."""
+        """Return the entry of a tool's answer."""
         data: JsonValue = {"call_id": call.call_id, "tool": call.tool, "error": error}
         return self._note(Change(), "tool_usage_finished", now, data)
 
     def answered(
         self, webhooks: Sequence[WebhookTarget], *, approved: bool, now: datetime
     ) -> Entry:
-        """A human has answered. `webhooks` take the place of those of their kinds.
+        """Return the entry of a human's answer. `webhooks` replace those of their kinds.
 
-        From now on nobody is asked. The journal may refuse the webhooks: then there is `refused`,
-        and else `accept`, from which on what is said goes to them.
+        Nobody is asked from then on. Call `use_webhooks` once it is recorded, or `answer_refused`.
         """
         asked, self._asked = self._asked, None
         subject = _with(self.subject, webhooks)
@@ -172,13 +171,14 @@ class Ledger:
         data: JsonValue = {"task_id": asked, "approved": approved}
         return _entry(subject, change, NewEvent("human_feedback_received", now, data))
 
-    def accept(self, webhooks: Sequence[WebhookTarget]) -> None:
-        """The answer that came with `webhooks` is recorded."""
+    def use_webhooks(self, webhooks: Sequence[WebhookTarget]) -> None:
+        """Send later webhook calls to these in the place of those of their kinds."""
         self.subject = _with(self.subject, webhooks)
 
-    def refused(self, task_id: str) -> Entry:
-        """The journal refused the answer: the same question is open again, and its task is the
-        current one, whatever was started meanwhile."""
+    def answer_refused(self, task_id: str) -> Entry:
+        """Return the entry that opens the same question again, after the journal has refused its
+        answer.
+        """
         self._asked = task_id
         return Entry(Change(current_task=task_id))
 
@@ -186,7 +186,7 @@ class Ledger:
         self._open[task.task_id] = _OpenTask(task, clock)
         self._opened += 1
         change = Change(current_task=self._current())
-        if not self._total_is_told:
+        if not self._has_total:
             change["total_tasks"] = self._opened
         return self._note(change, "task_started", now, _fields(task))
 
@@ -213,8 +213,7 @@ class Ledger:
         return self._note(change, "task_completed", now, data, record)
 
     def _current(self) -> str | None:
-        """The task at hand: the one that a human is asked about, by the id that the answer takes,
-        else the latest that is open, as people know it."""
+        """Return the id of the task about which a human is asked, else the latest one's name."""
         return self._asked or self._latest()
 
     def _latest(self) -> str | None:
@@ -232,18 +231,18 @@ class Ledger:
         return _entry(self.subject, change, NewEvent(kind, now, data), what)
 
 
-def _with(subject: About, webhooks: Sequence[WebhookTarget]) -> About:
-    """The same with `webhooks` in the place of those of their kinds."""
+def _with(subject: Subject, webhooks: Sequence[WebhookTarget]) -> Subject:
+    """Return the subject with `webhooks` in the place of those of their kinds."""
     kinds = {target.kind for target in webhooks}
     kept = (target for target in subject.webhooks if target.kind not in kinds)
     return replace(subject, webhooks=(*kept, *webhooks))
 
 
 def _entry(
-    subject: About,
+    subject: Subject,
     change: Change,
     event: NewEvent,
-    what: Step | TaskRecord | HumanInput | Ending | None = None,
+    what: Step | TaskRecord | HumanInput | Outcome | None = None,
 ) -> Entry:
     return Entry(change, (event,), tuple(calls_for(subject, event, what)))
 

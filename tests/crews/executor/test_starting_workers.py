@@ -11,10 +11,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.crews import starts
-from smartlinkd.crews.crew import CrewLoad
+from smartlinkd.crews.model import CrewLoad
 from smartlinkd.crews.reading.catalog import Catalog
-from smartlinkd.crews.without_line import NEVER_RUN
+from smartlinkd.crews.scheduler import NEVER_RUN
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal.model import Created, Execution, State, Status
 from tests.fakes.scrape import observed
@@ -24,11 +23,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor is one that says nothing let be."""
-    monkeypatch.setattr(starts, "MOST", 1)
-    monkeypatch.setattr(starts, "LOOK_EVERY", 10_000.0)
-    monkeypatch.setattr(starts, "SILENCE", 10_000.0)
+def one_at_a_time(limits: dict[str, Any]) -> None:
+    """A worker that says nothing is not let be."""
+    limits.update(max_starting=1, start_timeout_s=10_000.0)
 
 
 @pytest.fixture
@@ -76,9 +73,9 @@ async def test_no_crew_waits_for_another(house: House) -> None:
 
 
 async def test_who_has_none_that_comes_up_is_next(
-    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+    open_house: OpenHouse, crew: MakeCrew, limits: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(starts, "MOST", 4)
+    limits["max_starting"] = 4
     house = await open_house(crew(max_running=9), crew("other", max_running=9))
     four = [await house.kickoff("hang") for _ in range(4)]
     await house.kickoff("hang")
@@ -93,9 +90,9 @@ async def test_who_has_none_that_comes_up_is_next(
 
 
 async def test_as_many_come_up_when_crews_kick_off_in_the_same_moment(
-    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+    open_house: OpenHouse, crew: MakeCrew, limits: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(starts, "MOST", 3)
+    limits["max_starting"] = 3
     house = await open_house(crew(max_running=9), crew("other", max_running=9))
     for each in ("c", "other"):
         await house.kickoff("hang", crew=each)
@@ -138,9 +135,10 @@ async def test_a_turn_for_a_kickoff_that_is_refused_is_the_next_ones(
 
 
 async def test_a_turn_for_a_kickoff_that_is_there_already_is_the_next_ones(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    open_house: OpenHouse, crew: MakeCrew, limits: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(starts, "MOST", 2)
+    limits["max_starting"] = 2
+    house = await open_house(crew(max_running=3))
     found = []
 
     async def the_same() -> None:
@@ -160,12 +158,16 @@ async def test_one_is_up_when_it_has_said_something(house: House) -> None:
     assert (await house.look(first)).state is State.RUNNING
 
 
-async def test_one_is_let_be_when_it_waits_for_something_else_than_a_processor(
-    house: House, monkeypatch: pytest.MonkeyPatch
+async def test_worker_that_says_nothing_counts_as_started_after_its_time(
+    mock_clock: MockClock, open_house: OpenHouse, crew: MakeCrew, limits: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(starts, "LOOK_EVERY", 0.05)
+    limits["start_timeout_s"] = 10.0
+    mock_clock.rate = 1.0
+    house = await open_house(crew())
     first = await house.kickoff("hang")
-    await completes(house, await house.kickoff())
+    second = await one_that_waits(house)
+    mock_clock.jump(10.0)
+    await completes(house, second)
     assert (await house.look(first)).state is State.RUNNING
 
 
@@ -252,7 +254,7 @@ async def test_the_next_daemon_runs_one_that_waits_as_if_nothing_had_been(
 async def test_one_that_waits_is_run_as_its_crew_is_then(house: House, crew: MakeCrew) -> None:
     first = await house.kickoff("hang")
     second = await one_that_waits(house, "started", "given", "result ok")
-    await house.executor.take(Catalog({"c": crew(tools=("add",))}, ()))
+    await house.executor.apply_catalog(Catalog({"c": crew(tools=("add",))}, ()))
     await house.stop_one(first)
     await completes(house, second)
     assert '"tools": ["add"]' in (await house.logs(second))[0]
@@ -261,6 +263,6 @@ async def test_one_that_waits_is_run_as_its_crew_is_then(house: House, crew: Mak
 async def test_one_that_waits_for_a_crew_that_is_taken_out_ends(house: House) -> None:
     await house.kickoff("hang")
     second = await one_that_waits(house)
-    await house.executor.take(Catalog({}, ()))
+    await house.executor.apply_catalog(Catalog({}, ()))
     found = await house.end_of(second)
     assert (found.status, found.error) == (Status.INTERRUPTED, NEVER_RUN)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from smartlinkd.crews.crew import CrewLoad
-from smartlinkd.crews.line import FULL_RETRY_AFTER
+from smartlinkd.crews.model import CrewLoad
+from smartlinkd.crews.scheduler import FULL_RETRY_AFTER
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal.model import Execution, State
 from tests.hygiene.tasks import all_tasks

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.crews.executor import AT_ONCE
-from smartlinkd.crews.run import Run
+from smartlinkd.crews.execution import RunningExecution
+from smartlinkd.crews.model import ExecutorLimits
 from smartlinkd.errors import Invalid, NotFound, Unavailable
 from smartlinkd.journal.model import Entry, State, Status
 
@@ -183,7 +183,7 @@ async def test_one_that_comes_to_its_end_first(
     kickoff_id = await house.kickoff("started", "call gate", "hear", "result ok")
     await house.gate.reaches(1)
     ending, stopping = trio.Event(), trio.Event()
-    record, cut_short = house.journal.record, Run.cut_short
+    record, cancel = house.journal.record, RunningExecution.cancel
 
     async def hold_up(execution_id: str, entry: Entry) -> None:
         if entry.change.get("status") is Status.COMPLETED:
@@ -191,12 +191,12 @@ async def test_one_that_comes_to_its_end_first(
             await stopping.wait()
         await record(execution_id, entry)
 
-    def note(self: Run, *args: Any) -> None:
+    def note(self: RunningExecution, *args: Any) -> None:
         stopping.set()
-        cut_short(self, *args)
+        cancel(self, *args)
 
     monkeypatch.setattr(house.journal, "record", hold_up)
-    monkeypatch.setattr(Run, "cut_short", note)
+    monkeypatch.setattr(RunningExecution, "cancel", note)
     house.gate.open()
     await ending.wait()
     with pytest.raises(Invalid, match="ended by itself before it was stopped"):
@@ -212,7 +212,7 @@ async def test_many_who_wait_for_a_stop_hold_up_nobody(
     kickoff_id = await house.kickoff("started", "deaf", "call gate", "hang")
     await house.gate.reaches(1)
     async with trio.open_nursery() as askers:
-        for _ in range(AT_ONCE // 100 + 1):
+        for _ in range(ExecutorLimits().calls_at_once // 100 + 1):
             for _ in range(100):
                 askers.start_soon(house.stop_one, kickoff_id)
             await house.all_asked()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.crews import again
-from smartlinkd.crews.crew import BrokenCrew, CrewLoad
+from smartlinkd.crews.model import BrokenCrew, CrewLoad
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.journal.model import State, Status
 
@@ -44,38 +43,17 @@ async def test_from_the_start_until_it_is_stopped_or_its_crew_is_mended(
     assert house.executor.load()["c"] == CrewLoad(waiting=3)
     await house.stop_one(ids[1])
     assert house.executor.load()["c"] == CrewLoad(waiting=2)
-    await house.executor.take(Catalog({"c": crew(max_running=1)}))
+    await house.executor.apply_catalog(Catalog({"c": crew(max_running=1)}))
     await house.gate.reaches(1)
     assert house.executor.load()["c"] == CrewLoad(running=1, waiting=1)
     house.gate.open()
     assert (await house.end_of(ids[3])).state is State.SUCCESS
 
 
-async def test_while_its_crew_is_mended_none_is_missing(
-    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await killed_with_one_running(await open_house(crew(max_running=1)), waiting=2)
-    house = await open_house(crew("other"), broken=(BROKEN,))
-
-    async def silent() -> None:
-        await trio.sleep_forever()
-
-    monkeypatch.setattr(house.journal, "unfinished", silent)
-    await house.executor.take(Catalog({"c": crew()}))
-    assert house.executor.load()["c"] == CrewLoad(waiting=2)
-
-
-async def test_for_a_crew_whose_name_is_wrong_by_now(open_house: OpenHouse, crew: MakeCrew) -> None:
-    """It has none then, and of another one nothing waits."""
-    await killed_with_one_running(await open_house(crew(max_running=1)), waiting=2)
-    house = await open_house(crew("other"), broken=(BrokenCrew(None, ()), BrokenCrew(None, ())))
-    await comes_to(house, CrewLoad(), CrewLoad(waiting=2), CrewLoad())
-
-
 async def test_until_its_crew_is_taken_out(open_house: OpenHouse, crew: MakeCrew) -> None:
     ids = await killed_with_one_running(await open_house(crew(max_running=1)), waiting=1)
     house = await open_house(crew("other"), broken=(BROKEN,))
-    await house.executor.take(Catalog({"other": crew("other")}))
+    await house.executor.apply_catalog(Catalog({"other": crew("other")}))
     assert (await house.end_of(ids[1])).status is Status.INTERRUPTED
     assert set(house.executor.load()) == {"other"}
 
@@ -84,11 +62,11 @@ async def test_until_its_crew_is_taken_out(open_house: OpenHouse, crew: MakeCrew
 async def test_what_was_interrupted_is_among_them_if_it_runs_again(
     open_house: OpenHouse,
     crew: MakeCrew,
-    monkeypatch: pytest.MonkeyPatch,
+    limits: dict[str, Any],
     most: int,
     waiting: int,
 ) -> None:
-    monkeypatch.setattr(again, "MAX_RERUNS", most)
+    limits["max_reruns"] = most
     await killed_with_one_running(await open_house(crew(max_running=1)), waiting=1)
     house = await open_house(crew("other"), broken=(BrokenCrew("c", (), on_restart="rerun"),))
     await comes_to(house, CrewLoad(), CrewLoad(waiting=waiting))
@@ -100,8 +78,8 @@ async def test_a_crew_that_is_back_broken_while_it_runs_is_listed_as_running(
     house = await open_house(crew())
     await house.kickoff(*WAITS)
     await house.gate.reaches(1)
-    await house.executor.take(Catalog({"other": crew("other")}))
-    await house.executor.take(Catalog({"other": crew("other")}, (BROKEN,), default="c"))
+    await house.executor.apply_catalog(Catalog({"other": crew("other")}))
+    await house.executor.apply_catalog(Catalog({"other": crew("other")}, (BROKEN,), default="c"))
     other, broken = house.executor.listed()
     assert (other.crew.name, other.default, other.paths) == ("other", False, ("/crews/other",))
     assert (broken.crew, broken.default, broken.paths) == (BROKEN, True, ("/crews/c", "/"))
