@@ -1,4 +1,4 @@
-"""What the journal records of each moment of an execution: pure rules.
+"""The entries that the journal records of each moment of an execution: pure rules.
 
 An `Entry` is written in one transaction: the change of the execution, the event about it, and the
 webhook calls that are due for it. So clients hear of nothing that is not on the disk, and of
@@ -127,6 +127,9 @@ class ExecutionProgress:
         """Return the entry of a worker's message that is not its last.
 
         `clock` is trio's time, in seconds. Tasks are timed by it, since the wall clock can be set.
+
+        Raises:
+            TypeError: the message is a worker's last.
         """
         match message:
             case Started():
