@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.crews.execution import RunningExecution
+from smartlinkd.crews.execution import Completion, RunningExecution
 from smartlinkd.crews.model import ExecutorLimits
 from smartlinkd.errors import Invalid, NotFound, Unavailable
 from smartlinkd.journal.model import Entry, State, Status
@@ -223,3 +223,21 @@ async def test_many_who_wait_for_a_stop_hold_up_nobody(
             mock_clock.jump(1)
             await wait_all_tasks_blocked()
     assert (await house.look(kickoff_id)).status is Status.STOPPED
+
+
+async def test_completion_whose_outcome_is_recorded_does_not_wait_for_the_worker() -> None:
+    completion = Completion(0.0)
+    completion.status = Status.STOPPED
+    await completion.wait_stopped()
+
+
+async def test_completion_with_another_outcome_was_not_stopped() -> None:
+    completion = Completion(0.0)
+    completion.status = Status.COMPLETED
+    with pytest.raises(Invalid, match="ended by itself before it was stopped"):
+        await completion.wait_stopped()
+
+
+async def test_completion_that_is_not_recorded_in_time_is_unavailable() -> None:
+    with pytest.raises(Unavailable, match="cannot record its end"):
+        await Completion(0.0).wait_stopped()

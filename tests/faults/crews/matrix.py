@@ -242,10 +242,13 @@ for _fault, _within in _REFUSED.items():
     for _phase in ("idle", "storing"):
         _due = MATRIX.due((_fault, _phase))
         put(_fault, _phase, replace(_due, statuses=frozenset([503]), seconds=_within))
-# Two want to write then.
-for _phase in ("ending", "delivering", "restarting"):
-    for _fault in ("db_fails", "db_gone"):
-        put(_fault, _phase, replace(MATRIX.due((_fault, _phase)), records=2))
+for _fault in ("db_full", "db_fails", "db_gone"):  # as soon as the executor is there again
+    _due = MATRIX.due((_fault, "restarting"))
+    put(_fault, "restarting", replace(_due, statuses=frozenset([503])))
+# As many want to write then.
+for _fault in ("db_fails", "db_gone"):
+    for _phase, _records in (("ending", 2), ("delivering", 2), ("restarting", 3)):
+        put(_fault, _phase, replace(MATRIX.due((_fault, _phase)), records=_records))
 change("db_slow", ALL, seconds=SLOWLY, by=SLOWLY)
 change("db_slow", "restarting", statuses=[200, 503], seconds=PATIENCE, by=SLOWLY)
 # It is not used in this phase, and the next start finds it as it should be.
