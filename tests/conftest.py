@@ -19,6 +19,7 @@ pytest_plugins = [
     "tests.hygiene.folder",
     "tests.hygiene.leaks",
     "tests.hygiene.deadline",
+    "tests.hygiene.nightly",
     "tests.hygiene.order",
     "tests.hygiene.reports",
 ]

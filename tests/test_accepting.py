@@ -12,8 +12,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.accepting import TRY_EVERY, WELL_AFTER, PatientListener
-from smartlinkd.control import SOCKET_NAME, Control
+from smartlinkd.accepting import LOG_INTERVAL_S, RETRY_INTERVAL_S, PatientListener
+from smartlinkd.admin.control_socket import SOCKET_NAME, ControlSocket
 from smartlinkd.serving import GuardedQuart, Served, bind, serve
 from tests.shortage import Shortage
 
@@ -25,8 +25,8 @@ async def tried_often(caplog: pytest.LogCaptureFixture) -> None:
     """Wait until it has said that it waits, and for some more tries."""
     with trio.fail_after(PATIENCE):
         while not caplog.messages:  # noqa: ASYNC110 - a log has no event
-            await trio.sleep(TRY_EVERY / 10)
-    await trio.sleep(3 * TRY_EVERY)
+            await trio.sleep(RETRY_INTERVAL_S / 10)
+    await trio.sleep(3 * RETRY_INTERVAL_S)
 
 
 def is_told_once(caplog: pytest.LogCaptureFixture) -> bool:
@@ -73,7 +73,7 @@ async def test_it_is_told_again_when_it_was_well_meanwhile(
     (listening,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     monkeypatch.setattr(trio.SocketListener, "accept", failing)
     async with PatientListener(listening) as listener:
-        for seconds, told in [(WELL_AFTER - 1, 1), (WELL_AFTER + 1, 2)]:
+        for seconds, told in [(LOG_INTERVAL_S - 1, 1), (LOG_INTERVAL_S + 1, 2)]:
             with trio.move_on_after(5.0):
                 await listener.accept()
             well = True
@@ -99,7 +99,7 @@ async def test_whatever_is_not_left_is_waited_for_and_nothing_else(
     async with PatientListener(listening) as listener:
         with pytest.raises(OSError, match="shut"):
             await listener.accept()
-    assert trio.current_time() == pytest.approx(50 * TRY_EVERY)
+    assert trio.current_time() == pytest.approx(50 * RETRY_INTERVAL_S)
     assert listening.socket.fileno() < 0
 
 
@@ -108,7 +108,7 @@ async def test_the_control_socket_waits(
 ) -> None:
     with trio.fail_after(PATIENCE), socket.socket(socket.AF_UNIX) as caller:
         async with trio.open_nursery() as nursery:
-            await nursery.start(Control(tmp_path, {}).run)
+            await nursery.start(ControlSocket(tmp_path, {}).run)
             with shortage():
                 caller.connect(str(tmp_path / SOCKET_NAME))
                 caller.sendall(b"{}\n")

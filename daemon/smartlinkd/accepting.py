@@ -1,12 +1,8 @@
-"""Accepting connections on a machine, or in a process, that has nothing left to accept one with.
+"""A listener that outlives a shortage of descriptors or memory.
 
-The problem: accept(2) fails then, and that passes. Whoever ends by it needs descriptors to begin
-again, which there are even fewer of, and a part that cannot be kept up ends the daemon. Trio's
-`serve_listeners` waits, but logs each of its ten tries a second, with a traceback.
-
-The choice: a listener that waits as trio does, for all who accept. It says so once, until it was
-well for a while: each connection that ends lets one more in. Who wants to connect waits in the
-kernel's queue.
+accept(2) fails then, and the shortage passes. An actor that ended by it would need descriptors to
+start again. trio's `serve_listeners` waits too, but logs each of ten tries a second with a
+traceback. Clients wait in the kernel's queue meanwhile.
 """
 
 from __future__ import annotations
@@ -20,38 +16,37 @@ import trio
 
 logger = logging.getLogger(__name__)
 
-TRY_EVERY: Final = 0.1
-"""Seconds between two tries while there is nothing left."""
-WELL_AFTER: Final = 60.0
-"""Seconds without a try that failed, after which the next one is told again."""
+RETRY_INTERVAL_S: Final = 0.1
+LOG_INTERVAL_S: Final = 60.0
+"""Seconds without a failure after which the next one is logged again."""
 
-_NOTHING_LEFT: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
+_SHORTAGES: Final = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
 
 
 class PatientListener(trio.abc.Listener[trio.SocketStream]):
-    """That of `listening`, which goes with it."""
+    """A listener over `listening`, which it owns."""
 
     def __init__(self, listening: trio.SocketListener) -> None:
         self._listening = listening
         self._failed_at = -inf  # on trio's clock
 
     async def accept(self) -> trio.SocketStream:
-        """The next connection, however long there is nothing left for it."""
+        """Return the next connection, however long a shortage lasts."""
         while True:
             try:
                 return await self._listening.accept()
             except OSError as fault:
-                if fault.errno not in _NOTHING_LEFT:
+                if fault.errno not in _SHORTAGES:
                     raise
-                self._note(fault)
-            await trio.sleep(TRY_EVERY)
+                self._log_once(fault)
+            await trio.sleep(RETRY_INTERVAL_S)
 
     async def aclose(self) -> None:
-        """Close it, and what it listens at."""
+        """Close the listening socket."""
         await self._listening.aclose()
 
-    def _note(self, fault: OSError) -> None:
+    def _log_once(self, fault: OSError) -> None:
         now = trio.current_time()
-        if now - self._failed_at > WELL_AFTER:
+        if now - self._failed_at > LOG_INTERVAL_S:
             logger.error("no connection can be accepted, which is tried again and again: %s", fault)
         self._failed_at = now

@@ -1,10 +1,8 @@
-"""What a caller can be told when it does not get what it asked for.
+"""The errors that refuse one request.
 
-Every error that is the fault of one request, and not of the daemon, is a `Refused`. Its text is
-written for the person who reads it: what is wrong, and what to do. It never holds a secret.
-The kinds below are few on purpose: the facade maps each to one HTTP status (see
-`api/errors.py`), and an actor that raises one lives on (see `supervision/actor.py`).
-Anything else that is raised is a bug or a broken invariant, and ends the actor it happened in.
+A `Refused` is the fault of one request. Its text says what is wrong and what to do, and never holds
+a secret. The HTTP API maps each class to one status (api/errors.py), and the actor that raises it
+goes on (supervision/actor.py). Any other exception is a bug, and ends the actor it happened in.
 """
 
 from __future__ import annotations
@@ -15,21 +13,21 @@ from typing import Final, TypeVar
 from pydantic import JsonValue
 
 BUG: Final = "internal error; the daemon's log has it"
-"""What whoever meets a fault of ours is told."""
+"""The text for a client whose request met a bug."""
 
 E = TypeVar("E", bound=BaseException)
 
 
 class Refused(Exception):  # noqa: N818 - the field's word for it; its kinds are errors by position
-    """One request was refused; whoever refused it goes on."""
+    """One request was refused; the actor that refused it goes on."""
 
 
 class Invalid(Refused):
-    """The request itself is wrong: the text names the field, its fault and the remedy."""
+    """The request is wrong. The text names the field, its fault and the remedy."""
 
 
 class WrongCredential(Refused):
-    """A password, a one-time code or a crew's token that is not right."""
+    """A wrong password, one-time code or crew token."""
 
 
 class NotAllowed(Refused):
@@ -37,17 +35,17 @@ class NotAllowed(Refused):
 
 
 class NotFound(Refused):
-    """There is no such thing, or none that this caller may know of."""
+    """The resource does not exist, or this caller may not know of it."""
 
 
 class Conflict(Refused):
-    """The request is not carried out as long as the daemon's state is what it is."""
+    """The daemon's present state does not allow the request."""
 
 
 class Unprocessable(Refused):
-    """A well-formed request that cannot be carried out; `details` tells a program which part.
+    """A well-formed request that cannot be carried out.
 
-    Nothing in `details` is a value that the caller has sent.
+    `details` names the faulty parts for programs, and repeats no value that the caller sent.
     """
 
     def __init__(self, message: str, *, details: Mapping[str, JsonValue] | None = None) -> None:
@@ -56,7 +54,7 @@ class Unprocessable(Refused):
 
 
 class NotNow(Refused):
-    """Right request, wrong moment; `retry_after` (whole seconds) says when to try again."""
+    """A valid request at the wrong moment; `retry_after` has whole seconds."""
 
     def __init__(self, message: str, *, retry_after: int) -> None:
         super().__init__(message)
@@ -64,27 +62,27 @@ class NotNow(Refused):
 
 
 class TooManyTries(NotNow):
-    """Too many failures from there; the caller has to wait."""
+    """The client's network has failed too often, and has to wait."""
 
 
 class TooManyAtOnce(NotNow):
-    """The caller's token holds as many connections as one token may."""
+    """The caller's token has as many connections as one token may have."""
 
 
 class Unavailable(NotNow):
-    """A part of the daemon is starting, restarting or full."""
+    """An actor is starting, restarting or full."""
 
 
 class UpstreamFailed(Refused):
-    """The browser or the marketplace did not do its part."""
+    """The browser or the marketplace failed."""
 
 
 class BrowserEnded(UpstreamFailed):
-    """The browser ended while it did its part, and is started again."""
+    """The browser ended during the work, and is being started again."""
 
 
 def leaves(group: BaseExceptionGroup[E]) -> Iterator[E]:
-    """The errors of a group and of the groups in it, in order."""
+    """Yield the errors of a group and of the groups in it, in order."""
     for error in group.exceptions:
         if isinstance(error, BaseExceptionGroup):
             yield from leaves(error)

@@ -1,4 +1,4 @@
-"""How bodies look on the wire: names in camelCase, times in ISO 8601 UTC with milliseconds."""
+"""The base of request and response bodies: camelCase names, times in ISO 8601 UTC."""
 
 from __future__ import annotations
 
@@ -11,12 +11,7 @@ from pydantic.alias_generators import to_camel
 
 
 class Body(BaseModel):
-    """A body. Unknown fields are ignored, types are not coerced, and errors show no values.
-
-    Of the text in it nothing is kept: pydantic would keep 16 384 short ones for the next time they
-    come, the owner's password among them. What a kind of body is checked by is made when the first
-    one comes: for all of them, that is a twentieth of the time to the daemon's first answer.
-    """
+    """A body. Unknown fields are ignored, types are not coerced, and errors show no values."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -24,7 +19,9 @@ class Body(BaseModel):
         serialize_by_alias=True,
         strict=True,
         hide_input_in_errors=True,
+        # pydantic would cache up to 16,384 short strings, the owner's password among them.
         cache_strings="keys",
+        # Validators are built at the first use: all of them take a twentieth of the start.
         defer_build=True,
     )
 
@@ -35,7 +32,7 @@ def example(body: dict[str, JsonValue]) -> ConfigDict:
 
 
 def timestamp(moment: datetime) -> str:
-    """ISO 8601 in UTC with milliseconds and `Z`."""
+    """Return ISO 8601 in UTC with milliseconds and `Z`."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

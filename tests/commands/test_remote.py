@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import trio
 
+from smartlinkd.admin.control_socket import Arguments, Command, ControlSocket, Response, plain
+from smartlinkd.admin.status import CreateKeyArguments, RevokeKeyArguments, RevokeTokensArguments
 from smartlinkd.auth.keys import SCOPES
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.cli import main
 from smartlinkd.commands.table import table
-from smartlinkd.control import Answer, Arguments, Command, Control, plain
 from smartlinkd.errors import Invalid, NotFound
-from smartlinkd.operator import CreateKeyArguments, RevokeKeyArguments, RevokeTokensArguments
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ async def asked(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
     """The commands that a daemon was asked for."""
     found: list[str] = []
 
-    def answering(name: str) -> Callable[[], Awaitable[Answer]]:
-        async def answer() -> Answer:
+    def answering(name: str) -> Callable[[], Awaitable[Response]]:
+        async def answer() -> Response:
             found.append(name)
             if name == "2fa off":
                 raise Invalid("the second factor is off already")
@@ -56,21 +56,21 @@ async def asked(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
 
         return answer
 
-    async def token(wanted: CrewToken) -> Answer:
+    async def token(wanted: CrewToken) -> Response:
         if wanted.name == "nobody":
             raise NotFound("there is no crew of that name; choose from: post")
         found.append(f"{wanted.name} {wanted.user} {wanted.rotate}")
         return {"crew": wanted.name, "token": "slc_xyz"}
 
-    async def create_key(wanted: CreateKeyArguments) -> Answer:
+    async def create_key(wanted: CreateKeyArguments) -> Response:
         found.append(f"{wanted.name} {wanted.scopes} {wanted.expires_in_days}")
         return {"key": "slk_xyz", "id": "1"}
 
-    async def revoke_key(wanted: RevokeKeyArguments) -> Answer:
+    async def revoke_key(wanted: RevokeKeyArguments) -> Response:
         found.append(f"keys revoke {wanted.id}")
         return {"name": "keys revoke"}
 
-    async def revoke(wanted: RevokeTokensArguments) -> Answer:
+    async def revoke(wanted: RevokeTokensArguments) -> Response:
         found.append(f"tokens revoke {wanted.keys}")
         return {"name": "tokens revoke"}
 
@@ -82,7 +82,7 @@ async def asked(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
         "keys revoke": Command(revoke_key, RevokeKeyArguments),
         "tokens revoke": Command(revoke, RevokeTokensArguments),
     }
-    await nursery.start(Control(tmp_path, commands).run)
+    await nursery.start(ControlSocket(tmp_path, commands).run)
     return found
 
 
@@ -223,17 +223,17 @@ async def test_whatever_answers_moves_no_cursor_of_the_owners_terminal(
     nursery: trio.Nursery,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    async def answer() -> Answer:
+    async def answer() -> Response:
         return {"a\x1b[2J\nb": "c\x1b[2J\nd", "rows": [{"e\r": {"f\n": "g\x9b"}}]}
 
-    async def refuse() -> Answer:
+    async def refuse() -> Response:
         raise Invalid("h\x1b[2J\nsmartlinkd: all is well\ud800")
 
-    async def token(_: CrewToken) -> Answer:
+    async def token(_: CrewToken) -> Response:
         return {"token": "slc\x1b]0;i\x07\nj"}
 
     commands = {"status": plain(answer), "2fa off": plain(refuse)}
-    control = Control(tmp_path, {**commands, "crew token": Command(token, CrewToken)})
+    control = ControlSocket(tmp_path, {**commands, "crew token": Command(token, CrewToken)})
     await nursery.start(control.run)
 
     assert await ask(config, "status") == 0

@@ -26,7 +26,7 @@ import os, subprocess, sys, tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 import trio
-from smartlinkd.control import Control, call, plain
+from smartlinkd.admin.control_socket import ControlSocket, call, plain
 from smartlinkd.processes.guardian import prctl
 from smartlinkd.processes.privacy import PR_SET_DUMPABLE, keep_private
 from smartlinkd.vault.record import CookieRecord, RecordMemory
@@ -110,7 +110,7 @@ async def greet():
 async def check_control_socket():
     with tempfile.TemporaryDirectory() as folder:
         async with trio.open_nursery() as nursery:
-            await nursery.start(Control(Path(folder), {"greet": plain(greet)}).run)
+            await nursery.start(ControlSocket(Path(folder), {"greet": plain(greet)}).run)
             assert (await call(Path(folder), "greet"))["ok"]
             nursery.cancel_scope.cancel()
 

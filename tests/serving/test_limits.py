@@ -14,7 +14,7 @@ from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.accepting import WELL_AFTER
+from smartlinkd.accepting import LOG_INTERVAL_S
 from smartlinkd.serving.app import BODY_SECONDS
 from smartlinkd.serving.connection import Connection
 
@@ -247,7 +247,7 @@ async def test_that_there_is_no_room_is_told_once_until_there_was_some_for_a_whi
     async with serving(connections=1) as server, await server.connect() as only:
         await only.send_all(WAIT)
         await seen.started.wait()
-        for passed, told in [(0, 1), (WELL_AFTER - 1, 1), (2, 1), (WELL_AFTER + 1, 2)]:
+        for passed, told in [(0, 1), (LOG_INTERVAL_S - 1, 1), (2, 1), (LOG_INTERVAL_S + 1, 2)]:
             mock_clock.jump(passed)
             assert (await server.ask(GET)).status == 503
             assert caplog.text.count("all 1 connections are at work") == told

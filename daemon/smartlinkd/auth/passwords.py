@@ -16,7 +16,7 @@ from argon2.exceptions import InvalidHashError, VerificationError, VerifyMismatc
 from pydantic import SecretStr
 
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.threads import RETRY_AFTER, on_thread
+from smartlinkd.threads import RETRY_AFTER_S, on_thread
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Passwords:
                 logger.warning("no password can be checked: %s", shortage)
             raise Unavailable(
                 f"no password can be checked at the moment ({shortage}); try again shortly",
-                retry_after=RETRY_AFTER,
+                retry_after=RETRY_AFTER_S,
             ) from None
         self._is_shortage_logged = False
         return verdict

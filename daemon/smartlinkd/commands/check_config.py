@@ -31,7 +31,7 @@ from smartlinkd.crews.model import Crew
 from smartlinkd.crews.reading.catalog import Catalog, read_catalog
 from smartlinkd.paths import hidden_above
 from smartlinkd.processes.memory import memory_allowed
-from smartlinkd.state import fault_of
+from smartlinkd.state_files import fault_of
 from smartlinkd.validation import BadValue
 
 PRIVATE: Final = Path("/var/lib/private")

@@ -17,7 +17,7 @@ from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 
-from smartlinkd.accepting import WELL_AFTER, PatientListener
+from smartlinkd.accepting import LOG_INTERVAL_S, PatientListener
 from smartlinkd.serving.app import CONNECTIONS, GuardedQuart
 from smartlinkd.serving.connection import LINGER_SECONDS, Connection
 from smartlinkd.serving.failures import failure
@@ -184,7 +184,7 @@ class _Door:
     def _note_full(self) -> None:
         """Log it once, until there was room for a while: whoever is refused comes again at once."""
         now = trio.current_time()
-        if now - self._full_at > WELL_AFTER:
+        if now - self._full_at > LOG_INTERVAL_S:
             logger.warning("all %d connections are at work: refusing more", len(self._inside))
         self._full_at = now
 

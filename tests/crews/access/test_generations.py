@@ -13,7 +13,7 @@ import pytest
 from smartlinkd.crews.access import generations
 from smartlinkd.crews.access.generations import Generations, load, save
 from smartlinkd.errors import Invalid
-from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.state_files import NotSaved, StateUnusable
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 SOME = Generations(version=1, first=A, rotated={"post": {"": B, "ann": C}})

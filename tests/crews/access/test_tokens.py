@@ -21,7 +21,7 @@ from pydantic import SecretBytes
 from smartlinkd.crews.access import tokens as module
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.errors import NotFound, WrongCredential
-from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.state_files import NotSaved, StateUnusable
 from tests.crews.access.holders import EVERYBODY, USERS, all_shown, is_valid, shown
 
 MASTER = bytes(range(32))

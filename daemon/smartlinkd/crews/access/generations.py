@@ -29,7 +29,7 @@ from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as model
 
 from smartlinkd.errors import Invalid
-from smartlinkd.state import StateUnusable, read_private, replace_file
+from smartlinkd.state_files import StateUnusable, read_private, replace_file
 
 logger = logging.getLogger(__name__)
 

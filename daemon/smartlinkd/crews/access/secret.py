@@ -19,7 +19,7 @@ from typing import Final
 from pydantic import SecretBytes, SecretStr
 
 from smartlinkd.crews.access.generations import GENERATIONS_FILE
-from smartlinkd.state import load_secret, parse_secret
+from smartlinkd.state_files import load_secret, parse_secret
 
 logger = logging.getLogger(__name__)
 

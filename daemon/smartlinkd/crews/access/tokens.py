@@ -36,7 +36,7 @@ from smartlinkd.crews.access.secret import derive
 from smartlinkd.crews.model import CrewUser
 from smartlinkd.errors import NotFound, WrongCredential
 from smartlinkd.slots import slot
-from smartlinkd.state import saving
+from smartlinkd.state_files import saving
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.threads import on_thread
 

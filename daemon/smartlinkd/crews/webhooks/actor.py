@@ -55,15 +55,15 @@ from smartlinkd.crews.webhooks.signing import signature_headers
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Delivery
-from smartlinkd.late_imports import needed
 from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
+from smartlinkd.metrics import DONE, LATE, histogram
 from smartlinkd.net.addresses import Network
+from smartlinkd.net.egress import open_sender
 from smartlinkd.net.egress_rules import origin
 from smartlinkd.net.outcomes import Unanswered
 from smartlinkd.nurseries import sole_error
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Backoff
-from smartlinkd.timing import DONE, LATE, histogram
 
 if TYPE_CHECKING:
     from smartlinkd.net.egress import Resolve, Sender
@@ -160,8 +160,6 @@ class Webhooks:
                 await self._news.wait()
 
     async def _sender(self) -> AbstractAsyncContextManager[Sender]:
-        with needed():
-            from smartlinkd.net.egress import open_sender  # noqa: PLC0415 - see smartlinkd/late_imports.py
         return open_sender(self._allow, max_connections=AT_ONCE, resolve=self._resolve)
 
     async def _look(self, sender: Sender, nursery: trio.Nursery) -> float:

@@ -1,0 +1,492 @@
+"""What the owner can see of the running daemon, and do to it: over HTTP and in the shell alike."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Literal, TypeVar
+
+import trio
+from pydantic import Field
+
+from smartlinkd import __version__
+from smartlinkd.admin.control_socket import Arguments, Command, Commands, Response, plain
+from smartlinkd.auth.actor import ApiKey, Auth, KeySpec
+from smartlinkd.auth.keys import KeyDays, KeyName, KeyScopes
+from smartlinkd.browser.actor import Browser
+from smartlinkd.conversion.account import Standing, shown_name
+from smartlinkd.conversion.desk import Desk, DeskStatus
+from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.model import BrokenCrew, ListedCrew
+from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.supervision.child import ChildSnapshot, ChildState
+from smartlinkd.vault.actor import Vault
+from smartlinkd.vault.record import CookieRecord
+from smartlinkd.wire import Body, Timestamp
+
+T = TypeVar("T")
+
+SECTION_PATIENCE = 1.0
+"""Seconds that a part has to report: the owner looks when one is in trouble, and wants to see."""
+
+
+WANTED_COOKIES = ("SPC_EC", "SPC_ST", "SPC_U", "SPC_F", "csrftoken")
+"""What a cookie of the portal's session has. Links are also made with less."""
+
+NOT_USED_YET = "not used yet"
+"""The state of an account whose cookie is stored, and that no link was made for since the start."""
+
+
+class PartReport(Body):
+    """One supervised part. `nextRetry` is in seconds."""
+
+    name: str
+    state: str
+    since: Timestamp
+    restarts: int
+    next_retry: float | None
+    last_error: str | None
+
+
+class BrowserReport(Body):
+    """The browser; null fields while there is none."""
+
+    state: str
+    ready: bool
+    since: Timestamp
+    version: str | None
+    pid: int | None
+    restarts: int
+    last_restart_reason: str | None
+    jobs_running: int
+    jobs_waiting: int
+    contexts: int
+
+
+class AccountReport(Body):
+    """How an account stood with the portal at its last answer."""
+
+    account: str = Field(description="the marketplace's user id, or a cookie's digest")
+    state: str
+    since: Timestamp
+    reason: str | None
+
+
+class CookieReport(Body):
+    """The stored cookie, without the cookie."""
+
+    account_name: str
+    synced_at: Timestamp
+    kept: bool = Field(description="by the service manager, over restarts of the daemon")
+
+
+class ConversionReport(Body):
+    """The desk: what waits, and what it remembers."""
+
+    requests_waiting: int
+    submits_waiting: int
+    remembered_links: int
+    remembered_products: int
+
+
+class CrewReport(Body):
+    """A crew of the configuration; `name` is null when that is what is wrong with it."""
+
+    name: str | None
+    state: Literal["ready", "broken"]
+    default: bool
+    base_address: str | None
+    users: list[str]
+    running: int
+    waiting: int
+
+
+class StoredCookieState(Body):
+    """Whether a cookie is stored, and what it lacks. The cookie itself is not shown."""
+
+    stored: bool
+    account_name: str | None
+    synced_at: Timestamp | None
+    missing: list[str] = Field(description="names of cookies that the portal's session has")
+
+
+class AccountEntry(Body):
+    """How an account stands with the portal, and what to do about it."""
+
+    name: str = Field(description="the marketplace's user id, or a cookie's digest")
+    state: Literal["active", "session_lost", "paused"]
+    since: Timestamp
+    reason: str | None
+    remedy: str | None
+
+
+class AccountResponse(Body):
+    """The stored cookie and the accounts that links were made for, the cookie's own first."""
+
+    ok: Literal[True] = True
+    cookie: StoredCookieState
+    accounts: list[AccountEntry]
+
+
+class CrewTokenArguments(Arguments):
+    """Whose token the shell wants; without a user it is the organization's."""
+
+    name: str
+    user: str | None = None
+    rotate: bool = False
+
+
+class KeyReport(Body):
+    """An API key, without the key."""
+
+    id: str
+    name: str
+    scopes: list[str]
+    created_at: Timestamp
+    expires_at: Timestamp | None
+    last_used_at: Timestamp | None
+    hint: str = Field(description="the key's last characters")
+
+
+class CreateKeyArguments(Arguments):
+    """What a new API key is to be."""
+
+    name: KeyName
+    scopes: KeyScopes
+    expires_in_days: KeyDays | None = None
+
+
+class RevokeKeyArguments(Arguments):
+    """Which API key is to end."""
+
+    id: str
+
+
+class RevokeTokensArguments(Arguments):
+    """With `keys`, the API keys end as well."""
+
+    keys: bool = False
+
+
+class StatusReport(Body):
+    """The whole daemon at one moment.
+
+    What a part reports of itself is null while it cannot be asked; `actors` says why.
+    """
+
+    ok: Literal[True] = True
+    version: str
+    started_at: Timestamp
+    second_factor: bool | None
+    actors: list[PartReport]
+    browser: BrowserReport | None
+    conversion: ConversionReport | None
+    cookie: CookieReport | None = Field(description="null also when none is stored")
+    accounts: list[AccountReport] | None
+    crews: list[CrewReport]
+
+
+class Operator:
+    """Gathers the parts' own reports, and passes the owner's commands on to them."""
+
+    def __init__(
+        self,
+        *,
+        auth: Auth,
+        vault: Vault,
+        desk: Desk,
+        browser: Browser | None,
+        parts: Callable[[], list[ChildSnapshot]],
+        tokens: CrewTokens,
+        executor: Executor,
+        url: str,
+        crew_urls: Mapping[str, str],
+        cookie_kept: Callable[[], bool],
+    ) -> None:
+        """`url` is the daemon's main address; `crew_urls` are those that crews have of their own,
+        by name. `cookie_kept` tells whether somebody keeps the stored cookie over a restart.
+        """
+        self._auth = auth
+        self._vault = vault
+        self._desk = desk
+        self._browser = browser
+        self._parts = parts
+        self._tokens = tokens
+        self._executor = executor
+        self._url = url
+        self._crew_urls = crew_urls
+        self._cookie_kept = cookie_kept
+        self._started_at = datetime.now(UTC)
+
+    async def status(self) -> StatusReport:
+        """Everything that `/api/status` shows; never waits long for any part."""
+        desk = await _section(self._desk.status)
+        cookie = await _section(self._vault.current)
+        return StatusReport(
+            version=__version__,
+            started_at=self._started_at,
+            second_factor=await _section(self._auth.has_second_factor),
+            actors=[
+                PartReport(
+                    name=part.name,
+                    state=part.state,
+                    since=part.since,
+                    restarts=part.restarts,
+                    last_error=part.last_error,
+                    next_retry=part.next_retry,
+                )
+                for part in self._parts()
+            ],
+            browser=_browser_report(self._browser) if self._browser else None,
+            conversion=_conversion_report(desk) if desk else None,
+            cookie=self._cookie_report(cookie) if cookie else None,
+            accounts=_account_reports(desk, cookie) if desk else None,
+            crews=self._crew_reports(),
+        )
+
+    def not_ready(self) -> str | None:
+        """One word for what is missing of all parts and a browser that works; None for nothing.
+
+        Whether an account may be used is not part of it: `status` tells that.
+        """
+        for part in self._parts():
+            if part.state is not ChildState.RUNNING:
+                return part.state
+        if self._browser is not None and not self._browser.ready:
+            return self._browser.status().state
+        return None
+
+    async def account(self) -> AccountResponse:
+        """Return how the accounts stand, the stored cookie's first.
+
+        Raises what asking the vault or the desk raises.
+        """
+        record = await self._vault.current()
+        desk = await self._desk.status()
+        cookie = record.cookie if record is not None else None
+        own = shown_name(cookie.account) if cookie is not None else None
+        wanted = WANTED_COOKIES if self._desk.needs_cookie else ()
+        return AccountResponse(
+            cookie=StoredCookieState(
+                stored=record is not None,
+                account_name=record.account_name if record is not None else None,
+                synced_at=record.synced_at if record is not None else None,
+                missing=[name for name in wanted if cookie is not None and not cookie.get(name)],
+            ),
+            accounts=[
+                AccountEntry(
+                    name=name,
+                    state=_STATES[state.standing],
+                    since=state.since,
+                    reason=state.reason,
+                    remedy=_REMEDIES[state.standing],
+                )
+                for name, state in sorted(desk.accounts.items(), key=lambda item: item[0] != own)
+            ],
+        )
+
+    async def account_not_ready(self) -> Literal["no_cookie", "session_lost", "paused"] | None:
+        """Return why the stored cookie's account makes no links; None when it may make some.
+
+        Where links are made by an API there is no cookie, and one account.
+        """
+        record = await self._vault.current()
+        if record is None and self._desk.needs_cookie:
+            return "no_cookie"
+        accounts = (await self._desk.status()).accounts
+        own = shown_name(record.cookie.account) if record and self._desk.needs_cookie else None
+        standings = {state.standing for name, state in accounts.items() if own in (None, name)}
+        if Standing.PAUSED in standings:
+            return "paused"
+        return "session_lost" if Standing.SESSION_LOST in standings else None
+
+    async def account_at_hand(self) -> AccountResponse | None:
+        """Return how the account stands, or None while a part that knows it does not run."""
+        running = {part.name for part in self._parts() if part.state is ChildState.RUNNING}
+        return await _section(self.account) if {"vault", "conversion"} <= running else None
+
+    async def clear_accounts(self) -> int:
+        """End every pause; return how many accounts had one or had lost their session."""
+        return await self._desk.clear_accounts()
+
+    def commands(self) -> Commands:
+        """The shell's commands, by the names that go over the control socket."""
+        return {
+            "status": plain(self._show_status),
+            "account show": plain(self._show_account),
+            "account clear": plain(self._clear_accounts),
+            "crew list": plain(self._list_crews),
+            "crew token": Command(self._crew_token, CrewTokenArguments),
+            "keys list": plain(self._list_keys),
+            "keys create": Command(self._create_key, CreateKeyArguments),
+            "keys revoke": Command(self._revoke_key, RevokeKeyArguments),
+            "tokens revoke": Command(self._revoke_tokens, RevokeTokensArguments),
+            "2fa off": plain(self._second_factor_off),
+        }
+
+    async def _show_status(self) -> Response:
+        return (await self.status()).model_dump(mode="json")
+
+    async def _show_account(self) -> Response:
+        record = await self._vault.current()
+        desk = await self._desk.status()
+        return {
+            "cookie": self._cookie_report(record).model_dump(mode="json") if record else None,
+            "accounts": [
+                account.model_dump(mode="json") for account in _account_reports(desk, record)
+            ],
+        }
+
+    async def _clear_accounts(self) -> Response:
+        return {"cleared": await self.clear_accounts()}
+
+    async def _list_crews(self) -> Response:
+        return {"crews": [crew.model_dump(mode="json") for crew in self._crew_reports()]}
+
+    def _cookie_report(self, record: CookieRecord) -> CookieReport:
+        return CookieReport(
+            account_name=record.account_name,
+            synced_at=record.synced_at,
+            kept=self._cookie_kept(),
+        )
+
+    def _crew_reports(self) -> list[CrewReport]:
+        return [self._crew_report(listed) for listed in self._executor.listed()]
+
+    def _crew_report(self, listed: ListedCrew) -> CrewReport:
+        crew = listed.crew
+        address = self._url + listed.paths[0] if listed.paths else None
+        return CrewReport(
+            name=crew.name,
+            state="broken" if isinstance(crew, BrokenCrew) else "ready",
+            default=listed.default,
+            base_address=self._crew_urls.get(crew.name or "", address),
+            users=list(crew.users),
+            running=listed.load.running,
+            waiting=listed.load.waiting,
+        )
+
+    async def _crew_token(self, wanted: CrewTokenArguments) -> Response:
+        if wanted.user == "":  # an empty variable in a script, say; not everybody's token for that
+            raise Invalid("user: is empty; name one, or leave it out for the organization token")
+        ask = self._tokens.rotate if wanted.rotate else self._tokens.show
+        token = await ask(wanted.name, wanted.user or "")
+        return {
+            "crew": wanted.name,
+            "user": wanted.user,
+            "token": token.get_secret_value(),
+        }
+
+    async def keys(self) -> list[KeyReport]:
+        """Return the API keys, oldest first."""
+        return [key_report(entry) for entry in await self._auth.list_keys()]
+
+    async def _list_keys(self) -> Response:
+        return {"keys": [key.model_dump(mode="json") for key in await self.keys()]}
+
+    async def _create_key(self, wanted: CreateKeyArguments) -> Response:
+        made = await self._auth.create_key_in_shell(
+            KeySpec(wanted.name, wanted.scopes, wanted.expires_in_days)
+        )
+        told = key_report(made.entry).model_dump(mode="json", exclude={"last_used_at", "hint"})
+        return {"key": made.key.get_secret_value(), **told}
+
+    async def _revoke_key(self, wanted: RevokeKeyArguments) -> Response:
+        await self._auth.revoke_key(wanted.id)
+        return {"message": "the API key has ended"}
+
+    async def _revoke_tokens(self, wanted: RevokeTokensArguments) -> Response:
+        await self._auth.revoke_all(with_keys=wanted.keys)
+        what = "every session and every API key has" if wanted.keys else "every session has"
+        return {"message": f"{what} ended; clients have to log in again"}
+
+    async def _second_factor_off(self) -> Response:
+        await self._auth.reset_second_factor()
+        return {"message": "the second factor is off; the password alone logs in"}
+
+
+_STATES: dict[Standing, Literal["active", "session_lost", "paused"]] = {
+    Standing.ACTIVE: "active",
+    Standing.SESSION_LOST: "session_lost",
+    Standing.PAUSED: "paused",
+}
+_REMEDIES = {
+    Standing.ACTIVE: None,
+    Standing.SESSION_LOST: "log in to the affiliate portal in your browser, then sync its cookie",
+    Standing.PAUSED: "open the affiliate portal in an ordinary browser and answer what it asks; "
+    "then clear the pause or sync a new cookie",
+}
+
+
+def key_report(key: ApiKey) -> KeyReport:
+    """Return what the owner is shown of a key."""
+    return KeyReport(
+        id=key.id,
+        name=key.name,
+        scopes=list(key.scopes),
+        created_at=datetime.fromtimestamp(key.created_at, UTC),
+        expires_at=_moment(key.expires_at),
+        last_used_at=_moment(key.last_used_at),
+        hint=key.hint,
+    )
+
+
+def _moment(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+async def _section(ask: Callable[[], Awaitable[T]]) -> T | None:
+    """What a part says, or None while it cannot be asked."""
+    with trio.move_on_after(SECTION_PATIENCE):
+        try:
+            return await ask()
+        except Unavailable:
+            return None
+    return None
+
+
+def _conversion_report(desk: DeskStatus) -> ConversionReport:
+    return ConversionReport(
+        requests_waiting=desk.waiting_requests,
+        submits_waiting=desk.waiting_submits,
+        remembered_links=desk.remembered_links,
+        remembered_products=desk.remembered_products,
+    )
+
+
+def _account_reports(desk: DeskStatus, stored: CookieRecord | None) -> list[AccountReport]:
+    """Those that something was done for, and in any case the stored cookie's."""
+    reports = [
+        AccountReport(
+            account=account,
+            state=state.standing,
+            since=state.since,
+            reason=state.reason,
+        )
+        for account, state in desk.accounts.items()
+    ]
+    if stored is not None:
+        name = shown_name(stored.cookie.account)
+        if name not in desk.accounts:
+            unused = AccountReport(
+                account=name, state=NOT_USED_YET, since=stored.synced_at, reason=None
+            )
+            reports.append(unused)
+    return reports
+
+
+def _browser_report(browser: Browser) -> BrowserReport:
+    status = browser.status()
+    return BrowserReport(
+        state=status.state,
+        ready=status.ready,
+        since=status.since,
+        version=status.version,
+        pid=status.pid,
+        restarts=status.restarts,
+        last_restart_reason=status.last_end,
+        jobs_running=status.working,
+        jobs_waiting=status.waiting,
+        contexts=status.contexts,
+    )

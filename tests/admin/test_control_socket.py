@@ -1,0 +1,491 @@
+"""The control socket, over a real one: who may use it, what it answers, and what it survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+from collections import Counter
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from pydantic import Field, JsonValue
+from trio.testing import wait_all_tasks_blocked
+
+from smartlinkd.admin.control_socket import (
+    MAX_CONNECTIONS,
+    MAX_REQUEST,
+    SOCKET_NAME,
+    Arguments,
+    Command,
+    Commands,
+    ControlSocket,
+    NotRunning,
+    Response,
+    call,
+    plain,
+)
+from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.patience import patience
+
+PATIENCE = 5.0  # seconds; what takes that long hangs
+NOBODY = 65534
+NO_ANSWER = "is no daemon of smartlinkd: its answer is none"
+
+
+class Order(Arguments):
+    """What one of the commands is told."""
+
+    dish: str
+    spoons: int = Field(default=1, le=4)
+
+
+class Owner:
+    """What the commands do."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.waiting = 0
+        self.waits = trio.Event()
+        self.may_end = trio.Event()
+
+    async def greet(self) -> Response:
+        self.done.append("greet")
+        return {"message": "good day"}
+
+    async def refuse(self) -> Response:
+        raise Unavailable("the desk restarts; try again", retry_after=1)
+
+    async def wait(self) -> Response:
+        self.waiting += 1
+        self.waits.set()
+        await self.may_end.wait()
+        return {}
+
+    async def much(self) -> Response:
+        return {"text": "x" * 500_000}
+
+    async def blunder(self) -> Response:
+        raise ValueError("a bug")
+
+    async def order(self, order: Order) -> Response:
+        self.done.append("order")
+        return {"dish": order.dish, "spoons": order.spoons}
+
+    def commands(self) -> Commands:
+        return {
+            "greet": plain(self.greet),
+            "refuse": plain(self.refuse),
+            "wait": plain(self.wait),
+            "much": plain(self.much),
+            "blunder": plain(self.blunder),
+            "order": Command(self.order, Order),
+        }
+
+
+@pytest.fixture
+def owner() -> Owner:
+    return Owner()
+
+
+@pytest.fixture
+def control(tmp_path: Path, owner: Owner) -> ControlSocket:
+    return ControlSocket(tmp_path, owner.commands())
+
+
+@pytest.fixture
+async def running(control: ControlSocket, tmp_path: Path) -> AsyncIterator[Path]:
+    """The directory of a daemon that answers."""
+    with trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(control.run)
+            yield tmp_path
+            nursery.cancel_scope.cancel()
+
+
+async def said_to(directory: Path, question: bytes, *, more: bool = False) -> bytes:
+    """All that comes back for `question`; nothing is sent after it unless there is `more`."""
+    async with await trio.open_unix_socket(directory / SOCKET_NAME) as stream:
+        await stream.send_all(question)
+        if not more:
+            await stream.send_eof()
+        answer = b""
+        try:
+            async for part in stream:
+                answer += part
+        except trio.BrokenResourceError:
+            pass  # cut off with bytes unread
+        return answer
+
+
+async def assert_serves(directory: Path) -> None:
+    assert await call(directory, "greet") == {"ok": True, "message": "good day"}
+
+
+# Commands
+
+
+async def test_a_command_is_done_and_answered(running: Path, owner: Owner) -> None:
+    assert await call(running, "greet") == {"ok": True, "message": "good day"}
+    assert owner.done == ["greet"]
+
+
+async def test_on_the_wire_it_is_a_line_of_json_each_way(running: Path) -> None:
+    answer = await said_to(running, b'{"command": "greet"}\n', more=True)
+    assert answer.endswith(b"\n")
+    assert json.loads(answer) == {"ok": True, "message": "good day"}
+
+
+async def test_a_question_may_come_in_pieces(running: Path) -> None:
+    async with await trio.open_unix_socket(running / SOCKET_NAME) as stream:
+        for piece in (b'{"comm', b'and": "gre', b'et"}', b"\n"):
+            await stream.send_all(piece)
+            await wait_all_tasks_blocked(0.01)
+        assert json.loads(await stream.receive_some())["ok"] is True
+
+
+async def test_a_refused_command_says_why(running: Path) -> None:
+    assert await call(running, "refuse") == {"ok": False, "error": "the desk restarts; try again"}
+
+
+async def test_a_command_whose_part_does_not_come_back_says_so(
+    running: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smartlinkd.admin.control_socket.patience", partial(patience, 0.01))
+    answer = await call(running, "wait")
+    assert not answer["ok"]
+    assert "being restarted" in answer["error"]
+
+
+async def test_an_unknown_command_is_answered_with_the_known_ones(running: Path) -> None:
+    answer = await call(running, "grete")
+    assert answer["ok"] is False
+    assert answer["error"] == (
+        "command: 'grete' is not one of blunder, greet, much, order, refuse, wait"
+    )
+
+
+async def test_a_large_answer_arrives_whole(running: Path) -> None:
+    assert await call(running, "much") == {"ok": True, "text": "x" * 500_000}
+
+
+async def test_a_slow_command_holds_up_nobody(running: Path, owner: Owner) -> None:
+    answers: list[Response] = []
+
+    async def wait() -> None:
+        answers.append(await call(running, "wait"))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await owner.waits.wait()
+        await assert_serves(running)
+        assert answers == []
+        owner.may_end.set()
+    assert answers == [{"ok": True}]
+
+
+async def test_only_so_many_are_answered_at_the_same_time(running: Path, owner: Owner) -> None:
+    async def ask(command: str) -> None:
+        answer = await call(running, command)
+        answers[command] += answer["ok"]
+
+    answers = Counter[str]()
+    async with trio.open_nursery() as nursery:
+        for _ in range(MAX_CONNECTIONS):
+            nursery.start_soon(ask, "wait")
+        while owner.waiting < MAX_CONNECTIONS:
+            await trio.lowlevel.checkpoint()
+        nursery.start_soon(ask, "greet")
+        await wait_all_tasks_blocked(0.02)
+        assert owner.done == []
+        owner.may_end.set()
+    assert answers == {"wait": MAX_CONNECTIONS, "greet": 1}
+
+
+# Arguments
+
+
+async def test_a_command_is_told_its_arguments(running: Path) -> None:
+    answer = await call(running, "order", {"dish": "phở", "spoons": 2})
+    assert answer == {"ok": True, "dish": "phở", "spoons": 2}
+
+
+async def test_what_is_left_out_has_its_default(running: Path) -> None:
+    assert (await call(running, "order", {"dish": "bún"}))["spoons"] == 1
+
+
+@pytest.mark.parametrize("arguments", ["", ', "arguments": {}', ', "arguments": null'])
+async def test_who_has_no_arguments_may_leave_them_out(running: Path, arguments: str) -> None:
+    question = f'{{"command": "greet"{arguments}}}\n'
+    assert json.loads(await said_to(running, question.encode()))["ok"] is True
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({}, "dish: is missing"),
+        ({"dish": 1}, "dish: must be a string"),
+        ({"dish": "phở", "spoons": "2"}, "spoons: must be a whole number"),
+        ({"dish": "phở", "spoons": 5}, "spoons: must be 4 or less"),
+        ({"dish": "phở", "spoon": 1}, "spoon: is not a field here"),
+        ({"spoons": True}, "dish: is missing; spoons: must be a whole number"),
+        (["phở"], "arguments must be an object"),
+        ("phở", "arguments must be an object"),
+        (None, "dish: is missing"),
+    ],
+)
+async def test_wrong_arguments_are_named_and_nothing_is_done(
+    running: Path, owner: Owner, arguments: JsonValue, error: str
+) -> None:
+    question = json.dumps({"command": "order", "arguments": arguments}).encode() + b"\n"
+    assert json.loads(await said_to(running, question)) == {"ok": False, "error": error}
+    assert owner.done == []
+
+
+async def test_a_command_without_arguments_takes_none(running: Path, owner: Owner) -> None:
+    answer = await call(running, "greet", {"loudly": True})
+    assert answer == {"ok": False, "error": "loudly: is not a field here"}
+    assert owner.done == []
+
+
+async def test_arguments_are_not_logged(running: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    await call(running, "order", {"dish": "secret soup"})
+    await call(running, "order", {"dish": "secret soup", "spoons": "secret"})
+    assert "control command: order" in caplog.text
+    assert "secret" not in caplog.text
+
+
+async def test_arguments_that_are_too_long_are_refused_unsent(running: Path, owner: Owner) -> None:
+    room = MAX_REQUEST - len(json.dumps({"command": "order", "arguments": {"dish": ""}})) - 1
+    assert (await call(running, "order", {"dish": "x" * room}))["ok"] is True
+    with pytest.raises(Invalid, match=r"^the arguments are too long: .* at most 4096 bytes$"):
+        await call(running, "order", {"dish": "x" * (room + 1)})
+    assert owner.done == ["order"]
+
+
+# Bad questions
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        b"greet",
+        b"",
+        b"[]",
+        b'"greet"',
+        b"null",
+        b"{}",
+        b'{"command": null}',
+        b'{"command": ["greet"]}',
+        b'{"command": {"greet": 1}}',
+        b'{"command": "greet"} {"command": "greet"}',
+        b'{"command": "\xff"}',
+        b"\xff\xfe",
+        b"[" * (MAX_REQUEST - 1),
+        b'{"a":' * 800,
+    ],
+    ids=lambda question: repr(question[:24]),
+)
+async def test_a_question_that_is_no_command_is_answered_as_an_unknown_one(
+    running: Path, owner: Owner, question: bytes
+) -> None:
+    answer = json.loads(await said_to(running, question + b"\n"))
+    assert answer["ok"] is False
+    assert "is not one of" in answer["error"]
+    assert owner.done == []
+    await assert_serves(running)
+
+
+async def test_a_line_that_is_too_long_is_not_answered(running: Path) -> None:
+    longest = b'{"command": "greet"}'.ljust(MAX_REQUEST - 1) + b"\n"
+    assert json.loads(await said_to(running, longest))["ok"] is True
+    assert await said_to(running, b" " + longest) == b""
+    await assert_serves(running)
+
+
+async def test_a_line_without_an_end_is_cut_off_at_the_limit(running: Path) -> None:
+    assert await said_to(running, b" " * (MAX_REQUEST + 1), more=True) == b""
+    await assert_serves(running)
+
+
+@pytest.mark.parametrize("half", [b"", b'{"command": "greet"', b'{"command": "greet"}'])
+async def test_half_a_line_is_not_answered(running: Path, owner: Owner, half: bytes) -> None:
+    assert await said_to(running, half) == b""
+    assert owner.done == []
+    await assert_serves(running)
+
+
+async def test_a_client_that_does_not_wait_for_its_answer_harms_nobody(
+    running: Path, owner: Owner
+) -> None:
+    for command in (b"greet", b"much"):
+        async with await trio.open_unix_socket(running / SOCKET_NAME) as stream:
+            await stream.send_all(b'{"command": "%s"}\n' % command)
+    await assert_serves(running)
+
+
+async def test_clients_that_say_nothing_are_dropped_and_make_room(
+    running: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smartlinkd.admin.control_socket.DEADLINE", 0.1)
+    streams = [await trio.open_unix_socket(running / SOCKET_NAME) for _ in range(MAX_CONNECTIONS)]
+    for stream in streams:
+        assert await stream.receive_some() == b""  # its end
+        await stream.aclose()
+    monkeypatch.undo()
+    await assert_serves(running)
+
+
+async def test_a_bug_in_a_command_is_logged_and_ends_nothing(
+    running: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = await call(running, "blunder")
+    assert answer == {"ok": False, "error": "internal error; the daemon's log has it"}
+    assert "ValueError: a bug" in caplog.text
+    await assert_serves(running)
+
+
+# The socket
+
+
+async def test_the_socket_is_its_owners_alone(running: Path) -> None:
+    mode = (running / SOCKET_NAME).stat().st_mode
+    assert stat.S_ISSOCK(mode)
+    assert stat.S_IMODE(mode) == 0o600
+
+
+async def test_the_mask_for_new_files_is_what_it_was(running: Path) -> None:
+    (running / "file").touch()
+    mask = os.umask(0o022)
+    os.umask(mask)
+    assert stat.S_IMODE((running / "file").stat().st_mode) == 0o666 & ~mask
+    assert mask != 0o177
+
+
+async def test_the_socket_goes_with_the_daemon(control: ControlSocket, tmp_path: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(control.run)
+        assert (tmp_path / SOCKET_NAME).exists()
+        nursery.cancel_scope.cancel()
+    assert not (tmp_path / SOCKET_NAME).exists()
+
+
+async def test_a_client_in_the_middle_does_not_keep_it_from_ending(
+    control: ControlSocket, tmp_path: Path, owner: Owner
+) -> None:
+    with trio.fail_after(PATIENCE):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(control.run)
+            stream = await trio.open_unix_socket(tmp_path / SOCKET_NAME)
+            await stream.send_all(b'{"command": "wait"}\n')
+            await owner.waits.wait()
+            nursery.cancel_scope.cancel()
+        async with stream:
+            assert await stream.receive_some() == b""
+
+
+async def test_a_socket_that_a_killed_daemon_left_is_replaced(
+    control: ControlSocket, tmp_path: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / SOCKET_NAME))
+    (tmp_path / SOCKET_NAME).chmod(0o666)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(control.run)
+        assert stat.S_IMODE((tmp_path / SOCKET_NAME).stat().st_mode) == 0o600
+        await assert_serves(tmp_path)
+        nursery.cancel_scope.cancel()
+
+
+async def test_the_path_of_its_directory_may_be_long(tmp_path: Path, owner: Owner) -> None:
+    directory = tmp_path / ("d" * 200)  # the address of a socket holds 107 bytes
+    directory.mkdir()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(ControlSocket(directory, owner.commands()).run)
+        await assert_serves(directory)
+        nursery.cancel_scope.cancel()
+    assert not (directory / SOCKET_NAME).exists()
+
+
+async def test_without_its_directory_it_does_not_start(tmp_path: Path, owner: Owner) -> None:
+    with pytest.RaisesGroup(FileNotFoundError, allow_unwrapped=True):
+        await ControlSocket(tmp_path / "nowhere", owner.commands()).run(trio.TASK_STATUS_IGNORED)
+
+
+# Nobody there
+
+
+async def test_without_a_daemon_the_error_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    for directory in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(NotRunning) as why:
+            await call(directory, "status")
+        assert str(why.value).startswith(f"no daemon answers on {directory / SOCKET_NAME}; ")
+
+
+async def test_a_socket_that_nobody_serves_is_no_daemon(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(tmp_path / SOCKET_NAME))
+    with pytest.raises(NotRunning, match="no daemon answers"):
+        await call(tmp_path, "status")
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"", "no daemon answers on .*"),
+        (b'{"ok": tr', "no daemon answers on .*"),
+        (b"what?\n", "no daemon answers on .*"),
+        (b"[" * 100_000 + b"\n", "no daemon answers on .*"),
+        (b"[]\n", NO_ANSWER),
+        (b'["ok"]\n', NO_ANSWER),
+        (b"null\n", NO_ANSWER),
+        (b"{}\n", NO_ANSWER),
+        (b'{"ok": "no"}\n', NO_ANSWER),
+        (b'{"ok": 1}\n', NO_ANSWER),
+        (b'{"ok": false}\n', NO_ANSWER),
+        (b'{"ok": false, "error": ["x"]}\n', NO_ANSWER),
+    ],
+)
+async def test_an_answer_that_is_none_is_no_daemon(tmp_path: Path, answer: bytes, why: str) -> None:
+    async def answering(stream: trio.SocketStream) -> None:
+        async with stream:
+            await stream.receive_some()
+            await stream.send_all(answer)
+
+    async with trio.open_nursery() as nursery:
+        listener = trio.socket.socket(trio.socket.AF_UNIX)
+        await listener.bind(str(tmp_path / SOCKET_NAME))
+        listener.listen()
+        nursery.start_soon(trio.serve_listeners, answering, [trio.SocketListener(listener)])
+        with pytest.raises(NotRunning, match=why):
+            await call(tmp_path, "status")
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_daemon_that_does_not_answer_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("smartlinkd.admin.control_socket.DEADLINE", 0.05)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / SOCKET_NAME))
+        silent.listen()
+        with pytest.raises(NotRunning, match=r"did not answer on .* within 0\.05 s"):
+            await call(tmp_path, "status")
+
+
+async def test_another_users_daemon_is_said_to_be_that(running: Path) -> None:
+    (running / SOCKET_NAME).chmod(0)
+    root = os.geteuid() == 0
+    if root:  # whom no mode keeps out
+        os.seteuid(NOBODY)
+    try:
+        with pytest.raises(NotRunning, match=r"belongs to another user; run this as root"):
+            await call(running, "status")
+    finally:
+        if root:
+            os.seteuid(0)

@@ -1,0 +1,198 @@
+"""The page for the scrape, as Prometheus' own parser reads it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from pydantic import SecretBytes
+
+from smartlinkd.admin.prometheus import Metrics
+from smartlinkd.browser.actor import Browser
+from smartlinkd.browser.chromium import LaunchSettings
+from smartlinkd.browser.generation import GenerationSettings
+from smartlinkd.conversion.desk import Timings
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.model import CrewLoad
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.webhooks.actor import Timings as WebhookTimings
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Retention, Status
+from smartlinkd.supervision.child import ChildSnapshot, ChildState
+from smartlinkd.supervision.policy import Backoff
+
+RETENTION = Retention(timedelta(days=1), 1)
+
+
+def part(name: str, state: ChildState, restarts: int = 0) -> ChildSnapshot:
+    return ChildSnapshot(name, state, datetime.now(UTC), restarts, None, None)
+
+
+def an_executor() -> Executor:
+    """One that does not run."""
+    return Executor(
+        Catalog({}),
+        Journal(Path("/nowhere"), key=SecretBytes(bytes(32)), retention=RETENTION),
+        tools={},
+        runs=Path("/nowhere"),
+        queued=lambda: None,
+    )
+
+
+def families(metrics: Metrics) -> dict[str, Metric]:
+    found = list(text_string_to_metric_families(metrics.text().decode()))
+    names = [family.name for family in found]
+    assert len(set(names)) == len(names)
+    return {family.name: family for family in found}
+
+
+def samples(metrics: Metrics, family: str) -> dict[str, float]:
+    found = families(metrics)[family].samples
+    return {",".join(sample.labels.values()): sample.value for sample in found}
+
+
+@pytest.mark.parametrize(
+    ("state", "up"), [(state, float(state is ChildState.RUNNING)) for state in ChildState]
+)
+def test_a_part_is_up_while_it_runs(state: ChildState, up: float) -> None:
+    metrics = Metrics(None, Timings(), an_executor(), lambda: [part("vault", state)])
+    assert samples(metrics, "smartlinkd_part_up") == {"vault": up}
+
+
+def test_parts_are_read_at_the_scrape() -> None:
+    parts = [part("vault", ChildState.RUNNING)]
+    metrics = Metrics(None, Timings(), an_executor(), lambda: parts)
+    assert samples(metrics, "smartlinkd_part_restarts") == {"vault": 0}
+    parts[:] = [part("vault", ChildState.RUNNING, restarts=2), part("auth", ChildState.WAITING)]
+    assert samples(metrics, "smartlinkd_part_restarts") == {"vault": 2, "auth": 0}
+
+
+def a_browser() -> Browser:
+    launch = LaunchSettings(
+        executable=Path("/nowhere"), user="nobody", no_sandbox=False, start_timeout=1
+    )
+    settings = GenerationSettings(
+        launch=launch, contexts=1, idle=1, recycle_after=60, recycle_memory=2**30
+    )
+    return Browser(settings, queue=1, backoff=Backoff(), down=lambda _why: None)
+
+
+def test_a_daemon_without_a_browser_tells_of_none() -> None:
+    def told(browser: Browser | None) -> list[str]:
+        return [
+            name
+            for name in families(Metrics(browser, Timings(), an_executor(), list))
+            if "browser" in name
+        ]
+
+    assert told(a_browser())
+    assert not told(None)
+
+
+def test_what_is_at_work_and_what_waits_for_it_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    browser, executor = a_browser(), an_executor()
+    metrics = Metrics(browser, Timings(), executor, list)
+    status = replace(browser.status(), ready=True, working=2, waiting=3, contexts=4)
+    monkeypatch.setattr(browser, "status", lambda: status)
+    load = {"deal-post": CrewLoad(running=5, waiting=6), "news": CrewLoad(running=0, waiting=7)}
+    monkeypatch.setattr(executor, "load", lambda: load)
+    monkeypatch.setattr(Executor, "followers", 8)
+    told = {
+        "browser_ready": {"": 1},
+        "browser_jobs_running": {"": 2},
+        "browser_jobs_waiting": {"": 3},
+        "browser_contexts": {"": 4},
+        "executions_running": {"deal-post": 5, "news": 0},
+        "executions_waiting": {"deal-post": 6, "news": 7},
+        "execution_followers": {"": 8},
+    }
+    assert {name: samples(metrics, f"smartlinkd_{name}") for name in told} == told
+
+
+def test_the_ends_of_a_chromium_are_counted_by_reason() -> None:
+    browser = a_browser()
+    metrics = Metrics(browser, Timings(), an_executor(), list)
+    assert samples(metrics, "smartlinkd_browser_ready") == {"": 0}
+    assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 0
+    browser.restarts["crashed"] += 1
+    assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 1
+
+
+def test_the_ends_of_executions_are_counted_by_crew_and_status() -> None:
+    executor = an_executor()
+    metrics = Metrics(None, Timings(), executor, list)
+    assert samples(metrics, "smartlinkd_executions_ended") == {}
+    executor.ends["deal-post", Status.COMPLETED] += 2
+    executor.ends["deal-post", Status.STOPPED] += 1
+    assert samples(metrics, "smartlinkd_executions_ended") == {
+        "deal-post,completed": 2,
+        "deal-post,stopped": 1,
+    }
+
+
+def test_what_took_long_is_shown() -> None:
+    browser, timings, executor = a_browser(), Timings(), an_executor()
+    webhooks = WebhookTimings()
+    browser.down.observe(3)
+    timings.waited(0.7, "left")
+    timings.submit.labels("done").observe(0.3)
+    timings.products.labels("PortalSilent").observe(10)
+    executor.waits.labels("deal-post").observe(40)
+    webhooks.wait.observe(90)
+    webhooks.attempt.labels("later").observe(4)
+    found = families(Metrics(browser, (*timings, *webhooks), executor, list))
+    sums = {
+        name: {",".join(each.labels.values()): each.value}
+        for name, family in found.items()
+        for each in family.samples
+        if each.name.endswith("_sum")
+    }
+    assert sums == {
+        "smartlinkd_browser_down_seconds": {"": 3},
+        "smartlinkd_submit_wait_seconds": {"left": 0.7},
+        "smartlinkd_submit_seconds": {"done": 0.3},
+        "smartlinkd_product_data_seconds": {"PortalSilent": 10},
+        "smartlinkd_execution_wait_seconds": {"deal-post": 40},
+        "smartlinkd_webhook_wait_seconds": {"": 90},
+        "smartlinkd_webhook_attempt_seconds": {"later": 4},
+    }
+
+
+@pytest.mark.parametrize("wait", ["browser_down", "execution_wait", "webhook_wait"])
+def test_a_wait_of_hours_is_told_from_one_of_minutes(wait: str) -> None:
+    browser, executor, webhooks = a_browser(), an_executor(), WebhookTimings()
+    for histogram in (browser.down, executor.waits.labels("news"), webhooks.wait):
+        histogram.observe(10 * 60)
+        histogram.observe(5 * 3600)
+    found = families(Metrics(browser, webhooks, executor, list))
+    below = {
+        float(sample.labels["le"]): sample.value
+        for sample in found[f"smartlinkd_{wait}_seconds"].samples
+        if sample.name.endswith("_bucket")
+    }
+    assert sorted(set(below.values())) == [0, 1, 2]
+    assert below[86400] == 2
+
+
+def test_two_daemons_in_a_process_count_apart() -> None:
+    first, second = (Metrics(None, Timings(), an_executor(), list) for _ in range(2))
+    first.requests.labels("/livez", 200).inc()
+    assert "/livez" in first.text().decode()
+    assert "/livez" not in second.text().decode()
+
+
+def test_each_family_has_a_type_and_says_what_it_is() -> None:
+    seen = (*Timings(), *WebhookTimings())
+    metrics = Metrics(None, seen, an_executor(), lambda: [part("vault", ChildState.RUNNING)])
+    metrics.requests.labels("/livez", 200).inc()
+    metrics.request_seconds.labels("/livez").observe(0.01)
+    for name, family in families(metrics).items():
+        assert name.startswith(("smartlinkd_", "process_"))
+        assert family.type in ("counter", "gauge", "histogram")
+        assert family.documentation

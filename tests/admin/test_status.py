@@ -1,0 +1,385 @@
+"""The owner's reports and commands, over real parts; what the portal does is played."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from pydantic import JsonValue, SecretBytes, SecretStr
+from trio.testing import MockClock
+
+from smartlinkd.admin.status import Operator
+from smartlinkd.auth.actor import Auth
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.conversion.desk import Desk, DeskSetup
+from smartlinkd.conversion.order import Order
+from smartlinkd.conversion.sources import MaySend
+from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.model import BrokenCrew, Crew
+from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.worker import WorkerSettings
+from smartlinkd.errors import Invalid, NotFound, Refused, WrongCredential
+from smartlinkd.journal.actor import Journal
+from smartlinkd.journal.model import Retention
+from smartlinkd.marketplace.answers import Row
+from smartlinkd.marketplace.codes import FailCode
+from smartlinkd.marketplace.errors import HumanCheck, SessionLost
+from smartlinkd.marketplace.links import Product, Short
+from smartlinkd.marketplace.markets import market
+from smartlinkd.supervision.child import ChildSnapshot, ChildState
+from smartlinkd.vault.actor import Vault
+from smartlinkd.vault.cookie import Cookie, parse_cookie
+from tests.fakes.limits import desk_limits
+
+HASH = SecretStr(hash_password("correct horse"))
+COOKIE = "SPC_U=4711; SPC_EC=.secret"
+ORDER = Order(("https://shopee.vn/product/1/2",), (), parse_cookie(COOKIE))
+
+
+def crew(name: str, *users: str) -> Crew:
+    worker = WorkerSettings(("/bin/true",), {}, memory=2**20)
+    return Crew(name, worker, (), 1, 0, 60.0, 60.0, "fail", users, ())
+
+
+CATALOG = Catalog(
+    {"post": crew("post", "ann", "bob"), "mail": crew("mail")},
+    (BrokenCrew("late", (), ("eve",)), BrokenCrew(None, ())),
+    default="post",
+)
+
+
+class Portal:
+    """Makes links and refuses them, and there are no short ones."""
+
+    needs_cookie = True
+
+    def __init__(self) -> None:
+        self.refusal: Refused | None = None
+
+    async def create(
+        self,
+        cookie: Cookie | None,  # noqa: ARG002
+        products: Sequence[Product],
+        sub_ids: tuple[str, ...],  # noqa: ARG002
+        may_send: MaySend,
+    ) -> Sequence[Row]:
+        may_send()
+        await trio.lowlevel.checkpoint()
+        if self.refusal is not None:
+            raise self.refusal
+        return [Row("https://s.shopee.vn/a", None, FailCode.SUCCESS) for _ in products]
+
+    async def resolve(self, short: Short) -> Product | int:  # noqa: ARG002
+        return FailCode.INVALID_LINK
+
+
+class Parts:
+    """The parts, none of which runs at first."""
+
+    def __init__(self, directory: Path) -> None:
+        place = market("vn")
+        self.portal = Portal()
+        self.auth = Auth(directory, password_hash=HASH, signing_secret=SecretStr(""))
+        self.vault = Vault()
+        self.desk = Desk(DeskSetup(place, self.portal, None, self.portal, desk_limits()))
+        self.states = {"vault": ChildState.RUNNING, "conversion": ChildState.RUNNING}
+        self.tokens = CrewTokens(directory, SecretBytes(bytes(32)), CATALOG.users())
+        self.operator = Operator(
+            auth=self.auth,
+            vault=self.vault,
+            desk=self.desk,
+            browser=None,
+            parts=self._snapshot,
+            tokens=self.tokens,
+            executor=Executor(
+                CATALOG,
+                Journal(
+                    directory / "journal",
+                    key=SecretBytes(bytes(32)),
+                    retention=Retention(timedelta(days=1), 1),
+                ),
+                tools={},
+                runs=directory / "runs",
+                queued=lambda: None,
+            ),
+            url="http://127.0.0.1:8787",
+            crew_urls={"mail": "http://127.0.0.1:9000"},
+            cookie_kept=lambda: False,
+        )
+
+    def _snapshot(self) -> list[ChildSnapshot]:
+        return [
+            ChildSnapshot(name, state, datetime.now(UTC), 0, None, None)
+            for name, state in self.states.items()
+        ]
+
+    async def run(self, nursery: trio.Nursery) -> None:
+        """The vault and the desk; auth works in threads, for which a mock clock does not wait."""
+        await nursery.start(self.vault.run)
+        await nursery.start(self.desk.run)
+
+    async def do(self, command: str, **arguments: JsonValue) -> dict[str, Any]:
+        return await self.operator.commands()[command].run(arguments)
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> Parts:
+    return Parts(tmp_path)
+
+
+# What is shown
+
+
+async def test_the_account_and_its_trouble_are_shown(
+    parts: Parts, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await parts.run(nursery)
+    assert await parts.do("account show") == {"cookie": None, "accounts": []}
+    record = await parts.vault.store(COOKIE, "mine")
+    parts.portal.refusal = HumanCheck()
+    with pytest.raises(HumanCheck):
+        await parts.desk.convert(ORDER)
+    shown = await parts.do("account show")
+    assert shown["cookie"]["accountName"] == "mine"
+    assert shown["cookie"]["syncedAt"].startswith(f"{record.synced_at:%Y-%m-%dT%H:%M:%S}.")
+    (account,) = shown["accounts"]
+    assert (account["account"], account["state"]) == ("4711", "paused")
+    assert account["reason"].startswith("the affiliate portal asks for a human check")
+    assert ".secret" not in str(shown)
+
+
+async def test_a_digest_in_place_of_an_account_is_cut(
+    parts: Parts, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await parts.run(nursery)
+    cookie = parse_cookie("SPC_EC=nobody")
+    await parts.desk.convert(Order(ORDER.links, (), cookie))
+    (account,) = (await parts.do("account show"))["accounts"]
+    assert account["account"] == cookie.digest[:12]
+
+
+async def test_a_stored_cookies_account_is_named_before_anything_was_done_for_it(
+    parts: Parts, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await parts.run(nursery)
+    record = await parts.vault.store(COOKIE, "mine")
+    for report in (await parts.do("account show"), await parts.do("status")):
+        (account,) = report["accounts"]
+        assert (account["account"], account["state"]) == ("4711", "not used yet")
+        assert account["since"].startswith(f"{record.synced_at:%Y-%m-%dT%H:%M:%S}.")
+    await parts.desk.convert(ORDER)
+    (account,) = (await parts.do("status"))["accounts"]
+    assert (account["account"], account["state"]) == ("4711", "active")
+
+
+async def test_the_status_has_both_and_the_parts(
+    parts: Parts, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await parts.run(nursery)
+    parts.states["vault"] = ChildState.WAITING
+    status = await parts.do("status")
+    assert [(part["name"], part["state"]) for part in status["actors"]] == [
+        ("vault", "waiting"),
+        ("conversion", "running"),
+    ]
+    assert status["conversion"]["requestsWaiting"] == 0
+    assert status["secondFactor"] is None  # auth does not run
+    assert status["browser"] is None
+
+
+async def test_a_status_is_shown_without_a_part_that_has_ended(
+    parts: Parts, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await parts.run(nursery)
+    await parts.vault.store(COOKIE, "mine")
+    parts.desk.mailbox.close("it has ended")
+    status = await parts.do("status")
+    assert (status["conversion"], status["accounts"]) == (None, None)
+    assert status["cookie"]["accountName"] == "mine"
+
+
+async def test_a_status_waits_for_nobody_for_long(parts: Parts, autojump_clock: MockClock) -> None:
+    before = trio.current_time()
+    status = await parts.operator.status()
+    assert trio.current_time() - before <= 3
+    assert (status.conversion, status.accounts, status.cookie, status.second_factor) == (
+        None, None, None, None,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "state", [ChildState.STARTING, ChildState.WAITING, ChildState.STOPPING, ChildState.DOWN]
+)
+def test_it_is_not_ready_while_a_part_does_not_run(parts: Parts, state: ChildState) -> None:
+    assert parts.operator.not_ready() is None
+    parts.states["conversion"] = state
+    assert parts.operator.not_ready() == state
+
+
+# What is done
+
+
+@pytest.mark.parametrize(
+    ("refusal", "state"), [(HumanCheck, "paused"), (SessionLost, "session lost")]
+)
+async def test_clearing_ends_an_accounts_trouble(
+    parts: Parts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    refusal: Callable[[], Refused],
+    state: str,
+) -> None:
+    await parts.run(nursery)
+    # Made here: one that were a parameter would keep its traceback, and all parts, for ever.
+    parts.portal.refusal = refusal()
+    with pytest.raises(type(parts.portal.refusal)):
+        await parts.desk.convert(ORDER)
+    (account,) = (await parts.do("account show"))["accounts"]
+    assert account["state"] == state
+    assert await parts.do("account clear") == {"cleared": 1}
+    (account,) = (await parts.do("account show"))["accounts"]
+    assert (account["state"], account["reason"]) == ("active", None)
+    parts.portal.refusal = None
+    assert await parts.desk.convert(ORDER)
+    assert await parts.do("account clear") == {"cleared": 0}
+
+
+async def test_tokens_are_revoked(parts: Parts, nursery: trio.Nursery) -> None:
+    await nursery.start(parts.auth.run)
+    login = await parts.auth.login("correct horse", "192.0.2.1")
+    assert hasattr(login, "token")
+    assert (await parts.auth.check_session(login.token)).jti
+    assert "message" in await parts.do("tokens revoke")
+    with pytest.raises(Refused, match="log in again"):
+        await parts.auth.check_session(login.token)
+
+
+async def test_keys_are_made_listed_and_revoked(parts: Parts, nursery: trio.Nursery) -> None:
+    await nursery.start(parts.auth.run)
+    made = await parts.do("keys create", name="a bot", scopes=["convert"], expires_in_days=2)
+    assert made.keys() == {"id", "key", "name", "scopes", "createdAt", "expiresAt"}
+    (listed,) = (await parts.do("keys list"))["keys"]
+    assert listed["hint"] == made["key"][-4:]
+    assert {listed[name] == made[name] for name in ("id", "name", "expiresAt")} == {True}
+    assert listed["lastUsedAt"] is None
+    await parts.do("keys revoke", id=made["id"])
+    assert await parts.do("keys list") == {"keys": []}
+    with pytest.raises(NotFound):
+        await parts.do("keys revoke", id=made["id"])
+
+
+async def test_tokens_revoke_with_keys_ends_keys(parts: Parts, nursery: trio.Nursery) -> None:
+    await nursery.start(parts.auth.run)
+    await parts.do("keys create", name="a bot", scopes=["convert"])
+    await parts.do("tokens revoke")
+    assert len((await parts.do("keys list"))["keys"]) == 1
+    await parts.do("tokens revoke", keys=True)
+    assert await parts.do("keys list") == {"keys": []}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({"name": "", "scopes": ["convert"]}, "name: must be 1 to 60 printable characters"),
+        ({"name": "a", "scopes": []}, "scopes: has too few items"),
+        ({"name": "a", "scopes": ["all"]}, "scopes.0: must be 'convert'"),
+        ({"name": "a", "scopes": ["convert"], "expires_in_days": 0}, "expires_in_days: must be 1"),
+    ],
+)
+async def test_key_that_cannot_be_made_is_told_by_its_argument(
+    parts: Parts, arguments: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(Invalid, match=f"^{fault}"):
+        await parts.do("keys create", **arguments)
+
+
+async def test_the_second_factor_is_switched_off(parts: Parts, nursery: trio.Nursery) -> None:
+    await nursery.start(parts.auth.run)
+    assert "message" in await parts.do("2fa off")
+    assert await parts.auth.has_second_factor() is False
+
+
+# Crews
+
+
+async def test_crews_are_listed_also_those_that_cannot_run(parts: Parts) -> None:
+    def listed(name: str | None, state: str, address: str | None, *users: str) -> dict[str, Any]:
+        return {
+            "name": name,
+            "state": state,
+            "default": name == "post",
+            "baseAddress": address,
+            "users": list(users),
+            "running": 0,
+            "waiting": 0,
+        }
+
+    main = "http://127.0.0.1:8787/crews"
+    assert (await parts.do("crew list"))["crews"] == [
+        listed("post", "ready", f"{main}/post", "ann", "bob"),
+        listed("mail", "ready", "http://127.0.0.1:9000"),
+        listed("late", "broken", f"{main}/late", "eve"),
+        listed(None, "broken", None),
+    ]
+
+
+@pytest.mark.parametrize(("name", "user"), [("post", None), ("post", "ann"), ("late", "eve")])
+async def test_a_crews_token_is_shown(
+    parts: Parts, nursery: trio.Nursery, name: str, user: str | None
+) -> None:
+    await nursery.start(parts.tokens.run)
+    whose = {"name": name} if user is None else {"name": name, "user": user}
+    answer = await parts.do("crew token", **whose)
+    assert (answer["crew"], answer["user"]) == (name, user)
+    caller = await parts.tokens.caller(name, answer["token"])
+    assert (caller.crew, caller.user) == (name, user or "")
+    assert await parts.do("crew token", **whose) == answer
+
+
+async def test_an_empty_user_is_nobody(parts: Parts, nursery: trio.Nursery) -> None:
+    await nursery.start(parts.tokens.run)
+    token = await parts.do("crew token", name="post")
+    for rotate in (False, True):
+        with pytest.raises(Invalid, match=r"^user: is empty"):
+            await parts.do("crew token", name="post", user="", rotate=rotate)
+    assert await parts.do("crew token", name="post") == token
+
+
+async def test_a_crews_token_is_rotated(parts: Parts, nursery: trio.Nursery) -> None:
+    await nursery.start(parts.tokens.run)
+    old = (await parts.do("crew token", name="post", user="bob"))["token"]
+    new = (await parts.do("crew token", name="post", user="bob", rotate=True))["token"]
+    assert (await parts.tokens.caller("post", new)).user == "bob"
+    with pytest.raises(WrongCredential):
+        await parts.tokens.caller("post", old)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "text"),
+    [
+        ({}, Invalid, "name: is missing"),
+        ({"name": "post", "rotate": "yes"}, Invalid, "rotate: must be true or false"),
+        ({"name": "pst"}, NotFound, "there is no crew of that name; choose from: post, mail, late"),
+        (
+            {"name": "post", "user": "eve"},
+            NotFound,
+            "crew post has no user of that name; choose from: ann, bob",
+        ),
+    ],
+)
+async def test_a_token_of_nobodys_is_refused(
+    parts: Parts,
+    nursery: trio.Nursery,
+    arguments: dict[str, JsonValue],
+    kind: type[Refused],
+    text: str,
+) -> None:
+    await nursery.start(parts.tokens.run)
+    with pytest.raises(kind) as refused:
+        await parts.do("crew token", **arguments)
+    assert str(refused.value) == text

@@ -1,0 +1,110 @@
+"""A state directory in which others could put something, or that is none, is not used."""
+
+from __future__ import annotations
+
+import os
+import pwd
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from smartlinkd.state_files import StateUnusable, claim
+
+NOBODY = 65534
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o702, 0o1777])
+def test_one_that_every_user_can_write_to_is_refused_untouched(tmp_path: Path, mode: int) -> None:
+    tmp_path.chmod(mode)
+    text = f"every user can write to {tmp_path}; run `chmod 700 {tmp_path}`"
+    with pytest.raises(StateUnusable, match=text), claim(tmp_path):
+        pytest.fail("it was given out")
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("below", ["", "not/there/yet"])
+def test_one_that_nobody_can_write_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
+) -> None:
+    seen: list[Path] = []
+
+    def read_only(path: Path) -> SimpleNamespace:
+        if not path.exists():
+            raise FileNotFoundError(path)
+        seen.append(path)
+        return SimpleNamespace(f_flag=os.ST_RDONLY | os.ST_NOSUID)
+
+    monkeypatch.setattr(os, "statvfs", read_only)
+    text = f"{tmp_path / below} is on a file system that is read-only here; name another one"
+    with pytest.raises(StateUnusable, match=text), claim(tmp_path / below):
+        pytest.fail("it was given out")
+    assert seen == [tmp_path]
+
+
+def test_one_that_others_can_only_look_into_is_used(tmp_path: Path) -> None:
+    tmp_path.chmod(0o775)
+    with claim(tmp_path):
+        assert any(tmp_path.iterdir())
+
+
+def give_away(directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """Make it another user's. His number and ours, which only root can leave as it is."""
+    if os.geteuid() == 0:
+        os.chown(directory, NOBODY, NOBODY)
+        return NOBODY, 0
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    return owner, NOBODY
+
+
+def named(uid: int) -> str:
+    return pwd.getpwuid(uid).pw_name
+
+
+def test_one_of_another_user_is_refused_untouched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, us = map(named, give_away(tmp_path, monkeypatch))
+    tmp_path.chmod(0o700)
+    with pytest.raises(StateUnusable) as refused, claim(tmp_path):
+        pytest.fail("it was given out")
+    assert str(refused.value) == (
+        f"state.directory: {tmp_path} belongs to {owner}, who may have put secrets there, and this "
+        f"is {us}; start the daemon as {owner}, or if all that is in it is the daemon's own, run "
+        f"`chown -R {us} {tmp_path}`"
+    )
+    assert not any(tmp_path.iterdir())
+
+
+def test_users_without_a_name_are_told_by_their_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nobody_known(uid: int) -> None:
+        raise KeyError(uid)
+
+    owner, us = give_away(tmp_path, monkeypatch)
+    monkeypatch.setattr(pwd, "getpwuid", nobody_known)
+    text = f"belongs to {owner}, .* this is {us}; .* `chown -R {us} "
+    with pytest.raises(StateUnusable, match=text), claim(tmp_path):
+        pytest.fail("it was given out")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a folder of root's")
+def test_one_of_roots_that_is_open_to_the_daemons_group_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a volume of a container's often is."""
+    tmp_path.chmod(0o2770)
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    with claim(tmp_path):
+        assert any(tmp_path.iterdir())
+
+
+def test_a_file_in_its_place_is_refused_and_kept(tmp_path: Path) -> None:
+    place = tmp_path / "state"
+    place.write_text("notes of the owner's")
+    text = f"state.directory: {place} is no directory; name another one"
+    with pytest.raises(StateUnusable, match=text), claim(place):
+        pytest.fail("it was given out")
+    assert place.read_text() == "notes of the owner's"
