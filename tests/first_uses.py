@@ -19,7 +19,7 @@ from pydantic import SecretBytes, SecretStr
 from smartlinkd import late_imports
 from smartlinkd.auth.tokens import Tokens
 from smartlinkd.auth.totp import SecondFactor, new_setup
-from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks.dispatcher import Webhooks
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Retention
 from smartlinkd.journal.sealing import Seal

@@ -17,7 +17,7 @@ from smartlinkd.api.app import build_app
 from smartlinkd.api.crews.app import build_crew_app
 from smartlinkd.api.services import Rules, Services
 from smartlinkd.config.settings import Settings
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.doors import Doors
 from smartlinkd.serving import GuardedQuart, Served, serve
 

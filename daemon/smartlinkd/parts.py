@@ -27,12 +27,11 @@ from smartlinkd.conversion.sources import LinkSource, ProductSource
 from smartlinkd.conversion.through_apis import ApiProducts, OpenApiLinks
 from smartlinkd.conversion.through_browser import BrowserLinks, BrowserProducts, Saw
 from smartlinkd.conversion.through_http import HttpResolver
-from smartlinkd.crews.access.secret import derive, load_master_secret
-from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.crews.catalog.catalog import Catalog, longest_look, read_catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog, longest_look, read_catalog
+from smartlinkd.crews.tokens import CrewTokens, derive, load_master_secret
 from smartlinkd.crews.tools import tools
-from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks.dispatcher import Webhooks
 from smartlinkd.history import model as history
 from smartlinkd.history.actor import FILE as HISTORY_FILE
 from smartlinkd.history.actor import History

@@ -47,7 +47,7 @@ from smartlinkd.config.changes import Changes, changes
 from smartlinkd.config.checks import out_of_reach
 from smartlinkd.config.loading import ConfigError
 from smartlinkd.config.settings import Settings
-from smartlinkd.crews.reading.catalog import Catalog, log_broken, read_catalog
+from smartlinkd.crews.catalog.catalog import Catalog, log_broken, read_catalog
 from smartlinkd.doors import Doors
 from smartlinkd.errors import Unavailable
 from smartlinkd.front import Front
@@ -172,7 +172,7 @@ class Reloader:
             self._password = found.settings.auth.password_hash
         self._takers.front.take(found.settings, self._catalog)
         users = _in_both(self._catalog, catalog)
-        await self._insist(partial(self._takers.crews.tokens.take, users))
+        await self._insist(partial(self._takers.crews.tokens.set_users, users))
 
     async def _take_owed(self) -> None:
         if self._owed is not None:
@@ -188,7 +188,7 @@ class Reloader:
             self._password = None  # to take it again would end the new sessions
         # Nobody is let in to a crew before it is there, or finds one that is going to be none.
         await self._take_crews(catalog)
-        await self._insist(partial(crews.tokens.take, catalog.users()))
+        await self._insist(partial(crews.tokens.set_users, catalog.users()))
         self._takers.front.take(settings, catalog)
         self._owed = None
         unmet = out_of_reach(settings, memory_allowed())

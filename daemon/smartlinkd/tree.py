@@ -43,7 +43,7 @@ from smartlinkd.config.settings import Settings
 from smartlinkd.control import Control
 from smartlinkd.conversion.desk import Desk
 from smartlinkd.conversion.pauses import Pauses
-from smartlinkd.crews.reading.catalog import Catalog, log_broken
+from smartlinkd.crews.catalog.catalog import Catalog, log_broken
 from smartlinkd.doors import Doors, open_doors
 from smartlinkd.front import Front, rules_of
 from smartlinkd.history.actor import History

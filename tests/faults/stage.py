@@ -33,9 +33,9 @@ from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.generation import GenerationSettings
 from smartlinkd.config import build
+from smartlinkd.crews.catalog.catalog import read_catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import read_catalog
-from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks.dispatcher import Webhooks
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal.actor import Journal
 from smartlinkd.monitoring.log_buffer import LogBuffer

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd import reloading
-from smartlinkd.crews.reading import programs
+from smartlinkd.crews.catalog import checks
 from smartlinkd.reloading import LOOK_AGAIN_AFTER
 from tests.reloading.played import DONE, PATIENCE, WAIT, Daemon, crew, running
 from tests.shortage import Shortage
@@ -150,7 +150,7 @@ async def test_an_interpreter_that_hung_once_is_asked_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     python = Python(daemon.folder, first="sleep 100")
-    monkeypatch.setattr(programs, "PROBE_LIMIT", 2.0)  # its start is in it
+    monkeypatch.setattr(checks, "PROBE_LIMIT", 2.0)  # its start is in it
     daemon.write(python.crew(project))
     async with running(daemon):
         assert "did not come to an end within 2 s" in caplog.text
@@ -239,7 +239,7 @@ async def test_a_reload_cuts_a_look_short(
     first = Python(daemon.folder, first="exit 1")
     daemon.write(first.crew(project))
     async with running(daemon):
-        monkeypatch.setattr(programs, "PROBE_LIMIT", 1000.0)
+        monkeypatch.setattr(checks, "PROBE_LIMIT", 1000.0)
         hangs = Python(daemon.folder, first="sleep 1000")
         hangs.asked.unlink()
         await a_minute_passes(clock)

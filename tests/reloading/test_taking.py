@@ -16,8 +16,8 @@ import trio
 from smartlinkd import reloading, tree
 from smartlinkd.auth.actor import Auth
 from smartlinkd.control import call
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal import actor as journal
 from smartlinkd.supervision.supervisor import Supervisor
@@ -391,7 +391,7 @@ def is_written(path: Path) -> bool:
 async def test_an_interpreter_that_hangs_does_not_hold_up_the_end(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smartlinkd.crews.reading.programs.PROBE_LIMIT", PATIENCE * 10)
+    monkeypatch.setattr("smartlinkd.crews.catalog.checks.PROBE_LIMIT", PATIENCE * 10)
     begun, python = daemon.folder / "begun", daemon.folder / "python"
     python.write_text(f"#!/bin/sh\necho $$ >{begun}; exec sleep 1000\n")
     python.chmod(0o755)

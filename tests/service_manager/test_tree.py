@@ -14,7 +14,7 @@ import trio
 from smartlinkd import tree
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
-from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks.dispatcher import Webhooks
 from smartlinkd.errors import Refused
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.supervision.blocking import BlockingMailbox

@@ -15,7 +15,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks.dispatcher import Webhooks
 from smartlinkd.crews.webhooks.hands import AT_ONCE
 from smartlinkd.errors import Refused, Unavailable
 from smartlinkd.journal.actor import Journal

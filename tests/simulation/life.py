@@ -22,7 +22,7 @@ from smartlinkd.browser.actor import Browser
 from smartlinkd.config import Settings
 from smartlinkd.control import Commands
 from smartlinkd.conversion.desk import Desk
-from smartlinkd.crews.reading.catalog import read_catalog
+from smartlinkd.crews.catalog.catalog import read_catalog
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.net.client import HttpClient
 from smartlinkd.parts import Crews

@@ -21,7 +21,7 @@ import trio
 from smartlinkd.auth import passwords
 from smartlinkd.config import build
 from smartlinkd.conversion.pauses import Pauses
-from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks.dispatcher import Webhooks
 from smartlinkd.journal.errors import UnusableJournal
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox import spoil

@@ -27,8 +27,8 @@ from smartlinkd.config.credentials import BESIDE, shown_to
 from smartlinkd.config.crews import CrewTable
 from smartlinkd.config.draft import secret_keys
 from smartlinkd.config.files import LONGEST_FILE, read_file
+from smartlinkd.crews.catalog.catalog import Catalog, read_catalog
 from smartlinkd.crews.crew import Crew
-from smartlinkd.crews.reading.catalog import Catalog, read_catalog
 from smartlinkd.paths import hidden_above
 from smartlinkd.processes.memory import memory_allowed
 from smartlinkd.state import fault_of

@@ -7,7 +7,7 @@ The choice: an entry keeps its problems, in the same form as those of the rest o
 could be read nevertheless (its name, users, address), so that the others can go on, those who hold
 a token of it still get an answer, and its other faults are told as well. A file of variables may be
 there later than the daemon, so an entry that lacks nothing else can be had again. What needs a look
-at other crews or at the disk is not for here: see `smartlinkd/crews/reading/catalog.py`.
+at other crews or at the disk is not for here: see `smartlinkd/crews/catalog/catalog.py`.
 
 Variables of the environment cannot set crews: there is no telling which of the tables
 `SMARTLINKD_CREWS__NAME` would mean.

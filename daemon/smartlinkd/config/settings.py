@@ -219,7 +219,7 @@ class Settings:
     """The whole configuration, checked. `warnings` are for the log of every start.
 
     `crews` are the entries as far as the file alone tells, the broken ones among them: see
-    `smartlinkd/crews/reading/catalog.py` for which can run.
+    `smartlinkd/crews/catalog/catalog.py` for which can run.
     """
 
     server: Server = field(default_factory=Server)

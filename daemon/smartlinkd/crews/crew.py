@@ -1,7 +1,7 @@
 """A crew as the rest of the daemon sees it, who may call it, and what is asked and told of it.
 
 What is written in `[[crews]]` becomes a `Crew`, or a `BrokenCrew` when something about it is wrong:
-see `smartlinkd/crews/reading/catalog.py`.
+see `smartlinkd/crews/catalog/catalog.py`.
 """
 
 from __future__ import annotations

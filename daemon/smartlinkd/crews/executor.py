@@ -27,6 +27,7 @@ import trio
 from prometheus_client import Histogram
 from pydantic import JsonValue
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.crew import (
     BrokenCrew,
     Caller,
@@ -39,7 +40,6 @@ from smartlinkd.crews.crew import (
 )
 from smartlinkd.crews.following import Bells, Following
 from smartlinkd.crews.lines import Lines
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.tools import Tool
 from smartlinkd.crews.workplace import Workplace
 from smartlinkd.errors import Invalid

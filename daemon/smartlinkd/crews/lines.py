@@ -22,10 +22,10 @@ from uuid import uuid4
 import trio
 
 from smartlinkd.crews.again import Again
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.crew import Caller, CrewLoad, Feedback, Kickoff
 from smartlinkd.crews.ledger import about, begun
 from smartlinkd.crews.line import Line
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.run import Run
 from smartlinkd.crews.starts import ComingUp, Starts
 from smartlinkd.crews.stopping import Stopping

@@ -20,7 +20,7 @@ from operator import attrgetter
 import trio
 
 from smartlinkd.crews.again import INTERRUPTED, Again
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.without_worker import WithoutWorker
 from smartlinkd.crews.workplace import Workplace
 from smartlinkd.journal.model import State, Status, Summary

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import trio
 
+from smartlinkd.crews.catalog.catalog import ADAPTER
 from smartlinkd.crews.protocol import Failed, Result, Started, TokenUsage
-from smartlinkd.crews.reading.catalog import ADAPTER
 from tests.crews.crewai_adapter.stand_in import STAND_IN, Begin, whole, write
 
 

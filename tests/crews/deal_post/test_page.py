@@ -12,9 +12,9 @@ from typing import Any
 import smartlinkd
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
-from smartlinkd.crews.deal_post.model import DEADLINE, DEFAULT_MODEL, configured
+from smartlinkd.crews.catalog.catalog import read_catalog
+from smartlinkd.crews.deal_post.llm import DEADLINE, DEFAULT_MODEL, configured
 from smartlinkd.crews.deal_post.wishes import MAX_TITLE, Wishes, read_wishes
-from smartlinkd.crews.reading.catalog import read_catalog
 
 PAGE = (Path(smartlinkd.__file__).parents[2] / "docs/deal-post.md").read_text(encoding="utf-8")
 CREW, ENVIRONMENT = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)

@@ -9,9 +9,9 @@ import trio
 from pydantic import JsonValue
 from trio.testing import wait_all_tasks_blocked
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.crew import BrokenCrew, Caller, Input
 from smartlinkd.crews.lines import Lines
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.workplace import Workplace
 from smartlinkd.errors import Refused, Unavailable, Unprocessable
 from smartlinkd.journal.model import State

@@ -9,8 +9,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.crew import BrokenCrew, Crew, CrewLoad
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.without_line import NEVER_RUN
 from smartlinkd.errors import Invalid, NotFound, Unavailable
 from smartlinkd.journal.model import State, Status, Summary

@@ -12,8 +12,8 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd.crews import starts
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.crew import CrewLoad
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.without_line import NEVER_RUN
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal.model import Created, Execution, State, Status

@@ -14,7 +14,7 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from smartlinkd.crews.webhooks.actor import Timings, Webhooks
+from smartlinkd.crews.webhooks.dispatcher import Timings, Webhooks
 from smartlinkd.journal import schema
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import (

@@ -9,9 +9,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.crews.webhooks import actor, clock
+from smartlinkd.crews.webhooks import clock, dispatcher
 from smartlinkd.crews.webhooks.clock import JUMP, SteadyClock
-from smartlinkd.crews.webhooks.retrying import LOST_AFTER
+from smartlinkd.crews.webhooks.retry import LOST_AFTER
 from smartlinkd.journal.actor import CLOCK_SET_WITHIN
 from smartlinkd.journal.model import WebhookTarget
 
@@ -109,7 +109,7 @@ async def test_one_silence_ends_the_call_alone_that_met_it(
     desk: Any, receiver: Any, behave: Any, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A line may break once, and what is behind is taken then."""
-    monkeypatch.setattr(actor, "LOST_AFTER", 1.0)
+    monkeypatch.setattr(dispatcher, "LOST_AFTER", 1.0)
     monkeypatch.setattr(clock, "CLOCK_SET_WITHIN", 0.0)
     receiver.behaviours.append(behave.reset)
     await desk.call(receiver.url(), b"a", b"b", b"c")
@@ -124,7 +124,7 @@ async def test_calls_that_break_in_the_same_moment_are_no_silence_that_lasts(
     desk: Any, receiver: Any, behave: Any, mock_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A receiver's proxy is restarted, and what is behind is taken then."""
-    monkeypatch.setattr(actor, "LOST_AFTER", 1.0)
+    monkeypatch.setattr(dispatcher, "LOST_AFTER", 1.0)
     monkeypatch.setattr(clock, "CLOCK_SET_WITHIN", 0.0)
 
     async def break_together(stream: trio.SocketStream) -> None:

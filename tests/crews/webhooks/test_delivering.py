@@ -15,7 +15,7 @@ import trio
 import trio.testing
 from pydantic import SecretBytes, SecretStr
 
-from smartlinkd.crews.webhooks import actor
+from smartlinkd.crews.webhooks import dispatcher
 from smartlinkd.crews.webhooks.hands import AT_ONCE_TO_A_HOST
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal.model import Change, Entry, NewDelivery, WebhookTarget
@@ -250,7 +250,7 @@ async def test_a_worn_out_target_gets_one_attempt_a_call_until_it_takes_one(
     mock_clock: trio.testing.MockClock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(actor, "MAX_ATTEMPTS", 2)
+    monkeypatch.setattr(dispatcher, "MAX_ATTEMPTS", 2)
     ok, bad = behave.answer(200), behave.answer(500)
     receiver.behaviours.extend([bad, bad, bad, ok, bad])
     await desk.call(receiver.url(), b"1", b"2", b"3", b"4")
@@ -270,10 +270,10 @@ async def test_of_worn_out_targets_the_last_so_many_are_remembered(
 ) -> None:
     receiver.usual = behave.answer(503)
     targets = [WebhookTarget("task", receiver.url(path)) for path in ("/first", "/last")]
-    monkeypatch.setattr(actor, "MAX_WORN_OUT", 1)
+    monkeypatch.setattr(dispatcher, "MAX_WORN_OUT", 1)
     executions = []
     with monkeypatch.context() as patched:
-        patched.setattr(actor, "MAX_ATTEMPTS", 1)
+        patched.setattr(dispatcher, "MAX_ATTEMPTS", 1)
         await desk.begin()
         for target in targets:
             executions.append(await desk.execution(target))
@@ -431,7 +431,7 @@ async def test_it_does_not_look_without_a_reason(
     # nobody with a hand for them.
     assert looks == 3
 
-    mock_clock.jump(actor.LONGEST_SLEEP)
+    mock_clock.jump(dispatcher.LONGEST_SLEEP)
     await trio.testing.wait_all_tasks_blocked(0.05)
     assert looks > 3  # the clock may have been set
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.crews.webhooks import actor as webhooks
+from smartlinkd.crews.webhooks import dispatcher as webhooks
 from smartlinkd.crews.webhooks.hands import (
     AT_ONCE,
     AT_ONCE_TO_A_HOST,

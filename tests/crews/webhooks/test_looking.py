@@ -11,8 +11,8 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from smartlinkd.crews.webhooks import actor as webhooks
-from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks import dispatcher as webhooks
+from smartlinkd.crews.webhooks.dispatcher import Webhooks
 from smartlinkd.crews.webhooks.hands import AT_ONCE, AT_ONCE_TO_A_HOST, FOR_OTHERS
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal.model import Change, Entry, NewDelivery, WebhookTarget

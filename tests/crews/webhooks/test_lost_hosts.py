@@ -11,9 +11,9 @@ import pytest
 import trio
 import trio.testing
 
-from smartlinkd.crews.webhooks import actor, clock
+from smartlinkd.crews.webhooks import clock, dispatcher
 from smartlinkd.crews.webhooks.hands import LONGEST_GAP
-from smartlinkd.crews.webhooks.retrying import LOST_AFTER
+from smartlinkd.crews.webhooks.retry import LOST_AFTER
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal import deliveries
 from smartlinkd.logs.context import ContextFilter
@@ -60,7 +60,7 @@ async def test_that_nothing_was_said_while_nothing_was_sent_is_no_silence(
 ) -> None:
     receiver.usual = behave.reset
     with monkeypatch.context() as patched:
-        patched.setattr(actor, "MAX_ATTEMPTS", 1)
+        patched.setattr(dispatcher, "MAX_ATTEMPTS", 1)
         await desk.call(receiver.url(), b"on Saturday")
         await desk.begin()
         await desk.done()
@@ -90,8 +90,8 @@ async def lost(  # noqa: PLR0917 - fixtures
 ) -> list[str]:
     """Two executions with three calls each, to a host that will be taken for gone when the call at
     hand is left: the first one's."""
-    monkeypatch.setattr(actor, "LOST_AFTER", 1.0)
-    monkeypatch.setattr(actor, "SILENT_AFTER", 1.0)
+    monkeypatch.setattr(dispatcher, "LOST_AFTER", 1.0)
+    monkeypatch.setattr(dispatcher, "SILENT_AFTER", 1.0)
     monkeypatch.setattr(clock, "CLOCK_SET_WITHIN", egress.DEADLINE + 1)  # from the first silence
     caplog.handler.addFilter(ContextFilter())
     receiver.usual = behave.hang

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from smartlinkd.crews.webhooks.actor import LONGEST_SLEEP
+from smartlinkd.crews.webhooks.dispatcher import LONGEST_SLEEP
 from smartlinkd.crews.workplace import LAST_ENTRY
 from tests.faults.cells import Impossible, Matrix
 from tests.faults.crews.phases import PHASES, WATCH

@@ -13,7 +13,7 @@ from typing import Final
 
 from smartlinkd.crews.deal_post.connection import DaemonConnection, ToolFailed
 from smartlinkd.crews.deal_post.deals import Deal, Failure, rank, sort_out
-from smartlinkd.crews.deal_post.model import (
+from smartlinkd.crews.deal_post.llm import (
     Draft,
     Model,
     ModelFailed,

@@ -20,7 +20,7 @@ from typing import Final
 
 import trio
 
-from smartlinkd.crews.webhooks.retrying import BACKOFF
+from smartlinkd.crews.webhooks.retry import BACKOFF
 from smartlinkd.journal.model import Delivery
 from smartlinkd.net.egress_rules import origin
 

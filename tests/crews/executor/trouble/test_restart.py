@@ -11,9 +11,9 @@ import pytest
 import trio
 
 from smartlinkd.crews.again import INTERRUPTED, MAX_RERUNS, TOO_OFTEN
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.crew import BrokenCrew, CrewLoad
 from smartlinkd.crews.lines import Lines
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.run import Run
 from smartlinkd.crews.without_line import NEVER_RUN, NO_CREW
 from smartlinkd.errors import Invalid, Unavailable

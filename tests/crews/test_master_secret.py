@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import SecretBytes, SecretStr
 
-from smartlinkd.crews.access.secret import derive, load_master_secret
+from smartlinkd.crews.tokens import derive, load_master_secret
 from smartlinkd.state import StateUnusable
 
 NONE = SecretStr("")

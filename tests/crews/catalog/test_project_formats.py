@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smartlinkd.crews.reading.formats import MAX_NODES, NotReadable, parse_jsonc, parse_yaml
+from smartlinkd.crews.catalog.project_formats import MAX_NODES, NotReadable, parse_jsonc, parse_yaml
 
 
 def test_yaml_is_tables_and_text() -> None:

@@ -12,17 +12,15 @@ import traceback
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import trio
 from pydantic import SecretBytes
 
-from smartlinkd.crews.access import tokens as module
-from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.crews.tokens import MAX_TOKEN, CrewTokens
 from smartlinkd.errors import NotFound, WrongCredential
 from smartlinkd.state import NotSaved, StateUnusable
-from tests.crews.access.holders import EVERYBODY, USERS, all_shown, is_valid, shown
+from tests.crews.holders import EVERYBODY, USERS, all_shown, is_valid, shown
 
 MASTER = bytes(range(32))
 
@@ -154,7 +152,7 @@ async def test_each_way_of_being_wrong_is_the_same_work(
         hashed.append(len(message))
         return digest(key, message, name)
 
-    monkeypatch.setattr(module, "hmac", SimpleNamespace(digest=counting))
+    monkeypatch.setattr(hmac, "digest", counting)
     for crew, token in (
         ("post", "slu_" + "A" * 43),
         ("post", foreign),
@@ -177,9 +175,9 @@ async def test_a_token_without_end_is_not_hashed_whole(
         longest = max(longest, len(message))
         return digest(key, message, name)
 
-    monkeypatch.setattr(module, "hmac", SimpleNamespace(digest=measuring))
+    monkeypatch.setattr(hmac, "digest", measuring)
     assert not await is_valid(tokens, "post", "\N{OK HAND SIGN}" * 60_000)
-    assert longest <= 4 * module.MAX_TOKEN
+    assert longest <= 4 * MAX_TOKEN
 
 
 # Which there are
@@ -233,7 +231,7 @@ async def test_whoever_stays_keeps_their_token(running_tokens: Running) -> None:
     async with running_tokens({"post": ("ann", "bob"), "old": ()}) as tokens:
         before = {name: await shown(tokens, "post", name) for name in ("", "ann", "bob")}
         old = await shown(tokens, "old")
-        await tokens.take({"post": ("ann", "eve"), "new": ()})
+        await tokens.set_users({"post": ("ann", "eve"), "new": ()})
         assert await shown(tokens, "post", "ann") == before["ann"]
         assert await is_valid(tokens, "post", before[""])
         assert await is_valid(tokens, "post", await shown(tokens, "post", "eve"))
@@ -242,11 +240,9 @@ async def test_whoever_stays_keeps_their_token(running_tokens: Running) -> None:
         assert not await is_valid(tokens, "old", old)
 
 
-async def test_the_next_incarnation_has_the_same_crews(
-    tmp_path: Path, running_tokens: Running
-) -> None:
+async def test_next_instance_has_the_same_crews(tmp_path: Path, running_tokens: Running) -> None:
     async with running_tokens({"post": ()}) as tokens:
-        await tokens.take({"new": ("ann",)})
+        await tokens.set_users({"new": ("ann",)})
     async with trio.open_nursery() as nursery:
         await nursery.start(tokens.run)
         assert await is_valid(tokens, "new", await shown(tokens, "new", "ann"))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.crews.reading.project import MAX_FILE, Project, read_project
+from smartlinkd.crews.catalog.crewai_project import MAX_FILE, Project, read_project
 
 AGENTS = "scout:\n  role: >\n    Scout for {topic}\n  goal: find\n  backstory: old\n"
 TASKS = "find:\n  description: Find {count} of {topic}\n  expected_output: a list\n"
@@ -179,7 +179,7 @@ def test_a_fifo_does_not_hang_the_start(classic: Path) -> None:
 AS_NOBODY = """
 import os, sys
 sys.path[:0] = {path!r}
-from smartlinkd.crews.reading.project import read_project
+from smartlinkd.crews.catalog.crewai_project import read_project
 from pathlib import Path
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 for fault in read_project(Path({folder!r})).faults: print(fault.fault)

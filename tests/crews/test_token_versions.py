@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.crews.access import generations
-from smartlinkd.crews.access.generations import Generations, load, save
+from smartlinkd.crews.tokens import TokenVersions, load_versions, save_versions
 from smartlinkd.errors import Invalid
 from smartlinkd.state import NotSaved, StateUnusable
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
-SOME = Generations(version=1, first=A, rotated={"post": {"": B, "ann": C}})
+SOME = TokenVersions(version=1, first=A, rotated={"post": {"": B, "ann": C}})
 
 
 def written(directory: Path, content: str | bytes) -> Path:
@@ -47,7 +46,7 @@ def test_a_rotation_is_of_one_alone(whose: tuple[str, str]) -> None:
     assert SOME.rotated == {"post": {"": B, "ann": C}}
 
 
-def test_a_generation_cannot_be_guessed_and_does_not_come_again() -> None:
+def test_version_cannot_be_guessed_and_does_not_repeat() -> None:
     words = {SOME.with_new("post", "").of("post", "") for _ in range(100)}
 
     assert len(words) == 100
@@ -55,9 +54,9 @@ def test_a_generation_cannot_be_guessed_and_does_not_come_again() -> None:
 
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
-    save(tmp_path, SOME)
+    save_versions(tmp_path, SOME)
 
-    assert load(tmp_path) == SOME
+    assert load_versions(tmp_path) == SOME
     assert json.loads((tmp_path / "crew-tokens.json").read_text()) == good()
     assert (tmp_path / "crew-tokens.json").stat().st_mode & 0o777 == 0o600
 
@@ -67,10 +66,10 @@ def test_the_first_start_makes_one_and_that_is_no_warning(
 ) -> None:
     caplog.set_level(logging.INFO)
 
-    made = load(tmp_path)
+    made = load_versions(tmp_path)
 
     assert made.rotated == {}
-    assert load(tmp_path) == made
+    assert load_versions(tmp_path) == made
     assert [(r.levelno, r.getMessage()) for r in caplog.records] == [
         (
             logging.INFO,
@@ -80,11 +79,11 @@ def test_the_first_start_makes_one_and_that_is_no_warning(
 
 
 def test_a_lost_one_brings_nothing_back(tmp_path: Path) -> None:
-    before = load(tmp_path)
-    save(tmp_path, before.with_new("post", ""))
+    before = load_versions(tmp_path)
+    save_versions(tmp_path, before.with_new("post", ""))
     (tmp_path / "crew-tokens.json").unlink()
 
-    assert load(tmp_path).of("post", "") != before.of("post", "")
+    assert load_versions(tmp_path).of("post", "") != before.of("post", "")
 
 
 DAMAGED = {
@@ -109,7 +108,7 @@ def test_a_damaged_one_is_refused_and_kept(content: str | bytes, tmp_path: Path)
     before = path.read_bytes()
 
     with pytest.raises(StateUnusable) as refused:
-        load(tmp_path)
+        load_versions(tmp_path)
 
     assert str(refused.value) == (
         f"{path} is damaged, or of another version of smartlinkd: restore it from a backup, "
@@ -122,24 +121,21 @@ def test_one_open_to_others_is_refused(tmp_path: Path) -> None:
     written(tmp_path, json.dumps(good())).chmod(0o640)
 
     with pytest.raises(StateUnusable, match=r"crew-tokens\.json is open to other users"):
-        load(tmp_path)
+        load_versions(tmp_path)
 
 
 def test_one_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     with pytest.raises(NotSaved, match=r"crew-tokens\.json could not be written"):
-        save(tmp_path / "gone", SOME)
+        save_versions(tmp_path / "gone", SOME)
 
 
-def test_what_is_saved_can_always_be_loaded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save(tmp_path, SOME)
-    size = (tmp_path / "crew-tokens.json").stat().st_size
-    monkeypatch.setattr(generations, "MAX_FILE", size)
-    save(tmp_path, SOME)
-    assert load(tmp_path) == SOME
+def test_file_over_its_limit_is_refused_and_the_saved_one_stays(tmp_path: Path) -> None:
+    full = TokenVersions(
+        version=1, first=A, rotated={"post": {f"user-{i}": B for i in range(30_000)}}
+    )
+    save_versions(tmp_path, SOME)
 
-    with pytest.raises(Invalid, match=f"would have more than {size} bytes; stop the daemon and"):
-        save(tmp_path, SOME.with_new("post", "bob"))
+    with pytest.raises(Invalid, match="would have more than 1048576 bytes; stop the daemon and"):
+        save_versions(tmp_path, full)
 
-    assert load(tmp_path) == SOME
+    assert load_versions(tmp_path) == SOME

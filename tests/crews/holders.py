@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.crews.crew import Caller
+from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.errors import WrongCredential
 
 USERS: dict[str, tuple[str, ...]] = {"post": ("ann", "bob"), "mail": ("ann",), "quiet": ()}

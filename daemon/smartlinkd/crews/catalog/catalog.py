@@ -24,9 +24,9 @@ from typing import Final
 
 from smartlinkd.config import Problem, Settings
 from smartlinkd.config.crews import CrewSection, CrewTable
+from smartlinkd.crews.catalog.checks import PROBE_LIMIT, Interpreters, check_folder, check_program
+from smartlinkd.crews.catalog.crewai_project import refined
 from smartlinkd.crews.crew import BrokenCrew, Crew, Input
-from smartlinkd.crews.reading.inputs import refined
-from smartlinkd.crews.reading.programs import PROBE_LIMIT, Interpreters, check_folder, check_program
 from smartlinkd.crews.tools import TOOL_NAMES
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import NotFound, Unavailable
@@ -305,7 +305,7 @@ class _Look:
         found: tuple[Input, ...] = ()
         if folder is not None and self._try("project", lambda: check_folder(folder)):
             # Most daemons have no such crew, and a parser for YAML is a share of their start.
-            from smartlinkd.crews.reading.project import read_project  # noqa: PLC0415
+            from smartlinkd.crews.catalog.crewai_project import read_project  # noqa: PLC0415
 
             project = read_project(folder)
             found = project.inputs

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from smartlinkd.config.crew_values import InputTable
+from smartlinkd.crews.catalog.crewai_project import MAX_INPUTS, Search, placeholders, refined
 from smartlinkd.crews.crew import Input
-from smartlinkd.crews.reading.inputs import MAX_INPUTS, Search, placeholders, refined
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
+from smartlinkd.crews.catalog.catalog import ADAPTER, Catalog, longest_look, read_catalog
+from smartlinkd.crews.catalog.checks import PROBE_LIMIT
 from smartlinkd.crews.crew import BrokenCrew, Input
-from smartlinkd.crews.reading.catalog import ADAPTER, Catalog, longest_look, read_catalog
-from smartlinkd.crews.reading.programs import PROBE_LIMIT
 from smartlinkd.errors import NotFound, Unavailable
 from smartlinkd.net.addresses import Bind
 

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from smartlinkd.crews.ending import About, Ending
 from smartlinkd.crews.protocol import HumanInput, Step
-from smartlinkd.crews.webhooks.calls import What, calls_for
+from smartlinkd.crews.webhooks.payloads import What, calls_for
 from smartlinkd.journal.model import NewEvent, Status, TaskRecord, WebhookTarget
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.crews.reading import programs
-from smartlinkd.crews.reading.programs import check_folder, check_program, check_python
+from smartlinkd.crews.catalog import checks
+from smartlinkd.crews.catalog.checks import check_folder, check_program, check_python
 from smartlinkd.validation import BadValue
 from tests.shortage import Shortage
 
@@ -95,7 +95,7 @@ AS_NOBODY = """
 import os, sys
 sys.path[:0] = {path!r}
 from smartlinkd.validation import BadValue
-from smartlinkd.crews.reading.programs import check_program
+from smartlinkd.crews.catalog.checks import check_program
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
 try:
     check_program({program!r}, {{}})
@@ -225,7 +225,7 @@ def test_an_interpreter_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_an_interpreter_that_hangs_is_told_and_ended(
     script: Script, monkeypatch: pytest.MonkeyPatch, hangs: str
 ) -> None:
-    monkeypatch.setattr(programs, "PROBE_LIMIT", 2.0)  # its start is in it
+    monkeypatch.setattr(checks, "PROBE_LIMIT", 2.0)  # its start is in it
     path = script(f"#!/bin/sh\n{hangs}\n")
     assert fault(check_python, path, {}) == "did not come to an end within 2 s"
     assert is_gone(int(Path(f"{path}.pid").read_text()))
@@ -250,7 +250,7 @@ def test_what_an_interpreter_leaves_behind_is_ended_and_not_waited_for(script: S
 def test_an_interpreter_that_talks_without_end_takes_no_memory(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(programs, "PROBE_LIMIT", 0.2)
+    monkeypatch.setattr(checks, "PROBE_LIMIT", 0.2)
     path = script("#!/bin/sh\nexec yes\n")
     tracemalloc.start()
     try:

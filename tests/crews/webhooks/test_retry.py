@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from smartlinkd.crews.webhooks.retrying import (
+from smartlinkd.crews.webhooks.retry import (
     BACKOFF,
     MAX_ATTEMPTS,
     Delivered,

@@ -41,7 +41,7 @@ from pydantic import SecretBytes
 
 from smartlinkd.crews.webhooks.clock import SteadyClock
 from smartlinkd.crews.webhooks.hands import AT_ONCE, Hands, Target, target_of
-from smartlinkd.crews.webhooks.retrying import (
+from smartlinkd.crews.webhooks.retry import (
     LOST_AFTER,
     MAX_ATTEMPTS,
     SILENT_AFTER,

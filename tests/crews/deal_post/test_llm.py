@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from smartlinkd.crews.deal_post import model as under_test
-from smartlinkd.crews.deal_post.model import Model, ModelFailed, configured
+from smartlinkd.crews.deal_post import llm as under_test
+from smartlinkd.crews.deal_post.llm import Model, ModelFailed, configured
 from smartlinkd.crews.deal_post.wishes import read_wishes
 from smartlinkd.crews.protocol import TokenUsage
 
