@@ -19,7 +19,7 @@ from pydantic import SecretBytes, SecretStr
 from smartlinkd import late_imports
 from smartlinkd.auth.tokens import Tokens
 from smartlinkd.auth.totp import SecondFactor, new_setup
-from smartlinkd.crews.webhooks.dispatcher import Webhooks
+from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Retention
 from smartlinkd.journal.sealing import Seal
@@ -71,7 +71,7 @@ async def notify() -> None:
 async def open_a_sender() -> None:
     retention = Retention(age=timedelta(days=1), count=1)
     journal = Journal(Path("/none"), key=SecretBytes(bytes(32)), retention=retention)
-    async with await Webhooks(journal, allow=(), key=None)._sender():
+    async with await WebhookDispatcher(journal, allow=(), key=None)._sender():
         pass
 
 

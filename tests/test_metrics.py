@@ -18,7 +18,7 @@ from smartlinkd.conversion.desk import Timings
 from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.crew import CrewLoad
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.webhooks.dispatcher import Timings as WebhookTimings
+from smartlinkd.crews.webhooks.dispatcher import WebhookTimings
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Retention, Status
 from smartlinkd.metrics import Metrics

@@ -31,7 +31,7 @@ from smartlinkd.crews.catalog.catalog import Catalog, longest_look, read_catalog
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.tokens import CrewTokens, derive, load_master_secret
 from smartlinkd.crews.tools import tools
-from smartlinkd.crews.webhooks.dispatcher import Webhooks
+from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.history import model as history
 from smartlinkd.history.actor import FILE as HISTORY_FILE
 from smartlinkd.history.actor import History
@@ -158,7 +158,7 @@ class Crews:
     tokens: CrewTokens
     journal: Journal
     executor: Executor
-    webhooks: Webhooks
+    webhooks: WebhookDispatcher
 
 
 def make_crews(
@@ -180,7 +180,9 @@ def make_crews(
         retention=retention(settings),
         disk_full=notifier.report_disk,
     )
-    webhooks = Webhooks(journal, allow=settings.webhooks.allow, key=settings.webhooks.secret)
+    webhooks = WebhookDispatcher(
+        journal, allow=settings.webhooks.allow, key=settings.webhooks.secret
+    )
     executor = Executor(
         catalog,
         journal,

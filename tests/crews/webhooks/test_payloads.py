@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from smartlinkd.crews.ending import About, Ending
 from smartlinkd.crews.protocol import HumanInput, Step
-from smartlinkd.crews.webhooks.payloads import What, calls_for
+from smartlinkd.crews.webhooks.payloads import Subject, calls_for
 from smartlinkd.journal.model import NewEvent, Status, TaskRecord, WebhookTarget
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
@@ -32,7 +32,7 @@ GOOD = Ending(Status.COMPLETED, "text", {"a": 1}, None, {"total_tokens": 3, "pro
 BAD = Ending(Status.TIMED_OUT, None, None, "too slow", None)
 
 
-def bodies(what: What | None, *targets: WebhookTarget, event: str = "agent_step") -> list[Any]:
+def bodies(what: Subject | None, *targets: WebhookTarget, event: str = "agent_step") -> list[Any]:
     about = About(ID, META, targets)
     calls = calls_for(about, NewEvent(event, NOW, {"tool": "search"}), what)
     assert all(call.due_at == NOW for call in calls)
@@ -151,7 +151,7 @@ def test_an_event_is_the_same_for_all_who_get_it() -> None:
 @pytest.mark.parametrize(
     ("what", "kind"), [(STEPPED, STEP), (DONE, TASK), (ASKED, HUMAN), (GOOD, CREW), (BAD, CREW)]
 )
-def test_each_kind_of_target_gets_its_own(what: What, kind: WebhookTarget) -> None:
+def test_each_kind_of_target_gets_its_own(what: Subject, kind: WebhookTarget) -> None:
     targets = (STEP, TASK, CREW, HUMAN)
     calls = calls_for(About(ID, META, targets), NewEvent("x", NOW), what)
     assert [call.target for call in calls] == [kind]

@@ -1,22 +1,13 @@
-"""Which webhook calls a moment of an execution asks for, and what they say: pure rules.
+"""The webhook calls that an event of an execution asks for, and their bodies: pure rules.
 
-Receivers are written against what deployed CrewAI crews send, so these are their bodies, key for
-key, with the `meta` of the kickoff in all but the stream's (CrewAI AMP, "Webhook Automation",
-"Webhook Streaming" and "Human-in-the-Loop"). Two things are not documented there, and settled here:
-
-* What a failed crew sends. It is the body of a good end, whose `result` is null, and beside it
-  `error`, `state` and `status`: a receiver that takes every such call for a success finds nothing
-  to publish, instead of an error's text.
-* The names in a call for human input: only that it tells the execution, the task and the task's
-  output. They are called here as `/resume` takes them, and the output by both names in use.
-
-A body is made once, when its call is queued. All attempts send the same bytes, so a receiver that
-gets a call twice can tell by the id of an event, or of the call (see `signing.py`).
+The bodies are those that deployed CrewAI crews send, key for key, with the kickoff's `meta` in all
+but the stream's (CrewAI AMP, "Webhook Automation", "Webhook Streaming", "Human-in-the-Loop").
+A body is made once, when its call is queued: all attempts send the same bytes.
+See docs/decisions/072-webhook-bodies.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from uuid import uuid4
 
 from pydantic import JsonValue
@@ -30,7 +21,6 @@ from smartlinkd.journal.model import (
     Status,
     TaskRecord,
     WebhookKind,
-    WebhookTarget,
 )
 from smartlinkd.wire import timestamp
 
@@ -39,68 +29,53 @@ SUMMARY_WORDS = 10
 """CrewAI's summary of a task is so many words of its description."""
 
 Body = dict[str, JsonValue]
+Subject = Step | TaskRecord | HumanInput | Ending
 
 
-What = Step | TaskRecord | HumanInput | Ending
+def calls_for(about: About, event: NewEvent, subject: Subject | None) -> list[NewDelivery]:
+    """Return the calls that an event asks for, due at its time, in the order of the targets.
 
-
-def calls_for(about: About, event: NewEvent, what: What | None) -> list[NewDelivery]:
-    """The calls that are owed for an event, due at its time, in the order of the targets.
-
-    `what` is the thing that the event tells of, where there is one: targets of a kind of their own
-    get that. Targets of the kind `stream` get the event itself when they name its type; one that
-    names none gets all (CrewAI does not say what an empty list means).
+    Args:
+        about: The execution, with its targets.
+        event: Goes to targets of the kind `stream` that name its type, or name no types. (CrewAI
+            does not say what an empty list means.)
+        subject: Goes to targets of the step, the task, the question or the end; None for an event
+            that has no such targets.
     """
     if not about.webhooks:
-        return []  # as most have none: a body may be of some MiB
-    own = None if what is None else (_kind(what), to_json(_body(about, what)))
+        return []  # most executions have none, and a body may be of some MiB
+    kind, own = None, b""
+    if subject is not None:
+        kind, body = _own_body(about, subject)
+        own = to_json(body)
     stream = to_json(_stream_body(about, event))
-    return [
-        NewDelivery(target, body, event.timestamp)
-        for target in about.webhooks
-        for body in _bodies(target, event, own, stream)
-    ]
+    calls = []
+    for target in about.webhooks:
+        if target.kind == "stream":
+            if not target.events or event.type in target.events:
+                calls.append(NewDelivery(target, stream, event.timestamp))
+        elif target.kind == kind:
+            calls.append(NewDelivery(target, own, event.timestamp))
+    return calls
 
 
-def _bodies(
-    target: WebhookTarget, event: NewEvent, own: tuple[WebhookKind, bytes] | None, stream: bytes
-) -> Iterator[bytes]:
-    if target.kind == "stream":
-        if not target.events or event.type in target.events:
-            yield stream
-    elif own is not None and own[0] == target.kind:
-        yield own[1]
-
-
-def _kind(what: What) -> WebhookKind:
-    match what:
+def _own_body(about: About, subject: Subject) -> tuple[WebhookKind, Body]:
+    match subject:
         case Step():
-            return "step"
+            return "step", _step_body(about, subject)
         case TaskRecord():
-            return "task"
+            return "task", _task_body(about, subject)
         case HumanInput():
-            return "human_input"
+            return "human_input", _human_input_body(about, subject)
         case Ending():
-            return "crew"
-
-
-def _body(about: About, what: What) -> Body:
-    match what:
-        case Step():
-            return _step_body(about, what)
-        case TaskRecord():
-            return _task_body(about, what)
-        case HumanInput():
-            return _human_input_body(about, what)
-        case Ending():
-            return _crew_body(about, what)
+            return "crew", _crew_body(about, subject)
 
 
 def _stream_body(about: About, event: NewEvent) -> Body:
     return {
         "events": [
             {
-                # Not its number in the journal, which is given when it is recorded.
+                # Its number in the journal is not known yet.
                 "id": str(uuid4()),
                 "execution_id": about.execution_id,
                 "timestamp": timestamp(event.timestamp),
@@ -144,7 +119,7 @@ def _summary(description: str | None) -> str | None:
 
 
 def _crew_body(about: About, ending: Ending) -> Body:
-    # An object also when the crew told no counts: receivers read the counts without looking.
+    # An object also when the crew reported no counts: receivers read them without looking.
     usage = ending.token_usage or {}
     body: Body = {
         "kickoff_id": about.execution_id,
