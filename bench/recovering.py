@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 
-from smartlinkd import cli, parts
+from smartlinkd import cli
+from smartlinkd.app import components
 from smartlinkd.supervision.policy import Backoff
 
 HEALTHY = 0.5
@@ -17,7 +18,7 @@ HEALTHY = 0.5
 
 def main() -> int:
     """Run the daemon's command."""
-    parts.BROWSER_BACKOFF = Backoff(healthy=HEALTHY)
+    components.BROWSER_BACKOFF = Backoff(healthy=HEALTHY)
     return cli.main()
 
 

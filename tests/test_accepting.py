@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd.accepting import TRY_EVERY, WELL_AFTER, PatientListener
-from smartlinkd.control import SOCKET_NAME, Control
+from smartlinkd.admin.control_socket import SOCKET_NAME, Control
 from smartlinkd.serving import GuardedQuart, Served, bind, serve
 from tests.shortage import Shortage
 

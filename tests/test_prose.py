@@ -16,8 +16,8 @@ NO_SUBJECT = re.compile(r"(What|Whether|Who|One that|Those|It)\b")
 TO_BE_REWRITTEN = {
     *("api", "browser", "config", "conversion", "crews", "history", "journal", "marketplace"),
     *("monitoring", "processes", "sandbox", "serving", "web"),
-    *("accepting", "cli", "control", "doors", "errors", "front", "late_imports", "metrics"),
-    *("operator", "parts", "patience", "reloading", "state", "threads", "timing", "tree", "wire"),
+    *("accepting", "admin", "app", "cli", "errors", "metrics", "patience"),
+    *("state_files", "threads", "wire"),
 }
 """Rooms and loose files whose prose is of before the redesign. None may be added."""
 

@@ -1,174 +1,45 @@
-"""What a monitor reads at `/metrics`, in Prometheus' text form.
+"""How long things take, observed where they are done and shown at `/metrics`.
 
-What happens is counted where it happens; what merely is (queues, states) is read from the parts at
-the moment of the scrape, so that no number can be older than the scrape.
+A histogram belongs to the part that does the thing, and outlives that part's instances. It is in
+no registry: the page asks the parts, as it does for all else.
 """
 
 from __future__ import annotations
 
-from collections import Counter as Counts
-from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    Info,
-    ProcessCollector,
-    generate_latest,
-)
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+import trio
+from prometheus_client import Histogram
 
-from smartlinkd import __version__
-from smartlinkd.browser.actor import Browser
-from smartlinkd.crews.executor import Executor
-from smartlinkd.operator import AccountResponse
-from smartlinkd.supervision.child import ChildSnapshot, ChildState
-from smartlinkd.timing import SECONDS
+SECONDS: Final = (0.005, 0.02, 0.1, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
+LATE: Final = (0.02, 0.1, 0.5, 1.0, 2.0, 5.0, 20.0, 60.0, 300.0, 1800.0, 7200.0, 28800.0, 86400.0)
+"""The bounds for a wait that has no deadline, and can be one of hours."""
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+DONE: Final = "done"
+LEFT: Final = "left"
 
 
-class Metrics:
-    """The daemon's metrics, in a registry of their own.
+def histogram(what: str, text: str, *labels: str, buckets: Sequence[float] = SECONDS) -> Histogram:
+    """One of seconds; `what` is the middle of its name."""
+    return Histogram(f"smartlinkd_{what}_seconds", text, labels, buckets=buckets, registry=None)
 
-    `observed` is what the parts count and time, and `parts` gives the supervised ones as they are.
+
+@contextmanager
+def timed(seconds: Histogram) -> Iterator[None]:
+    """Observe how long the block takes, by its outcome: `done`, or the kind of its error.
+
+    What was cancelled is `left`. It would have taken longer, but where all is silent nothing else
+    is there to be seen.
     """
-
-    def __init__(
-        self,
-        browser: Browser | None,
-        observed: Iterable[Counter | Histogram],
-        executor: Executor,
-        parts: Callable[[], list[ChildSnapshot]],
-    ) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(_States(browser, observed, executor, parts))
-        ProcessCollector(registry=self._registry)
-        Info("smartlinkd_build", "The running program", registry=self._registry).info(
-            {"version": __version__}
-        )
-        self.requests = Counter(
-            "smartlinkd_requests",
-            "HTTP requests; the status is `left` where the client had gone before the answer",
-            ["route", "status"],
-            registry=self._registry,
-        )
-        self.request_seconds = Histogram(
-            "smartlinkd_request_seconds",
-            "Time to answer a request, or until its client had gone; but for long polls",
-            ["route"],
-            buckets=SECONDS,
-            registry=self._registry,
-        )
-
-    def text(self, account: AccountResponse | None = None) -> bytes:
-        """Return the page for the scrape. `account` is None while it cannot be asked."""
-        return generate_latest(self._registry) + _account_text(account)
-
-
-def _account_text(account: AccountResponse | None) -> bytes:
-    if account is None:
-        return b""
-    registry = CollectorRegistry()
-    states = Gauge(
-        "smartlinkd_account_state",
-        "Accounts that links were made for, by how they stand with the portal",
-        ["state"],
-        registry=registry,
-    )
-    counts = Counts(entry.state for entry in account.accounts)
-    for state in ("active", "session_lost", "paused"):
-        states.labels(state).set(counts[state])
-    stored = Gauge("smartlinkd_cookie_stored", "1 while a cookie is stored", registry=registry)
-    stored.set(account.cookie.stored)
-    if account.cookie.synced_at is not None:
-        age = Gauge(
-            "smartlinkd_cookie_age_seconds", "Time since the cookie was synced", registry=registry
-        )
-        age.set((datetime.now(UTC) - account.cookie.synced_at).total_seconds())
-    return generate_latest(registry)
-
-
-class _States(Collector):
-    def __init__(
-        self,
-        browser: Browser | None,
-        observed: Iterable[Counter | Histogram],
-        executor: Executor,
-        parts: Callable[[], list[ChildSnapshot]],
-    ) -> None:
-        self._browser = browser
-        self._observed = tuple(observed)
-        self._executor = executor
-        self._parts = parts
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: the families are made at the scrape, and there are no others of these names."""
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        up = GaugeMetricFamily("smartlinkd_part_up", "1 while the part runs", labels=["part"])
-        restarts = CounterMetricFamily(
-            "smartlinkd_part_restarts", "Restarts by the supervisor", labels=["part"]
-        )
-        for part in self._parts():
-            up.add_metric([part.name], float(part.state is ChildState.RUNNING))
-            restarts.add_metric([part.name], part.restarts)
-        yield up
-        yield restarts
-        if self._browser is not None:
-            yield from _browser_metrics(self._browser)
-        for each in self._observed:
-            yield from each.collect()
-        yield from _crew_metrics(self._executor)
-
-
-def _crew_metrics(executor: Executor) -> Iterable[Metric]:
-    running = GaugeMetricFamily(
-        "smartlinkd_executions_running",
-        "Executions that run, or whose worker has yet to go",
-        labels=["crew"],
-    )
-    waiting = GaugeMetricFamily(
-        "smartlinkd_executions_waiting", "Executions whose turn has not come", labels=["crew"]
-    )
-    for crew, load in executor.load().items():
-        running.add_metric([crew], load.running)
-        waiting.add_metric([crew], load.waiting)
-    yield running
-    yield waiting
-    ended = CounterMetricFamily(
-        "smartlinkd_executions_ended", "Executions that have ended", labels=["crew", "status"]
-    )
-    for (crew, status), count in executor.ends.items():
-        ended.add_metric([crew, status], count)
-    yield ended
-    yield from executor.waits.collect()
-    yield GaugeMetricFamily(
-        "smartlinkd_execution_followers",
-        "Clients that wait for news of an execution",
-        value=executor.followers,
-    )
-
-
-def _browser_metrics(browser: Browser) -> Iterable[Metric]:
-    status = browser.status()
-    gauges = {
-        "ready": ("1 while a page can run script", float(status.ready)),
-        "jobs_running": ("Pieces of work under way", status.working),
-        "jobs_waiting": ("Pieces of work in the queue", status.waiting),
-        "contexts": ("Warm browser contexts", status.contexts),
-    }
-    for name, (text, value) in gauges.items():
-        yield GaugeMetricFamily(f"smartlinkd_browser_{name}", text, value=value)
-    restarts = CounterMetricFamily(
-        "smartlinkd_browser_restarts", "Ends of a Chromium, by reason", labels=["reason"]
-    )
-    for reason, count in browser.restarts.items():
-        restarts.add_metric([reason], count)
-    yield restarts
-    yield from browser.down.collect()
+    began = trio.current_time()
+    outcome = LEFT  # also as a group, of several tasks that were cancelled together
+    try:
+        yield
+        outcome = DONE
+    except Exception as error:
+        outcome = type(error).__name__
+        raise
+    finally:
+        seconds.labels(outcome).observe(trio.current_time() - began)

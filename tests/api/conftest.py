@@ -20,7 +20,7 @@ import httpx
 import pytest
 import trio
 
-from smartlinkd import tree
+from smartlinkd.app import tree
 from smartlinkd.auth import passwords
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.passwords import hash_password

@@ -19,9 +19,9 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from smartlinkd.admin.control_socket import call
 from smartlinkd.api import guards
 from smartlinkd.auth.actor import Auth
-from smartlinkd.control import call
 from smartlinkd.conversion.order import Converted
 from smartlinkd.errors import NotFound
 from smartlinkd.history.actor import FILE

@@ -23,7 +23,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from trio.testing import MockClock
 
-from smartlinkd import __version__, operator
+from smartlinkd import __version__
+from smartlinkd.admin import status as operator
 from smartlinkd.browser.actor import Browser
 from smartlinkd.conversion.desk import _Desk
 from smartlinkd.sandbox.running import Sandbox

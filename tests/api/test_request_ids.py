@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from smartlinkd import logs
-from smartlinkd.control import call
+from smartlinkd.admin.control_socket import call
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.sandbox.running import Sandbox
 
@@ -121,7 +121,7 @@ async def test_a_bug_is_told_with_the_id_that_the_client_got(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("smartlinkd.metrics.Metrics.text", fail)
+    monkeypatch.setattr("smartlinkd.admin.prometheus.Metrics.text", fail)
     answer = await whole.get("/metrics")
     assert answer.status_code == 500
     assert set(answer.json()) == {"ok", "error"}

@@ -29,7 +29,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.control import call
+from smartlinkd.admin.control_socket import call
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Phone, Start

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from smartlinkd.control import call
+from smartlinkd.admin.control_socket import call
 
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity, Daemon, Phone, Start

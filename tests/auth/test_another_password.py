@@ -20,7 +20,7 @@ from smartlinkd.auth.actor import Auth, LoggedIn
 from smartlinkd.auth.files import SavedState, load, save
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.errors import NotAllowed, Unavailable, WrongCredential
-from smartlinkd.state import NotSaved
+from smartlinkd.state_files import NotSaved
 from smartlinkd.threads import NoThread
 from tests.shortage import Shortage
 

@@ -23,7 +23,7 @@ from smartlinkd.auth.files import (
     save_password,
 )
 from smartlinkd.auth.totp import SecondFactor
-from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.state_files import NotSaved, StateUnusable
 from tests.fakes.files import write_private
 
 SECRET = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"

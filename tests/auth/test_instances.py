@@ -16,7 +16,7 @@ from smartlinkd.auth import state
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.files import SavedState, load, save
 from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
-from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.state_files import NotSaved, StateUnusable
 from smartlinkd.supervision.actor import ActorRestarting
 from smartlinkd.threads import NoThread
 from tests.fakes.files import lose_names

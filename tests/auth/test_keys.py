@@ -28,7 +28,7 @@ from smartlinkd.auth.keys import (
     save_keys,
 )
 from smartlinkd.errors import Invalid, NotAllowed, NotFound, Unavailable, WrongCredential
-from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.state_files import NotSaved, StateUnusable
 from tests.fakes.files import write_private
 
 HERE = "192.0.2.1"

@@ -16,7 +16,7 @@ from smartlinkd.auth import state
 from smartlinkd.auth.actor import Auth, KeySpec
 from smartlinkd.auth.files import LOGOUTS_FILE, MAX_LOGOUTS, Logouts, load_logouts, save_logouts
 from smartlinkd.errors import NotAllowed, Unavailable
-from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.state_files import NotSaved, StateUnusable
 from tests.fakes.files import write_private
 
 HERE = "192.0.2.1"

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable
 
 import pytest
 from trio.testing import MockClock
 
 from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep, Session
-from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, Unavailable, WrongCredential
-from tests.shortage import Shortage
+from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 
@@ -47,23 +45,6 @@ async def test_setup_changes_nothing_yet(auth: Auth) -> None:
     assert setup.qr_code.startswith("data:image/png;base64,")
     assert isinstance(await auth.login("the right one", HERE), LoggedIn)
     assert await auth.has_second_factor() is False
-
-
-async def test_setup_with_no_descriptor_left_is_refused_and_ends_nothing(
-    auth: Auth,
-    shortage: Shortage,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    for name in [each for each in sys.modules if each.partition(".")[0] == "segno"]:
-        monkeypatch.delitem(sys.modules, name)  # as before the first setup of a daemon's life
-
-    with shortage(), pytest.raises(Unavailable, match=r"cannot be read.*try again") as refused:
-        await auth.begin_setup()
-
-    assert refused.value.retry_after == 5
-    assert "Too many open files" in caplog.messages[-1]
-    assert (await auth.begin_setup()).qr_code
 
 
 async def test_enabling_makes_the_next_login_ask_for_a_code(auth: Auth, enable: Enable) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import trio
 
+from smartlinkd.admin.control_socket import Answer, Arguments, Command, Control, plain
+from smartlinkd.admin.status import CreateKeyArguments, RevokeKeyArguments, RevokeTokensArguments
 from smartlinkd.auth.keys import SCOPES
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.cli import main
 from smartlinkd.commands.table import table
-from smartlinkd.control import Answer, Arguments, Command, Control, plain
 from smartlinkd.errors import Invalid, NotFound
-from smartlinkd.operator import CreateKeyArguments, RevokeKeyArguments, RevokeTokensArguments
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from smartlinkd.cli import main
 from smartlinkd.config import Settings
 from smartlinkd.errors import Invalid
 from smartlinkd.logs import LogEvent
-from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.state_files import NotSaved, StateUnusable
 from smartlinkd.supervision.supervisor import Escalated
 from smartlinkd.systemd.environment import SystemdEnvironment
 
@@ -58,7 +58,7 @@ def test_serve_runs_the_tree(
         served.append(settings)
 
     monkeypatch.setenv("SMARTLINKD_LOGGING__LEVEL", "debug")
-    monkeypatch.setattr("smartlinkd.tree.serve", serve)
+    monkeypatch.setattr("smartlinkd.app.tree.serve", serve)
     assert main(["serve", "--config", str(config)]) == 0
     assert [settings.logging.level for settings in served] == ["debug"]
     assert levels == ["info", "debug"]
@@ -96,7 +96,7 @@ def test_serve_takes_over_what_the_service_manager_gave(
         given.append(of_manager)
 
     monkeypatch.setenv("NOTIFY_SOCKET", "@manager")
-    monkeypatch.setattr("smartlinkd.tree.serve", serve)
+    monkeypatch.setattr("smartlinkd.app.tree.serve", serve)
     assert main(["serve", "--config", str(config)]) == 0
     assert given == [SystemdEnvironment(notify_socket="@manager")]
     assert "NOTIFY_SOCKET" not in os.environ
@@ -134,7 +134,7 @@ def test_a_daemon_that_cannot_go_on_is_1_and_one_record(
     async def serve(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("smartlinkd.tree.serve", serve)
+    monkeypatch.setattr("smartlinkd.app.tree.serve", serve)
     assert main(["serve", "--config", str(config)]) == 1
     assert [(r.levelno, r.getMessage(), r.exc_info) for r in caplog.records] == [
         (logging.CRITICAL, "in use", None)
@@ -150,7 +150,7 @@ def test_what_cannot_be_saved_at_the_start_is_told_with_its_setting_and_a_remedy
     async def serve(*_: object) -> None:
         raise NotSaved("/s/key could not be written: No space left on device")
 
-    monkeypatch.setattr("smartlinkd.tree.serve", serve)
+    monkeypatch.setattr("smartlinkd.app.tree.serve", serve)
     assert main(["serve", "--config", str(config)]) == 1
     assert caplog.messages == [
         "state.directory: /s/key could not be written: No space left on device; make room there, "
@@ -164,7 +164,7 @@ def test_a_fault_of_the_daemon_is_1_and_one_record_with_its_traceback(
     async def serve(*_: object) -> None:
         raise ExceptionGroup("", [ZeroDivisionError("a bug")])
 
-    monkeypatch.setattr("smartlinkd.tree.serve", serve)
+    monkeypatch.setattr("smartlinkd.app.tree.serve", serve)
     assert main(["serve", "--config", str(config)]) == 1
     (record,) = caplog.records
     assert record.exc_info is not None

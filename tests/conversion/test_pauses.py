@@ -20,7 +20,7 @@ from smartlinkd.conversion import pauses as module
 from smartlinkd.conversion.account import Account, Standing
 from smartlinkd.conversion.pauses import FILE, MOST_COOKIES, RETRY, UNTOLD_FILE, Pause, Pauses
 from smartlinkd.marketplace.errors import HumanCheck
-from smartlinkd.state import NotSaved, StateUnusable, replace_file
+from smartlinkd.state_files import NotSaved, StateUnusable, replace_file
 from smartlinkd.vault.cookie import parse_cookie
 from tests.fakes.threads import threads_in_place
 from tests.shortage import Shortage

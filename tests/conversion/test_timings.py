@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.conversion.order import Order
 from smartlinkd.errors import BrowserEnded, Refused, UpstreamFailed
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
-from smartlinkd.timing import histogram, timed
+from smartlinkd.metrics import histogram, timed
 from tests.fakes.scrape import counted, observed
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretBytes, SecretStr
 
 from smartlinkd.crews.tokens import derive, load_master_secret
-from smartlinkd.state import StateUnusable
+from smartlinkd.state_files import StateUnusable
 
 NONE = SecretStr("")
 MASTER = SecretBytes(bytes(range(32)))

@@ -12,7 +12,7 @@ import pytest
 
 from smartlinkd.crews.tokens import TokenVersions, load_versions, save_versions
 from smartlinkd.errors import Invalid
-from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.state_files import NotSaved, StateUnusable
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32
 SOME = TokenVersions(version=1, first=A, rotated={"post": {"": B, "ann": C}})

@@ -19,7 +19,7 @@ from pydantic import SecretBytes
 
 from smartlinkd.crews.tokens import MAX_TOKEN, CrewTokens
 from smartlinkd.errors import NotFound, WrongCredential
-from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.state_files import NotSaved, StateUnusable
 from tests.crews.holders import EVERYBODY, USERS, all_shown, is_valid, shown
 
 MASTER = bytes(range(32))

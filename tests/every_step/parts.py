@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd import tree
+from smartlinkd.app import tree
 from smartlinkd.supervision.child import ChildSpec, StartFunction
 from smartlinkd.supervision.policy import Backoff, Intensity
 from smartlinkd.supervision.supervisor import Supervisor

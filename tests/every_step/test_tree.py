@@ -18,10 +18,10 @@ import httpx
 import pytest
 import trio
 
-from smartlinkd import tree
+from smartlinkd.admin.control_socket import SOCKET_NAME, call
+from smartlinkd.app import tree
 from smartlinkd.config import Settings, build
-from smartlinkd.control import SOCKET_NAME, call
-from smartlinkd.state import claim
+from smartlinkd.state_files import claim
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
 from tests.fakes import machine as machine_module

@@ -25,7 +25,8 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from smartlinkd import front, parts, tree
+from smartlinkd.app import components, facades, tree
+from smartlinkd.app.components import Crews
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.files import SavedState, save
 from smartlinkd.auth.tokens import Tokens
@@ -40,7 +41,6 @@ from smartlinkd.errors import Unavailable
 from smartlinkd.journal.actor import Journal
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.net.client import HttpClient
-from smartlinkd.parts import Crews
 from smartlinkd.sandbox.answers import product_link
 from smartlinkd.sandbox.products import product_of
 from smartlinkd.sandbox.session import cookie_header
@@ -261,7 +261,7 @@ class Stage:
 
     def _open_up(self, patch: pytest.MonkeyPatch) -> None:
         """Have the tree plant what can be seen from here, on clocks that can be set."""
-        make_crews, wall = parts.make_crews, self.wall.moment
+        make_crews, wall = components.make_crews, self.wall.moment
 
         def see_vault(*args: Any, **more: Any) -> Vault:
             self._vault = Vault(*args, **more, wall=wall)
@@ -283,15 +283,15 @@ class Stage:
             return WebhookDispatcher(*args, **more, wall=wall, chance=self._chance())
 
         patch.setattr(tree, "Supervisor", see_supervisor)
-        patch.setattr(front, "Facade", see_door)
+        patch.setattr(facades, "Facade", see_door)
         patch.setattr(tree, "make_crews", see_crews)
         patch.setattr(tree, "make_browser", lambda *_, **__: self.browser)
         patch.setattr(tree, "Vault", see_vault)
         patch.setattr(tree, "Control", NoControl)
         patch.setattr(tree, "Auth", partial(Auth, wall_clock=self.wall.now))
-        patch.setattr(parts, "Journal", partial(Journal, wall=wall))
-        patch.setattr(parts, "Executor", partial(Executor, wall=wall))
-        patch.setattr(parts, "WebhookDispatcher", webhooks)
+        patch.setattr(components, "Journal", partial(Journal, wall=wall))
+        patch.setattr(components, "Executor", partial(Executor, wall=wall))
+        patch.setattr(components, "WebhookDispatcher", webhooks)
 
     def _plant(self) -> None:
         self._supervisors: list[Supervisor] = []

@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from smartlinkd.app.components import make_desk
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, build
 from smartlinkd.conversion.pauses import Pauses
@@ -18,7 +19,6 @@ from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier
 from smartlinkd.notify.channels import NotSent
 from smartlinkd.notify.notice import DaemonIdentity
-from smartlinkd.parts import make_desk
 from tests.fakes.threads import threads_in_place
 
 

@@ -26,7 +26,7 @@ import os, subprocess, sys, tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 import trio
-from smartlinkd.control import Control, call, plain
+from smartlinkd.admin.control_socket import Control, call, plain
 from smartlinkd.processes.guardian import prctl
 from smartlinkd.processes.privacy import PR_SET_DUMPABLE, keep_private
 from smartlinkd.vault.record import CookieRecord, RecordMemory

@@ -20,8 +20,8 @@ import httpx
 import pytest
 import trio
 
+from smartlinkd.admin.control_socket import call
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.control import call
 from tests.config_file import write_config
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from smartlinkd.operator import (
+from smartlinkd.admin.status import (
     NOT_USED_YET,
     AccountReport,
     BrowserReport,

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd import tree
+from smartlinkd.app import tree
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
 from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher

@@ -2,7 +2,7 @@
 
 All that is played here is what needs a socket of its own: the HTTP server, whose place a `Door`
 takes, and the control socket, whose commands are called as they are. Who starts after whom, who
-depends on whom and who is stopped when, is what `smartlinkd/tree.py` says.
+depends on whom and who is stopped when, is what `smartlinkd/app/tree.py` says.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any, cast
 import pytest
 import trio
 
-from smartlinkd import front, tree
-from smartlinkd import parts as makers
+from smartlinkd.admin.control_socket import Commands
+from smartlinkd.app import components as makers
+from smartlinkd.app import facades, tree
+from smartlinkd.app.components import Crews
 from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
 from smartlinkd.config import Settings
-from smartlinkd.control import Commands
 from smartlinkd.conversion.desk import Desk
 from smartlinkd.crews.catalog.catalog import read_catalog
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.net.client import HttpClient
-from smartlinkd.parts import Crews
 from smartlinkd.supervision.supervisor import Escalated
 from smartlinkd.systemd.environment import NO_SYSTEMD
 from smartlinkd.systemd.manager import ServiceManager
@@ -103,7 +103,7 @@ class Life:
             return made
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(front, "Facade", kept("door", Door))
+            patch.setattr(facades, "Facade", kept("door", Door))
             patch.setattr(tree, "Control", kept("control", Control))
             patch.setattr(tree, "Auth", kept("auth", partial(Auth, wall_clock=wall)))
             patch.setattr(tree, "Vault", kept("vault", Vault))

@@ -29,7 +29,7 @@ from smartlinkd.sandbox.portal import portal_app
 from smartlinkd.sandbox.shop import shop_app
 from smartlinkd.sandbox.shorts import shorts_app
 from smartlinkd.sandbox.state import State
-from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.state_files import NotSaved, StateUnusable
 from smartlinkd.supervision.supervisor import Escalated
 from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet

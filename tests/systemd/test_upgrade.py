@@ -85,7 +85,7 @@ def broken(service: Service, tmp_path: Path) -> Path:
     """A clone of a version that ends as soon as it starts."""
     clone = tmp_path / "clone"
     shutil.copytree(ROOT, clone, ignore=NOT_OF_A_CLONE)
-    with (clone / "daemon/smartlinkd/doors.py").open("a") as file:
+    with (clone / "daemon/smartlinkd/app/listeners.py").open("a") as file:
         file.write("\nraise RuntimeError('this version is broken')\n")
     return clone
 

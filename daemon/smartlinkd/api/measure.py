@@ -7,9 +7,9 @@ from functools import cache
 import trio
 from quart import Response, g, request
 
-from smartlinkd.metrics import Metrics
+from smartlinkd.admin.prometheus import Metrics
+from smartlinkd.metrics import LEFT
 from smartlinkd.serving import GuardedQuart
-from smartlinkd.timing import LEFT
 
 
 def measure(app: GuardedQuart, metrics: Metrics) -> None:

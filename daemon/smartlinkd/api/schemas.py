@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, SecretStr
 
+from smartlinkd.admin.status import KeyReport
 from smartlinkd.auth.keys import KeyDays, KeyName, KeyScopes
 from smartlinkd.auth.passwords import MAX_PASSWORD
 from smartlinkd.conversion.shapes import (
@@ -22,7 +23,6 @@ from smartlinkd.conversion.shapes import (
     SubId,
     SuccessEntry,
 )
-from smartlinkd.operator import KeyReport
 from smartlinkd.vault.actor import MAX_ACCOUNT_NAME
 from smartlinkd.wire import Body, Timestamp, example
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from pydantic import SecretStr
 
+from smartlinkd.admin.prometheus import Metrics
+from smartlinkd.admin.status import Operator
 from smartlinkd.api.access import Neighbourhood
 from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
@@ -15,11 +17,9 @@ from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.history.actor import History
-from smartlinkd.metrics import Metrics
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.monitoring.series import Recorder
 from smartlinkd.net.addresses import Network
-from smartlinkd.operator import Operator
 from smartlinkd.vault.actor import Vault
 from smartlinkd.web.bundle import Site
 

@@ -18,7 +18,13 @@ from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, TypeAdapter,
 from pydantic.dataclasses import dataclass as model
 
 from smartlinkd.auth.totp import SecondFactor
-from smartlinkd.state import StateUnusable, load_secret, parse_secret, read_private, replace_file
+from smartlinkd.state_files import (
+    StateUnusable,
+    load_secret,
+    parse_secret,
+    read_private,
+    replace_file,
+)
 
 logger = logging.getLogger(__name__)
 

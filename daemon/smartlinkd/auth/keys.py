@@ -28,7 +28,7 @@ from pydantic import (
 )
 
 from smartlinkd.errors import Invalid, NotAllowed, NotFound
-from smartlinkd.state import StateUnusable, read_private, replace_file, saving
+from smartlinkd.state_files import StateUnusable, read_private, replace_file, saving
 from smartlinkd.threads import on_thread
 
 KEYS_FILE: Final = "api-keys.json"

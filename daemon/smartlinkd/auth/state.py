@@ -37,7 +37,7 @@ from smartlinkd.auth.totp import SecondFactor, Setup, new_setup, read_code, read
 from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from smartlinkd.logs import LogEvent
 from smartlinkd.slots import slot
-from smartlinkd.state import saving
+from smartlinkd.state_files import saving
 from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)

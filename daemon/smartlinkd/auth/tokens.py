@@ -8,22 +8,18 @@ configured hash, `epoch` to `auth.json`. See docs/decisions/031-files-and-tokens
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 from typing import Final, Literal
 
+from jwt import PyJWS, PyJWTError
 from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr
 
 from smartlinkd.errors import NotAllowed
-from smartlinkd.late_imports import needed
 
 Purpose = Literal["session", "mfa"]
 
 LIFETIME: Final[dict[Purpose, int]] = {"session": 7 * 24 * 3600, "mfa": 5 * 60}
 """Seconds (docs/api.md)."""
-
-MAX_CACHED: Final = 64
-"""Tokens whose signature is not checked again. Time, purpose and epoch are checked each time."""
 
 MAX_TOKEN: Final = 1024
 """Characters; the daemon's own have about 430."""
@@ -75,11 +71,9 @@ class Tokens:
     def __init__(self, secret: SecretBytes, password_hash: SecretStr) -> None:
         self._secret = secret
         self._password = password_digest(secret, password_hash)
-        # Signed claims by the token's digest, oldest first. No token is kept.
-        self._known: dict[bytes, Claims] = {}
 
     def issue(self, purpose: Purpose, *, jti: str, epoch: str, now: float) -> str:
-        """Return a token that is valid from `now` for `LIFETIME`. Raises `Unavailable`."""
+        """Return a token that is valid from `now` for `LIFETIME`."""
         made = int(now)
         claims = Claims(
             iss="smartlinkd",
@@ -93,17 +87,13 @@ class Tokens:
             password=self._password,
         )
         payload = claims.model_dump_json().encode()
-        with needed():
-            from jwt import PyJWS  # noqa: PLC0415 - see smartlinkd/late_imports.py
-
-            return PyJWS().encode(payload, self._secret.get_secret_value(), _ALGORITHM)
+        return PyJWS().encode(payload, self._secret.get_secret_value(), _ALGORITHM)
 
     def read(self, token: str, purpose: Purpose, *, now: float) -> Claims:
         """Return the claims of a token. The caller has to check the epoch.
 
         Raises:
             NotAllowed: the token is not the daemon's, or of another purpose, password or time.
-            Unavailable: the library could not be imported.
         """
         claims = self._signed_claims(token)
         if (
@@ -120,21 +110,6 @@ class Tokens:
     def _signed_claims(self, token: str) -> Claims | None:
         if len(token) > MAX_TOKEN or not token.startswith(_HEADER) or not token.isascii():
             return None
-        digest = hashlib.sha256(token.encode()).digest()
-        claims = self._known.get(digest)
-        if claims is None:
-            with needed():
-                claims = self._read(token)
-            if claims is None:
-                return None
-            self._known[digest] = claims
-            if len(self._known) > MAX_CACHED:
-                del self._known[next(iter(self._known))]
-        return claims
-
-    def _read(self, token: str) -> Claims | None:
-        from jwt import PyJWS, PyJWTError  # noqa: PLC0415 - see smartlinkd/late_imports.py
-
         try:
             payload = PyJWS().decode(
                 token, self._secret.get_secret_value(), algorithms=[_ALGORITHM]

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from typing import Annotated, Final
 
+import pyotp
+import segno
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, field_serializer
 from pydantic.dataclasses import dataclass as model
 
 from smartlinkd.errors import Invalid
-from smartlinkd.late_imports import needed
 
 STEP: Final = 30
 """Seconds for which an app shows a code."""
@@ -64,15 +65,12 @@ class SecondFactor:
     def accept(self, code: str, *, now: float) -> SecondFactor | None:
         """Return a copy with the code used up; None if the code is wrong, used or out of time.
 
-        All steps in reach are compared, each in constant time. Raises `Unavailable`.
+        All steps in reach are compared, each in constant time.
 
         Args:
             code: a result of `read_code`.
             now: Unix seconds.
         """
-        with needed():
-            import pyotp  # noqa: PLC0415 - see smartlinkd/late_imports.py
-
         hotp = pyotp.HOTP(self.secret.get_secret_value())
         step = int(now) // STEP
         in_reach = range(max(0, step - SKEW), step + SKEW + 1)  # a clock may start in 1970
@@ -92,15 +90,11 @@ class Setup:
 
 
 def new_setup() -> Setup:
-    """Return a random secret and its QR code. Raises `Unavailable`."""
-    with needed():
-        import pyotp  # noqa: PLC0415 - see smartlinkd/late_imports.py
-        import segno  # noqa: PLC0415 - used once in a daemon's life
-
-        secret = pyotp.random_base32()
-        uri = pyotp.TOTP(secret).provisioning_uri(name=ACCOUNT, issuer_name=ISSUER)
-        # segno adds the quiet zone of 4 modules that ISO/IEC 18004 asks for.
-        return Setup(secret, segno.make(uri, error="m").png_data_uri(scale=_SCALE))
+    """Return a random secret and its QR code."""
+    secret = pyotp.random_base32()
+    uri = pyotp.TOTP(secret).provisioning_uri(name=ACCOUNT, issuer_name=ISSUER)
+    # segno adds the quiet zone of 4 modules that ISO/IEC 18004 asks for.
+    return Setup(secret, segno.make(uri, error="m").png_data_uri(scale=_SCALE))
 
 
 def read_code(text: str) -> str:

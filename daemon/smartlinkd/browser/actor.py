@@ -26,10 +26,10 @@ from smartlinkd.browser.page import Page
 from smartlinkd.browser.upkeep import TellDown, Upkeep
 from smartlinkd.errors import Refused, Unavailable
 from smartlinkd.logs import LogEvent
+from smartlinkd.metrics import LATE, histogram
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Backoff
-from smartlinkd.timing import LATE, histogram
 
 logger = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from smartlinkd.crews.catalog.catalog import Catalog, read_catalog
 from smartlinkd.crews.crew import Crew
 from smartlinkd.paths import hidden_above
 from smartlinkd.processes.memory import memory_allowed
-from smartlinkd.state import fault_of
+from smartlinkd.state_files import fault_of
 from smartlinkd.validation import BadValue
 
 PRIVATE: Final = Path("/var/lib/private")

@@ -21,7 +21,8 @@ from typing import Any
 import httpx
 import trio
 
-from smartlinkd import logs, tree
+from smartlinkd import logs
+from smartlinkd.app import tree
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.browser.chromium import LaunchSettings, launch
 from smartlinkd.browser.errors import LaunchFailed
@@ -34,7 +35,7 @@ from smartlinkd.sandbox.products import PRODUCTS
 from smartlinkd.sandbox.running import Sandbox
 from smartlinkd.sandbox.server import open_sandbox
 from smartlinkd.sandbox.session import cookie_header
-from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.state_files import NotSaved, StateUnusable
 from smartlinkd.supervision.supervisor import Escalated
 
 CREW_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL_NAME", "OPENAI_MODEL")

@@ -26,7 +26,7 @@ from smartlinkd.config import ConfigError, Settings
 from smartlinkd.config.settings import Browser
 from smartlinkd.errors import Refused
 from smartlinkd.paths import mode_of
-from smartlinkd.state import disk_is_full, fault_of, fault_of_owner
+from smartlinkd.state_files import disk_is_full, fault_of, fault_of_owner
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from pathlib import Path
 import trio
 from pydantic import JsonValue
 
+from smartlinkd.admin.control_socket import NotRunning, call
 from smartlinkd.commands.codes import FAILED, GOOD
 from smartlinkd.commands.table import table
-from smartlinkd.control import NotRunning, call
 from smartlinkd.untrusted import escape_unprintable
 
 

@@ -26,7 +26,7 @@ from smartlinkd.errors import Refused, leaves
 from smartlinkd.processes.allocator import return_large_blocks
 from smartlinkd.processes.descriptors import allow_enough
 from smartlinkd.processes.privacy import keep_private
-from smartlinkd.state import NotSaved, StateUnusable
+from smartlinkd.state_files import NotSaved, StateUnusable
 
 if TYPE_CHECKING:
     from smartlinkd.systemd.environment import SystemdEnvironment
@@ -72,7 +72,7 @@ def _read_while_importing(read: Callable[[], Settings]) -> Settings:
     with ThreadPoolExecutor(1) as executor:
         # Most of this is the trial run of the password's hash, outside of the interpreter lock.
         reading = executor.submit(read)
-        import_module("smartlinkd.tree")
+        import_module("smartlinkd.app.tree")
     # These 100 000 objects stay for ever. Each scan of them would stop the daemon for 0.1 s, every
     # few hundred requests.
     gc.freeze()
@@ -93,7 +93,7 @@ def _report_refused_config(wrong: ConfigError, environment: SystemdEnvironment) 
 
 def _run(settings: Settings, environment: SystemdEnvironment, read: Callable[[], Settings]) -> int:
     """Run the daemon, and log the error that ends it. Return the exit code."""
-    from smartlinkd import tree
+    from smartlinkd.app import tree
     from smartlinkd.supervision.supervisor import Escalated
 
     code = GOOD

@@ -49,8 +49,8 @@ from smartlinkd.marketplace.codes import FailCode
 from smartlinkd.marketplace.errors import HumanCheck
 from smartlinkd.marketplace.links import NotALink, Product, Short
 from smartlinkd.marketplace.markets import Market
+from smartlinkd.metrics import histogram, timed
 from smartlinkd.supervision.actor import Mailbox
-from smartlinkd.timing import histogram, timed
 from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)

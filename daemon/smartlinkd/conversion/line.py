@@ -34,7 +34,7 @@ from smartlinkd.logs import LogContextSet, bind_log_contexts
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.marketplace.links import Product
-from smartlinkd.timing import DONE, LEFT
+from smartlinkd.metrics import DONE, LEFT
 from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)

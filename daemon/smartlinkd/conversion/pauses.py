@@ -29,7 +29,7 @@ from pydantic import AwareDatetime, ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as model
 
 from smartlinkd.logs import LogEvent
-from smartlinkd.state import NotSaved, StateUnusable, disk_is_full, read_private, replace_file
+from smartlinkd.state_files import NotSaved, StateUnusable, disk_is_full, read_private, replace_file
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.threads import NoThread, on_thread
 

@@ -35,7 +35,7 @@ from smartlinkd.marketplace.errors import (
 )
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.products import ProductData
-from smartlinkd.timing import timed
+from smartlinkd.metrics import timed
 from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """What the desk needs from the outside: links made, short links resolved, products read.
 
 The desk knows these three shapes only. Which of them is behind a shape is decided once, in
-`smartlinkd/parts.py`, by the owner's configuration.
+`smartlinkd/app/components.py`, by the owner's configuration.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ from smartlinkd.journal.model import (
 from smartlinkd.nurseries import sole_error
 from smartlinkd.patience import patience
 from smartlinkd.processes.removing import empty_folder
-from smartlinkd.state import StateUnusable
+from smartlinkd.state_files import StateUnusable
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.threads import on_thread
 

@@ -30,7 +30,7 @@ from pydantic.dataclasses import dataclass as model
 from smartlinkd.crews.crew import Caller
 from smartlinkd.errors import Invalid, NotFound, WrongCredential
 from smartlinkd.slots import slot
-from smartlinkd.state import (
+from smartlinkd.state_files import (
     StateUnusable,
     load_secret,
     parse_secret,

@@ -57,7 +57,7 @@ from smartlinkd.processes.activity import Activity
 from smartlinkd.processes.guarded import ExitStatus, Guarded, Limits, guarded
 from smartlinkd.processes.guardian import CHANNEL
 from smartlinkd.processes.hiding import Hiding
-from smartlinkd.state import disk_is_full
+from smartlinkd.state_files import disk_is_full
 
 logger = logging.getLogger(__name__)
 

@@ -37,9 +37,9 @@ from smartlinkd.journal.model import (
     Status,
 )
 from smartlinkd.logs import LogEvent
+from smartlinkd.metrics import LATE, histogram
 from smartlinkd.supervision.actor import ActorRestarting
 from smartlinkd.threads import NoThread
-from smartlinkd.timing import LATE, histogram
 
 logger = logging.getLogger(__name__)
 

@@ -46,7 +46,7 @@ from typing import Final
 from smartlinkd.journal.disk import has_room
 from smartlinkd.journal.errors import UnusableJournal
 from smartlinkd.journal.faults import explained_at_start, no_room_to_open
-from smartlinkd.state import disk_is_full
+from smartlinkd.state_files import disk_is_full
 
 logger = logging.getLogger(__name__)
 

@@ -13,14 +13,11 @@ from __future__ import annotations
 import hmac
 import os
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import SecretBytes
-
-from smartlinkd.late_imports import needed
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 KEY_BYTES: Final = 32
 _NONCE: Final = 12
@@ -47,9 +44,6 @@ class Seal:
 
     def open(self, sealed: bytes, context: str) -> bytes:
         """The content. Raises `NotSealed`, or `Unavailable`."""
-        with needed():
-            from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - see smartlinkd/late_imports.py
-
         try:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], context.encode())
         except (InvalidTag, ValueError):
@@ -57,6 +51,4 @@ class Seal:
 
     @cached_property
     def _cipher(self) -> AESGCM:
-        with needed():
-            from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - the same
         return AESGCM(self._subkey)

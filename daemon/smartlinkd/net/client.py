@@ -12,16 +12,12 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from http.cookiejar import CookieJar
 from types import TracebackType
-from typing import TYPE_CHECKING
 
+import httpx
 import trio
 
 from smartlinkd import __version__
-from smartlinkd.late_imports import needed
 from smartlinkd.net.certificates import CertificatesUnreadable, TrustStore
-
-if TYPE_CHECKING:
-    import httpx
 
 USER_AGENT = f"smartlinkd/{__version__}"
 _LOCATION = "location"
@@ -83,8 +79,6 @@ class HttpClient(AbstractAsyncContextManager["HttpClient"]):
         Raises:
             NoAnswer: there is none. Its text says why, and holds neither URL nor headers.
         """
-        with needed(NoAnswer):
-            import httpx  # noqa: PLC0415 - see smartlinkd/late_imports.py
         if self._client is None:
             self._client = open_client(self._transport)
         with trio.move_on_after(deadline) as scope:
@@ -106,8 +100,6 @@ class HttpClient(AbstractAsyncContextManager["HttpClient"]):
 
 def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
     """Return an httpx client with these rules. `transport` replaces the network, TLS included."""
-    import httpx  # noqa: PLC0415 - see smartlinkd/late_imports.py
-
     trust = TrustStore()
 
     async def load_trust(request: httpx.Request) -> None:
@@ -180,8 +172,6 @@ async def _read(response: httpx.Response, max_body: int) -> Reply:
 
 async def _drain(response: httpx.Response, max_body: int) -> None:
     """Read a short body to its end, so that the next hop can use the connection."""
-    import httpx  # noqa: PLC0415 - see smartlinkd/late_imports.py
-
     size = 0
     end = trio.current_effective_deadline() - _DRAIN_RESERVE_S
     with trio.move_on_at(min(trio.current_time() + _DRAIN_S, end)) as enough:

@@ -11,15 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from httpx import URL, InvalidURL
 
 from smartlinkd.errors import Invalid
-from smartlinkd.late_imports import needed
 from smartlinkd.net.addresses import HIGHEST_PORT, Network, parse_host_name
 from smartlinkd.validation import BadValue
-
-if TYPE_CHECKING:
-    from httpx import URL
 
 Address = IPv4Address | IPv6Address
 
@@ -106,11 +104,7 @@ def check_url(field: str, url: str, allow: Sequence[Network]) -> str:
 
     Raises:
         Invalid: the URL breaks a rule. The text names `field` and never quotes the URL.
-        Unavailable: httpx cannot be imported at the moment.
     """
-    with needed():
-        from httpx import URL, InvalidURL  # noqa: PLC0415 - see smartlinkd/late_imports.py
-
     if len(url) > LONGEST_URL:
         raise Invalid(f"{field}: has more than {LONGEST_URL} characters; use a shorter address")
     if "\\" in url or not url.isprintable() or " " in url:
@@ -164,8 +158,6 @@ def _check_literal(field: str, address: Address, allow: Sequence[Network]) -> No
 
 def origin(url: str) -> str:
     """Return scheme, host and port. A log shows no more, since the rest may be a secret."""
-    from httpx import URL, InvalidURL  # noqa: PLC0415 - see smartlinkd/late_imports.py
-
     try:
         parts = URL(url)
     except InvalidURL:

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import trio
 from pydantic import SecretStr
 
-from smartlinkd.late_imports import needed
+from smartlinkd.net.egress import open_sender
 from smartlinkd.net.outcomes import Answered
 from smartlinkd.processes.guarded import guarded
 from smartlinkd.processes.hiding import Hiding
@@ -58,8 +58,6 @@ class RequestChannel:
         self._url = url
 
     async def send(self, body: Mapping[str, str]) -> None:
-        with needed(NotSent):
-            from smartlinkd.net.egress import open_sender  # noqa: PLC0415 - see smartlinkd/late_imports.py
         # A sender of its own: notices are rare, so no connection is kept.
         async with open_sender(_ANYWHERE, max_connections=1) as sender:
             outcome = await sender.post(self._url.get_secret_value(), {}, json.dumps(body).encode())

@@ -2,7 +2,7 @@
 
 `ServiceManager` exists once, as long as the process. It sends each message at once. Messages that
 must arrive and could not be sent stay pending, and `send_pending` sends them in their order. All of
-it may be called at any time, also without a service manager. `READY=1` is sent by `tree.py`.
+it may be called at any time, also without a service manager. `READY=1` is sent by `app/tree.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Final
 
 import trio
 
+from smartlinkd.admin.status import StatusReport
 from smartlinkd.nurseries import describe, sole_error
-from smartlinkd.operator import StatusReport
 from smartlinkd.supervision.child import ChildSnapshot
 from smartlinkd.supervision.supervisor import Supervisor
 from smartlinkd.systemd.environment import Descriptor, SystemdEnvironment

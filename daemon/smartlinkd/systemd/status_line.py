@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from smartlinkd.conversion.account import Standing
-from smartlinkd.operator import (
+from smartlinkd.admin.status import (
     NOT_USED_YET,
     AccountReport,
     BrowserReport,
@@ -14,6 +13,7 @@ from smartlinkd.operator import (
     PartReport,
     StatusReport,
 )
+from smartlinkd.conversion.account import Standing
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 
 REPORTER_NAME: Final = "service manager"

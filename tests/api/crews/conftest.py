@@ -23,6 +23,7 @@ import trio
 from pydantic import JsonValue, SecretBytes, SecretStr
 from pydantic_core import to_json
 
+from smartlinkd.admin.prometheus import Metrics
 from smartlinkd.api.access import Neighbourhood
 from smartlinkd.api.app import build_app
 from smartlinkd.api.crews.app import build_crew_app
@@ -54,7 +55,6 @@ from smartlinkd.journal.model import (
     Summary,
     WebhookTarget,
 )
-from smartlinkd.metrics import Metrics
 from smartlinkd.serving import Limits, Served, bind, serve
 from smartlinkd.web.bundle import Site
 from tests.api.client import PATIENCE, Client

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from smartlinkd import tree
+from smartlinkd.app import tree
 from smartlinkd.crews.catalog import catalog
 from smartlinkd.crews.worker import WorkerSettings
 from tests.every_step.parts import Parts

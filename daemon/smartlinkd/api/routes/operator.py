@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 from quart import Response
 
+from smartlinkd.admin.prometheus import CONTENT_TYPE
+from smartlinkd.admin.status import AccountResponse, StatusReport
 from smartlinkd.api.access import Caller
 from smartlinkd.api.guards import Client, Guards
 from smartlinkd.api.openapi import Api
@@ -15,8 +17,6 @@ from smartlinkd.api.parameters import In, Parameters
 from smartlinkd.api.schemas import AliveResponse, HealthResponse, ReadyResponse
 from smartlinkd.api.services import Services
 from smartlinkd.errors import Unavailable
-from smartlinkd.metrics import CONTENT_TYPE
-from smartlinkd.operator import AccountResponse, StatusReport
 from smartlinkd.wire import Body
 
 

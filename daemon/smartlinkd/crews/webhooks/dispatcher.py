@@ -12,10 +12,9 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import trio
 from prometheus_client import Histogram
@@ -26,18 +25,15 @@ from smartlinkd.crews.webhooks.signing import signature_headers
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Delivery
-from smartlinkd.late_imports import needed
 from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
+from smartlinkd.metrics import DONE, LATE, histogram
 from smartlinkd.net.addresses import Network
+from smartlinkd.net.egress import Resolve, Sender, open_sender
 from smartlinkd.net.egress_rules import origin
 from smartlinkd.net.outcomes import Unanswered
 from smartlinkd.nurseries import sole_error
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Backoff
-from smartlinkd.timing import DONE, LATE, histogram
-
-if TYPE_CHECKING:
-    from smartlinkd.net.egress import Resolve, Sender
 
 logger = logging.getLogger(__name__)
 
@@ -125,13 +121,15 @@ class WebhookDispatcher:
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Make calls until cancelled. The next instance repeats those that were being made."""
-        task_status.started()
-        await self._wait_for_first_call()
+        limits = self._limits
         async with (
-            await self._retry(self._sender) as sender,
+            open_sender(
+                self._allow, max_connections=limits.at_once, resolve=self._resolve
+            ) as sender,
             sole_error(),
             trio.open_nursery() as nursery,
         ):
+            task_status.started()
             while True:
                 self.heartbeat.touch()
                 # Before the look, which may miss what is queued meanwhile.
@@ -139,21 +137,6 @@ class WebhookDispatcher:
                 sleep_s = await self._start_due(sender, nursery)
                 with trio.move_on_after(max(SHORTEST_SLEEP_S, sleep_s)):
                     await self._news.wait()
-
-    async def _wait_for_first_call(self) -> None:
-        """Wait until a call is due soon. Many a daemon never makes one, and needs no sender."""
-        while True:
-            self.heartbeat.touch()
-            self._news = trio.Event()
-            if await self._retry(self._next):
-                return
-            with trio.move_on_after(self._limits.longest_sleep_s):
-                await self._news.wait()
-
-    async def _sender(self) -> AbstractAsyncContextManager[Sender]:
-        with needed():
-            from smartlinkd.net.egress import open_sender  # noqa: PLC0415 - see smartlinkd/late_imports.py
-        return open_sender(self._allow, max_connections=self._limits.at_once, resolve=self._resolve)
 
     async def _start_due(self, sender: Sender, nursery: trio.Nursery) -> float:
         """Start the due calls that find a slot. Return the seconds until the next look."""

@@ -12,6 +12,7 @@ import trio
 from pydantic import JsonValue, SecretBytes, SecretStr
 from trio.testing import MockClock
 
+from smartlinkd.admin.status import Operator
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.conversion.desk import Desk, DeskSetup
@@ -30,7 +31,6 @@ from smartlinkd.marketplace.codes import FailCode
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.marketplace.links import Product, Short
 from smartlinkd.marketplace.markets import market
-from smartlinkd.operator import Operator
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import Cookie, parse_cookie

@@ -14,10 +14,10 @@ import httpx
 import pytest
 import trio
 
-from smartlinkd import tree
+from smartlinkd.admin.control_socket import call
+from smartlinkd.app import tree
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import load
-from smartlinkd.control import call
 from smartlinkd.logs import LogEvent
 from smartlinkd.systemd.environment import NO_SYSTEMD, SystemdEnvironment
 from tests.config_file import Tables, write_config

@@ -11,6 +11,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretBytes
 
+from smartlinkd.admin.prometheus import Metrics
 from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.generation import GenerationSettings
@@ -21,7 +22,6 @@ from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.webhooks.dispatcher import WebhookTimings
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Retention, Status
-from smartlinkd.metrics import Metrics
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.supervision.policy import Backoff
 

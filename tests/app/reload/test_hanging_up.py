@@ -12,11 +12,11 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd import reloading
+from smartlinkd.app import reload
 from smartlinkd.errors import Unavailable
 from smartlinkd.supervision.actor import ActorGone
 from smartlinkd.systemd.environment import SystemdEnvironment
-from tests.reloading.played import PATIENCE, Daemon, running
+from tests.app.reload.played import PATIENCE, Daemon, running
 
 
 async def test_a_part_that_cannot_take_its_share_is_asked_again_when_it_said(
@@ -31,7 +31,7 @@ async def test_a_part_that_cannot_take_its_share_is_asked_again_when_it_said(
             raise Unavailable("the disk is full", retry_after=30)
 
     waits: list[float] = []
-    await reloading._until_taken(take, lambda: waits.append(trio.current_time()))
+    await reload._until_taken(take, lambda: waits.append(trio.current_time()))
     assert waits == asked[:2]
     assert [at - asked[0] for at in asked] == [0, 30, 60]
     text = "a change is in force in part, and the rest has to wait: the disk is full"
@@ -44,12 +44,12 @@ async def test_a_part_that_is_gone_for_good_is_not_waited_for() -> None:
         raise ActorGone("it has ended", retry_after=1)
 
     with trio.fail_after(PATIENCE):
-        await reloading._until_taken(take, lambda: None)
+        await reload._until_taken(take, lambda: None)
 
 
 HANGING_UP = """
 import os, signal, subprocess
-from smartlinkd.reloading import never_ended_by_hangup
+from smartlinkd.app.reload import never_ended_by_hangup
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 try:
     with never_ended_by_hangup():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reloading.played import Daemon
+from tests.app.reload.played import Daemon
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.reloading.played import WAIT, Daemon, crew, running
+from tests.app.reload.played import WAIT, Daemon, crew, running
 from tests.shortage import Shortage
 
 

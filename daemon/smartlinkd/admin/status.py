@@ -10,10 +10,10 @@ import trio
 from pydantic import Field
 
 from smartlinkd import __version__
+from smartlinkd.admin.control_socket import Answer, Arguments, Command, Commands, plain
 from smartlinkd.auth.actor import ApiKey, Auth, KeySpec
 from smartlinkd.auth.keys import KeyDays, KeyName, KeyScopes
 from smartlinkd.browser.actor import Browser
-from smartlinkd.control import Answer, Arguments, Command, Commands, plain
 from smartlinkd.conversion.account import Standing, shown_name
 from smartlinkd.conversion.desk import Desk, DeskStatus
 from smartlinkd.crews.crew import BrokenCrew, ListedCrew

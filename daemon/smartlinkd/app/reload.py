@@ -42,19 +42,19 @@ from pydantic import SecretStr
 from trio.from_thread import check_cancelled
 
 from smartlinkd import logs
+from smartlinkd.app.components import Crews, history_retention, read_crews, retention
+from smartlinkd.app.facades import Front
+from smartlinkd.app.listeners import Doors
 from smartlinkd.auth.actor import Auth
 from smartlinkd.config.changes import Changes, changes
 from smartlinkd.config.checks import out_of_reach
 from smartlinkd.config.loading import ConfigError
 from smartlinkd.config.settings import Settings
 from smartlinkd.crews.catalog.catalog import Catalog, log_broken, read_catalog
-from smartlinkd.doors import Doors
 from smartlinkd.errors import Unavailable
-from smartlinkd.front import Front
 from smartlinkd.history.actor import History
 from smartlinkd.logs import LogEvent
 from smartlinkd.nurseries import background
-from smartlinkd.parts import Crews, history_retention, read_crews, retention
 from smartlinkd.processes.memory import memory_allowed
 from smartlinkd.supervision.actor import ActorGone
 from smartlinkd.systemd.manager import ServiceManager

@@ -8,10 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd import reloading
+from smartlinkd.app import reload
+from smartlinkd.app.reload import LOOK_AGAIN_AFTER
 from smartlinkd.crews.catalog import checks
-from smartlinkd.reloading import LOOK_AGAIN_AFTER
-from tests.reloading.played import DONE, PATIENCE, WAIT, Daemon, crew, running
+from tests.app.reload.played import DONE, PATIENCE, WAIT, Daemon, crew, running
 from tests.shortage import Shortage
 
 
@@ -220,7 +220,7 @@ async def test_no_look_is_due_for_a_crew_whose_table_has_to_be_edited(
     daemon: Daemon, clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[object] = []
-    monkeypatch.setattr(reloading, "read_catalog", lambda *given: looks.append(given))
+    monkeypatch.setattr(reload, "read_catalog", lambda *given: looks.append(given))
     daemon.write(crew("one", tools=["none"]))
     async with running(daemon):
         await a_minute_passes(clock)

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd import reloading, tree
+from smartlinkd.admin.control_socket import call
+from smartlinkd.app import reload, tree
 from smartlinkd.auth.actor import Auth
-from smartlinkd.control import call
 from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal import actor as journal
 from smartlinkd.supervision.supervisor import Supervisor
 from smartlinkd.systemd.environment import Descriptor, SystemdEnvironment
-from tests.reloading.played import DONE, HASH, OTHER_HASH, PATIENCE, WAIT, Daemon, crew, running
+from tests.app.reload.played import DONE, HASH, OTHER_HASH, PATIENCE, WAIT, Daemon, crew, running
 
 LOOPBACK = ["127.0.0.0/8"]
 
@@ -71,7 +71,7 @@ async def test_who_gets_the_cookie_of_a_daemon_that_listens_where_the_file_said_
 async def test_a_limit_that_this_machine_never_lets_be_met_is_warned_of(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reloading, "memory_allowed", lambda: 735 * 1024 * 1024)
+    monkeypatch.setattr(reload, "memory_allowed", lambda: 735 * 1024 * 1024)
     daemon.write()
     async with running(daemon):
         daemon.write(crew("new", memory=736 * 1024 * 1024))

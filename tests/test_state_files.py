@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogEvent
-from smartlinkd.state import (
+from smartlinkd.state_files import (
     LOCK_NAME,
     NotSaved,
     StateUnusable,
@@ -31,7 +31,7 @@ from tests.fakes.files import lose_names, write_private
 
 HOLD = """
 import sys, pathlib
-from smartlinkd.state import claim
+from smartlinkd.state_files import claim
 with claim(pathlib.Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()
@@ -300,7 +300,7 @@ def test_what_is_not_saved_is_told_to_the_log_and_to_who_waits(
     assert refused.value.retry_after == 30
     assert caplog.record_tuples == [
         (
-            "smartlinkd.state",
+            "smartlinkd.state_files",
             logging.ERROR,
             f"{tmp_path}/gone/file could not be written: No such file or directory",
         )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from smartlinkd.app.listeners import Doors, open_doors
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
-from smartlinkd.doors import Doors, open_doors
 from smartlinkd.net.addresses import Bind
 from smartlinkd.serving import bind
 from smartlinkd.systemd.environment import Descriptor

@@ -22,7 +22,7 @@
 They start from top to bottom and stop from bottom to top, so that whoever is asked is there before
 and after those who ask. The executor goes on from what the journal has, so the three of `crews` are
 rest_for_one: it starts again whenever the journal does. The parts themselves are made in
-`smartlinkd/parts.py`.
+`smartlinkd/app/components.py`.
 """
 
 from __future__ import annotations
@@ -35,29 +35,11 @@ from typing import Any, Protocol
 
 import trio
 
+from smartlinkd.admin.control_socket import Control
+from smartlinkd.admin.prometheus import Metrics
+from smartlinkd.admin.status import Operator
 from smartlinkd.api.services import CrewServices, Services
-from smartlinkd.auth.actor import Auth
-from smartlinkd.browser.actor import Browser
-from smartlinkd.config.checks import out_of_reach
-from smartlinkd.config.settings import Settings
-from smartlinkd.control import Control
-from smartlinkd.conversion.desk import Desk
-from smartlinkd.conversion.pauses import Pauses
-from smartlinkd.crews.catalog.catalog import Catalog, log_broken
-from smartlinkd.doors import Doors, open_doors
-from smartlinkd.front import Front, rules_of
-from smartlinkd.history.actor import History
-from smartlinkd.late_imports import import_later
-from smartlinkd.logs import LogEvent
-from smartlinkd.metrics import Metrics
-from smartlinkd.monitoring.log_buffer import LogBuffer
-from smartlinkd.monitoring.series import Recorder, counted, increase, mean_of, resident_bytes
-from smartlinkd.net.client import HttpClient
-from smartlinkd.net.dns import install_resolver
-from smartlinkd.notify.actor import Notifier
-from smartlinkd.nurseries import sole_error
-from smartlinkd.operator import Operator
-from smartlinkd.parts import (
+from smartlinkd.app.components import (
     Crews,
     make_browser,
     make_crews,
@@ -66,11 +48,28 @@ from smartlinkd.parts import (
     make_notifier,
     read_crews,
 )
+from smartlinkd.app.facades import Front, rules_of
+from smartlinkd.app.listeners import Doors, open_doors
+from smartlinkd.app.reload import Reloader, Reread, Takers, never_ended_by_hangup
+from smartlinkd.auth.actor import Auth
+from smartlinkd.browser.actor import Browser
+from smartlinkd.config.checks import out_of_reach
+from smartlinkd.config.settings import Settings
+from smartlinkd.conversion.desk import Desk
+from smartlinkd.conversion.pauses import Pauses
+from smartlinkd.crews.catalog.catalog import Catalog, log_broken
+from smartlinkd.history.actor import History
+from smartlinkd.logs import LogEvent
+from smartlinkd.monitoring.log_buffer import LogBuffer
+from smartlinkd.monitoring.series import Recorder, counted, increase, mean_of, resident_bytes
+from smartlinkd.net.client import HttpClient
+from smartlinkd.net.dns import install_resolver
+from smartlinkd.notify.actor import Notifier
+from smartlinkd.nurseries import sole_error
 from smartlinkd.processes.guarded import KILLED_GUARDIAN_LIMIT, LEAVE_LIMIT
 from smartlinkd.processes.guardians import shared_guardians
 from smartlinkd.processes.memory import memory_allowed
-from smartlinkd.reloading import Reloader, Reread, Takers, never_ended_by_hangup
-from smartlinkd.state import claim
+from smartlinkd.state_files import claim
 from smartlinkd.supervision.actor import Queue
 from smartlinkd.supervision.child import ChildSnapshot, ChildSpec
 from smartlinkd.supervision.heartbeat import Heartbeat
@@ -158,7 +157,6 @@ async def serve(
                     _tell_started(urls, crew_urls)
                     service_manager.notify_ready()
                 task_status.started(Listening(urls))
-                await import_later()
     logger.info("stopped", extra=LogEvent.STOPPED())
 
 

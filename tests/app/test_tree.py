@@ -18,16 +18,16 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd import tree
+from smartlinkd.admin.control_socket import Control, NotRunning, call
+from smartlinkd.app import tree
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.auth.state import AuthState
 from smartlinkd.config import Settings, build
-from smartlinkd.control import Control, NotRunning, call
 from smartlinkd.errors import Invalid
 from smartlinkd.sandbox.open_api import APP_ID, SECRET
 from smartlinkd.sandbox.running import Sandbox
 from smartlinkd.sandbox.server import open_sandbox
-from smartlinkd.state import StateUnusable
+from smartlinkd.state_files import StateUnusable
 from smartlinkd.supervision.child import ChildSpec
 from smartlinkd.supervision.supervisor import Escalated
 from tests.config_file import write_config

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from smartlinkd.state import StateUnusable, claim
+from smartlinkd.state_files import StateUnusable, claim
 
 NOBODY = 65534
 

@@ -16,9 +16,9 @@ from smartlinkd.api.access import Neighbourhood
 from smartlinkd.api.app import build_app
 from smartlinkd.api.crews.app import build_crew_app
 from smartlinkd.api.services import Rules, Services
+from smartlinkd.app.listeners import Doors
 from smartlinkd.config.settings import Settings
 from smartlinkd.crews.catalog.catalog import Catalog
-from smartlinkd.doors import Doors
 from smartlinkd.serving import GuardedQuart, Served, serve
 
 

@@ -1,0 +1,174 @@
+"""What a monitor reads at `/metrics`, in Prometheus' text form.
+
+What happens is counted where it happens; what merely is (queues, states) is read from the parts at
+the moment of the scrape, so that no number can be older than the scrape.
+"""
+
+from __future__ import annotations
+
+from collections import Counter as Counts
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from smartlinkd import __version__
+from smartlinkd.admin.status import AccountResponse
+from smartlinkd.browser.actor import Browser
+from smartlinkd.crews.executor import Executor
+from smartlinkd.metrics import SECONDS
+from smartlinkd.supervision.child import ChildSnapshot, ChildState
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """The daemon's metrics, in a registry of their own.
+
+    `observed` is what the parts count and time, and `parts` gives the supervised ones as they are.
+    """
+
+    def __init__(
+        self,
+        browser: Browser | None,
+        observed: Iterable[Counter | Histogram],
+        executor: Executor,
+        parts: Callable[[], list[ChildSnapshot]],
+    ) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_States(browser, observed, executor, parts))
+        ProcessCollector(registry=self._registry)
+        Info("smartlinkd_build", "The running program", registry=self._registry).info(
+            {"version": __version__}
+        )
+        self.requests = Counter(
+            "smartlinkd_requests",
+            "HTTP requests; the status is `left` where the client had gone before the answer",
+            ["route", "status"],
+            registry=self._registry,
+        )
+        self.request_seconds = Histogram(
+            "smartlinkd_request_seconds",
+            "Time to answer a request, or until its client had gone; but for long polls",
+            ["route"],
+            buckets=SECONDS,
+            registry=self._registry,
+        )
+
+    def text(self, account: AccountResponse | None = None) -> bytes:
+        """Return the page for the scrape. `account` is None while it cannot be asked."""
+        return generate_latest(self._registry) + _account_text(account)
+
+
+def _account_text(account: AccountResponse | None) -> bytes:
+    if account is None:
+        return b""
+    registry = CollectorRegistry()
+    states = Gauge(
+        "smartlinkd_account_state",
+        "Accounts that links were made for, by how they stand with the portal",
+        ["state"],
+        registry=registry,
+    )
+    counts = Counts(entry.state for entry in account.accounts)
+    for state in ("active", "session_lost", "paused"):
+        states.labels(state).set(counts[state])
+    stored = Gauge("smartlinkd_cookie_stored", "1 while a cookie is stored", registry=registry)
+    stored.set(account.cookie.stored)
+    if account.cookie.synced_at is not None:
+        age = Gauge(
+            "smartlinkd_cookie_age_seconds", "Time since the cookie was synced", registry=registry
+        )
+        age.set((datetime.now(UTC) - account.cookie.synced_at).total_seconds())
+    return generate_latest(registry)
+
+
+class _States(Collector):
+    def __init__(
+        self,
+        browser: Browser | None,
+        observed: Iterable[Counter | Histogram],
+        executor: Executor,
+        parts: Callable[[], list[ChildSnapshot]],
+    ) -> None:
+        self._browser = browser
+        self._observed = tuple(observed)
+        self._executor = executor
+        self._parts = parts
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: the families are made at the scrape, and there are no others of these names."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        up = GaugeMetricFamily("smartlinkd_part_up", "1 while the part runs", labels=["part"])
+        restarts = CounterMetricFamily(
+            "smartlinkd_part_restarts", "Restarts by the supervisor", labels=["part"]
+        )
+        for part in self._parts():
+            up.add_metric([part.name], float(part.state is ChildState.RUNNING))
+            restarts.add_metric([part.name], part.restarts)
+        yield up
+        yield restarts
+        if self._browser is not None:
+            yield from _browser_metrics(self._browser)
+        for each in self._observed:
+            yield from each.collect()
+        yield from _crew_metrics(self._executor)
+
+
+def _crew_metrics(executor: Executor) -> Iterable[Metric]:
+    running = GaugeMetricFamily(
+        "smartlinkd_executions_running",
+        "Executions that run, or whose worker has yet to go",
+        labels=["crew"],
+    )
+    waiting = GaugeMetricFamily(
+        "smartlinkd_executions_waiting", "Executions whose turn has not come", labels=["crew"]
+    )
+    for crew, load in executor.load().items():
+        running.add_metric([crew], load.running)
+        waiting.add_metric([crew], load.waiting)
+    yield running
+    yield waiting
+    ended = CounterMetricFamily(
+        "smartlinkd_executions_ended", "Executions that have ended", labels=["crew", "status"]
+    )
+    for (crew, status), count in executor.ends.items():
+        ended.add_metric([crew, status], count)
+    yield ended
+    yield from executor.waits.collect()
+    yield GaugeMetricFamily(
+        "smartlinkd_execution_followers",
+        "Clients that wait for news of an execution",
+        value=executor.followers,
+    )
+
+
+def _browser_metrics(browser: Browser) -> Iterable[Metric]:
+    status = browser.status()
+    gauges = {
+        "ready": ("1 while a page can run script", float(status.ready)),
+        "jobs_running": ("Pieces of work under way", status.working),
+        "jobs_waiting": ("Pieces of work in the queue", status.waiting),
+        "contexts": ("Warm browser contexts", status.contexts),
+    }
+    for name, (text, value) in gauges.items():
+        yield GaugeMetricFamily(f"smartlinkd_browser_{name}", text, value=value)
+    restarts = CounterMetricFamily(
+        "smartlinkd_browser_restarts", "Ends of a Chromium, by reason", labels=["reason"]
+    )
+    for reason, count in browser.restarts.items():
+        restarts.add_metric([reason], count)
+    yield restarts
+    yield from browser.down.collect()
