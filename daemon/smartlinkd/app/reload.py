@@ -10,7 +10,7 @@ one without a crew that is there now, while an entry in it has no name of its ow
 taken out loses what waits for it, and a slip in its name must not do that. Otherwise each part
 takes what is its own, in one step. While a step waits, for the disk say, another SIGHUP is read:
 whoever the newer file shuts out is shut out at once, and the steps begin again with it. What needs
-a restart (`smartlinkd/config/changes.py`) is named.
+a restart (`smartlinkd/config/checks.py`) is named.
 
 The part that waits for SIGHUP is not there from the first moment to the last, and the kernel ends a
 process that does not wait for it. So `never_ended_by_hangup` is around all parts: a reload that
@@ -46,8 +46,7 @@ from smartlinkd.app.components import Crews, history_retention, read_crews, rete
 from smartlinkd.app.facades import Front
 from smartlinkd.app.listeners import Doors
 from smartlinkd.auth.actor import Auth
-from smartlinkd.config.changes import Changes, changes
-from smartlinkd.config.checks import out_of_reach
+from smartlinkd.config.checks import Changes, changes, out_of_reach
 from smartlinkd.config.loading import ConfigError
 from smartlinkd.config.settings import Settings
 from smartlinkd.crews.catalog.catalog import Catalog, log_broken, read_catalog
@@ -168,7 +167,7 @@ class Reloader:
         # First what lets nobody in, whatever the disk or a worker has the rest wait for.
         self._settings = found.settings
         self._owed = (found if self._owed is None else found.after(self._owed[0]), catalog)
-        if "auth.password_hash" in found.taken:
+        if "auth.password_hash" in found.applied:
             self._password = found.settings.auth.password_hash
         self._takers.front.take(found.settings, self._catalog)
         users = _in_both(self._catalog, catalog)
@@ -282,5 +281,5 @@ def _tell(found: Changes, catalog: Catalog, moved: Sequence[str]) -> None:
     waiting = [*found.waiting, *moved]
     if waiting:
         logger.warning("these changes need a restart: %s", ", ".join(waiting))
-    taken = ", ".join(found.taken) or f"nothing {'else ' if waiting else ''}has changed in it"
+    taken = ", ".join(found.applied) or f"nothing {'else ' if waiting else ''}has changed in it"
     logger.info("the configuration is reloaded: %s", taken, extra=LogEvent.CONFIG_RELOADED())

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from smartlinkd.config.crew_values import InputTable
+from smartlinkd.config.values import InputTable
 from smartlinkd.crews.catalog.crewai_project import MAX_INPUTS, Search, placeholders, refined
 from smartlinkd.crews.crew import Input
 

@@ -28,9 +28,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.config.crew_values import InputTable, given_default, whole
-from smartlinkd.config.files import read_file
 from smartlinkd.config.problems import quoted_key
+from smartlinkd.config.sources import read_file
+from smartlinkd.config.values import InputTable, parse_default, require_encodable
 from smartlinkd.crews.catalog.checks import LET_US_READ
 from smartlinkd.crews.catalog.project_formats import NotReadable, parse_jsonc, parse_yaml
 from smartlinkd.crews.crew import Input
@@ -123,7 +123,9 @@ class Search:
             return
         for name, value in values.items():
             try:
-                self._found[name] = Input(whole(name), required=False, default=given_default(value))
+                self._found[name] = Input(
+                    require_encodable(name), required=False, default=parse_default(value)
+                )
             except BadValue as fault:
                 remedy = fault.remedy or "make several inputs of it"
                 self.faults.append(BadValue(f"{where}: {quoted_key(name)} {fault.fault}", remedy))

@@ -1,4 +1,4 @@
-"""What every table of the configuration has in common: its strictness, and the sizes of things."""
+"""The base of every table of the configuration, types that several tables use, and sizes."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ NetworkList = Annotated[
     tuple[Annotated[Network, PlainValidator(parse_network)], ...],
     Field(strict=False, max_length=MOST_ENTRIES, examples=[["127.0.0.0/8", "192.0.2.7"]]),
 ]
-Secret = Annotated[SecretStr, PlainValidator(values.plain_secret)]
+Secret = Annotated[SecretStr, PlainValidator(values.parse_plain_secret)]
 SecretFile = Annotated[
     Path | None,
-    PlainValidator(values.optional_path),
+    PlainValidator(values.parse_optional_path),
     Field(examples=["/etc/smartlinkd/secret"]),
 ]
 
 
 class Section(BaseModel):
-    """One table of the file. Values are not coerced: the text "32" is no number.
-
-    What a table is checked by is made when there is one: most files have but a few of them.
-    """
+    """One table of the file. Values are not coerced: the text "32" is no number."""
 
     model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, hide_input_in_errors=True, defer_build=True
+        # Most files have few of the tables, so a table's validator is built when it is needed.
+        defer_build=True,
+        extra="forbid",
+        frozen=True,
+        hide_input_in_errors=True,
+        strict=True,
     )

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.config import ConfigError, Settings, credentials, load, state_directory
-from smartlinkd.config.draft import secret_keys
+from smartlinkd.config import ConfigError, Settings, load, secret_files, state_directory
+from smartlinkd.config.secret_files import parse_variables
+from smartlinkd.config.settings import SECRETS
+from smartlinkd.validation import BadValue
 
 HASH = hash_password("correct horse")
 KEY = "0123456789abcdef" * 4
@@ -59,7 +61,7 @@ def test_every_secret_can_be_a_credential(config: Path, give: Give) -> None:
         f"smartlinkd_{section}.{key}": f"{secret}\n" for (section, key), secret in GOOD.items()
     }
     settings = load(config, give(files))
-    assert set(secret_keys()) == set(GOOD)
+    assert set(SECRETS) == set(GOOD)
     for (section, key), secret in GOOD.items():
         found = getattr(getattr(settings, section), key).get_secret_value()
         assert found in (secret, secret.encode())
@@ -191,11 +193,11 @@ def encrypted(config: Path) -> Path:
 
 
 def test_what_is_encrypted_has_a_stand_in_of_its_form(config: Path, encrypted: Path) -> None:
-    for section, key in secret_keys():
+    for section, key in SECRETS:
         (encrypted / f"{section}.{key}").write_bytes(b"\0")
     settings = load(config, {}, by_hand=True)
     assert settings.warnings == ()
-    values = [getattr(getattr(settings, section), key) for section, key in secret_keys()]
+    values = [getattr(getattr(settings, section), key) for section, key in SECRETS]
     assert all(value and value.get_secret_value() for value in values)
     assert list(problems(config, {})) == ["auth.password_hash"]  # the daemon has none
 
@@ -348,7 +350,7 @@ def test_what_systemd_shows_others_is_not_open_to_everybody(
     give({"auth.password_hash": HASH}, folder="credentials")
     (config.parent / "credentials/auth.password_hash").chmod(0o600)
     give({"their.env": "KEY=x"}, folder="their.service")
-    monkeypatch.setattr(credentials, "SHOWN", config.parent)
+    monkeypatch.setattr(secret_files, "SHOWN", config.parent)
     crew_with(config, f"{config.parent}/their.service/their.env")
     settings = load(config, {}, by_hand=True)
     assert environment(settings) == ({"KEY": "x"}, [])
@@ -384,3 +386,77 @@ def test_what_is_wrong_with_it_is_told(config: Path, text: str, key: str) -> Non
         state_directory(config, {})
     (problem,) = raised.value.problems
     assert problem.key.endswith(key)
+
+
+# Files of variables for crews
+
+
+def read(content: str) -> dict[str, str]:
+    return {name: value.get_secret_value() for name, value in parse_variables(content).items()}
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("KEY=plain", "plain"),
+        ("KEY=two words", "two words"),
+        ("  KEY = around  ", "around"),
+        ("KEY=", ""),
+        ("KEY=a=b#c", "a=b#c"),
+        ("KEY='as $it \\ is'", "as $it \\ is"),
+        ('KEY="a \\"word\\", \\$5, a \\\\ and \\n"', 'a "word", $5, a \\ and \\n'),
+        ("KEY=it's", "it's"),
+        ("KEY=ünï", "ünï"),
+        ("KEY=value\r", "value"),
+        ("KEY='single' ", "single"),
+        ('KEY="a \\`b\\`"', "a `b`"),
+        ("KEY=no-break\xa0", "no-break\xa0"),
+    ],
+)
+def test_a_value_is_what_systemd_takes_it_for(line: str, value: str) -> None:
+    assert read(line) == {"KEY": value}
+
+
+def test_empty_lines_and_comments_are_passed_over() -> None:
+    assert read("\n# A=1\n ; B=2\n\nC=3\n") == {"C": "3"}
+
+
+def test_a_line_ends_where_it_does_for_systemd() -> None:
+    assert read("A=1\r\nB=2\rC=3\x0b4\u20285\n") == {"A": "1", "B": "2", "C": "3\x0b4\u20285"}
+
+
+def test_there_may_be_128() -> None:
+    assert len(read("".join(f"A{i}=x\n" for i in range(128)))) == 128
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("A=1\nhunter2", "line 2 is no NAME=VALUE"),
+        ("A=1\r\nhunter2", "line 2 is no NAME=VALUE"),
+        ("# hunter2\\\nA=1", "line 1 is a comment that ends in a backslash"),
+        ("A='hunter2\rB='", "line 1 gives A a value that does not end where its quotes do"),
+        ("A='hunter2'B'", "line 1 gives A a value that does not end where its quotes do"),
+        ("export A=hunter2", "line 1 begins with `export`"),
+        ("1A=hunter2", "line 1 sets what is no name for a variable"),
+        ("HOME=hunter2", "line 1 sets what is set by the daemon"),
+        ("SMARTLINKD_FD=hunter2", "line 1 sets what is set by the daemon"),
+        ("A='hunter2", "line 1 gives A a value that does not end where its quotes do"),
+        ('A="hunter2" # why', "line 1 gives A a value that does not end where its quotes do"),
+        ("A=hunter2\\", "line 1 gives A a value that has a backslash outside of quotes"),
+        ("A=hunter2\0", "line 1 gives A a value that must not hold a NUL character"),
+        ("A=hunter2\nA=hunter2", "line 2 sets A again"),
+        ("A=" + 32769 * "x", "line 1 gives A a value that must be at most 32768 bytes"),
+        ("".join(f"A{i}=hunter2\n" for i in range(129)), "sets more than 128 variables"),
+    ],
+)
+def test_what_would_be_read_in_two_ways_is_refused(content: str, fault: str) -> None:
+    with pytest.raises(BadValue) as refused:
+        parse_variables(content)
+    assert fault in refused.value.fault
+    assert refused.value.remedy
+    assert "hunter2" not in refused.value.fault + refused.value.remedy
+
+
+def test_values_are_hidden() -> None:
+    assert "hunter2" not in repr(parse_variables("A=hunter2"))
