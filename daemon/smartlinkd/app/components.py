@@ -27,7 +27,7 @@ from smartlinkd.conversion.sources import LinkSource, ProductSource
 from smartlinkd.conversion.through_apis import ApiProducts, OpenApiLinks
 from smartlinkd.conversion.through_browser import BrowserLinks, BrowserProducts, Saw
 from smartlinkd.conversion.through_http import HttpResolver
-from smartlinkd.crews.catalog.catalog import Catalog, longest_look, read_catalog
+from smartlinkd.crews.catalog.catalog import Catalog, longest_read_s, read_catalog
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.tokens import CrewTokens, derive, load_master_secret
 from smartlinkd.crews.tools import tools
@@ -146,7 +146,7 @@ def history_retention(settings: Settings) -> history.Retention:
 async def read_crews(settings: Settings, service_manager: ServiceManager) -> Catalog:
     """Look at every crew, in time that the service manager is asked for: at the start the
     reporter, who does so from then on, is only made of what is read here. Raises `NoThread`."""
-    service_manager.extend_timeout(longest_look(settings) + EXTENSION_S)
+    service_manager.extend_timeout(longest_read_s(settings) + EXTENSION_S)
     # Who ends the daemon does not wait for an interpreter that hangs.
     return await on_thread(read_catalog, settings, check_cancelled)
 

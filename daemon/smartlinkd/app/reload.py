@@ -16,12 +16,6 @@ The part that waits for SIGHUP is not there from the first moment to the last, a
 process that does not wait for it. So `never_ended_by_hangup` is around all parts: a reload that
 comes while the daemon starts or drains is none, and costs nobody an answer.
 
-Between reloads, crews that cannot run are looked at again, by the settings in force: what was
-missing may be there by now, and who does not know that it was does not reload for it. Those that
-can run then are served; of the others it is told what is wrong with them by now and was not before.
-Nothing else is taken up, and those whose table has to be edited wait for that, and its reload. A
-SIGHUP cuts a look short.
-
 A part that is being restarted in that very moment has taken its share all the same: it is kept
 outside of the instance that is gone, and the next one begins with it.
 """
@@ -29,17 +23,14 @@ outside of the instance that is gone, and the next one begins with it.
 from __future__ import annotations
 
 import logging
-import math
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 import trio
 from pydantic import SecretStr
-from trio.from_thread import check_cancelled
 
 from smartlinkd import logs
 from smartlinkd.app.components import Crews, history_retention, read_crews, retention
@@ -49,7 +40,7 @@ from smartlinkd.auth.actor import Auth
 from smartlinkd.config.checks import Changes, changes, out_of_reach
 from smartlinkd.config.loading import ConfigError
 from smartlinkd.config.settings import Settings
-from smartlinkd.crews.catalog.catalog import Catalog, log_broken, read_catalog
+from smartlinkd.crews.catalog.catalog import Catalog, log_broken
 from smartlinkd.errors import Unavailable
 from smartlinkd.history.actor import History
 from smartlinkd.logs import LogEvent
@@ -60,9 +51,6 @@ from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.threads import NoThread, on_thread
 
 logger = logging.getLogger(__name__)
-
-LOOK_AGAIN_AFTER: Final = 60.0
-"""Seconds until crews that cannot run are looked at again."""
 
 Reread = Callable[[], Settings]
 """Reads the configuration as it was read at the start. Blocks. Raises `ConfigError`."""
@@ -108,40 +96,11 @@ class Reloader:
         """The hash of one that is to be taken."""
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Reload at every SIGHUP, several that come during one reading are one more; and look again
-        at crews that cannot run."""
+        """Reload at every SIGHUP. Several that come during one reading are one more."""
         with trio.open_signal_receiver(signal.SIGHUP) as signals:
             task_status.started()
-            while True:
-                comes = await self._comes_before_a_look(signals)
-                if comes or await _do_unless_interrupted(signals, self._look_again):
-                    await self._reload(signals)
-
-    async def _comes_before_a_look(self, signals: AsyncIterator[int]) -> bool:
-        """Wait for a SIGHUP; False when it is time to look again at crews that cannot run."""
-        # While a reload is half taken up (we crashed in it), the settings are newer than the crews
-        # in force, which are not to be judged by them.
-        looks = self._catalog.may_mend() and self._owed is None
-        with trio.move_on_after(LOOK_AGAIN_AFTER if looks else math.inf) as waiting:
-            await anext(signals)
-        return not waiting.cancelled_caught
-
-    async def _look_again(self) -> None:
-        """Serve the crews that could not run and can now, and show what is wrong with the others
-        by now."""
-        before = self._catalog
-        try:
-            catalog = await on_thread(read_catalog, self._settings, check_cancelled, before)
-        except NoThread:
-            return  # it was told, and passes
-        if catalog.broken == before.broken:
-            return
-        await self._take_crews(catalog)
-        # Who may call them is who could before: a broken crew has its users, too.
-        self._takers.front.take(self._settings, catalog)
-        log_broken(catalog, told=before)
-        if mended := [name for name in catalog.crews if name not in before.crews]:
-            logger.info("crews that could not run can run now: %s", ", ".join(mended))
+            async for _ in signals:
+                await self._reload(signals)
 
     async def _reload(self, signals: AsyncIterator[int]) -> None:
         interrupted = True
@@ -263,7 +222,7 @@ def _check_still_runs(old: Catalog, new: Catalog) -> None:
     that is there now."""
     faulty = [each for each in new.broken if each.name in old.crews]
     if set(old.names()) - set(new.names()):
-        faulty += new.nameless()
+        faulty += [each for each in new.broken if each.name is None]
     problems = [problem for each in faulty for problem in each.problems]
     if problems:
         raise ConfigError(problems)

@@ -133,7 +133,9 @@ def _file_problems(path: Path, settings: Settings) -> Iterator[Problem]:
 
 
 def _check_crew_file(config: Path, entry: CrewTable, settings: Settings) -> CrewTable:
-    if entry.section is None or entry.section.environment_file is None:
+    if entry.section is None or not entry.has_environment:
+        return entry
+    if entry.section.environment_file is None:
         return entry
     name, path = entry.key("environment_file"), entry.section.environment_file
     if path.is_relative_to(shown_to(config)):

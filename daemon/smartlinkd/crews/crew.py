@@ -72,8 +72,7 @@ class BrokenCrew:
 
     `name` is None when that is what is wrong with it. `users`, `bind` and `on_restart` are what
     could be read: who held a token still gets an answer, and still sees what ran before; and what
-    was interrupted is run again, once it is mended, where it says so. `edit_at` is the place in the
-    file that has to be edited; None when what it needs may be there without that.
+    was interrupted is run again, once it is mended, where it says so.
     """
 
     name: str | None
@@ -81,7 +80,6 @@ class BrokenCrew:
     users: tuple[str, ...] = ()
     bind: Bind | None = None
     on_restart: OnRestart = "fail"
-    edit_at: str | None = None
 
 
 @dataclass(frozen=True)

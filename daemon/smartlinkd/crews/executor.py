@@ -233,29 +233,16 @@ class Executor:
 
     def listed(self) -> list[ListedCrew]:
         """All crews of the configuration: first those that can run, then the broken ones, each in
-        the configuration's order.
-
-        What waits under a name that none of them has is counted with the first one without a name:
-        that may be the crew it waits for, by a slip.
-        """
+        the configuration's order."""
         catalog, loads = self._catalog, self.load()
         crews: list[Crew | BrokenCrew] = [*catalog.crews.values(), *catalog.broken]
-        names = {crew.name for crew in crews}
-        astray = sum(load.waiting for name, load in loads.items() if name not in names)
-        nameless = next((crew for crew in crews if crew.name is None), None)
-
-        def load_of(crew: Crew | BrokenCrew) -> CrewLoad:
-            if crew is nameless:
-                return CrewLoad(waiting=astray)
-            return loads.get(crew.name or "", CrewLoad())
-
         return [
             ListedCrew(
                 crew=crew,
                 default=crew.name is not None and crew.name == catalog.default,
                 # nobody can call the nameless
                 paths=() if crew.name is None else tuple(catalog.paths(crew.name)),
-                load=load_of(crew),
+                load=loads.get(crew.name or "", CrewLoad()),
             )
             for crew in crews
         ]

@@ -68,7 +68,7 @@ class WithoutLine:
         begun = [each for each in executions if each.state is not State.PENDING]
         waiting = [each.id for each in executions if each.state is State.PENDING]
         own = [each for each in catalog.broken if each.name == crew]
-        if any(each.on_restart == "rerun" for each in own or catalog.nameless()):
+        if any(each.on_restart == "rerun" for each in own):
             waiting += [each.id for each in begun]
             self._putting_back[crew] = trio.Event()
             self._errands.start_soon(self._put_back, crew, begun)

@@ -11,8 +11,8 @@ import pytest
 
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
-from smartlinkd.crews.catalog.catalog import ADAPTER, Catalog, longest_look, read_catalog
-from smartlinkd.crews.catalog.checks import PROBE_LIMIT
+from smartlinkd.crews.catalog.catalog import ADAPTER, Catalog, longest_read_s, read_catalog
+from smartlinkd.crews.catalog.checks import PROBE_TIMEOUT_S
 from smartlinkd.crews.crew import BrokenCrew, Input
 from smartlinkd.errors import NotFound, Unavailable
 from smartlinkd.net.addresses import Bind
@@ -111,47 +111,7 @@ def test_an_interpreter_that_crews_share_is_asked_once(
     assert [list(told(each)) for each in broken] == [[f'crew "{name}": python'] for name in "abcd"]
     assert asked.read_text() == 2 * "\n"  # the last one's sees another environment
     settings = build({"auth": {"password_hash": HASH}, "crews": [*tables, command("e")]})
-    assert longest_look(settings) == 2 * PROBE_LIMIT
-
-
-def test_a_crew_that_could_run_is_not_looked_at_but_where_another_has_its_name(
-    tmp_path: Path,
-) -> None:
-    program = tmp_path / "program"
-    program.symlink_to("/bin/true")
-    named = [command("a", command=[str(program)]), command("b"), command("a")]
-    settings = build({"auth": {"password_hash": HASH}, "crews": named})
-    before = read_catalog(settings)
-    program.unlink()
-    again = read_catalog(settings, before=before)
-    assert (dict(again.crews), again.broken) == (dict(before.crews), before.broken)
-    assert [each.name for each in again.broken] == [None]
-
-
-@pytest.mark.parametrize(
-    "fault", [{"tools": ["none"]}, {"memory": "much"}, {"bind": SERVER}, {"wrong": 1}]
-)
-def test_a_crew_whose_table_has_to_be_edited_is_not_looked_at_again(
-    crewai: Callable[..., Table], tmp_path: Path, fault: Table
-) -> None:
-    asked = tmp_path / "asked"
-    python = tmp_path / "python"
-    python.write_text(f"#!/bin/sh\ntouch {asked}\n")
-    python.chmod(0o755)
-    named = [command("gone", command=["/nowhere"]), crewai(python=str(python), **fault)]
-    tables = {"auth": {"password_hash": HASH}, "server": {"bind": SERVER}, "crews": named}
-    settings = build(tables)
-    before = read_catalog(settings)
-    asked.unlink()
-    again = read_catalog(settings, before=before)
-    assert not asked.exists()
-    assert again.broken == before.broken
-
-
-def test_whether_another_look_may_find_a_crew_mended() -> None:
-    edited = command("edited", tools=["none"])
-    assert not read(command("good"), edited).may_mend()
-    assert read(command("good"), edited, command("gone", command=["/nowhere"])).may_mend()
+    assert longest_read_s(settings) == 2 * PROBE_TIMEOUT_S
 
 
 def test_without_crews_there_are_none() -> None:
@@ -250,22 +210,7 @@ def test_a_broken_crew_keeps_its_name_from_a_later_one() -> None:
     assert catalog.names() == ("a",)
 
 
-@pytest.mark.parametrize(
-    "crews",
-    [
-        [command("Post")],
-        [command("a"), command("a")],
-        [{"runner": "command"}],
-        {"name": "post"},
-    ],
-)
-def test_a_crew_is_not_gone_while_an_entry_has_no_name_of_its_own(crews: object) -> None:
-    catalog = read_catalog(build({"auth": {"password_hash": HASH}, "crews": crews}))
-    assert [crew.name for crew in catalog.nameless()] == [None]
-    assert not catalog.is_gone("post")
-
-
-def test_a_crew_is_gone_when_no_entry_can_be_it() -> None:
+def test_crew_that_no_entry_names_is_gone() -> None:
     catalog = read(command("a"), command("b", command=["/nowhere"]))
     assert [catalog.is_gone(name) for name in ("a", "b", "post")] == [False, False, True]
 

@@ -8,11 +8,11 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from smartlinkd.crews.catalog import checks
 from smartlinkd.crews.catalog.checks import check_folder, check_program, check_python
 from smartlinkd.validation import BadValue
 from tests.shortage import Shortage
@@ -222,12 +222,10 @@ def test_an_interpreter_that_is_not_there_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "hangs", ["echo $$ > ${0}.pid; exec sleep 100", "sleep 100 & echo $! > ${0}.pid; wait"]
 )
-def test_an_interpreter_that_hangs_is_told_and_ended(
-    script: Script, monkeypatch: pytest.MonkeyPatch, hangs: str
-) -> None:
-    monkeypatch.setattr(checks, "PROBE_LIMIT", 2.0)  # its start is in it
+def test_an_interpreter_that_hangs_is_told_and_ended(script: Script, hangs: str) -> None:
     path = script(f"#!/bin/sh\n{hangs}\n")
-    assert fault(check_python, path, {}) == "did not come to an end within 2 s"
+    probe = partial(check_python, timeout_s=2.0)  # its start is in it
+    assert fault(probe, path, {}) == "did not come to an end within 2 s"
     assert is_gone(int(Path(f"{path}.pid").read_text()))
 
 
@@ -248,13 +246,13 @@ def test_what_an_interpreter_leaves_behind_is_ended_and_not_waited_for(script: S
 
 
 def test_an_interpreter_that_talks_without_end_takes_no_memory(
-    script: Script, monkeypatch: pytest.MonkeyPatch
+    script: Script,
 ) -> None:
-    monkeypatch.setattr(checks, "PROBE_LIMIT", 0.2)
     path = script("#!/bin/sh\nexec yes\n")
     tracemalloc.start()
     try:
-        assert fault(check_python, path, {}) == "did not come to an end within 0.2 s"
+        probe = partial(check_python, timeout_s=0.2)
+        assert fault(probe, path, {}) == "did not come to an end within 0.2 s"
         assert tracemalloc.get_traced_memory()[1] < 2**20
     finally:
         tracemalloc.stop()

@@ -7,7 +7,12 @@ import json
 import pytest
 
 from smartlinkd.config.values import InputTable
-from smartlinkd.crews.catalog.crewai_project import MAX_INPUTS, Search, placeholders, refined
+from smartlinkd.crews.catalog.crewai_project import (
+    MAX_INPUTS,
+    InputCollector,
+    merge_inputs,
+    placeholders,
+)
 from smartlinkd.crews.crew import Input
 
 
@@ -28,13 +33,13 @@ def test_a_placeholder_is_what_crewai_replaces(text: str, names: list[str]) -> N
     assert list(placeholders(text)) == names
 
 
-def names(search: Search) -> list[str]:
+def names(search: InputCollector) -> list[str]:
     return [each.name for each in search.inputs]
 
 
 def test_a_classic_projects_inputs_are_in_the_fields_that_are_replaced() -> None:
-    search = Search()
-    search.agents_of(
+    search = InputCollector()
+    search.add_agents(
         "agents.yaml",
         {
             "scout": {
@@ -46,7 +51,7 @@ def test_a_classic_projects_inputs_are_in_the_fields_that_are_replaced() -> None
             }
         },
     )
-    search.tasks_of(
+    search.add_tasks(
         "tasks.yaml",
         {
             "find": {
@@ -63,8 +68,8 @@ def test_a_classic_projects_inputs_are_in_the_fields_that_are_replaced() -> None
 
 
 def test_a_json_crews_inputs_are_defaults() -> None:
-    search = Search()
-    agents = search.crew(
+    search = InputCollector()
+    agents = search.add_crew(
         "crew.json",
         {
             "agents": ["scout"],
@@ -72,7 +77,7 @@ def test_a_json_crews_inputs_are_defaults() -> None:
             "inputs": {"year": 2030, "unused": None},
         },
     )
-    search.agent("agents/scout.json", {"role": "{old}", "settings": {"role": "{new}"}})
+    search.add_agent("agents/scout.json", {"role": "{old}", "settings": {"role": "{new}"}})
     assert agents == ["scout"]
     assert {each.name: (each.required, each.default) for each in search.inputs} == {
         "year": (False, 2030),
@@ -95,8 +100,10 @@ def test_a_json_crews_inputs_are_defaults() -> None:
 )
 def test_a_default_that_nobody_can_be_sent_is_told(name: str, default: object, fault: str) -> None:
     """Python's reader of JSON takes it, and what lists crews could not write it again."""
-    search = Search()
-    search.crew("crew.json", {"agents": ["a"], "tasks": [{}], "inputs": {name: default, "b": 1}})
+    search = InputCollector()
+    search.add_crew(
+        "crew.json", {"agents": ["a"], "tasks": [{}], "inputs": {name: default, "b": 1}}
+    )
     assert search.inputs == (Input("b", required=False, default=1),)
     (found,) = search.faults
     assert found.fault.startswith(f"crew.json: {fault}")
@@ -104,9 +111,9 @@ def test_a_default_that_nobody_can_be_sent_is_told(name: str, default: object, f
 
 
 def test_what_was_commented_out_is_passed_over() -> None:
-    search = Search()
-    search.agents_of("agents.yaml", {"scout": "", "writer": None})
-    search.agents_of("agents.yaml", None)
+    search = InputCollector()
+    search.add_agents("agents.yaml", {"scout": "", "writer": None})
+    search.add_agents("agents.yaml", None)
     assert (search.inputs, search.faults) == ((), [])
 
 
@@ -126,16 +133,16 @@ def test_what_was_commented_out_is_passed_over() -> None:
     ],
 )
 def test_what_crewai_could_not_use_is_told(crew: object, faults: list[str]) -> None:
-    search = Search()
-    search.crew("crew.json", crew)
+    search = InputCollector()
+    search.add_crew("crew.json", crew)
     assert [fault.fault for fault in search.faults] == faults
     assert all(fault.remedy for fault in search.faults)
 
 
 def test_a_table_of_names_has_to_be_one() -> None:
-    search = Search()
-    search.tasks_of("tasks.yaml", ["x"])
-    search.agents_of("agents.yaml", {"scout": "x"})
+    search = InputCollector()
+    search.add_tasks("tasks.yaml", ["x"])
+    search.add_agents("agents.yaml", {"scout": "x"})
     assert [fault.fault for fault in search.faults] == [
         "tasks.yaml is no table",
         "agents.yaml: scout is no table",
@@ -143,8 +150,8 @@ def test_a_table_of_names_has_to_be_one() -> None:
 
 
 def test_inputs_are_bounded() -> None:
-    search = Search()
-    search.agent("a.json", {"role": " ".join(f"{{i{n}}}" for n in range(MAX_INPUTS + 1))})
+    search = InputCollector()
+    search.add_agent("a.json", {"role": " ".join(f"{{i{n}}}" for n in range(MAX_INPUTS + 1))})
     assert len(search.inputs) == MAX_INPUTS
     assert [fault.fault for fault in search.faults] == ["a.json brings the inputs to more than 200"]
 
@@ -163,6 +170,6 @@ def test_inputs_are_bounded() -> None:
 )
 def test_the_configuration_refines_what_was_found(configured: InputTable, result: Input) -> None:
     found = [Input("topic"), Input("year", False, 2030)]
-    inputs = {each.name: each for each in refined(found, [configured])}
+    inputs = {each.name: each for each in merge_inputs(found, [configured])}
     assert inputs[configured.name] == result
     assert set(inputs) == {"topic", "year", configured.name}

@@ -65,13 +65,6 @@ async def test_while_its_crew_is_mended_none_is_missing(
     assert house.executor.load()["c"] == CrewLoad(waiting=2)
 
 
-async def test_for_a_crew_whose_name_is_wrong_by_now(open_house: OpenHouse, crew: MakeCrew) -> None:
-    """It has none then, and of another one nothing waits."""
-    await killed_with_one_running(await open_house(crew(max_running=1)), waiting=2)
-    house = await open_house(crew("other"), broken=(BrokenCrew(None, ()), BrokenCrew(None, ())))
-    await comes_to(house, CrewLoad(), CrewLoad(waiting=2), CrewLoad())
-
-
 async def test_until_its_crew_is_taken_out(open_house: OpenHouse, crew: MakeCrew) -> None:
     ids = await killed_with_one_running(await open_house(crew(max_running=1)), waiting=1)
     house = await open_house(crew("other"), broken=(BROKEN,))

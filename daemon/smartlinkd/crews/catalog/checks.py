@@ -1,10 +1,7 @@
-"""Can we start what a crew names? Asked before its first kickoff, so that its operator hears it.
+"""Checks that a crew's program, folder and interpreter can be used.
 
-Every function here blocks, looks with the rights of whoever calls (for the daemon: those that its
-workers will have), and raises a `BadValue` whose sentence goes on from the key's name.
-
-Rejected: importing `crewai` to see whether it works. It takes seconds and runs code of 137
-packages; that an interpreter runs and finds the package is told in 20 ms.
+Each check blocks, runs with the rights of its caller (the daemon's are those of its workers), and
+raises a `BadValue` whose sentence goes on from the key's name.
 """
 
 from __future__ import annotations
@@ -26,22 +23,19 @@ from typing import Final
 from smartlinkd.paths import hidden_above, mode_of
 from smartlinkd.validation import BadValue
 
-# Seconds. An interpreter on a slow disk, read for the first time, takes one or two.
-PROBE_LIMIT: Final = 10.0
-
-LOOK_EVERY: Final = 0.005
-"""Seconds between two looks at what it has said, and at whether it has ended."""
-LONGEST_ANSWER: Final = 256
-"""Bytes of what one says; more is no answer."""
-
+PROBE_TIMEOUT_S: Final = 10.0
+"""An interpreter on a slow disk, read for the first time, takes one or two."""
+PROBE_INTERVAL_S: Final = 0.005
+LONGEST_OUTPUT: Final = 256
+"""Bytes that a probe prints; more is no output of ours."""
 LONGEST_FIRST_LINE: Final = 256
-"""Bytes of a script's first line that the kernel looks at."""
+"""Bytes of a script's first line that the kernel reads."""
 
-# A project may hold keys (.env), so not: let everybody read it.
+# A project may hold keys (.env), so the remedy is not to let everybody read it.
 LET_US_READ: Final = "make the daemon's user the owner of it all, or let that user's group read it"
 
 _SHORTAGES: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
-"""What the machine may have none of for a while: processes, memory, descriptors."""
+"""The machine may be out of processes, memory or descriptors for a while."""
 
 _FOUND = "smartlinkd: crewai is here"
 _MISSING = "smartlinkd: crewai is not here"
@@ -49,7 +43,7 @@ _PROBE = f"import importlib.util as u; print({_FOUND!r} if u.find_spec('crewai')
 
 
 def check_program(program: str, environment: Mapping[str, str]) -> None:
-    """Raise a `BadValue` unless a worker could be started by this word."""
+    """Raise a `BadValue` unless this word would start a worker."""
     if "/" not in program:
         path = environment.get("PATH", os.defpath)
         if shutil.which(program, path=path) is None:
@@ -79,12 +73,12 @@ def _check_executable(path: Path, subject: str) -> None:
 
 
 def _check_interpreter(script: Path) -> None:
-    """Raise a `BadValue` when it is a script, and who reads it is not there (execve(2))."""
+    """Raise a `BadValue` if it is a script whose interpreter is missing (execve(2))."""
     try:
         with script.open("rb") as file:
             first = file.readline(LONGEST_FIRST_LINE)
     except OSError:
-        return  # whoever may execute a program may not always read it
+        return  # a program that may be executed cannot always be read
     words = re.split(rb"[ \t\n]+", first.removeprefix(b"#!").strip(b" \t"))
     if not first.startswith(b"#!") or not words[0]:
         return
@@ -107,15 +101,22 @@ def check_folder(path: Path) -> None:
 
 
 def check_python(
-    path: Path, environment: Mapping[str, str], go_on: Callable[[], object] = lambda: None
+    path: Path,
+    environment: Mapping[str, str],
+    check_cancelled: Callable[[], object] = lambda: None,
+    *,
+    timeout_s: float = PROBE_TIMEOUT_S,
 ) -> None:
-    """Raise a `BadValue` unless this is a Python that runs, and finds CrewAI. While it is waited
-    for, `go_on` may raise, which ends it."""
+    """Raise a `BadValue` unless this is a Python that runs and finds CrewAI.
+
+    `check_cancelled` is called while it is waited for. What that raises ends the wait.
+    """
+    # It does not import crewai, which takes seconds and runs the code of 137 packages.
     _check_executable(path, "names a program that")
     try:
-        code, said = _asked(path, environment, go_on)
+        code, said = _probe(path, environment, check_cancelled, timeout_s)
     except TimeoutError:
-        fault = f"did not come to an end within {PROBE_LIMIT:g} s"
+        fault = f"did not come to an end within {timeout_s:g} s"
         raise BadValue(fault, f"this may pass; else see what `{path} -c pass` does") from None
     except OSError as error:
         if error.errno in _SHORTAGES:
@@ -129,13 +130,17 @@ def check_python(
         raise BadValue("has no package crewai", _how_to_install(path))
 
 
-def _asked(
-    python: Path, environment: Mapping[str, str], go_on: Callable[[], object]
+def _probe(
+    python: Path,
+    environment: Mapping[str, str],
+    check_cancelled: Callable[[], object],
+    timeout_s: float,
 ) -> tuple[int, str]:
-    """The exit code of the probe, and what it has printed. Whatever it has started, a wrapper of an
-    interpreter that waits for it for one, ends with it. Raises `OSError`, of which `TimeoutError`.
+    """Return the probe's exit code and output. Its whole process group ends with it.
+
+    Raises `OSError`, of which `TimeoutError`.
     """
-    until = time.monotonic() + PROBE_LIMIT
+    until = time.monotonic() + timeout_s
     with subprocess.Popen(  # noqa: S603 - the operator's own interpreter
         [python, "-c", _PROBE],
         env={"PATH": os.defpath, "LANG": "C.UTF-8", **environment, "HOME": "/nonexistent"},
@@ -150,15 +155,15 @@ def _asked(
         said = b""
         try:
             while True:
-                # Not reaped: then its number could be another's when its group is killed.
+                # It is not reaped yet, or its number could be another's when its group is killed.
                 ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-                said = (said + (process.stdout.read(LONGEST_ANSWER) or b""))[:LONGEST_ANSWER]
+                said = (said + (process.stdout.read(LONGEST_OUTPUT) or b""))[:LONGEST_OUTPUT]
                 if ended is not None:
                     break
                 if time.monotonic() > until:
                     raise TimeoutError
-                go_on()
-                time.sleep(LOOK_EVERY)
+                check_cancelled()
+                time.sleep(PROBE_INTERVAL_S)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
@@ -166,35 +171,37 @@ def _asked(
 
 
 class Interpreters:
-    """The interpreters of a configuration's crews.
+    """The interpreters of a configuration's crews. Each is probed once, however many name it."""
 
-    Each one is asked once, however many crews have it, so one that hangs costs `PROBE_LIMIT` once.
-    With `may_start` false none is started: it is only looked for.
-    """
+    def __init__(self, check_cancelled: Callable[[], object], *, may_start: bool = True) -> None:
+        """Make a set of interpreters.
 
-    def __init__(self, go_on: Callable[[], object], *, may_start: bool = True) -> None:
-        self._go_on = go_on
+        Args:
+            check_cancelled: See `check_python`.
+            may_start: False to check only that they are there.
+        """
+        self._check_cancelled = check_cancelled
         self._may_start = may_start
         self._faults: dict[tuple[Path, frozenset[tuple[str, str]]], BadValue | None] = {}
 
     def check(self, path: Path, environment: Mapping[str, str]) -> None:
-        """Raise a `BadValue` unless this is a Python that runs, and finds CrewAI."""
+        """Raise a `BadValue` unless this is a Python that runs and finds CrewAI."""
         if not self._may_start:
             _check_executable(path, "names a program that")
             return
-        asked = (path, frozenset(environment.items()))
-        if asked not in self._faults:
-            self._faults[asked] = None
+        key = (path, frozenset(environment.items()))
+        if key not in self._faults:
+            self._faults[key] = None
             try:
-                check_python(path, environment, self._go_on)
+                check_python(path, environment, self._check_cancelled)
             except BadValue as fault:
-                self._faults[asked] = fault
-        if (known := self._faults[asked]) is not None:
+                self._faults[key] = fault
+        if (known := self._faults[key]) is not None:
             raise known
 
 
 def _how_to_install(python: Path) -> str:
-    # Not exists(), which raises for what cannot be looked at.
+    # exists() would raise for a path that may not be looked at.
     if os.access(python.parent.parent / "pyvenv.cfg", os.F_OK):
         return f"install it: {python} -m pip install crewai"
     # A distribution's Python takes no packages of pip's (PEP 668).
@@ -202,28 +209,23 @@ def _how_to_install(python: Path) -> str:
 
 
 def _mode_of(path: Path, subject: str) -> int | None:
-    """See `paths.mode_of`; raises a `BadValue` in the place of OSError."""
+    """Return `mode_of(path)`. Raises `BadValue` in the place of `OSError`."""
     try:
         return mode_of(path)
     except OSError as error:
-        raise _no_access(subject, path, error) from None
-
-
-def _no_access(subject: str, path: Path, error: OSError) -> BadValue:
-    above = hidden_above(path)
-    if above:
-        return BadValue(
-            f"{subject} is below {above}, of which the service sees nothing",
-            "move it to /srv, or to another place that every service sees",
-        )
-    return BadValue(
-        f"{subject} {_us()} may not look at ({error.strerror})",
-        "let that user pass through every folder above it (chmod a+x)",
-    )
+        if above := hidden_above(path):
+            raise BadValue(
+                f"{subject} is below {above}, of which the service sees nothing",
+                "move it to /srv, or to another place that every service sees",
+            ) from None
+        raise BadValue(
+            f"{subject} {_us()} may not look at ({error.strerror})",
+            "let that user pass through every folder above it (chmod a+x)",
+        ) from None
 
 
 def _us() -> str:
-    """Whoever looks, which should be who the daemon runs as."""
+    """Return the user that checks, who should be the one that the daemon runs as."""
     uid = os.geteuid()
     try:
         return f"the user {pwd.getpwuid(uid).pw_name}"

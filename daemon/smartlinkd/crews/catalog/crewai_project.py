@@ -1,17 +1,9 @@
-"""Read what a CrewAI project's files say of its inputs, without running anything of it.
+"""The inputs that a CrewAI project needs, read from its files without running any of it.
 
-What the crew is, is for the adapter to say, which will run it (`crewai_adapter/finding.py`):
-
-* a JSON crew: `crew.jsonc` or `crew.json`, and a file in `agents/` for each agent that it names;
-* a classic one: `src/<package>/crew.py`, and beside it `config/agents.yaml` and
-  `config/tasks.yaml`, or what the class in it names. Agents and tasks may also be made in
-  `crew.py`; what these need only the project's owner can say.
-
-Sources: CrewAI's guides ("Build your first crew", and the YAML configuration of agents and tasks);
-its loaders `crewai.project.json_loader` and `crewai.project.crew_base`.
-
-All of it blocks. Files are opened without waiting, have to be regular ones, and have a greatest
-size: PyYAML takes about a second for the largest.
+They are the `{placeholders}` of its prompts. The rule is CrewAI's own, on the fields in which it
+replaces and no others. The adapter decides which crew the project is (`crewai_adapter/finding.py`).
+Sources: CrewAI's guides ("Build your first crew", the YAML of agents and tasks), its modules
+`crewai.project.json_loader` and `crewai.project.crew_base`. See docs/decisions/073-catalog.md.
 """
 
 from __future__ import annotations
@@ -41,21 +33,21 @@ from smartlinkd.validation import BadValue
 
 AGENT_FIELDS: Final = ("role", "goal", "backstory")
 TASK_FIELDS: Final = ("description", "expected_output", "output_file")
-# Each is a field of a form, and a name in an error's text.
 MAX_INPUTS: Final = 200
+"""Each is a field of a form, and a name in an error's text."""
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_-]*)\}")
 
 
 def placeholders(text: str) -> Iterator[str]:
-    """The names that CrewAI replaces in a text, in order; one may come more than once."""
+    """Return the names that CrewAI replaces in a text, in order and with repetitions."""
     return (found[1] for found in _PLACEHOLDER.finditer(text))
 
 
-class Search:
-    """What is found while a project's agents and tasks are looked through.
+class InputCollector:
+    """Collects the inputs of a project's agents and tasks.
 
-    `faults` are what would keep CrewAI from using them; each begins with a place in `where`.
+    `faults` would keep CrewAI from using them. Each begins with `where` it is.
     """
 
     def __init__(self) -> None:
@@ -64,37 +56,37 @@ class Search:
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """All inputs, in the order in which they were found."""
+        """Return all inputs, in the order in which they were found."""
         return tuple(self._found.values())
 
-    def agent(self, where: str, agent: object) -> None:
-        """Look through an agent. What stands in its `settings` wins over what stands beside it."""
+    def add_agent(self, where: str, agent: object) -> None:
+        """Add an agent's inputs. Its `settings` win over the fields beside them."""
         if isinstance(agent, Mapping) and isinstance(agent.get("settings"), Mapping):
             agent = {**agent, **agent["settings"]}
-        self._look(where, agent, AGENT_FIELDS)
+        self._add(where, agent, AGENT_FIELDS)
 
-    def agents_of(self, where: str, group: object) -> None:
-        """Look through what `agents.yaml` holds: agents, by their names."""
+    def add_agents(self, where: str, group: object) -> None:
+        """Add the inputs of `agents.yaml`: agents, by their names."""
         for place, agent in self._by_name(where, group):
-            self.agent(place, agent)
+            self.add_agent(place, agent)
 
-    def tasks_of(self, where: str, group: object) -> None:
-        """Look through what `tasks.yaml` holds: tasks, by their names."""
+    def add_tasks(self, where: str, group: object) -> None:
+        """Add the inputs of `tasks.yaml`: tasks, by their names."""
         for place, task in self._by_name(where, group):
-            self._task(place, task)
+            self._add(place, task, TASK_FIELDS)
 
-    def crew(self, where: str, crew: object) -> list[str]:
-        """Look through a JSON crew; its agents' names, each of which is a file of its own."""
+    def add_crew(self, where: str, crew: object) -> list[str]:
+        """Add a JSON crew's inputs. Return its agents' names, each of which has its own file."""
         if not isinstance(crew, Mapping):
             self.faults.append(BadValue(f"{where} is no table", "compare it with CrewAI's guide"))
             return []
-        self._defaults(f"{where}: inputs", crew.get("inputs"))
+        self._add_defaults(f"{where}: inputs", crew.get("inputs"))
         tasks, names = crew.get("tasks"), crew.get("agents")
         if not isinstance(tasks, list) or not tasks:
             self.faults.append(BadValue(f"{where} has no list of tasks", 'write "tasks": [{ … }]'))
             tasks = []
         for index, task in enumerate(tasks):
-            self._task(f"{where}: tasks[{index}]", task)
+            self._add(f"{where}: tasks[{index}]", task, TASK_FIELDS)
         if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
             fault = f"{where} has no list of agents' names"
             self.faults.append(BadValue(fault, 'write "agents": ["NAME"], one for each file'))
@@ -110,12 +102,8 @@ class Search:
                 BadValue(f"{where} is no table", "write its entries as NAME: and fields")
             )
 
-    def _task(self, where: str, task: object) -> None:
-        """Look through a task."""
-        self._look(where, task, TASK_FIELDS)
-
-    def _defaults(self, where: str, values: object) -> None:
-        """Take the `inputs` of a JSON crew: defaults, also of what no prompt has."""
+    def _add_defaults(self, where: str, values: object) -> None:
+        """Add the `inputs` of a JSON crew: defaults, also of inputs that no prompt has."""
         if values is None:
             return
         if not isinstance(values, Mapping):
@@ -131,8 +119,8 @@ class Search:
                 self.faults.append(BadValue(f"{where}: {quoted_key(name)} {fault.fault}", remedy))
         self._keep_bound(where)
 
-    def _look(self, where: str, entry: object, fields: Iterable[str]) -> None:
-        if entry in (None, ""):  # CrewAI passes it over; its author has commented its fields out
+    def _add(self, where: str, entry: object, fields: Iterable[str]) -> None:
+        if entry in (None, ""):  # CrewAI skips it; its author has commented its fields out
             return
         if not isinstance(entry, Mapping):
             self.faults.append(BadValue(f"{where} is no table", "write its fields below its name"))
@@ -154,8 +142,8 @@ class Search:
             self.faults.append(BadValue(fault, "pass what belongs together as one input"))
 
 
-def refined(found: Iterable[Input], configured: Iterable[InputTable]) -> tuple[Input, ...]:
-    """The inputs found, with what the configuration says of them, and those that only it has."""
+def merge_inputs(found: Iterable[Input], configured: Iterable[InputTable]) -> tuple[Input, ...]:
+    """Return the inputs found, changed as configured, and those that are only configured."""
     inputs = {each.name: each for each in found}
     for entry in configured:
         known = inputs.get(entry.name, Input(entry.name))
@@ -167,10 +155,12 @@ def refined(found: Iterable[Input], configured: Iterable[InputTable]) -> tuple[I
     return tuple(inputs.values())
 
 
-MAX_FILE: Final = 256 * 1024  # bytes
-MAX_AGENTS: Final = 100  # of a JSON crew: files to read
-
-MOST_PARTS: Final = 64  # of a key of pyproject.toml
+MAX_FILE: Final = 256 * 1024
+"""Bytes. PyYAML takes about a second for the largest."""
+MAX_AGENTS: Final = 100
+"""Of a JSON crew; each is a file to read."""
+MOST_PARTS: Final = 64
+"""Of a key of pyproject.toml."""
 
 Parse = Callable[[str], object]
 
@@ -178,20 +168,22 @@ Parse = Callable[[str], object]
 # tried as a beginning.
 _NAME = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _TOO_DEEP = re.compile(rf"(?<![\w\\-])(?:{_NAME}[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}")
-# What the crew itself will read, where it is there. Of a folder, also what is in it.
+# Read by the crew itself, where they are there.
 _READ_BY_THE_CREW = ("pyproject.toml", ".env", "src")
 
 
 def named_in(code: str) -> dict[str, str]:
-    """The files that a class of `crew.py` names in the place of config/agents.yaml, tasks.yaml, as
-    CrewAI does: by its attributes `agents_config`, `tasks_config`. The code is read, and not run.
+    """Return the attributes `agents_config` and `tasks_config`, by name, of a class in `crew.py`.
+
+    They name the files that CrewAI reads in the place of config/agents.yaml and config/tasks.yaml.
+    The code is not run.
     """
     try:
         with warnings.catch_warnings():
-            # A warning of what is in it would be nameless, and in our log at each look.
+            # A warning about the code would be in our log, without its file's name.
             warnings.simplefilter("ignore")
             tree = ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):  # whoever runs it tells of it
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # running it reports that
         return {}
     named: dict[str, str] = {}
     for statement in chain.from_iterable(
@@ -208,51 +200,48 @@ def named_in(code: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Project:
-    """What a project's files say. With `faults`, the inputs are not to be relied on."""
+    """A project's inputs. They may be incomplete if there are `faults`."""
 
     inputs: tuple[Input, ...]
     faults: tuple[BadValue, ...] = ()
 
 
 def read_project(folder: Path) -> Project:
-    """The inputs of the project in `folder`, and what is wrong with its files."""
-    reading = _Reading(folder)
+    """Return the inputs of the project in `folder`, and the faults of its files. Blocks."""
+    reader = _ProjectReader(folder)
     try:
-        reading.read()
+        reader.read()
     except BadValue as fault:
-        reading.search.faults.append(fault)
-    return Project(reading.search.inputs, tuple(reading.search.faults))
+        reader.found.faults.append(fault)
+    return Project(reader.found.inputs, tuple(reader.found.faults))
 
 
-class _Reading:
+class _ProjectReader:
     def __init__(self, folder: Path) -> None:
-        self.search = Search()
+        self.found = InputCollector()
         self._folder = folder
 
     def read(self) -> None:
-        """Look through the project. Raises `BadValue` for what leaves nothing to look through."""
+        """Read the project. Raises `BadValue` for a fault that leaves nothing to read."""
         for name in _READ_BY_THE_CREW:
             self._check_readable(self._folder / name)
-        if self._exists(self._folder / "pyproject.toml"):
-            self._check_toml(self._text(self._folder / "pyproject.toml"))
+        settings = self._folder / "pyproject.toml"
+        # tomllib remembers each beginning of a key, and the adapter sets it no bound.
+        if self._exists(settings) and _TOO_DEEP.search(self._text(settings)):
+            raise BadValue(f"pyproject.toml has a key of over {MOST_PARTS} parts", "mend that file")
         crew = self._find()
         if isinstance(crew, Path):
             self._read_json(crew)
         else:
             self._read_classic(self._folder.joinpath("src", *crew.split(".")[:-1]))
 
-    def _check_toml(self, text: str) -> None:
-        """Before the adapter reads it unbounded: tomllib remembers each beginning of a key."""
-        if _TOO_DEEP.search(text):
-            raise BadValue(f"pyproject.toml has a key of over {MOST_PARTS} parts", "mend that file")
-
     def _find(self) -> Path | str:
-        """What the adapter will run: a JSON crew's file, or a module in `src`."""
+        """Return what the adapter would run: a JSON crew's file, or a module in `src`."""
         try:
             return find(self._folder)
         except Unusable as why:
             for package in sorted((self._folder / "src").glob("*")):
-                self._check_readable(package)  # it sees nothing in one that is closed to us
+                self._check_readable(package)  # a closed one looks empty to it
             fault, _, remedy = str(why).partition("; ")
             raise BadValue(
                 fault, remedy or "name the folder that `crewai create` has made"
@@ -266,36 +255,36 @@ class _Reading:
 
     def _read_json(self, path: Path) -> None:
         where = self._name(path)
-        names = self.search.crew(where, self._parsed(path, parse_jsonc))
+        names = self.found.add_crew(where, self._parsed(path, parse_jsonc))
         if len(names) > MAX_AGENTS:
             raise BadValue(f"{where} has more than {MAX_AGENTS} agents", "make several crews of it")
         for name in dict.fromkeys(names):
             agent = self._agent(path.parent, name)
             if agent is None:
                 fault = f"{where} names an agent without a file agents/{quoted_key(name)}.jsonc"
-                self.search.faults.append(BadValue(fault, "make that file, or take the name out"))
+                self.found.faults.append(BadValue(fault, "make that file, or take the name out"))
                 continue
-            self._look_through(agent, parse_jsonc, self.search.agent)
+            self._add_file(agent, parse_jsonc, self.found.add_agent)
 
     def _read_classic(self, package: Path) -> None:
         self._check_readable(package)
         code = package / "crew.py"
         self._check_readable(code)
         named: dict[str, str] = {}
-        with suppress(BadValue):  # whether it can be run is not looked at
+        with suppress(BadValue):  # running it would report that
             named = named_in(self._text(code))
-        for name, look in (("agents", self.search.agents_of), ("tasks", self.search.tasks_of)):
+        for name, add in (("agents", self.found.add_agents), ("tasks", self.found.add_tasks)):
             path = package / named.get(f"{name}_config", f"config/{name}.yaml")
             if self._exists(path):
-                self._look_through(path, parse_yaml, look)
+                self._add_file(path, parse_yaml, add)
 
-    def _look_through(self, path: Path, parse: Parse, look: Callable[[str, object], None]) -> None:
+    def _add_file(self, path: Path, parse: Parse, add: Callable[[str, object], None]) -> None:
         try:
             found = self._parsed(path, parse)
         except BadValue as fault:
-            self.search.faults.append(fault)  # and on with the next file
+            self.found.faults.append(fault)  # and on with the next file
             return
-        look(self._name(path), found)
+        add(self._name(path), found)
 
     def _agent(self, root: Path, name: str) -> Path | None:
         paths = (root / "agents" / f"{name}.{ending}" for ending in ("jsonc", "json"))
@@ -315,7 +304,7 @@ class _Reading:
             raise BadValue(f"{self._name(path)} {fault.fault}", fault.remedy) from None
 
     def _check_readable(self, path: Path) -> None:
-        """Raise a `BadValue` when something is there and may not be read."""
+        """Raise a `BadValue` if the path is there and may not be read."""
         mode = self._mode_of(path)
         if mode is not None:
             wanted = os.R_OK | os.X_OK if stat.S_ISDIR(mode) else os.R_OK
@@ -326,7 +315,7 @@ class _Reading:
         return self._mode_of(path) is not None
 
     def _mode_of(self, path: Path) -> int | None:
-        """See `paths.mode_of`; raises `BadValue` in the place of OSError."""
+        """Return `mode_of(path)`. Raises `BadValue` in the place of `OSError`."""
         try:
             return mode_of(path)
         except OSError as error:
@@ -336,7 +325,7 @@ class _Reading:
         return BadValue(f"{self._name(path)} cannot be read ({why})", LET_US_READ)
 
     def _name(self, path: Path) -> str:
-        """A path as the project's owner would say it."""
+        """Return the path below the project's folder."""
         for folder in (self._folder, self._folder.resolve()):
             if path.is_relative_to(folder):
                 return str(path.relative_to(folder))

@@ -1,15 +1,8 @@
-"""The text formats in which CrewAI projects are written: pure rules, text in, data out.
+"""The text formats of CrewAI projects: YAML, and JSON with comments. Pure rules.
 
-The problem: a project's files are somebody else's, and reading them must neither run code, nor
-take endless memory, nor give another result than CrewAI's own reading does.
-
-The choice: for YAML PyYAML, which is what CrewAI reads it with, without types (a placeholder can
-only stand in text) and with the nodes counted as if each alias were written out: merging aliases
-of aliases is what makes a bomb of a kilobyte. For JSON with comments the rules of CrewAI's own
-reader (comments of both kinds, commas at the end), which are a regular expression here.
-
-Rejected: a bound on the number of aliases. Thirty are enough for a bomb, and a project may have
-more, all of them harmless.
+A project's files are somebody else's: reading them must not run code or take endless memory, and
+must give what CrewAI's own reading gives. YAML is read by PyYAML, as by CrewAI, without types (a
+placeholder can only stand in text). JSON's comments and final commas are those of CrewAI's reader.
 """
 
 from __future__ import annotations
@@ -21,18 +14,21 @@ from typing import Final
 
 import yaml
 
-MAX_NODES: Final = 50_000  # of a YAML text with its aliases written out: 100 agents have some 1000
+MAX_NODES: Final = 50_000
+"""Of a YAML text with its aliases written out; 100 agents have some 1000. To count aliases instead
+would not do: thirty are enough for a bomb, and a project may have more."""
 
-LONGEST_NUMBER: Final = 4300  # as long as Python's own; PyYAML's `1:1:1` takes the square of that
+LONGEST_NUMBER: Final = 4300
+"""Characters, as in Python. PyYAML's `1:1:1` takes time by the square of that."""
 _NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
-class NotReadable(Exception):  # noqa: N818 - says what is the matter, as its text does
-    """The text is not in the format; the message says where, and repeats no value."""
+class NotReadable(Exception):  # noqa: N818 - its text is the rest of a sentence
+    """The text is not in the format. The message says where, and repeats no value."""
 
 
 def parse_yaml(text: str) -> object:
-    """What a YAML text says: tables, lists, and text for everything else. Raises NotReadable."""
+    """Return tables and lists, and text for everything else. Raises `NotReadable`."""
     try:
         return yaml.load(text, _Loader)  # noqa: S506 - it makes plain data only, see below
     except yaml.MarkedYAMLError as error:
@@ -42,7 +38,7 @@ def parse_yaml(text: str) -> object:
     except yaml.YAMLError as error:
         raise NotReadable(f"is not YAML: {str(error).splitlines()[0]}") from None
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError):
-        # What PyYAML takes a value apart with fails in its own way for each tag.
+        # PyYAML's constructors fail in their own ways, one for each tag.
         why = "a value does not fit the tag that it has, or an escape in it is no character"
         raise NotReadable(f"is not YAML: {why}") from None
     except RecursionError:
@@ -50,7 +46,7 @@ def parse_yaml(text: str) -> object:
 
 
 def parse_jsonc(text: str) -> object:
-    """What a JSON text says that may have comments and commas at ends. Raises NotReadable."""
+    """Return the value of JSON with comments and final commas. Raises `NotReadable`."""
     try:
         return json.loads(_COMMA.sub(_kept, _COMMENT.sub(_kept, text)))
     except json.JSONDecodeError as error:
@@ -68,14 +64,16 @@ _COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)
 
 
 def _kept(found: re.Match[str]) -> str:
-    """A string as it is, and a comment without an end, which is no JSON; of anything else its line
-    breaks, so that lines keep their numbers."""
+    """Return a string, or a comment without an end (which is no JSON), as it is.
+
+    Of all else the line breaks stay, so that lines keep their numbers.
+    """
     is_open = found.re is _COMMENT and found["open"] is not None
     return found[0] if found["kept"] or is_open else "\n" * found[0].count("\n")
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data only: what is not quoted is text, too, but for the key `<<`, which merges."""
+    """A loader of plain data. Unquoted values are text, too, but for the key `<<`, which merges."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 - PyYAML's own attribute
         "<": [("tag:yaml.org,2002:merge", re.compile(r"^<<$"))]
@@ -87,8 +85,7 @@ class _Loader(yaml.SafeLoader):
         self._sizes: dict[int, int] = {}  # of finished nodes, by their id
 
     def process_directives(self) -> object:
-        """As PyYAML's, but for `%TAG`, which no crew has a use for: what it stands for, which may
-        be long, is written out at each node."""
+        """Refuse `%TAG`, else do as PyYAML: its text may be long, and is repeated at each node."""
         # Its stubs have no types for this one.
         found: object = super().process_directives()  # type: ignore[no-untyped-call]
         if self.tag_handles != self.DEFAULT_TAGS:
@@ -96,20 +93,20 @@ class _Loader(yaml.SafeLoader):
         return found
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
-        """As PyYAML's, and text where that makes a number or a date of what has a tag."""
+        """Return what PyYAML makes, but the text of a number or a date that has a tag."""
         if node.tag in _NUMBERS and len(node.value) > LONGEST_NUMBER:
             raise yaml.YAMLError(f"a number of more than {LONGEST_NUMBER} characters")
         made = super().construct_object(node, deep)
         return node.value if isinstance(node, yaml.ScalarNode) else made
 
     def compose_node(self, parent: yaml.Node | None, index: Hashable) -> yaml.Node | None:
-        """As PyYAML's, and counting: an alias counts as much as what it stands for."""
+        """Return PyYAML's node and count it. An alias counts as much as its anchor's node."""
         before = self._nodes
         is_alias = self.check_event(yaml.AliasEvent)
         # Its stubs know no index but a number.
         node: yaml.Node | None = super().compose_node(parent, index)  # type: ignore[arg-type]
         if is_alias:
-            # What is not finished yet holds this alias itself.
+            # A node without a size is not finished, and holds this alias itself.
             self._nodes += self._sizes.get(id(node), MAX_NODES)
         else:
             self._nodes += 1

@@ -280,9 +280,8 @@ async def test_those_of_a_broken_crew_wait_until_it_is_mended(
     assert (await house.end_of(waits, "old")).state is State.SUCCESS
 
 
-@pytest.mark.parametrize("name", ["old", None], ids=["named", "nameless"])
 async def test_those_of_a_broken_crew_that_runs_them_again_wait_as_well(
-    open_house: OpenHouse, crew: MakeCrew, name: str | None
+    open_house: OpenHouse, crew: MakeCrew
 ) -> None:
     again = crew("old", on_restart="rerun", max_running=2)
     house = await open_house(again)
@@ -290,7 +289,7 @@ async def test_those_of_a_broken_crew_that_runs_them_again_wait_as_well(
     await house.gate.reaches(2)
     await house.kill()
 
-    broken = BrokenCrew(name, (), on_restart="rerun")
+    broken = BrokenCrew("old", (), on_restart="rerun")
     house = await open_house(broken=(broken,))
     await house.stop_one(ids[0], crew="old")
     assert (await house.end_of(ids[0], "old")).status is Status.STOPPED
@@ -300,20 +299,6 @@ async def test_those_of_a_broken_crew_that_runs_them_again_wait_as_well(
     for each in ids[1:]:
         assert (await house.end_of(each, "old")).state is State.SUCCESS
     assert (await house.story(ids[1])).count("crew_execution_requeued") == 1
-
-
-async def test_a_nameless_crew_has_no_say_in_one_that_has_its_name(
-    open_house: OpenHouse, crew: MakeCrew
-) -> None:
-    house = await open_house(crew("old"))
-    kickoff_id = await house.kickoff(*WAITS, crew="old")
-    await house.gate.reaches(1)
-    await house.kill()
-
-    house = await open_house(
-        broken=(BrokenCrew("old", ()), BrokenCrew(None, (), on_restart="rerun"))
-    )
-    assert (await house.end_of(kickoff_id, "old")).error == INTERRUPTED
 
 
 async def test_those_of_a_broken_crew_are_ended_when_it_is_taken_out(
@@ -327,24 +312,6 @@ async def test_those_of_a_broken_crew_are_ended_when_it_is_taken_out(
     house = await open_house(broken=(BrokenCrew("old", (), on_restart="rerun"),))
     await house.executor.take(Catalog({}))
     assert (await house.end_of(kickoff_id, "old")).error == NEVER_RUN
-
-
-async def test_those_of_a_crew_that_a_nameless_one_may_be_wait_until_it_is_mended(
-    open_house: OpenHouse, crew: MakeCrew
-) -> None:
-    house = await open_house(crew("old", max_running=1))
-    begun, waits = [await house.kickoff(*WAITS, crew="old") for _ in range(2)]
-    await house.gate.reaches(1)
-    await house.kill()
-
-    house = await open_house(broken=(BrokenCrew(None, ()),))
-    assert (await house.end_of(begun, "old")).error == INTERRUPTED
-    assert (await house.look(waits, "old")).state is State.PENDING
-    await house.stop()
-
-    house = await open_house(crew("old"))
-    house.gate.open()
-    assert (await house.end_of(waits, "old")).state is State.SUCCESS
 
 
 async def test_new_kickoffs_come_after_what_was_left(open_house: OpenHouse, crew: MakeCrew) -> None:
