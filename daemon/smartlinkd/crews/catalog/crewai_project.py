@@ -27,7 +27,7 @@ from smartlinkd.crews.catalog.checks import LET_US_READ
 from smartlinkd.crews.catalog.project_formats import NotReadable, parse_jsonc, parse_yaml
 from smartlinkd.crews.crew import Input
 from smartlinkd.crews.crewai_adapter.finding import find
-from smartlinkd.crews.crewai_adapter.words import Unusable
+from smartlinkd.crews.crewai_adapter.texts import Unusable
 from smartlinkd.paths import mode_of
 from smartlinkd.validation import BadValue
 

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from smartlinkd.crews import protocol
-from smartlinkd.crews.crewai_adapter import words
-from smartlinkd.crews.crewai_adapter.words import cut, encode, hide, plain, thought_of
+from smartlinkd.crews.crewai_adapter import texts
+from smartlinkd.crews.crewai_adapter.texts import cut, encode, redact, thought_of, to_json
 from smartlinkd.crews.protocol import Inputs
 
 
 def test_the_bounds_are_the_protocols() -> None:
     names = ("MAX_LINE", "MAX_WAITING_CALLS", "MAX_ID")
-    assert [getattr(words, name) for name in names] == [getattr(protocol, name) for name in names]
+    assert [getattr(texts, name) for name in names] == [getattr(protocol, name) for name in names]
     bounds = (protocol.MAX_MESSAGES, protocol.MAX_OUTPUT)
-    assert all(map(int.__lt__, words.STEPS_UNTIL, words.CALLS_UNTIL))
-    assert all(map(int.__lt__, words.CALLS_UNTIL, bounds))
-    assert words.NAME <= protocol.MAX_NAME
-    assert words.TEXT <= protocol.MAX_TEXT
-    assert words.ERROR <= protocol.MAX_ERROR
+    assert all(map(int.__lt__, texts.STEPS_UNTIL, texts.CALLS_UNTIL))
+    assert all(map(int.__lt__, texts.CALLS_UNTIL, bounds))
+    assert texts.NAME <= protocol.MAX_NAME
+    assert texts.TEXT <= protocol.MAX_TEXT
+    assert texts.ERROR <= protocol.MAX_ERROR
 
 
 @pytest.mark.parametrize("limit", [100, 1000])
@@ -51,18 +51,18 @@ def test_a_line_is_utf_8_also_of_half_a_pair() -> None:
     ],
 )
 def test_what_is_told_of_a_value(value: object, told: object) -> None:
-    assert plain(value) == told
+    assert to_json(value) == told
 
 
 def test_a_value_that_is_nested_too_deeply_is_not_told() -> None:
     value: object = 1
-    for _ in range(words.NESTING):
+    for _ in range(texts.NESTING):
         value = [value]
-    assert plain(value) == value
-    assert plain([value]) is None
+    assert to_json(value) == value
+    assert to_json([value]) is None
     for _ in range(100_000):
         value = [value]
-    assert plain(value) is None
+    assert to_json(value) is None
 
 
 @pytest.mark.parametrize(
@@ -86,4 +86,4 @@ def test_secrets_are_told_by_the_names_of_their_variables() -> None:
         "HOME": "/home/me",
     }
     text = "abcdefgh and abcdefgh-more, no, /home/me"
-    assert hide(text, environment) == "[API_KEY] and [A_TOKEN], no, /home/me"
+    assert redact(text, environment) == "[API_KEY] and [A_TOKEN], no, /home/me"

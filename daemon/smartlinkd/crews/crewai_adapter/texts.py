@@ -1,4 +1,4 @@
-"""Words and bounds: how texts and values are put for the daemon. Pure."""
+"""The protocol's bounds, and texts and values in the form that the daemon takes. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# The bounds of the protocol; a test holds them to the daemon's.
+# A test compares these with the daemon's.
 MAX_LINE = 1024 * 1024
 MAX_WAITING_CALLS = 16
 MAX_ID = 200
@@ -16,27 +16,26 @@ MAX_ID = 200
 NAME = 1000
 TEXT = 64 * 1024
 ERROR = 4 * 1024
-# What an execution may say (10 000 messages, 16 MiB) is shared out: steps and logs end at the first
-# pair, calls of tools at the second. What is left is for the ends of tasks, questions to a human,
-# and the result.
+# An execution may send 10 000 messages and 16 MiB. Steps and logs end at the first pair, tool calls
+# at the second. The rest is for the ends of tasks, questions to a human, and the result.
 STEPS_UNTIL = (8_000, 8 * 1024 * 1024)
 CALLS_UNTIL = (9_500, 12 * 1024 * 1024)
-# Bytes of one output of a task, and what they come down to when there is little room left.
+# Bytes of a task's output, and of one when there is little room left.
 OUTPUT = 256 * 1024
 SHORT_OUTPUT = 2 * 1024
 STEP_TEXT = 32 * 1024
-# Levels. The protocol has some 200, and an output is a few levels deep in its message.
+# Levels. The protocol allows some 200, and an output is a few levels deep in its message.
 NESTING = 100
-# A shorter value in the environment is no secret, and would be found in ordinary words.
+# Characters. A shorter value is no secret, and would be found in ordinary words.
 SHORTEST_SECRET = 8
 
 
-class Unusable(Exception):  # noqa: N818 - says what is so, as its text does
-    """The project cannot be run. The text is for its owner, and whole."""
+class Unusable(Exception):  # noqa: N818 - its text is for the project's owner
+    """The project cannot be run. The text says why."""
 
 
 def cut(text: str, limit: int) -> str:
-    """`text`, or its beginning and how long it was, in at most `limit` bytes of JSON."""
+    """Return `text`, or its beginning and its length, in at most `limit` bytes of JSON."""
     if len(text) <= limit and _size(text) <= limit:
         return text
     rest = f"… (cut: {len(text)} characters in all)"
@@ -52,14 +51,14 @@ def _size(text: str) -> int:
 
 
 def encode(message: Mapping[str, Any]) -> bytes:
-    """A line. What is None is left out; half a surrogate pair, which UTF-8 has not, becomes `?`."""
+    """Return a message's line. Fields that are None are left out; a lone surrogate becomes `?`."""
     said = {name: value for name, value in message.items() if value is not None}
     text = json.dumps(said, ensure_ascii=False, allow_nan=False)
     return text.encode("utf-8", "replace") + b"\n"
 
 
-def plain(value: Any) -> Any:
-    """`value` as JSON has it, a pydantic model as its fields; None for what cannot be told so."""
+def to_json(value: Any) -> Any:
+    """Return `value` as plain JSON, a model as its fields; None if it cannot be JSON."""
     try:
         text = json.dumps(value, default=_fields, allow_nan=False)
         return json.loads(text) if _depth(json.loads(text)) <= NESTING else None
@@ -78,15 +77,15 @@ def _depth(value: Any) -> int:
 
 
 def thought_of(text: str) -> str | None:
-    """What an agent that is asked for `Thought: … Action: …` or `… Final Answer: …` thought."""
+    """Return the thought in `Thought: … Action: …` or `Thought: … Final Answer: …`."""
     marker = re.search("^(Action|Final Answer):", text, re.MULTILINE)
     return (
         text[: marker.start()].strip().removeprefix("Thought:").strip() or None if marker else None
     )
 
 
-def hide(text: str, environment: Mapping[str, str]) -> str:
-    """`text` without the values of variables that are named as secrets are."""
+def redact(text: str, environment: Mapping[str, str]) -> str:
+    """Return `text` without the values of variables that are named like secrets."""
     secrets = [
         (value, name)
         for name, value in environment.items()
@@ -99,8 +98,8 @@ def hide(text: str, environment: Mapping[str, str]) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """One line about it, without secrets."""
-    text = " ".join(hide(str(error), os.environ).split())
+    """Return one line about an error, without secrets."""
+    text = " ".join(redact(str(error), os.environ).split())
     if not isinstance(error, Unusable):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     return cut(text, ERROR)

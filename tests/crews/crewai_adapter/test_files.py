@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.crews.crewai_adapter.apart import keep_apart, share_locks
+from smartlinkd.crews.crewai_adapter.runner import redirect_files, share_locks
 from smartlinkd.crews.protocol import Failed, Result, Started
 from tests.crews.crewai_adapter.stand_in import Begin, whole
 
@@ -38,7 +38,7 @@ def test_what_a_crew_writes_is_kept_apart_from_other_runs(
         checkpoint=of_crew,
         _file_handler=log,
     )
-    keep_apart(crew, tmp_path)
+    redirect_files(crew, tmp_path)
     assert (relative.output_file, relative.create_directory) == (
         str(tmp_path / "reports/post.md"),
         True,
