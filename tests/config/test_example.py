@@ -12,9 +12,9 @@ from annotated_types import Ge, Le
 
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import load
+from smartlinkd.config.base import DAY, GIB, KIB, MIB, Section
 from smartlinkd.config.crews import CrewSection
 from smartlinkd.config.problems import heading
-from smartlinkd.config.section import DAY, GIB, KIB, MIB, Section
 from smartlinkd.config.settings import SECTIONS, TABLES
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"

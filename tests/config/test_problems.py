@@ -8,7 +8,7 @@ import pytest
 
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import ConfigError, Problem, build
-from smartlinkd.config.problems import written
+from smartlinkd.config.problems import format_toml
 
 HASH = hash_password("correct horse")
 
@@ -93,4 +93,4 @@ def test_what_is_of_another_kind_is_told_with_what_it_must_be(
     "value", ["giá", 3, 1.5, True, [], ["a", "b"], {"a": 1, "b": "c"}, [{"a": [True]}]]
 )
 def test_an_example_is_written_as_it_is_in_toml(value: object) -> None:
-    assert tomllib.loads(f"x = {written(value)}") == {"x": value}
+    assert tomllib.loads(f"x = {format_toml(value)}") == {"x": value}

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from pydantic import SecretStr
+from pydantic import JsonValue, SecretStr
 
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import ConfigError, build, values
+from smartlinkd.config.values import InputTable
 from smartlinkd.validation import BadValue
 
 HASH = hash_password("correct horse")
@@ -28,36 +30,36 @@ def salted(name: str, *values_: object) -> object:
 @pytest.mark.parametrize(
     ("rule", "given", "value"),
     [
-        (values.origin, "", ""),
-        (values.origin, "HTTP://Shop.Example:8080/", "http://shop.example:8080"),
-        (values.required_origin, "https://[::1]:9", "https://[::1]:9"),
-        (values.endpoint, "https://api.example/graphql", "https://api.example/graphql"),
-        (values.endpoint, "", ""),
-        (values.endpoint, LONGEST, LONGEST),
-        (values.url_template, "", ""),
-        (values.url_template, "https://x.example/{item_id}", "https://x.example/{item_id}"),
+        (values.parse_origin, "", ""),
+        (values.parse_origin, "HTTP://Shop.Example:8080/", "http://shop.example:8080"),
+        (values.parse_required_origin, "https://[::1]:9", "https://[::1]:9"),
+        (values.parse_endpoint, "https://api.example/graphql", "https://api.example/graphql"),
+        (values.parse_endpoint, "", ""),
+        (values.parse_endpoint, LONGEST, LONGEST),
+        (values.parse_url_template, "", ""),
+        (values.parse_url_template, "https://x.example/{item_id}", "https://x.example/{item_id}"),
         (
-            values.url_template,
+            values.parse_url_template,
             "https://x.example/e?url={url}&s={shop_id}",
             "https://x.example/e?url={url}&s={shop_id}",
         ),
-        (values.key_path, "data.price", "data.price"),
-        (values.key_path, ".".join(10 * [64 * "a"]), ".".join(10 * [64 * "a"])),
-        (values.market, "th", "th"),
-        (values.directory, "/var/lib/x", Path("/var/lib/x")),
-        (values.signing_secret, "", SecretStr("")),
-        (values.optional_path, "", None),
-        (values.user_name, "www-data", "www-data"),
-        (values.user_name, 32 * "a", 32 * "a"),
-        (values.app_id, 64 * "9", 64 * "9"),
-        (values.extension_origin, CHROMES, CHROMES),
+        (values.parse_key_path, "data.price", "data.price"),
+        (values.parse_key_path, ".".join(10 * [64 * "a"]), ".".join(10 * [64 * "a"])),
+        (values.parse_market, "th", "th"),
+        (values.parse_path, "/var/lib/x", Path("/var/lib/x")),
+        (values.parse_signing_key, "", SecretStr("")),
+        (values.parse_optional_path, "", None),
+        (values.parse_user_name, "www-data", "www-data"),
+        (values.parse_user_name, 32 * "a", 32 * "a"),
+        (values.parse_app_id, 64 * "9", 64 * "9"),
+        (values.parse_extension_origin, CHROMES, CHROMES),
         (
-            values.extension_origin,
+            values.parse_extension_origin,
             "moz-extension://0123abcd-0123-4567-89ab-0123456789ab",
             "moz-extension://0123abcd-0123-4567-89ab-0123456789ab",
         ),
-        (values.extension_origin, SAFARIS, SAFARIS),
-        (values.extension_origin, SAFARIS.lower(), SAFARIS.lower()),
+        (values.parse_extension_origin, SAFARIS, SAFARIS),
+        (values.parse_extension_origin, SAFARIS.lower(), SAFARIS.lower()),
     ],
 )
 def test_what_fits_a_rule_is_given_as_its_value(
@@ -69,58 +71,60 @@ def test_what_fits_a_rule_is_given_as_its_value(
 @pytest.mark.parametrize(
     ("rule", "given", "fault"),
     [
-        (values.origin, "https://host/path", "nothing behind"),
-        (values.origin, "https://user:secret@host", "nothing behind"),
-        (values.origin, "ftp://host", "http://"),
-        (values.origin, "https://", "a host"),
-        (values.required_origin, "", "a host"),
-        (values.endpoint, "https://api.example/graphql?x=1", "query"),
-        (values.endpoint, "https://api.example/graphql#x", "fragment"),
-        (values.endpoint, "/graphql", "must begin with"),
-        (values.endpoint, LONGEST + "x", "at most"),
-        (values.endpoint, "https://api.example/\t", "ASCII"),
-        (values.endpoint, "https://api.example/gi\xe1", "ASCII"),
-        (values.market, "xx", "vn, th"),
-        (values.directory, "var/lib", "absolute"),
-        (values.optional_path, "~/hash", "absolute"),
-        (values.directory, "/var/lib/\0", "NUL"),
-        (values.user_name, "root", "root"),
-        (values.user_name, "No Body", "name of a user"),
-        (values.user_name, 33 * "a", "name of a user"),
-        (values.user_name, "65534", "name of a user"),
-        (values.user_name, "", "name of a user"),
-        (values.extension_origin, "https://example.org", "extension's own"),
-        (values.extension_origin, "chrome-extension://" + 31 * "a", "extension's own"),
-        (values.extension_origin, "chrome-extension://q" + 31 * "a", "extension's own"),
-        (values.extension_origin, "chrome-extension://" + 32 * "A", "extension's own"),
-        (values.extension_origin, SAFARIS.replace("safari-web", "moz"), "extension's own"),
-        (values.extension_origin, SAFARIS.replace("-web", ""), "extension's own"),
-        (values.extension_origin, SAFARIS + "/", "extension's own"),
-        (values.extension_origin, SAFARIS[:-1], "extension's own"),
-        (values.extension_origin, SAFARIS[:-1] + "G", "extension's own"),
-        (values.extension_origin, "safari-web-extension://", "extension's own"),
-        (values.app_id, "12 34", "letters"),
-        (values.app_id, 65 * "9", "letters"),
-        (values.url_template, "https://x.example/{shop_id}", "{item_id}"),
-        (values.url_template, "https://x.example/{item_id}/{user}", "no other"),
-        (values.url_template, "https://x.example/{item_id}/{", "no other"),
-        (values.url_template, "https://x.example/{item_id}}", "no other"),
-        (values.url_template, "https://{item_id}.example/", "must begin with"),
-        (values.whole_url, "ntfy.sh/a-topic", "must begin with http:// or https:// and a host"),
-        (values.answer_field, "colour", "shopName"),
-        (values.key_path, "data..price", "dots"),
-        (values.key_path, 65 * "a", "dots"),
-        (values.key_path, ".".join(11 * "a"), "dots"),
-        (values.signing_secret, 63 * "a", "64 hexadecimal"),
-        (values.signing_secret, 64 * "g", "64 hexadecimal"),
-        (values.bearer_key, 15 * "a", "16 or more"),
-        (values.bearer_key, "sixteen letters, but blanks", "16 or more"),
-        (values.plain_secret, "two\nlines", "one line"),
-        (values.plain_secret, "a blank behind ", "one line"),
-        (values.plain_secret, "gi\xe1", "one line"),
-        (values.password_hash, "correct horse", "argon2id"),
-        salted("argon2i", values.password_hash, HASH.replace("argon2id", "argon2i"), "argon2id"),
-        salted("weak", values.password_hash, HASH.replace("m=19456", "m=8"), "weaker"),
+        (values.parse_origin, "https://host/path", "nothing behind"),
+        (values.parse_origin, "https://user:secret@host", "nothing behind"),
+        (values.parse_origin, "ftp://host", "http://"),
+        (values.parse_origin, "https://", "a host"),
+        (values.parse_required_origin, "", "a host"),
+        (values.parse_endpoint, "https://api.example/graphql?x=1", "query"),
+        (values.parse_endpoint, "https://api.example/graphql#x", "fragment"),
+        (values.parse_endpoint, "/graphql", "must begin with"),
+        (values.parse_endpoint, LONGEST + "x", "at most"),
+        (values.parse_endpoint, "https://api.example/\t", "ASCII"),
+        (values.parse_endpoint, "https://api.example/gi\xe1", "ASCII"),
+        (values.parse_market, "xx", "vn, th"),
+        (values.parse_path, "var/lib", "absolute"),
+        (values.parse_optional_path, "~/hash", "absolute"),
+        (values.parse_path, "/var/lib/\0", "NUL"),
+        (values.parse_user_name, "root", "root"),
+        (values.parse_user_name, "No Body", "name of a user"),
+        (values.parse_user_name, 33 * "a", "name of a user"),
+        (values.parse_user_name, "65534", "name of a user"),
+        (values.parse_user_name, "", "name of a user"),
+        (values.parse_extension_origin, "https://example.org", "extension's own"),
+        (values.parse_extension_origin, "chrome-extension://" + 31 * "a", "extension's own"),
+        (values.parse_extension_origin, "chrome-extension://q" + 31 * "a", "extension's own"),
+        (values.parse_extension_origin, "chrome-extension://" + 32 * "A", "extension's own"),
+        (values.parse_extension_origin, SAFARIS.replace("safari-web", "moz"), "extension's own"),
+        (values.parse_extension_origin, SAFARIS.replace("-web", ""), "extension's own"),
+        (values.parse_extension_origin, SAFARIS + "/", "extension's own"),
+        (values.parse_extension_origin, SAFARIS[:-1], "extension's own"),
+        (values.parse_extension_origin, SAFARIS[:-1] + "G", "extension's own"),
+        (values.parse_extension_origin, "safari-web-extension://", "extension's own"),
+        (values.parse_app_id, "12 34", "letters"),
+        (values.parse_app_id, 65 * "9", "letters"),
+        (values.parse_url_template, "https://x.example/{shop_id}", "{item_id}"),
+        (values.parse_url_template, "https://x.example/{item_id}/{user}", "no other"),
+        (values.parse_url_template, "https://x.example/{item_id}/{", "no other"),
+        (values.parse_url_template, "https://x.example/{item_id}}", "no other"),
+        (values.parse_url_template, "https://{item_id}.example/", "must begin with"),
+        (values.parse_url, "ntfy.sh/a-topic", "must begin with http:// or https:// and a host"),
+        (values.parse_product_field, "colour", "shopName"),
+        (values.parse_key_path, "data..price", "dots"),
+        (values.parse_key_path, 65 * "a", "dots"),
+        (values.parse_key_path, ".".join(11 * "a"), "dots"),
+        (values.parse_signing_key, 63 * "a", "64 hexadecimal"),
+        (values.parse_signing_key, 64 * "g", "64 hexadecimal"),
+        (values.parse_bearer_key, 15 * "a", "16 or more"),
+        (values.parse_bearer_key, "sixteen letters, but blanks", "16 or more"),
+        (values.parse_plain_secret, "two\nlines", "one line"),
+        (values.parse_plain_secret, "a blank behind ", "one line"),
+        (values.parse_plain_secret, "gi\xe1", "one line"),
+        (values.parse_password_hash, "correct horse", "argon2id"),
+        salted(
+            "argon2i", values.parse_password_hash, HASH.replace("argon2id", "argon2i"), "argon2id"
+        ),
+        salted("weak", values.parse_password_hash, HASH.replace("m=19456", "m=8"), "weaker"),
     ],
 )
 def test_what_breaks_a_rule_is_refused_with_what_it_should_be(
@@ -134,10 +138,10 @@ def test_what_breaks_a_rule_is_refused_with_what_it_should_be(
 @pytest.mark.parametrize(
     ("rule", "given"),
     [
-        salted("hash", values.password_hash, HASH),
-        (values.signing_secret, 64 * "a"),
-        (values.bearer_key, "aZ019.-_~+/=wxyz"),
-        (values.plain_secret, "p@ss word"),
+        salted("hash", values.parse_password_hash, HASH),
+        (values.parse_signing_key, 64 * "a"),
+        (values.parse_bearer_key, "aZ019.-_~+/=wxyz"),
+        (values.parse_plain_secret, "p@ss word"),
     ],
 )
 def test_a_secret_is_wrapped_and_not_shown(rule: Callable[[object], object], given: str) -> None:
@@ -177,3 +181,113 @@ def test_a_webhook_secret_is_a_key(secret: str, key: bytes | None) -> None:
     found = build({"auth": {"password_hash": HASH}, "webhooks": {"secret": secret}}).webhooks
     assert (found.secret and found.secret.get_secret_value()) == key
     assert "sword" not in repr(found)
+
+
+# Values of crews
+
+
+def nested(levels: int) -> JsonValue:
+    return [nested(levels - 1)] if levels else 1
+
+
+@pytest.mark.parametrize("name", ["a", "0", "deal-post", 63 * "a"])
+def test_a_slug_is_taken(name: str) -> None:
+    assert values.parse_slug(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "-a", "Deal", "a_b", "a b", "ä", 64 * "a", "a\n", 3, None])
+def test_what_is_no_slug_is_refused(name: object) -> None:
+    with pytest.raises(BadValue):
+        values.parse_slug(name)
+
+
+@pytest.mark.parametrize(
+    ("given", "entry"),
+    [
+        ("topic", InputTable("topic")),
+        ({"name": "sub-id_2"}, InputTable("sub-id_2")),
+        ({"name": "a", "required": True}, InputTable("a", True)),
+        ({"name": "a", "required": False}, InputTable("a", False)),
+        ({"name": "a", "default": "x"}, InputTable("a", False, "x")),
+        (
+            {"name": "a", "default": {"b": [1, 2.5, True]}},
+            InputTable("a", False, {"b": [1, 2.5, True]}),
+        ),
+        ({"name": "a", "default": None}, InputTable("a", False, None)),
+        ({"name": "a", "default": nested(20)}, InputTable("a", False, nested(20))),
+        ({"name": "a", "description": 2000 * "y"}, InputTable("a", description=2000 * "y")),
+        ({"name": "a", "default": 1, "description": "y"}, InputTable("a", False, 1, "y")),
+        (100 * "a", InputTable(100 * "a")),
+    ],
+)
+def test_an_input_is_taken(given: object, entry: InputTable) -> None:
+    assert values.parse_input(given) == entry
+
+
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ("", "must have a name"),
+        ("two words", "must have a name"),
+        ("1a", "must have a name"),
+        (101 * "a", "must have a name"),
+        (3, "a name in quotes or a table"),
+        ({}, "needs the name"),
+        ({"name": "a", "requierd": True}, "takes name, required"),
+        ({"name": 3}, "text in quotes"),
+        ({"name": "a", "required": 1}, "neither true nor false"),
+        ({"name": "a", "required": "no"}, "neither true nor false"),
+        ({"name": "a", "required": True, "default": 1}, "required and has a default"),
+        ({"name": "a", "default": float("inf")}, "no number in JSON"),
+        ({"name": "a", "default": float("nan")}, "no number in JSON"),
+        ({"name": "a", "default": [datetime.date(2020, 1, 1)]}, "JSON cannot hold"),
+        ({"name": "a", "default": nested(21)}, "levels deep"),
+        ({"name": "a", "default": {"b": nested(20)}}, "levels deep"),
+        ({"name": "a", "default": "\ud800"}, "half of a character"),
+        ({"name": "a", "default": {"\ud800": 1}}, "half of a character"),
+        ({"name": "a", "description": 3}, "description"),
+        ({"name": "a", "description": 2001 * "x"}, "description"),
+    ],
+)
+def test_what_is_no_input_is_refused(given: object, fault: str) -> None:
+    with pytest.raises(BadValue) as refused:
+        values.parse_input(given)
+    assert fault in refused.value.fault
+
+
+@pytest.mark.parametrize(
+    ("rule", "given", "fault"),
+    [
+        (values.parse_argument, "a\0b", "NUL"),
+        (values.parse_argument, 32769 * "x", "at most 32768 bytes"),
+        (values.parse_argument, 16385 * "á", "at most 32768 bytes"),
+        (values.parse_argument, "\ud800", "half of a character"),
+        (values.parse_argument, 3, "text in quotes"),
+        (values.parse_variable_value, "hunter2\0", "NUL"),
+        (values.parse_variable_value, 3, "text in quotes"),
+        (values.parse_variable, "A-B", "no name for a variable"),
+        (values.parse_variable, "", "no name for a variable"),
+        (values.parse_variable, 129 * "A", "no name for a variable"),
+        (values.parse_variable, "TMPDIR", "set by the daemon"),
+        (values.parse_variable, "SMARTLINKD_ANYTHING", "set by the daemon"),
+    ],
+)
+def test_what_no_process_can_be_given_is_refused(
+    rule: Callable[[object], object], given: object, fault: str
+) -> None:
+    with pytest.raises(BadValue) as refused:
+        rule(given)
+    assert fault in refused.value.fault
+    assert "hunter2" not in refused.value.fault
+
+
+def test_a_process_can_be_given_as_much_as_that() -> None:
+    assert values.parse_argument(16384 * "á") == 16384 * "á"
+    assert values.parse_variable(128 * "a") == 128 * "a"
+
+
+def test_the_value_of_a_variable_is_a_secret() -> None:
+    value = values.parse_variable_value("hunter2")
+    assert isinstance(value, SecretStr)
+    assert value.get_secret_value() == "hunter2"
+    assert "hunter2" not in repr(value)

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 import trio
 
+from smartlinkd.crews.catalog.catalog import ADAPTER
 from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import FromWorker, Inputs
-from smartlinkd.crews.reading.catalog import ADAPTER
 from smartlinkd.crews.worker import Worker, WorkerSettings, start_worker
 
 PYTHON = os.environ.get("CREWAI_PYTHON", "")

@@ -21,9 +21,9 @@ import trio
 from pydantic import JsonValue, SecretBytes
 from trio.testing import MockClock
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.model import Crew, CrewUser, Feedback, Kickoff
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.journal import schema
 from smartlinkd.journal.actor import Journal

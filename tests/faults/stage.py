@@ -34,9 +34,9 @@ from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.generation import GenerationSettings
 from smartlinkd.config import build
+from smartlinkd.crews.catalog.catalog import read_catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import read_catalog
-from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal.actor import Journal
 from smartlinkd.monitoring.log_buffer import LogBuffer
@@ -279,8 +279,8 @@ class Stage:
             self.crews = make_crews(*args)
             return self.crews
 
-        def webhooks(*args: Any, **more: Any) -> Webhooks:
-            return Webhooks(*args, **more, wall=wall, chance=self._chance())
+        def webhooks(*args: Any, **more: Any) -> WebhookDispatcher:
+            return WebhookDispatcher(*args, **more, wall=wall, chance=self._chance())
 
         patch.setattr(tree, "Supervisor", see_supervisor)
         patch.setattr(http_apps, "HttpApp", see_door)
@@ -291,7 +291,7 @@ class Stage:
         patch.setattr(tree, "Auth", partial(Auth, wall_clock=self.wall.now))
         patch.setattr(components, "Journal", partial(Journal, wall=wall))
         patch.setattr(components, "Executor", partial(Executor, wall=wall))
-        patch.setattr(components, "Webhooks", webhooks)
+        patch.setattr(components, "WebhookDispatcher", webhooks)
 
     def _plant(self) -> None:
         self._supervisors: list[Supervisor] = []

@@ -21,7 +21,7 @@ import trio
 from smartlinkd.auth import passwords
 from smartlinkd.config import build
 from smartlinkd.conversion.pauses import Pauses
-from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.journal.errors import UnusableJournal
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox import spoil
@@ -120,7 +120,7 @@ class World(Weather):
         self.internet.install(patch)
         self.disk.install(patch)
         patch.setattr(trio.to_thread, "run_sync", self._slowly(trio.to_thread.run_sync))
-        patch.setattr(Webhooks, "_look", self._looking(Webhooks._look))
+        patch.setattr(WebhookDispatcher, "_start_due", self._looking(WebhookDispatcher._start_due))
         patch.setattr(spoil, "_sever", self.network.sever)
         patch.setattr(passwords, "matches", _matches)
 

@@ -9,7 +9,7 @@ which a crew could not run that can run now, is told in the log and changes noth
 one without a crew that is there now, while an entry in it has no name of its own: a crew that is
 taken out loses what waits for it, and a slip in its name must not do that. Otherwise each part
 takes what is its own, in one step; what may wait for the disk comes last. What needs a restart
-(`smartlinkd/config/changes.py`) is named.
+(`smartlinkd/config/checks.py`) is named.
 
 The part that waits for SIGHUP is not there from the first moment to the last, and the kernel ends a
 process that does not wait for it. So `never_ended_by_hangup` is around all parts: a reload that
@@ -35,11 +35,10 @@ from smartlinkd.app.components import Crews, history_retention, read_crews, rete
 from smartlinkd.app.http_apps import HttpApps
 from smartlinkd.app.listeners import Listeners
 from smartlinkd.auth.actor import Auth
-from smartlinkd.config.changes import Changes, changes
-from smartlinkd.config.checks import out_of_reach
+from smartlinkd.config.checks import Changes, changes, out_of_reach
 from smartlinkd.config.loading import ConfigError
 from smartlinkd.config.settings import Settings
-from smartlinkd.crews.reading.catalog import Catalog, log_broken
+from smartlinkd.crews.catalog.catalog import Catalog, log_broken
 from smartlinkd.errors import Unavailable
 from smartlinkd.history.actor import History
 from smartlinkd.logs import LogEvent
@@ -118,11 +117,11 @@ class Reloader:
         # Nobody is let in to a crew before it is there, or finds one that is going to be none.
         self._takers.graces(catalog)
         await self._insist(partial(crews.executor.apply_catalog, catalog))
-        await self._insist(partial(crews.tokens.take, catalog.users()))
+        await self._insist(partial(crews.tokens.set_users, catalog.users()))
         self._takers.http_apps.apply_config(settings, catalog)
         crews.journal.take(retention(settings))
         self._takers.history.take(history_retention(settings))
-        if "auth.password_hash" in found.taken:
+        if "auth.password_hash" in found.applied:
             password = settings.auth.password_hash
             await self._insist(partial(self._takers.auth.change_password, password))
         self._settings = settings
@@ -169,7 +168,7 @@ def _check_still_runs(old: Catalog, new: Catalog) -> None:
     that is there now."""
     faulty = [each for each in new.broken if each.name in old.crews]
     if set(old.names()) - set(new.names()):
-        faulty += new.nameless()
+        faulty += [each for each in new.broken if each.name is None]
     problems = [problem for each in faulty for problem in each.problems]
     if problems:
         raise ConfigError(problems)
@@ -187,5 +186,5 @@ def _tell(found: Changes, catalog: Catalog, moved: Sequence[str]) -> None:
     waiting = [*found.waiting, *moved]
     if waiting:
         logger.warning("these changes need a restart: %s", ", ".join(waiting))
-    taken = ", ".join(found.taken) or f"nothing {'else ' if waiting else ''}has changed in it"
+    taken = ", ".join(found.applied) or f"nothing {'else ' if waiting else ''}has changed in it"
     logger.info("the configuration is reloaded: %s", taken, extra=LogEvent.CONFIG_RELOADED())

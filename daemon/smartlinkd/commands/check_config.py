@@ -23,12 +23,12 @@ from smartlinkd.browser.executable import find
 from smartlinkd.commands.codes import FAILED, GOOD
 from smartlinkd.config import ConfigError, Problem, Settings
 from smartlinkd.config.checks import out_of_reach
-from smartlinkd.config.credentials import BESIDE, shown_to
 from smartlinkd.config.crews import CrewTable
-from smartlinkd.config.draft import secret_keys
-from smartlinkd.config.files import LONGEST_FILE, read_file
+from smartlinkd.config.secret_files import BESIDE, shown_to
+from smartlinkd.config.settings import SECRETS
+from smartlinkd.config.sources import LONGEST_FILE, read_file
+from smartlinkd.crews.catalog.catalog import Catalog, read_catalog
 from smartlinkd.crews.model import Crew
-from smartlinkd.crews.reading.catalog import Catalog, read_catalog
 from smartlinkd.paths import hidden_above
 from smartlinkd.processes.memory import memory_allowed
 from smartlinkd.state_files import fault_of
@@ -124,7 +124,7 @@ def _file_problems(path: Path, settings: Settings) -> Iterator[Problem]:
     if hidden_above(path) is None:
         remedy = f"let the daemon's user read it, and keep secrets in {path.parent / BESIDE}"
         yield from _read_problem(str(path), path, remedy, settings)
-    for section, key in secret_keys():
+    for section, key in SECRETS:
         named = getattr(getattr(settings, section), f"{key}_file")
         if named is not None:
             credential = path.parent / BESIDE / f"{section}.{key}"
@@ -133,7 +133,9 @@ def _file_problems(path: Path, settings: Settings) -> Iterator[Problem]:
 
 
 def _check_crew_file(config: Path, entry: CrewTable, settings: Settings) -> CrewTable:
-    if entry.section is None or entry.section.environment_file is None:
+    if entry.section is None or not entry.has_environment:
+        return entry
+    if entry.section.environment_file is None:
         return entry
     name, path = entry.key("environment_file"), entry.section.environment_file
     if path.is_relative_to(shown_to(config)):

@@ -1,8 +1,7 @@
-"""The configuration: its file, the variables over it and the files of its secrets are read here.
+"""The configuration: its file, variables over it, and files of secrets. All of it is read here.
 
-`load` is for the daemon, `build` for settings that a test makes. Both give `Settings`, frozen and
-checked, or raise `ConfigError` with every problem at once. `state_directory` is for those who only
-want to speak to the daemon that runs.
+`load` is for the daemon, `build` for settings that a test makes, and `state_directory` for commands
+that only reach the running daemon.
 """
 
 from __future__ import annotations

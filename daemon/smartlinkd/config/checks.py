@@ -1,54 +1,61 @@
-"""Rules between keys: what must not be combined, and what should be known at every start.
+"""Checks of several keys together: conflicts, warnings, and the changes that a reload can apply.
 
-Conflicts are looked for in the values as they were given, not in the checked sections: so a key
-with a fault of its own hides none of them, and all are reported at once.
+Conflicts are found in the values as they were given, not in checked sections: a key with a fault of
+its own hides none of them. See docs/decisions/046-live-settings.md for the keys that a reload
+applies.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
+from types import MappingProxyType
+from typing import Final
 
-from smartlinkd.config.draft import Draft
+from smartlinkd.config.base import Section
 from smartlinkd.config.problems import Problem
-from smartlinkd.config.settings import Cookie, Marketplace, Server, Settings
+from smartlinkd.config.settings import SECTIONS, Cookie, Settings
+from smartlinkd.config.sources import Draft
 from smartlinkd.marketplace.markets import host_and_port
+
+LIVE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "server": ("trusted_proxies", "public_hosts", "max_body"),
+        "auth": ("password_hash", "password_hash_file"),
+        "cookie": ("open_to", "extension_origins"),
+        "journal": ("retention_days", "retention_count"),
+        "history": ("retention_days", "retention_count", "max_bytes"),
+        "logging": ("level",),
+    }
+)
+"""The keys that can change without a restart, by section; all `[[crews]]` can, but their `bind`."""
 
 
 def conflicts(draft: Draft) -> Iterator[Problem]:
-    """What makes the configuration unusable although each value is right by itself."""
-    if not _given(draft, "auth", "password_hash"):
+    """Yield the problems of keys that are needed, by themselves or by the values of others."""
+    if not draft.is_given("auth", "password_hash"):
         yield Problem(
             draft.name("auth", "password_hash"),
             "is missing, and there is no default password",
             "make one with `smartlinkd hash-password`, and set password_hash or "
             "password_hash_file in [auth]",
         )
-    users = [place for place in ("links", "products") if draft.value(place, "source") == "open_api"]
+    users = [user for user in ("links", "products") if draft.value(user, "source") == "open_api"]
     if users:
-        yield from _needed(draft, users, "open_api", ("app_id", "secret"))
+        yield from _missing(draft, users, "open_api", ("app_id", "secret"))
     if draft.value("products", "source") == "third_party":
-        yield from _needed(draft, ["products"], "third_party", ("url",))
+        yield from _missing(draft, ["products"], "third_party", ("url",))
 
 
 def warnings(settings: Settings) -> Iterator[Problem]:
-    """What works, and leaves the owner less protected, or with less, than they may think."""
-    yield from _exposed(settings.server, settings.cookie, settings.marketplace)
-    left = "source" not in settings.products.model_fields_set
-    if left and settings.links.source == "open_api":
-        yield Problem(
-            "products.source",
-            'is left at "portal", which wants a Chromium, and a cookie: without one every product '
-            "is null, although links.source needs neither",
-            'set source in [products]: "open_api", or "portal" if that is what you want',
-        )
-
-
-def _exposed(server: Server, cookie: Cookie, marketplace: Marketplace) -> Iterator[Problem]:
+    """Yield what leaves the owner with less protection, or less data, than they may think."""
+    server, marketplace = settings.server, settings.marketplace
     if not server.bind.is_loopback:
-        yield from open_cookie(cookie, f"server.bind is {server.bind}")
+        yield from open_cookie(settings.cookie, f"server.bind is {server.bind}")
     elif server.trusted_proxies:
-        yield from open_cookie(cookie, "a proxy (server.trusted_proxies) brings them here")
+        why = "a proxy (server.trusted_proxies) brings them here"
+        yield from open_cookie(settings.cookie, why)
     if any(net.prefixlen == 0 for net in server.trusted_proxies):
         yield Problem(
             "server.trusted_proxies",
@@ -61,10 +68,18 @@ def _exposed(server: Server, cookie: Cookie, marketplace: Marketplace) -> Iterat
             yield Problem(
                 f"marketplace.{key}", "sends the cookie over the network in clear", "use https://"
             )
+    is_default = "source" not in settings.products.model_fields_set
+    if is_default and settings.links.source == "open_api":
+        yield Problem(
+            "products.source",
+            'is left at "portal", which wants a Chromium, and a cookie: without one every product '
+            "is null, although links.source needs neither",
+            'set source in [products]: "open_api", or "portal" if that is what you want',
+        )
 
 
 def open_cookie(cookie: Cookie, why: str) -> Iterator[Problem]:
-    """That others than this machine get the cookie, if so. `why` is how they come to us."""
+    """Yield a problem if other machines get the cookie. `why` is how they reach the daemon."""
     if not all(net.is_loopback for net in cookie.open_to):
         yield Problem(
             "cookie.open_to",
@@ -74,7 +89,7 @@ def open_cookie(cookie: Cookie, why: str) -> Iterator[Problem]:
 
 
 def out_of_reach(settings: Settings, memory: int) -> Iterator[Problem]:
-    """Which limits are never met, as the daemon and all that it starts may use so many bytes."""
+    """Yield the limits of memory that are never reached, since `memory` (bytes) is all there is."""
     limits = {
         entry.key("memory"): entry.section.memory for entry in settings.crews if entry.section
     }
@@ -90,23 +105,59 @@ def out_of_reach(settings: Settings, memory: int) -> Iterator[Problem]:
             )
 
 
-def _needed(
+@dataclass(frozen=True)
+class Changes:
+    """The difference between the settings in force and those that were read.
+
+    Attributes:
+        settings: the old ones, with the new values of `applied` and their warnings.
+        applied: the changed keys that a running daemon can apply.
+        waiting: the changed keys that need a restart.
+    """
+
+    settings: Settings
+    applied: tuple[str, ...]
+    waiting: tuple[str, ...]
+
+    def after(self, before: Changes) -> Changes:
+        """Return these with the applied keys of an earlier reload that was not finished.
+
+        `waiting` has those of both: it is compared with the settings of the start.
+        """
+        return replace(self, applied=tuple(dict.fromkeys((*before.applied, *self.applied))))
+
+
+def changes(old: Settings, new: Settings) -> Changes:
+    """Compare the settings in force with those that were read. See `LIVE`."""
+    applied: list[str] = []
+    waiting: list[str] = []
+    sections: dict[str, Section] = {}
+    for name in SECTIONS:
+        before, after = getattr(old, name), getattr(new, name)
+        live = LIVE.get(name, ())
+        for key in type(before).model_fields:
+            if getattr(before, key) != getattr(after, key):
+                (applied if key in live else waiting).append(f"{name}.{key}")
+        sections[name] = before.model_copy(update={key: getattr(after, key) for key in live})
+    if old.crews != new.crews:
+        applied.append("crews")
+    settings = replace(old, **sections, crews=new.crews)  # type: ignore[arg-type]  # see SECTIONS
+    # The mix of old and new may be worth a warning that neither is.
+    together = tuple(dict.fromkeys((*new.warnings, *warnings(settings))))
+    return Changes(replace(settings, warnings=together), tuple(applied), tuple(waiting))
+
+
+def _missing(
     draft: Draft, users: list[str], section: str, keys: tuple[str, ...]
 ) -> Iterator[Problem]:
     sources = " and ".join(draft.name(user, "source") for user in users)
     for key in keys:
-        if not _given(draft, section, key):
+        if not draft.is_given(section, key):
             yield Problem(
                 draft.name(section, key),
                 f'is missing, and is needed by {sources} = "{section}"',
                 f"set it in [{section}], or choose another source",
             )
-
-
-def _given(draft: Draft, section: str, key: str) -> bool:
-    """Whether there is a value, in place or by a file; a file without one was reported already."""
-    by_file = draft.value(section, f"{key}_file") or (section, key) in draft.files
-    return bool(draft.value(section, key) or by_file)
 
 
 def _is_local(origin: str) -> bool:

@@ -1,26 +1,21 @@
-"""The settings: every key, its type, its default and its bounds, section by section.
+"""The settings: every key with its type, default and bounds, section by section.
 
-What a key means is told where an operator reads it, in `config.example.toml`; a test holds that
-file and this one together. A number's description is its unit; `examples` are what a message about
-a wrong value offers. Every number has both bounds: a typing error of three zeros is found at the
-start and not in the night.
-
-A secret `x` may stand in the configuration itself or in a file of its own, named by `x_file`. The
-reader (`config/loading.py`) puts the file's content into `x`: nobody else looks at files.
+`config.example.toml` explains the keys; a test compares it with this file. A number's description
+is its unit, and `examples` are for remedies. Every number has both bounds, so a typing error of
+three zeros is found at the start. A secret `x` may stand in a file of its own that `x_file` names:
+`config/sources.py` reads it into `x`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, cast
 
 from pydantic import AfterValidator, Field, PlainValidator, SecretBytes, SecretStr
 
-from smartlinkd.config import crew_values, values
-from smartlinkd.config.crews import CrewSection, CrewTable
-from smartlinkd.config.problems import Problem
-from smartlinkd.config.section import (
+from smartlinkd.config import values
+from smartlinkd.config.base import (
     DAY,
     GIB,
     KIB,
@@ -31,17 +26,19 @@ from smartlinkd.config.section import (
     SecretFile,
     Section,
 )
+from smartlinkd.config.crews import CrewSection, CrewTable
+from smartlinkd.config.problems import Problem
 from smartlinkd.net import addresses
 from smartlinkd.net.addresses import Bind
 from smartlinkd.validation import BadValue
 
 Origin = Annotated[
-    str, PlainValidator(values.origin), Field(examples=["https://portal.example:8443"])
+    str, PlainValidator(values.parse_origin), Field(examples=["https://portal.example:8443"])
 ]
 
 
 class Server(Section):
-    """Where and for whom the daemon listens."""
+    """The daemon's address, its proxies and its limits for requests."""
 
     bind: Annotated[Bind, PlainValidator(addresses.parse_bind)] = Field(
         default=Bind("127.0.0.1", 8787), examples=["127.0.0.1:8787"]
@@ -56,9 +53,9 @@ class Server(Section):
 
 
 class State(Section):
-    """Where the daemon keeps what survives it."""
+    """The folder of all that survives the daemon."""
 
-    directory: Annotated[Path, PlainValidator(values.directory)] = Field(
+    directory: Annotated[Path, PlainValidator(values.parse_path)] = Field(
         default=Path("/var/lib/smartlinkd"), examples=["/var/lib/smartlinkd"]
     )
 
@@ -66,33 +63,33 @@ class State(Section):
 class Auth(Section):
     """The owner's password, and the key that signs tokens."""
 
-    password_hash: Annotated[SecretStr, PlainValidator(values.password_hash)] = SecretStr("")
+    password_hash: Annotated[SecretStr, PlainValidator(values.parse_password_hash)] = SecretStr("")
     password_hash_file: SecretFile = None
-    signing_secret: Annotated[SecretStr, PlainValidator(values.signing_secret)] = SecretStr("")
+    signing_secret: Annotated[SecretStr, PlainValidator(values.parse_signing_key)] = SecretStr("")
     signing_secret_file: SecretFile = None
 
 
 class Cookie(Section):
-    """Who may store and read the affiliate cookie."""
+    """Access to the affiliate cookie: storing and reading it."""
 
     open_to: NetworkList = (
         addresses.parse_network("127.0.0.0/8"),
         addresses.parse_network("::1/128"),
     )
-    sync_key: Annotated[SecretStr, PlainValidator(values.bearer_key)] = SecretStr("")
+    sync_key: Annotated[SecretStr, PlainValidator(values.parse_bearer_key)] = SecretStr("")
     sync_key_file: SecretFile = None
-    extension_origins: tuple[Annotated[str, PlainValidator(values.extension_origin)], ...] = Field(
-        default=(), strict=False, max_length=MOST_ENTRIES
+    extension_origins: tuple[Annotated[str, PlainValidator(values.parse_extension_origin)], ...] = (
+        Field(default=(), strict=False, max_length=MOST_ENTRIES)
     )
 
 
 class Browser(Section):
     """The headless Chromium."""
 
-    executable: Annotated[Path | None, PlainValidator(values.optional_path)] = Field(
+    executable: Annotated[Path | None, PlainValidator(values.parse_optional_path)] = Field(
         default=None, examples=["/usr/lib/chromium/chromium-headless-shell"]
     )
-    user: Annotated[str, PlainValidator(values.user_name)] = "nobody"
+    user: Annotated[str, PlainValidator(values.parse_user_name)] = "nobody"
     no_sandbox: bool = False
     start_timeout: float = Field(default=20.0, ge=1, le=300, description="seconds")
     job_timeout: float = Field(default=60.0, ge=1, le=600, description="seconds")
@@ -104,12 +101,12 @@ class Browser(Section):
 
 
 class Marketplace(Section):
-    """Which portal is worked with, and how."""
+    """The portal, and how links are submitted to it."""
 
-    market: Annotated[str, PlainValidator(values.market)] = "vn"
+    market: Annotated[str, PlainValidator(values.parse_market)] = "vn"
     portal_url: Origin = ""
     shop_url: Origin = ""
-    short_urls: tuple[Annotated[str, PlainValidator(values.required_origin)], ...] = Field(
+    short_urls: tuple[Annotated[str, PlainValidator(values.parse_required_origin)], ...] = Field(
         default=(), strict=False, max_length=MOST_ENTRIES, examples=[["https://s.portal.example"]]
     )
     method: Literal["form", "fetch"] = "form"
@@ -118,7 +115,7 @@ class Marketplace(Section):
 
 
 class Links(Section):
-    """Where affiliate links come from, and how long they are remembered."""
+    """The source of affiliate links, and their cache."""
 
     source: Literal["browser", "open_api"] = "browser"
     remember: float = Field(default=float(DAY), ge=0, le=30 * DAY, description="seconds")
@@ -126,7 +123,7 @@ class Links(Section):
 
 
 class Products(Section):
-    """Where product data comes from, and how long it is remembered."""
+    """The source of product data, and its cache."""
 
     source: Literal["portal", "open_api", "third_party", "none"] = "portal"
     method: Literal["fetch", "page"] = "fetch"
@@ -138,35 +135,37 @@ class Products(Section):
 class OpenApi(Section):
     """Access to the marketplace's official Affiliate Open API."""
 
-    app_id: Annotated[str, PlainValidator(values.app_id)] = Field(default="", examples=["123456"])
+    app_id: Annotated[str, PlainValidator(values.parse_app_id)] = Field(
+        default="", examples=["123456"]
+    )
     secret: Secret = SecretStr("")
     secret_file: SecretFile = None
-    url: Annotated[str, PlainValidator(values.endpoint)] = Field(
+    url: Annotated[str, PlainValidator(values.parse_endpoint)] = Field(
         default="", examples=["https://open-api.example/graphql"]
     )
 
 
 class ThirdParty(Section):
-    """An estimate service of somebody else's."""
+    """A third party's service for product data."""
 
-    url: Annotated[str, PlainValidator(values.url_template)] = Field(
+    url: Annotated[str, PlainValidator(values.parse_url_template)] = Field(
         default="", examples=["https://estimates.example/item?shop={shop_id}&item={item_id}"]
     )
     fields: dict[
-        Annotated[str, PlainValidator(values.answer_field)],
-        Annotated[str, PlainValidator(values.key_path)],
+        Annotated[str, PlainValidator(values.parse_product_field)],
+        Annotated[str, PlainValidator(values.parse_key_path)],
     ] = Field(default_factory=dict, examples=[{"name": "data.title", "price": "data.price"}])
 
 
 class Journal(Section):
-    """How long ended executions of crews are kept: until the first of the two limits."""
+    """Retention of crews' ended executions: the first limit that is reached counts."""
 
     retention_days: int = Field(default=30, ge=1, le=3650, description="days")
     retention_count: int = Field(default=1000, ge=1, le=1_000_000, description="executions")
 
 
 class History(Section):
-    """How much of the history of converted links is kept: until the first of the limits."""
+    """Retention of converted links: the first limit that is reached counts."""
 
     retention_days: int = Field(default=90, ge=0, le=3650, description="days")
     retention_count: int = Field(default=100_000, ge=1, le=1_000_000, description="entries")
@@ -174,52 +173,52 @@ class History(Section):
 
 
 class Webhooks(Section):
-    """Whom crews' progress may be told to, and what the telling is signed with."""
+    """Private networks that webhook calls may reach, and the key that signs the calls."""
 
     allow: NetworkList = ()
-    secret: Annotated[SecretBytes | None, PlainValidator(values.webhook_key)] = None
+    secret: Annotated[SecretBytes | None, PlainValidator(values.parse_webhook_key)] = None
     secret_file: SecretFile = None
 
 
 class CrewTokens(Section):
-    """What the bearer tokens of all crews are derived from."""
+    """The secret from which all crews' bearer tokens are derived."""
 
-    master_secret: Annotated[SecretStr, PlainValidator(values.signing_secret)] = SecretStr("")
+    master_secret: Annotated[SecretStr, PlainValidator(values.parse_signing_key)] = SecretStr("")
     master_secret_file: SecretFile = None
 
 
-def _starts_with_path(words: tuple[str, ...]) -> tuple[str, ...]:
+def _require_absolute_program(words: tuple[str, ...]) -> tuple[str, ...]:
     if words and not words[0].startswith("/"):
         raise BadValue("must begin with the program's absolute path")
     return words
 
 
 class Notify(Section):
-    """How the owner is told of what needs them."""
+    """Notices to the owner: a URL, or a command."""
 
-    url: Annotated[SecretStr, PlainValidator(values.whole_url)] = Field(
+    url: Annotated[SecretStr, PlainValidator(values.parse_url)] = Field(
         default=SecretStr(""), examples=["https://tell.example/a-topic"]
     )
     url_file: SecretFile = None
     command: Annotated[
-        tuple[Annotated[str, PlainValidator(crew_values.argument)], ...],
+        tuple[Annotated[str, PlainValidator(values.parse_argument)], ...],
         Field(strict=False),
-        AfterValidator(_starts_with_path),
+        AfterValidator(_require_absolute_program),
     ] = Field(default=(), max_length=MOST_ENTRIES, examples=[["/usr/local/bin/tell-me"]])
 
 
 class Logging(Section):
-    """What is worth a log line."""
+    """The log."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The whole configuration, checked. `warnings` are for the log of every start.
+    """The whole configuration, checked. `warnings` are logged at every start.
 
-    `crews` are the entries as far as the file alone tells, the broken ones among them: see
-    `smartlinkd/crews/reading/catalog.py` for which can run.
+    `crews` are all entries, broken ones too. `smartlinkd/crews/catalog/catalog.py` knows which can
+    run.
     """
 
     server: Server = field(default_factory=Server)
@@ -243,29 +242,24 @@ class Settings:
 
     @property
     def needs_browser(self) -> bool:
-        """Whether anything of it is done by a Chromium."""
+        """True if links or product data come from a Chromium."""
         return self.links.source == "browser" or self.products.source == "portal"
 
 
-# By the names they have in the file.
 SECTIONS: dict[str, type[Section]] = {
-    "server": Server,
-    "state": State,
-    "auth": Auth,
-    "cookie": Cookie,
-    "browser": Browser,
-    "marketplace": Marketplace,
-    "links": Links,
-    "products": Products,
-    "open_api": OpenApi,
-    "third_party": ThirdParty,
-    "journal": Journal,
-    "history": History,
-    "webhooks": Webhooks,
-    "crew_tokens": CrewTokens,
-    "notify": Notify,
-    "logging": Logging,
+    each.name: cast("type[Section]", each.default_factory)
+    for each in fields(Settings)
+    if each.default_factory is not MISSING
 }
+"""The sections by their names in the file, in its order."""
 
-# With the tables that there may be many of: for saying where a key belongs.
 TABLES: dict[str, type[Section]] = {**SECTIONS, "crews": CrewSection}
+"""The sections, and the table that there may be many of."""
+
+SECRETS: tuple[tuple[str, str], ...] = tuple(
+    (section, key)
+    for section, model in SECTIONS.items()
+    for key in model.model_fields
+    if f"{key}_file" in model.model_fields
+)
+"""Section and key of every secret, which has a twin `key_file`."""

@@ -23,6 +23,7 @@ import trio
 from prometheus_client import Histogram
 from pydantic import JsonValue
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.execution import ExecutionContext
 from smartlinkd.crews.model import (
     BrokenCrew,
@@ -35,7 +36,6 @@ from smartlinkd.crews.model import (
     ListedCrew,
     no_such_execution,
 )
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.recorder import Recorder
 from smartlinkd.crews.scheduler import Scheduler
 from smartlinkd.crews.subscriptions import EventStream, Subscriptions

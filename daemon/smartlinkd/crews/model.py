@@ -1,7 +1,7 @@
 """A crew as the rest of the daemon sees it, its users, and the requests about it.
 
 The catalog makes a `Crew` of each entry in `[[crews]]`, or a `BrokenCrew` if something about it is
-wrong (`smartlinkd/crews/reading/catalog.py`).
+wrong (`smartlinkd/crews/catalog/catalog.py`).
 """
 
 from __future__ import annotations

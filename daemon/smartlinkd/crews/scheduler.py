@@ -17,10 +17,10 @@ from uuid import uuid4
 
 import trio
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.execution import Completion, ExecutionContext, RunningExecution
 from smartlinkd.crews.model import Crew, CrewLoad, CrewUser, Feedback, Kickoff
 from smartlinkd.crews.outcome import failure
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.store_entries import REQUEUED, begun, requeued, subject_of
 from smartlinkd.errors import Invalid, NotFound, Refused, Unavailable, Unprocessable
 from smartlinkd.journal.errors import AlreadyFinished

@@ -25,7 +25,7 @@ from smartlinkd.crews.protocol import (
     TaskStarted,
     ToolCall,
 )
-from smartlinkd.crews.webhooks.calls import calls_for
+from smartlinkd.crews.webhooks.payloads import calls_for
 from smartlinkd.journal.model import (
     Change,
     Entry,

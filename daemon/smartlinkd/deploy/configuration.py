@@ -1,7 +1,7 @@
 """The owner's files. They are made if they are missing; only `rename_example` changes one.
 
 The configuration is written last: an installation without one is a first one, also after an earlier
-one was interrupted. Secrets are credentials (`config/credentials.py`): files that only root can
+one was interrupted. Secrets are credentials (`config/secret_files.py`): files that only root can
 read, and that systemd passes to the service. So the configuration has none and everybody can read
 it: the service's user exists only while the service runs.
 """

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.config.credentials import BESIDE, ENCRYPTED
+from smartlinkd.config.secret_files import BESIDE, ENCRYPTED
 from smartlinkd.net.addresses import Bind
 
 UNIT: Final = "smartlinkd"

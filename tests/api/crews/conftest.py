@@ -32,7 +32,7 @@ from smartlinkd.auth.actor import Auth, KeySpec
 from smartlinkd.auth.keys import Scope
 from smartlinkd.config.problems import Problem
 from smartlinkd.conversion.desk import Timings
-from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.model import (
     BrokenCrew,
@@ -43,7 +43,7 @@ from smartlinkd.crews.model import (
     Kickoff,
     no_such_execution,
 )
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid
 from smartlinkd.journal.model import (

@@ -9,9 +9,9 @@ from pathlib import Path
 import trio
 from pydantic import SecretBytes
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.model import Crew, Input
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Retention

@@ -16,8 +16,9 @@ import trio
 from smartlinkd.admin.control_socket import call
 from smartlinkd.app import reload, tree
 from smartlinkd.auth.actor import Auth
+from smartlinkd.crews.catalog.catalog import Catalog
+from smartlinkd.crews.catalog.checks import PROBE_TIMEOUT_S
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal import actor as journal
 from smartlinkd.supervision.supervisor import Supervisor
@@ -361,16 +362,15 @@ def is_written(path: Path) -> bool:
 
 
 async def test_an_interpreter_that_hangs_does_not_hold_up_the_end(
-    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+    daemon: Daemon,
 ) -> None:
-    monkeypatch.setattr("smartlinkd.crews.reading.programs.PROBE_LIMIT", PATIENCE * 10)
     begun, python = daemon.folder / "begun", daemon.folder / "python"
     python.write_text(f"#!/bin/sh\necho $$ >{begun}; exec sleep 1000\n")
     python.chmod(0o755)
     (daemon.folder / "project").mkdir()
     project = {"runner": "crewai", "python": str(python), "project": str(daemon.folder / "project")}
     daemon.write()
-    with trio.fail_after(PATIENCE):
+    with trio.fail_after(PROBE_TIMEOUT_S - 1):
         async with running(daemon):
             daemon.write({"name": "hangs", **project})
             os.kill(os.getpid(), signal.SIGHUP)

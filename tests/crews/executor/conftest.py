@@ -17,6 +17,7 @@ import trio
 from pydantic import JsonValue, SecretBytes
 from trio.testing import wait_all_tasks_blocked
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.model import (
     BrokenCrew,
@@ -27,7 +28,6 @@ from smartlinkd.crews.model import (
     Feedback,
     Kickoff,
 )
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.tools import Tool
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid, Unavailable

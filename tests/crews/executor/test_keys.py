@@ -9,8 +9,8 @@ import trio
 from pydantic import JsonValue
 from trio.testing import wait_all_tasks_blocked
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.model import BrokenCrew, CrewUser, Input
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.recorder import Recorder
 from smartlinkd.crews.scheduler import Scheduler
 from smartlinkd.errors import Refused, Unavailable, Unprocessable

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.model import BrokenCrew, Crew, CrewLoad
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.scheduler import NEVER_RUN
 from smartlinkd.errors import NotFound, Unavailable
 from smartlinkd.journal.model import State, Status
@@ -123,20 +123,6 @@ async def test_of_a_crew_that_breaks_those_that_wait_wait_on(
     assert (await house.end_of(waiting)).state is State.SUCCESS
 
 
-async def test_of_a_crew_that_a_nameless_one_may_be_those_that_wait_wait_on(
-    open_house: OpenHouse, crew: MakeCrew
-) -> None:
-    house = await open_house(crew(max_running=1))
-    running, waiting = await one_running_one_waiting(house)
-    await house.executor.apply_catalog(Catalog({}, (BrokenCrew(None, ()),)))
-    house.gate.open()
-    assert (await house.end_of(running)).state is State.SUCCESS
-    await its_place_is_free(house)
-    assert (await house.look(waiting)).state is State.PENDING
-    await house.executor.apply_catalog(having(crew(max_running=1)))
-    assert (await house.end_of(waiting)).state is State.SUCCESS
-
-
 async def test_one_that_waits_for_a_broken_crew_can_be_stopped(
     open_house: OpenHouse, crew: MakeCrew
 ) -> None:
@@ -169,17 +155,16 @@ async def test_a_crew_that_was_broken_at_the_start_goes_on_when_it_is_mended(
     assert (await house.look(stopped)).status is Status.STOPPED
 
 
-@pytest.mark.parametrize("name", ["c", None])
 async def test_a_crew_that_was_broken_at_the_start_ends_what_waits_when_it_is_taken_out(
-    open_house: OpenHouse, crew: MakeCrew, name: str | None
+    open_house: OpenHouse, crew: MakeCrew
 ) -> None:
     before = await open_house(crew(max_running=1))
     _, waiting = await one_running_one_waiting(before)
     stopped = await before.kickoff()
     await before.kill()
-    house = await open_house(crew("other"), broken=(BrokenCrew(name, ()),))
+    house = await open_house(crew("other"), broken=(BrokenCrew("c", ()),))
     await house.stop_one(stopped)
-    await house.executor.apply_catalog(Catalog({"other": crew("other")}, (BrokenCrew(name, ()),)))
+    await house.executor.apply_catalog(Catalog({"other": crew("other")}, BROKEN.broken))
     await wait_all_tasks_blocked()
     assert (await house.look(waiting)).state is State.PENDING
     await house.executor.apply_catalog(having(crew("other")))

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.model import CrewLoad
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.journal.model import State, Status
 

@@ -11,8 +11,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.model import CrewLoad
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.scheduler import NEVER_RUN
 from smartlinkd.errors import Unavailable
 from smartlinkd.journal.model import Created, Execution, State, Status

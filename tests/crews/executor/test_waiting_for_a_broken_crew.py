@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.model import BrokenCrew, CrewLoad
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.journal.model import State, Status
 
 if TYPE_CHECKING:

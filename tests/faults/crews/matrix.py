@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from smartlinkd.crews.model import ExecutorLimits
-from smartlinkd.crews.webhooks.actor import LONGEST_SLEEP
+from smartlinkd.crews.webhooks.dispatcher import WebhookLimits
 from tests.faults.cells import Impossible, Matrix
 from tests.faults.crews.phases import PHASES, WATCH
 from tests.faults.crews.stage import DEADLINE, GRACE
@@ -228,7 +228,7 @@ put(
 change("clock_ahead", ALL)
 change("clock_back", ALL)
 # They were owed from a time that is an hour ahead then, and wait until the clock is right again.
-change("clock_back", ("ending", "delivering"), called=LONGEST_SLEEP + CALLED)
+change("clock_back", ("ending", "delivering"), called=WebhookLimits().longest_sleep_s + CALLED)
 
 # The disk.
 

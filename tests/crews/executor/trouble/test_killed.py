@@ -24,7 +24,7 @@ import sys, trio
 from datetime import timedelta
 from pathlib import Path
 from pydantic import SecretBytes
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.model import CrewUser, Crew, Kickoff
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.worker import WorkerSettings

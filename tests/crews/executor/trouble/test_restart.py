@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.execution import RunningExecution
 from smartlinkd.crews.model import BrokenCrew, CrewLoad, ExecutorLimits
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.scheduler import INTERRUPTED, NEVER_RUN, NO_CREW, Scheduler
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.journal.actor import Journal
@@ -314,24 +314,6 @@ async def test_those_of_a_broken_crew_are_ended_when_it_is_taken_out(
     house = await open_house(broken=(BrokenCrew("old", (), on_restart="rerun"),))
     await house.executor.apply_catalog(Catalog({}))
     assert (await house.end_of(kickoff_id, "old")).error == NEVER_RUN
-
-
-async def test_those_of_a_crew_that_a_nameless_one_may_be_wait_until_it_is_mended(
-    open_house: OpenHouse, crew: MakeCrew
-) -> None:
-    house = await open_house(crew("old", max_running=1))
-    begun, waits = [await house.kickoff(*WAITS, crew="old") for _ in range(2)]
-    await house.gate.reaches(1)
-    await house.kill()
-
-    house = await open_house(broken=(BrokenCrew(None, ()),))
-    assert (await house.end_of(begun, "old")).error == INTERRUPTED
-    assert (await house.look(waits, "old")).state is State.PENDING
-    await house.stop()
-
-    house = await open_house(crew("old"))
-    house.gate.open()
-    assert (await house.end_of(waits, "old")).state is State.SUCCESS
 
 
 async def test_new_kickoffs_come_after_what_was_left(open_house: OpenHouse, crew: MakeCrew) -> None:

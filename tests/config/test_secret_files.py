@@ -1,0 +1,462 @@
+"""Secrets that a service manager hands over, and what commands see that it did not start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.config import ConfigError, Settings, load, secret_files, state_directory
+from smartlinkd.config.secret_files import parse_variables
+from smartlinkd.config.settings import SECRETS
+from smartlinkd.validation import BadValue
+
+HASH = hash_password("correct horse")
+KEY = "0123456789abcdef" * 4
+GOOD = {
+    ("auth", "password_hash"): HASH,
+    ("auth", "signing_secret"): KEY,
+    ("cookie", "sync_key"): KEY,
+    ("open_api", "secret"): KEY,
+    ("webhooks", "secret"): KEY,
+    ("crew_tokens", "master_secret"): KEY,
+    ("notify", "url"): f"https://tell.example/{KEY}",
+}
+
+Give = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "config.toml"
+    path.touch(0o600)
+    return path
+
+
+@pytest.fixture
+def give(tmp_path: Path) -> Give:
+    """The environment of a service that was given files by these names."""
+
+    def given(files: Mapping[str, str], folder: str = "given") -> dict[str, str]:
+        there = tmp_path / folder
+        there.mkdir(0o700)
+        for name, content in files.items():
+            (there / name).write_text(content)
+            (there / name).chmod(0o440)  # how the mask of the manager's ACL shows
+        return {"CREDENTIALS_DIRECTORY": str(there)}
+
+    return given
+
+
+def problems(config: Path, environ: Mapping[str, str], *, by_hand: bool = False) -> dict[str, str]:
+    with pytest.raises(ConfigError) as raised:
+        load(config, environ, by_hand=by_hand)
+    return {p.key: f"{p.fault}; {p.remedy}" for p in raised.value.problems}
+
+
+def test_every_secret_can_be_a_credential(config: Path, give: Give) -> None:
+    files = {
+        f"smartlinkd_{section}.{key}": f"{secret}\n" for (section, key), secret in GOOD.items()
+    }
+    settings = load(config, give(files))
+    assert set(SECRETS) == set(GOOD)
+    for (section, key), secret in GOOD.items():
+        found = getattr(getattr(settings, section), key).get_secret_value()
+        assert found in (secret, secret.encode())
+    assert not settings.warnings
+
+
+def test_other_names_are_the_owners(config: Path, give: Give) -> None:
+    files = {
+        "cookie.sync_key": KEY,
+        "smartlinkd_research.env": "KEY=x",
+        "smartlinkd_authority": "",
+    }
+    environ = give(files | {"smartlinkd_auth.password_hash": HASH})
+    (config.parent / "given/smartlinkd_auth.d").mkdir()
+    settings = load(config, environ)
+    assert settings.auth.password_hash.get_secret_value() == HASH
+    assert not settings.cookie.sync_key
+
+
+def test_a_misspelt_one_is_told(config: Path, give: Give) -> None:
+    found = problems(config, give({"smartlinkd_auth.pasword_hash": HASH}))
+    assert found["credential auth.pasword_hash"] == (
+        "is the name of no secret; did you mean auth.password_hash?"
+    )
+
+
+def test_a_key_that_is_no_secret_is_none_as_a_credential_either(config: Path, give: Give) -> None:
+    found = problems(config, give({"smartlinkd_server.bind": "0.0.0.0:1"}))
+    assert "the secrets are auth.password_hash, " in found["credential server.bind"]
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("\n", "has an empty file; write the secret into it, one line"),
+        ("hunter2", "is no argon2id hash"),
+        ("x" * 4097, "is longer than"),
+    ],
+)
+def test_a_fault_is_told_under_its_name_and_once(
+    config: Path, give: Give, content: str, fault: str
+) -> None:
+    found = problems(config, give({"smartlinkd_auth.password_hash": content}))
+    assert list(found) == ["credential auth.password_hash"]
+    assert fault in found["credential auth.password_hash"]
+    assert "hunter2" not in str(found)
+
+
+@pytest.mark.parametrize("key", ["password_hash", "password_hash_file"])
+def test_what_a_credential_gives_nothing_else_may(config: Path, give: Give, key: str) -> None:
+    (config.parent / "other").write_text(HASH)
+    value = HASH if key == "password_hash" else config.parent / "other"
+    given = {"smartlinkd_auth.password_hash": HASH}
+    told = {"credential auth.password_hash": f"stands beside auth.{key}; keep one of them"}
+    environ = give(given)
+    config.write_text(f'[auth]\n{key} = "{value}"')
+    assert problems(config, environ) == told
+    config.write_text("")
+    environ[f"SMARTLINKD_AUTH__{key}".upper()] = str(value)
+    found = problems(config, environ)
+    assert list(found) == ["credential auth.password_hash"]
+    assert f"SMARTLINKD_AUTH__{key}".upper() in found["credential auth.password_hash"]
+
+
+def test_three_ways_are_all_told(config: Path, give: Give) -> None:
+    config.write_text(f'[auth]\npassword_hash = "{HASH}"\npassword_hash_file = "{config}"')
+    found = problems(config, give({"smartlinkd_auth.password_hash": HASH}))
+    assert found == {
+        "credential auth.password_hash": "stands beside auth.password_hash and "
+        "auth.password_hash_file; keep one of them"
+    }
+
+
+@pytest.mark.parametrize(
+    ("folder", "why"), [("/nowhere", "No such file or directory"), ("/dev/null", "Not a directory")]
+)
+def test_a_folder_that_is_none_is_told(config: Path, folder: str, why: str) -> None:
+    found = problems(config, {"CREDENTIALS_DIRECTORY": folder})
+    assert found[folder].startswith(f"cannot be looked into ({why})")
+    assert list(found) == [folder]  # the password may be in there
+
+
+def test_what_is_beside_a_folder_that_cannot_be_seen_is_told_under_its_own_name(
+    config: Path,
+) -> None:
+    config.write_text('[auth]\npassword_hash = "hunter2"')
+    assert list(problems(config, {"CREDENTIALS_DIRECTORY": "/nowhere"})) == [
+        "/nowhere",
+        "auth.password_hash",
+    ]
+
+
+def test_a_command_that_judges_a_configuration_sees_what_the_service_will_be_given(
+    config: Path, give: Give
+) -> None:
+    give({"auth.password_hash": HASH}, folder="credentials")
+    with pytest.raises(ConfigError):
+        load(config, {})
+    settings = load(config, {}, by_hand=True)
+    assert settings.auth.password_hash.get_secret_value() == HASH
+    # There it is files like others, and root's alone.
+    assert [(w.key, w.remedy) for w in settings.warnings] == [
+        (
+            "credential auth.password_hash",
+            f"chmod 600 {config.parent}/credentials/auth.password_hash",
+        )
+    ]
+
+
+def test_a_folder_that_is_open_to_others_is_warned_of(config: Path, give: Give) -> None:
+    give({"auth.password_hash": HASH}, folder="credentials")
+    folder = config.parent / "credentials"
+    (folder / "auth.password_hash").chmod(0o600)
+    assert load(config, {}, by_hand=True).warnings == ()
+    folder.chmod(0o755)
+    (warning,) = load(config, {}, by_hand=True).warnings
+    assert str(warning) == (f"{folder}: is open to other users (mode 0755); chmod 700 {folder}")
+    environ = give({"smartlinkd_auth.password_hash": HASH})
+    (config.parent / "given").chmod(0o755)
+    assert load(config, environ).warnings == ()  # the manager's is guarded otherwise
+
+
+@pytest.fixture
+def encrypted(config: Path) -> Path:
+    """The folder of those that nobody but the service can read."""
+    folder = config.parent / "credentials.encrypted"
+    folder.mkdir(0o700)
+    return folder
+
+
+def test_what_is_encrypted_has_a_stand_in_of_its_form(config: Path, encrypted: Path) -> None:
+    for section, key in SECRETS:
+        (encrypted / f"{section}.{key}").write_bytes(b"\0")
+    settings = load(config, {}, by_hand=True)
+    assert settings.warnings == ()
+    values = [getattr(getattr(settings, section), key) for section, key in SECRETS]
+    assert all(value and value.get_secret_value() for value in values)
+    assert list(problems(config, {})) == ["auth.password_hash"]  # the daemon has none
+
+
+def test_an_encrypted_file_that_is_no_secret_of_ours_is_the_owners(
+    config: Path, encrypted: Path
+) -> None:
+    for name in ("auth.password_hash", "research.env"):
+        (encrypted / name).write_bytes(b"\0")
+    assert load(config, {}, by_hand=True).auth.password_hash
+    (encrypted / "cookie.sink_key").write_bytes(b"\0")
+    assert list(problems(config, {}, by_hand=True)) == ["credential cookie.sink_key"]
+
+
+def test_what_is_encrypted_is_given_nowhere_else(config: Path, encrypted: Path) -> None:
+    (encrypted / "auth.password_hash").write_bytes(b"\0")
+    config.write_text(f'[auth]\npassword_hash = "{HASH}"\n')
+    found = problems(config, {}, by_hand=True)
+    assert found["credential auth.password_hash"].startswith("stands beside auth.password_hash")
+
+
+def test_of_a_plain_one_and_an_encrypted_one_the_plain_one_is_read(
+    config: Path, give: Give, encrypted: Path
+) -> None:
+    (encrypted / "auth.password_hash").write_bytes(b"\0")
+    give({"auth.password_hash": HASH}, folder="credentials")
+    settings = load(config, {}, by_hand=True)
+    assert settings.auth.password_hash.get_secret_value() == HASH
+
+
+def test_a_plain_one_where_encrypted_ones_are_in_use_is_warned_of(
+    config: Path, give: Give, encrypted: Path
+) -> None:
+    """It looks as if it were in force, and the service never sees it."""
+    give({"auth.password_hash": HASH, "cookie.sync_key": KEY}, folder="credentials")
+    plain = config.parent / "credentials"
+    for path in plain.iterdir():
+        path.chmod(0o600)
+    assert load(config, {}, by_hand=True).warnings == ()
+    (encrypted / "auth.password_hash").write_bytes(b"\0")
+    (plain / "auth.password_hash").unlink()
+    (warning,) = load(config, {}, by_hand=True).warnings
+    assert (warning.key, warning.fault, warning.remedy) == (
+        "credential cookie.sync_key",
+        f"is a plain file, which a service that is given {encrypted} never sees",
+        f"encrypt it there, too (docs/operating.md), and remove {plain}/cookie.sync_key",
+    )
+
+
+def test_what_is_no_credential_is_seen_beside_encrypted_ones(config: Path, encrypted: Path) -> None:
+    (encrypted / "auth.password_hash").write_bytes(b"\0")
+    key = config.parent / "key"
+    key.write_text(KEY)
+    key.chmod(0o600)
+    config.write_text(f"[cookie]\nsync_key_file = '{key}'\n")
+    assert load(config, {}, by_hand=True).warnings == ()
+
+
+# What crews are given besides
+
+
+def seen_by(unit: str, name: str = "smartlinkd_research.env") -> str:
+    return f"/run/credentials/{unit}.service/{name}"
+
+
+def crew_with(config: Path, environment_file: str) -> None:
+    config.write_text(
+        "[[crews]]\nname = 'research'\nrunner = 'command'\ncommand = ['/bin/true']\n"
+        f"environment_file = '{environment_file}'\n"
+    )
+
+
+def environment(settings: Settings) -> tuple[dict[str, str], list[str]]:
+    """The one crew's variables, and what is wrong with it."""
+    (crew,) = settings.crews
+    variables = crew.section.environment if crew.section else {}
+    found = {name: value.get_secret_value() for name, value in variables.items()}
+    return found, [f"{each.fault}; {each.remedy}" for each in crew.problems]
+
+
+NOT_THERE = (
+    "names a credential that is not there; put research.env among the credentials, and restart: "
+    "a reload sees no new ones"
+)
+
+
+def test_a_crews_file_that_the_service_will_see_is_read_from_the_folder(
+    config: Path, give: Give
+) -> None:
+    give({"auth.password_hash": HASH, "research.env": "KEY=hunter2"}, folder="credentials")
+    for path in (config.parent / "credentials").iterdir():
+        path.chmod(0o600)
+    crew_with(config, seen_by(config.parent.name))
+    settings = load(config, {}, by_hand=True)
+    assert environment(settings) == ({"KEY": "hunter2"}, [])
+    assert settings.warnings == ()
+
+
+def test_one_that_is_in_no_folder_is_told(config: Path, give: Give, encrypted: Path) -> None:
+    give({"auth.password_hash": HASH}, folder="credentials")
+    crew_with(config, seen_by(config.parent.name))
+    assert environment(load(config, {}, by_hand=True)) == ({}, [NOT_THERE])
+
+
+def test_one_that_is_encrypted_is_no_fault(config: Path, encrypted: Path) -> None:
+    for name in ("auth.password_hash", "research.env"):
+        (encrypted / name).write_bytes(b"\0")
+    crew_with(config, seen_by(config.parent.name))
+    assert environment(load(config, {}, by_hand=True)) == ({}, [])
+
+
+def test_a_plain_one_that_the_service_never_sees_is_warned_of(
+    config: Path, give: Give, encrypted: Path
+) -> None:
+    (encrypted / "auth.password_hash").write_bytes(b"\0")
+    give({"research.env": "KEY=x"}, folder="credentials")
+    (config.parent / "credentials/research.env").chmod(0o600)
+    crew_with(config, seen_by(config.parent.name))
+    (warning,) = load(config, {}, by_hand=True).warnings
+    assert warning.key == 'crew "research": environment_file'
+    assert f"given {encrypted} never sees" in warning.fault
+
+
+@pytest.mark.parametrize(
+    "named",
+    [seen_by("another"), seen_by("here", "research.env"), "/nowhere/smartlinkd_research.env"],
+)
+def test_what_another_service_sees_is_not_in_the_folder(
+    tmp_path: Path, config: Path, give: Give, named: str
+) -> None:
+    give({"auth.password_hash": HASH, "research.env": "KEY=x"}, folder="credentials")
+    crew_with(config, named.replace("/here.", f"/{tmp_path.name}."))
+    found, faults = environment(load(config, {}, by_hand=True))
+    assert found == {}
+    assert faults == ["does not exist; make that file, or correct the path"]
+
+
+def test_a_service_that_was_not_given_one_needs_a_restart(config: Path, give: Give) -> None:
+    environ = give({"smartlinkd_auth.password_hash": HASH})
+    crew_with(config, f"{config.parent}/given/smartlinkd_research.env")
+    assert environment(load(config, environ)) == ({}, [NOT_THERE])
+    (config.parent / "given/smartlinkd_research.env").write_text("KEY=x")
+    assert environment(load(config, environ)) == ({"KEY": "x"}, [])
+
+
+def test_what_systemd_shows_others_is_not_open_to_everybody(
+    config: Path, give: Give, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ACL's mask looks as if the group could read it."""
+    give({"auth.password_hash": HASH}, folder="credentials")
+    (config.parent / "credentials/auth.password_hash").chmod(0o600)
+    give({"their.env": "KEY=x"}, folder="their.service")
+    monkeypatch.setattr(secret_files, "SHOWN", config.parent)
+    crew_with(config, f"{config.parent}/their.service/their.env")
+    settings = load(config, {}, by_hand=True)
+    assert environment(settings) == ({"KEY": "x"}, [])
+    assert settings.warnings == ()
+
+
+def test_in_the_service_only_what_it_was_given_counts(config: Path, give: Give) -> None:
+    give({"auth.password_hash": HASH}, folder="credentials")
+    assert list(problems(config, give({}), by_hand=True)) == ["auth.password_hash"]
+
+
+def test_where_the_state_is_can_be_told_without_the_secrets(config: Path) -> None:
+    config.write_text('[state]\ndirectory = "/srv/state"\n[auth]\nunknown = 1\n[[crews]]\n')
+    assert state_directory(config, {"SMARTLINKD_NO__SUCH": "1"}) == Path("/srv/state")
+    config.write_text("")
+    assert state_directory(config, {}) == Path("/var/lib/smartlinkd")
+    environ = {"SMARTLINKD_STATE__DIRECTORY": "/elsewhere"}
+    assert state_directory(config, environ) == Path("/elsewhere")
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('[state]\ndirectory = "here"', "state.directory"),
+        ("[state]\ndirectroy = 1", "state.directroy"),
+        ("state = 3", "state"),
+        ("[state", "config.toml"),
+    ],
+)
+def test_what_is_wrong_with_it_is_told(config: Path, text: str, key: str) -> None:
+    config.write_text(text)
+    with pytest.raises(ConfigError) as raised:
+        state_directory(config, {})
+    (problem,) = raised.value.problems
+    assert problem.key.endswith(key)
+
+
+# Files of variables for crews
+
+
+def read(content: str) -> dict[str, str]:
+    return {name: value.get_secret_value() for name, value in parse_variables(content).items()}
+
+
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("KEY=plain", "plain"),
+        ("KEY=two words", "two words"),
+        ("  KEY = around  ", "around"),
+        ("KEY=", ""),
+        ("KEY=a=b#c", "a=b#c"),
+        ("KEY='as $it \\ is'", "as $it \\ is"),
+        ('KEY="a \\"word\\", \\$5, a \\\\ and \\n"', 'a "word", $5, a \\ and \\n'),
+        ("KEY=it's", "it's"),
+        ("KEY=ünï", "ünï"),
+        ("KEY=value\r", "value"),
+        ("KEY='single' ", "single"),
+        ('KEY="a \\`b\\`"', "a `b`"),
+        ("KEY=no-break\xa0", "no-break\xa0"),
+    ],
+)
+def test_a_value_is_what_systemd_takes_it_for(line: str, value: str) -> None:
+    assert read(line) == {"KEY": value}
+
+
+def test_empty_lines_and_comments_are_passed_over() -> None:
+    assert read("\n# A=1\n ; B=2\n\nC=3\n") == {"C": "3"}
+
+
+def test_a_line_ends_where_it_does_for_systemd() -> None:
+    assert read("A=1\r\nB=2\rC=3\x0b4\u20285\n") == {"A": "1", "B": "2", "C": "3\x0b4\u20285"}
+
+
+def test_there_may_be_128() -> None:
+    assert len(read("".join(f"A{i}=x\n" for i in range(128)))) == 128
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("A=1\nhunter2", "line 2 is no NAME=VALUE"),
+        ("A=1\r\nhunter2", "line 2 is no NAME=VALUE"),
+        ("# hunter2\\\nA=1", "line 1 is a comment that ends in a backslash"),
+        ("A='hunter2\rB='", "line 1 gives A a value that does not end where its quotes do"),
+        ("A='hunter2'B'", "line 1 gives A a value that does not end where its quotes do"),
+        ("export A=hunter2", "line 1 begins with `export`"),
+        ("1A=hunter2", "line 1 sets what is no name for a variable"),
+        ("HOME=hunter2", "line 1 sets what is set by the daemon"),
+        ("SMARTLINKD_FD=hunter2", "line 1 sets what is set by the daemon"),
+        ("A='hunter2", "line 1 gives A a value that does not end where its quotes do"),
+        ('A="hunter2" # why', "line 1 gives A a value that does not end where its quotes do"),
+        ("A=hunter2\\", "line 1 gives A a value that has a backslash outside of quotes"),
+        ("A=hunter2\0", "line 1 gives A a value that must not hold a NUL character"),
+        ("A=hunter2\nA=hunter2", "line 2 sets A again"),
+        ("A=" + 32769 * "x", "line 1 gives A a value that must be at most 32768 bytes"),
+        ("".join(f"A{i}=hunter2\n" for i in range(129)), "sets more than 128 variables"),
+    ],
+)
+def test_what_would_be_read_in_two_ways_is_refused(content: str, fault: str) -> None:
+    with pytest.raises(BadValue) as refused:
+        parse_variables(content)
+    assert fault in refused.value.fault
+    assert refused.value.remedy
+    assert "hunter2" not in refused.value.fault + refused.value.remedy
+
+
+def test_values_are_hidden() -> None:
+    assert "hunter2" not in repr(parse_variables("A=hunter2"))
