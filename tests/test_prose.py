@@ -14,7 +14,7 @@ LONGEST_HEAD = 8
 NO_SUBJECT = re.compile(r"(What|Whether|Who|One that|Those|It)\b")
 
 TO_BE_REWRITTEN = {
-    *("api", "crews", "history"),
+    *("api", "history"),
     *("monitoring", "serving", "web"),
     *("accepting", "admin", "app", "cli", "errors", "metrics", "patience"),
     *("state_files", "threads", "wire"),

@@ -332,7 +332,7 @@ async def test_a_client_that_does_not_wait_for_its_answer_harms_nobody(
 async def test_clients_that_say_nothing_are_dropped_and_make_room(
     running: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smartlinkd.admin.control_socket.DEADLINE", 0.1)
+    monkeypatch.setattr("smartlinkd.admin.control_socket.DEADLINE_S", 0.1)
     streams = [await trio.open_unix_socket(running / SOCKET_NAME) for _ in range(MAX_CONNECTIONS)]
     for stream in streams:
         assert await stream.receive_some() == b""  # its end
@@ -470,7 +470,7 @@ async def test_an_answer_that_is_none_is_no_daemon(tmp_path: Path, answer: bytes
 async def test_a_daemon_that_does_not_answer_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smartlinkd.admin.control_socket.DEADLINE", 0.05)
+    monkeypatch.setattr("smartlinkd.admin.control_socket.DEADLINE_S", 0.05)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / SOCKET_NAME))
         silent.listen()

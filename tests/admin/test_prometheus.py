@@ -16,10 +16,10 @@ from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.instance import InstanceSettings
 from smartlinkd.conversion.service import ConversionTimings
-from smartlinkd.crews.crew import CrewLoad
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog
-from smartlinkd.crews.webhooks.actor import Timings as WebhookTimings
+from smartlinkd.crews.model import CrewLoad
+from smartlinkd.crews.webhooks.dispatcher import WebhookTimings
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Retention, Status
 from smartlinkd.supervision.child import ChildSnapshot, ChildState

@@ -18,10 +18,10 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.conversion.request import ConversionRequest
 from smartlinkd.conversion.service import ConversionService, ConversionSetup
 from smartlinkd.conversion.sources import MaySend
-from smartlinkd.crews.access.tokens import CrewTokens
-from smartlinkd.crews.crew import BrokenCrew, Crew
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.model import BrokenCrew, Crew
+from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid, NotFound, Refused, WrongCredential
 from smartlinkd.marketplace.answers import FailCode, Row

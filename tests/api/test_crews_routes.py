@@ -18,10 +18,10 @@ from smartlinkd.api.routes import crews
 from smartlinkd.api.schemas import Failure
 from smartlinkd.api.services import CrewServices
 from smartlinkd.config.problems import Problem
-from smartlinkd.crews.access.tokens import CrewTokens
-from smartlinkd.crews.crew import BrokenCrew, Crew, CrewLoad, Input
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.model import BrokenCrew, Crew, CrewLoad, Input
+from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import NotAllowed
 from smartlinkd.serving import GuardedQuart

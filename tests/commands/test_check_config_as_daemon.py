@@ -21,7 +21,7 @@ import os, sys
 from pathlib import Path
 from smartlinkd.commands import check_config
 from smartlinkd.validation import BadValue
-from smartlinkd.crews.reading.programs import check_folder, check_program
+from smartlinkd.crews.catalog.checks import check_folder, check_program
 
 check_config.PRIVATE, check_config.HIDDEN = Path(sys.argv[1]), [sys.argv[2] + "-none", sys.argv[2]]
 if sys.argv[4:]:

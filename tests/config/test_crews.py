@@ -71,14 +71,15 @@ def test_a_crew_arrives_parsed(write: Write) -> None:
     )
     (made,) = settings.crews
     assert made.problems == ()
-    assert (made.place, made.name, made.default) == ("crews[0]", "greeter", True)
+    assert (made.place, made.name) == ("crews[0]", "greeter")
     assert made.section is not None
     assert made.section.command == ("/usr/bin/python3", "greeter.py")
-    assert made.section.bind == made.bind == Bind("::1", 8801)
+    assert made.section.default is True
+    assert made.section.bind == Bind("::1", 8801)
     assert [each.name for each in made.section.inputs] == ["topic", "language"]
     assert made.section.deadline == 60.0
     assert made.section.environment["MODEL"].get_secret_value() == "small"
-    assert made.section.users == made.users == ("anna",)
+    assert made.section.users == ("anna",)
     assert made.section.tools == ("convert_links",)
 
 
@@ -143,33 +144,35 @@ def test_what_could_be_read_of_a_broken_crew_is_kept() -> None:
     assert made.problems
     assert made.section is not None
     assert (made.section.max_running, made.section.queue) == (4, 3)
-    assert (made.name, made.users, made.bind, made.default) == (
-        "greeter",
-        ("anna",),
-        Bind("127.0.0.1", 8801),
-        True,
-    )
+    assert (made.section.users, made.section.bind) == (("anna",), Bind("127.0.0.1", 8801))
+    assert (made.name, made.section.default) == ("greeter", True)
 
 
 @pytest.mark.parametrize(
-    "faulty",
-    [
-        {"name": "Deal Post"},
-        {"runner": "shell"},
-        {"runner": ["command"]},
-        {"environment": {"no name": "x"}},
-        {"environment_file": "nowhere.env"},
-    ],
+    "faulty", [{"name": "Deal Post"}, {"runner": "shell"}, {"runner": ["command"]}]
 )
-def test_without_these_nothing_else_is_judged(faulty: dict[str, object]) -> None:
+def test_entry_without_a_good_name_or_runner_has_no_section(faulty: dict[str, object]) -> None:
     made = entry(**faulty)
     assert made.problems
     assert made.section is None
 
 
-def test_of_what_could_not_be_read_nothing_is_kept() -> None:
+@pytest.mark.parametrize(
+    "faulty", [{"environment": {"no name": "x"}}, {"environment_file": "nowhere.env"}]
+)
+def test_entry_with_unreadable_variables_has_a_section_and_no_environment(
+    faulty: dict[str, object],
+) -> None:
+    made = entry(users=["anna"], **faulty)
+    assert made.problems
+    assert made.section is not None
+    assert (made.section.users, made.has_environment) == (("anna",), False)
+
+
+def test_wrong_values_of_a_broken_crew_become_defaults() -> None:
     made = entry(users=["Anna"], bind="8801", default="yes")
-    assert (made.users, made.bind, made.default) == ((), None, False)
+    assert made.section is not None
+    assert (made.section.users, made.section.bind, made.section.default) == ((), None, False)
 
 
 @pytest.mark.parametrize(
@@ -332,26 +335,6 @@ def test_a_fault_in_the_file_is_the_crews(
     found = told(made)
     assert list(found) == ['crew "greeter": environment_file']
     assert fault in found['crew "greeter": environment_file']
-
-
-def test_where_nothing_else_is_wrong_the_file_can_be_read_again(
-    write: Write, variables: Path
-) -> None:
-    content = variables.read_text()
-    variables.unlink()
-    path = write(with_file(variables) + "\n" + with_file(variables, "memory = 'much'"))
-    lacks, wrong = load(path, {}).crews
-    assert lacks.again is not None
-    assert wrong.again is None
-    assert "does not exist" in "".join(told(lacks).values())
-    variables.write_text("nonsense")
-    faulty = lacks.again()
-    assert "line 1 is no NAME=VALUE" in "".join(told(faulty).values())
-    variables.write_text(content)
-    assert faulty.again is not None
-    good = faulty.again()
-    assert good == load(path, {}).crews[0]
-    assert good.problems == ()
 
 
 def test_a_path_that_is_none_is_the_crews(write: Write) -> None:

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd.crews.ends import WorkerEnd
+from smartlinkd.crews.catalog.catalog import ADAPTER
+from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import FromWorker, Inputs
-from smartlinkd.crews.reading.catalog import ADAPTER
 from smartlinkd.crews.worker import Worker, WorkerSettings, start_worker
 
 PYTHON = os.environ.get("CREWAI_PYTHON", "")
@@ -229,9 +229,9 @@ def start(model: Model, strangers: Path, tmp_path: Path) -> Iterator[Start]:
 def run(start: Start) -> Callable[..., Any]:
     """`messages, end = await run(project, …)`: a run in which nobody asks for anything."""
 
-    async def whole(project: Path, **how: Any) -> tuple[list[FromWorker], WorkerEnd]:
+    async def whole(project: Path, **how: Any) -> tuple[list[FromWorker], ExitReason]:
         with trio.fail_after(60):
             async with start(project, **how) as worker:
-                return [message async for message in worker.messages], await worker.end()
+                return [message async for message in worker.messages], await worker.exit_reason()
 
     return whole

@@ -12,7 +12,7 @@ import pytest
 import trio
 from pydantic import JsonValue
 
-from smartlinkd.crews.ends import WorkerEnd
+from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import (
     Failed,
     FromWorker,
@@ -28,7 +28,7 @@ from smartlinkd.crews.protocol import (
 from smartlinkd.crews.worker import Stopped, Worker
 
 Start = Callable[..., AbstractAsyncContextManager[Worker]]
-Run = Callable[..., Awaitable[tuple[list[FromWorker], WorkerEnd]]]
+Run = Callable[..., Awaitable[tuple[list[FromWorker], ExitReason]]]
 Project = Callable[[dict[str, str]], Path]
 
 LINK = "https://shopee.vn/product/1/2"
@@ -76,7 +76,7 @@ CLASSIC_CREW = crew(
 
 async def play(
     start: Start, folder: Path, answer: Callable[[FromWorker], Any], **how: Any
-) -> tuple[list[FromWorker], WorkerEnd]:
+) -> tuple[list[FromWorker], ExitReason]:
     """A run in which what the crew asks is answered."""
     messages = []
     with trio.fail_after(60):
@@ -85,7 +85,7 @@ async def play(
                 messages.append(message)
                 if (told := answer(message)) is not None:
                     await worker.send(told)
-            return messages, await worker.end()
+            return messages, await worker.exit_reason()
 
 
 # Tools

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from smartlinkd.crews.ends import WorkerEnd
+from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import (
     FromWorker,
     Result,
@@ -19,7 +19,7 @@ from smartlinkd.crews.protocol import (
     TokenUsage,
 )
 
-Run = Callable[..., Awaitable[tuple[list[FromWorker], WorkerEnd]]]
+Run = Callable[..., Awaitable[tuple[list[FromWorker], ExitReason]]]
 Project = Callable[[dict[str, str]], Path]
 
 CLASSIC = {

@@ -11,8 +11,8 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.crews.protocol import MAX_OUTPUT, Inputs
+from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.crews.worker import Worker, WorkerSettings, start_worker
 from tests.hygiene.at_once import nothing_left, until
 

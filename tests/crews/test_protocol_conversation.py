@@ -54,7 +54,7 @@ def human(task: str) -> bytes:
 def hear(*lines: bytes, conversation: Conversation | None = None) -> FromWorker | ProtocolFault:
     """What comes of the last line; those before must be in place."""
     conversation = conversation or Conversation()
-    *before, last = [conversation.hear(one) for one in lines]
+    *before, last = [conversation.receive(one) for one in lines]
     assert not [one for one in before if isinstance(one, ProtocolFault)]
     return last
 
@@ -144,7 +144,7 @@ def test_another_message_is_not_kept_as_the_last() -> None:
 def test_a_human_is_asked_again_after_the_answer() -> None:
     conversation = Conversation()
     hear(STARTED, opened("1"), human("1"), conversation=conversation)
-    conversation.tell(HumanFeedback(task_id="1", feedback="better", approved=False))
+    conversation.note_answer(HumanFeedback(task_id="1", feedback="better", approved=False))
     last = hear(human("1"), conversation=conversation)
     assert not isinstance(last, ProtocolFault)
 
@@ -153,9 +153,9 @@ def test_so_many_calls_may_wait_and_an_answer_makes_room_for_one() -> None:
     conversation = Conversation()
     waiting = [call(str(number)) for number in range(MAX_WAITING_CALLS)]
     hear(STARTED, *waiting, conversation=conversation)
-    conversation.tell(ToolResult(call_id="3"))
-    assert not isinstance(conversation.hear(call("one more")), ProtocolFault)
-    assert conversation.hear(call("and one")) == ProtocolFault(
+    conversation.note_answer(ToolResult(call_id="3"))
+    assert not isinstance(conversation.receive(call("one more")), ProtocolFault)
+    assert conversation.receive(call("and one")) == ProtocolFault(
         "`tool_call` while 16 others wait for their result", call("and one")
     )
 
@@ -163,8 +163,8 @@ def test_so_many_calls_may_wait_and_an_answer_makes_room_for_one() -> None:
 def test_a_call_that_was_answered_leaves_its_id_used() -> None:
     conversation = Conversation()
     hear(STARTED, call("1"), conversation=conversation)
-    conversation.tell(ToolResult(call_id="1"))
-    assert conversation.hear(call("1")) == ProtocolFault(
+    conversation.note_answer(ToolResult(call_id="1"))
+    assert conversation.receive(call("1")) == ProtocolFault(
         "`tool_call` with a `call_id` that was used before", call("1")
     )
 
@@ -172,22 +172,22 @@ def test_a_call_that_was_answered_leaves_its_id_used() -> None:
 def test_an_answer_without_a_question_is_an_error_of_ours() -> None:
     conversation = Conversation()
     hear(STARTED, opened("1"), opened("2"), human("1"), call("1"), conversation=conversation)
-    conversation.tell(ToolResult(call_id="1"))
+    conversation.note_answer(ToolResult(call_id="1"))
     for answer in (
         ToolResult(call_id="1"),
         ToolResult(call_id="2"),
         HumanFeedback(task_id="2", feedback="", approved=True),
     ):
         with pytest.raises(ValueError, match="no question of the worker's"):
-            conversation.tell(answer)
+            conversation.note_answer(answer)
 
 
 def test_an_execution_has_so_many_messages() -> None:
     conversation = Conversation()
-    conversation.hear(STARTED)
+    conversation.receive(STARTED)
     for _ in range(MAX_MESSAGES - 1):
-        assert not isinstance(conversation.hear(STEP), ProtocolFault)
-    assert conversation.hear(STEP) == ProtocolFault(
+        assert not isinstance(conversation.receive(STEP), ProtocolFault)
+    assert conversation.receive(STEP) == ProtocolFault(
         "an execution may have 10000 messages, this is one more", STEP
     )
 
@@ -195,7 +195,7 @@ def test_an_execution_has_so_many_messages() -> None:
 def test_an_execution_has_so_many_bytes() -> None:
     conversation = Conversation(max_output=len(STARTED) + 2 * len(LOG))
     assert not isinstance(hear(STARTED, LOG, LOG, conversation=conversation), ProtocolFault)
-    fault = conversation.hear(LOG)
+    fault = conversation.receive(LOG)
     assert fault == ProtocolFault(
         f"an execution's messages may have {len(STARTED) + 2 * len(LOG)} bytes in all, "
         "this is over",

@@ -63,8 +63,8 @@ def python(program: str) -> tuple[str, ...]:
 async def output(worker: Worker) -> str:
     """What one that ends well writes to standard output."""
     with trio.fail_after(10):
-        assert await worker.end() == DONE
-        await worker.see_out()
+        assert await worker.exit_reason() == DONE
+        await worker.drain()
     return worker.stdout_tail
 
 
@@ -167,7 +167,7 @@ async def test_its_messages_come_in_order_but_for_the_last(begin: Begin) -> None
             TaskCompleted(task_id="1", output="o"),
             Log(text="Chào"),
         ]
-        assert await worker.end() == DONE
+        assert await worker.exit_reason() == DONE
 
 
 async def test_it_is_answered(begin: Begin) -> None:
@@ -189,7 +189,7 @@ say("result", output="", output_json=[answer, feedback])
                     await worker.send(ToolResult(call_id=message.call_id, result={"a": 1}))
                 case HumanInput():
                     await worker.send(HumanFeedback(task_id="1", feedback="yes", approved=True))
-        assert await worker.end() == Result(
+        assert await worker.exit_reason() == Result(
             output="",
             output_json=[
                 {"type": "tool_result", "call_id": "c", "result": {"a": 1}, "error": None},
@@ -210,7 +210,7 @@ async def test_an_answer_to_one_that_has_ended_is_no_error(begin: Begin) -> None
         async for _ in worker.messages:
             pass
         await worker.send(ToolResult(call_id="1", result="x" * MAX_LINE))
-        assert await worker.end() == DONE
+        assert await worker.exit_reason() == DONE
 
 
 async def test_what_it_said_before_it_died_is_heard_later(begin: Begin, until: Until) -> None:
@@ -227,7 +227,7 @@ async def test_what_it_said_before_it_died_is_heard_later(begin: Begin, until: U
 async def test_one_that_does_not_read_may_still_end_well(begin: Begin) -> None:
     # Its end is then closed with something unread in it, which the kernel tells as an error.
     async with begin(*shell("")) as worker:
-        assert await worker.end() == DONE
+        assert await worker.exit_reason() == DONE
 
 
 async def test_large_inputs_meet_a_worker_that_speaks_first(begin: Begin) -> None:
@@ -239,7 +239,7 @@ say("result", output=str(len(hear()["inputs"]["text"])))
     inputs = Inputs(inputs={"text": "x" * MAX_LINE})
     async with begin(*python(program), inputs=inputs) as worker:
         with trio.fail_after(10):
-            assert await worker.end() == Result(output=str(MAX_LINE))
+            assert await worker.exit_reason() == Result(output=str(MAX_LINE))
 
 
 async def test_one_that_is_not_listened_to_waits(begin: Begin, until: Until) -> None:
@@ -258,7 +258,7 @@ say("result", output="done")
         assert int(worker.stdout_tail.split()[0]) < 20
         with trio.fail_after(10):
             assert len([message async for message in worker.messages]) == 101
-        assert await worker.end() == DONE
+        assert await worker.exit_reason() == DONE
 
 
 # What cannot be started

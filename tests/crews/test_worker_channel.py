@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import trio
-from trio.testing import MockClock
 
-from smartlinkd.crews.channel import CATCH_UP_WITHIN, Channel
 from smartlinkd.crews.protocol import (
     MAX_LINE,
     MAX_OUTPUT,
@@ -22,6 +20,7 @@ from smartlinkd.crews.protocol import (
     ToolResult,
     encode,
 )
+from smartlinkd.crews.worker_channel import WorkerChannel
 
 LARGE = Inputs(inputs={"text": "x" * MAX_LINE})
 STARTED = b'{"type":"started"}\n'
@@ -43,9 +42,9 @@ def theirs(ends: tuple[socket.socket, socket.socket]) -> socket.socket:
 
 
 @pytest.fixture
-async def channel(ends: tuple[socket.socket, socket.socket]) -> Channel:
+async def channel(ends: tuple[socket.socket, socket.socket]) -> WorkerChannel:
     connection = trio.socket.from_stdlib_socket(ends[0])
-    return Channel(connection, LARGE, max_output=MAX_OUTPUT)
+    return WorkerChannel(connection, LARGE, max_output=MAX_OUTPUT)
 
 
 async def lines(theirs: socket.socket, count: int) -> list[bytes]:
@@ -57,7 +56,7 @@ async def lines(theirs: socket.socket, count: int) -> list[bytes]:
     return received.splitlines(keepends=True)
 
 
-async def test_a_message_may_come_in_pieces(channel: Channel, theirs: socket.socket) -> None:
+async def test_a_message_may_come_in_pieces(channel: WorkerChannel, theirs: socket.socket) -> None:
     heard = []
 
     async def hear() -> None:
@@ -72,7 +71,7 @@ async def test_a_message_may_come_in_pieces(channel: Channel, theirs: socket.soc
     assert heard == [Started(), Log(text="Chào")]
 
 
-async def test_a_flood_lets_others_run(channel: Channel, theirs: socket.socket) -> None:
+async def test_a_flood_lets_others_run(channel: WorkerChannel, theirs: socket.socket) -> None:
     turns = 0
 
     async def other() -> None:
@@ -90,53 +89,26 @@ async def test_a_flood_lets_others_run(channel: Channel, theirs: socket.socket) 
     assert turns >= 100
 
 
-async def test_at_hand_is_what_has_been_received(channel: Channel, theirs: socket.socket) -> None:
+async def test_received_returns_messages_that_were_read_already(
+    channel: WorkerChannel, theirs: socket.socket
+) -> None:
     theirs.send(STARTED + b'{"type":"log","text":"1"}\n{"type":"log","text":"2"}\n{"type"')
-    assert channel.at_hand(9) == []  # nobody has read it yet
+    assert channel.received(9) == []  # nobody has read it yet
     assert await anext(channel) == Started()
-    assert channel.at_hand(1) == [Log(text="1")]
+    assert channel.received(1) == [Log(text="1")]
     theirs.send(b':"log","text":"3"}\n')
-    assert channel.at_hand(9) == [Log(text="2")]
+    assert channel.received(9) == [Log(text="2")]
     assert await anext(channel) == Log(text="3")
 
 
-async def test_who_catches_up_hears_what_nobody_came_to_hear(
-    channel: Channel, theirs: socket.socket
-) -> None:
-    assert await channel.catch_up() == []
-    theirs.send(STARTED + LOG + b'{"type"')
-    assert [message.type for message in await channel.catch_up()] == ["started", "log"]
-    theirs.send(b':"log","text":"3"}\n' + RESULT + LOG)
-    theirs.close()
-    assert await channel.catch_up() == [Log(text="3")]
-    assert channel.final == Result(output="done")
-    assert await channel.catch_up() == []
-
-
-async def test_who_catches_up_waits_for_the_rest_of_a_line_for_a_second(
-    channel: Channel, theirs: socket.socket, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    theirs.send(STARTED + RESULT[:9])
-
-    async def send_the_rest() -> None:
-        await trio.sleep(CATCH_UP_WITHIN * 1.5)
-        theirs.send(RESULT[9:])
-
-    nursery.start_soon(send_the_rest)
-    assert await channel.catch_up() == [Started()]
-    assert (channel.final, trio.current_time()) == (None, CATCH_UP_WITHIN)
-    assert await channel.catch_up() == []
-    assert channel.final == Result(output="done")
-
-
-async def test_at_hand_is_nothing_after_the_last_message(
-    channel: Channel, theirs: socket.socket
+async def test_received_returns_nothing_after_the_last_message(
+    channel: WorkerChannel, theirs: socket.socket
 ) -> None:
     theirs.send(STARTED + CALL + RESULT + LOG)
     await anext(channel)
-    assert [message.type for message in channel.at_hand(9)] == ["tool_call"]
+    assert [message.type for message in channel.received(9)] == ["tool_call"]
     assert channel.final == Result(output="done")
-    assert channel.at_hand(9) == []
+    assert channel.received(9) == []
     with pytest.raises(StopAsyncIteration):
         await anext(channel)
 
@@ -145,20 +117,22 @@ async def test_at_hand_is_nothing_after_the_last_message(
     "broken", [b"{}\n", b"x" * (MAX_LINE + 1) + b"\n"], ids=["no message", "too long"]
 )
 async def test_at_hand_is_what_came_before_a_broken_line(
-    channel: Channel, theirs: socket.socket, nursery: trio.Nursery, broken: bytes
+    channel: WorkerChannel, theirs: socket.socket, nursery: trio.Nursery, broken: bytes
 ) -> None:
     connection = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
     nursery.start_soon(connection.send_all, STARTED + CALL + broken + LOG)
     await anext(channel)
-    heard = channel.at_hand(9)
+    heard = channel.received(9)
     async for message in channel:
         heard.append(message)
     assert [message.type for message in heard] == ["tool_call"]
     assert isinstance(channel.fault, ProtocolFault)
-    assert channel.at_hand(9) == []
+    assert channel.received(9) == []
 
 
-async def test_a_cancelled_wait_loses_nothing(channel: Channel, theirs: socket.socket) -> None:
+async def test_a_cancelled_wait_loses_nothing(
+    channel: WorkerChannel, theirs: socket.socket
+) -> None:
     theirs.send(STARTED[:5])
     with trio.move_on_after(0.01) as patience:
         await anext(channel)
@@ -167,7 +141,9 @@ async def test_a_cancelled_wait_loses_nothing(channel: Channel, theirs: socket.s
     assert await anext(channel) == Started()
 
 
-async def test_a_cancelled_send_leaves_lines_whole(channel: Channel, theirs: socket.socket) -> None:
+async def test_a_cancelled_send_leaves_lines_whole(
+    channel: WorkerChannel, theirs: socket.socket
+) -> None:
     with trio.move_on_after(0.01) as patience:
         await channel.send(Stop())
     assert patience.cancelled_caught
@@ -176,7 +152,7 @@ async def test_a_cancelled_send_leaves_lines_whole(channel: Channel, theirs: soc
         assert await lines(theirs, 2) == [encode(LARGE), encode(Stop())]
 
 
-async def test_sends_of_two_tasks_do_not_mix(channel: Channel, theirs: socket.socket) -> None:
+async def test_sends_of_two_tasks_do_not_mix(channel: WorkerChannel, theirs: socket.socket) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(channel.deliver)
         await trio.testing.wait_all_tasks_blocked(0.001)
@@ -185,7 +161,9 @@ async def test_sends_of_two_tasks_do_not_mix(channel: Channel, theirs: socket.so
         assert await lines(theirs, 2) == [encode(LARGE), encode(Stop())]
 
 
-async def test_the_inputs_go_first_whoever_sends(channel: Channel, theirs: socket.socket) -> None:
+async def test_the_inputs_go_first_whoever_sends(
+    channel: WorkerChannel, theirs: socket.socket
+) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(channel.send, Stop())
         await trio.testing.wait_all_tasks_blocked(0.001)
@@ -194,9 +172,9 @@ async def test_the_inputs_go_first_whoever_sends(channel: Channel, theirs: socke
 
 
 async def test_one_that_does_not_read_is_given_up_and_its_hearer_told(
-    channel: Channel, monkeypatch: pytest.MonkeyPatch
+    channel: WorkerChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("smartlinkd.crews.channel.SEND_LIMIT", 0.02)
+    monkeypatch.setattr("smartlinkd.crews.worker_channel.SEND_LIMIT", 0.02)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(channel.send, Stop())
         assert [message async for message in channel] == []
@@ -204,7 +182,7 @@ async def test_one_that_does_not_read_is_given_up_and_its_hearer_told(
 
 
 async def test_an_answer_that_is_not_read_any_more_is_no_fault(
-    channel: Channel, theirs: socket.socket
+    channel: WorkerChannel, theirs: socket.socket
 ) -> None:
     theirs.send(STARTED + CALL)
     assert len([await anext(channel) for _ in range(2)]) == 2
@@ -221,7 +199,7 @@ async def test_an_answer_that_is_not_read_any_more_is_no_fault(
 
 
 async def test_nothing_is_sent_to_one_that_has_gone(
-    channel: Channel, theirs: socket.socket
+    channel: WorkerChannel, theirs: socket.socket
 ) -> None:
     theirs.close()
     await channel.deliver()
@@ -230,7 +208,9 @@ async def test_nothing_is_sent_to_one_that_has_gone(
     assert channel.fault is None
 
 
-async def test_what_is_not_a_whole_line_is_kept(channel: Channel, theirs: socket.socket) -> None:
+async def test_what_is_not_a_whole_line_is_kept(
+    channel: WorkerChannel, theirs: socket.socket
+) -> None:
     theirs.send(STARTED + RESULT[:10])
     theirs.close()
     assert [message async for message in channel] == [Started()]
@@ -239,7 +219,7 @@ async def test_what_is_not_a_whole_line_is_kept(channel: Channel, theirs: socket
 
 
 async def test_the_last_message_ends_it_and_nothing_is_heard_after_it(
-    channel: Channel, theirs: socket.socket
+    channel: WorkerChannel, theirs: socket.socket
 ) -> None:
     theirs.send(STARTED + RESULT + b"x\n" + CALL)
     with trio.fail_after(5):
@@ -250,7 +230,7 @@ async def test_the_last_message_ends_it_and_nothing_is_heard_after_it(
 
 
 async def test_a_hearer_that_comes_again_after_a_fault_hears_nothing(
-    channel: Channel, theirs: socket.socket
+    channel: WorkerChannel, theirs: socket.socket
 ) -> None:
     theirs.send(b"x\n" + STARTED)
     for _ in range(2):

@@ -11,14 +11,14 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 import trio
 
-from smartlinkd.crews.ends import (
+from smartlinkd.crews.outcome import (
     ExitedWithoutResult,
+    ExitReason,
     KilledBySignal,
     OutOfMemory,
     OutOfSight,
     ProtocolBroken,
-    WorkerEnd,
-    silent_end,
+    silent_exit,
 )
 from smartlinkd.crews.protocol import MAX_LINE, Failed, Result
 from smartlinkd.crews.worker import Worker
@@ -47,9 +47,9 @@ def python(program: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", "-c", program)
 
 
-async def end(worker: Worker) -> WorkerEnd:
+async def end(worker: Worker) -> ExitReason:
     with trio.fail_after(10):
-        return await worker.end()
+        return await worker.exit_reason()
 
 
 # What it says of its end
@@ -82,7 +82,7 @@ async def test_one_that_lingers_has_its_grace_to_leave(
     async with begin(*shell('say "$done"; sleep 1000'), grace=0.1) as worker:
         await end(worker)
         with trio.fail_after(10):
-            await worker.see_out()
+            await worker.drain()
     assert "does not end within 0.1 s of its last message, and is killed" in caplog.text
 
 
@@ -93,13 +93,13 @@ async def test_one_that_has_said_nothing_of_its_end_is_given_no_more_time(
     async with begin(*shell(script), grace=0.1) as worker:
         assert isinstance(await end(worker), ProtocolBroken)
         with trio.fail_after(0):
-            await worker.see_out()
+            await worker.drain()
 
 
 async def test_one_that_reads_on_after_its_result_sees_that_it_may_go(begin: Begin) -> None:
     async with begin(*shell('say "$done"; cat <&3 >/dev/null; echo bye'), grace=5) as worker:
         assert await end(worker) == Result(output="done")
-        await worker.see_out()
+        await worker.drain()
         assert worker.stdout_tail == "bye\n"
 
 
@@ -111,7 +111,7 @@ async def test_a_result_stands_with_more_after_it(
 ) -> None:
     async with begin(*shell(f'say "$done"; {more}')) as worker:
         assert await end(worker) == Result(output="done")
-        await worker.see_out()
+        await worker.drain()
         assert await end(worker) == Result(output="done")
     assert "says more after its last message" in caplog.text
 
@@ -328,5 +328,5 @@ def test_each_end_has_a_text_of_its_own(
     ],
 )
 def test_last_words_are_one_short_printable_line(stderr: str, last_words: str) -> None:
-    ended = silent_end(ExitStatus(code=1), unfinished="", stderr=stderr, memory_limit=1)
+    ended = silent_exit(ExitStatus(code=1), unfinished="", stderr=stderr, memory_limit=1)
     assert ended == ExitedWithoutResult(1, last_words)

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 import smartlinkd
-from smartlinkd.crews.ends import ExitedWithoutResult
+from smartlinkd.crews.outcome import ExitedWithoutResult
 from smartlinkd.crews.protocol import (
     MAX_ERROR,
     MAX_ID,
@@ -85,7 +85,7 @@ async def test_the_worker_in_python(
                 HumanInput(task_id="greet", prompt="Is this friendly enough?", output="Hello Chi"),
                 TaskCompleted(task_id="greet", output=output),
             ]
-            assert await worker.end() == Result(output=output)
+            assert await worker.exit_reason() == Result(output=output)
 
 
 async def test_the_worker_in_python_is_stopped_while_it_asks(
@@ -97,7 +97,7 @@ async def test_the_worker_in_python_is_stopped_while_it_asks(
             if isinstance(message, HumanInput):
                 break
         assert await worker.stop() == Stopped.WITHOUT_SIGNAL
-        assert await worker.end() == ExitedWithoutResult(1, "stopped")
+        assert await worker.exit_reason() == ExitedWithoutResult(1, "stopped")
 
 
 async def test_the_worker_in_sh(begin: Begin, example: Callable[[str], Path]) -> None:
@@ -109,7 +109,7 @@ async def test_the_worker_in_sh(begin: Begin, example: Callable[[str], Path]) ->
                 TaskStarted(task_id="count", agent="counter"),
                 TaskCompleted(task_id="count", output="4"),
             ]
-            assert await worker.end() == Result(output="4 words", output_json={"words": 4})
+            assert await worker.exit_reason() == Result(output="4 words", output_json={"words": 4})
 
 
 async def test_the_worker_in_sh_refuses_what_it_cannot_read(
@@ -118,7 +118,7 @@ async def test_the_worker_in_sh_refuses_what_it_cannot_read(
     inputs = Inputs(inputs={"text": 'with "quotes"'})
     async with begin("/bin/sh", str(example("sh")), inputs=inputs) as worker:
         with trio.fail_after(10):
-            assert await worker.end() == Failed(
+            assert await worker.exit_reason() == Failed(
                 error="text: give one without quotes and line breaks"
             )
 

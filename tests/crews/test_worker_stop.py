@@ -128,14 +128,14 @@ assert b"stop" in line.readline()
 
 async def test_one_that_has_ended_is_stopped_at_once(begin: Begin) -> None:
     async with begin(*shell("")) as worker:
-        await worker.end()
+        await worker.exit_reason()
         with trio.fail_after(3):
             assert await worker.stop() == Stopped.WITHOUT_SIGNAL
 
 
 async def test_one_that_broke_the_protocol_can_be_stopped(begin: Begin) -> None:
     async with begin(*shell("say x; sleep 1000"), grace=5.0) as worker:
-        await worker.end()
+        await worker.exit_reason()
         assert await worker.stop() == Stopped.BY_SIGTERM
 
 
@@ -173,7 +173,7 @@ async def test_many_at_once_leave_nothing(begin: Begin) -> None:
     async def one() -> None:
         nonlocal ended
         async with begin(*shell("""say '{"type":"result","output":""}'""")) as worker:
-            await worker.end()
+            await worker.exit_reason()
             ended += 1
 
     async with trio.open_nursery() as nursery:

@@ -20,7 +20,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.auth import passwords
-from smartlinkd.crews.workplace import LAST_ENTRY
+from smartlinkd.crews.model import ExecutorLimits
 from smartlinkd.sandbox.session import affiliate_id
 from tests.every_step.parts import RESTARTED, Parts
 from tests.faults.door import Asked
@@ -33,7 +33,7 @@ SERVED = 1.0
 """Seconds for the next request, the loading of a page included."""
 SOME = 4
 """One in so many."""
-TOLD = LAST_ENTRY + RESTARTED + 0.5
+TOLD = ExecutorLimits().last_write_s + RESTARTED + 0.5
 """Seconds in which somebody whose work failed has an answer, be it that the part is there again:
 what depends on it ends first, and it is started again."""
 

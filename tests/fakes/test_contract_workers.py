@@ -21,9 +21,9 @@ import trio
 from pydantic import JsonValue, SecretBytes
 from trio.testing import MockClock
 
-from smartlinkd.crews.crew import Caller, Crew, Feedback, Kickoff
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.model import Crew, CrewUser, Feedback, Kickoff
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Execution, Retention, Status
@@ -55,7 +55,7 @@ class House:
     """An executor and a journal, as the daemon has them, for one execution after the other."""
 
     def __init__(self, folder: Path, crew: Crew) -> None:
-        self.caller = Caller(crew.name)
+        self.caller = CrewUser(crew.name)
         self.journal = Store(
             folder / "journal.db",
             key=SecretBytes(b"k" * 32),

@@ -35,9 +35,9 @@ from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.instance import InstanceSettings
 from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.config import build
+from smartlinkd.crews.catalog.catalog import read_catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import read_catalog
-from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.errors import Unavailable
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.net.client import HttpClient
@@ -282,8 +282,8 @@ class Stage:
             self.crews = make_crews(*args)
             return self.crews
 
-        def webhooks(*args: Any, **more: Any) -> Webhooks:
-            return Webhooks(*args, **more, wall=wall, chance=self._chance())
+        def webhooks(*args: Any, **more: Any) -> WebhookDispatcher:
+            return WebhookDispatcher(*args, **more, wall=wall, chance=self._chance())
 
         patch.setattr(tree, "Supervisor", see_supervisor)
         patch.setattr(http_apps, "HttpApp", see_door)
@@ -294,7 +294,7 @@ class Stage:
         patch.setattr(tree, "Auth", partial(Auth, wall_clock=self.wall.now))
         patch.setattr(components, "Store", partial(Store, wall=wall))
         patch.setattr(components, "Executor", partial(Executor, wall=wall))
-        patch.setattr(components, "Webhooks", webhooks)
+        patch.setattr(components, "WebhookDispatcher", webhooks)
 
     def _plant(self) -> None:
         self._supervisors: list[Supervisor] = []

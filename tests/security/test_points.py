@@ -70,15 +70,15 @@ TOKENS = {
         "api/crews/test_whole.py::test_a_user_meets_a_wall",
         "api/crews/test_who_may_call.py::test_anothers_is_404_to_a_user",
         "api/crews/test_who_may_call.py::test_another_crews_execution_is_404",
-        "crews/access/test_tokens.py::test_no_token_opens_another_crew",
+        "crews/test_tokens.py::test_no_token_opens_another_crew",
     ],
     "a crew's token is compared in the same work, however wrong it is": [
-        "crews/access/test_tokens.py::test_each_way_of_being_wrong_is_the_same_work",
+        "crews/test_tokens.py::test_each_way_of_being_wrong_is_the_same_work",
         "api/crews/test_who_may_call.py::test_an_unknown_crew_looks_like_a_wrong_token",
     ],
     "a rotated crew token is wrong at once, and no rotation brings it back": [
         "api/crews/test_who_may_call.py::test_a_rotated_token_is_401_and_the_others_stay",
-        "crews/access/test_tokens_rotation.py::test_no_rotation_brings_a_token_back",
+        "crews/test_tokens_rotation.py::test_no_rotation_brings_a_token_back",
     ],
 }
 

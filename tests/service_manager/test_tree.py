@@ -14,7 +14,7 @@ import trio
 from smartlinkd.app import tree
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
-from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.errors import Refused
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.supervision.blocking import BlockingMailbox
@@ -174,7 +174,7 @@ async def test_the_webhooks_loop_is_seen_to_hang(
         await trio.sleep_forever()
         raise AssertionError
 
-    monkeypatch.setattr(Webhooks, "_next", hang)
+    monkeypatch.setattr(WebhookDispatcher, "_next", hang)
     async with daemon() as supervisor:
         since = trio.current_time()
         await beats(vital(supervisor, "journal"), since=since)

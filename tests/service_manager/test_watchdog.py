@@ -15,12 +15,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.crews.webhooks.actor import Webhooks
-from smartlinkd.crews.webhooks.hands import AT_ONCE
+from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.errors import Refused, Unavailable
 from smartlinkd.logs import LogEvent
 from smartlinkd.store.actor import Store
-from smartlinkd.store.model import Delivery, WebhookTarget
+from smartlinkd.store.model import Delivery
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.supervision.child import ChildSpec
 from smartlinkd.supervision.heartbeat import WatchedLoop
@@ -184,22 +183,7 @@ async def test_all_hands_may_be_at_work_for_as_long_as_was_said(
 async def test_webhooks_may_wait_for_hours_until_the_journal_has_room_again(
     autojump_clock: MockClock,
 ) -> None:
-    webhooks = Webhooks(cast("Store", FullJournal()), allow=(), key=None)
-    async with watched(
-        ChildSpec("webhooks", webhooks.run, heartbeats=(webhooks.heartbeat,))
-    ) as manager:
-        await trio.sleep(3600.0)
-        assert not manager.strikes()
-
-
-async def test_webhooks_may_have_all_calls_in_hand_for_hours(autojump_clock: MockClock) -> None:
-    """Those that were made, and that the journal has no room to note."""
-    webhooks = Webhooks(cast("Store", FullJournal()), allow=(), key=None)
-    for number in range(AT_ONCE):
-        target = WebhookTarget("task", f"https://h{number}.example/")
-        now = datetime.now(UTC)
-        call = Delivery(number, "an-id", "a-crew", target, b"{}", 0, now, now)
-        assert webhooks._hands.take(call)
+    webhooks = WebhookDispatcher(cast("Store", FullJournal()), allow=(), key=None)
     async with watched(
         ChildSpec("webhooks", webhooks.run, heartbeats=(webhooks.heartbeat,))
     ) as manager:

@@ -23,7 +23,7 @@ from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
 from smartlinkd.config import Settings
 from smartlinkd.conversion.service import ConversionService
-from smartlinkd.crews.reading.catalog import read_catalog
+from smartlinkd.crews.catalog.catalog import read_catalog
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.net.client import HttpClient
 from smartlinkd.supervision.supervisor import Escalated

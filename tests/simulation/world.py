@@ -21,7 +21,7 @@ import trio
 from smartlinkd.auth import passwords
 from smartlinkd.config import build
 from smartlinkd.conversion.pause_store import PauseStore
-from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox.portal import portal_app
 from smartlinkd.sandbox.shop import shop_app, short_links_app
@@ -118,8 +118,7 @@ class World(Weather):
         self.internet.install(patch)
         self.disk.install(patch)
         patch.setattr(trio.to_thread, "run_sync", self._slowly(trio.to_thread.run_sync))
-        patch.setattr(Webhooks, "_look", self._looking(Webhooks._look))
-        self.portal.sever = self.network.sever
+        patch.setattr(WebhookDispatcher, "_start_due", self._looking(WebhookDispatcher._start_due))
         patch.setattr(passwords, "matches", _matches)
 
     def _looking(self, look: Callable[..., Awaitable[float]]) -> Callable[..., Awaitable[float]]:

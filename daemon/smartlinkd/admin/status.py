@@ -16,9 +16,9 @@ from smartlinkd.auth.keys import KeyDays, KeyName, KeyScopes
 from smartlinkd.browser.actor import Browser
 from smartlinkd.conversion.account import AccountStatus, shown_name
 from smartlinkd.conversion.service import ConversionService, ConversionStatus
-from smartlinkd.crews.access.tokens import CrewTokens
-from smartlinkd.crews.crew import BrokenCrew, ListedCrew
 from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.model import BrokenCrew, ListedCrew
+from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.vault.actor import Vault

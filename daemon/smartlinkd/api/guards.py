@@ -22,7 +22,7 @@ from smartlinkd.api.session_cookie import SessionCookie
 from smartlinkd.api.wrong_keys import WrongKeys
 from smartlinkd.auth.actor import ApiKey, Session
 from smartlinkd.auth.keys import PREFIX, Scope, WrongKey
-from smartlinkd.crews.crew import Caller as CrewCaller
+from smartlinkd.crews.model import CrewUser
 from smartlinkd.errors import NotAllowed, WrongCredential
 
 REFUSALS: Final = (403, 503)
@@ -192,7 +192,7 @@ class Guards:
             self._wrong_keys.note(address)
             raise
 
-    async def crew_caller(self, crew: str, shown: Credential) -> CrewCaller:
+    async def crew_caller(self, crew: str, shown: Credential) -> CrewUser:
         """Return who calls a crew: a token of the crew's, the page's session, or an API key.
 
         Raises `WrongCredential`, or `NotAllowed` for a key without the scope.

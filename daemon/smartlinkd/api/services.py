@@ -13,9 +13,9 @@ from smartlinkd.api.access import Neighbourhood
 from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
 from smartlinkd.conversion.service import ConversionService
-from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.history.actor import History
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.monitoring.series import Recorder

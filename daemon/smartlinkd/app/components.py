@@ -31,12 +31,11 @@ from smartlinkd.conversion.service import (
     ignore,
 )
 from smartlinkd.conversion.sources import LinkSource, ProductSource
-from smartlinkd.crews.access.secret import derive, load_master_secret
-from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.crews.catalog.catalog import Catalog, longest_read_s, read_catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog, longest_look, read_catalog
+from smartlinkd.crews.tokens import CrewTokens, derive, load_master_secret
 from smartlinkd.crews.tools import tools
-from smartlinkd.crews.webhooks.actor import Webhooks
+from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.history import model as history
 from smartlinkd.history.actor import FILE as HISTORY_FILE
 from smartlinkd.history.actor import History
@@ -151,7 +150,7 @@ def history_retention(settings: Settings) -> history.HistoryRetention:
 async def read_crews(settings: Settings, service_manager: ServiceManager) -> Catalog:
     """Look at every crew, in time that the service manager is asked for: at the start the
     reporter, who does so from then on, is only made of what is read here. Raises `NoThread`."""
-    service_manager.extend_timeout(longest_look(settings) + EXTENSION_S)
+    service_manager.extend_timeout(longest_read_s(settings) + EXTENSION_S)
     # Who ends the daemon does not wait for an interpreter that hangs.
     return await on_thread(read_catalog, settings, check_cancelled)
 
@@ -163,7 +162,7 @@ class Crews:
     tokens: CrewTokens
     journal: Store
     executor: Executor
-    webhooks: Webhooks
+    webhooks: WebhookDispatcher
 
 
 def make_crews(
@@ -185,7 +184,9 @@ def make_crews(
         retention=retention(settings),
         disk_full=notifier.report_disk,
     )
-    webhooks = Webhooks(journal, allow=settings.webhooks.allow, key=settings.webhooks.secret)
+    webhooks = WebhookDispatcher(
+        journal, allow=settings.webhooks.allow, key=settings.webhooks.secret
+    )
     executor = Executor(
         catalog,
         journal,

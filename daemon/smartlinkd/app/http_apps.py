@@ -18,7 +18,7 @@ from smartlinkd.api.crews.app import build_crew_app
 from smartlinkd.api.services import Rules, Services
 from smartlinkd.app.listeners import Listeners
 from smartlinkd.config.settings import Settings
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.serving import GuardedQuart, Served, serve
 
 

@@ -18,7 +18,7 @@ from socket import socket
 
 from smartlinkd.config import Problem, Settings
 from smartlinkd.config.checks import open_cookie
-from smartlinkd.crews.reading.catalog import UNDER
+from smartlinkd.crews.catalog.catalog import UNDER
 from smartlinkd.errors import Invalid
 from smartlinkd.net.addresses import Bind
 from smartlinkd.serving import bind

@@ -8,19 +8,12 @@ The choice: all or nothing, then part by part. A file that the daemon would not 
 which a crew could not run that can run now, is told in the log and changes nothing. That is also
 one without a crew that is there now, while an entry in it has no name of its own: a crew that is
 taken out loses what waits for it, and a slip in its name must not do that. Otherwise each part
-takes what is its own, in one step. While a step waits, for the disk say, another SIGHUP is read:
-whoever the newer file shuts out is shut out at once, and the steps begin again with it. What needs
-a restart (`smartlinkd/config/checks.py`) is named.
+takes what is its own, in one step; what may wait for the disk comes last. What needs a restart
+(`smartlinkd/config/checks.py`) is named.
 
 The part that waits for SIGHUP is not there from the first moment to the last, and the kernel ends a
 process that does not wait for it. So `never_ended_by_hangup` is around all parts: a reload that
 comes while the daemon starts or drains is none, and costs nobody an answer.
-
-Between reloads, crews that cannot run are looked at again, by the settings in force: what was
-missing may be there by now, and who does not know that it was does not reload for it. Those that
-can run then are served; of the others it is told what is wrong with them by now and was not before.
-Nothing else is taken up, and those whose table has to be edited wait for that, and its reload. A
-SIGHUP cuts a look short.
 
 A part that is being restarted in that very moment has taken its share all the same: it is kept
 outside of the instance that is gone, and the next one begins with it.
@@ -29,17 +22,13 @@ outside of the instance that is gone, and the next one begins with it.
 from __future__ import annotations
 
 import logging
-import math
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 import trio
-from pydantic import SecretStr
-from trio.from_thread import check_cancelled
 
 from smartlinkd import logs
 from smartlinkd.app.components import Crews, history_retention, read_crews, retention
@@ -49,20 +38,16 @@ from smartlinkd.auth.actor import Auth
 from smartlinkd.config.checks import Changes, changes, out_of_reach
 from smartlinkd.config.loading import ConfigError
 from smartlinkd.config.settings import Settings
-from smartlinkd.crews.reading.catalog import Catalog, log_broken, read_catalog
+from smartlinkd.crews.catalog.catalog import Catalog, log_broken
 from smartlinkd.errors import Unavailable
 from smartlinkd.history.actor import History
 from smartlinkd.logs import LogEvent
-from smartlinkd.nurseries import background
 from smartlinkd.processes.process_limits import memory_limit
 from smartlinkd.supervision.actor import ActorGone
 from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.threads import NoThread, on_thread
 
 logger = logging.getLogger(__name__)
-
-LOOK_AGAIN_AFTER: Final = 60.0
-"""Seconds until crews that cannot run are looked at again."""
 
 Reread = Callable[[], Settings]
 """Reads the configuration as it was read at the start. Blocks. Raises `ConfigError`."""
@@ -103,95 +88,43 @@ class Reloader:
         self._settings = settings
         self._takers = takers
         self._listeners = listeners
-        self._catalog = takers.crews.executor.catalog  # that is in force as a whole
-        self._owed: tuple[Changes, Catalog] | None = None
-        """What was read and is in force in part."""
-        self._password: SecretStr | None = None
-        """The hash of one that is to be taken."""
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """Reload at every SIGHUP, several that come during one reading are one more; and look again
-        at crews that cannot run."""
+        """Reload at every SIGHUP. Several that come during a reload are one more."""
         with trio.open_signal_receiver(signal.SIGHUP) as signals:
             task_status.started()
-            while True:
-                comes = await self._comes_before_a_look(signals)
-                if comes or await _do_unless_interrupted(signals, self._look_again):
-                    await self._reload(signals)
+            async for _ in signals:
+                with self._takers.service_manager.notify_reload():
+                    await self._reload()
 
-    async def _comes_before_a_look(self, signals: AsyncIterator[int]) -> bool:
-        """Wait for a SIGHUP; False when it is time to look again at crews that cannot run."""
-        # While a reload is half taken up (we crashed in it), the settings are newer than the crews
-        # in force, which are not to be judged by them.
-        looks = self._catalog.may_mend() and self._owed is None
-        with trio.move_on_after(LOOK_AGAIN_AFTER if looks else math.inf) as waiting:
-            await anext(signals)
-        return not waiting.cancelled_caught
-
-    async def _look_again(self) -> None:
-        """Serve the crews that could not run and can now, and show what is wrong with the others
-        by now."""
-        before = self._catalog
-        try:
-            catalog = await on_thread(read_catalog, self._settings, check_cancelled, before)
-        except NoThread:
-            return  # it was told, and passes
-        if catalog.broken == before.broken:
-            return
-        await self._take_crews(catalog)
-        # Who may call them is who could before: a broken crew has its users, too.
-        self._takers.http_apps.apply_config(self._settings, catalog)
-        log_broken(catalog, told=before)
-        if mended := [name for name in catalog.crews if name not in before.crews]:
-            logger.info("crews that could not run can run now: %s", ", ".join(mended))
-
-    async def _reload(self, signals: AsyncIterator[int]) -> None:
-        interrupted = True
-        while interrupted:
-            with self._takers.service_manager.notify_reload():
-                await self._read()
-                interrupted = await _do_unless_interrupted(signals, self._take_owed)
-
-    async def _read(self) -> None:
-        """See what has changed, and shut out whoever is not to be let in any more; or tell what is
-        wrong with it."""
+    async def _reload(self) -> None:
+        """Read the configuration, and apply it or log what is wrong with it."""
         try:
             found = changes(self._settings, await on_thread(self._reread))
             catalog = await read_crews(found.settings, self._takers.service_manager)
-            _check_still_runs(self._catalog, catalog)
+            _check_still_runs(self._takers.crews.executor.catalog, catalog)
         except ConfigError as error:
             _tell_refused(error)
-            return
         except NoThread as error:
             text = "the configuration is not reloaded, the daemon goes on by the one before: %s"
             logger.error(text, error, extra=LogEvent.CONFIG_REFUSED())  # noqa: TRY400 - that is all of it
-            return
-        # First what lets nobody in, whatever the disk or a worker has the rest wait for.
-        self._settings = found.settings
-        self._owed = (found if self._owed is None else found.after(self._owed[0]), catalog)
-        if "auth.password_hash" in found.applied:
-            self._password = found.settings.auth.password_hash
-        self._takers.http_apps.apply_config(found.settings, self._catalog)
-        users = _in_both(self._catalog, catalog)
-        await self._insist(partial(self._takers.crews.tokens.take, users))
+        else:
+            await self._apply(found, catalog)
 
-    async def _take_owed(self) -> None:
-        if self._owed is not None:
-            await self._take(*self._owed)
-
-    async def _take(self, found: Changes, catalog: Catalog) -> None:
+    async def _apply(self, found: Changes, catalog: Catalog) -> None:
         settings, crews = found.settings, self._takers.crews
         logs.set_level(settings.logging.level)
+        # Nobody is let in to a crew before it is there, or finds one that is going to be none.
+        self._takers.graces(catalog)
+        await self._insist(partial(crews.executor.apply_catalog, catalog))
+        await self._insist(partial(crews.tokens.set_users, catalog.users()))
+        self._takers.http_apps.apply_config(settings, catalog)
         crews.journal.set_retention(retention(settings))
         self._takers.history.set_retention(history_retention(settings))
-        if self._password is not None:
-            await self._insist(partial(self._takers.auth.change_password, self._password))
-            self._password = None  # to take it again would end the new sessions
-        # Nobody is let in to a crew before it is there, or finds one that is going to be none.
-        await self._take_crews(catalog)
-        await self._insist(partial(crews.tokens.take, catalog.users()))
-        self._takers.http_apps.apply_config(settings, catalog)
-        self._owed = None
+        if "auth.password_hash" in found.applied:
+            password = settings.auth.password_hash
+            await self._insist(partial(self._takers.auth.change_password, password))
+        self._settings = settings
         unmet = out_of_reach(settings, memory_limit())
         for warning in (*settings.warnings, *self._listeners.warnings(settings), *unmet):
             logger.warning("%s", warning)
@@ -202,11 +135,6 @@ class Reloader:
             )
         _tell(found, catalog, self._moved(catalog))
 
-    async def _take_crews(self, catalog: Catalog) -> None:
-        self._takers.graces(catalog)
-        await self._insist(partial(self._takers.crews.executor.take, catalog))
-        self._catalog = catalog
-
     async def _insist(self, take: Callable[[], Awaitable[None]]) -> None:
         # While one that waits is reloading for the service manager, that sends it no other SIGHUP.
         await _until_taken(take, self._takers.service_manager.notify_ready)
@@ -216,21 +144,6 @@ class Reloader:
         here, wanted = self._listeners.crew_binds, catalog.binds()
         names = [name for name in {**here, **wanted} if here.get(name) != wanted.get(name)]
         return [f"bind of crew {name}" for name in names]
-
-
-async def _do_unless_interrupted(
-    signals: AsyncIterator[int], work: Callable[[], Awaitable[None]]
-) -> bool:
-    """Do it. True when another SIGHUP has come before it was done, which cuts it short."""
-    with trio.CancelScope() as working:
-
-        async def heed() -> None:
-            await anext(signals)
-            working.cancel()
-
-        async with background(heed):
-            await work()
-    return working.cancel_called
 
 
 async def _until_taken(take: Callable[[], Awaitable[None]], waits: Callable[[], None]) -> None:
@@ -250,22 +163,12 @@ async def _until_taken(take: Callable[[], Awaitable[None]], waits: Callable[[], 
             await trio.sleep(refusal.retry_after)
 
 
-def _in_both(old: Catalog, new: Catalog) -> dict[str, tuple[str, ...]]:
-    """The users of crews that are in both."""
-    stay = new.users()
-    return {
-        name: tuple(user for user in users if user in stay[name])
-        for name, users in old.users().items()
-        if name in stay
-    }
-
-
 def _check_still_runs(old: Catalog, new: Catalog) -> None:
     """Raises `ConfigError` for what is wrong with crews that can run now, or with what may be one
     that is there now."""
     faulty = [each for each in new.broken if each.name in old.crews]
     if set(old.names()) - set(new.names()):
-        faulty += new.nameless()
+        faulty += [each for each in new.broken if each.name is None]
     problems = [problem for each in faulty for problem in each.problems]
     if problems:
         raise ConfigError(problems)

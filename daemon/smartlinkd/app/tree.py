@@ -57,7 +57,7 @@ from smartlinkd.config.checks import out_of_reach
 from smartlinkd.config.settings import Settings
 from smartlinkd.conversion.pause_store import PauseStore
 from smartlinkd.conversion.service import ConversionService
-from smartlinkd.crews.reading.catalog import Catalog, log_broken
+from smartlinkd.crews.catalog.catalog import Catalog, log_broken
 from smartlinkd.history.actor import History
 from smartlinkd.logs import LogEvent
 from smartlinkd.monitoring.log_buffer import LogBuffer

@@ -27,8 +27,8 @@ from smartlinkd.config.crews import CrewTable
 from smartlinkd.config.secret_files import BESIDE, shown_to
 from smartlinkd.config.settings import SECRETS
 from smartlinkd.config.sources import LONGEST_FILE, read_file
-from smartlinkd.crews.crew import Crew
-from smartlinkd.crews.reading.catalog import Catalog, read_catalog
+from smartlinkd.crews.catalog.catalog import Catalog, read_catalog
+from smartlinkd.crews.model import Crew
 from smartlinkd.paths import hidden_above
 from smartlinkd.processes.process_limits import memory_limit
 from smartlinkd.state_files import fault_of
@@ -133,7 +133,9 @@ def _file_problems(path: Path, settings: Settings) -> Iterator[Problem]:
 
 
 def _check_crew_file(config: Path, entry: CrewTable, settings: Settings) -> CrewTable:
-    if entry.section is None or entry.section.environment_file is None:
+    if entry.section is None or not entry.has_environment:
+        return entry
+    if entry.section.environment_file is None:
         return entry
     name, path = entry.key("environment_file"), entry.section.environment_file
     if path.is_relative_to(shown_to(config)):

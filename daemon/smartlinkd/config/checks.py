@@ -119,13 +119,6 @@ class Changes:
     applied: tuple[str, ...]
     waiting: tuple[str, ...]
 
-    def after(self, before: Changes) -> Changes:
-        """Return these with the applied keys of an earlier reload that was not finished.
-
-        `waiting` has those of both: it is compared with the settings of the start.
-        """
-        return replace(self, applied=tuple(dict.fromkeys((*before.applied, *self.applied))))
-
 
 def changes(old: Settings, new: Settings) -> Changes:
     """Compare the settings in force with those that were read. See `LIVE`."""

@@ -3,14 +3,13 @@
 A faulty crew does not keep the daemon from starting. Its entry keeps its problems, and the values
 that could be read: other crews go on, holders of its tokens get an answer, and its other faults are
 found as well. Checks that need other crews or the disk are in
-`smartlinkd/crews/reading/catalog.py`. See docs/decisions/045-broken-crews.md.
+`smartlinkd/crews/catalog/catalog.py`. See docs/decisions/045-broken-crews.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -34,8 +33,7 @@ MOST_CREWS = 64  # each may have an address of its own, and a queue in memory
 MOST_VARIABLES = 128
 LONGEST_GRACE = 300  # seconds
 LARGEST_ENVIRONMENT = 256 * 1024  # bytes of all names and values; Linux takes 2 MiB with arguments
-# Without them nothing can be said of other keys: a program is searched on the environment's PATH.
-_NEEDED_FOR_CHECKS = {"name", "runner", "environment", "environment_file"}
+_ENVIRONMENT_KEYS = {"environment", "environment_file"}
 _KEYS_OF_RUNNERS = {"command": ("command",), "crewai": ("project", "python")}
 
 
@@ -117,35 +115,19 @@ class CrewSection(Section):
     ] = Field(default=(), max_length=MOST_ENTRIES, examples=[["convert_links"]])
 
 
-class _Face(Section):
-    """The keys that count for a crew with faults in others: its callers, its address, and the fate
-    of its executions."""
-
-    default: bool = False
-    bind: OwnBind = None
-    users: Users = ()
-    on_restart: OnRestart = "fail"
-
-
 @dataclass(frozen=True)
 class CrewTable:
     """One checked `[[crews]]` table. Its crew can run only without `problems`.
 
-    The other fields but `place` hold the values that could be read. `section` is None if too little
-    could be read to look for further problems: its runner or its environment is unknown.
+    `section` has the values that could be read, and is None if the name or the runner could not.
     """
 
     place: str
     name: str | None
     section: CrewSection | None = field(repr=False)
     problems: tuple[Problem, ...] = ()
-    users: tuple[str, ...] = ()
-    bind: Bind | None = None
-    default: bool = False
-    on_restart: OnRestart = "fail"
-    again: Callable[[], CrewTable] | None = field(default=None, repr=False, compare=False)
-    """Returns the entry with its `environment_file` read again. Blocks. None without such a file,
-    or if the table itself is wrong."""
+    has_environment: bool = True
+    """False if the worker's variables could not be read: its program is searched on their PATH."""
 
     def key(self, key: str) -> str:
         """Return the name of one of its keys in a problem."""
@@ -161,8 +143,6 @@ class CrewDraft:
     is_table: bool = True
     variables: Mapping[str, SecretStr] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
-    again: Callable[[], CrewDraft] | None = field(default=None, repr=False)
-    """Returns the draft with its `environment_file` read again. Blocks."""
 
     @property
     def name(self) -> str | None:
@@ -219,28 +199,13 @@ def check_crew(draft: CrewDraft, sections: Sections) -> CrewTable:
             )
         draft.problems += _runner_problems(draft)
     sound = {key: value for key, value in draft.given.items() if key not in faulty}
-    if faulty and not faulty & _NEEDED_FOR_CHECKS:
+    if faulty and not faulty & {"name", "runner"}:
         section = CrewSection.model_validate(sound)
-    own = [each for each in draft.problems if each.key != draft.key("environment_file")]
-    if section is not None:
-        section = _add_variables(draft, section) if has_environment else None
-    face = _Face.model_validate({key: sound[key] for key in sound.keys() & _Face.model_fields})
-    again = None if own else draft.again  # the table itself has to be edited
-    return CrewTable(
-        draft.place,
-        draft.name,
-        section,
-        tuple(first_of_each_key(draft.problems)),
-        users=face.users,
-        bind=face.bind,
-        default=face.default,
-        on_restart=face.on_restart,
-        again=None if again is None else partial(_check_again, again, sections),
-    )
-
-
-def _check_again(again: Callable[[], CrewDraft], sections: Sections) -> CrewTable:
-    return check_crew(again(), sections)
+    has_environment = has_environment and not faulty & _ENVIRONMENT_KEYS
+    if section is not None and has_environment:
+        section = _add_variables(draft, section)
+    problems = tuple(first_of_each_key(draft.problems))
+    return CrewTable(draft.place, draft.name, section, problems, has_environment)
 
 
 def _no_table(place: str, fault: str, remedy: str) -> CrewDraft:

@@ -14,7 +14,6 @@ import secrets
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -215,7 +214,6 @@ class SecretReader:
 
     def _read_environment(self, crew: CrewDraft, path: Path) -> None:
         name = crew.key("environment_file")
-        crew.again = partial(self._read_again, crew)
         try:
             source = self._source_of(path)
             if self._is_encrypted(source):
@@ -227,12 +225,6 @@ class SecretReader:
             return
         self._warn_if_unseen(name, source)
         self._warn_if_open(name, source, mode)
-
-    def _read_again(self, crew: CrewDraft) -> CrewDraft:
-        again = CrewDraft(crew.place, crew.given)
-        # Its warnings are dropped: the next start or reload has them.
-        SecretReader(Draft(crews=[again]), self._given).read_environments()
-        return again
 
     def _source_of(self, path: Path) -> Path:
         """Return the file that the service sees at a path.

@@ -217,7 +217,7 @@ class Logging(Section):
 class Settings:
     """The whole configuration, checked. `warnings` are logged at every start.
 
-    `crews` are all entries, broken ones too. `smartlinkd/crews/reading/catalog.py` knows which can
+    `crews` are all entries, broken ones too. `smartlinkd/crews/catalog/catalog.py` knows which can
     run.
     """
 

@@ -1,1 +1,1 @@
-"""Crews: programs of somebody else's that are kicked off, followed, stopped, and never lost."""
+"""Crews: other people's programs that clients start, follow and stop; no execution is ever lost."""

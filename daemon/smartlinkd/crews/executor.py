@@ -1,14 +1,10 @@
-"""The executor actor: whose turn it is, and what becomes of every execution.
+"""The executor actor: runs crews' executions, and answers clients about them.
 
 The promise: a kickoff_id that was returned is known from then on and comes to an end, in the order
 of the kickoffs of its crew, whatever ends in between: a worker, this actor, the daemon, the host.
-So an execution is in the journal before its kickoff is answered, every change is there before
-anybody hears of it, and each instance begins by reading what has not ended.
-
-A crew's executions wait in its own line and never for another crew's. What an instance has in
-hand is a task in its nursery: it goes on when whoever asked for it goes away, and ends with the
-actor, workers first. Reading goes straight to the journal, so that statuses are told while
-executions are being stopped.
+So an execution is in the journal before its kickoff is answered, every change is there before a
+client is notified, and each instance begins by reading what has not ended. Reading goes straight to
+the journal, so that clients can ask while executions are being stopped.
 """
 
 from __future__ import annotations
@@ -27,21 +23,23 @@ import trio
 from prometheus_client import Histogram
 from pydantic import JsonValue
 
-from smartlinkd.crews.crew import (
+from smartlinkd.crews.catalog.catalog import Catalog
+from smartlinkd.crews.execution import ExecutionContext
+from smartlinkd.crews.model import (
     BrokenCrew,
-    Caller,
     Crew,
     CrewLoad,
+    CrewUser,
+    ExecutorLimits,
     Feedback,
     Kickoff,
     ListedCrew,
     no_such_execution,
 )
-from smartlinkd.crews.following import Bells, Following
-from smartlinkd.crews.lines import Lines
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.recorder import Recorder
+from smartlinkd.crews.scheduler import Scheduler
+from smartlinkd.crews.subscriptions import EventStream, Subscriptions
 from smartlinkd.crews.tools import Tool
-from smartlinkd.crews.workplace import Workplace
 from smartlinkd.errors import Invalid
 from smartlinkd.nurseries import sole_error
 from smartlinkd.patience import patience
@@ -64,15 +62,9 @@ logger = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=Summary)
 
-QUEUE = 256
-"""Kickoffs, stops and resumes that may wait, over all crews."""
-AT_ONCE = 512
-"""Questions worked on at a time; no address serves more connections than that. Each may wait for
-the disk, or for the way into a crew's line, and no kickoff of another crew may wait for that."""
-
 
 class Executor:
-    """What others hold. Each call may raise `Unavailable`, and those that are named."""
+    """The executor's handle. Each call may raise `Unavailable`, and what it names."""
 
     def __init__(
         self,
@@ -83,38 +75,55 @@ class Executor:
         runs: Path,
         queued: Callable[[], None],
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        limits: ExecutorLimits | None = None,
     ) -> None:
-        """`runs` is made if missing, and is nobody else's. `queued` is called when webhook calls
-        were queued."""
-        self.mailbox = Mailbox[Lines]("executor", size=QUEUE)
+        """Args:
+        runs: the folder for workers' own folders. It is made if missing, and is nobody else's.
+        queued: called when webhook calls were queued.
+        """
+        self._limits = limits or ExecutorLimits()
+        self.mailbox = Mailbox[Scheduler]("executor", size=self._limits.mailbox_size)
         self._catalog = catalog
         self._journal = journal
-        self._bells = Bells()
-        self._workplace = Workplace(journal, self._bells, tools, runs, queued, wall)
+        self._subscriptions = Subscriptions()
+        self._recorder = Recorder(journal, self._subscriptions, queued, wall, self._limits)
+        self._context = ExecutionContext(self._recorder, tools, runs)
         self._stopping = trio.Event()
-        self._lines: Lines | None = None
+        self._scheduler: Scheduler | None = None
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        """One instance: goes on with what has not ended, then serves until stopped."""
+        """Run one instance: go on with what has not ended, then serve until stopped."""
         self._stopping = trio.Event()
-        await on_thread(_make_empty, self._workplace.runs)
+        await on_thread(_make_empty, self._context.runs)
         try:
-            async with sole_error(), trio.open_nursery() as running:
-                async with sole_error(), trio.open_nursery() as errands:
-                    lines = Lines(self._catalog, self._workplace, running=running, errands=errands)
-                    await lines.go_on()
-                    self._lines = lines
-                    errands.start_soon(partial(self.mailbox.serve, lines, at_once=AT_ONCE))
+            async with (
+                sole_error(),
+                trio.open_nursery() as executions,
+                sole_error(),
+                trio.open_nursery() as writes,
+            ):
+                async with sole_error(), trio.open_nursery() as background:
+                    scheduler = Scheduler(
+                        self._catalog,
+                        self._context,
+                        executions=executions,
+                        writes=writes,
+                        background=background,
+                    )
+                    await scheduler.load_unfinished()
+                    self._scheduler = scheduler
+                    at_once = self._limits.calls_at_once
+                    background.start_soon(partial(self.mailbox.serve, scheduler, at_once=at_once))
                     task_status.started()
                     await self._stopping.wait()
-                    errands.cancel_scope.cancel()
-                lines.leave_off()
-                # The nursery ends when the last worker has.
+                    background.cancel_scope.cancel()
+                scheduler.suspend()
+                # The nursery of the executions ends when the last worker has.
         finally:
-            self._lines = None
+            self._scheduler = None
 
     def stop_all(self) -> None:
-        """Have workers end, and `run` return. What they did is for the next start to go on with."""
+        """End this instance and all workers. The next instance goes on with their executions."""
         self._stopping.set()
 
     @property
@@ -122,173 +131,189 @@ class Executor:
         """The crews as they are now."""
         return self._catalog
 
-    async def take(self, catalog: Catalog) -> None:
-        """Have these crews from now on: see `Lines.take`. Also when it raises: then the next
-        instance begins with them."""
+    async def apply_catalog(self, catalog: Catalog) -> None:
+        """Go by these crews from now on; see `Scheduler.apply_catalog`. If this raises, the next
+        instance begins with them.
+        """
         self._catalog = catalog
-        await self.mailbox.ask(Lines.take, catalog)
+        await self.mailbox.ask(Scheduler.apply_catalog, catalog)
 
     async def kickoff(
-        self, caller: Caller, kickoff: Kickoff, *, idempotency_key: str | None, body: JsonValue
+        self, user: CrewUser, kickoff: Kickoff, *, idempotency_key: str | None, body: JsonValue
     ) -> str:
-        """Put an execution into its crew's line; returns its kickoff_id.
+        """Enqueue an execution of the user's crew. Return its kickoff_id.
 
-        `body` is the request's, for the idempotency key. Raises `Unprocessable` (inputs that are
-        missing, a key used for another body), `Unavailable` (a full queue, a broken crew), or
-        `Invalid` (values that cannot be kept).
+        Args:
+            body: the request's, which the idempotency key stands for.
+
+        Raises:
+            Unprocessable: inputs are missing, or the key was used for another body.
+            Unavailable: the queue is full, or the crew cannot run.
+            Invalid: the values cannot be kept.
         """
         key = IdempotencyKey(idempotency_key, body) if idempotency_key is not None else None
-        return await self.mailbox.ask(Lines.kickoff, caller, kickoff, key)
+        return await self.mailbox.ask(Scheduler.kickoff, user, kickoff, key)
 
     async def created_by(
-        self, caller: Caller, *, idempotency_key: str | None, body: JsonValue
+        self, user: CrewUser, *, idempotency_key: str | None, body: JsonValue
     ) -> str | None:
-        """The kickoff_id that the same request was answered with before, else None. For a request
-        that is refused unless it is a repetition. Raises `Unprocessable` for a key used for another
-        body."""
+        """Return the kickoff_id that the same request was answered with before, else None.
+
+        For a request that is refused unless it is a repetition.
+
+        Raises:
+            Unprocessable: the key was used for another body.
+        """
         if idempotency_key is None:
             return None
         key = IdempotencyKey(idempotency_key, body)
-        return await self._journal.created_by(caller.crew, caller.user, key)
+        return await self._journal.created_by(user.crew, user.user, key)
 
-    async def stop(self, caller: Caller, kickoff_id: str) -> None:
-        """End an execution; returns when it has ended. Raises `NotFound`, or `Invalid` when it had
-        ended before.
+    async def stop(self, user: CrewUser, kickoff_id: str) -> None:
+        """End an execution, and return when it has ended.
 
-        An asker that gives up, or is gone already, takes nothing back: it is stopped all the same.
+        A client that gives up, or is gone already, takes nothing back.
+
+        Raises:
+            NotFound: there is none that the user may see.
+            Invalid: it had ended before.
         """
-        # Bounded, since the shield keeps the asker's own deadline out.
+        # Bounded, since the shield keeps the client's own deadline out.
         with trio.CancelScope(shield=True), patience():
-            await self._summary(caller, kickoff_id)
-            stopping = await self.mailbox.ask(Lines.stop, caller, kickoff_id)
-        await stopping.wait_over()
+            await self._summary(user, kickoff_id)
+            completion = await self.mailbox.ask(Scheduler.stop, user, kickoff_id)
+        # In the client's task: it may take minutes, and many may wait for it.
+        await completion.wait_stopped()
 
     async def resume(
         self,
-        caller: Caller,
+        user: CrewUser,
         kickoff_id: str,
         feedback: Feedback,
         *,
         webhooks: tuple[WebhookTarget, ...],
     ) -> Execution:
-        """Answer what a human was asked. `webhooks`, which may be empty, replace those of the same
-        kinds from now on. Returns the execution as it is then.
+        """Answer a question to a human. Return the execution as it is then.
 
-        Raises `NotFound`, or `Invalid` when nothing is asked, or about another task.
+        Args:
+            webhooks: replace those of the same kinds from now on.
+
+        Raises:
+            NotFound: there is none that the user may see.
+            Invalid: nothing is asked, or about another task.
         """
-        if (await self._summary(caller, kickoff_id, "execution_id")).state.ended:
+        if (await self._summary(user, kickoff_id, "execution_id")).state.ended:
             raise Invalid(
                 "execution_id: this execution has ended, and is not waiting for human input any "
                 "more; /events tells whether an answer was taken"
             )
-        await self.mailbox.ask(Lines.resume, caller, kickoff_id, feedback, webhooks)
-        return await self.execution(caller, kickoff_id, "execution_id")
+        await self.mailbox.ask(Scheduler.resume, user, kickoff_id, feedback, webhooks)
+        return await self.execution(user, kickoff_id, "execution_id")
 
     async def execution(
-        self, caller: Caller, kickoff_id: str, field: str = "kickoff_id"
+        self, user: CrewUser, kickoff_id: str, field: str = "kickoff_id"
     ) -> Execution:
-        """An execution. Raises `NotFound`, also for one that the caller may not see. `field` is
-        what the request calls its id."""
-        found = await self._journal.execution(kickoff_id, crew=caller.crew, owner=caller.sees_only)
-        return _there(found, field)
+        """Return an execution.
+
+        Args:
+            field: the request's name for the id.
+
+        Raises:
+            NotFound: there is none that the user may see.
+        """
+        found = await self._journal.execution(kickoff_id, crew=user.crew, owner=user.sees_only)
+        return _found(found, field)
 
     async def executions(
-        self, caller: Caller, *, state: ExecutionState | None, limit: int, cursor: str | None
+        self, user: CrewUser, *, state: ExecutionState | None, limit: int, cursor: str | None
     ) -> ListPage:
-        """What the caller may see, newest first. Raises `Invalid` for a cursor not from here."""
+        """Return what the user may see, newest first. Raises `Invalid` for a foreign cursor."""
         return await self._journal.executions(
-            caller.crew, owner=caller.sees_only, state=state, limit=limit, cursor=cursor
+            user.crew, owner=user.sees_only, state=state, limit=limit, cursor=cursor
         )
 
-    async def wait(self, caller: Caller, kickoff_id: str, seconds: float) -> Execution:
-        """The execution when its state has changed, when it has ended, or after `seconds`.
+    async def wait(self, user: CrewUser, kickoff_id: str, seconds: float) -> Execution:
+        """Return the execution when its state has changed, when it has ended, or after `seconds`.
 
-        Raises `NotFound`.
+        Raises:
+            NotFound: there is none that the user may see.
         """
-        with self._bells.on(kickoff_id) as bell:
-            found = await self.execution(caller, kickoff_id)
+        with self._subscriptions.subscribe(kickoff_id) as subscription:
+            found = await self.execution(user, kickoff_id)
             before = found.state
             if before.ended:
                 return found
             del found  # it may be large, and the wait long
             with trio.move_on_after(seconds):
-                while bell.state in (None, before):
-                    await bell.wait()
-        return await self.execution(caller, kickoff_id)
+                while subscription.state in (None, before):
+                    await subscription.wait()
+        return await self.execution(user, kickoff_id)
 
     @asynccontextmanager
     async def follow(
-        self, caller: Caller, kickoff_id: str, *, after: int
-    ) -> AsyncIterator[Following]:
-        """Its events numbered above `after`, as they happen. Raises `NotFound`."""
-        with self._bells.on(kickoff_id) as bell:
-            await self._summary(caller, kickoff_id)
-            yield Following(self._journal, kickoff_id, bell, after)
+        self, user: CrewUser, kickoff_id: str, *, after: int
+    ) -> AsyncIterator[EventStream]:
+        """Yield a stream of the events numbered above `after`, as they happen.
+
+        Raises:
+            NotFound: there is none that the user may see.
+        """
+        with self._subscriptions.subscribe(kickoff_id) as subscription:
+            await self._summary(user, kickoff_id)
+            yield EventStream(self._journal, kickoff_id, subscription, after)
 
     def listed(self) -> list[ListedCrew]:
-        """All crews of the configuration: first those that can run, then the broken ones, each in
-        the configuration's order.
-
-        What waits under a name that none of them has is counted with the first one without a name:
-        that may be the crew it waits for, by a slip.
-        """
+        """Return all crews of the configuration: those that can run, then the broken ones."""
         catalog, loads = self._catalog, self.load()
         crews: list[Crew | BrokenCrew] = [*catalog.crews.values(), *catalog.broken]
-        names = {crew.name for crew in crews}
-        astray = sum(load.waiting for name, load in loads.items() if name not in names)
-        nameless = next((crew for crew in crews if crew.name is None), None)
-
-        def load_of(crew: Crew | BrokenCrew) -> CrewLoad:
-            if crew is nameless:
-                return CrewLoad(waiting=astray)
-            return loads.get(crew.name or "", CrewLoad())
-
         return [
             ListedCrew(
                 crew=crew,
                 default=crew.name is not None and crew.name == catalog.default,
-                # nobody can call the nameless
                 paths=() if crew.name is None else tuple(catalog.paths(crew.name)),
-                load=load_of(crew),
+                load=loads.get(crew.name or "", CrewLoad()),
             )
             for crew in crews
         ]
 
     def load(self) -> dict[str, CrewLoad]:
-        """What crews have in hand, by their names: all that can run, and others of which something
-        still runs, or waits until they are mended; {} while the executor is down."""
-        return self._lines.load() if self._lines is not None else {}
+        """Return how many executions of each crew run and wait; {} while the executor is down.
+
+        A crew that cannot run is among them while something of it runs or waits.
+        """
+        return self._scheduler.load() if self._scheduler is not None else {}
 
     @property
     def ends(self) -> Counter[tuple[str, Status]]:
-        """How many executions of each crew have ended as what, since the daemon's start."""
-        return self._workplace.ends
+        """The number of executions of each crew that ended with each status since the start."""
+        return self._recorder.ends
 
     @property
     def waits(self) -> Histogram:
-        """How long executions of each crew have waited for their worker."""
-        return self._workplace.waits
+        """The waits of executions of each crew for their worker."""
+        return self._recorder.waits
 
     @property
     def followers(self) -> int:
-        """How many clients wait for news of an execution."""
-        return self._bells.count
+        """The number of clients that wait for news of an execution."""
+        return self._subscriptions.count
 
-    async def _summary(self, caller: Caller, kickoff_id: str, field: str = "kickoff_id") -> Summary:
-        """How it stands. Raises `NotFound`, as `execution` does."""
-        found = await self._journal.summary(kickoff_id, crew=caller.crew, owner=caller.sees_only)
-        return _there(found, field)
+    async def _summary(self, user: CrewUser, kickoff_id: str, field: str = "kickoff_id") -> Summary:
+        found = await self._journal.summary(kickoff_id, crew=user.crew, owner=user.sees_only)
+        return _found(found, field)
 
 
-def _there(found: S | None, field: str) -> S:
+def _found(found: S | None, field: str) -> S:
     if found is None:
         raise no_such_execution(field)
     return found
 
 
 def _make_empty(runs: Path) -> None:
-    """A worker's folder is removed with it; what a loss of power left behind goes now. The folder
-    `runs` itself stays: a disk that is full would not let it be made again."""
+    """Make the folder, and remove what a loss of power has left in it.
+
+    The folder itself stays: a disk that is full would not let it be made again.
+    """
     try:
         runs.mkdir(mode=0o700, exist_ok=True)
         why = empty_folder(os.fsencode(runs))
@@ -299,5 +324,5 @@ def _make_empty(runs: Path) -> None:
             "state directory writable for the daemon's user, and room on its disk"
         ) from None
     if left:
-        told = "%s still holds %s, which a worker has left (one of %d): %s"
-        logger.warning(told, runs, left[0], len(left), why)
+        text = "%s still holds %s, which a worker has left (one of %d): %s"
+        logger.warning(text, runs, left[0], len(left), why)

@@ -1,16 +1,9 @@
-"""What a crew's worker and the daemon say to one another: pure rules, no I/O.
+"""The protocol between a crew's worker and the daemon: pure rules.
 
-The problem: a worker is somebody else's program in any language. What it sends is kept, shown to
-clients and acted on, so it must be exactly what was agreed, in an order that makes sense, and not
-without end. And when it is not, its author needs to see what is wrong with what.
-
-The choice: JSON lines. Each message is a strict model below, named by its `type`; `parse` makes one
-of a line. A `Conversation` knows which message may come when. Both answer a line that breaks the
-rules with a `ProtocolFault`, which quotes it. Field for field this is what `docs/crew-workers.md`
-tells the author of a worker.
-
-Rejected: ignoring unknown fields (a misspelt optional field would be lost without a word; changes
-to come are what the version in `inputs` is for), and JSON-RPC (most of this is no calls).
+JSON lines, each a strict model below that its `type` names. A `Conversation` checks which message
+may come when. A line that breaks the rules is a `ProtocolFault`, which quotes it for the worker's
+author. The fields are described in docs/crew-workers.md, and rejected designs in
+docs/decisions/067-talking-to-workers.md.
 """
 
 from __future__ import annotations
@@ -34,15 +27,15 @@ from pydantic_core import PydanticCustomError
 from smartlinkd.untrusted import escape_unprintable
 
 VERSION: Final = 1
-# Bytes of a line without its newline. It bounds what the daemon holds of one worker in memory, and
-# every text that has no smaller bound of its own: a task's output, the result.
 MAX_LINE: Final = 1024 * 1024
-# What an execution may come to in all, for each message and each byte is kept on disk.
+"""Bytes of a line without its newline. It bounds what the daemon holds of one worker in memory, and
+every text without a smaller bound: a task's output, the result."""
 MAX_MESSAGES: Final = 10_000
 MAX_OUTPUT: Final = 16 * 1024 * 1024
-# Calls that wait for their result at the same time: each costs the daemon a task.
+"""Bytes of an execution's messages. All of them are kept on the disk."""
 MAX_WAITING_CALLS: Final = 16
-# Characters.
+"""Calls that wait for their result at the same time. Each costs the daemon a task."""
+# In characters.
 MAX_ID: Final = 200
 MAX_NAME: Final = 1000
 MAX_TEXT: Final = 64 * 1024
@@ -51,7 +44,7 @@ MAX_QUOTE: Final = 200
 
 
 def _finite(value: JsonValue) -> JsonValue:
-    """JSON has no NaN and no infinity, but the parser lets them in, also as 1e400."""
+    """Refuse NaN and infinity, which JSON has not, but the parser lets in, also as 1e400."""
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
@@ -69,7 +62,7 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 
 
 class Message(BaseModel):
-    """One line. Its types are not coerced; its print does not show what it holds."""
+    """A line. Its types are not coerced, and its repr does not show its content."""
 
     model_config = ConfigDict(
         strict=True,
@@ -90,7 +83,7 @@ class Message(BaseModel):
 
 
 class Started(Message):
-    """It runs. `total_tasks` when it knows how many there will be."""
+    """The first message. `total_tasks` is None if the worker does not know them."""
 
     type: Literal["started"] = "started"
     total_tasks: Annotated[int, Field(ge=0, le=MAX_MESSAGES)] | None = None
@@ -132,7 +125,7 @@ class Log(Message):
 
 
 class ToolCall(Message):
-    """A wish for one of the daemon's tools; a `tool_result` with the same `call_id` answers."""
+    """A call of one of the daemon's tools. A `tool_result` with the same `call_id` answers it."""
 
     type: Literal["tool_call"] = "tool_call"
     call_id: Id
@@ -141,7 +134,7 @@ class ToolCall(Message):
 
 
 class HumanInput(Message):
-    """A question about a task; `human_feedback` answers. `output` is what is to be looked at."""
+    """A question about a task, and its `output`. A `human_feedback` answers it."""
 
     type: Literal["human_input"] = "human_input"
     task_id: Id
@@ -158,7 +151,7 @@ class TokenUsage(BaseModel):
 
 
 class Result(Message):
-    """The good end. `output_json` when the output is more than a text."""
+    """The last message of a success. `output_json` is for an output that is more than a text."""
 
     type: Literal["result"] = "result"
     output: str
@@ -167,7 +160,7 @@ class Result(Message):
 
 
 class Failed(Message):
-    """The other end, as the worker itself tells it."""
+    """The last message of a failure."""
 
     type: Literal["failed"] = "failed"
     error: Annotated[str, StringConstraints(min_length=1, max_length=MAX_ERROR)]
@@ -209,7 +202,7 @@ class HumanFeedback(Message):
 
 
 class Stop(Message):
-    """End now; signals follow."""
+    """The demand to end now. Signals follow."""
 
     type: Literal["stop"] = "stop"
 
@@ -219,7 +212,7 @@ ToWorker: TypeAlias = Inputs | ToolResult | HumanFeedback | Stop
 
 @dataclass(frozen=True)
 class ProtocolFault:
-    """What is wrong, and with which line; None when it is not one line that is wrong."""
+    """A fault, and the line that has it; None if it is not in one line."""
 
     reason: str
     line: bytes | None = field(default=None, repr=False)
@@ -232,12 +225,12 @@ _FROM_WORKER: TypeAdapter[FromWorker] = TypeAdapter(
 
 
 def encode(message: ToWorker) -> bytes:
-    """The line to send, with its newline."""
+    """Return the line to send, with its newline."""
     return message.model_dump_json().encode() + b"\n"
 
 
 def parse(line: bytes) -> FromWorker | ProtocolFault:
-    """The message in a line (its newline is not part of it), or what is wrong with it."""
+    """Return the message in a line without its newline, or the line's fault."""
     if len(line) > MAX_LINE:
         return ProtocolFault(f"a line may have {MAX_LINE} bytes, this has more", line)
     try:
@@ -247,13 +240,13 @@ def parse(line: bytes) -> FromWorker | ProtocolFault:
 
 
 def quoted(text: str) -> str:
-    """The beginning of what was sent, fit for a log and an error's text."""
+    """Return the beginning of a worker's text, fit for a log and an error."""
     rest = f"… ({len(text)} characters)" if len(text) > MAX_QUOTE else ""
     return escape_unprintable(text[:MAX_QUOTE]) + rest
 
 
 def _reason(invalid: ValidationError) -> str:
-    """The first fault in words. What the worker sent is in here only cut and printable."""
+    """Return the first fault in words, with what the worker sent cut and made printable."""
     fault = invalid.errors(include_url=False, include_input=False)[0]
     message = fault["msg"]
     match fault["type"]:
@@ -277,9 +270,9 @@ def _reason(invalid: ValidationError) -> str:
 
 
 class Conversation:
-    """Which message may come when, from a worker's first line to its last.
+    """Checks which message may come when, from a worker's first line to its last.
 
-    `max_output` is how many bytes it may say in all.
+    `max_output` is how many bytes the worker may say in all.
     """
 
     def __init__(self, *, max_output: int = MAX_OUTPUT) -> None:
@@ -293,8 +286,8 @@ class Conversation:
         self._all_calls: set[str] = set()
         self._asked: str | None = None  # the task a human is asked about
 
-    def hear(self, line: bytes) -> FromWorker | ProtocolFault:
-        """Take a line of the worker's. None is heard after a fault, or after `final`."""
+    def receive(self, line: bytes) -> FromWorker | ProtocolFault:
+        """Return the message in the worker's next line, or its fault. Either may be the last."""
         message = parse(line)
         if isinstance(message, ProtocolFault):
             return message
@@ -306,8 +299,8 @@ class Conversation:
         self._note(message)
         return message
 
-    def tell(self, answer: ToolResult | HumanFeedback) -> None:
-        """Note what the worker is answered. Raises ValueError when it has not asked that."""
+    def note_answer(self, answer: ToolResult | HumanFeedback) -> None:
+        """Note an answer to the worker. Raises ValueError if it has not asked for it."""
         match answer:
             case ToolResult(call_id=call) if call in self._waiting_calls:
                 self._waiting_calls.remove(call)
@@ -324,7 +317,7 @@ class Conversation:
         return None
 
     def _out_of_place(self, message: FromWorker) -> str | None:  # noqa: PLR0911 - a rule a line
-        """Why `message` must not come now."""
+        """Return why `message` must not come now; None if it may."""
         if not self._started and not isinstance(message, Started):
             return f"`{message.type}` before `started`, which is the first message"
         match message:

@@ -1,12 +1,9 @@
-"""What the daemon does for a crew that asks for it by `tool_call`.
+"""The tools that the daemon offers to crews by `tool_call`.
 
-The problem: a crew needs affiliate links, and must not hold what makes them: the cookie, or a
-session token. The choice: the daemon does it for the crew, with the cookie that is stored, and the
-crew sees the entries alone. Which crew may call what is its configuration's, so the executor's,
-business; here a name only has to mean something.
-
-A client is told at once that a part is being restarted, Chromium above all, and comes again. A crew
-may be half an hour of somebody's work, and would fail: so here that is waited for.
+A crew needs affiliate links, and must not hold the cookie or a session token that makes them. So
+the daemon makes them with the stored cookie, and the crew gets the entries alone. A client is told
+at once that a part is being restarted, and comes again. A crew may be half an hour of work, and
+would fail: so a tool waits for the part.
 """
 
 from __future__ import annotations
@@ -28,34 +25,35 @@ from smartlinkd.vault.actor import Vault
 CONVERT_LINKS: Final = "convert_links"
 
 TOOL_NAMES: Final = frozenset({CONVERT_LINKS})
-"""All there are, for whoever checks a configuration and has no conversion service."""
+"""The names of all tools, for the check of a configuration."""
 
 TOOL_PATIENCE: Final = 60.0
-"""Seconds that a crew's links wait for what is being restarted: then is the last try."""
+"""Seconds that a crew's links wait for a part that is being restarted. Then is the last try."""
 RETRY: Final = 2
-"""Seconds, where the refusal does not say when to try again."""
+"""Seconds until the next try, where the refusal does not say when."""
 
 Tool = Callable[[str, dict[str, JsonValue]], Awaitable[JsonValue]]
-"""The crew's name and the arguments of a `tool_call` → its result. Raises `Refused`, whose text is
-for the crew."""
+"""Takes the crew's name and the call's arguments, and returns the result. Raises `Refused`, whose
+text is for the crew."""
 
 _MAPPING = TypeAdapter(dict[str, SuccessEntry | FailureEntry], config=ConfigDict(defer_build=True))
 
 
 class _Arguments(LinksRequest):
-    """Of `convert_links`. What it does not know it refuses: a cookie, say, would not be used."""
+    """The arguments of `convert_links`. Others are refused: a cookie, say, would not be used."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 def tools(conversion: ConversionService, vault: Vault) -> Mapping[str, Tool]:
-    """The tools by their names."""
+    """Return the tools by their names."""
 
     async def convert_links(crew: str, arguments: dict[str, JsonValue]) -> JsonValue:
-        """{"links": […], "subIds"?: […]} → {"mapping": {link: entry}}, as `/api/convert` has them.
+        """Convert {"links": […], "subIds"?: […]} to {"mapping": {link: entry}}, as `/api/convert`.
 
-        Raises `Invalid` for wrong arguments and when no cookie is stored, and what
-        `ConversionService.convert` raises.
+        Raises:
+            Invalid: the arguments are wrong, or no cookie is stored.
+            Refused: whatever the conversion raises.
         """
         wanted = _arguments(arguments)
         latest = trio.current_time() + TOOL_PATIENCE

@@ -1,25 +1,9 @@
 """Run one worker of a crew for the length of a block.
 
-    async with start_worker(settings, execution_id, inputs, runs=folder) as worker:
-        async for message in worker.messages:
-            ...
-        end = await worker.end()
-
-The problem: a worker is any program, and may fork, hang, ignore signals, fill memory and disk, or
-break the protocol. Its user wants three things: the messages, one true reason for its end, and that
-nothing of it is left afterwards, however the block is left.
-
-The choice: a process tree (`processes/process_tree.py`) that leads its own session
-and process group, in a private folder that is its home, its working folder and its place for
-temporary files, and goes with it. Its environment is of our own making, so none of the daemon's
-secrets are in it; the configured values, which may be secrets, are hidden where its words are
-quoted. The protocol is spoken on descriptor 3 (see `smartlinkd/crews/channel.py`), so what the
-program and its libraries print cannot be mistaken for it.
-
-Limits are the whole tree's memory (the reaper measures it and says why resource limits cannot),
-the size of a file, no core files, and what it may say. There is none for CPU time, since the
-deadline bounds an execution, and none for the number of processes: RLIMIT_NPROC counts everything
-that our user runs, us and the browser included, so the service manager's TasksMax is the place.
+A worker is any program, in a process tree of its own (`processes/guarded.py`). Its folder is its
+home, and goes with it. Its environment is made here, so none of the daemon's secrets are in it.
+The protocol is spoken on descriptor 3 (`worker_channel.py`), so what libraries print is not taken
+for it. What limits it has, and which not: docs/decisions/068-limits-of-workers.md.
 """
 
 from __future__ import annotations
@@ -38,8 +22,7 @@ from pathlib import Path
 
 import trio
 
-from smartlinkd.crews.channel import Channel
-from smartlinkd.crews.ends import OUT_OF_SIGHT, ProtocolBroken, WorkerEnd, silent_end
+from smartlinkd.crews.outcome import OUT_OF_SIGHT, ExitReason, ProtocolBroken, silent_exit
 from smartlinkd.crews.protocol import (
     MAX_OUTPUT,
     Failed,
@@ -52,6 +35,7 @@ from smartlinkd.crews.protocol import (
     ToolResult,
     quoted,
 )
+from smartlinkd.crews.worker_channel import WorkerChannel
 from smartlinkd.nurseries import background
 from smartlinkd.processes.process_tree import (
     ExitStatus,
@@ -65,31 +49,31 @@ from smartlinkd.state_files import disk_is_full
 
 logger = logging.getLogger(__name__)
 
-# Enough for a model or a database that a crew keeps in its folder for its run, and no disk is
-# filled by one that writes without end.
 FILE_SIZE = 1024 * 1024 * 1024
-# The share of the grace that a worker has to obey `stop` before it gets SIGTERM.
+"""Bytes: enough for a model or a database that a crew keeps in its folder for its run, while one
+that writes without end does not fill the disk."""
 TERM_AFTER = 0.2
-# Seconds in which SIGKILL is seen to have ended it, which takes milliseconds: longer where its
-# reaper has been stopped, or the kernel does not let go of it.
+"""The share of the grace that a worker has to obey `stop` before it gets SIGTERM."""
 KILL_LIMIT = 5.0
+"""Seconds in which SIGKILL is seen to have ended it. That takes milliseconds, and longer where its
+reaper has been stopped, or the kernel does not let go of it."""
 
 
 class CannotStart(Exception):  # noqa: N818 - says what happened, as its text does
     """The worker could not be started; the text says why. Nothing of it is left."""
 
 
-class NoRoom(CannotStart):
-    """There is none for its folder: on the disk, or in the quota of the daemon's user."""
+class NoSpace(CannotStart):
+    """The disk, or the quota of the daemon's user, has no space for the worker's folder."""
 
 
 @dataclass(frozen=True)
 class WorkerSettings:
     """How a crew's workers run.
 
-    `memory` is what all processes of one worker together may use, in bytes. `grace` (seconds) is
-    the time between the message `stop` and SIGKILL, and what a worker may take to end after its
-    last message, or after closing its connection. `max_output` is how many bytes it may say in all.
+    `memory` is what all processes of one worker together may use, in bytes. `grace` is the time in
+    seconds between the message `stop` and SIGKILL, and from a worker's last message, or from the
+    end of its connection, to its exit. `max_output` is how many bytes it may say in all.
     """
 
     command: tuple[str, ...]
@@ -100,7 +84,7 @@ class WorkerSettings:
 
 
 class Stopped(Enum):
-    """What it took to stop a worker. The value is a sentence for its execution's `error`."""
+    """How a worker was stopped. The value is a sentence for its execution's `error`."""
 
     WITHOUT_SIGNAL = "the worker ended without a signal"
     BY_SIGTERM = "the worker ended at SIGTERM"
@@ -112,9 +96,11 @@ class Stopped(Enum):
 
 
 class Worker:
-    """A running worker. Made by `start_worker()`; of no use after its block."""
+    """A running worker. `start_worker()` makes it, and it is of no use after that block."""
 
-    def __init__(self, process: ProcessTree, channel: Channel, settings: WorkerSettings) -> None:
+    def __init__(
+        self, process: ProcessTree, channel: WorkerChannel, settings: WorkerSettings
+    ) -> None:
         self.pid = process.pid
         self._process = process
         self._channel = channel
@@ -124,34 +110,31 @@ class Worker:
 
     @property
     def messages(self) -> AsyncIterator[FromWorker]:
-        """What it says, for one task at a time, but for its last message: that is its `end`.
+        """The worker's messages but for its last one, for one task at a time.
 
-        Read slowly it is held up, and nothing is lost, also of what it said just before it died.
+        A slow reader holds up the worker. Nothing is lost, also of what it said before it died.
         """
         return self._channel
 
-    def at_hand(self, most: int) -> list[FromWorker]:
-        """The next messages, as far as they are here already: they need not be waited for."""
-        return self._channel.at_hand(most)
-
-    async def catch_up(self) -> list[FromWorker]:
-        """What it has said by now and nobody has come to hear, its `final` message included. Takes
-        a second at most, and is not for the time in which somebody takes messages."""
-        return await self._channel.catch_up()
+    def received(self, most: int) -> list[FromWorker]:
+        """Return at most so many next messages that were received already."""
+        return self._channel.received(most)
 
     async def send(self, answer: ToolResult | HumanFeedback) -> None:
-        """Answer it. One that does not read this within 30 s has broken the protocol.
+        """Answer the worker. If it does not read this within 30 s, it has broken the protocol.
 
-        Nothing happens when it has ended: the messages tell that. Raises ValueError when it has not
-        asked.
+        Nothing happens if it has ended, which the messages show.
+
+        Raises:
+            ValueError: the worker has not asked for this.
         """
         await self._channel.send(answer)
 
-    async def end(self) -> WorkerEnd:
-        """Wait for its end and tell it. Messages that were not taken by then are dropped.
+    async def exit_reason(self) -> ExitReason:
+        """Wait until it is known how the worker ends. Messages that were not read are dropped.
 
-        Its last message is its end, though its processes are still there then: see `see_out`. What
-        is left of it, if anything, is killed when the block is left.
+        Its last message is its end, though its processes are still there: see `drain`. What is left
+        of it is killed when the block is left.
         """
         async for _ in self._channel:
             pass
@@ -165,46 +148,48 @@ class Worker:
             return self._broken(
                 ProtocolFault("it closed its descriptor without `result` or `failed` and runs on")
             )
-        return silent_end(
+        return silent_exit(
             self._process.status,
             unfinished=self._redactor.redact(_text(self._channel.unfinished)),
             stderr=self.stderr_tail,
             memory_limit=self._settings.memory,
         )
 
-    async def see_out(self) -> None:
-        """After its end: wait for that of its program, for the grace at most. What it still says is
-        not heard. One that said nothing of its end has had its time."""
+    async def drain(self) -> None:
+        """Wait for the program's exit after its last message, for the grace at most.
+
+        What it still says is dropped. A worker without a last message has had its time.
+        """
         if self._channel.final is None:
             return
         grace = self._settings.grace
         self._leaves_by = min(self._leaves_by, trio.current_time() + grace)
-        with trio.CancelScope(deadline=self._leaves_by) as patience:
+        with trio.CancelScope(deadline=self._leaves_by) as timeout:
             await self._channel.discard()
             await self._process.wait()
-        if patience.cancelled_caught:
-            told = "worker process %d does not end within %g s of its last message, and is killed"
-            logger.warning(told, self.pid, grace)
+        if timeout.cancelled_caught:
+            text = "worker process %d does not end within %g s of its last message, and is killed"
+            logger.warning(text, self.pid, grace)
         elif (status := self._process.status) is not None and status.memory is not None:
-            # Nothing else tells of it: what its program still did may have been of use.
-            told = "worker process %d was ended after its last message by %s"
-            logger.warning(told, self.pid, status)
+            # Nothing else shows it, and what the program still did may have been of use.
+            text = "worker process %d was ended after its last message by %s"
+            logger.warning(text, self.pid, status)
 
-    async def hurry(self) -> None:
-        """Have it leave sooner: SIGTERM to its process group. It has what is left of the grace."""
+    async def terminate(self) -> None:
+        """Send SIGTERM after the last message. The program has what is left of the grace."""
         self._process.terminate()
-        await self.see_out()
+        await self.drain()
 
     @property
     def final(self) -> Result | Failed | None:
-        """What it has said of its end so far, which stands when it is stopped after that."""
+        """The worker's last message, which stands if it is stopped after that; None before."""
         return self._channel.final
 
     async def stop(self) -> Stopped:
-        """Have it end: `stop`, then SIGTERM to its process group, then SIGKILL.
+        """End the worker: by `stop`, then SIGTERM to its process group, then SIGKILL.
 
-        Takes the grace at most, and `KILL_LIMIT` more where that is not seen to end it. It is not
-        for the time in which somebody takes messages. What it says from here on is dropped.
+        This takes the grace at most, and `KILL_LIMIT` more if SIGKILL is not seen to end it. No
+        task may read messages meanwhile; they are dropped.
         """
         grace = self._settings.grace
         async with background(self._channel.discard):
@@ -222,7 +207,7 @@ class Worker:
 
     @property
     def stdout_tail(self) -> str:
-        """The last 64 KiB of its standard output, without the values of its environment."""
+        """The last 64 KiB of its standard output, with the values of its environment removed."""
         return self._redactor.redact_tail(self._process.stdout_tail)
 
     @property
@@ -239,17 +224,21 @@ class Worker:
 async def start_worker(
     settings: WorkerSettings, execution_id: str, inputs: Inputs, *, runs: Path
 ) -> AsyncIterator[Worker]:
-    """A worker for the length of the block. Raises CannotStart, which is NoRoom on a full disk.
+    """Run a worker while the block runs. The `inputs` are on their way when it is entered.
 
-    `runs` is the folder in which its own folder is made. The `inputs` are on their way when the
-    block is entered.
+    Args:
+        runs: the folder in which the worker's own folder is made.
+
+    Raises:
+        NoSpace: the disk is full.
+        CannotStart: the program cannot be started for another reason.
     """
     entered = False
     try:
         # Not trio's socketpair: it would make the worker's end non-blocking, too.
         our_end, theirs = socket.socketpair()
         with trio.socket.from_stdlib_socket(our_end) as ours, theirs:
-            channel = Channel(ours, inputs, max_output=settings.max_output)
+            channel = WorkerChannel(ours, inputs, max_output=settings.max_output)
             delivered = channel.begin()
             folder = _new_folder(runs)
             async with run_process_tree(
@@ -259,7 +248,7 @@ async def start_worker(
                 remove=folder,
                 channel=theirs.fileno(),
                 limits=ResourceLimits(memory=settings.memory, file_size=FILE_SIZE),
-                # What is said after its end counts not, should its connection be open somewhere.
+                # What is said after its end does not count, should others hold its connection.
                 on_exit=channel.close,
             ) as process:
                 theirs.close()
@@ -277,7 +266,7 @@ def _new_folder(runs: Path) -> Path:
         return Path(tempfile.mkdtemp(prefix="smartlinkd-crew-", dir=runs))
     except OSError as fault:
         if disk_is_full(fault):
-            raise NoRoom(str(fault)) from fault
+            raise NoSpace(str(fault)) from fault
         raise
 
 
@@ -301,7 +290,7 @@ def _text(said: bytes) -> str:
 
 
 def _environment(settings: WorkerSettings, execution_id: str, folder: Path) -> dict[str, str]:
-    """All of its environment."""
+    """Return all of the worker's environment."""
     return {
         "PATH": os.defpath,
         "LANG": "C.UTF-8",

@@ -32,18 +32,18 @@ from smartlinkd.auth.actor import Auth, KeySpec
 from smartlinkd.auth.keys import Scope
 from smartlinkd.config.problems import Problem
 from smartlinkd.conversion.service import ConversionTimings
-from smartlinkd.crews.access.tokens import CrewTokens
-from smartlinkd.crews.crew import (
+from smartlinkd.crews.catalog.catalog import Catalog
+from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.model import (
     BrokenCrew,
-    Caller,
     Crew,
+    CrewUser,
     Feedback,
     Input,
     Kickoff,
     no_such_execution,
 )
-from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid
 from smartlinkd.serving import Limits, Served, bind, serve
@@ -78,7 +78,7 @@ class StandIn:
     def __init__(self) -> None:
         self.known: dict[str, Execution] = {}
         self.events: dict[str, list[ExecutionEvent]] = {}
-        self.kickoffs: list[tuple[Caller, Kickoff, str | None, JsonValue]] = []
+        self.kickoffs: list[tuple[CrewUser, Kickoff, str | None, JsonValue]] = []
         self.feedbacks: list[tuple[Feedback, tuple[WebhookTarget, ...]]] = []
         self.keys: list[tuple[str, JsonValue, str]] = []  # with their bodies, and their executions
         self.asked: list[dict[str, Any]] = []
@@ -119,21 +119,21 @@ class StandIn:
     # The handle
 
     async def kickoff(
-        self, caller: Caller, kickoff: Kickoff, *, idempotency_key: str | None, body: JsonValue
+        self, caller: CrewUser, kickoff: Kickoff, *, idempotency_key: str | None, body: JsonValue
     ) -> str:
         self._refuse()
         self.kickoffs.append((caller, kickoff, idempotency_key, body))
         return self.add(caller.crew, caller.user, inputs=kickoff.inputs, meta=kickoff.meta).id
 
     async def created_by(
-        self, _caller: Caller, *, idempotency_key: str | None, body: JsonValue
+        self, _caller: CrewUser, *, idempotency_key: str | None, body: JsonValue
     ) -> str | None:
         self._refuse()
         asked = (idempotency_key, body)
         return next((known for key, sent, known in self.keys if (key, sent) == asked), None)
 
     async def execution(
-        self, caller: Caller, kickoff_id: str, field: str = "kickoff_id"
+        self, caller: CrewUser, kickoff_id: str, field: str = "kickoff_id"
     ) -> Execution:
         self._refuse()
         found = self.known.get(kickoff_id)
@@ -146,7 +146,7 @@ class StandIn:
         return found
 
     async def executions(
-        self, caller: Caller, *, state: ExecutionState | None, limit: int, cursor: str | None
+        self, caller: CrewUser, *, state: ExecutionState | None, limit: int, cursor: str | None
     ) -> ListPage:
         self._refuse()
         self.asked.append({"state": state, "limit": limit, "cursor": cursor})
@@ -159,7 +159,7 @@ class StandIn:
         ]
         return ListPage(tuple(seen[:limit]), "older" if len(seen) > limit else None)
 
-    async def wait(self, caller: Caller, kickoff_id: str, seconds: float) -> Execution:
+    async def wait(self, caller: CrewUser, kickoff_id: str, seconds: float) -> Execution:
         before = await self.execution(caller, kickoff_id)
         self.asked.append({"wait": seconds})
         with self._counted(), trio.move_on_after(seconds):
@@ -167,7 +167,7 @@ class StandIn:
                 await self.news.wait()
         return self.known[kickoff_id]
 
-    async def stop(self, caller: Caller, kickoff_id: str) -> None:
+    async def stop(self, caller: CrewUser, kickoff_id: str) -> None:
         found = await self.execution(caller, kickoff_id)
         if found.state.ended:
             raise Invalid("kickoff_id: it has ended already; there is nothing to stop")
@@ -177,7 +177,7 @@ class StandIn:
 
     async def resume(
         self,
-        caller: Caller,
+        caller: CrewUser,
         kickoff_id: str,
         feedback: Feedback,
         *,
@@ -195,7 +195,7 @@ class StandIn:
 
     @asynccontextmanager
     async def follow(
-        self, caller: Caller, kickoff_id: str, *, after: int
+        self, caller: CrewUser, kickoff_id: str, *, after: int
     ) -> AsyncIterator[_Following]:
         await self.execution(caller, kickoff_id)
         with self._counted():

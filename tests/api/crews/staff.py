@@ -9,9 +9,9 @@ from pathlib import Path
 import trio
 from pydantic import SecretBytes
 
-from smartlinkd.crews.crew import Crew, Input
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.model import Crew, Input
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Retention

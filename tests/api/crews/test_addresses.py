@@ -28,8 +28,8 @@ import httpx
 import pytest
 import trio
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.serving import Limits
 
 if TYPE_CHECKING:

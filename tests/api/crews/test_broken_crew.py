@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.errors import Unavailable
 from smartlinkd.store.model import Status
 

@@ -18,7 +18,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.crews.access.tokens import CrewTokens
+from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.errors import Invalid, NotFound, Unavailable, Unprocessable
 from smartlinkd.serving import Limits
 from smartlinkd.serving import app as serving

@@ -328,7 +328,7 @@ async def test_nor_does_it_hold_a_place_while_nothing_happens(
         if how == "rotated":
             await house.crew_tokens.rotate("alpha", "ann")
         else:
-            await house.crew_tokens.take({"alpha": ()})
+            await house.crew_tokens.set_users({"alpha": ()})
         await stream.until(b"\r\n0\r\n\r\n")
     assert executor.waiting == 0
 

@@ -35,8 +35,8 @@ import httpx
 import pytest
 import trio
 
-from smartlinkd.crews.crew import BrokenCrew, Input
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.catalog.catalog import Catalog
+from smartlinkd.crews.model import BrokenCrew, Input
 from smartlinkd.errors import Unavailable
 from smartlinkd.store.model import Status
 from tests.api.crews.staff import alpha, run_executor

@@ -29,9 +29,9 @@ from uuid import uuid4
 import pytest
 import trio
 
-from smartlinkd.crews.crew import BrokenCrew, Input
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.model import BrokenCrew, Input
 from tests.api.crews.staff import alpha, run_executor
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import trio
 
+from smartlinkd.crews.catalog.catalog import ADAPTER
 from smartlinkd.crews.protocol import Inputs
-from smartlinkd.crews.reading.catalog import ADAPTER
 from smartlinkd.crews.worker import Worker
 from tests.crews.crewai_adapter.stand_in import STAND_IN, Begin, write
 

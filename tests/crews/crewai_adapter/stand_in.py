@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from smartlinkd.crews.ends import WorkerEnd
+from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import FromWorker, Step
 from smartlinkd.crews.worker import Worker
 
@@ -142,10 +142,10 @@ def write(folder: Path, files: dict[str, str]) -> Path:
     return folder
 
 
-async def whole(worker: Worker) -> tuple[list[FromWorker], WorkerEnd]:
+async def whole(worker: Worker) -> tuple[list[FromWorker], ExitReason]:
     """What it says, to its program's end."""
-    said = [message async for message in worker.messages], await worker.end()
-    await worker.see_out()
+    said = [message async for message in worker.messages], await worker.exit_reason()
+    await worker.drain()
     return said
 
 

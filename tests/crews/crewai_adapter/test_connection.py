@@ -149,7 +149,7 @@ async def test_calls_without_end_leave_room_for_the_result(crew: Begin) -> None:
             if isinstance(message, ToolCall):
                 calls += 1
                 await worker.send(ToolResult(call_id=message.call_id))
-        end = await worker.end()
+        end = await worker.exit_reason()
     assert end == Result(output="convert_links: this execution has had all the calls it may have")
     assert 9_000 < calls < 10_000
 

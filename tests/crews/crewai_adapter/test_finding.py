@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from smartlinkd.crews.crewai_adapter.finding import find
-from smartlinkd.crews.crewai_adapter.words import Unusable
+from smartlinkd.crews.crewai_adapter.texts import Unusable
 from tests.crews.crewai_adapter.stand_in import write
 
 CREW = {"src/press/crew.py": ""}

@@ -53,7 +53,7 @@ async def test_a_human_is_asked_until_the_answer_is_approved(crew: Begin) -> Non
                 await worker.send(
                     HumanFeedback(task_id=message.task_id, feedback=text, approved=approved)
                 )
-        end = await worker.end()
+        end = await worker.exit_reason()
     assert seen == ["draft 0", "draft 1", "draft 2"]
     assert end == Result(
         output="draft 2, ['shorter', 'This is not good enough yet. Improve it.'], False"
@@ -146,7 +146,7 @@ async def test_a_human_answers_what_a_hook_asks(crew: Begin) -> None:
                 await worker.send(
                     HumanFeedback(task_id=message.task_id, feedback=text, approved=approved)
                 )
-        end = await worker.end()
+        end = await worker.exit_reason()
     assert [(each.prompt, each.output) for each in asked] == [
         ("Allow it?\nType yes:", 'remove {"file": "a"}'),
         ("Good?", "remove {}\nremoved"),
@@ -224,7 +224,7 @@ async def test_what_is_asked_within_a_delegated_task_is_about_the_one_that_is_op
                     heard.append(f"asked {task}")
                     answer = HumanFeedback(task_id=task, feedback="", approved=True)
                     await worker.send(answer)
-        assert await worker.end() == Result(output="done")
+        assert await worker.exit_reason() == Result(output="done")
     assert heard == told
 
 
@@ -273,5 +273,5 @@ async def test_a_refusal_ends_a_crew_whose_hooks_cannot_stop_anything(
                 answer = HumanFeedback(task_id=message.task_id, feedback="", approved=False)
                 await worker.send(answer)
         error = "a hook of the crew was refused: a human refused"
-        assert await worker.end() == Failed(error=error)
+        assert await worker.exit_reason() == Failed(error=error)
     assert [step.result for step in told] == ["I remove it"]

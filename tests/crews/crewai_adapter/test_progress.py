@@ -110,7 +110,7 @@ async def test_an_answer_in_json_is_told_as_it_was_said(crew: Begin) -> None:
             if isinstance(message, HumanInput):
                 answer = HumanFeedback(task_id=message.task_id, feedback="", approved=True)
                 await worker.send(answer)
-        assert isinstance(await worker.end(), Result)
+        assert isinstance(await worker.exit_reason(), Result)
     assert [step.result for step in steps(messages)] == [
         '{"title": "T"}',
         '{"title": "first"}',

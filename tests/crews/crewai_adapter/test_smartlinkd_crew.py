@@ -65,7 +65,7 @@ async def test_tools_are_called_beside_each_other_and_answered_in_any_order(crew
                     n = int(call.arguments["links"][0])  # type: ignore[index, arg-type]
                     how: Any = {"error": f"not {n}"} if n % 2 else {"result": n}
                     await worker.send(ToolResult(call_id=call.call_id, **how))
-        end = await worker.end()
+        end = await worker.exit_reason()
     assert isinstance(end, Result)
     assert end.output_json == [f"not {n}" if n % 2 else n for n in range(40)]
 
@@ -95,5 +95,5 @@ async def test_it_may_call_before_it_has_started(crew: Begin) -> None:
             messages.append(message)
             if isinstance(message, ToolCall):
                 await worker.send(ToolResult(call_id=message.call_id, result="early"))
-        assert await worker.end() == Result(output="early")
+        assert await worker.exit_reason() == Result(output="early")
     assert [message.type for message in messages] == ["started", "tool_call"]

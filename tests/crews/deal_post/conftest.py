@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd.crews.ends import WorkerEnd
+from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import (
     Failed,
     FromWorker,
@@ -76,7 +76,7 @@ class Run:
     """What an execution said, and its end."""
 
     said: list[FromWorker]
-    end: WorkerEnd
+    end: ExitReason
 
     @property
     def result(self) -> Result:
@@ -139,7 +139,7 @@ def run_crew(begin: Begin) -> RunCrew:
                     said.append(message)
                     if isinstance(message, ToolCall):
                         await worker.send(_answer(message, refusal))
-                return Run(said, await worker.end())
+                return Run(said, await worker.exit_reason())
 
     return run
 

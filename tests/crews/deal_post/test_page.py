@@ -12,9 +12,9 @@ from typing import Any
 import smartlinkd
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
-from smartlinkd.crews.deal_post.model import DEADLINE, DEFAULT_MODEL, configured
-from smartlinkd.crews.deal_post.wishes import MAX_TITLE, Wishes, read_wishes
-from smartlinkd.crews.reading.catalog import read_catalog
+from smartlinkd.crews.catalog.catalog import read_catalog
+from smartlinkd.crews.deal_post.deals import MAX_TITLE, PostRequest, read_inputs
+from smartlinkd.crews.deal_post.llm import DEFAULT_MODEL, TIMEOUT_S, find_model
 
 PAGE = (Path(smartlinkd.__file__).parents[2] / "docs/deal-post.md").read_text(encoding="utf-8")
 CREW, ENVIRONMENT = re.findall(r"^```toml\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
@@ -42,21 +42,21 @@ def test_the_configuration_is_a_crew_that_can_run(tmp_path: Path) -> None:
     assert catalog.default == "deal-post"
     assert found.tools == ("convert_links",)
     assert found.missing({}) == ["links"]
-    assert read_wishes(found.complete({"links": "a"})) == read_wishes({"links": "a"})
+    assert read_inputs(found.complete({"links": "a"})) == read_inputs({"links": "a"})
 
 
 def test_each_input_is_there() -> None:
-    names = {"subIds" if field.name == "sub_ids" else field.name for field in fields(Wishes)}
+    names = {"subIds" if field.name == "sub_ids" else field.name for field in fields(PostRequest)}
     assert {each["name"] for each in crew(CREW)["inputs"]} == names
     assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == names
 
 
 def test_the_environment_is_that_of_a_model() -> None:
-    model = configured(crew("[[crews]]\n" + ENVIRONMENT)["environment"])
+    model = find_model(crew("[[crews]]\n" + ENVIRONMENT)["environment"])
     assert model is not None
     assert (model.url, model.name) == ("https://api.openai.com/v1", DEFAULT_MODEL)
 
 
 def test_the_bounds_are_there() -> None:
-    assert f"It has {DEADLINE:g} s." in PAGE
+    assert f"It has {TIMEOUT_S:g} s." in PAGE
     assert f"at most {MAX_TITLE} characters" in PAGE

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.crews.deal_post.deals import Deal, rank, sort_out
+from smartlinkd.crews.deal_post.deals import Deal, WrongInput, rank, read_inputs, sort_out
 from smartlinkd.crews.deal_post.post import fault, fill
-from smartlinkd.crews.deal_post.wishes import WrongInput, read_wishes
 
 LINK = "https://shopee.vn/product/1/11"
 
@@ -34,7 +33,7 @@ def success(short: str, product: dict[str, Any] | None = None) -> dict[str, Any]
     ids=["list", "lines", "untidy lines"],
 )
 def test_links_are_a_list_or_lines(given: object, links: tuple[str, ...]) -> None:
-    assert read_wishes({"links": given}).links == links
+    assert read_inputs({"links": given}).links == links
 
 
 SHARED = "Check out Son on Shopee! https://s.shopee.vn/abc"
@@ -52,13 +51,13 @@ SHARED = "Check out Son on Shopee! https://s.shopee.vn/abc"
     ],
 )
 def test_links_inside_text_are_divided_by_link(given: object, links: tuple[str, ...]) -> None:
-    assert read_wishes({"links": given}).links == links
+    assert read_inputs({"links": given}).links == links
 
 
 @pytest.mark.parametrize("given", [None, "", " \n", [], [1], {"a": "b"}, 7], ids=repr)
 def test_these_are_no_links(given: object) -> None:
     with pytest.raises(WrongInput, match=r"^links: "):
-        read_wishes({"links": given})
+        read_inputs({"links": given})
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ def test_these_are_no_links(given: object) -> None:
     ids=repr,
 )
 def test_sub_ids_are_a_list_or_text_with_commas(given: object, sub_ids: tuple[str, ...]) -> None:
-    assert read_wishes({"links": "a", "subIds": given}).sub_ids == sub_ids
+    assert read_inputs({"links": "a", "subIds": given}).sub_ids == sub_ids
 
 
 @pytest.mark.parametrize(
@@ -83,11 +82,11 @@ def test_sub_ids_are_a_list_or_text_with_commas(given: object, sub_ids: tuple[st
 )
 def test_a_wrong_input_is_named(name: str, given: object) -> None:
     with pytest.raises(WrongInput, match=f"^{name}: "):
-        read_wishes({"links": "a", name: given})
+        read_inputs({"links": "a", name: given})
 
 
 def test_what_is_left_out_has_a_default() -> None:
-    wishes = read_wishes({"links": "a", "language": None, "title": None, "currency": None})
+    wishes = read_inputs({"links": "a", "language": None, "title": None, "currency": None})
     assert (wishes.language, wishes.title, wishes.currency) == ("vi", "", "VND")
 
 
@@ -134,23 +133,23 @@ def test_each_code_has_a_reason(code: int, reason: str) -> None:
 @pytest.mark.parametrize("language", ["vi", "en"])
 def test_the_template_fulfils_what_is_asked_of_a_post(language: str) -> None:
     deals = [deal("a", price=5), deal("ab"), Deal("https://s.shopee.vn/c", (LINK,), {})]
-    assert fault(fill(deals, read_wishes({"links": "x", "language": language})), deals) is None
+    assert fault(fill(deals, read_inputs({"links": "x", "language": language})), deals) is None
 
 
 def test_what_is_not_known_leaves_no_gap() -> None:
-    post = fill([Deal("https://s.shopee.vn/c", (LINK,), {})], read_wishes({"links": "x"}))
+    post = fill([Deal("https://s.shopee.vn/c", (LINK,), {})], read_inputs({"links": "x"}))
     assert post.startswith(
         "🔥 Deal hay hôm nay\n\nSản phẩm gợi ý\n👉 Xem chi tiết và giá: https://s.shopee.vn/c\n\n"
     )
 
 
 def test_another_currency_is_named() -> None:
-    post = fill([deal("a", price=1290)], read_wishes({"links": "x", "currency": "THB"}))
+    post = fill([deal("a", price=1290)], read_inputs({"links": "x", "currency": "THB"}))
     assert "Giá: 1.290 THB\n" in post
 
 
 def test_a_name_is_one_line_of_bounded_length() -> None:
-    post = fill([deal("a \n b " + "x" * 300)], read_wishes({"links": "x"}))
+    post = fill([deal("a \n b " + "x" * 300)], read_inputs({"links": "x"}))
     name = post.split("\n")[2]
     assert name.startswith("a b x")
     assert len(name) == 160

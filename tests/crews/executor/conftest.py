@@ -17,9 +17,17 @@ import trio
 from pydantic import JsonValue, SecretBytes
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.crews.crew import BrokenCrew, Caller, Crew, CrewLoad, Feedback, Kickoff
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.model import (
+    BrokenCrew,
+    Crew,
+    CrewLoad,
+    CrewUser,
+    ExecutorLimits,
+    Feedback,
+    Kickoff,
+)
 from smartlinkd.crews.tools import Tool
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid, Unavailable
@@ -172,10 +180,11 @@ class House:
         folder: Path,
         crews: tuple[Crew, ...],
         broken: tuple[BrokenCrew, ...] = (),
-        limits: StoreLimits | None = None,
+        limits: ExecutorLimits | None = None,
+        store_limits: StoreLimits | None = None,
     ) -> None:
         self.folder = folder
-        self.holder = Caller("c")
+        self.holder = CrewUser("c")
         self.gate = Gate()
         self.calls = 0
         self.scope = trio.CancelScope()
@@ -184,7 +193,7 @@ class House:
             folder / "journal.db",
             key=SecretBytes(b"k" * 32),
             retention=Retention(timedelta(days=1), 1000),
-            limits=limits,
+            limits=store_limits,
             synchronous="OFF",
         )
         self.executor = Executor(
@@ -193,6 +202,7 @@ class House:
             tools=self._tools(),
             runs=folder / "runs",
             queued=self._called,
+            limits=limits,
         )
 
     async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -232,17 +242,17 @@ class House:
         """Kick off a script; without one, a run that is started and done."""
         given = dict(inputs or {}) | ({"script": list(script)} if script else {})
         return await self.executor.kickoff(
-            Caller(crew, user), Kickoff(given, meta, webhooks), idempotency_key=key, body=body
+            CrewUser(crew, user), Kickoff(given, meta, webhooks), idempotency_key=key, body=body
         )
 
     async def look(self, kickoff_id: str, crew: str = "c") -> Execution:
-        return await self.executor.execution(Caller(crew), kickoff_id)
+        return await self.executor.execution(CrewUser(crew), kickoff_id)
 
     async def end_of(self, kickoff_id: str, crew: str = "c") -> Execution:
         """The execution when it has ended."""
         with trio.fail_after(HANG):
             while True:
-                execution = await self.executor.wait(Caller(crew), kickoff_id, HANG)
+                execution = await self.executor.wait(CrewUser(crew), kickoff_id, HANG)
                 if execution.state.ended:
                     return execution
 
@@ -260,7 +270,7 @@ class House:
     async def reaches(self, kickoff_id: str, status: Status, crew: str = "c") -> Execution:
         """The execution when it has that status."""
         with trio.fail_after(HANG):
-            async with self.executor.follow(Caller(crew), kickoff_id, after=0) as following:
+            async with self.executor.follow(CrewUser(crew), kickoff_id, after=0) as following:
                 while await following.next():
                     execution = await self.look(kickoff_id, crew)
                     if execution.status is status:
@@ -270,19 +280,19 @@ class House:
     async def hears(self, kickoff_id: str, text: str) -> None:
         """Wait until its worker has logged this."""
         with trio.fail_after(HANG):
-            async with self.executor.follow(Caller("c"), kickoff_id, after=0) as following:
+            async with self.executor.follow(CrewUser("c"), kickoff_id, after=0) as following:
                 while text not in str([event.data for event in await following.next()]):
                     pass
 
     async def stop_one(self, kickoff_id: str, user: str = "", crew: str = "c") -> None:
         with trio.fail_after(HANG):
-            await self.executor.stop(Caller(crew, user), kickoff_id)
+            await self.executor.stop(CrewUser(crew, user), kickoff_id)
 
     async def all_asked(self) -> None:
         """Wait until those who stop something have come as far as they can."""
         await wait_all_tasks_blocked()
         # Behind their own look, since the journal answers in turn; a list is never in memory.
-        await self.executor.executions(Caller("c"), state=None, limit=1, cursor=None)
+        await self.executor.executions(CrewUser("c"), state=None, limit=1, cursor=None)
         await wait_all_tasks_blocked()
 
     async def resume(
@@ -298,7 +308,7 @@ class House:
         feedback = Feedback(task_id, text, approved)
         with trio.fail_after(HANG):
             return await self.executor.resume(
-                Caller("c", user), kickoff_id, feedback, webhooks=webhooks
+                CrewUser("c", user), kickoff_id, feedback, webhooks=webhooks
             )
 
     async def events(self, kickoff_id: str) -> list[ExecutionEvent]:
@@ -346,9 +356,15 @@ MakeCrew = Callable[..., Crew]
 
 
 @pytest.fixture
-def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a worker says is recorded message by message, as if each came late."""
-    monkeypatch.setattr("smartlinkd.crews.run.MOST_TOGETHER", 1)
+def limits() -> dict[str, Any]:
+    """The limits of executors that are made from now on, where they are not the usual ones."""
+    return {}
+
+
+@pytest.fixture
+def one_by_one(limits: dict[str, Any]) -> None:
+    """Messages of workers are recorded one by one, as if each came late."""
+    limits["max_batch"] = 1
 
 
 @pytest.fixture
@@ -390,13 +406,15 @@ def store_limits() -> StoreLimits:
 
 
 @pytest.fixture
-def new_house(nothing_left: None, folder: Path, store_limits: StoreLimits) -> NewHouse:
+def new_house(
+    nothing_left: None, folder: Path, limits: dict[str, Any], store_limits: StoreLimits
+) -> NewHouse:
     """Makes a daemon with these crews, that nobody has started yet."""
 
-    def make(
-        *crews: Crew, broken: tuple[BrokenCrew, ...] = (), limits: StoreLimits = store_limits
-    ) -> House:
-        return House(folder, crews or (make_crew(),), broken, limits)
+    def make(*crews: Crew, broken: tuple[BrokenCrew, ...] = ()) -> House:
+        return House(
+            folder, crews or (make_crew(),), broken, ExecutorLimits(**limits), store_limits
+        )
 
     return make
 

@@ -9,10 +9,10 @@ import trio
 from pydantic import JsonValue
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.crews.crew import BrokenCrew, Caller, Input
-from smartlinkd.crews.lines import Lines
-from smartlinkd.crews.reading.catalog import Catalog
-from smartlinkd.crews.workplace import Workplace
+from smartlinkd.crews.catalog.catalog import Catalog
+from smartlinkd.crews.model import BrokenCrew, CrewUser, Input
+from smartlinkd.crews.recorder import Recorder
+from smartlinkd.crews.scheduler import Scheduler
 from smartlinkd.errors import Refused, Unavailable, Unprocessable
 from smartlinkd.store.model import ExecutionState
 
@@ -36,7 +36,7 @@ async def test_the_same_again_is_the_same_execution(house: House) -> None:
 
 async def test_what_a_key_stands_for_can_be_asked(house: House) -> None:
     async def ask(key: str | None, body: JsonValue = BODY, user: str = "") -> str | None:
-        asker = Caller("c", user)
+        asker = CrewUser("c", user)
         return await house.executor.created_by(asker, idempotency_key=key, body=body)
 
     first = await house.kickoff(key="k", body=BODY)
@@ -90,17 +90,6 @@ async def test_the_same_again_needs_no_room_in_the_queue(
     assert await house.kickoff(*WAITS, key="k", body=BODY) == first
 
 
-async def test_a_kickoff_that_nothing_stands_in_the_way_of_is_one_visit_to_the_journal(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It knows there what the key stands for, and each visit may be a wait for the disk."""
-    asked: list[object] = []
-    monkeypatch.setattr(house.journal, "created_by", lambda *which: asked.append(which))
-    first = await house.kickoff(*WAITS, key="k", body=BODY)
-    assert await house.kickoff(*WAITS, key="k", body=BODY) == first
-    assert asked == []
-
-
 @pytest.mark.parametrize("now", ["broken", "gone", "wants more"])
 async def test_the_same_again_needs_no_crew_that_would_take_it(
     open_house: OpenHouse, crew: MakeCrew, now: str
@@ -112,7 +101,7 @@ async def test_the_same_again_needs_no_crew_that_would_take_it(
         "gone": Catalog({}),
         "wants more": Catalog({"c": crew(inputs=(Input("topic"),))}),
     }
-    await house.executor.take(catalogs[now])
+    await house.executor.apply_catalog(catalogs[now])
     with pytest.raises(Refused):
         await house.kickoff(key="other", body=BODY)
     with pytest.raises(Unprocessable, match="Idempotency-Key"):
@@ -124,20 +113,20 @@ async def test_the_same_again_on_its_way_in_as_its_crew_breaks(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = await house.kickoff(key="k", body=BODY)
-    enter, may_enter, ids = Lines._enter, trio.Event(), list[str]()
+    enqueue, may_enter, ids = Scheduler._enqueue, trio.Event(), list[str]()
 
     async def enter_late(*arguments: Any) -> str:
         await may_enter.wait()
-        return await enter(*arguments)
+        return await enqueue(*arguments)
 
     async def kick_off() -> None:
         ids.append(await house.kickoff(key="k", body=BODY))
 
-    monkeypatch.setattr(Lines, "_enter", enter_late)
+    monkeypatch.setattr(Scheduler, "_enqueue", enter_late)
     async with trio.open_nursery() as clients:
         clients.start_soon(kick_off)
         await wait_all_tasks_blocked()
-        clients.start_soon(house.executor.take, BROKEN)
+        clients.start_soon(house.executor.apply_catalog, BROKEN)
         await wait_all_tasks_blocked()
         may_enter.set()
     assert ids == [first]
@@ -152,7 +141,7 @@ async def test_the_same_again_does_not_wait_for_those_at_the_door(
     async def enter_never(*_: object) -> None:
         await trio.sleep_forever()
 
-    monkeypatch.setattr(Workplace, "enter", enter_never)
+    monkeypatch.setattr(Recorder, "create", enter_never)
     async with trio.open_nursery() as clients:
         clients.start_soon(house.kickoff)
         await wait_all_tasks_blocked()
@@ -206,5 +195,5 @@ async def test_without_a_key_the_same_body_is_run_each_time(house: House) -> Non
 
 
 async def count(house: House) -> int:
-    page = await house.executor.executions(Caller("c"), state=None, limit=100, cursor=None)
+    page = await house.executor.executions(CrewUser("c"), state=None, limit=100, cursor=None)
     return len(page.executions)

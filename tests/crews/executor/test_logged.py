@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from smartlinkd.crews.run import LAST_WORDS
+from smartlinkd.crews.execution import MAX_LOGGED_OUTPUT
 from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.formats import context_fields, message_text
@@ -95,4 +95,4 @@ async def test_what_a_failed_one_said_last_fits_into_a_record(
     await house.comes_to_rest()
     (told_of,) = [m for m in map(message_text, log.records) if "worker's standard error ended" in m]
     said = f"{nonsense}\n"
-    assert told_of.endswith(f":\n{said[-LAST_WORDS:]}")
+    assert told_of.endswith(f":\n{said[-MAX_LOGGED_OUTPUT:]}")

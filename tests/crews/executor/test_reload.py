@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.crews.crew import BrokenCrew, Crew, CrewLoad
-from smartlinkd.crews.reading.catalog import Catalog
-from smartlinkd.crews.without_line import NEVER_RUN
-from smartlinkd.errors import Invalid, NotFound, Unavailable
-from smartlinkd.store.model import ExecutionState, Status, Summary
+from smartlinkd.crews.catalog.catalog import Catalog
+from smartlinkd.crews.model import BrokenCrew, Crew, CrewLoad
+from smartlinkd.crews.scheduler import NEVER_RUN
+from smartlinkd.errors import NotFound, Unavailable
+from smartlinkd.store.model import ExecutionState, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, MakeCrew, NewHouse, OpenHouse
@@ -54,7 +53,7 @@ async def its_place_is_free(house: House) -> None:
 
 async def test_a_new_crew_can_be_kicked_off(open_house: OpenHouse, crew: MakeCrew) -> None:
     house = await open_house(crew())
-    await house.executor.take(having(crew(), crew("new")))
+    await house.executor.apply_catalog(having(crew(), crew("new")))
     assert (
         await house.end_of(await house.kickoff(crew="new"), "new")
     ).state is ExecutionState.SUCCESS
@@ -64,7 +63,7 @@ async def test_a_new_crew_can_be_kicked_off(open_house: OpenHouse, crew: MakeCre
 async def test_more_may_run_from_then_on(open_house: OpenHouse, crew: MakeCrew) -> None:
     house = await open_house(crew(max_running=1))
     await one_running_one_waiting(house)
-    await house.executor.take(having(crew(max_running=2)))
+    await house.executor.apply_catalog(having(crew(max_running=2)))
     await house.gate.reaches(2)
     house.gate.open()
 
@@ -75,7 +74,7 @@ async def test_with_less_room_nothing_that_runs_is_ended(
     house = await open_house(crew(max_running=2))
     ids = [await house.kickoff(*WAITS) for _ in range(3)]
     await house.gate.reaches(2)
-    await house.executor.take(having(crew(max_running=1, queue=2)))
+    await house.executor.apply_catalog(having(crew(max_running=1, queue=2)))
     assert house.executor.load() == {"c": CrewLoad(running=2, waiting=1)}
     ids.append(await house.kickoff(*WAITS))
     with pytest.raises(Unavailable, match=r"2 waiting: it takes 2 \(queue\); try"):
@@ -89,7 +88,7 @@ async def test_a_crew_taken_out_ends_what_waits_and_not_what_runs(
 ) -> None:
     house = await open_house(crew(max_running=1))
     running, waiting = await one_running_one_waiting(house)
-    await house.executor.take(having(crew("other")))
+    await house.executor.apply_catalog(having(crew("other")))
     ended = await house.end_of(waiting)
     assert (ended.status, ended.error) == (Status.INTERRUPTED, NEVER_RUN)
     with pytest.raises(NotFound):
@@ -103,8 +102,8 @@ async def test_a_crew_taken_out_ends_what_waits_and_not_what_runs(
 async def test_a_crew_taken_out_and_put_back_runs_on(open_house: OpenHouse, crew: MakeCrew) -> None:
     house = await open_house(crew(max_running=1))
     running, _ = await one_running_one_waiting(house)
-    await house.executor.take(having(crew("other")))
-    await house.executor.take(having(crew(max_running=1)))
+    await house.executor.apply_catalog(having(crew("other")))
+    await house.executor.apply_catalog(having(crew(max_running=1)))
     new = await house.kickoff()
     assert house.executor.load()["c"] == CrewLoad(running=1, waiting=1)
     house.gate.open()
@@ -112,53 +111,17 @@ async def test_a_crew_taken_out_and_put_back_runs_on(open_house: OpenHouse, crew
     assert (await house.end_of(new)).state is ExecutionState.SUCCESS
 
 
-async def test_a_crew_is_put_back_beside_a_new_one_as_its_last_execution_ends(
-    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That end let go of the line that the crew had been given back, and a kickoff found none."""
-    house = await open_house(crew(max_running=1))
-    running, _ = await one_running_one_waiting(house)
-    await house.executor.take(having(crew("other")))
-    unfinished = house.journal.unfinished
-
-    async def after_that_end() -> list[Summary]:
-        house.gate.open()
-        while (load := house.executor.load().get("c")) and load.running:
-            await trio.lowlevel.checkpoint()
-        return await unfinished()
-
-    monkeypatch.setattr(house.journal, "unfinished", after_that_end)
-    with trio.fail_after(HANG):
-        await house.executor.take(having(crew(), crew("new")))
-        assert (await house.end_of(running)).state is ExecutionState.SUCCESS
-        assert (await house.end_of(await house.kickoff())).state is ExecutionState.SUCCESS
-
-
 async def test_of_a_crew_that_breaks_those_that_wait_wait_on(
     open_house: OpenHouse, crew: MakeCrew
 ) -> None:
     house = await open_house(crew(max_running=1))
     running, waiting = await one_running_one_waiting(house)
-    await house.executor.take(BROKEN)
+    await house.executor.apply_catalog(BROKEN)
     house.gate.open()
     assert (await house.end_of(running)).state is ExecutionState.SUCCESS
     await its_place_is_free(house)
     assert (await house.look(waiting)).state is ExecutionState.PENDING
-    await house.executor.take(having(crew(max_running=1)))
-    assert (await house.end_of(waiting)).state is ExecutionState.SUCCESS
-
-
-async def test_of_a_crew_that_a_nameless_one_may_be_those_that_wait_wait_on(
-    open_house: OpenHouse, crew: MakeCrew
-) -> None:
-    house = await open_house(crew(max_running=1))
-    running, waiting = await one_running_one_waiting(house)
-    await house.executor.take(Catalog({}, (BrokenCrew(None, ()),)))
-    house.gate.open()
-    assert (await house.end_of(running)).state is ExecutionState.SUCCESS
-    await its_place_is_free(house)
-    assert (await house.look(waiting)).state is ExecutionState.PENDING
-    await house.executor.take(having(crew(max_running=1)))
+    await house.executor.apply_catalog(having(crew(max_running=1)))
     assert (await house.end_of(waiting)).state is ExecutionState.SUCCESS
 
 
@@ -167,34 +130,12 @@ async def test_one_that_waits_for_a_broken_crew_can_be_stopped(
 ) -> None:
     house = await open_house(crew(max_running=1))
     _, waiting = await one_running_one_waiting(house)
-    await house.executor.take(BROKEN)
+    await house.executor.apply_catalog(BROKEN)
     await house.stop_one(waiting)
     assert (await house.look(waiting)).status is Status.STOPPED
-    await house.executor.take(having(crew(max_running=1)))
+    await house.executor.apply_catalog(having(crew(max_running=1)))
     house.gate.open()
     assert set(house.executor.load().values()) <= {CrewLoad(1, 0), CrewLoad(0, 0)}
-
-
-async def test_one_of_a_broken_crew_that_is_forgotten_while_it_is_stopped_has_ended(
-    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = await open_house(crew())
-    ended = await before.kickoff()
-    await before.end_of(ended)
-    await before.stop()
-    house = await open_house(crew("other"), broken=BROKEN.broken)
-    summary = house.journal.summary
-    forgotten: list[int] = []
-
-    async def forgotten_then(kickoff_id: str, **whose: Any) -> Summary | None:
-        found = await summary(kickoff_id, **whose)
-        forgotten.append(await house.journal.prune(datetime.now(UTC) + timedelta(days=2)))
-        return found
-
-    monkeypatch.setattr(house.journal, "summary", forgotten_then)
-    with pytest.raises(Invalid, match="ended already"):
-        await house.stop_one(ended)
-    assert forgotten[0] == 1
 
 
 async def test_a_crew_that_was_broken_at_the_start_goes_on_when_it_is_mended(
@@ -207,7 +148,7 @@ async def test_a_crew_that_was_broken_at_the_start_goes_on_when_it_is_mended(
     house = await open_house(crew("other"), broken=BROKEN.broken)
     await house.stop_one(stopped)
     house.gate.open()
-    await house.executor.take(having(crew(max_running=1)))
+    await house.executor.apply_catalog(having(crew(max_running=1)))
     ran = [await house.end_of(each) for each in (first, second)]
     assert {each.state for each in ran} == {ExecutionState.SUCCESS}
     assert ran[0].started_at is not None
@@ -216,20 +157,19 @@ async def test_a_crew_that_was_broken_at_the_start_goes_on_when_it_is_mended(
     assert (await house.look(stopped)).status is Status.STOPPED
 
 
-@pytest.mark.parametrize("name", ["c", None])
 async def test_a_crew_that_was_broken_at_the_start_ends_what_waits_when_it_is_taken_out(
-    open_house: OpenHouse, crew: MakeCrew, name: str | None
+    open_house: OpenHouse, crew: MakeCrew
 ) -> None:
     before = await open_house(crew(max_running=1))
     _, waiting = await one_running_one_waiting(before)
     stopped = await before.kickoff()
     await before.kill()
-    house = await open_house(crew("other"), broken=(BrokenCrew(name, ()),))
+    house = await open_house(crew("other"), broken=(BrokenCrew("c", ()),))
     await house.stop_one(stopped)
-    await house.executor.take(Catalog({"other": crew("other")}, (BrokenCrew(name, ()),)))
+    await house.executor.apply_catalog(Catalog({"other": crew("other")}, BROKEN.broken))
     await wait_all_tasks_blocked()
     assert (await house.look(waiting)).state is ExecutionState.PENDING
-    await house.executor.take(having(crew("other")))
+    await house.executor.apply_catalog(having(crew("other")))
     ended = await house.end_of(waiting)
     assert (ended.status, ended.error) == (Status.INTERRUPTED, NEVER_RUN)
     assert (await house.look(stopped)).status is Status.STOPPED
@@ -249,7 +189,7 @@ async def test_a_crew_that_is_back_does_not_run_what_the_start_is_ending(
     house = new_house(crew("other"))
     may_record = records_late(house, monkeypatch)
     await nursery.start(house.serve)
-    await house.executor.take(having(crew(), crew("other")))
+    await house.executor.apply_catalog(having(crew(), crew("other")))
     new = await house.kickoff()  # comes in when all is in the line that is to be there
     assert house.executor.load()["c"] == CrewLoad(running=1, waiting=0)
     may_record.set()
@@ -274,35 +214,6 @@ async def test_one_that_is_stopped_twice_while_its_crew_is_broken_ends_once(
     assert await house.story(waiting) == ["crew_kickoff_failed"]
 
 
-async def test_one_that_is_stopped_while_its_crew_is_taken_out_ends_once(
-    open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = await open_house(crew(max_running=1))
-    _, waiting = await one_running_one_waiting(before)
-    await before.kill()
-    house = await open_house(crew("other"), broken=BROKEN.broken)
-    may_record = records_late(house, monkeypatch)
-    unfinished, has_read, may_go_on = house.journal.unfinished, trio.Event(), trio.Event()
-
-    async def told_late() -> list[Summary]:
-        found = await unfinished()
-        has_read.set()
-        await may_go_on.wait()
-        return found
-
-    monkeypatch.setattr(house.journal, "unfinished", told_late)
-    async with trio.open_nursery() as nursery:
-        await house.executor.take(having(crew("other")))
-        await has_read.wait()
-        nursery.start_soon(house.stop_one, waiting)
-        await wait_all_tasks_blocked(0.01)
-        may_go_on.set()
-        await wait_all_tasks_blocked(0.01)
-        may_record.set()
-    assert (await house.look(waiting)).status is Status.STOPPED
-    assert await house.story(waiting) == ["crew_kickoff_failed"]
-
-
 async def test_a_kickoff_on_its_way_into_a_crew_taken_out_is_refused_or_ended(
     open_house: OpenHouse, crew: MakeCrew
 ) -> None:
@@ -321,7 +232,7 @@ async def test_a_kickoff_on_its_way_into_a_crew_taken_out_is_refused_or_ended(
         for number in range(20):
             nursery.start_soon(kick_off)
             if number == 10:
-                nursery.start_soon(house.executor.take, having(crew("other")))
+                nursery.start_soon(house.executor.apply_catalog, having(crew("other")))
             await trio.lowlevel.checkpoint()
     assert accepted
     assert refused
@@ -331,7 +242,7 @@ async def test_a_kickoff_on_its_way_into_a_crew_taken_out_is_refused_or_ended(
 
 async def test_the_next_incarnation_has_them_too(open_house: OpenHouse, crew: MakeCrew) -> None:
     house = await open_house(crew())
-    await house.executor.take(having(crew("new")))
+    await house.executor.apply_catalog(having(crew("new")))
     await house.kill()
     house.scope, house.ended = trio.CancelScope(), trio.Event()
     async with trio.open_nursery() as nursery:

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.crews.crew import CrewLoad
-from smartlinkd.crews.workplace import Workplace
+from smartlinkd.crews.model import CrewLoad
+from smartlinkd.crews.recorder import Recorder
 from smartlinkd.store.model import ExecutionState, Status
 from tests.crews.executor.test_reload import HANG, WAITS, having
 
@@ -24,7 +24,7 @@ class Disk:
     """Where new executions get to, when it does not stall."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        enter = Workplace.enter
+        enter = Recorder.create
         self.works = trio.Event()
         self.works.set()
 
@@ -32,7 +32,7 @@ class Disk:
             await self.works.wait()
             return await enter(*arguments)
 
-        monkeypatch.setattr(Workplace, "enter", enter_late)
+        monkeypatch.setattr(Recorder, "create", enter_late)
 
     def stall(self) -> None:
         self.works = trio.Event()
@@ -69,7 +69,9 @@ def at_the_door(crew: MakeCrew, nursery: trio.Nursery, disk: Disk) -> AtTheDoor:
         disk.stall()
         nursery.start_soon(client.kick_off, *script)
         await wait_all_tasks_blocked()
-        nursery.start_soon(house.executor.take, having(crew("other")))  # it waits for the kickoff
+        nursery.start_soon(
+            house.executor.apply_catalog, having(crew("other"))
+        )  # it waits for the kickoff
         await wait_all_tasks_blocked()
         return client
 
@@ -81,7 +83,7 @@ async def test_a_crew_put_back_before_it_is_taken_out_to_the_end_goes_on(
 ) -> None:
     house = await open_house(crew())
     client = await at_the_door(house)
-    await house.executor.take(having(crew()))
+    await house.executor.apply_catalog(having(crew()))
     disk.works.set()
     assert (await house.end_of(await client.answer())).state is ExecutionState.SUCCESS
     await wait_all_tasks_blocked()
@@ -98,8 +100,10 @@ async def test_what_came_in_as_its_crew_was_taken_out_and_put_back_is_in_its_lin
     client = await at_the_door(house, "started", "hang")
     house.gate.open()
     assert (await house.end_of(running)).state is ExecutionState.SUCCESS
-    await house.comes_to_rest()
-    await house.executor.take(having(crew()))
+    with trio.fail_after(HANG):
+        while house.executor.load()["c"].running > 1:  # the client's has a slot already
+            await wait_all_tasks_blocked(0.001)
+    await house.executor.apply_catalog(having(crew()))
     disk.works.set()
     await house.reaches(await client.answer(), Status.RUNNING)
     assert house.executor.load() == {"c": CrewLoad(running=1, waiting=0)}

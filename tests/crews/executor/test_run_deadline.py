@@ -6,7 +6,6 @@ they take.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.crews import run
-from smartlinkd.crews.channel import CHUNK, Channel
+from smartlinkd.crews import execution
 from smartlinkd.crews.protocol import Conversation, FromWorker, ProtocolFault, Result
 from smartlinkd.crews.worker import Worker, start_worker
 from smartlinkd.errors import Invalid
@@ -89,7 +87,7 @@ async def test_the_time_in_which_it_was_started_counts(
         async with start_worker(*given, **more) as worker:
             yield worker
 
-    monkeypatch.setattr(run, "start_worker", slowly)
+    monkeypatch.setattr(execution, "start_worker", slowly)
     kickoff_id = await timed.kickoff("started", "task a", "call gate", "hear", "result ok")
     await wait_all_tasks_blocked()
     mock_clock.jump(60)
@@ -196,36 +194,6 @@ async def test_an_answer_that_was_refused_leaves_the_human_the_time_there_was(
     assert (await timed.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
-@pytest.mark.parametrize("stopped", [False, True])
-async def test_an_end_that_nobody_came_to_hear_in_time_stands(
-    mock_clock: MockClock, timed: House, monkeypatch: pytest.MonkeyPatch, *, stopped: bool
-) -> None:
-    """We were stopped ourselves, say, until the deadline was over. A stop is another matter."""
-    receive, unheard = Channel._receive, trio.Event()
-
-    async def receive_in_time(channel: Channel) -> bytes:
-        await trio.lowlevel.wait_readable(channel._connection)
-        if timed.gate.most_waiting == 0 or unheard.is_set():
-            return await receive(channel)
-        while b'"result"' not in await channel._connection.recv(CHUNK, socket.MSG_PEEK):
-            pass
-        unheard.set()
-        return await trio.sleep_forever()
-
-    monkeypatch.setattr(Channel, "_receive", receive_in_time)
-    kickoff_id = await timed.kickoff("started", "task a", "call gate", "hear", *ENDS, "hear")
-    await timed.gate.reaches(1)
-    timed.gate.open()
-    await unheard.wait()
-    if stopped:
-        await timed.stop_one(kickoff_id)
-    else:
-        mock_clock.jump(101)
-    end = await timed.end_of(kickoff_id)
-    assert end.result == (None if stopped else "ok")
-    assert ("task_completed" in await timed.story(kickoff_id)) is not stopped
-
-
 async def test_what_it_has_said_stands_though_it_is_slow_to_leave(
     mock_clock: MockClock,
     open_house: OpenHouse,
@@ -234,7 +202,7 @@ async def test_what_it_has_said_stands_though_it_is_slow_to_leave(
 ) -> None:
     house = await open_house(crew(deadline=10.0, grace=50.0))
     said_all = trio.Event()
-    hear = Conversation.hear
+    hear = Conversation.receive
 
     def noting(self: Conversation, line: bytes) -> FromWorker | ProtocolFault:
         message = hear(self, line)
@@ -242,7 +210,7 @@ async def test_what_it_has_said_stands_though_it_is_slow_to_leave(
             said_all.set()
         return message
 
-    monkeypatch.setattr(Conversation, "hear", noting)
+    monkeypatch.setattr(Conversation, "receive", noting)
     kickoff_id = await house.kickoff("started", "log so far", "result ok", "hang")
     await said_all.wait()
     mock_clock.jump(11)  # past the deadline, and not past the grace

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from smartlinkd.crews.ending import failure
-from smartlinkd.crews.ledger import about, ended
+from smartlinkd.crews.outcome import failure
+from smartlinkd.crews.store_entries import ended, subject_of
 from smartlinkd.store import executions
 from smartlinkd.store.model import ExecutionState, Status, StoreLimits
 
@@ -100,7 +100,7 @@ async def test_one_that_was_ended_behind_its_back_ends_alone(
         await house.kickoff("started", "call gate", "hear", "result ok") for _ in range(2)
     ]
     await house.gate.reaches(2)
-    subject = about(await house.look(kickoff_id))
+    subject = subject_of(await house.look(kickoff_id))
     end = ended(subject, failure(Status.STOPPED, "by nobody we know"), datetime.now(UTC))
     await house.journal.record(kickoff_id, end)
     house.gate.open()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from smartlinkd.crews.ends import WorkerEnd
+from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.worker import Worker
 from smartlinkd.errors import Invalid, NotFound
 from smartlinkd.store.model import (
@@ -129,13 +129,13 @@ async def test_an_answer_to_a_worker_that_says_no_more_and_has_not_ended(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says_no_more = trio.Event()
-    end = Worker.end
+    end = Worker.exit_reason
 
-    async def noting(self: Worker) -> WorkerEnd:
+    async def noting(self: Worker) -> ExitReason:
         says_no_more.set()
         return await end(self)
 
-    monkeypatch.setattr(Worker, "end", noting)
+    monkeypatch.setattr(Worker, "exit_reason", noting)
     kickoff_id = await house.kickoff("started", "task a", "ask a", "close", "hang")
     await says_no_more.wait()
     with pytest.raises(Invalid, match="not waiting for human input"):

@@ -8,8 +8,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.crews.crew import CrewLoad
-from smartlinkd.crews.reading.catalog import Catalog
+from smartlinkd.crews.catalog.catalog import Catalog
+from smartlinkd.crews.model import CrewLoad
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.store.model import ExecutionState, Status
 
@@ -68,7 +68,7 @@ async def test_places_that_a_reload_took_away_are_nobodys(
     house = await open_house(crew(max_running=3, queue=0, grace=LONG))
     for _ in range(3):
         await house.end_of(await house.kickoff(*LINGERS))
-    await house.executor.take(Catalog({"c": crew(max_running=1, queue=0)}, ()))
+    await house.executor.apply_catalog(Catalog({"c": crew(max_running=1, queue=0)}, ()))
     await house.kickoff()
     with pytest.raises(Unavailable, match="and 1 more whose turn is about to come"):
         await house.kickoff()
@@ -122,7 +122,7 @@ async def test_one_that_never_stops_talking_is_held_up(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr("smartlinkd.crews.channel.MOST_DROPPED", 100_000)
+    monkeypatch.setattr("smartlinkd.crews.worker_channel.MAX_DISCARDED", 100_000)
     house = await open_house(crew(grace=0.3))
     much: list[str] = ["log " + 60_000 * "x"] * 20
     kickoff_id = await house.kickoff("started", "result ok", *much)

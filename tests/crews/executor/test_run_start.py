@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.crews.again import INTERRUPTED
-from smartlinkd.crews.run import NOT_STARTED
+from smartlinkd.crews.execution import NOT_STARTED
+from smartlinkd.crews.scheduler import INTERRUPTED
 from smartlinkd.processes.process_tree import Limits, shared_fork_server
 from smartlinkd.store.model import Execution, ExecutionState, Status
 from tests.processes.family import server_of, sleeping

@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.crews.run import MOST_TOGETHER
+from smartlinkd.crews.model import ExecutorLimits
 from smartlinkd.store import executions
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import (
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tests.crews.executor.conftest import House
 
 HANG = 20.0  # seconds; what takes that long hangs
+MAX_BATCH = ExecutorLimits().max_batch
 URL = "https://example.com/"
 STARTED = {"type": "started", "total_tasks": 1}
 TASK = {"type": "task_started", "task_id": "a", "name": "scout"}
@@ -85,12 +86,12 @@ async def test_what_comes_with_the_last_message_is_recorded_with_the_end(
 async def test_one_that_says_much_is_heard_in_parts(
     house: House, recorded: list[list[str]]
 ) -> None:
-    texts = [str(number) for number in range(3 * MOST_TOGETHER)]
+    texts = [str(number) for number in range(3 * MAX_BATCH)]
     said = at_once(STARTED, *map(log, texts), RESULT)
     kickoff_id = await house.kickoff(said)
     assert (await house.end_of(kickoff_id)).state is ExecutionState.SUCCESS
     assert await house.logs(kickoff_id) == texts
-    assert max(map(len, recorded)) == MOST_TOGETHER
+    assert max(map(len, recorded)) == MAX_BATCH
     assert len(recorded) < 10
 
 

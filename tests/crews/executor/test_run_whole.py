@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from smartlinkd.crews.crew import Caller, Input
+from smartlinkd.crews.model import CrewUser, Input
 from smartlinkd.errors import Invalid, NotFound, Unprocessable
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import ExecutionState, ExecutionUpdate, Status, WebhookTarget
@@ -166,7 +166,7 @@ async def test_missing_inputs_are_named_and_nothing_is_created(
         await house.kickoff(inputs={"tone": "dry"})
     assert refusal.value.details == {"missing_inputs": ["age", "topic"]}
     assert await house.journal.unfinished() == []
-    listed = await house.executor.executions(Caller("c"), state=None, limit=10, cursor=None)
+    listed = await house.executor.executions(CrewUser("c"), state=None, limit=10, cursor=None)
     assert listed.executions == ()
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from smartlinkd.crews.crew import Caller, Feedback
 from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.model import CrewUser, Feedback
 from smartlinkd.errors import Invalid, NotFound
 from smartlinkd.store.model import ExecutionState
 
@@ -19,12 +19,12 @@ HANG = 20.0
 WAITS = ("started", "call gate", "hear", "result ok")
 
 
-async def follow(executor: Executor, caller: Caller, kickoff_id: str) -> None:
+async def follow(executor: Executor, caller: CrewUser, kickoff_id: str) -> None:
     async with executor.follow(caller, kickoff_id, after=0) as following:
         await following.next()
 
 
-Ask = Callable[[Executor, Caller, str], Awaitable[object]]
+Ask = Callable[[Executor, CrewUser, str], Awaitable[object]]
 QUESTIONS: dict[str, Ask] = {
     "execution": Executor.execution,
     "wait": lambda executor, caller, each: executor.wait(caller, each, 0.01),
@@ -45,7 +45,12 @@ async def test_another_ones_execution_is_not_to_be_found(
     await house.gate.reaches(1)
     before = await house.look(kickoff_id)
     refusals = set()
-    for stranger in (Caller("c", "bo"), Caller("other"), Caller("other", "an"), Caller("none")):
+    for stranger in (
+        CrewUser("c", "bo"),
+        CrewUser("other"),
+        CrewUser("other", "an"),
+        CrewUser("none"),
+    ):
         for each in (kickoff_id, "00000000-0000-4000-8000-000000000000"):
             with pytest.raises(NotFound) as refusal:
                 await QUESTIONS[question](house.executor, stranger, each)
@@ -57,7 +62,7 @@ async def test_another_ones_execution_is_not_to_be_found(
 
 @pytest.mark.parametrize("question", QUESTIONS)
 async def test_ones_own_is_and_the_organization_sees_all(house: House, question: str) -> None:
-    for asker in (Caller("c", "an"), Caller("c")):
+    for asker in (CrewUser("c", "an"), CrewUser("c")):
         kickoff_id = await house.kickoff(*WAITS, user="an")
         await house.gate.reaches(1)
         if question == "resume":
@@ -72,27 +77,27 @@ async def test_ones_own_is_and_the_organization_sees_all(house: House, question:
 
 async def test_a_users_list_has_its_own(house: House) -> None:
     ids = {user: await house.kickoff(*WAITS, user=user) for user in ("an", "bo", "")}
-    assert await listed(house, Caller("c", "an")) == [ids["an"]]
-    assert await listed(house, Caller("c", "bo")) == [ids["bo"]]
-    assert await listed(house, Caller("c", "cy")) == []
-    assert await listed(house, Caller("c")) == [ids[""], ids["bo"], ids["an"]]
-    assert await listed(house, Caller("other")) == []
+    assert await listed(house, CrewUser("c", "an")) == [ids["an"]]
+    assert await listed(house, CrewUser("c", "bo")) == [ids["bo"]]
+    assert await listed(house, CrewUser("c", "cy")) == []
+    assert await listed(house, CrewUser("c")) == [ids[""], ids["bo"], ids["an"]]
+    assert await listed(house, CrewUser("other")) == []
     await house.gate.reaches(2)
-    assert await listed(house, Caller("c"), ExecutionState.PENDING) == [ids[""]]
+    assert await listed(house, CrewUser("c"), ExecutionState.PENDING) == [ids[""]]
 
 
 async def test_a_list_goes_on_where_it_ended_and_for_the_same_caller(house: House) -> None:
     for _ in range(3):
         await house.kickoff(user="an")
     ask = house.executor.executions
-    first = await ask(Caller("c", "an"), state=None, limit=2, cursor=None)
+    first = await ask(CrewUser("c", "an"), state=None, limit=2, cursor=None)
     assert first.next_cursor is not None
-    second = await ask(Caller("c", "an"), state=None, limit=2, cursor=first.next_cursor)
+    second = await ask(CrewUser("c", "an"), state=None, limit=2, cursor=first.next_cursor)
     assert (len(first.executions), len(second.executions), second.next_cursor) == (2, 1, None)
     with pytest.raises(Invalid, match="cursor"):
-        await ask(Caller("c", "bo"), state=None, limit=2, cursor=first.next_cursor)
+        await ask(CrewUser("c", "bo"), state=None, limit=2, cursor=first.next_cursor)
 
 
-async def listed(house: House, caller: Caller, state: ExecutionState | None = None) -> list[str]:
+async def listed(house: House, caller: CrewUser, state: ExecutionState | None = None) -> list[str]:
     page = await house.executor.executions(caller, state=state, limit=100, cursor=None)
     return [each.id for each in page.executions]

@@ -14,7 +14,7 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from smartlinkd.crews.webhooks.actor import Timings, Webhooks
+from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher, WebhookTimings
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import (
     Change,
@@ -42,7 +42,7 @@ class Desk:
     nursery: trio.Nursery
     ahead: timedelta = timedelta(0)  # by which the clock is set
     _began: float = field(default_factory=trio.current_time)
-    timings: Timings = field(init=False)
+    timings: WebhookTimings = field(init=False)
     _nudge: Callable[[], None] = field(init=False)
 
     def wall(self) -> datetime:
@@ -86,7 +86,7 @@ class Desk:
     async def begin(self, **options: Any) -> Callable[[], None]:
         """Start the part; returns what stops it."""
         given: dict[str, Any] = {"allow": LOOPBACK, "key": None} | options
-        webhooks = Webhooks(self.journal, wall=self.wall, **given)
+        webhooks = WebhookDispatcher(self.journal, wall=self.wall, **given)
         scope, self.over = trio.CancelScope(), trio.Event()
 
         async def run(task_status: trio.TaskStatus[None]) -> None:

@@ -15,8 +15,7 @@ import trio
 import trio.testing
 from pydantic import SecretBytes, SecretStr
 
-from smartlinkd.crews.webhooks import actor
-from smartlinkd.crews.webhooks.hands import AT_ONCE_TO_A_HOST
+from smartlinkd.crews.webhooks.dispatcher import WebhookLimits
 from smartlinkd.errors import Unavailable
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.formats import context_fields
@@ -245,49 +244,52 @@ async def test_what_a_receiver_refuses_is_given_up_and_the_next_is_tried(
     assert context_fields(given_up)["crew"] == ["deal-post"]
 
 
-async def test_a_worn_out_target_gets_one_attempt_a_call_until_it_takes_one(
-    desk: Any,
-    receiver: Any,
-    behave: Any,
-    mock_clock: trio.testing.MockClock,
-    monkeypatch: pytest.MonkeyPatch,
+# Calls that are old
+
+
+async def test_call_older_than_the_maximum_is_made_once_more_at_most(
+    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
 ) -> None:
-    monkeypatch.setattr(actor, "MAX_ATTEMPTS", 2)
-    ok, bad = behave.answer(200), behave.answer(500)
-    receiver.behaviours.extend([bad, bad, bad, ok, bad])
-    await desk.call(receiver.url(), b"1", b"2", b"3", b"4")
+    receiver.usual = behave.answer(500)
+    await desk.call(receiver.url(), b"old")
+    mock_clock.jump(WebhookLimits().max_age_s + 1)
+    await desk.begin()
+    await desk.done()
+    assert receiver.bodies == [b"old"]
+
+
+async def test_call_behind_one_that_was_too_old_has_its_own_attempts(
+    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+) -> None:
+    receiver.behaviours.extend([behave.answer(500), behave.answer(500)])
+    target = WebhookTarget(kind="task", url=receiver.url())
+    execution_id = await desk.execution(target)
+    await desk.queue(execution_id, target, b"old")
+    mock_clock.jump(WebhookLimits().max_age_s + 1)
+    await desk.queue(execution_id, target, b"new")
     await desk.begin()
     await attempts(desk, 1)
+    await trio.testing.wait_all_tasks_blocked(0.01)
     mock_clock.jump(5)
+    await desk.done()
+    assert receiver.bodies == [b"old", b"new", b"new"]
 
-    await desk.until(lambda found: found[0].body == b"4" and found[0].attempts == 1)
-    assert receiver.bodies == [b"1", b"1", b"2", b"3", b"4"]
+
+async def test_call_that_always_fails_is_given_up_after_a_day(
+    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+) -> None:
+    receiver.usual = behave.answer(500)
+    began = desk.wall()
+    await desk.call(receiver.url(), b"{}")
+    await desk.begin()
+    while await desk.waiting():
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        mock_clock.jump(600)
+        desk.nudge()
+    assert timedelta(hours=25) <= desk.wall() - began <= timedelta(hours=27)
 
 
 # Receivers that hang
-
-
-async def test_of_worn_out_targets_the_last_so_many_are_remembered(
-    desk: Any, receiver: Any, behave: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    receiver.usual = behave.answer(503)
-    targets = [WebhookTarget("task", receiver.url(path)) for path in ("/first", "/last")]
-    monkeypatch.setattr(actor, "MAX_WORN_OUT", 1)
-    executions = []
-    with monkeypatch.context() as patched:
-        patched.setattr(actor, "MAX_ATTEMPTS", 1)
-        await desk.begin()
-        for target in targets:
-            executions.append(await desk.execution(target))
-            await desk.queue(executions[-1], target, b"wears it out")
-            desk.nudge()
-            await desk.done()
-    for execution_id, target in zip(executions, targets, strict=True):
-        await desk.queue(execution_id, target, b"next")
-    desk.nudge()
-
-    put_off = await desk.until(lambda found: all(each.attempts for each in found))
-    assert [each.execution_id for each in put_off] == executions[:1]
 
 
 async def test_one_that_hangs_is_left_and_comes_again(
@@ -326,7 +328,7 @@ async def test_a_call_that_was_cut_off_is_made_again(desk: Any, receiver: Any, b
     assert one == other
 
 
-async def test_a_call_whose_end_was_not_noted_is_made_again_and_known_by_its_id(
+async def test_call_whose_end_was_not_recorded_is_repeated_with_its_id(
     desk: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noting = trio.Event()
@@ -427,15 +429,14 @@ async def test_it_does_not_look_without_a_reason(
     for _ in range(9):
         await desk.call(receiver.url(), b"{}", b"{}")
     await desk.begin()
-    await receiver.until(AT_ONCE_TO_A_HOST)
+    await receiver.until(WebhookLimits().at_once_to_a_host)
     await trio.testing.wait_all_tasks_blocked(0.05)
-    # The first says that there are calls to be made. More are due, but the third look has found
-    # nobody with a hand for them.
-    assert looks == 3
+    # More are due, but the second look has found no free slot for them.
+    assert looks == 2
 
-    mock_clock.jump(actor.LONGEST_SLEEP)
+    mock_clock.jump(WebhookLimits().longest_sleep_s)
     await trio.testing.wait_all_tasks_blocked(0.05)
-    assert looks > 3  # the clock may have been set
+    assert looks > 2  # the clock may have been set
 
 
 async def test_an_address_that_is_none_ends_nothing_but_its_call(desk: Any, receiver: Any) -> None:

@@ -1,4 +1,4 @@
-"""When the actor looks for what is due, and what it takes in hand of that."""
+"""When the dispatcher looks for due calls, and which of them find a slot."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from smartlinkd.crews.webhooks import actor as webhooks
-from smartlinkd.crews.webhooks.actor import Webhooks
-from smartlinkd.crews.webhooks.hands import AT_ONCE, AT_ONCE_TO_A_HOST, FOR_OTHERS
+from smartlinkd.crews.webhooks.dispatcher import (
+    JOURNAL_BACKOFF,
+    WebhookDispatcher,
+    WebhookLimits,
+)
 from smartlinkd.errors import Unavailable
 from smartlinkd.store.model import Change, ExecutionUpdate, NewDelivery, WebhookTarget
 
 OpenReceiver = Callable[..., Awaitable[Any]]
+LIMITS = WebhookLimits()
 
 
 @pytest.fixture
@@ -47,7 +50,7 @@ async def test_what_is_queued_in_the_midst_of_a_look_does_not_wait_for_the_next_
     await trio.testing.wait_all_tasks_blocked(0.01)
     looks.append(queue)
     desk.nudge()
-    with trio.fail_after(webhooks.LONGEST_SLEEP / 4):
+    with trio.fail_after(LIMITS.longest_sleep_s / 4):
         await receiver.until(1)
 
 
@@ -63,53 +66,83 @@ async def test_with_nothing_to_do_it_looks_once_a_minute(
     assert len(looks) == 10
 
 
-async def hold(desk: Any, open_receiver: OpenReceiver, behave: Any, hosts: int) -> list[Any]:
-    """Calls for so many hosts that hang, as many as each may have at once."""
+def dispatcher_of(desk: Any) -> WebhookDispatcher:
+    allow = [ip_network("127.0.0.0/8")]
+    return WebhookDispatcher(desk.journal, allow=allow, key=None, wall=desk.wall)
+
+
+async def hanging(desk: Any, open_receiver: OpenReceiver, behave: Any, hosts: int) -> list[Any]:
+    """Open receivers that hang, and queue ten calls to each."""
     receivers = [await open_receiver() for _ in range(hosts)]
     for receiver in receivers:
         receiver.usual = behave.hang
-        for _ in range(AT_ONCE_TO_A_HOST):
+        for _ in range(10):
             await desk.call(receiver.url(), b"{}")
     return receivers
 
 
-def a_part(desk: Any) -> Webhooks:
-    return Webhooks(desk.journal, allow=[ip_network("127.0.0.0/8")], key=None, wall=desk.wall)
-
-
-async def test_hands_are_limited_also_for_what_comes_later(
-    desk: Any, open_receiver: OpenReceiver, behave: Any, nursery: trio.Nursery
+async def test_host_that_hangs_leaves_slots_for_others(
+    desk: Any, open_receiver: OpenReceiver, behave: Any
 ) -> None:
-    """What is in hand is in memory, also while it waits for a connection."""
-    receivers = await hold(desk, open_receiver, behave, 3)
-    await nursery.start((part := a_part(desk)).run)
+    (silent,) = await hanging(desk, open_receiver, behave, 1)
+    other = await open_receiver()
+    await desk.begin()
+    await silent.until(LIMITS.at_once_to_a_host)
+    for _ in range(3):
+        await desk.call(other.url(), b"{}")
+    desk.nudge()
+    await other.until(3)
+    assert silent.most_at_once == len(silent.received) == LIMITS.at_once_to_a_host
+
+
+@pytest.mark.parametrize(("calls", "size"), [(150, 2), (8, 3 * 1024 * 1024)])
+async def test_many_calls_to_a_host_that_hangs_hide_no_other(
+    desk: Any, open_receiver: OpenReceiver, behave: Any, calls: int, size: int
+) -> None:
+    silent, other = await open_receiver(), await open_receiver("127.0.0.2")
+    silent.usual = behave.hang
+    for _ in range(calls):
+        await desk.call(silent.url(), b"x" * size)
+    await desk.begin()
+    await silent.until(LIMITS.at_once_to_a_host)
+    await desk.call(other.url(), b"{}")
+    desk.nudge()
+    with trio.fail_after(LIMITS.longest_sleep_s / 2):  # of the clock that only the test moves
+        await other.until(1)
+
+
+async def test_slots_are_limited_also_for_calls_that_come_later(
+    desk: Any, open_receiver: OpenReceiver, behave: Any
+) -> None:
+    receivers = await hanging(desk, open_receiver, behave, 7)
+    await desk.begin()
     for receiver in receivers:
-        await receiver.until(AT_ONCE_TO_A_HOST)
-    receivers += await hold(desk, open_receiver, behave, FOR_OTHERS + 1)
-    part.nudge()
-    while sum(receiver.at_once for receiver in receivers) < AT_ONCE:
+        await receiver.until(LIMITS.at_once_to_a_host)
+    receivers += await hanging(desk, open_receiver, behave, 3)
+    desk.nudge()
+    while sum(receiver.at_once for receiver in receivers) < LIMITS.at_once:
         await trio.testing.wait_all_tasks_blocked(0.01)
-    assert len(part._hands.held) == AT_ONCE
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert sum(receiver.at_once for receiver in receivers) == LIMITS.at_once == 16
 
 
-async def test_with_all_hands_full_it_shows_signs_of_life(
+async def test_dispatcher_with_all_slots_in_use_touches_its_heartbeat(
     desk: Any,
     open_receiver: OpenReceiver,
     behave: Any,
     nursery: trio.Nursery,
     mock_clock: trio.testing.MockClock,
 ) -> None:
-    """Else hosts that hang would have the service manager restart the daemon."""
-    receivers = await hold(desk, open_receiver, behave, 3 + FOR_OTHERS)
-    await nursery.start((part := a_part(desk)).run)
+    receivers = await hanging(desk, open_receiver, behave, 8)
+    await nursery.start((dispatcher := dispatcher_of(desk)).run)
     for receiver in receivers:
-        await receiver.until(1)
+        await receiver.until(LIMITS.at_once_to_a_host)
     await trio.testing.wait_all_tasks_blocked(0.01)
     mock_clock.jump(20)
-    part.heartbeat.probe()
+    dispatcher.heartbeat.probe()
     await trio.testing.wait_all_tasks_blocked(0.01)
-    assert part.heartbeat.last == trio.current_time()
-    assert part.heartbeat.allowance_s == 0
+    assert dispatcher.heartbeat.last == trio.current_time()
+    assert dispatcher.heartbeat.allowance_s == 0
 
 
 async def test_while_it_waits_for_the_journal_it_is_not_taken_for_hung(
@@ -121,9 +154,9 @@ async def test_while_it_waits_for_the_journal_it_is_not_taken_for_hung(
         raise Unavailable("its disk is full", retry_after=5)
 
     monkeypatch.setattr(desk.journal, "due_deliveries", unavailable)
-    await nursery.start((part := a_part(desk)).run)
+    await nursery.start((dispatcher := dispatcher_of(desk)).run)
     await trio.testing.wait_all_tasks_blocked(0.01)
-    assert part.heartbeat.allowance_s >= webhooks.JOURNAL_WAITS.longest
+    assert dispatcher.heartbeat.allowance_s >= JOURNAL_BACKOFF.longest
 
 
 async def test_a_call_with_a_new_credential_waits_for_those_with_the_old_one(

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from smartlinkd.crews.webhooks.actor import LONGEST_SLEEP
-from smartlinkd.crews.workplace import LAST_ENTRY
+from smartlinkd.crews.model import ExecutorLimits
+from smartlinkd.crews.webhooks.dispatcher import WebhookLimits
 from tests.faults.cells import Impossible, Matrix
 from tests.faults.crews.phases import PHASES, WATCH
 from tests.faults.crews.stage import DEADLINE, GRACE
@@ -226,7 +226,7 @@ put(
 change("clock_ahead", ALL)
 change("clock_back", ALL)
 # They were owed from a time that is an hour ahead then, and wait until the clock is right again.
-change("clock_back", ("ending", "delivering"), called=LONGEST_SLEEP + CALLED)
+change("clock_back", ("ending", "delivering"), called=WebhookLimits().longest_sleep_s + CALLED)
 
 # The disk.
 
@@ -240,10 +240,13 @@ for _fault, _within in _REFUSED.items():
     for _phase in ("idle", "storing"):
         _due = MATRIX.due((_fault, _phase))
         put(_fault, _phase, replace(_due, statuses=frozenset([503]), seconds=_within))
-# Two want to write then.
-for _phase in ("ending", "delivering", "restarting"):
-    for _fault in ("db_fails", "db_gone"):
-        put(_fault, _phase, replace(MATRIX.due((_fault, _phase)), records=2))
+for _fault in ("db_full", "db_fails", "db_gone"):  # as soon as the executor is there again
+    _due = MATRIX.due((_fault, "restarting"))
+    put(_fault, "restarting", replace(_due, statuses=frozenset([503])))
+# As many want to write then.
+for _fault in ("db_fails", "db_gone"):
+    for _phase, _records in (("ending", 2), ("delivering", 2), ("restarting", 3)):
+        put(_fault, _phase, replace(MATRIX.due((_fault, _phase)), records=_records))
 change("db_slow", ALL, seconds=SLOWLY, by=SLOWLY)
 change("db_slow", "restarting", statuses=[200, 503], seconds=PATIENCE, by=SLOWLY)
 # It is not used in this phase, and the next start finds it as it should be.
@@ -301,12 +304,12 @@ for _part, _fault, _restarts in (
     }
     change(_fault, ALL, **_bug)
     change(_fault, ("idle", "storing"), statuses=[200, 503], **_bug)
-    _stored = {**_bug, "statuses": [200, 503], "by": LAST_ENTRY + RESTARTED}
+    _stored = {**_bug, "statuses": [200, 503], "by": ExecutorLimits().last_write_s + RESTARTED}
     change(_fault, "storing", **_stored, ends=["completed", "interrupted"])
     _left = {**_bug, "ends": ["interrupted"], "error": INTERRUPTED}
     change(_fault, ("starting", *AT_WORK), **_left)
     # The stop is forgotten.
-    _recorded = LAST_ENTRY if _part == "journal" else 0.0  # in vain
+    _recorded = ExecutorLimits().last_write_s if _part == "journal" else 0.0  # in vain
     change(_fault, "stopping", **{**_left, "statuses": [503], "by": GRACE + _recorded + RESTARTED})
     # What is on disk then, nobody was told of: who waits is told at the end of that wait.
     change(_fault, "ending", **{**_bug, "seconds": WATCH})

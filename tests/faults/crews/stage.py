@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from smartlinkd.app import tree
-from smartlinkd.crews.reading import catalog
+from smartlinkd.crews.catalog import catalog
 from smartlinkd.crews.worker import WorkerSettings
 from tests.every_step.parts import Parts
 from tests.faults.stage import JOURNAL, Stage

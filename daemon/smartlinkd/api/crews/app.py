@@ -17,7 +17,7 @@ from smartlinkd.api.guards import Guards
 from smartlinkd.api.measure import measure
 from smartlinkd.api.openapi import Api
 from smartlinkd.api.services import CrewServices, Services
-from smartlinkd.crews.reading.catalog import UNDER
+from smartlinkd.crews.catalog.catalog import UNDER
 from smartlinkd.serving import GuardedQuart
 
 _MEANINGS: Final = {

@@ -16,7 +16,7 @@ from quart import Response
 
 from smartlinkd.api.crews.schemas import CrewFailure
 from smartlinkd.api.errors import Refusal
-from smartlinkd.crews.reading.catalog import UNDER
+from smartlinkd.crews.catalog.catalog import UNDER
 
 _TITLES: Final = {
     413: "Content Too Large",  # http.HTTPStatus has older names for these two

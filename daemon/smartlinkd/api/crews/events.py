@@ -26,7 +26,7 @@ from quart import Response
 from quart.wrappers.response import DataBody, ResponseBody
 
 from smartlinkd.api.crews.schemas import EventHead
-from smartlinkd.crews.following import Following
+from smartlinkd.crews.subscriptions import EventStream
 from smartlinkd.errors import Refused, WrongCredential
 from smartlinkd.store.model import ExecutionEvent
 
@@ -49,7 +49,7 @@ _BREAKS_FOR_SOME: Final = {
 Python does."""
 
 Admit = Callable[[], Awaitable[object]]
-Follow = Callable[[], AbstractAsyncContextManager[Following]]
+Follow = Callable[[], AbstractAsyncContextManager[EventStream]]
 
 
 def stream(follow: Follow, admit: Admit, stopping: trio.Event, *, head: bool) -> Response:
@@ -74,7 +74,7 @@ class _Stream(ResponseBody):
         self._admit = admit
         self._stopping = stopping
         self._held = AsyncExitStack()
-        self._following: Following | None = None
+        self._following: EventStream | None = None
         self._begun = False
         self._ahead: list[ExecutionEvent] | None = None
         self._news: list[ExecutionEvent] | None = None
@@ -119,7 +119,7 @@ class _Stream(ResponseBody):
         self._news = None  # while the client does not read, only the piece is in memory
         return piece
 
-    async def _read(self, following: Following) -> None:
+    async def _read(self, following: EventStream) -> None:
         """Have `_news` hold the next events, [] when there will be none, or None for silence.
 
         The deadline is the nursery's own: an outer one could throw events away that were read. And
@@ -132,7 +132,7 @@ class _Stream(ResponseBody):
             nursery.start_soon(self._read_next, following, nursery.cancel_scope)
             nursery.start_soon(self._cancel_at_stop, nursery.cancel_scope)
 
-    async def _read_part(self, following: Following) -> None:
+    async def _read_part(self, following: EventStream) -> None:
         """Have `_news` hold the next part of the current event; [] when there will be none.
 
         The part is on disk already, so the stream does not wait for news: it needs no comment and
@@ -144,7 +144,7 @@ class _Stream(ResponseBody):
             logger.info("an event stream ended within an event: %s", refusal)
             self._news = []
 
-    async def _read_next(self, following: Following, scope: trio.CancelScope) -> None:
+    async def _read_next(self, following: EventStream, scope: trio.CancelScope) -> None:
         try:
             if self._ahead is None:
                 self._ahead = await following.next()

@@ -36,8 +36,8 @@ from smartlinkd.api.guards import Guards
 from smartlinkd.api.openapi import Access, Api
 from smartlinkd.api.services import CrewServices
 from smartlinkd.config.crews import LONGEST_GRACE
-from smartlinkd.crews.crew import Caller, Feedback, Kickoff, no_such_execution
-from smartlinkd.crews.following import Following
+from smartlinkd.crews.model import CrewUser, Feedback, Kickoff, no_such_execution
+from smartlinkd.crews.subscriptions import EventStream
 from smartlinkd.errors import Refused
 from smartlinkd.nurseries import background
 from smartlinkd.patience import PATIENCE, patience
@@ -53,11 +53,11 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 def add(api: Api, guards: Guards, crews: CrewServices) -> None:
     """Add these operations to `api`, whose paths have the parameter `crew`."""
 
-    async def admit() -> Caller:
+    async def admit() -> CrewUser:
         crew: str = (request.view_args or {})["crew"]
         return await guards.crew_caller(crew, await guards.credential())
 
-    async def admit_though_gone() -> Caller:
+    async def admit_though_gone() -> CrewUser:
         # A client may leave while its request is read. The shield keeps the request's deadline out.
         with trio.CancelScope(shield=True), patience():
             caller = await admit()
@@ -69,18 +69,18 @@ def add(api: Api, guards: Guards, crews: CrewServices) -> None:
     _add_stop(api, crews, replace(member, admit=admit_though_gone))
 
 
-def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Caller]) -> None:
+def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[CrewUser]) -> None:
     """What changes nothing."""
     executor, app = crews.executor, api.target
 
     @api.operation("GET", "/", access=member, ok=Response, media="text/plain")
-    async def healthy(caller: Caller) -> Response:
+    async def healthy(caller: CrewUser) -> Response:
         """`Healthy` when the crew can be kicked off, as text."""
         crews.catalog.crew(caller.crew)
         return Response("Healthy", content_type="text/plain; charset=utf-8")
 
     @api.operation("GET", "/inputs", access=member, ok=InputsResponse)
-    async def inputs(caller: Caller) -> InputsResponse:
+    async def inputs(caller: CrewUser) -> InputsResponse:
         """The names of the inputs that the crew takes."""
         crew = crews.catalog.crew(caller.crew)
         return InputsResponse(inputs=sorted(each.name for each in crew.inputs))
@@ -95,7 +95,7 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cal
         seconds=inf,  # as long as the client wants to wait, see below
         also="/{kickoff_id}/status",
     )
-    async def execution_status(caller: Caller, asked: StatusAsked) -> StatusResponse:
+    async def execution_status(caller: CrewUser, asked: StatusAsked) -> StatusResponse:
         """How an execution stands, and its result.
 
         The same at `/{kickoff_id}/status`.
@@ -117,7 +117,7 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cal
         )
 
     @api.operation("GET", "/executions", access=member, asks=ExecutionsAsked, ok=ExecutionsResponse)
-    async def executions(caller: Caller, asked: ExecutionsAsked) -> ExecutionsResponse:
+    async def executions(caller: CrewUser, asked: ExecutionsAsked) -> ExecutionsResponse:
         """The executions that the token may see, newest first."""
         page = await executor.executions(
             caller,
@@ -140,7 +140,7 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cal
         media=events.MEDIA,
         errors=(404, 429),
     )
-    async def execution_events(caller: Caller, asked: EventsAsked) -> Response:
+    async def execution_events(caller: CrewUser, asked: EventsAsked) -> Response:
         """What happens in an execution, as server-sent events.
 
         Each has an id, and as its data a JSON object {type, timestamp, data}. They begin with the
@@ -148,7 +148,7 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cal
         """
         kickoff_id = _known(asked.kickoff_id)
 
-        def follow() -> AbstractAsyncContextManager[Following]:
+        def follow() -> AbstractAsyncContextManager[EventStream]:
             return executor.follow(caller, kickoff_id, after=asked.last_event_id)
 
         shown, is_head = await guards.credential(), request.method == "HEAD"
@@ -162,7 +162,7 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cal
         return events.stream(follow, admitted, app.stopping, head=is_head)
 
 
-def _add_deeds(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
+def _add_deeds(api: Api, crews: CrewServices, member: Access[CrewUser]) -> None:
     """What begins, changes or ends an execution."""
     executor = crews.executor
 
@@ -175,7 +175,9 @@ def _add_deeds(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
         ok=KickoffResponse,
         errors=(422,),
     )
-    async def kickoff(caller: Caller, asked: KickoffAsked, body: KickoffRequest) -> KickoffResponse:
+    async def kickoff(
+        caller: CrewUser, asked: KickoffAsked, body: KickoffRequest
+    ) -> KickoffResponse:
         """Start an execution, or queue it.
 
         It is on disk when this is answered, and known from then on.
@@ -197,7 +199,7 @@ def _add_deeds(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
     @api.operation(
         "POST", "/resume", access=member, body=ResumeRequest, ok=ResumeResponse, errors=(404,)
     )
-    async def resume(caller: Caller, body: ResumeRequest) -> ResumeResponse:
+    async def resume(caller: CrewUser, body: ResumeRequest) -> ResumeResponse:
         """Answer the question of a task that waits for a human.
 
         Webhook addresses given at the kickoff stay in force; those given here replace them.
@@ -219,7 +221,7 @@ def _add_deeds(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
         )
 
 
-def _add_stop(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
+def _add_stop(api: Api, crews: CrewServices, member: Access[CrewUser]) -> None:
     """What is done also for a client that has gone: `member` admits it all the same."""
 
     @api.operation(
@@ -231,7 +233,7 @@ def _add_stop(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
         errors=(400, 404),
         seconds=STOPPING,
     )
-    async def stop(caller: Caller, asked: OneExecution) -> StopResponse:
+    async def stop(caller: CrewUser, asked: OneExecution) -> StopResponse:
         """End an execution, queued or running. Answered when it has ended."""
         kickoff_id = _known(asked.kickoff_id)
         await crews.executor.stop(caller, kickoff_id)
@@ -239,7 +241,7 @@ def _add_stop(api: Api, crews: CrewServices, member: Access[Caller]) -> None:
 
 
 async def _wait(
-    crews: CrewServices, stopping: trio.Event, caller: Caller, kickoff_id: str, seconds: float
+    crews: CrewServices, stopping: trio.Event, caller: CrewUser, kickoff_id: str, seconds: float
 ) -> Execution:
     """As the executor has it, or until the server stops."""
     measure.count_only()

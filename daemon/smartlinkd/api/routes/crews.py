@@ -19,7 +19,7 @@ from smartlinkd.api.schemas import (
 )
 from smartlinkd.api.services import CrewServices
 from smartlinkd.auth.actor import Session
-from smartlinkd.crews.crew import BrokenCrew, Crew, Input, ListedCrew
+from smartlinkd.crews.model import BrokenCrew, Crew, Input, ListedCrew
 
 
 def add(api: Api, guards: Guards, services: CrewServices) -> None:

@@ -1,9 +1,4 @@
-"""`PYTHON …/crewai_adapter/__main__.py PROJECT`: one execution.
-
-Python looks for modules in the folder of a script first: a project with a `connection.py` or a
-`words.py` of its own would be given ours. So that folder is taken out of there, and loaded as a
-package under a name that no project has.
-"""
+"""`PYTHON …/crewai_adapter/__main__.py PROJECT`: one execution."""
 
 from __future__ import annotations
 
@@ -16,12 +11,16 @@ PACKAGE = "_smartlinkd_crewai"
 
 
 def load() -> ModuleType:
-    """The module `running` of the package."""
+    """Return the module `runner` of this package, which gets a name that no project has.
+
+    Python looks for modules in a script's folder first: a project with a `connection.py` of its own
+    would get ours. So the folder is taken out of `sys.path`.
+    """
     folder = Path(__file__).resolve().parent
     sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != folder]
     package = sys.modules[PACKAGE] = ModuleType(PACKAGE)
     package.__path__ = [str(folder)]
-    return importlib.import_module(f"{PACKAGE}.running")
+    return importlib.import_module(f"{PACKAGE}.runner")
 
 
 if __name__ == "__main__":  # and not where multiprocessing imports this again, in a new process

@@ -1,4 +1,4 @@
-"""What the project is: found by its files, of which nothing is run. The daemon looks so, too."""
+"""Find what a project is by its files, running none of them. The daemon uses this, too."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from .words import Unusable
+from .texts import Unusable
 
 
 def find(project: Path) -> Path | str:
-    """The definition of a JSON crew, or the name of a classic project's module.
+    """Return a JSON crew's definition, or the module name of a classic project's `crew.py`.
 
-    The rules are those of `crewai run`, and that a `crew.json` need not be named in the
-    pyproject.toml; a classic project's module is `src/<package>/crew.py`. Nothing is run. Raises
-    Unusable, with a text of the form `what is wrong; what to do`.
+    The rules are those of `crewai run`, but that a `crew.json` need not be named in pyproject.toml.
+    Raises `Unusable`, with a text of the form `what is wrong; what to do`.
     """
     if not project.is_dir():
         raise Unusable(f"there is no folder {project}; name the one that `crewai create` made")
@@ -52,7 +51,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _table(settings: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
-    """The table of that name, empty where there is none."""
+    """Return a nested table; an empty one if it is missing."""
     table: Any = settings
     for name in names:
         table = table.get(name)
@@ -76,7 +75,7 @@ def _definition(project: Path, name: str) -> Path:
 
 
 def _module(project: Path, settings: Mapping[str, Any]) -> str | None:
-    """`<package>.crew`; of several packages the one that the pyproject.toml means."""
+    """Return `<package>.crew`; of several packages the one that pyproject.toml means."""
     found = sorted(path.parent.name for path in project.glob("src/*/crew.py"))
     meant = (
         str(_table(settings, "project", "scripts").get("run_crew", "")).split(".")[0],

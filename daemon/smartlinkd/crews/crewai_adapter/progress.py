@@ -1,8 +1,7 @@
-"""What the crew does, told to the daemon.
+"""The crew's progress: CrewAI's events become the daemon's messages.
 
-It is seen by standing in front of the event bus's `emit`. Rejected: handlers on the bus (a pool of
-ten threads runs them, so they are told of a task's end before its beginning), and the step callback
-(it is not called in a run without tools).
+Events are taken in front of the event bus's `emit`: its handlers run in a pool of threads and may
+hear of a task's end before its beginning (docs/decisions/074-crewai-adapter.md).
 """
 
 from __future__ import annotations
@@ -14,23 +13,27 @@ from collections.abc import Callable
 from typing import Any
 
 from .connection import DaemonConnection
-from .words import MAX_ID, NAME, STEP_TEXT, TEXT, cut, describe, encode, plain, thought_of
+from .texts import MAX_ID, NAME, STEP_TEXT, TEXT, cut, describe, encode, thought_of, to_json
+
+Who = tuple[str | None, str | None]
+"""CrewAI's id of a task, and an agent's role."""
 
 
 class Progress:
-    """Its events as messages. Tasks that are not the crew's own, such as a planner's, are none."""
+    """Turns events into messages, but for tasks that are not the crew's own (a planner's)."""
 
     def __init__(self, daemon: DaemonConnection, tasks: list[Any]) -> None:
         self._daemon = daemon
         self._numbers = {str(task.id): number for number, task in enumerate(tasks, start=1)}
-        self._names: dict[str, str] = {}  # CrewAI's id of a task → our task_id, of its last start
+        self._names: dict[str, str] = {}  # CrewAI's id of a task → the task_id of its last start
         self._used: set[str] = set()  # every task_id so far
         self._open: dict[str, Any] = {}  # CrewAI's id → the task
-        # What the model has said last to whom in which task: (what it was asked, its answer).
-        self._said: dict[tuple[str | None, str | None], tuple[str | None, str]] = {}
-        self._told: dict[tuple[str | None, str | None], str] = {}  # … as a step of its own
-        self._prompts: dict[tuple[str | None, str | None], str] = {}
-        self._hears: dict[str, Callable[[Any, Any], None]] = {
+        # By (CrewAI's id of the task, agent): the model's last (question, answer) that is no step
+        # yet, its last answer that was made a step, and the agent's prompt.
+        self._pending: dict[Who, tuple[str | None, str]] = {}
+        self._reported: dict[Who, str] = {}
+        self._prompts: dict[Who, str] = {}
+        self._handlers: dict[str, Callable[[Any, Any], None]] = {
             "task_started": lambda task, _event: self.begin(task),
             "task_completed": self._task_completed,
             "agent_execution_started": self._agent_started,
@@ -46,28 +49,28 @@ class Progress:
         }
 
     def listen(self, bus: Any) -> None:
-        """Hear of every event from now on, in its own thread and before anybody else does."""
+        """Handle every event from now on, in its own thread and before all others."""
         emit = bus.emit
 
-        def heard(source: Any, event: Any) -> Any:
+        def handled(source: Any, event: Any) -> Any:
             try:
-                if (hear := self._hears.get(event.type)) is not None:
+                if (handle := self._handlers.get(event.type)) is not None:
                     with self._daemon.lock:
-                        hear(source, event)
-            except Exception as error:  # noqa: BLE001 - a step that is not told harms no crew
+                        handle(source, event)
+            except Exception as error:  # noqa: BLE001 - a lost step harms no crew
                 print(f"crewai_adapter: {event.type}: {describe(error)}", file=sys.stderr)
             return emit(source, event)
 
-        bus.emit = heard
+        bus.emit = handled
 
     def begin(self, task: Any) -> None:
-        """A task has started. One that has run before is another task to the daemon."""
+        """Send a task's start. A task that starts again gets another `task_id`."""
         key = str(task.id)
         if key not in self._numbers or key in self._open:
             return
         self._open[key] = task
         self._names[key] = task_id = self._choose_id(key, task)
-        self._daemon.say(
+        self._daemon.send(
             "task_started",
             task_id=task_id,
             name=cut(task.name, NAME) if task.name else None,
@@ -77,7 +80,7 @@ class Progress:
         )
 
     def end(self, key: str, output: Any) -> None:
-        """A task is done; `output` is its TaskOutput, or None when it left none."""
+        """Send a task's end. `output` is its TaskOutput, or None without one."""
         if self._open.pop(key, None) is None:
             return
         text = self._daemon.output(str(getattr(output, "raw", None) or ""))
@@ -85,50 +88,52 @@ class Progress:
         room = self._daemon.room()
         if value is not None and len(encode({"output": text, "output_json": value})) > room:
             value = None
-        self._daemon.say("task_completed", task_id=self._names[key], output=text, output_json=value)
+        self._daemon.send(
+            "task_completed", task_id=self._names[key], output=text, output_json=value
+        )
 
     def end_all(self) -> None:
-        """The crew is done, so all its tasks are."""
+        """Send the ends of all open tasks: the crew is done."""
         with self._daemon.lock:
             for key, task in list(self._open.items()):
                 self.end(key, task.output)
 
-    def tell_rest(self) -> None:
-        """Nothing more comes: what models have said last, of which nothing has come, are steps."""
+    def flush(self) -> None:
+        """Send the pending answers of models as steps."""
         with self._daemon.lock:
-            for who in list(self._said):
-                self._tell_said(who)
+            for who in list(self._pending):
+                self._report_pending(who)
 
     def ask(self, task: Any, output: str, prompt: str | None = None) -> tuple[bool, str]:
-        """Ask a human about `output`; without a prompt, whether it is a good answer to `task`."""
+        """Ask a human about `output`. Without a prompt: whether it is a good answer to `task`."""
         with self._daemon.asking:
             with self._daemon.lock:
                 key = str(task.id)
-                is_strange = prompt is not None and key not in self._numbers
-                if is_strange and len(self._open) == 1:
-                    # Its agent works for the one that is open. Of several any other could be at
-                    # its end before the human has answered, which the protocol has not.
-                    [(key, task)], is_strange = self._open.items(), False
+                is_foreign = prompt is not None and key not in self._numbers
+                if is_foreign and len(self._open) == 1:
+                    # Its agent works for the open task. Of several open ones any could end before
+                    # the human has answered, which the protocol does not allow.
+                    [(key, task)], is_foreign = self._open.items(), False
                 self._numbers.setdefault(key, len(self._numbers) + 1)
                 self.begin(task)
                 if prompt is None:
                     prompt = self._prompt_about(key)
             answer = self._daemon.ask(self._names[key], prompt, output)
-            if is_strange:
+            if is_foreign:
                 with self._daemon.lock:
-                    self.end(key, None)  # CrewAI tells of no end
+                    self.end(key, None)  # CrewAI emits no end
                     del self._numbers[key]
             return answer
 
     def _prompt_about(self, key: str) -> str:
-        """Whether a task's answer is good, which is told first."""
-        for who in [who for who in self._said if who[0] == key]:
-            self._tell_said(who)
+        """Return the question whether a task's answer is good. Sends the answer as a step first."""
+        for who in [who for who in self._pending if who[0] == key]:
+            self._report_pending(who)
         name = self._names[key]
         return f"Is this a good answer to the task {name}? Approve it, or say what to change."
 
     def _choose_id(self, key: str, task: Any) -> str:
-        """A `task_id` that is not used yet: the task's name where it has one that will do."""
+        """Return an unused `task_id`: the task's name if it is fit for one."""
         name = " ".join(str(task.name or "").split())
         if not name or len(name) > MAX_ID // 2 or not name.isprintable():
             name = f"task-{self._numbers[key]}"
@@ -147,33 +152,33 @@ class Progress:
 
     def _agent_completed(self, _source: Any, event: Any) -> None:
         who = _who(event)
-        prompt, said = self._prompts.pop(who, None), self._said.pop(who, (None, ""))[1]
-        told = self._told.pop(who, "")
-        last, output = said or told, str(event.output)
-        # Of an output that is a model, the event has what Python prints of it. JSON that is not
-        # what the model said last was changed on the way, by a hook.
+        prompt, said = self._prompts.pop(who, None), self._pending.pop(who, (None, ""))[1]
+        reported = self._reported.pop(who, "")
+        last, output = said or reported, str(event.output)
+        # Of an output that is a pydantic model the event has the repr. Other JSON than the model's
+        # last answer was changed on the way, by a hook.
         is_last = _is_json(last) and (
             not _is_json(output) or json.loads(last) == json.loads(output)
         )
         result = last if is_last else output
-        if said or result != told:  # else a human was shown it
+        if said or result != reported:  # else a human was shown it
             self._step(who, prompt=prompt, thought=thought_of(said), result=result)
 
     def _agent_failed(self, _source: Any, event: Any) -> None:
-        self._tell_said(_who(event))
+        self._report_pending(_who(event))
         self._daemon.log("warning", f"{_who(event)[1]}: {event.error}")
 
     def _model_answered(self, _source: Any, event: Any) -> None:
-        """The answer waits for what comes of it: a tool, the agent's end, or another question."""
+        """Keep the answer for the step that it leads to: a tool, the agent's end, or a question."""
         if isinstance(event.response, str) and event.response:
             who = _who(event)
-            self._tell_said(who)
-            self._said[who] = last_words(event.messages), event.response
+            self._report_pending(who)
+            self._pending[who] = last_text(event.messages), event.response
 
-    def _tell_said(self, who: tuple[str | None, str | None]) -> None:
-        prompt, said = self._said.pop(who, (None, ""))
+    def _report_pending(self, who: Who) -> None:
+        prompt, said = self._pending.pop(who, (None, ""))
         if said:
-            self._told[who] = said
+            self._reported[who] = said
             self._step(who, prompt=prompt, result=said)
 
     def _model_failed(self, _source: Any, event: Any) -> None:
@@ -191,9 +196,9 @@ class Progress:
 
     def _tool(self, event: Any, result: str) -> None:
         who = _who(event)
-        prompt, said = self._said.pop(who, (None, ""))
-        self._told.pop(who, None)  # so it was not yet the answer
-        given = plain(event.tool_args)
+        prompt, said = self._pending.pop(who, (None, ""))
+        self._reported.pop(who, None)  # it was not yet the answer
+        given = to_json(event.tool_args)
         if len(encode({"tool_input": given})) > STEP_TEXT:
             given = cut(json.dumps(given, ensure_ascii=False), STEP_TEXT)
         self._step(
@@ -205,16 +210,16 @@ class Progress:
             result=result,
         )
 
-    def _step(self, who: tuple[str | None, str | None], **fields: Any) -> None:
+    def _step(self, who: Who, **fields: Any) -> None:
         for name in ("prompt", "thought", "result"):
             if (text := fields.get(name)) is not None:
                 fields[name] = cut(text, STEP_TEXT)
         key, agent = who
-        self._daemon.mention("step", task_id=self._names.get(key or ""), agent=agent, **fields)
+        self._daemon.send_if_room("step", task_id=self._names.get(key or ""), agent=agent, **fields)
 
 
 def _is_json(text: str) -> bool:
-    """Whether it is an object or a list."""
+    """Return True if the text is a JSON object or list."""
     try:
         return isinstance(json.loads(text), (dict, list))
     except (ValueError, RecursionError):
@@ -222,12 +227,12 @@ def _is_json(text: str) -> bool:
 
 
 def value_of(output: Any) -> Any:
-    """The JSON of an output of CrewAI's, which of an `Agent.kickoff()` has no `json_dict`."""
-    return plain(getattr(output, "json_dict", None) or getattr(output, "pydantic", None))
+    """Return an output's JSON. The output of an `Agent.kickoff()` has no `json_dict`."""
+    return to_json(getattr(output, "json_dict", None) or getattr(output, "pydantic", None))
 
 
-def _who(event: Any) -> tuple[str | None, str | None]:
-    """(CrewAI's id of the task, role of the agent) of an event."""
+def _who(event: Any) -> Who:
+    """Return an event's task, by CrewAI's id, and its agent's role."""
     key = getattr(event, "task_id", None) or getattr(getattr(event, "task", None), "id", None)
     role = getattr(event, "agent_role", None)
     return str(key) if key else None, _name(role) if role else agent_of(
@@ -236,17 +241,18 @@ def _who(event: Any) -> tuple[str | None, str | None]:
 
 
 def agent_of(agent: Any) -> str | None:
+    """Return the agent's role; None without an agent."""
     role = getattr(agent, "role", None)
     return _name(role) if role else None
 
 
 def _name(role: Any) -> str:
-    """In YAML a role is a block of text as a rule, and ends in a newline."""
+    # In YAML a role is a block of text as a rule, and ends in a newline.
     return cut(str(role).strip(), NAME)
 
 
-def last_words(messages: Any) -> str | None:
-    """What a model was asked last: of a list of messages the last one that has a text."""
+def last_text(messages: Any) -> str | None:
+    """Return the text that a model was sent last: that of the last message with one."""
     if isinstance(messages, str):
         return messages
     texts = [each.get("content") for each in messages or () if isinstance(each, dict)]

@@ -1,6 +1,6 @@
-"""What smartlinkd does for the crews that it runs: the module `smartlinkd_crew` of a project.
+"""The module `smartlinkd_crew` of a project: the tools that smartlinkd has for its crews.
 
-It is imported when CrewAI is there. A process has one run, so whose this is stands in the module.
+It is imported when CrewAI is there. A process has one run, so the run's state is the module's.
 """
 
 from __future__ import annotations
@@ -13,24 +13,21 @@ from crewai.tools import BaseTool
 from pydantic import BaseModel, Field
 
 from .connection import DaemonConnection, ToolFailed
-from .words import Unusable
+from .texts import Unusable
 
 __all__ = ["ConvertLinks", "ToolFailed", "call", "tools"]
 
 CONVERT_LINKS = "convert_links"
 
-# One of each that this crew may use.
 tools: list[BaseTool] = []
+"""One of each tool that this crew may use."""
 
 _daemon: DaemonConnection
 _allowed: tuple[str, ...] = ()
 
 
 def call(tool: str, **arguments: Any) -> Any:
-    """Have smartlinkd do `tool` with these arguments, and return its result, plain JSON.
-
-    Raises ToolFailed.
-    """
+    """Have smartlinkd run a tool. Return its result, plain JSON. Raises `ToolFailed`."""
     return _daemon.call(tool, arguments)
 
 
@@ -42,7 +39,7 @@ class ConvertLinksArguments(BaseModel):
 
 
 class ConvertLinks(BaseTool):
-    """Making one raises Unusable where the crew may not use it."""
+    """The tool for agents. To make one raises `Unusable` if the crew may not use it."""
 
     name: str = CONVERT_LINKS
     description: str = (
@@ -68,8 +65,8 @@ class ConvertLinks(BaseTool):
 _KINDS = {CONVERT_LINKS: ConvertLinks}
 
 
-def offer(daemon: DaemonConnection, allowed: tuple[str, ...]) -> None:
-    """Have a project import this, and use the tools in `allowed` of `daemon`."""
+def install(daemon: DaemonConnection, allowed: tuple[str, ...]) -> None:
+    """Let the project import this module and use the daemon's `allowed` tools."""
     global _daemon, _allowed
     _daemon, _allowed = daemon, allowed
     tools.extend(kind() for name, kind in _KINDS.items() if name in allowed)

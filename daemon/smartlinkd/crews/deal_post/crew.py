@@ -1,119 +1,131 @@
-"""The three agents, one after the other, and what they tell of their work.
+"""The connection to the daemon (docs/crew-workers.md), and the three agents, one after the other.
 
-What they say on the way is for the owner and in English; the post alone is for readers, in their
-language. Links that failed are told in the scout's output, in the log and in `output_json`, and
-not in the post, which is copied as it stands.
+Their messages are for the owner, in English; the post is for readers, in their language. Failed
+links are in the scout's output, in the log and in `output_json`, and not in the post.
 """
 
 from __future__ import annotations
 
+import json
+import socket
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Final
+from typing import Any, Final, TextIO
 
-from smartlinkd.crews.deal_post.connection import DaemonConnection, ToolFailed
-from smartlinkd.crews.deal_post.deals import Deal, Failure, rank, sort_out
-from smartlinkd.crews.deal_post.model import (
-    Draft,
-    Model,
-    ModelFailed,
-    Usage,
-    configured,
-    prompt_for,
+from smartlinkd.crews.deal_post.deals import (
+    Deal,
+    Failure,
+    PostRequest,
+    WrongInput,
+    rank,
+    read_inputs,
+    sort_out,
 )
+from smartlinkd.crews.deal_post.llm import Draft, Model, find_model, prompt_for
 from smartlinkd.crews.deal_post.post import fault, fill
-from smartlinkd.crews.deal_post.wishes import Wishes, WrongInput, read_wishes
 
 TOOL: Final = "convert_links"
+MAX_ERROR: Final = 16 * 1024
+"""Characters of the `error` in `failed`."""
 
 
-class NothingConverted(Exception):  # noqa: N818 - says what happened
-    """There is nothing to write about; the text says why, for each link or for all."""
+class NothingConverted(Exception):  # noqa: N818 - its text is for the client
+    """No link was converted. The text says why, for each link or for all."""
 
 
-@dataclass(frozen=True)
-class _Post:
-    """A post, by whom ("template", or the model's name), and what it has cost."""
+class Conversation:
+    """The worker's end of the connection. It asks one question at a time."""
 
-    text: str
-    writer: str
-    usage: Usage
+    def __init__(self, received: TextIO, sent: TextIO) -> None:
+        self._received = received
+        self._sent = sent
+
+    def send(self, type_: str, /, **fields: object) -> None:
+        """Send a message. A field that is None is left out."""
+        message = {name: value for name, value in fields.items() if value is not None}
+        text = json.dumps({"type": type_, **message}, ensure_ascii=False)
+        print(text, file=self._sent, flush=True)
+
+    def receive(self) -> dict[str, Any]:
+        """Return the next message. Ends the process at `stop`, or when the daemon has gone."""
+        text = self._received.readline()
+        message: dict[str, Any] = json.loads(text) if text else {"type": "stop"}
+        if message["type"] == "stop":
+            sys.exit("stopped")
+        return message
 
 
-@dataclass(frozen=True)
-class _Job:
-    """An agent and its one task."""
-
-    task: str
-    agent: str
-
-
-_CONVERT = _Job("convert", "scout")
-_RANK = _Job("rank", "analyst")
-_WRITE = _Job("write", "writer")
+def open_connection(environment: Mapping[str, str]) -> Conversation:
+    """Return the connection that the daemon has opened for this process."""
+    connection = socket.socket(fileno=int(environment["SMARTLINKD_FD"]))
+    # One file for both directions would lose what it has read ahead at each write.
+    return Conversation(
+        connection.makefile("r", encoding="utf-8", newline="\n"),
+        connection.makefile("w", encoding="utf-8", newline="\n"),
+    )
 
 
-def run(daemon: DaemonConnection, environment: Mapping[str, str]) -> None:
-    """One execution, from `started` to `result` or `failed`."""
-    daemon.say("started", total_tasks=3)
-    inputs = daemon.hear()["inputs"]
+def run(daemon: Conversation, environment: Mapping[str, str]) -> None:
+    """Run one execution, from `started` to `result` or `failed`."""
+    daemon.send("started", total_tasks=3)
     try:
-        wishes = read_wishes(inputs)
-        found, failures = _scout(daemon, wishes)
+        request = read_inputs(daemon.receive()["inputs"])
+        found, failures = _convert(daemon, request)
     except (WrongInput, NothingConverted) as reason:
-        daemon.fail(str(reason))
+        daemon.send("failed", error=str(reason)[:MAX_ERROR])
         return
-    deals = _analyst(daemon, found)
-    post = _writer(daemon, deals, wishes, environment)
-    daemon.say(
+    deals = _rank(daemon, found)
+    draft, writer = _write(daemon, deals, request, find_model(environment))
+    daemon.send(
         "result",
-        output=post.text,
+        output=draft.text,
         output_json={
-            "post": post.text,
-            "language": wishes.language,
-            "writer": post.writer,
+            "post": draft.text,
+            "language": request.language,
+            "writer": writer,
             "deals": [deal.as_json() for deal in deals],
             "failed": [failure.as_json() for failure in failures],
         },
-        token_usage=asdict(post.usage),
+        token_usage=draft.usage,
     )
 
 
-def _scout(daemon: DaemonConnection, wishes: Wishes) -> tuple[list[Deal], list[Failure]]:
-    """Have the links converted. Raises `NothingConverted`."""
-    daemon.say(
+def _convert(daemon: Conversation, request: PostRequest) -> tuple[list[Deal], list[Failure]]:
+    """Be the scout: have the links converted. Raises `NothingConverted`."""
+    count = len(request.links)
+    daemon.send(
         "task_started",
-        task_id=_CONVERT.task,
+        task_id="convert",
         name="Convert the links",
-        agent=_CONVERT.agent,
-        description=f"Turn {len(wishes.links)} link(s) into affiliate links with product data.",
+        agent="scout",
+        description=f"Turn {count} link(s) into affiliate links with product data.",
         expected_output="An affiliate link for each link that works, a reason for each other one.",
     )
-    arguments = {"links": list(wishes.links), "subIds": list(wishes.sub_ids)}
-    try:
-        answer = daemon.call(TOOL, arguments)
-    except ToolFailed as failed:
-        raise NothingConverted(f"the links could not be converted: {failed}") from None
-    deals, failures = sort_out(answer["mapping"])
-    found = f"{len(deals)} deal(s) from {len(wishes.links)} link(s), {len(failures)} failed"
-    daemon.say(
+    arguments = {"links": list(request.links), "subIds": list(request.sub_ids)}
+    daemon.send("tool_call", call_id="1", tool=TOOL, arguments=arguments)
+    answer = daemon.receive()
+    if answer["error"] is not None:
+        raise NothingConverted(f"the links could not be converted: {answer['error']}")
+    deals, failures = sort_out(answer["result"]["mapping"])
+    summary = f"{len(deals)} deal(s) from {count} link(s), {len(failures)} failed"
+    daemon.send(
         "step",
-        task_id=_CONVERT.task,
-        agent=_CONVERT.agent,
-        thought="The desk makes the links, all in one call.",
+        task_id="convert",
+        agent="scout",
+        thought="The daemon makes the links, all in one call.",
         tool=TOOL,
         tool_input=arguments,
-        result=found,
+        result=summary,
     )
     for failure in failures:
-        daemon.say("log", level="warning", text=f"left out: {failure}")
+        daemon.send("log", level="warning", text=f"left out: {failure}")
     if not deals:
         raise NothingConverted("no link was converted: " + "; ".join(map(str, failures)))
-    told = [f"{deal.short_link}  {deal.title}" for deal in deals]
-    daemon.say(
+    lines = [f"{deal.short_link}  {deal.title}" for deal in deals]
+    daemon.send(
         "task_completed",
-        task_id=_CONVERT.task,
-        output="\n".join([found, *told, *(f"failed: {failure}" for failure in failures)]),
+        task_id="convert",
+        output="\n".join([summary, *lines, *(f"failed: {failure}" for failure in failures)]),
         output_json={
             "deals": [deal.as_json() for deal in deals],
             "failed": [failure.as_json() for failure in failures],
@@ -122,88 +134,74 @@ def _scout(daemon: DaemonConnection, wishes: Wishes) -> tuple[list[Deal], list[F
     return deals, failures
 
 
-def _analyst(daemon: DaemonConnection, found: Sequence[Deal]) -> list[Deal]:
-    """Put the deals in order, and say why they are in it."""
-    daemon.say(
+def _rank(daemon: Conversation, found: Sequence[Deal]) -> list[Deal]:
+    """Be the analyst: put the deals in order, and say why."""
+    daemon.send(
         "task_started",
-        task_id=_RANK.task,
+        task_id="rank",
         name="Rank the deals",
-        agent=_RANK.agent,
+        agent="analyst",
         description="Put the deal that earns most first; of equals, the one that has sold more.",
         expected_output="The deals in order, each with what it earns.",
     )
-    deals = rank(found)
-    places = [f"{place}. {deal.title}" for place, deal in enumerate(deals, start=1)]
-    for place, deal in zip(places, deals, strict=True):
-        daemon.say(
-            "step",
-            task_id=_RANK.task,
-            agent=_RANK.agent,
-            thought=f"{deal.title} earns {deal.earns}" + _sold(deal),
-            result=place,
-        )
-    daemon.say(
+    deals, lines = rank(found), []
+    for number, deal in enumerate(deals, start=1):
+        sales = deal.product.get("sales")
+        sold = "" if sales is None else f", and has sold {sales:,} times"
+        thought = f"{deal.title} earns {deal.earns}{sold}."
+        place = f"{number}. {deal.title}"
+        daemon.send("step", task_id="rank", agent="analyst", thought=thought, result=place)
+        lines.append(f"{place}: {deal.earns}")
+    daemon.send(
         "task_completed",
-        task_id=_RANK.task,
-        output="\n".join(f"{p}: {d.earns}" for p, d in zip(places, deals, strict=True)),
+        task_id="rank",
+        output="\n".join(lines),
         output_json=[deal.short_link for deal in deals],
     )
     return deals
 
 
-def _sold(deal: Deal) -> str:
-    sales = deal.product.get("sales")
-    return "." if sales is None else f", and has sold {sales:,} times."
-
-
-def _writer(
-    daemon: DaemonConnection, deals: Sequence[Deal], wishes: Wishes, environment: Mapping[str, str]
-) -> _Post:
-    """Write the post: by the model where there is one and it does it well, else by the template."""
-    daemon.say(
+def _write(
+    daemon: Conversation, deals: Sequence[Deal], request: PostRequest, model: Model | None
+) -> tuple[Draft, str]:
+    """Be the writer: return the model's post if it is good, else the template's; and the writer."""
+    daemon.send(
         "task_started",
-        task_id=_WRITE.task,
+        task_id="write",
         name="Write the post",
-        agent=_WRITE.agent,
+        agent="writer",
         description=f"Write a post about {len(deals)} deal(s), the best first.",
         expected_output="A post in plain text that has the affiliate link of each deal.",
     )
-    model = configured(environment)
-    post = _ask(daemon, model, deals, wishes) if model else None
-    if post is None or not post.text:
-        usage = post.usage if post else Usage()
-        post = _Post(fill(deals, wishes), "template", usage)
-        daemon.say(
-            "step",
-            task_id=_WRITE.task,
-            agent=_WRITE.agent,
-            thought="The template takes what is known of each deal, and leaves out the rest.",
-            result=post.text,
-        )
-    daemon.say("task_completed", task_id=_WRITE.task, output=post.text)
-    return post
+    draft, writer = Draft(""), "template"
+    if model is not None:
+        draft, writer = _ask(daemon, model, deals, request), model.name
+    if not draft.text:
+        draft, writer = Draft(fill(deals, request), usage=draft.usage), "template"
+        thought = "The template takes what is known of each deal, and leaves out the rest."
+        daemon.send("step", task_id="write", agent="writer", thought=thought, result=draft.text)
+    daemon.send("task_completed", task_id="write", output=draft.text)
+    return draft, writer
 
 
-def _ask(daemon: DaemonConnection, model: Model, deals: Sequence[Deal], wishes: Wishes) -> _Post:
-    """The model's post. Its text is empty when it is of no use, and the log says why: a post by
-    the template is worth more than none.
-    """
-    prompt = prompt_for(deals, wishes)
-    try:
-        draft = model.write(prompt, wishes)
-    except ModelFailed as failed:
-        draft, wrong = Draft("", failed.usage), str(failed)
-    else:
+def _ask(daemon: Conversation, model: Model, deals: Sequence[Deal], request: PostRequest) -> Draft:
+    """Return the model's post; without a text if it is of no use, which the log explains."""
+    prompt = prompt_for(deals, request)
+    draft = model.write(prompt, request)
+    wrong = draft.wrong
+    if draft.text:
         wrong = fault(draft.text, deals) or ""
-        daemon.say(
+        thought = f"The model {model.name} is asked for the post."
+        daemon.send(
             "step",
-            task_id=_WRITE.task,
-            agent=_WRITE.agent,
-            thought=f"The model {model.name} is asked for the post.",
+            task_id="write",
+            agent="writer",
+            thought=thought,
             prompt=prompt,
             result=draft.text,
         )
     if wrong:
         text = f"no post by the model {model.name}, the template writes it: {wrong}"
-        daemon.say("log", level="warning", text=text)
-    return _Post("" if wrong else draft.text, model.name, draft.usage)
+        daemon.send("log", level="warning", text=text)
+        return Draft("", wrong, draft.usage)
+    return draft

@@ -1,13 +1,16 @@
-"""What came of the links: deals to write about, in order of what they earn, and failures.
-
-Pure rules over the entries that `convert_links` gives.
-"""
+"""The inputs of the example crew, and the deals that come of its links: pure rules."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+MAX_TITLE = 200
+"""Characters of the post's headline."""
+SHOWN = 200
+"""Characters of a link in a text for people."""
 
 _REASONS = {
     10: "it is no product or short link of the marketplace, or it has expired",
@@ -15,15 +18,31 @@ _REASONS = {
 }
 _UNKNOWN = "the marketplace made no link of it and did not say why; try again later"
 
-SHOWN = 200  # characters of a link where people read it
+# A link may begin with a scheme, or be a host name and a path. The tool decides which host counts.
+_MAYBE_LINK = re.compile(
+    r"https?(?::|%3A|%253A)|(?:[\w-]+\.)+[\w-]+(?::[0-9]+)?(?:[/\\]|%2F)", re.IGNORECASE
+)
+_BETWEEN_LINKS = re.compile(r"\s+|[,;|]+(?=https?:)", re.IGNORECASE)
+
+
+class WrongInput(Exception):  # noqa: N818 - its text is for the client
+    """An input has a wrong value. The text names it and says what it has to be."""
+
+
+@dataclass(frozen=True)
+class PostRequest:
+    """The inputs. `title` is empty if the writer is to find one; `currency` is ISO 4217."""
+
+    links: tuple[str, ...]
+    sub_ids: tuple[str, ...]
+    language: str
+    title: str
+    currency: str
 
 
 @dataclass(frozen=True)
 class Deal:
-    """One affiliate link, the links that were turned into it, and its product's data.
-
-    `product` has the fields of the conversion API, and is empty when nothing is known.
-    """
+    """An affiliate link, the links that led to it, and its product's data, which may be {}."""
 
     short_link: str
     links: tuple[str, ...]
@@ -31,25 +50,21 @@ class Deal:
 
     @property
     def title(self) -> str:
-        """What to call it: the product's name on one line, or its link."""
+        """The product's name on one line, or the link."""
         return " ".join((self.product.get("name") or "").split()) or self.short_link
 
     @property
     def earns(self) -> str:
         """Its commission in words."""
-        commission = self.product.get("commission")
+        commission, rate = self.product.get("commission"), self.product.get("commissionRate")
         if commission is None:
             return "an unknown commission"
-        rate = self.product.get("commissionRate")
         return f"{commission:,} a sale" + (f" ({rate})" if rate else "")
 
     def as_json(self) -> dict[str, Any]:
-        """For a program."""
-        return {
-            "shortLink": self.short_link,
-            "links": list(self.links),
-            "product": dict(self.product) or None,
-        }
+        """Return it for `output_json`."""
+        product = dict(self.product) or None
+        return {"shortLink": self.short_link, "links": list(self.links), "product": product}
 
 
 @dataclass(frozen=True)
@@ -61,21 +76,69 @@ class Failure:
 
     @property
     def reason(self) -> str:
-        """Why, in words."""
+        """Its `failCode` in words."""
         return _REASONS.get(self.fail_code, _UNKNOWN)
 
     def __str__(self) -> str:
-        return f"{shown(self.link)}: {self.reason}"
+        shown = self.link if len(self.link) <= SHOWN else self.link[:SHOWN] + "…"
+        return f"{shown}: {self.reason}"
 
     def as_json(self) -> dict[str, Any]:
-        """For a program."""
+        """Return it for `output_json`."""
         return {"link": self.link, "failCode": self.fail_code, "reason": self.reason}
 
 
-def sort_out(mapping: Mapping[str, Mapping[str, Any]]) -> tuple[list[Deal], list[Failure]]:
-    """The entries as deals and failures, in their order. Links that lead to the same affiliate
-    link are one deal: nobody wants to read of a product twice.
+def read_inputs(inputs: Mapping[str, Any]) -> PostRequest:
+    """Check the inputs. A null one counts as left out. Raises `WrongInput`.
+
+    People fill forms with text where programs send lists, so both are read. The tool judges the
+    number of links, each link and the sub-ids.
     """
+    language, currency = inputs.get("language") or "vi", inputs.get("currency") or "VND"
+    title, sub_ids = inputs.get("title") or "", inputs.get("subIds") or []
+    if language not in ("vi", "en"):
+        raise WrongInput('language: must be "vi" (Vietnamese) or "en" (English)')
+    if not isinstance(title, str) or len(title) > MAX_TITLE:
+        raise WrongInput(f"title: must be a text of at most {MAX_TITLE} characters")
+    if not isinstance(currency, str) or not re.fullmatch("[A-Z]{3}", currency):
+        raise WrongInput("currency: must be three capital letters, such as VND")
+    if isinstance(sub_ids, str):
+        sub_ids = [part.strip() for part in sub_ids.split(",")] if sub_ids.strip() else []
+    if not _is_texts(sub_ids):
+        raise WrongInput(
+            "subIds: give a list of texts, or one text with commas between the sub-ids"
+        )
+    links = _read_links(inputs.get("links"))
+    return PostRequest(links, tuple(sub_ids), language, " ".join(title.split()), currency)
+
+
+def _read_links(given: object) -> tuple[str, ...]:
+    if isinstance(given, str):
+        links = [link for line in given.splitlines() for link in _links_in(line)] or given.split()
+    elif isinstance(given, list) and _is_texts(given):
+        links = [link for text in given for link in _links_in(text) or [text]]
+    else:
+        links = []
+    if not links:
+        raise WrongInput(
+            "links: give product or short links, as a list of texts or as one text with a link "
+            "on each line"
+        )
+    return tuple(links)
+
+
+def _links_in(text: str) -> list[str]:
+    """Return the parts of a text that may be links. A text with one stays whole, for the tool."""
+    words = [word for word in _BETWEEN_LINKS.split(text) if _MAYBE_LINK.search(word)]
+    return words if len(words) > 1 else [text.strip()] * len(words)
+
+
+def _is_texts(given: object) -> bool:
+    return isinstance(given, list) and all(isinstance(each, str) for each in given)
+
+
+def sort_out(mapping: Mapping[str, Mapping[str, Any]]) -> tuple[list[Deal], list[Failure]]:
+    """Return the tool's entries as deals and failures. Links to the same product are one deal."""
     deals: dict[str, Deal] = {}
     failures = []
     for link, entry in mapping.items():
@@ -90,9 +153,9 @@ def sort_out(mapping: Mapping[str, Mapping[str, Any]]) -> tuple[list[Deal], list
 
 
 def rank(deals: Sequence[Deal]) -> list[Deal]:
-    """The highest commission first, among equals what has sold more; unknown counts as least.
+    """Sort by commission, then by number sold, the highest first; an unknown number is the least.
 
-    What is still equal keeps its order.
+    Equals keep their order.
     """
 
     def worth(deal: Deal) -> tuple[int, int]:
@@ -101,8 +164,3 @@ def rank(deals: Sequence[Deal]) -> list[Deal]:
         return commission, sales
 
     return sorted(deals, key=worth, reverse=True)
-
-
-def shown(link: str) -> str:
-    """A link, fit for a line that people read."""
-    return link if len(link) <= SHOWN else link[:SHOWN] + "…"

@@ -1,1 +1,1 @@
-"""Webhooks: whom an execution calls about what happens in it, at least once and in order."""
+"""Webhooks of executions: the calls and their bodies, and the dispatcher that makes them."""

@@ -1,11 +1,8 @@
-"""How a receiver knows that a webhook call is ours, and which one it is.
+"""The signature of webhook calls, by "Standard Webhooks" 1.0.0 (symmetric).
 
-By the "Standard Webhooks" specification (1.0.0, symmetric signatures): each call has an id that
-stays the same over its attempts, the time of the attempt, and, where a secret is configured, an
-HMAC-SHA256 over both and the body. Libraries that verify it exist for most languages.
-
-The id and the time go out without a secret, too: calls are made at least once, and the id is what
-tells a repeated one.
+A call has an id that stays the same over its attempts, the time of the attempt and, with a secret
+configured, an HMAC-SHA256 over both and the body. The id and the time are also sent without one: a
+receiver knows a repeated call by its id.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ from pydantic import SecretBytes
 def signature_headers(
     key: SecretBytes | None, call_id: str, now: datetime, body: bytes
 ) -> dict[str, str]:
-    """The `webhook-…` headers of one attempt at `now`. `call_id` has no full stop in it."""
+    """Return the `webhook-…` headers of an attempt at `now`. `call_id` has no full stop."""
     seconds = str(int(now.timestamp()))
     headers = {"webhook-id": call_id, "webhook-timestamp": seconds}
     if key is not None:

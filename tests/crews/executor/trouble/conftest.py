@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from smartlinkd.crews import workplace
 from smartlinkd.errors import Unavailable
+from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Disk:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+def disk(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> Disk:
     """The disk under the journal. Between two tries of the executor's there is no long pause."""
     disk = Disk()
     create, record = StoreDatabase.create, StoreDatabase.record
@@ -70,10 +70,9 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
         disk.record()
         record(self, *args)
 
-    monkeypatch.setattr(StoreDatabase, "create", try_to_create)
-    monkeypatch.setattr(StoreDatabase, "record", try_to_record)
-    monkeypatch.setattr(workplace, "FIRST_RETRY", 0.01)
-    monkeypatch.setattr(workplace, "LONGEST_RETRY", 0.01)
+    monkeypatch.setattr(Store, "create", try_to_create)
+    monkeypatch.setattr(Store, "record", try_to_record)
+    limits.update(first_retry_s=0.01, longest_retry_s=0.01)
     return disk
 
 

@@ -15,10 +15,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.crews import lines, workplace
-from smartlinkd.crews.again import MAX_RERUNS
-from smartlinkd.crews.ends import WorkerEnd
-from smartlinkd.crews.run import Run
+from smartlinkd.crews.execution import RunningExecution
+from smartlinkd.crews.model import ExecutorLimits
+from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.worker import Worker
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.processes.process_tree import ProcessTree
@@ -159,7 +158,7 @@ async def test_however_often_that_was_it_is_not_taken_for_one_that_ran(
     folders = NoFolders(monkeypatch, inf)
     house = await open_house(again)
     kickoff_id = await house.kickoff("started", "call gate", "hear", "result ok")
-    for _ in range(MAX_RERUNS):
+    for _ in range(ExecutorLimits().max_reruns):
         with trio.fail_after(HANG):
             asked = folders.asked
             while folders.asked < asked + 2:  # noqa: ASYNC110 - it tells nobody
@@ -195,9 +194,13 @@ async def test_but_not_one_whose_worker_may_have_begun(
 
 
 async def test_the_wait_for_room_is_not_the_workers_time(
-    disk: Disk, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+    disk: Disk,
+    open_house: OpenHouse,
+    crew: MakeCrew,
+    limits: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(workplace, "FIRST_RETRY", 4.5)
+    limits.update(first_retry_s=4.5, longest_retry_s=4.5)
     house = await open_house(crew(deadline=4))
     NoFolders(monkeypatch, 1)
     end = await house.end_of(await house.kickoff())
@@ -362,10 +365,10 @@ async def test_who_stops_one_is_not_kept_until_there_is_room(
     disk: Disk,
     open_house: OpenHouse,
     crew: MakeCrew,
-    monkeypatch: pytest.MonkeyPatch,
+    limits: dict[str, Any],
     waits: bool,
 ) -> None:
-    monkeypatch.setattr(lines, "TO_END", 0.05)
+    limits["completion_timeout_s"] = 0.05
     house = await open_house(crew(max_running=1, grace=1.0))
     running = await house.kickoff("started", "call gate", "hear", "result ok")
     kickoff_id = await house.kickoff("started", "hang") if waits else running
@@ -383,11 +386,11 @@ async def test_who_stops_one_is_not_kept_until_there_is_room(
     house.gate.open()
 
 
-async def test_nor_is_who_stops_one_that_is_being_taken_up(
-    disk: Disk, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch
+async def test_stop_of_one_that_is_being_loaded_is_refused_in_time(
+    disk: Disk, open_house: OpenHouse, crew: MakeCrew, limits: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(lines, "TO_SETTLE", 0.05)
-    one = crew(max_running=1)
+    limits["settle_timeout_s"] = 0.05
+    one = crew(max_running=1, on_restart="rerun")
     house = await open_house(one)
     running, waiting = [await house.kickoff("started", "call gate", "hear") for _ in range(2)]
     await house.gate.reaches(1)
@@ -400,9 +403,9 @@ async def test_nor_is_who_stops_one_that_is_being_taken_up(
         with pytest.raises(Unavailable, match="nothing was stopped; try again"):
             await house.stop_one(each)
     disk.refusing = False
-    assert (await house.end_of(running)).status is Status.INTERRUPTED
-    await house.stop_one(waiting)
-    assert (await house.end_of(waiting)).status is Status.STOPPED
+    for each in (running, waiting):
+        await house.stop_one(each)
+        assert (await house.end_of(each)).status is Status.STOPPED
 
 
 async def test_the_next_one_waits_for_the_end_of_the_one_before(
@@ -491,10 +494,10 @@ async def test_nor_does_one_whose_moment_cannot_be_recorded(
     disk: Disk,
     open_house: OpenHouse,
     crew: MakeCrew,
-    monkeypatch: pytest.MonkeyPatch,
+    limits: dict[str, Any],
     which: str,
 ) -> None:
-    monkeypatch.setattr("smartlinkd.crews.run.LAST_ENTRY", 0.05)
+    limits["last_write_s"] = 0.05
     house = await open_house(crew(max_running=1))
     await house.kickoff("started", "call gate", "hear", "result ok")
     kickoff_id = await house.kickoff("started", "result ok")
@@ -516,15 +519,17 @@ async def test_a_worker_that_ends_as_the_daemon_does_is_recorded_if_that_is_poss
     disk: Disk,
     open_house: OpenHouse,
     crew: MakeCrew,
+    limits: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
+    *,
     refusing: bool,
 ) -> None:
-    monkeypatch.setattr("smartlinkd.crews.run.LAST_ENTRY", 0.05 if refusing else 5)
+    limits["last_write_s"] = 0.05 if refusing else 5
     house = await open_house(crew())
-    end, leave_off = Worker.end, Run.leave_off
+    end, suspend = Worker.exit_reason, RunningExecution.suspend
     left = trio.Event()
 
-    async def end_with_the_daemon(self: Worker) -> WorkerEnd:
+    async def end_with_the_daemon(self: Worker) -> ExitReason:
         how = await end(self)
         disk.refusing = refusing
         house.executor.stop_all()
@@ -532,17 +537,17 @@ async def test_a_worker_that_ends_as_the_daemon_does_is_recorded_if_that_is_poss
             await left.wait()
         return how
 
-    def note(self: Run) -> None:
-        leave_off(self)
+    def note(self: RunningExecution) -> None:
+        suspend(self)
         left.set()
 
-    monkeypatch.setattr(Worker, "end", end_with_the_daemon)
-    monkeypatch.setattr(Run, "leave_off", note)
+    monkeypatch.setattr(Worker, "exit_reason", end_with_the_daemon)
+    monkeypatch.setattr(RunningExecution, "suspend", note)
     kickoff_id = await house.kickoff("started", "result ok")
     with trio.fail_after(4):
         await house.ended.wait()
     disk.refusing = False
-    monkeypatch.setattr(Worker, "end", end)
+    monkeypatch.setattr(Worker, "exit_reason", end)
     house = await open_house(crew())
     expected = Status.INTERRUPTED if refusing else Status.COMPLETED
     assert (await house.end_of(kickoff_id)).status is expected

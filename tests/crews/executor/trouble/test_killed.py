@@ -24,8 +24,8 @@ import sys, trio
 from datetime import timedelta
 from pathlib import Path
 from pydantic import SecretBytes
-from smartlinkd.crews.reading.catalog import Catalog
-from smartlinkd.crews.crew import Caller, Crew, Kickoff
+from smartlinkd.crews.catalog.catalog import Catalog
+from smartlinkd.crews.model import CrewUser, Crew, Kickoff
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.store.actor import Store
@@ -55,7 +55,7 @@ async def main():
         await nursery.start(executor.run)
         for _ in range(24):
             new = Kickoff({})
-            print(await executor.kickoff(Caller("c"), new, idempotency_key=None, body=None))
+            print(await executor.kickoff(CrewUser("c"), new, idempotency_key=None, body=None))
         print("all", flush=True)
 
 trio.run(main)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.crews.again import INTERRUPTED
-from smartlinkd.crews.lines import Lines
+from smartlinkd.crews.scheduler import INTERRUPTED, Scheduler
 from smartlinkd.errors import Unavailable
 from smartlinkd.store.model import Change, ExecutionState, ExecutionUpdate, Status
 from smartlinkd.supervision.child import ChildSpec
@@ -108,10 +107,12 @@ async def test_a_journal_that_fails_at_an_execution_is_not_waited_for(
     crew: MakeCrew,
     nursery: trio.Nursery,
     monkeypatch: pytest.MonkeyPatch,
+    limits: dict[str, Any],
+    *,
     moment: Status,
 ) -> None:
     """Also where no worker is there that could be stopped."""
-    monkeypatch.setattr("smartlinkd.crews.run.LAST_ENTRY", 0.05)
+    limits["last_write_s"] = 0.05
     house = new_house(crew(on_restart="rerun", max_running=1))
     supervisor = tree(house)
     await nursery.start(supervisor.run)
@@ -142,7 +143,7 @@ async def test_an_executor_that_fails_goes_on_and_leaves_the_journal_alone(
     ids = [await house.kickoff(*WAITS) for _ in range(3)]
     await house.gate.reaches(2)
 
-    async def bug(lines: Lines) -> None:
+    async def bug(lines: Scheduler) -> None:
         raise ZeroDivisionError
 
     with trio.fail_after(GRACE):

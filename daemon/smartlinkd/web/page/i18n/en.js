@@ -176,7 +176,7 @@ export default {
   "crews.noName": "(no name)",
   "crews.default": "default",
   "crews.broken": "broken",
-  "crews.cannotRun": "This crew cannot run. What is missing on the disk is looked for every minute. What has to be edited waits for a reload.",
+  "crews.cannotRun": "This crew cannot run. What you have mended counts at a reload.",
   "crews.unknown": "There is no crew of this name",
   "crews.run": "Run",
   "crews.runOne": "Run {name}",

@@ -176,7 +176,7 @@ export default {
   "crews.noName": "(không tên)",
   "crews.default": "mặc định",
   "crews.broken": "lỗi",
-  "crews.cannotRun": "Crew này không chạy được. Mỗi phút máy chủ tìm lại những gì thiếu trên đĩa. Phần cần sửa cấu hình có hiệu lực sau khi nạp lại.",
+  "crews.cannotRun": "Crew này không chạy được. Những gì đã sửa có hiệu lực sau khi nạp lại cấu hình.",
   "crews.unknown": "Không có crew tên này",
   "crews.run": "Chạy",
   "crews.runOne": "Chạy {name}",

@@ -1,1 +1,0 @@
-"""Who may call a crew: its tokens, made anew from one secret, and which of them still count."""

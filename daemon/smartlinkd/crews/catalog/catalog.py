@@ -1,0 +1,276 @@
+"""The crews of a configuration: those that can run, and those that cannot, with the reasons.
+
+Everything that a crew needs is checked at the start, at each reload and by `check-config`: a client
+is never the first to learn of its operator's mistake. The checks run with the rights of whoever
+runs them; the daemon's are those of its workers. See docs/decisions/073-catalog.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from smartlinkd.config import Problem, Settings
+from smartlinkd.config.crews import CrewSection, CrewTable, OnRestart
+from smartlinkd.crews.catalog.checks import (
+    PROBE_TIMEOUT_S,
+    Interpreters,
+    check_folder,
+    check_program,
+)
+from smartlinkd.crews.catalog.crewai_project import merge_inputs, read_project
+from smartlinkd.crews.model import BrokenCrew, Crew, Input
+from smartlinkd.crews.tools import TOOL_NAMES
+from smartlinkd.crews.worker import WorkerSettings
+from smartlinkd.errors import NotFound, Unavailable
+from smartlinkd.net.addresses import Bind
+from smartlinkd.validation import BadValue
+
+logger = logging.getLogger(__name__)
+
+ADAPTER: Final = Path(__file__).parents[1] / "crewai_adapter" / "__main__.py"
+UNDER: Final = "/crews/"
+"""Precedes a crew's name in its path."""
+RETRY_BROKEN: Final = 60
+"""Seconds until a client may ask again for a broken crew."""
+
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not listened on
+_LOCALHOST = frozenset({"127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The crews of a configuration.
+
+    `crews` has those that can run, by name, in the order of the file; `broken` has the others.
+    `default` is the name of the crew that is also served at `/`, which may be a broken one.
+    """
+
+    crews: Mapping[str, Crew]
+    broken: tuple[BrokenCrew, ...] = ()
+    default: str | None = None
+
+    def crew(self, name: str) -> Crew:
+        """Return the crew. Raises `Unavailable` if it is broken, `NotFound` if there is none."""
+        if name in self.crews:
+            return self.crews[name]
+        if any(each.name == name for each in self.broken):
+            raise Unavailable(
+                f'the crew "{name}" cannot run, because something about it is wrong; its operator '
+                "sees what with `smartlinkd check-config`. What was mended counts with a "
+                "`systemctl reload`",
+                retry_after=RETRY_BROKEN,
+            )
+        raise NotFound("there is no crew of this name")
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all crews, broken ones with a good name included."""
+        return tuple(self._addressable())
+
+    def paths(self, name: str) -> list[str]:
+        """Return the crew's paths on the main address: first the one that each crew has."""
+        return [UNDER + name, *(["/"] if name == self.default else [])]
+
+    def is_gone(self, name: str) -> bool:
+        """Return True if no crew of the configuration has the name."""
+        return name not in self._addressable()
+
+    def on_restart(self, name: str) -> OnRestart:
+        """Return the policy for interrupted executions of a crew; "fail" if it is not known."""
+        crew = self._addressable().get(name)
+        return "fail" if crew is None else crew.on_restart
+
+    def problems(self) -> list[Problem]:
+        """Return all problems of the broken crews."""
+        return [problem for each in self.broken for problem in each.problems]
+
+    def users(self) -> dict[str, tuple[str, ...]]:
+        """Return the names of each crew's users, by the crew's name."""
+        return {name: crew.users for name, crew in self._addressable().items()}
+
+    def binds(self) -> dict[str, Bind]:
+        """Return the addresses that crews have of their own, by the crew's name."""
+        return {name: crew.bind for name, crew in self._addressable().items() if crew.bind}
+
+    def _addressable(self) -> dict[str, Crew | BrokenCrew]:
+        return {**self.crews, **{each.name: each for each in self.broken if each.name is not None}}
+
+
+def longest_read_s(settings: Settings) -> float:
+    """Return the seconds that `read_catalog` waits for interpreters at most."""
+    sections = (entry.section for entry in settings.crews)
+    probed = {(s.python, frozenset(s.environment.items())) for s in sections if s and s.python}
+    return PROBE_TIMEOUT_S * len(probed)
+
+
+def read_catalog(
+    settings: Settings,
+    check_cancelled: Callable[[], object] = lambda: None,
+    *,
+    may_start_interpreters: bool = True,
+) -> Catalog:
+    """Check every crew of the configuration. A crew's fault never raises. Blocks.
+
+    Args:
+        settings: The configuration.
+        check_cancelled: Called while an interpreter is waited for. What it raises ends the wait.
+        may_start_interpreters: False to check only that they are there.
+    """
+    claims = _Claims(settings.server.bind)
+    interpreters = Interpreters(check_cancelled, may_start=may_start_interpreters)
+    crews: dict[str, Crew] = {}
+    broken: list[BrokenCrew] = []
+    for entry in settings.crews:
+        found = _check(entry, claims.claim(entry), interpreters)
+        if isinstance(found, Crew):
+            crews[found.name] = found
+        else:
+            broken.append(found)
+    return Catalog(MappingProxyType(crews), tuple(broken), claims.default)
+
+
+def log_broken(catalog: Catalog) -> None:
+    """Log what is wrong with the crews that cannot run."""
+    for problem in catalog.problems():
+        logger.error("a crew cannot run: %s", problem)
+
+
+@dataclass
+class _Claim:
+    """The name and address that an entry may have, and the problems if it may not have its own."""
+
+    name: str | None
+    bind: Bind | None
+    problems: list[Problem] = field(default_factory=list)
+
+
+class _Claims:
+    """The names and addresses that only one crew can have. The first in the file gets it."""
+
+    def __init__(self, server: Bind) -> None:
+        self.default: str | None = None
+        self._names: dict[str, str] = {}
+        self._binds: list[tuple[Bind, str]] = [(server, "the daemon itself (server.bind)")]
+
+    def claim(self, entry: CrewTable) -> _Claim:
+        """Give an entry its name, its address and the place at `/`, as far as they are free."""
+        section = entry.section
+        claim = _Claim(entry.name, section.bind if section is not None else None)
+        if entry.name is None:
+            return claim
+        if entry.name in self._names:
+            fault = f'is "{entry.name}", as is that of {self._names[entry.name]}'
+            remedy = "give one of them another name"
+            return _Claim(None, None, [Problem(f"{entry.place}.name", fault, remedy)])
+        self._names[entry.name] = entry.place
+        if section is not None and section.default:
+            if self.default is None:
+                self.default = entry.name
+            else:
+                fault = f'is true, and "{self.default}" is the default already'
+                claim.problems.append(Problem(entry.key("default"), fault, "leave one of the two"))
+        if claim.bind is not None and (owner := self._owner_of(claim.bind)) is not None:
+            fault = f"is where {owner} listens already"
+            claim.problems.append(Problem(entry.key("bind"), fault, "choose another port"))
+            claim.bind = None
+        elif claim.bind is not None:
+            self._binds.append((claim.bind, f'the crew "{entry.name}"'))
+        return claim
+
+    def _owner_of(self, bind: Bind) -> str | None:
+        return next((owner for other, owner in self._binds if _clash(bind, other)), None)
+
+
+def _clash(one: Bind, other: Bind) -> bool:
+    """Return True if only one of the two could listen. Port 0 is a free one each time."""
+    if one.port != other.port or one.port == 0:
+        return False
+    hosts = {one.host, other.host}
+    return (
+        len(hosts) == 1
+        or bool(hosts & _EVERYWHERE)
+        or ("localhost" in hosts and bool(hosts & _LOCALHOST))
+    )
+
+
+def _check(entry: CrewTable, claim: _Claim, interpreters: Interpreters) -> Crew | BrokenCrew:
+    check = _Check(entry, interpreters)
+    crew = check.run()
+    problems = (*claim.problems, *entry.problems, *check.problems)
+    if crew is not None and not problems:
+        return crew
+    section = entry.section
+    if section is None:
+        return BrokenCrew(claim.name, problems)
+    return BrokenCrew(claim.name, problems, section.users, claim.bind, section.on_restart)
+
+
+class _Check:
+    """The check of what a crew needs. No fault hides another."""
+
+    def __init__(self, entry: CrewTable, interpreters: Interpreters) -> None:
+        self.problems: list[Problem] = []
+        self._entry = entry
+        self._interpreters = interpreters
+
+    def run(self) -> Crew | None:
+        """Return the crew; None if too little of its table could be read. Adds to `problems`."""
+        section = self._entry.section
+        if section is None or not self._entry.has_environment:
+            return None
+        environment = {k: v.get_secret_value() for k, v in section.environment.items()}
+        command, inputs = section.command, tuple[Input, ...]()
+        self._check_tools(section)
+        if section.runner == "crewai":
+            command = (str(section.python), str(ADAPTER), str(section.project))
+            inputs = self._check_crewai(section, environment)
+        elif command:
+            self._passes("command", lambda: check_program(command[0], environment))
+        return Crew(
+            name=section.name,
+            worker=WorkerSettings(command, environment, section.memory, section.grace),
+            inputs=merge_inputs(inputs, section.inputs),
+            max_running=section.max_running,
+            queue=section.queue,
+            deadline=section.deadline,
+            human_deadline=section.human_deadline,
+            on_restart=section.on_restart,
+            users=section.users,
+            tools=section.tools,
+            bind=section.bind,
+        )
+
+    def _check_tools(self, section: CrewSection) -> None:
+        for index, tool in enumerate(section.tools):
+            if tool not in TOOL_NAMES:
+                known = f"there is {', '.join(sorted(TOOL_NAMES))}"
+                self._add(f"tools[{index}]", BadValue("is no tool", known))
+
+    def _check_crewai(
+        self, section: CrewSection, environment: Mapping[str, str]
+    ) -> tuple[Input, ...]:
+        """Return the inputs that the project's files name."""
+        python, folder = section.python, section.project
+        if python is not None:
+            self._passes("python", lambda: self._interpreters.check(python, environment))
+        if folder is None or not self._passes("project", lambda: check_folder(folder)):
+            return ()
+        project = read_project(folder)
+        for fault in project.faults:
+            self._add("project", fault)
+        return project.inputs
+
+    def _passes(self, key: str, check: Callable[[], None]) -> bool:
+        try:
+            check()
+        except BadValue as fault:
+            self._add(key, fault)
+            return False
+        return True
+
+    def _add(self, key: str, fault: BadValue) -> None:
+        self.problems.append(Problem(self._entry.key(key), fault.fault, fault.remedy))

@@ -1,0 +1,233 @@
+"""Checks that a crew's program, folder and interpreter can be used.
+
+Each check blocks, runs with the rights of its caller (the daemon's are those of its workers), and
+raises a `BadValue` whose sentence goes on from the key's name.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import pwd
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from smartlinkd.paths import hidden_above, mode_of
+from smartlinkd.validation import BadValue
+
+PROBE_TIMEOUT_S: Final = 10.0
+"""An interpreter on a slow disk, read for the first time, takes one or two."""
+PROBE_INTERVAL_S: Final = 0.005
+LONGEST_OUTPUT: Final = 256
+"""Bytes that a probe prints; more is no output of ours."""
+LONGEST_FIRST_LINE: Final = 256
+"""Bytes of a script's first line that the kernel reads."""
+
+# A project may hold keys (.env), so the remedy is not to let everybody read it.
+LET_US_READ: Final = "make the daemon's user the owner of it all, or let that user's group read it"
+
+_SHORTAGES: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+"""The machine may be out of processes, memory or descriptors for a while."""
+
+_FOUND = "smartlinkd: crewai is here"
+_MISSING = "smartlinkd: crewai is not here"
+_PROBE = f"import importlib.util as u; print({_FOUND!r} if u.find_spec('crewai') else {_MISSING!r})"
+
+
+def check_program(program: str, environment: Mapping[str, str]) -> None:
+    """Raise a `BadValue` unless this word would start a worker."""
+    if "/" not in program:
+        path = environment.get("PATH", os.defpath)
+        if shutil.which(program, path=path) is None:
+            raise BadValue(
+                f"begins with a program that is not on the worker's PATH ({path})",
+                "write its whole path, as `command -v` tells it",
+            )
+        return
+    if not program.startswith("/"):
+        raise BadValue(
+            "begins with a relative path, and a worker starts in an empty folder of its own",
+            "write the whole path, from / on",
+        )
+    _check_executable(Path(program), "begins with a program that")
+    _check_interpreter(Path(program))
+
+
+def _check_executable(path: Path, subject: str) -> None:
+    """Raise a `BadValue` unless we may execute this file. `subject` is how its sentence begins."""
+    mode = _mode_of(path, subject)
+    if mode is None:
+        raise BadValue(f"{subject} does not exist", f"make {path}, or correct the path")
+    if not stat.S_ISREG(mode):
+        raise BadValue(f"{subject} is no file", "correct the path")
+    if not os.access(path, os.X_OK):
+        raise BadValue(f"{subject} {_us()} may not execute", f"chmod a+rx {path}")
+
+
+def _check_interpreter(script: Path) -> None:
+    """Raise a `BadValue` if it is a script whose interpreter is missing (execve(2))."""
+    try:
+        with script.open("rb") as file:
+            first = file.readline(LONGEST_FIRST_LINE)
+    except OSError:
+        return  # a program that may be executed cannot always be read
+    words = re.split(rb"[ \t\n]+", first.removeprefix(b"#!").strip(b" \t"))
+    if not first.startswith(b"#!") or not words[0]:
+        return
+    interpreter = os.fsdecode(words[0])  # with a \r, where that was an editor's end of a line
+    subject = f"begins with a script whose interpreter {interpreter!r}"
+    if _mode_of(Path(interpreter), subject) is None:
+        raise BadValue(
+            f"{subject} does not exist", f"install that, or correct the first line of {script}"
+        )
+
+
+def check_folder(path: Path) -> None:
+    """Raise a `BadValue` unless we may look into this folder."""
+    mode = _mode_of(path, "names a folder that")
+    if mode is None or not stat.S_ISDIR(mode):
+        there = "a folder that does not exist" if mode is None else "a file"
+        raise BadValue(f"names {there}", "name the folder of the CrewAI project")
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise BadValue(f"names a folder that {_us()} may not read", LET_US_READ)
+
+
+def check_python(
+    path: Path,
+    environment: Mapping[str, str],
+    check_cancelled: Callable[[], object] = lambda: None,
+    *,
+    timeout_s: float = PROBE_TIMEOUT_S,
+) -> None:
+    """Raise a `BadValue` unless this is a Python that runs and finds CrewAI.
+
+    `check_cancelled` is called while it is waited for. What that raises ends the wait.
+    """
+    # It does not import crewai, which takes seconds and runs the code of 137 packages.
+    _check_executable(path, "names a program that")
+    try:
+        code, said = _probe(path, environment, check_cancelled, timeout_s)
+    except TimeoutError:
+        fault = f"did not come to an end within {timeout_s:g} s"
+        raise BadValue(fault, f"this may pass; else see what `{path} -c pass` does") from None
+    except OSError as error:
+        if error.errno in _SHORTAGES:
+            fault = f"cannot be started just now ({error.strerror})"
+            raise BadValue(fault, "this may pass; else end what uses up the machine") from None
+        fault = f"cannot be started ({error.strerror})"
+        raise BadValue(fault, "make the virtual environment anew") from None
+    if code != 0 or said not in (_FOUND, _MISSING):
+        raise BadValue("does not run as Python does", f"see what `{path} -c pass` says")
+    if said == _MISSING:
+        raise BadValue("has no package crewai", _how_to_install(path))
+
+
+def _probe(
+    python: Path,
+    environment: Mapping[str, str],
+    check_cancelled: Callable[[], object],
+    timeout_s: float,
+) -> tuple[int, str]:
+    """Return the probe's exit code and output. Its whole process group ends with it.
+
+    Raises `OSError`, of which `TimeoutError`.
+    """
+    until = time.monotonic() + timeout_s
+    with subprocess.Popen(  # noqa: S603 - the operator's own interpreter
+        [python, "-c", _PROBE],
+        env={"PATH": os.defpath, "LANG": "C.UTF-8", **environment, "HOME": "/nonexistent"},
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None  # noqa: S101 - for the type checker
+        os.set_blocking(process.stdout.fileno(), False)
+        said = b""
+        try:
+            while True:
+                # It is not reaped yet, or its number could be another's when its group is killed.
+                ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                said = (said + (process.stdout.read(LONGEST_OUTPUT) or b""))[:LONGEST_OUTPUT]
+                if ended is not None:
+                    break
+                if time.monotonic() > until:
+                    raise TimeoutError
+                check_cancelled()
+                time.sleep(PROBE_INTERVAL_S)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        return process.wait(), said.decode(errors="replace").strip()
+
+
+class Interpreters:
+    """The interpreters of a configuration's crews. Each is probed once, however many name it."""
+
+    def __init__(self, check_cancelled: Callable[[], object], *, may_start: bool = True) -> None:
+        """Make a set of interpreters.
+
+        Args:
+            check_cancelled: See `check_python`.
+            may_start: False to check only that they are there.
+        """
+        self._check_cancelled = check_cancelled
+        self._may_start = may_start
+        self._faults: dict[tuple[Path, frozenset[tuple[str, str]]], BadValue | None] = {}
+
+    def check(self, path: Path, environment: Mapping[str, str]) -> None:
+        """Raise a `BadValue` unless this is a Python that runs and finds CrewAI."""
+        if not self._may_start:
+            _check_executable(path, "names a program that")
+            return
+        key = (path, frozenset(environment.items()))
+        if key not in self._faults:
+            self._faults[key] = None
+            try:
+                check_python(path, environment, self._check_cancelled)
+            except BadValue as fault:
+                self._faults[key] = fault
+        if (known := self._faults[key]) is not None:
+            raise known
+
+
+def _how_to_install(python: Path) -> str:
+    # exists() would raise for a path that may not be looked at.
+    if os.access(python.parent.parent / "pyvenv.cfg", os.F_OK):
+        return f"install it: {python} -m pip install crewai"
+    # A distribution's Python takes no packages of pip's (PEP 668).
+    return "make a virtual environment, install crewai there, and name its bin/python"
+
+
+def _mode_of(path: Path, subject: str) -> int | None:
+    """Return `mode_of(path)`. Raises `BadValue` in the place of `OSError`."""
+    try:
+        return mode_of(path)
+    except OSError as error:
+        if above := hidden_above(path):
+            raise BadValue(
+                f"{subject} is below {above}, of which the service sees nothing",
+                "move it to /srv, or to another place that every service sees",
+            ) from None
+        raise BadValue(
+            f"{subject} {_us()} may not look at ({error.strerror})",
+            "let that user pass through every folder above it (chmod a+x)",
+        ) from None
+
+
+def _us() -> str:
+    """Return the user that checks, who should be the one that the daemon runs as."""
+    uid = os.geteuid()
+    try:
+        return f"the user {pwd.getpwuid(uid).pw_name}"
+    except KeyError:
+        return f"the user {uid}"

@@ -1,0 +1,408 @@
+"""One execution, from its turn to its outcome.
+
+One task owns the execution and its worker. `cancel`, `suspend` and `answer` only leave a note, and
+that task acts on it. So there is one outcome, what the worker said is recorded in its order, and
+nothing of the worker is left. See docs/decisions/066-one-task-an-execution.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from math import inf
+from pathlib import Path
+
+import trio
+from pydantic import JsonValue
+
+from smartlinkd.crews.human_input import HumanAnswer, Question
+from smartlinkd.crews.model import Crew, Feedback
+from smartlinkd.crews.outcome import Outcome, failure, outcome_of
+from smartlinkd.crews.protocol import FromWorker, HumanInput, Inputs, ToolCall, ToolResult
+from smartlinkd.crews.recorder import Recorder
+from smartlinkd.crews.store_entries import ExecutionProgress, begun, requeued, subject_of
+from smartlinkd.crews.tools import Tool
+from smartlinkd.crews.worker import CannotStart, NoSpace, Worker, start_worker
+from smartlinkd.errors import BUG, Invalid, Refused, Unavailable
+from smartlinkd.logs import LogContext, bind_log_contexts
+from smartlinkd.nurseries import sole_error
+from smartlinkd.store.errors import AlreadyFinished
+from smartlinkd.store.model import (
+    Execution,
+    ExecutionState,
+    ExecutionUpdate,
+    NewExecution,
+    Status,
+    WebhookTarget,
+)
+
+logger = logging.getLogger(__name__)
+
+MAX_LOGGED_OUTPUT = 8000
+"""Characters of a failed worker's standard output, and of its standard error, that are logged: as
+many as a record takes (`logs.formats.MAX_MESSAGE_CHARS`)."""
+
+NOT_KEPT = "what the worker said cannot be kept"
+NOT_STARTED = "its worker was still being started"
+
+
+@dataclass(frozen=True)
+class ExecutionContext:
+    """The things that all executions use. Each worker has a folder of its own in `runs`."""
+
+    recorder: Recorder
+    tools: Mapping[str, Tool]
+    runs: Path
+
+
+class Completion:
+    """The end of an execution, for clients that wait for a stop.
+
+    `ended` is set when nothing is left of the worker, or when this instance of the executor ends.
+    `status` is None until the outcome is recorded.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self.ended = trio.Event()
+        self.status: Status | None = None
+        self._timeout_s = timeout_s
+
+    async def wait_stopped(self) -> None:
+        """Wait until the execution has ended because of a stop.
+
+        Raises:
+            Invalid: the execution had another outcome before.
+            Unavailable: the outcome could not be recorded in time, or the executor has ended.
+        """
+        with trio.move_on_after(self._timeout_s):
+            await self.ended.wait()
+        if self.status is None and not self.ended.is_set():
+            raise Unavailable(
+                "it is being stopped, but the journal cannot record its end at the moment, as with "
+                "a full disk; ask /status later what it has ended as",
+                retry_after=5,
+            )
+        if self.status is None:
+            raise Unavailable(
+                "it was being stopped when the daemon, or this part of it, ended; ask /status what "
+                "has become of it",
+                retry_after=5,
+            )
+        if self.status is not Status.STOPPED:
+            raise Invalid("kickoff_id: this execution ended by itself before it was stopped")
+
+
+class RunningExecution:
+    """An execution that has a slot of its crew. `run()` is its task."""
+
+    def __init__(
+        self, execution_id: str, crew: Crew, context: ExecutionContext, *, begun_at: datetime
+    ) -> None:
+        """Prepare an execution whose turn came at `begun_at`."""
+        self.id = execution_id
+        self.completion = Completion(
+            crew.worker.grace + context.recorder.limits.completion_timeout_s
+        )
+        self.worker_started = trio.Event()
+        """Set when the worker has said something, or there will be none."""
+        self._crew = crew
+        self._context = context
+        self._recorder = context.recorder
+        self._begun_at = begun_at
+        self._created_at: datetime
+        self._progress: ExecutionProgress
+        # The current stage is what `cancel` and `suspend` cancel. A worker that is being started
+        # is killed at once, one that talks is stopped with its grace.
+        self._start_scope = trio.CancelScope()
+        self._talk_scope = trio.CancelScope()
+        self._stage = self._start_scope
+        self._write_scope = trio.CancelScope()
+        self._recording: trio.Nursery
+        self._has_worker = False
+        self._tasks: trio.Nursery | None = None
+        self._cancelled_as: Outcome | None = None
+        self._is_suspended = False
+        self._outcome: Outcome | None = None
+        self._last_entries: Sequence[ExecutionUpdate] = ()
+        self._question: Question | None = None
+        self._latest_answer: HumanAnswer | None = None
+
+    @property
+    def has_finished(self) -> bool:
+        """True once the outcome is known. The worker process may still be exiting."""
+        return self._outcome is not None
+
+    def cancel(self, status: Status, error: str) -> None:
+        """End the execution as `status`, unless it has an outcome or was cancelled before."""
+        if self._cancelled_as is None:
+            self._cancelled_as = failure(status, error)
+        if not self.has_finished:
+            self._stage.cancel()
+
+    def suspend(self) -> None:
+        """Stop the worker and record no outcome, so that the next instance decides about it.
+
+        An execution that was cancelled, or is over its deadline, still gets its outcome. One whose
+        worker was not begun waits for its turn again.
+        """
+        if self._cancelled_as is None and self._stage.cancel_called:
+            self._cancelled_as = failure(Status.TIMED_OUT, self._timeout_error())
+        self._is_suspended = True
+        self.completion.ended.set()
+        self._stage.cancel()
+        self._limit_last_writes()
+
+    async def answer(self, feedback: Feedback, webhooks: Sequence[WebhookTarget]) -> None:
+        """Pass a human's answer to the worker. Return when it is recorded.
+
+        A client that gives up takes nothing back. The same answer again is the same one, until the
+        task is asked about again.
+
+        Raises:
+            Invalid: nothing is asked, or about another task, or the answer cannot be recorded.
+        """
+        answer, latest = HumanAnswer(feedback, tuple(webhooks)), self._latest_answer
+        if latest is not None and latest.is_repeated_by(answer, self._question):
+            answer = latest
+        else:
+            self._accept_answer(answer)
+        await answer.wait_recorded()
+
+    def _accept_answer(self, answer: HumanAnswer) -> None:
+        question, latest = self._question, self._latest_answer
+        if question is None and latest is not None:
+            latest.check_recorded()
+        if question is None or self._tasks is None:
+            raise Invalid(f"execution_id: execution {self.id} is not waiting for human input")
+        question.check_is_answered_by(answer)
+        self._question, self._latest_answer = None, answer
+        self._tasks.start_soon(self._pass_on, question, answer)
+
+    async def run(self, created: NewExecution | None = None) -> None:
+        """Run the execution until its outcome is recorded and nothing of its worker is left.
+
+        Args:
+            created: the execution, if it was just recorded together with its beginning.
+        """
+        work = LogContext(crew=self._crew.name, kickoff_id=self.id)
+        try:
+            # The log context of whoever kicked it off, or freed its slot, ends here.
+            with self._write_scope, bind_log_contexts((work,)):
+                execution = created or await self._recorder.read(self.id)
+                self._progress = ExecutionProgress(subject_of(execution))
+                self._created_at = execution.created_at
+                async with sole_error(), trio.open_nursery() as self._recording:
+                    await self._run(execution, is_begun=created is not None)
+        finally:
+            self.worker_started.set()
+            self.completion.ended.set()
+
+    async def _run(self, execution: Execution | NewExecution, *, is_begun: bool) -> None:
+        """Have a worker do it. What goes wrong becomes the outcome."""
+        if self._is_suspended and self._cancelled_as is None and not is_begun:
+            return
+        try:
+            if not is_begun:
+                await self._record(begun(self._progress.subject, self._begun_at))
+                logger.info("crew %s: execution %s runs", self._crew.name, self.id)
+            await self._run_worker(execution)
+        except CannotStart as fault:
+            logger.warning("execution %s: its worker cannot be started: %s", self.id, fault)
+            self._finish(failure(Status.ERROR, f"the worker could not be started: {fault}"))
+        except Invalid as fault:
+            self._finish(failure(Status.ERROR, f"{NOT_KEPT}: {fault}"))
+        except Exception:
+            # A fault of one execution, or of ours in it, must not interrupt the others.
+            logger.exception("execution %s met a fault of the daemon's own", self.id)
+            self._finish(failure(Status.ERROR, BUG))
+
+    # The worker
+
+    async def _run_worker(self, execution: Execution | NewExecution) -> None:
+        """Run a worker as soon as the disk has space for its folder. Raises `CannotStart`."""
+        inputs = Inputs(inputs=self._crew.complete(execution.inputs), tools=self._crew.tools)
+        try:
+            with self._start_scope:
+                start = partial(self._try_worker, inputs)
+                await self._recorder.retry_until_space(f"execution {self.id}", start)
+            if self._start_scope.cancelled_caught:
+                logger.info("execution %s was cut short: %s", self.id, NOT_STARTED)
+                self._finish(self._cancelled_outcome(NOT_STARTED))
+                if self._outcome is None and not self._has_worker:
+                    self._recording.start_soon(self._requeue)
+        finally:
+            self._has_worker = False
+            self._limit_last_writes()
+
+    async def _try_worker(self, inputs: Inputs) -> None:
+        """Run a worker until its deadline, which counts from here. Raises `CannotStart`."""
+        await trio.lowlevel.checkpoint_if_cancelled()
+        deadline = self._start_scope.deadline = trio.current_time() + self._crew.deadline
+        self._has_worker = True
+        settings, runs = self._crew.worker, self._context.runs
+        try:
+            async with start_worker(settings, self.id, inputs, runs=runs) as worker:
+                self._recorder.observe_wait(self._crew.name, self._created_at)
+                self._stage = self._talk_scope
+                self._talk_scope.deadline, self._start_scope.deadline = deadline, inf
+                with self._talk_scope:
+                    await self._listen(worker)
+                if self._talk_scope.cancelled_caught:
+                    await self._stop_worker(worker)
+                self._log_output_of_failure(worker)
+        except NoSpace:
+            self._start_scope.deadline = inf  # the wait for space is not the worker's
+            self._has_worker = False
+            raise
+
+    async def _listen(self, worker: Worker) -> None:
+        """Handle the worker's messages until its last one, then wait for its process."""
+        async with sole_error(), trio.open_nursery() as tasks:
+            self._tasks = tasks
+            try:
+                async for message in worker.messages:
+                    self.worker_started.set()
+                    more = worker.received(self._recorder.limits.max_batch - 1)
+                    await self._handle([message, *more], worker)
+            finally:
+                self._tasks = None  # before the nursery closes: it takes no task from then on
+            tasks.cancel_scope.cancel()  # nobody is there who would hear an answer
+        self._finish(outcome_of(await worker.exit_reason()))
+        self._talk_scope.deadline = inf
+        await worker.drain()
+
+    async def _stop_worker(self, worker: Worker) -> None:
+        if worker.final is not None:  # what it said of its end stands
+            self._finish(outcome_of(worker.final))
+            await worker.terminate()
+            return
+        how = await worker.stop()
+        logger.info("execution %s was cut short: %s", self.id, how.value)
+        self._finish(self._cancelled_outcome(how.value))
+
+    async def _handle(self, messages: Sequence[FromWorker], worker: Worker) -> None:
+        """Record messages that came together in one transaction, then do what they ask for."""
+        assert self._tasks is not None  # noqa: S101 - for the type checker
+        now, clock = self._recorder.wall(), trio.current_time()
+        entries = [self._progress.entry_for(message, now, clock) for message in messages]
+        if worker.final is not None:
+            self._last_entries = entries  # recorded with the outcome, which comes next
+            return
+        await self._record(*entries)
+        for message in messages:
+            match message:
+                case ToolCall():
+                    self._tasks.start_soon(self._use_tool, message, worker)
+                case HumanInput():
+                    self._ask_human(message, worker)
+
+    def _log_output_of_failure(self, worker: Worker) -> None:
+        """Log the end of a failed worker's output, for the owner."""
+        if self._outcome is None or self._outcome.status not in (Status.ERROR, Status.TIMED_OUT):
+            return
+        # A traceback is on standard error as a rule, and what CrewAI did before it on the other.
+        for where, said in (("output", worker.stdout_tail), ("error", worker.stderr_tail)):
+            if tail := said[-MAX_LOGGED_OUTPUT:]:
+                text = "execution %s failed; its worker's standard %s ended:\n%s"
+                logger.warning(text, self.id, where, tail)
+
+    async def _use_tool(self, call: ToolCall, worker: Worker) -> None:
+        result, error = await self._tool_result(call)
+        await self._record(self._progress.tool_used(call, error, self._recorder.wall()))
+        await worker.send(ToolResult(call_id=call.call_id, result=result, error=error))
+
+    async def _tool_result(self, call: ToolCall) -> tuple[JsonValue, str | None]:
+        if call.tool not in self._crew.tools:
+            known = ", ".join(self._crew.tools) or "none"
+            return None, (
+                f"tool: this crew may not use {call.tool!r}, but {known}; its configuration grants "
+                "it (tools)"
+            )
+        try:
+            tool = self._context.tools[call.tool]
+            return await tool(self._crew.name, call.arguments), None
+        except Refused as refusal:
+            return None, str(refusal)
+
+    # Human input. The deadline stands still while a human is asked, who has one of their own.
+
+    def _ask_human(self, message: HumanInput, worker: Worker) -> None:
+        now = trio.current_time()
+        self._question = Question(message.task_id, worker, self._talk_scope.deadline - now)
+        self._talk_scope.deadline = now + self._crew.human_deadline
+
+    async def _pass_on(self, question: Question, answer: HumanAnswer) -> None:
+        human_deadline = self._talk_scope.deadline
+        self._talk_scope.deadline = trio.current_time() + question.seconds_left
+        approved, now = answer.feedback.approved, self._recorder.wall()
+        try:
+            await self._record(self._progress.answered(answer.webhooks, approved=approved, now=now))
+        except Invalid as fault:  # its webhooks are too many, or owed too much
+            answer.refusal = fault
+            self._question, self._talk_scope.deadline = question, human_deadline
+            answer.recorded.set()
+            await self._record(self._progress.answer_refused(question.task_id))
+            return
+        else:
+            self._progress.use_webhooks(answer.webhooks)
+            answer.refusal = None
+        finally:
+            answer.recorded.set()
+        await question.pass_on(answer)
+
+    # The outcome
+
+    def _finish(self, outcome: Outcome | None) -> None:
+        """Record the outcome, unless there is none or it is not the first."""
+        if self._outcome is None and outcome is not None:
+            self._outcome = outcome
+            self._recording.start_soon(self._record_outcome, outcome)
+
+    def _cancelled_outcome(self, detail: str) -> Outcome | None:
+        """Return the outcome of an execution that was cancelled; None if it was suspended."""
+        if self._is_suspended and self._cancelled_as is None:
+            return None
+        outcome = self._cancelled_as or failure(Status.TIMED_OUT, self._timeout_error())
+        return replace(outcome, error=f"{outcome.error}; {detail}")
+
+    def _timeout_error(self) -> str:
+        crew = self._crew
+        if self._question is not None:
+            return (
+                f"nobody answered the question about task {self._question.task_id} within the "
+                f"{crew.human_deadline:g} s that its crew gives a human (human_deadline)"
+            )
+        return f"it ran longer than the {crew.deadline:g} s that its crew may (deadline)"
+
+    async def _record_outcome(self, outcome: Outcome) -> None:
+        crew, subject = self._crew.name, self._progress.subject
+        try:
+            await self._recorder.finish(crew, subject, outcome, after=self._last_entries)
+        except AlreadyFinished:
+            # A fault of ours, and no reason to interrupt all others. It has the one end it may.
+            logger.exception("execution %s was ended by somebody else while it ran", self.id)
+            return
+        except Invalid as fault:
+            outcome = failure(Status.ERROR, f"{NOT_KEPT}: {fault}")
+            await self._recorder.finish(crew, subject, outcome)
+        self.completion.status = outcome.status
+
+    async def _requeue(self) -> None:
+        """Put the execution back to before its turn, since nothing of its worker has begun."""
+        try:
+            entry = requeued(self._progress.subject, self._recorder.wall(), began=False)
+            await self._recorder.record(self.id, ExecutionState.PENDING, entry)
+        except Invalid as fault:  # it has as many events or webhook calls as one may have
+            logger.warning("execution %s does not wait for its turn again: %s", self.id, fault)
+
+    async def _record(self, *entries: ExecutionUpdate) -> None:
+        await self._recorder.record(self.id, ExecutionState.RUNNING, *entries)
+
+    def _limit_last_writes(self) -> None:
+        """Give what is being recorded a little time, once suspended and without a worker."""
+        if self._is_suspended and not self._has_worker:
+            limit = self._recorder.limits.last_write_s
+            self._write_scope.deadline = trio.current_time() + limit

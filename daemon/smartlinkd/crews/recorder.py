@@ -1,0 +1,179 @@
+"""The recorder writes what happens to executions, and notifies others once it is on the disk.
+
+A write is retried until the journal takes it, so a disk that is full for a while loses nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import TypeVar
+
+import trio
+from prometheus_client import Histogram
+
+from smartlinkd.crews.model import ExecutorLimits
+from smartlinkd.crews.outcome import Outcome, Subject
+from smartlinkd.crews.protocol import quoted
+from smartlinkd.crews.store_entries import ended, together
+from smartlinkd.crews.subscriptions import Subscriptions
+from smartlinkd.crews.worker import NoSpace
+from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.logs import LogEvent
+from smartlinkd.metrics import LATE, histogram
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import (
+    Created,
+    Execution,
+    ExecutionState,
+    ExecutionUpdate,
+    IdempotencyKey,
+    NewExecution,
+    Status,
+)
+from smartlinkd.supervision.actor import ActorRestarting
+from smartlinkd.threads import NoThread
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Records executions. `queued` is called when webhook calls were queued."""
+
+    journal: Store
+    subscriptions: Subscriptions
+    queued: Callable[[], None]
+    wall: Callable[[], datetime]
+    limits: ExecutorLimits
+    ends: Counter[tuple[str, Status]] = field(default_factory=Counter)
+    """The number of executions of each crew that ended with each status."""
+    waits: Histogram = field(
+        default_factory=partial(
+            histogram,
+            "execution_wait",
+            "From a kickoff to the start of its worker, restarts included",
+            "crew",
+            buckets=LATE,
+        )
+    )
+
+    def observe_wait(self, crew: str, since: datetime) -> None:
+        """Count the wait of an execution that was kicked off at `since` and has its worker now."""
+        waited = (self.wall() - since).total_seconds()
+        self.waits.labels(crew).observe(max(0.0, waited))  # the wall's clock can be set back
+
+    async def read(self, execution_id: str) -> Execution:
+        """Return an execution, retried until the journal answers. Raises LookupError for none."""
+        found = await self.retry_until_success(
+            f"execution {execution_id}", partial(self.journal.execution, execution_id)
+        )
+        if found is None:
+            raise LookupError(f"execution {execution_id} has not ended and is not in the journal")
+        return found
+
+    async def create(
+        self, new: NewExecution, key: IdempotencyKey | None, entry: ExecutionUpdate | None
+    ) -> Created:
+        """Record a new execution, and with it its beginning (`entry`) if it begins at once.
+
+        Raises what `Store.create` does, without a retry.
+        """
+        created = await self.journal.create(new, idempotency=key, update=entry)
+        if entry is not None and created.is_new and entry.deliveries:
+            self.queued()
+        return created
+
+    async def record(
+        self, execution_id: str, state: ExecutionState, *entries: ExecutionUpdate
+    ) -> None:
+        """Record entries in one transaction, retried until the journal takes them.
+
+        Args:
+            state: the execution's state afterwards.
+
+        Raises:
+            Invalid: the journal will never take one. The entries before it are recorded.
+        """
+        try:
+            await self._record(execution_id, state, together(entries))
+        except Invalid:
+            if len(entries) == 1:
+                raise
+            *before, last = entries
+            for entry in before:
+                await self._record(execution_id, ExecutionState.RUNNING, entry)
+            await self._record(execution_id, state, last)
+
+    async def finish(
+        self,
+        crew: str,
+        subject: Subject,
+        outcome: Outcome,
+        *,
+        after: Sequence[ExecutionUpdate] = (),
+    ) -> None:
+        """Record an execution's outcome and the entries right before it; log and count it.
+
+        Raises:
+            Invalid: as `record`.
+            AlreadyFinished: the execution has an outcome already.
+        """
+        entry = ended(subject, outcome, self.wall())
+        await self.record(subject.execution_id, outcome.status.state, *after, entry)
+        self.ends[crew, outcome.status] += 1
+        kind = (
+            LogEvent.EXECUTION_INTERRUPTED
+            if outcome.status is Status.INTERRUPTED
+            else LogEvent.EXECUTION_FINISHED
+        )
+        event = kind(crew=crew, kickoff_id=subject.execution_id)
+        why = "" if outcome.error is None else f": {quoted(outcome.error)}"
+        ended_as = (crew, subject.execution_id, outcome.status, why)
+        logger.info("crew %s: execution %s ended as %s%s", *ended_as, extra=event)
+
+    async def retry_until_space(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `work`, retried as long as it raises `NoSpace`."""
+        pause = self.limits.first_retry_s
+        while True:
+            try:
+                return await work()
+            except NoSpace as fault:
+                logger.warning("%s is held up: %s", what, fault)
+            with suppress(NoThread):
+                await self.journal.look_at_disk()
+            await self.journal.wait_for_room(pause)
+            pause = min(self.limits.longest_retry_s, pause * 2)
+
+    async def retry_until_success(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return the journal's answer, retried as long as the journal is unavailable."""
+        pause = self.limits.first_retry_s
+        while True:
+            try:
+                return await ask()
+            except ActorRestarting:
+                # Nobody knows whether it was written. The executor restarts with the journal and
+                # reads what is there: wait to be cancelled.
+                await trio.sleep_forever()
+            except Unavailable as fault:
+                logger.warning("%s is held up: %s", what, fault)
+            await self.journal.wait_for_room(pause)
+            pause = min(self.limits.longest_retry_s, pause * 2)
+
+    async def _record(
+        self, execution_id: str, state: ExecutionState, entry: ExecutionUpdate
+    ) -> None:
+        record = partial(self.journal.record, execution_id, entry)
+        try:
+            await self.retry_until_success(f"execution {execution_id}", record)
+        finally:  # it may be recorded although this task was cancelled meanwhile
+            if entry.deliveries:
+                self.queued()
+        self.subscriptions.notify(execution_id, state)

@@ -1,0 +1,423 @@
+"""The scheduler decides which execution of which crew runs next.
+
+An execution waits as PENDING in its crew's queue until the crew has a free slot and its worker may
+start. Why workers start a few at a time: docs/decisions/065-starting-workers.md. One `Scheduler` is
+the state of one instance of the executor, and begins with what the journal says is unfinished.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
+from uuid import uuid4
+
+import trio
+
+from smartlinkd.crews.catalog.catalog import Catalog
+from smartlinkd.crews.execution import Completion, ExecutionContext, RunningExecution
+from smartlinkd.crews.model import Crew, CrewLoad, CrewUser, Feedback, Kickoff
+from smartlinkd.crews.outcome import failure
+from smartlinkd.crews.store_entries import REQUEUED, begun, requeued, subject_of
+from smartlinkd.errors import Invalid, NotFound, Refused, Unavailable, Unprocessable
+from smartlinkd.logs import LogEvent
+from smartlinkd.store.errors import AlreadyFinished
+from smartlinkd.store.model import (
+    ExecutionState,
+    IdempotencyKey,
+    NewExecution,
+    Status,
+    Summary,
+    WebhookTarget,
+)
+from smartlinkd.supervision.actor import Call
+
+logger = logging.getLogger(__name__)
+
+FULL_RETRY_AFTER = 10
+"""Seconds after which a client may find room in a full queue."""
+
+INTERRUPTED = "the daemon ended, or was restarted, while it was running"
+NO_CREW = "its crew is no longer in the configuration"
+NEVER_RUN = f"its turn did not come: {NO_CREW}"
+
+
+@dataclass
+class CrewQueue:
+    """One crew's executions: those that wait, in the order of their turn, and those that run."""
+
+    name: str
+    crew: Crew | None
+    """None while the crew cannot run. Then nothing is started, and what waits waits on."""
+    waiting: dict[str, None] = field(default_factory=dict)
+    running: dict[str, RunningExecution] = field(default_factory=dict)
+    enqueue_lock: trio.Semaphore = field(default_factory=lambda: trio.Semaphore(1, max_value=1))
+    """Held from the check for room to the entry, so that the queue has the journal's order."""
+
+    @property
+    def starting(self) -> int:
+        """The number of executions whose worker is still starting."""
+        return sum(not each.worker_started.is_set() for each in self.running.values())
+
+    def check_room(self, crew: Crew) -> None:
+        """Raise `Unavailable` if the queue is full."""
+        # A slot is free for one more to wait, also while its last worker is still exiting, or the
+        # next one may not start yet. Else a client that kicks off one by one would be refused.
+        busy = sum(not each.has_finished for each in self.running.values())
+        free = max(0, crew.max_running - busy)
+        if len(self.waiting) >= crew.queue + free:
+            more = f", and {free} more whose turn is about to come" if free else ""
+            raise Unavailable(
+                f"the queue of crew {crew.name} is full, with {len(self.waiting)} waiting: it "
+                f"takes {crew.queue} (queue){more}; try again later",
+                retry_after=FULL_RETRY_AFTER,
+            )
+
+
+class Scheduler:
+    """The queues of all crews."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        context: ExecutionContext,
+        *,
+        executions: trio.Nursery,
+        writes: trio.Nursery,
+        background: trio.Nursery,
+    ) -> None:
+        """Args:
+        executions: runs executions, which end in order.
+        writes: runs what a client has asked to record. It gets a little time after `suspend`.
+        background: runs what may be cancelled at any moment, since the next instance does it.
+        """
+        self._catalog = catalog
+        self._context = context
+        self._recorder = context.recorder
+        self._journal = context.recorder.journal
+        self._limits = context.recorder.limits
+        self._executions = executions
+        self._writes = writes
+        self._background = background
+        self._queues = {name: CrewQueue(name, crew) for name, crew in catalog.crews.items()}
+        self._ending: dict[str, Completion] = {}
+        """Executions that end without a worker, until their outcome is recorded."""
+        self._is_suspended = False
+
+    # Start, reload and end
+
+    async def load_unfinished(self) -> None:
+        """Enqueue what has not ended. On return no kickoff can get in front of it.
+
+        Of a crew that cannot run, it waits until a reload has mended the crew. Of a crew that is
+        gone, all executions end.
+        """
+        found = await self._recorder.retry_until_success("going on", self._journal.unfinished)
+        unfinished = sorted(found, key=attrgetter("crew", "sequence"))
+        if unfinished:
+            logger.info("%d executions have not ended: going on with them", len(unfinished))
+        for crew, executions in groupby(unfinished, key=attrgetter("crew")):
+            if self._catalog.is_gone(crew):
+                self._end_of_gone_crew(list(executions))
+            else:
+                queue = self._queues.setdefault(crew, CrewQueue(crew, None))
+                await self._background.start(self._enqueue_unfinished, queue, list(executions))
+
+    async def apply_catalog(self, catalog: Catalog) -> None:
+        """Go by another catalog. What runs goes on as it was started, what waits runs as its crew
+        is then, waits on if the crew cannot run, and ends if the crew is gone.
+        """
+        # Without an await before the loop's end: a kickoff must not see queues of both catalogs.
+        self._catalog = catalog
+        for name in {**self._queues, **catalog.crews}:
+            queue = self._queues.setdefault(name, CrewQueue(name, None))
+            queue.crew = catalog.crews.get(name)
+            if catalog.is_gone(name):
+                self._background.start_soon(self._close, queue)
+        self._start_next()
+
+    def suspend(self) -> None:
+        """Stop all workers. Their executions stay unfinished in the journal."""
+        self._is_suspended = True
+        self._writes.cancel_scope.deadline = trio.current_time() + self._limits.last_write_s
+        for queue in self._queues.values():
+            queue.waiting.clear()
+            for execution in queue.running.values():
+                execution.suspend()
+
+    async def _enqueue_unfinished(
+        self, queue: CrewQueue, executions: Sequence[Summary], task_status: trio.TaskStatus[None]
+    ) -> None:
+        async with queue.enqueue_lock:
+            task_status.started()
+            if self._catalog.on_restart(queue.name) == "fail":
+                interrupted = [
+                    each.id for each in executions if each.state is not ExecutionState.PENDING
+                ]
+                self._end_soon(interrupted, Status.INTERRUPTED, INTERRUPTED)
+                executions = [each for each in executions if each.state is ExecutionState.PENDING]
+            for execution in executions:
+                if execution.state is ExecutionState.PENDING or await self._requeue(execution):
+                    queue.waiting[execution.id] = None
+                    self._start_waiting(queue)
+        if queue.crew is None and queue.waiting:
+            text = "%d executions wait until crew %s is mended"
+            logger.warning(text, len(queue.waiting), queue.name)
+
+    async def _requeue(self, interrupted: Summary) -> bool:
+        """Put an execution back to its beginning. Return False if it has ended instead."""
+        reruns = await self._recorder.retry_until_success(
+            f"execution {interrupted.id}",
+            partial(self._journal.count_bare_events, interrupted.id, REQUEUED),
+        )
+        if reruns >= self._limits.max_reruns:
+            why = f"{INTERRUPTED}, as in {self._limits.max_reruns} runs before"
+            await self._end(interrupted.id, Status.INTERRUPTED, why)
+            return False
+        execution = await self._recorder.read(interrupted.id)
+        entry = requeued(subject_of(execution), self._recorder.wall())
+        try:
+            await self._recorder.record(execution.id, ExecutionState.PENDING, entry)
+        except Invalid as fault:  # it has as many events or webhook calls as one may have
+            why = f"{INTERRUPTED}, and cannot be run again: {fault}"
+            await self._end(execution.id, Status.INTERRUPTED, why)
+            return False
+        return True
+
+    async def _close(self, queue: CrewQueue) -> None:
+        """End what waits for a crew that is gone, after the kickoffs that are being recorded."""
+        async with queue.enqueue_lock:
+            if self._catalog.is_gone(queue.name):  # not put back by another reload
+                self._end_soon(list(queue.waiting), Status.INTERRUPTED, NEVER_RUN)
+                queue.waiting.clear()
+        self._drop_if_unused(queue)
+
+    def _drop_if_unused(self, queue: CrewQueue) -> None:
+        """Forget the queue of a crew that cannot run, if nothing is in it or about to enter."""
+        is_unused = not queue.running and not queue.waiting and queue.enqueue_lock.value
+        if is_unused and queue.name not in self._catalog.crews:
+            self._queues.pop(queue.name, None)
+
+    # Calls
+
+    async def kickoff(self, user: CrewUser, kickoff: Kickoff, key: IdempotencyKey | None) -> str:
+        """Enqueue an execution; see `Executor.kickoff`."""
+        if (earlier := await self._created_by(user, key)) is not None:
+            return earlier
+        crew = self._catalog.crew(user.crew)
+        missing = crew.missing(kickoff.inputs)
+        if missing:
+            raise Unprocessable(
+                f"inputs: these are required and missing: {', '.join(missing)}",
+                details={"missing_inputs": list(missing)},
+            )
+        queue = self._queues[crew.name]
+        await queue.enqueue_lock.acquire()
+        # A task of ours does it: nothing is lost if the client leaves, or this instance ends,
+        # between the write and the entry. A shield would wait for ever for a journal that restarts.
+        enqueue = Call[Scheduler, str](
+            "executor", lambda scheduler: scheduler._enqueue(queue, user, kickoff, key)
+        )
+        self._writes.start_soon(enqueue.answer, self)
+        return await enqueue.wait()
+
+    async def stop(self, user: CrewUser, kickoff_id: str) -> Completion:
+        """Begin to stop an execution that exists; see `Executor.stop`. Raises `Invalid`."""
+        by = f"user {user.user}" if user.user else "a holder of the organization token"
+        queue = await self._settled_queue(user.crew)
+        if queue is not None and (execution := queue.running.get(kickoff_id)) is not None:
+            if execution.completion.status is None:
+                execution.cancel(Status.STOPPED, f"stopped by {by}")
+                return execution.completion
+        elif queue is not None and kickoff_id in queue.waiting:
+            del queue.waiting[kickoff_id]
+            why = f"stopped by {by} before its turn came"
+            self._end_soon([kickoff_id], Status.STOPPED, why, self._writes)
+        if (completion := self._ending.get(kickoff_id)) is None:
+            raise Invalid("kickoff_id: this execution has ended already")
+        return completion
+
+    async def resume(
+        self,
+        user: CrewUser,
+        kickoff_id: str,
+        feedback: Feedback,
+        webhooks: tuple[WebhookTarget, ...],
+    ) -> None:
+        """Answer the question of an execution that exists; see `Executor.resume`."""
+        queue = self._queues.get(user.crew)
+        execution = queue.running.get(kickoff_id) if queue is not None else None
+        if execution is None:
+            raise Invalid("execution_id: this execution is not waiting for human input")
+        await execution.answer(feedback, webhooks)
+
+    def load(self) -> dict[str, CrewLoad]:
+        """Return how many executions of each crew run and wait."""
+        return {
+            name: CrewLoad(running=len(queue.running), waiting=len(queue.waiting))
+            for name, queue in self._queues.items()
+        }
+
+    async def _enqueue(
+        self, queue: CrewQueue, user: CrewUser, kickoff: Kickoff, key: IdempotencyKey | None
+    ) -> str:
+        """Record a new execution and enqueue it. The lock is held, and released at the end."""
+        try:
+            return await self._enqueue_new(queue, user, kickoff, key)
+        except (NotFound, Unavailable):
+            # The same request may have taken the last place just now, or its write was not
+            # confirmed. What cannot be written to can be read from.
+            if (earlier := await self._created_by(user, key)) is not None:
+                return earlier
+            raise
+        finally:
+            queue.enqueue_lock.release()
+            self._drop_if_unused(queue)
+
+    async def _enqueue_new(
+        self, queue: CrewQueue, user: CrewUser, kickoff: Kickoff, key: IdempotencyKey | None
+    ) -> str:
+        crew = self._catalog.crew(queue.name)  # a reload may have changed it since the kickoff
+        queue.check_room(crew)
+        new = NewExecution(
+            id=str(uuid4()),
+            crew=crew.name,
+            owner=user.user,
+            created_at=self._recorder.wall(),
+            inputs=kickoff.inputs,
+            meta=kickoff.meta,
+            webhooks=kickoff.webhooks,
+        )
+        # If it can run at once its beginning is recorded with it: one write, one wait for the disk.
+        execution, entry = None, None
+        if not queue.waiting and self._can_start(queue, crew):
+            execution = self._take_slot(queue, crew, new.id)
+            entry = begun(subject_of(new), new.created_at)
+        try:
+            created = await self._recorder.create(new, key, entry)
+        except Refused:
+            self._give_back_slot(queue, execution)
+            raise
+        if not created.is_new:
+            self._give_back_slot(queue, execution)
+            return created.id
+        event = LogEvent.EXECUTION_ACCEPTED(crew=crew.name, kickoff_id=new.id)
+        how = "is accepted and waits" if execution is None else "is accepted and runs"
+        logger.info("crew %s: execution %s %s", crew.name, new.id, how, extra=event)
+        if execution is None:
+            queue.waiting[new.id] = None
+            self._start_waiting(queue)  # its turn may have come meanwhile
+        else:
+            self._executions.start_soon(self._run, queue, execution, new)
+        return created.id
+
+    async def _created_by(self, user: CrewUser, key: IdempotencyKey | None) -> str | None:
+        if key is None:
+            return None
+        return await self._journal.created_by(user.crew, user.user, key)
+
+    async def _settled_queue(self, crew: str) -> CrewQueue | None:
+        """Return the crew's queue once nothing is being enqueued; None if it has none."""
+        if (queue := self._queues.get(crew)) is not None:
+            with trio.move_on_after(self._limits.settle_timeout_s) as timeout:
+                async with queue.enqueue_lock:
+                    pass
+            if timeout.cancelled_caught:
+                raise Unavailable(
+                    "this crew's executions are still being loaded or recorded, which waits for "
+                    "the disk; nothing was stopped; try again",
+                    retry_after=5,
+                )
+        return queue
+
+    # Running
+
+    def _can_start(self, queue: CrewQueue, crew: Crew) -> bool:
+        """Return True if the crew has a free slot and one more worker may start."""
+        if self._is_suspended or len(queue.running) >= crew.max_running:
+            return False
+        starting = sum(each.starting for each in self._queues.values())
+        # No crew waits for another: each may always have one that starts.
+        return starting < self._limits.max_starting or queue.starting == 0
+
+    def _start_next(self) -> None:
+        """Start waiting executions, first those of crews with the fewest starting workers."""
+        for queue in sorted(self._queues.values(), key=attrgetter("starting")):
+            self._start_waiting(queue)
+
+    def _start_waiting(self, queue: CrewQueue) -> None:
+        crew = queue.crew
+        while crew is not None and queue.waiting and self._can_start(queue, crew):
+            kickoff_id = next(iter(queue.waiting))
+            del queue.waiting[kickoff_id]
+            execution = self._take_slot(queue, crew, kickoff_id)
+            self._executions.start_soon(self._run, queue, execution)
+
+    def _take_slot(self, queue: CrewQueue, crew: Crew, kickoff_id: str) -> RunningExecution:
+        execution = queue.running[kickoff_id] = RunningExecution(
+            kickoff_id, crew, self._context, begun_at=self._recorder.wall()
+        )
+        self._background.start_soon(self._watch_start, execution)
+        return execution
+
+    def _give_back_slot(self, queue: CrewQueue, execution: RunningExecution | None) -> None:
+        if execution is not None:
+            del queue.running[execution.id]
+            execution.worker_started.set()
+
+    async def _watch_start(self, execution: RunningExecution) -> None:
+        """Start others once this execution's worker has started, or has had its time for it."""
+        with trio.move_on_after(self._limits.start_timeout_s):
+            await execution.worker_started.wait()
+        execution.worker_started.set()
+        self._start_next()
+
+    async def _run(
+        self, queue: CrewQueue, execution: RunningExecution, created: NewExecution | None = None
+    ) -> None:
+        await execution.run(created)
+        del queue.running[execution.id]
+        self._start_next()
+        self._drop_if_unused(queue)
+
+    # Outcome without a worker
+
+    def _end_of_gone_crew(self, executions: Sequence[Summary]) -> None:
+        for is_pending, why in ((True, NEVER_RUN), (False, f"{INTERRUPTED}, and {NO_CREW}")):
+            of_kind = [
+                each for each in executions if (each.state is ExecutionState.PENDING) is is_pending
+            ]
+            self._end_soon([each.id for each in of_kind], Status.INTERRUPTED, why)
+
+    def _end_soon(
+        self, ids: Sequence[str], status: Status, why: str, nursery: trio.Nursery | None = None
+    ) -> None:
+        """Record these outcomes one by one, by a task of `nursery` or of the background."""
+        timeout_s = self._limits.completion_timeout_s
+        self._ending.update({each: Completion(timeout_s) for each in ids})
+        (nursery or self._background).start_soon(self._end_each, ids, status, why)
+
+    async def _end_each(self, ids: Sequence[str], status: Status, why: str) -> None:
+        try:
+            for each in ids:
+                recorded = await self._end(each, status, why)
+                completion = self._ending.pop(each)
+                completion.status = recorded
+                completion.ended.set()
+        finally:
+            for each in self._ending.keys() & set(ids):  # not recorded, and will not be
+                self._ending[each].ended.set()
+
+    async def _end(self, execution_id: str, status: Status, why: str) -> Status:
+        """Record the outcome of an execution without a worker. Return its status."""
+        execution = await self._recorder.read(execution_id)
+        try:
+            outcome = failure(status, why)
+            await self._recorder.finish(execution.crew, subject_of(execution), outcome)
+        except AlreadyFinished:
+            logger.info("execution %s was ended by somebody else meanwhile", execution_id)
+            return (await self._recorder.read(execution_id)).status
+        return status

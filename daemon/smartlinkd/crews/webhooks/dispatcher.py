@@ -1,0 +1,265 @@
+"""The webhook dispatcher: it makes the calls that the journal holds, at least once and in order.
+
+The journal is the queue. One task asks it for due calls, the first of each target, and starts a
+task for each that finds a free slot. A call is deleted after it was made, so a crash in between
+repeats it. A failed call is rescheduled in the journal, and those behind it wait.
+See docs/decisions/071-webhook-dispatcher.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, TypeVar
+
+import trio
+from prometheus_client import Histogram
+from pydantic import SecretBytes
+
+from smartlinkd.crews.webhooks.retry import Delivered, GivenUp, Retried, Verdict, judge
+from smartlinkd.crews.webhooks.signing import signature_headers
+from smartlinkd.errors import Unavailable
+from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
+from smartlinkd.metrics import DONE, LATE, histogram
+from smartlinkd.net.addresses import Network
+from smartlinkd.net.egress import Resolve, Sender, open_sender
+from smartlinkd.net.egress_rules import origin
+from smartlinkd.net.outcomes import Unanswered
+from smartlinkd.nurseries import sole_error
+from smartlinkd.store.actor import Store
+from smartlinkd.store.model import Delivery
+from smartlinkd.supervision.heartbeat import Heartbeat
+from smartlinkd.supervision.policy import Backoff
+
+logger = logging.getLogger(__name__)
+
+JOURNAL_BACKOFF: Final = Backoff(first=1.0, longest=30.0)
+"""Between two tries when the journal cannot be used."""
+SHORTEST_SLEEP_S: Final = 0.05
+"""The wall clock and trio's are compared, and need not agree to the microsecond."""
+
+_OUTCOMES: Final = {Delivered: DONE, Retried: "later", GivenUp: "given up"}
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class WebhookLimits:
+    """The dispatcher's bounds."""
+
+    at_once: int = 16
+    """Slots. Each may hold a body of 32 MiB, and usually one of a few KiB."""
+    at_once_to_a_host: int = 2
+    """Slots of one host and port, so that one that hangs leaves slots for others."""
+    max_age_s: float = 25 * 3600.0
+    """A call that has been due for longer is attempted once more at most."""
+    longest_sleep_s: float = 60.0
+    """Between two looks when nothing is due, for a clock that was set."""
+
+
+class WebhookTimings:
+    """How late calls are attempted, and how long an attempt takes; for `/metrics`.
+
+    The wait behind an earlier call to the same target counts as lateness.
+    """
+
+    def __init__(self) -> None:
+        self.wait = histogram(
+            "webhook_wait", "From when a webhook call is due to its attempt", buckets=LATE
+        )
+        self.attempt = histogram("webhook_attempt", "An attempt at a webhook call", "outcome")
+
+    def __iter__(self) -> Iterator[Histogram]:
+        return iter((self.wait, self.attempt))
+
+
+class WebhookDispatcher:
+    """The handle; `run` is one instance."""
+
+    def __init__(
+        self,
+        journal: Store,
+        *,
+        allow: Sequence[Network],
+        key: SecretBytes | None,
+        limits: WebhookLimits = WebhookLimits(),
+        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        resolve: Resolve | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        """Make a handle of a dispatcher that is not running.
+
+        Args:
+            journal: Holds the calls.
+            allow: Networks that may be called beside the public internet.
+            key: Signs the calls; None leaves them unsigned.
+            limits: The bounds.
+            wall: The wall clock.
+            resolve: Looks names up; None is the system's resolver.
+            chance: Spreads the waits.
+        """
+        self._journal = journal
+        self._allow = tuple(allow)
+        self._key = key
+        self._limits = limits
+        self._wall = wall
+        self._resolve = resolve
+        self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
+        self.heartbeat = Heartbeat(self.nudge)
+        self.timings = WebhookTimings()
+        self._news = trio.Event()
+        self._held: dict[int, Delivery] = {}
+        """The calls in slots, by their ids."""
+
+    def nudge(self) -> None:
+        """Have it look for due calls. Cheap; also while it is not running."""
+        self._news.set()
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """Make calls until cancelled. The next instance repeats those that were being made."""
+        limits = self._limits
+        async with (
+            open_sender(
+                self._allow, max_connections=limits.at_once, resolve=self._resolve
+            ) as sender,
+            sole_error(),
+            trio.open_nursery() as nursery,
+        ):
+            task_status.started()
+            while True:
+                self.heartbeat.touch()
+                # Before the look, which may miss what is queued meanwhile.
+                self._news = trio.Event()
+                sleep_s = await self._start_due(sender, nursery)
+                with trio.move_on_after(max(SHORTEST_SLEEP_S, sleep_s)):
+                    await self._news.wait()
+
+    async def _start_due(self, sender: Sender, nursery: trio.Nursery) -> float:
+        """Start the due calls that find a slot. Return the seconds until the next look."""
+        while len(self._held) < self._limits.at_once:
+            found = await self._retry(self._next)
+            now = self._wall()
+            started = [each for each in found if each.next_at <= now and self._acquire(each)]
+            for delivery in started:
+                self.timings.wait.observe((now - delivery.next_at).total_seconds())
+                nursery.start_soon(self._deliver, sender, delivery)
+            if not started:
+                waits = ((each.next_at - now).total_seconds() for each in found)
+                return next((wait for wait in waits if wait > 0), self._limits.longest_sleep_s)
+        return self._limits.longest_sleep_s  # the end of a call wakes it
+
+    async def _next(self) -> list[Delivery]:
+        """Return calls that are due now or soon, but for hosts that have all their slots.
+
+        However many wait for a host that hangs, they hide no other.
+        """
+        self.heartbeat.touch(JOURNAL_BACKOFF.longest)  # also when it is tried for the tenth time
+        return await self._journal.due_deliveries(
+            self._wall() + timedelta(seconds=self._limits.longest_sleep_s),
+            self._limits.at_once,
+            except_ids=tuple(self._held),
+            except_origins=self._busy_hosts(),
+        )
+
+    def _busy_hosts(self) -> list[str]:
+        slots = Counter(origin(each.target.url) for each in self._held.values())
+        return [host for host, count in slots.items() if count >= self._limits.at_once_to_a_host]
+
+    def _acquire(self, delivery: Delivery) -> bool:
+        """Give the call a slot if there is one and none of its target's calls is being made."""
+        is_free = (
+            len(self._held) < self._limits.at_once
+            and origin(delivery.target.url) not in self._busy_hosts()
+            and all(_target_of(each) != _target_of(delivery) for each in self._held.values())
+        )
+        if is_free:
+            self._held[delivery.id] = delivery
+        return is_free
+
+    async def _deliver(self, sender: Sender, delivery: Delivery) -> None:
+        try:
+            with bind_log_contexts(
+                (LogContext(crew=delivery.crew, kickoff_id=delivery.execution_id),)
+            ):
+                began = trio.current_time()
+                verdict = await self._attempt(sender, delivery)
+                seconds = trio.current_time() - began
+                self.timings.attempt.labels(_OUTCOMES[type(verdict)]).observe(seconds)
+                await self._record(delivery, verdict)
+        finally:
+            del self._held[delivery.id]
+            self.nudge()
+
+    async def _attempt(self, sender: Sender, delivery: Delivery) -> Verdict:
+        target = delivery.target
+        call_id = f"msg_{delivery.execution_id}_{delivery.id}"
+        headers = signature_headers(self._key, call_id, self._wall(), delivery.body)
+        if target.auth is not None:
+            headers["Authorization"] = target.auth.get_secret_value()
+        try:
+            outcome = await sender.post(target.url, headers, delivery.body)
+        except Exception as error:  # noqa: BLE001 - see below
+            # A call that trips over a bug of ours would end this actor, again after each restart,
+            # and with it the daemon. The type alone: a message may hold what must not be logged.
+            name = type(error).__name__
+            logger.error("a bug of ours (%s) in the %s", name, _described(delivery))  # noqa: TRY400
+            outcome = Unanswered("a bug of the daemon's own")
+        now = self._wall()
+        age_s = (now - delivery.due_since).total_seconds()
+        return judge(
+            outcome,
+            delivery.attempts + 1,
+            is_last=age_s > self._limits.max_age_s,
+            now=now,
+            chance=self._chance,
+        )
+
+    async def _record(self, delivery: Delivery, verdict: Verdict) -> None:
+        """Write the verdict to the journal, however long it takes. A lost one repeats the call."""
+        match verdict:
+            case Delivered():
+                await self._retry(lambda: self._journal.remove_delivery(delivery.id))
+                logger.debug("made the %s", _described(delivery))
+            case Retried(why, wait):
+                text = "the %s failed: %s; again in %.0f s"
+                logger.info(text, _described(delivery), why, wait)
+                next_at = self._wall() + timedelta(seconds=wait)
+                await self._retry(lambda: self._journal.reschedule(delivery.id, next_at))
+            case GivenUp(why):
+                # Logged before it is so: a stop in between would leave it unsaid.
+                about = LogEvent.WEBHOOK_GIVEN_UP()
+                logger.warning("gave up the %s: %s", _described(delivery), why, extra=about)
+                await self._retry(lambda: self._journal.remove_delivery(delivery.id))
+
+    async def _retry(self, ask: Callable[[], Awaitable[R]]) -> R:
+        """Ask until it is not `Unavailable`, which the journal may be."""
+        failures = 0
+        while True:
+            try:
+                return await ask()
+            except Unavailable as error:
+                failures += 1
+                wait = JOURNAL_BACKOFF.wait(failures, self._chance)
+                logger.warning("webhooks try again in %.0f s: %s", wait, error)
+            await trio.sleep(wait)
+
+
+def _target_of(delivery: Delivery) -> tuple[str, str, bool]:
+    """Return what calls are made in order for: an address of an execution.
+
+    Questions to a human have an order of their own.
+    """
+    target = delivery.target
+    return (delivery.execution_id, target.url, target.kind == "human_input")
+
+
+def _described(delivery: Delivery) -> str:
+    """Describe a call for the log, without the path of its address, which may be a secret."""
+    return (
+        f"{delivery.target.kind} webhook call {delivery.id} of execution {delivery.execution_id} "
+        f"to {origin(delivery.target.url)}"
+    )

@@ -1,0 +1,151 @@
+"""The webhook calls that an event of an execution asks for, and their bodies: pure rules.
+
+The bodies are those that deployed CrewAI crews send, key for key, with the kickoff's `meta` in all
+but the stream's (CrewAI AMP, "Webhook Automation", "Webhook Streaming", "Human-in-the-Loop").
+A body is made once, when its call is queued: all attempts send the same bytes.
+See docs/decisions/072-webhook-bodies.md.
+"""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+from pydantic import JsonValue
+from pydantic_core import to_json
+
+from smartlinkd.crews.outcome import Outcome, Subject
+from smartlinkd.crews.protocol import HumanInput, Step
+from smartlinkd.store.model import (
+    NewDelivery,
+    NewEvent,
+    Status,
+    TaskRecord,
+    WebhookKind,
+)
+from smartlinkd.wire import timestamp
+
+TOKEN_COUNTS = ("total_tokens", "prompt_tokens", "completion_tokens")
+SUMMARY_WORDS = 10
+"""CrewAI's summary of a task is so many words of its description."""
+
+Body = dict[str, JsonValue]
+Occurrence = Step | TaskRecord | HumanInput | Outcome
+
+
+def calls_for(
+    subject: Subject, event: NewEvent, occurrence: Occurrence | None
+) -> list[NewDelivery]:
+    """Return the calls that an event asks for, due at its time, in the order of the targets.
+
+    Args:
+        subject: The execution, with its targets.
+        event: Goes to targets of the kind `stream` that name its type, or name no types. (CrewAI
+            does not say what an empty list means.)
+        occurrence: Goes to targets of the step, the task, the question or the outcome; None for an
+            event that has no such targets.
+    """
+    if not subject.webhooks:
+        return []  # most executions have none, and a body may be of some MiB
+    kind, own = None, b""
+    if occurrence is not None:
+        kind, body = _own_body(subject, occurrence)
+        own = to_json(body)
+    stream = to_json(_stream_body(subject, event))
+    calls = []
+    for target in subject.webhooks:
+        if target.kind == "stream":
+            if not target.events or event.type in target.events:
+                calls.append(NewDelivery(target, stream, event.timestamp))
+        elif target.kind == kind:
+            calls.append(NewDelivery(target, own, event.timestamp))
+    return calls
+
+
+def _own_body(subject: Subject, occurrence: Occurrence) -> tuple[WebhookKind, Body]:
+    match occurrence:
+        case Step():
+            return "step", _step_body(subject, occurrence)
+        case TaskRecord():
+            return "task", _task_body(subject, occurrence)
+        case HumanInput():
+            return "human_input", _human_input_body(subject, occurrence)
+        case Outcome():
+            return "crew", _crew_body(subject, occurrence)
+
+
+def _stream_body(subject: Subject, event: NewEvent) -> Body:
+    return {
+        "events": [
+            {
+                # Its number in the journal is not known yet.
+                "id": str(uuid4()),
+                "execution_id": subject.execution_id,
+                "timestamp": timestamp(event.timestamp),
+                "type": event.type,
+                "data": {} if event.data is None else event.data,
+            }
+        ]
+    }
+
+
+def _step_body(subject: Subject, step: Step) -> Body:
+    return {
+        "prompt": step.prompt,
+        "thought": step.thought,
+        "tool": step.tool,
+        "tool_input": step.tool_input,
+        "result": step.result,
+        "kickoff_id": subject.execution_id,
+        "meta": subject.meta,
+    }
+
+
+def _task_body(subject: Subject, task: TaskRecord) -> Body:
+    return {
+        "description": task.description,
+        "name": task.name,
+        "expected_output": task.expected_output,
+        "summary": _summary(task.description),
+        "agent": task.agent,
+        "output": task.output,
+        "output_json": task.output_json,
+        "kickoff_id": subject.execution_id,
+        "meta": subject.meta,
+    }
+
+
+def _summary(description: str | None) -> str | None:
+    if not description:
+        return None
+    return " ".join(description.split(" ")[:SUMMARY_WORDS]) + "..."
+
+
+def _crew_body(subject: Subject, outcome: Outcome) -> Body:
+    # An object also when the crew reported no counts: receivers read them without looking.
+    usage = outcome.token_usage or {}
+    body: Body = {
+        "kickoff_id": subject.execution_id,
+        "result": outcome.result,
+        "result_json": outcome.result_json,
+        "token_usage": {name: usage.get(name, 0) for name in TOKEN_COUNTS},
+        "meta": subject.meta,
+    }
+    if outcome.status is not Status.COMPLETED:
+        body |= {
+            "error": outcome.error,
+            "state": outcome.status.state.value,
+            "status": outcome.status.value,
+        }
+    return body
+
+
+def _human_input_body(subject: Subject, question: HumanInput) -> Body:
+    return {
+        "kickoff_id": subject.execution_id,
+        "execution_id": subject.execution_id,
+        "task_id": question.task_id,
+        "prompt": question.prompt,
+        "output": question.output,
+        "task_output": question.output,
+        "meta": subject.meta,
+    }

@@ -1,0 +1,91 @@
+"""The outcome of an attempt at a webhook call, and the time of the next one: pure rules.
+
+| answer | verdict |
+|---|---|
+| 2xx | `Delivered` |
+| 302, 303, 307 (followed in no case), 408, 425, 429, 5xx; none before the deadline | `Retried` |
+| any other | `GivenUp`, since the same call would get the same |
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+from smartlinkd.net.outcomes import Answered, Unanswered
+from smartlinkd.supervision.policy import Backoff
+
+BACKOFF: Final = Backoff(first=5.0, longest=3600.0)
+"""5 s, twice that, … up to an hour; each up to a fifth shorter, by chance."""
+
+_TRANSIENT: Final = (302, 303, 307, 408, 425, 429)
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """The receiver took the call."""
+
+
+@dataclass(frozen=True)
+class Retried:
+    """The call is made again after `wait` seconds."""
+
+    why: str
+    wait: float
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """The call is not made again."""
+
+    why: str
+
+
+Verdict = Delivered | Retried | GivenUp
+
+
+def judge(
+    outcome: Answered | Unanswered,
+    attempt: int,
+    *,
+    is_last: bool,
+    now: datetime,
+    chance: random.Random,
+) -> Verdict:
+    """Decide what comes of an attempt.
+
+    Args:
+        outcome: The receiver's answer, or why there is none.
+        attempt: Its number; 1 is the first.
+        is_last: True if the call is too old for another attempt.
+        now: The time, for a `Retry-After` that is a date.
+        chance: Shortens the wait.
+    """
+    retry_after = None
+    if isinstance(outcome, Unanswered):
+        why, is_final = outcome.why, outcome.is_final
+    elif 200 <= outcome.status < 300:
+        return Delivered()
+    else:
+        why = f"HTTP {outcome.status}"
+        is_final = outcome.status not in _TRANSIENT and not 500 <= outcome.status < 600
+        retry_after = outcome.retry_after
+    why = f"{why} (attempt {attempt})"
+    if is_final or is_last:
+        return GivenUp(why)
+    wait = max(BACKOFF.wait(attempt, chance), _asked_wait(retry_after, now))
+    return Retried(why, min(wait, BACKOFF.longest))
+
+
+def _asked_wait(retry_after: str | None, now: datetime) -> float:
+    """Return the seconds that a receiver asks for, as a number or a date; 0 if it does not."""
+    given = "" if retry_after is None else retry_after.strip()
+    if given.isascii() and given.isdigit():
+        return float(given)  # infinite, when it has hundreds of digits
+    try:
+        return (parsedate_to_datetime(given) - now).total_seconds()
+    except (TypeError, ValueError, OverflowError):
+        return 0.0  # not a date, or one without a time zone

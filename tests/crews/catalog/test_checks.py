@@ -1,0 +1,271 @@
+"""Whether what a crew names can be started."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from smartlinkd.crews.catalog.checks import check_folder, check_program, check_python
+from smartlinkd.validation import BadValue
+from tests.shortage import Shortage
+
+PATIENCE = 10.0
+
+Script = Callable[..., Path]
+
+LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes: PATH_MAX without its NUL, and NAME_MAX
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Script:
+    def write(text: str, mode: int = 0o755) -> Path:
+        path = tmp_path / "program"
+        path.write_text(text)
+        path.chmod(mode)
+        return path
+
+    return write
+
+
+def fault(check: Callable[..., None], *arguments: object) -> str:
+    with pytest.raises(BadValue) as raised:
+        check(*arguments)
+    assert raised.value.remedy
+    return raised.value.fault
+
+
+def test_a_program_that_can_be_started(script: Script) -> None:
+    path = script("#!/bin/sh\n")
+    check_program(str(path), {})
+    check_program("sh", {})
+    check_program(path.name, {"PATH": str(path.parent)})
+
+
+def test_a_program_is_looked_for_on_the_workers_path_and_not_on_ours(
+    script: Script, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = script("#!/bin/sh\n")
+    monkeypatch.setenv("PATH", str(path.parent))
+    assert "not on the worker's PATH (/bin:/usr/bin)" in fault(check_program, path.name, {})
+    assert "(/nowhere)" in fault(check_program, "sh", {"PATH": "/nowhere"})
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [
+        ("bin/x", "relative path"),
+        ("./x", "relative path"),
+        ("/nowhere/x", "does not exist"),
+        ("/tmp", "is no file"),
+        ("/dev/null", "is no file"),
+        ("/etc/passwd/x", "does not exist"),
+        ("/" + 300 * "x", "may not look at"),
+    ],
+)
+def test_a_program_that_is_none_is_told(program: str, says: str) -> None:
+    assert says in fault(check_program, program, {})
+
+
+@pytest.mark.parametrize(
+    ("first", "interpreter"),
+    [
+        ("#!/no/such/sh", "'/no/such/sh'"),
+        ("#! /no/such/sh -e", "'/no/such/sh'"),
+        ("#!/bin/sh\r", r"'/bin/sh\r'"),
+    ],
+)
+def test_a_script_that_nobody_can_read_is_told(
+    script: Script, first: str, interpreter: str
+) -> None:
+    path = script(f"{first}\n")
+    assert fault(check_program, str(path), {}) == (
+        f"begins with a script whose interpreter {interpreter} does not exist"
+    )
+
+
+AS_NOBODY = """
+import os, sys
+sys.path[:0] = {path!r}
+from smartlinkd.validation import BadValue
+from smartlinkd.crews.catalog.checks import check_program
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+try:
+    check_program({program!r}, {{}})
+except BadValue as fault:
+    print(fault.fault, fault.remedy, sep="; ")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize(
+    ("mode", "says"),
+    [
+        (0o700, "the user nobody may not look at (Permission denied); let that user pass through"),
+        (0, "is below {home}, of which the service sees nothing; move it to /srv"),
+    ],
+)
+def test_a_script_whose_interpreter_is_closed_to_us_is_told(
+    open_folder: Path, mode: int, says: str
+) -> None:
+    """As it is when it was tried with a virtual environment in somebody's home."""
+    home, program = open_folder / "home", open_folder / "program"
+    (home / "venv").mkdir(parents=True)
+    (home / "venv" / "python").symlink_to("/bin/sh")
+    program.write_text(f"#!{home}/venv/python\n")
+    program.chmod(0o755)
+    home.chmod(mode)
+    code = AS_NOBODY.format(path=sys.path, program=str(program))
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    begins = f"begins with a script whose interpreter '{home}/venv/python' "
+    assert ended.stdout.startswith(begins + says.format(home=home))
+
+
+@pytest.mark.parametrize("first", [b"#!/usr/bin/env -S python3 -u", b"#!", b"", b"\x7fELF\xff"])
+def test_what_else_it_begins_with_is_its_own_affair(tmp_path: Path, first: bytes) -> None:
+    path = tmp_path / "program"
+    path.write_bytes(first)
+    path.chmod(0o755)
+    check_program(str(path), {})
+
+
+def test_a_file_that_may_not_be_executed_is_told(script: Script) -> None:
+    told = fault(check_program, str(script("#!/bin/sh\n", 0o644)), {})
+    assert "may not execute" in told
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    check_folder(tmp_path)
+    assert fault(check_folder, tmp_path / "x") == "names a folder that does not exist"
+    assert fault(check_folder, Path("/dev/null")) == "names a file"
+
+
+# --- interpreters --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def crewai(tmp_path: Path) -> Path:
+    """A folder in which there is a package of that name, which cannot be imported."""
+    package = tmp_path / "lib" / "crewai"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise SystemExit('imported')")
+    return package.parent
+
+
+def test_an_interpreter_with_crewai_is_good_and_does_not_import_it(crewai: Path) -> None:
+    check_python(Path(sys.executable), {"PYTHONPATH": str(crewai)})
+
+
+def test_an_interpreter_without_crewai_is_told() -> None:
+    with pytest.raises(BadValue) as raised:
+        check_python(Path(sys.executable), {})
+    assert raised.value.fault == "has no package crewai"
+    assert raised.value.remedy == f"install it: {sys.executable} -m pip install crewai"
+
+
+def test_who_has_no_environment_of_its_own_is_told_to_make_one(tmp_path: Path) -> None:
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    with pytest.raises(BadValue) as raised:
+        check_python(python, {})
+    assert raised.value.remedy.startswith("make a virtual environment")
+
+
+def test_a_place_beside_it_that_cannot_be_looked_at_is_none(tmp_path: Path) -> None:
+    """The path of its `pyvenv.cfg` is longer than a path may be, and its own is not."""
+    root = tmp_path
+    while (room := LONGEST_PATH - len(os.fsencode(root)) - len("/b/p")) > 1:
+        root /= "x" * min(room - 1, LONGEST_NAME)
+        root.mkdir()
+    python = root / "b" / "p"
+    python.parent.mkdir()
+    python.write_text("#!/bin/sh\necho 'smartlinkd: crewai is not here'\n")
+    python.chmod(0o755)
+    assert fault(check_python, python, {}) == "has no package crewai"
+
+
+def test_an_interpreter_sees_nothing_of_our_environment(
+    crewai: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(crewai))
+    assert fault(check_python, Path(sys.executable), {}) == "has no package crewai"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("#!/bin/sh\nexit 0\n", "does not run as Python does"),
+        ("#!/bin/sh\nexit 3\n", "does not run as Python does"),
+        ("#!/bin/sh\nkill -9 $$\n", "does not run as Python does"),
+        ("#!/nowhere/python\n", "cannot be started"),
+        ("\x7fELF", "cannot be started"),
+    ],
+)
+def test_what_is_no_interpreter_is_told(script: Script, text: str, says: str) -> None:
+    assert says in fault(check_python, script(text), {})
+
+
+def test_an_interpreter_that_is_not_there_is_told(tmp_path: Path) -> None:
+    (tmp_path / "python").symlink_to(tmp_path / "gone")
+    assert fault(check_python, tmp_path / "python", {}) == "names a program that does not exist"
+
+
+@pytest.mark.parametrize(
+    "hangs", ["echo $$ > ${0}.pid; exec sleep 100", "sleep 100 & echo $! > ${0}.pid; wait"]
+)
+def test_an_interpreter_that_hangs_is_told_and_ended(script: Script, hangs: str) -> None:
+    path = script(f"#!/bin/sh\n{hangs}\n")
+    probe = partial(check_python, timeout_s=2.0)  # its start is in it
+    assert fault(probe, path, {}) == "did not come to an end within 2 s"
+    assert is_gone(int(Path(f"{path}.pid").read_text()))
+
+
+def test_that_it_cannot_be_started_for_a_shortage_is_told_as_what_may_pass(
+    script: Script, shortage: Shortage
+) -> None:
+    path = script("#!/bin/sh\n")
+    with shortage(), pytest.raises(BadValue) as raised:
+        check_python(path, {})
+    assert raised.value.fault == "cannot be started just now (Too many open files)"
+    assert raised.value.remedy.startswith("this may pass;")
+
+
+def test_what_an_interpreter_leaves_behind_is_ended_and_not_waited_for(script: Script) -> None:
+    path = script(f'#!/bin/sh\nsleep 100 & echo $! > ${{0}}.pid\nexec {sys.executable} "$@"\n')
+    assert fault(check_python, path, {}) == "has no package crewai"
+    assert is_gone(int(Path(f"{path}.pid").read_text()))
+
+
+def test_an_interpreter_that_talks_without_end_takes_no_memory(
+    script: Script,
+) -> None:
+    path = script("#!/bin/sh\nexec yes\n")
+    tracemalloc.start()
+    try:
+        probe = partial(check_python, timeout_s=0.2)
+        assert fault(probe, path, {}) == "did not come to an end within 0.2 s"
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def is_gone(pid: int) -> bool:
+    """Whoever it was left to may have yet to wait for it."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except FileNotFoundError:
+            return True
+        if stat.rpartition(")")[2].split()[0] == "Z":
+            return True
+    return False

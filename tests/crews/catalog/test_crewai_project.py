@@ -1,0 +1,254 @@
+"""CrewAI projects on disk: their inputs, and what is wrong with their files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+from smartlinkd.crews.catalog.crewai_project import MAX_FILE, Project, read_project
+
+AGENTS = "scout:\n  role: >\n    Scout for {topic}\n  goal: find\n  backstory: old\n"
+TASKS = "find:\n  description: Find {count} of {topic}\n  expected_output: a list\n"
+
+
+def put(folder: Path, files: dict[str, str | bytes]) -> Path:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+@pytest.fixture
+def tmp_path(open_folder: Path) -> Path:
+    """Whom the daemon runs as has to get there."""
+    return open_folder
+
+
+@pytest.fixture
+def classic(tmp_path: Path) -> Path:
+    return put(
+        tmp_path / "classic",
+        {
+            "src/news/crew.py": "raise SystemExit('this runs nothing')",
+            "src/news/config/agents.yaml": AGENTS,
+            "src/news/config/tasks.yaml": TASKS,
+        },
+    )
+
+
+@pytest.fixture
+def in_json(tmp_path: Path) -> Path:
+    crew = {"agents": ["scout"], "tasks": [{"description": "{topic}"}], "inputs": {"topic": "tea"}}
+    return put(
+        tmp_path / "json",
+        {
+            "crew.jsonc": f"// made by hand\n{json.dumps(crew)}",
+            "agents/scout.jsonc": '{"role": "Scout of {year}", "goal": "x", "backstory": "y",}',
+        },
+    )
+
+
+def needed(project: Project) -> dict[str, bool]:
+    assert project.faults == ()
+    return {each.name: each.required for each in project.inputs}
+
+
+def faults(folder: Path) -> list[str]:
+    project = read_project(folder)
+    assert all(fault.remedy for fault in project.faults)
+    return [fault.fault for fault in project.faults]
+
+
+def test_a_classic_project(classic: Path) -> None:
+    assert needed(read_project(classic)) == {"topic": True, "count": True}
+
+
+def test_a_json_project(in_json: Path) -> None:
+    assert needed(read_project(in_json)) == {"topic": False, "year": True}
+
+
+def test_a_json_project_by_its_other_ending(in_json: Path) -> None:
+    (in_json / "crew.jsonc").rename(in_json / "crew.json")
+    (in_json / "agents/scout.jsonc").rename(in_json / "agents/scout.json")
+    assert needed(read_project(in_json)) == {"topic": False, "year": True}
+
+
+def test_a_json_project_that_pyproject_names(in_json: Path) -> None:
+    put(in_json, {"pyproject.toml": '[tool.crewai]\ntype = "crew"\ndefinition = "x/main.jsonc"'})
+    (in_json / "x").mkdir()
+    (in_json / "crew.jsonc").rename(in_json / "x/main.jsonc")
+    (in_json / "agents").rename(in_json / "x/agents")
+    assert needed(read_project(in_json)) == {"topic": False, "year": True}
+
+
+def test_of_several_packages_the_one_that_pyproject_is_about(classic: Path) -> None:
+    put(classic, {"src/aaa/crew.py": "", "src/aaa/config/tasks.yaml": "x:\n  description: '{no}'"})
+    assert faults(classic) != []
+    put(classic, {"pyproject.toml": '[project]\nname = "news"'})
+    assert needed(read_project(classic)) == {"topic": True, "count": True}
+
+
+def test_agents_and_tasks_may_be_made_in_code(tmp_path: Path) -> None:
+    assert needed(read_project(put(tmp_path, {"src/news/crew.py": ""}))) == {}
+
+
+def test_one_of_the_two_files_is_enough(classic: Path) -> None:
+    (classic / "src/news/config/agents.yaml").unlink()
+    assert needed(read_project(classic)) == {"count": True, "topic": True}
+
+
+@pytest.mark.parametrize(
+    ("files", "fault"),
+    [
+        ({}, "there is no crew in"),
+        ({"pyproject.toml": '[tool.crewai]\ntype = "flow"'}, "this project is a flow"),
+        ({"pyproject.toml": "["}, "pyproject.toml"),
+        ({"pyproject.toml": (MAX_FILE + 1) * "#"}, "pyproject.toml is longer than 262144 bytes"),
+        ({"pyproject.toml": "x = " + 9999 * "["}, "cannot be looked through"),
+        ({"pyproject.toml": 50_000 * "a." + "a = 1"}, "pyproject.toml has a key of over 64 parts"),
+        (
+            {"pyproject.toml": 30_000 * "'a' . " + "a = 1"},
+            "pyproject.toml has a key of over 64 parts",
+        ),
+        (
+            {"pyproject.toml": 40_000 * '"\\"".' + "a = 1"},
+            "pyproject.toml has a key of over 64 parts",
+        ),
+        (
+            {"pyproject.toml": f"[tool.crewai]\ndefinition = 0x{9999 * 'f'}"},
+            "cannot be looked through",
+        ),
+        ({"crew.json": "{"}, "crew.json is not JSON in line 1"),
+        ({"crew.json": b"\xff"}, "crew.json is not UTF-8 text"),
+        (
+            {"crew.json": '{"agents": ["a\\u0000"], "tasks": [{}]}'},
+            'crew.json names an agent without a file agents/"a\\u0000".jsonc',
+        ),
+        (
+            {"crew.json": json.dumps({"agents": 101 * ["a"], "tasks": [{}]})},
+            "crew.json has more than 100 agents",
+        ),
+        (
+            {"src/a/crew.py": "", "src/a/config/tasks.yaml": "find:\n  description: {topic}"},
+            "src/a/config/tasks.yaml: find has a description that is no text",
+        ),
+        (
+            {"src/a/crew.py": "", "src/a/config/agents.yaml": (MAX_FILE + 1) * "#"},
+            "src/a/config/agents.yaml is longer than 262144 bytes",
+        ),
+    ],
+)
+def test_a_fault_is_told(tmp_path: Path, files: dict[str, str | bytes], fault: str) -> None:
+    (found,) = faults(put(tmp_path, files))
+    assert fault in found
+
+
+def test_a_fault_in_one_file_hides_none_in_another(classic: Path, in_json: Path) -> None:
+    put(classic, {"src/news/config/agents.yaml": "[", "src/news/config/tasks.yaml": "{"})
+    assert [fault.split()[0] for fault in faults(classic)] == [
+        "src/news/config/agents.yaml",
+        "src/news/config/tasks.yaml",
+    ]
+    crew = {"agents": ["a", "b", "scout"], "tasks": [{"description": 1}]}
+    put(in_json, {"crew.jsonc": json.dumps(crew), "agents/scout.jsonc": "["})
+    assert len(faults(in_json)) == 4
+
+
+def test_links_in_a_circle_are_told(in_json: Path) -> None:
+    put(in_json, {"pyproject.toml": '[tool.crewai]\ndefinition = "loop/x"'})
+    (in_json / "loop").symlink_to("loop")
+    assert len(faults(in_json)) == 1
+
+
+def test_a_fifo_does_not_hang_the_start(classic: Path) -> None:
+    path = classic / "src/news/config/agents.yaml"
+    path.unlink()
+    os.mkfifo(path)
+    assert faults(classic) == ["src/news/config/agents.yaml is not a regular file"]
+
+
+# --- who may read --------------------------------------------------------------------------------
+
+AS_NOBODY = """
+import os, sys
+sys.path[:0] = {path!r}
+from smartlinkd.crews.catalog.crewai_project import read_project
+from pathlib import Path
+os.setgroups([]); os.setgid(65534); os.setuid(65534)
+for fault in read_project(Path({folder!r})).faults: print(fault.fault)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize(
+    "locked",
+    [
+        "src",
+        "src/news",
+        "src/news/crew.py",
+        "src/news/config",
+        "src/news/config/agents.yaml",
+        "pyproject.toml",
+        ".env",
+    ],
+)
+def test_what_the_daemons_user_may_not_read_is_told(classic: Path, locked: str) -> None:
+    put(classic, {"pyproject.toml": "", ".env": "KEY=x"})
+    (classic / locked).chmod(0o700 if (classic / locked).is_dir() else 0o600)
+    script = AS_NOBODY.format(path=sys.path, folder=str(classic))
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.startswith(locked)
+    assert "(Permission denied)" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'class News:\n    agents_config = "config/press.yaml"\n',
+        'import x\n@x\nclass News(Base):\n    agents_config: str = "config/press.yaml"\n',
+    ],
+)
+def test_the_files_that_a_class_names_are_the_ones_that_count(classic: Path, code: str) -> None:
+    """As for CrewAI, which reads those; a template's may lie beside them."""
+    put(
+        classic,
+        {
+            "src/news/crew.py": code,
+            "src/news/config/press.yaml": "scout:\n  role: of {paper}\n  goal: x\n  backstory: y\n",
+            "src/news/config/tasks.yaml": "",
+        },
+    )
+    assert needed(read_project(classic)) == {"paper": True}
+
+
+def test_what_python_would_warn_of_in_the_code_is_the_crews_own_affair(classic: Path) -> None:
+    (classic / "src/news/crew.py").write_text('class News:\n    number = "\\d"\n')
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")  # or some of Python's versions show none of it
+        assert read_project(classic).faults == ()
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        b"class News:\n    agents_config = find()\n",
+        b"class News:\n    agents_config = {}\n",
+        b"no code",
+        b"\xff\xfe",
+        b"(" * 10_000,
+    ],
+)
+def test_and_otherwise_the_usual_ones(classic: Path, code: bytes) -> None:
+    before = needed(read_project(classic))
+    (classic / "src/news/crew.py").write_bytes(code)
+    assert needed(read_project(classic)) == before

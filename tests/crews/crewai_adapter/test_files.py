@@ -1,0 +1,214 @@
+"""What a run writes, and what it shares with others."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from smartlinkd.crews.crewai_adapter.runner import redirect_files, share_locks
+from smartlinkd.crews.protocol import Failed, Result, Started
+from tests.crews.crewai_adapter.stand_in import Begin, whole
+
+
+def test_what_a_crew_writes_is_kept_apart_from_other_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As CrewAI has it: without `create_directory`, a folder is one that is there."""
+    results = ModuleType("crewai.utilities.tool_result_artifacts")
+    vars(results)["_TOOL_RESULT_TEMP_DIR"] = Path("/tmp")
+    monkeypatch.setitem(sys.modules, results.__name__, results)
+    relative = SimpleNamespace(output_file="reports/post.md", create_directory=False)
+    absolute = SimpleNamespace(output_file="/srv/{topic}.md", create_directory=False)
+    none = SimpleNamespace(output_file=None, create_directory=False)
+    log = SimpleNamespace(_path="logs/crew.txt")
+    kept = [SimpleNamespace(location="./.checkpoints") for _ in range(4)]
+    of_crew, of_agent, of_manager, of_task = kept
+    there = SimpleNamespace(checkpoint=SimpleNamespace(location="/srv/press.db"))
+    relative.agent = SimpleNamespace(checkpoint=of_task)
+    absolute.agent, none.agent = there, None
+    crew = SimpleNamespace(
+        tasks=[relative, absolute, none],
+        agents=[SimpleNamespace(checkpoint=of_agent), SimpleNamespace(checkpoint=True), there],
+        manager_agent=SimpleNamespace(checkpoint=of_manager),
+        checkpoint=of_crew,
+        _file_handler=log,
+    )
+    redirect_files(crew, tmp_path)
+    assert (relative.output_file, relative.create_directory) == (
+        str(tmp_path / "reports/post.md"),
+        True,
+    )
+    assert (absolute.output_file, absolute.create_directory) == ("/srv/{topic}.md", False)
+    assert (none.output_file, none.create_directory) == (None, False)
+    assert log._path == str(tmp_path / "logs/crew.txt")
+    assert (tmp_path / "logs").is_dir()
+    assert [each.location for each in kept] == [str(tmp_path / ".checkpoints")] * 4
+    assert there.checkpoint.location == "/srv/press.db"
+    assert vars(results)["_TOOL_RESULT_TEMP_DIR"] == tmp_path
+
+
+@pytest.mark.parametrize(
+    ("template", "topic", "strays"),
+    [
+        ("reports/{topic}.md", "tea", False),
+        ("reports/{topic}.md", "green/../tea", False),
+        ("reports/{topic}.md", "/etc/tea", False),
+        ("{topic}", "/etc/tea", False),
+        ("reports/{topic}.md", "../../tea", True),
+        ("{topic}/../tea", "..", True),
+        ("reports/.{dot}/.{dot}/tea", "", True),
+        ("/srv/{topic}.md", "green/tea", False),
+        ("/srv/{topic}.md", "../tea", True),
+    ],
+)
+async def test_an_input_leads_no_file_out_of_its_folder(
+    crew: Begin, template: str, topic: str, strays: bool
+) -> None:
+    code = f"""
+        from crewai import Crew, task
+
+        press = Crew(
+            task("post", output_file={template!r}),
+            kickoff=lambda crew, inputs: inputs["topic"],
+        )
+        fill_in = press._interpolate_inputs
+        press._interpolate_inputs = lambda inputs: fill_in({{**inputs, "dot": "."}})  # as a hook
+        """
+    async with crew(code, inputs={"topic": topic}) as worker:
+        messages, end = await whole(worker)
+    assert messages == [Started(total_tasks=1)]
+    if strays:
+        assert isinstance(end, Failed)
+        assert end.error.startswith("the inputs lead the output_file of a task elsewhere: /")
+    else:
+        assert end == Result(output=topic)
+
+
+async def test_a_crew_that_does_not_show_its_files_has_none_with_a_placeholder(
+    crew: Begin,
+) -> None:
+    code = """
+        from crewai import Crew, task
+        del Crew._interpolate_inputs
+
+        press = Crew(task("post", output_file="reports/{topic}.md"))
+        """
+    async with crew(code, inputs={"topic": "tea"}) as worker:
+        _, end = await whole(worker)
+    assert isinstance(end, Failed)
+    assert end.error.startswith("this CrewAI does not show where an output_file with a placeholder")
+
+
+class Locks(ModuleType):
+    """What CrewAI has for its locks."""
+
+    def __init__(self) -> None:
+        super().__init__("crewai_core.lock_store")
+        self.lock: Any = None
+
+    def set_lock_backend(self, backend: Any) -> None:
+        self.lock = backend
+
+
+@pytest.fixture
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Locks:
+    """The locks of a run at home in `tmp_path/home`, whose storage is `tmp_path/storage`."""
+    made = Locks()
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    monkeypatch.setenv("CREWAI_STORAGE_DIR", str(tmp_path / "storage"))
+    return made
+
+
+def test_runs_that_share_a_storage_wait_for_one_another(tmp_path: Path, locks: Locks) -> None:
+    share_locks(tmp_path / "first")
+    first = locks.lock
+    share_locks(tmp_path / "second")
+    waits = threading.Event()
+
+    def wait() -> None:
+        with locks.lock("lancedb:/storage", timeout=20):
+            waits.set()
+
+    with first("lancedb:/storage", timeout=0):
+        with (
+            pytest.raises(TimeoutError, match="the lock lancedb:/storage was not free within 0 s"),
+            locks.lock("lancedb:/storage", timeout=0),
+        ):
+            pass
+        with locks.lock("lancedb:/other", timeout=0):
+            pass
+        second = threading.Thread(target=wait)
+        second.start()
+    second.join()
+    assert waits.is_set()
+
+
+def test_a_lock_of_what_is_the_runs_own_leaves_nothing_in_the_storage(
+    tmp_path: Path, locks: Locks
+) -> None:
+    share_locks(tmp_path / "home")
+    with locks.lock(f"file:{tmp_path}/home/crew.txt", timeout=0):
+        assert len(list((tmp_path / "home/.locks").iterdir())) == 1
+    assert not (tmp_path / "storage").exists()
+
+
+@pytest.mark.parametrize("storage", ["press", "{home}/crewai"])
+def test_a_storage_that_nobody_shares_has_crewais_own_locks(
+    tmp_path: Path, locks: Locks, monkeypatch: pytest.MonkeyPatch, storage: str
+) -> None:
+    monkeypatch.setenv("CREWAI_STORAGE_DIR", storage.format(home=tmp_path / "home"))
+    share_locks(tmp_path / "home")
+    assert locks.lock is None
+
+
+@pytest.mark.parametrize("module", [None, ModuleType("crewai_core.lock_store")])
+def test_a_crewai_whose_locks_cannot_be_replaced_keeps_them(
+    tmp_path: Path, locks: Locks, monkeypatch: pytest.MonkeyPatch, module: ModuleType | None
+) -> None:
+    monkeypatch.setitem(sys.modules, locks.__name__, module)
+    share_locks(tmp_path / "home")
+    assert not (tmp_path / "storage").exists()
+
+
+async def test_a_run_shares_its_storage_with_others(crew: Begin, tmp_path: Path) -> None:
+    code = """
+        from crewai import Crew
+        from crewai_core import lock_store
+
+        with lock_store.lock("chromadb", timeout=0):
+            press = Crew()
+        """
+    async with crew(code, CREWAI_STORAGE_DIR=str(tmp_path / "storage")) as worker:
+        _, end = await whole(worker)
+    assert end == Result(output="done")
+    assert len(list((tmp_path / "storage/.locks").iterdir())) == 1
+
+
+async def test_a_lock_is_free_although_a_forked_child_has_its_file_open(
+    crew: Begin, tmp_path: Path
+) -> None:
+    code = """
+        import os
+        from crewai import Crew
+        from crewai_core import lock_store
+
+        ends, alive = os.pipe()
+        with lock_store.lock("chromadb", timeout=0):
+            child = os.fork()
+            if child == 0:
+                os.close(alive)
+                os.read(ends, 1)
+                os._exit(0)
+        with lock_store.lock("chromadb", timeout=0):
+            press = Crew()
+        os.close(alive)
+        os.waitpid(child, 0)
+        """
+    async with crew(code, CREWAI_STORAGE_DIR=str(tmp_path / "storage")) as worker:
+        _, end = await whole(worker)
+    assert end == Result(output="done")

@@ -1,0 +1,117 @@
+"""What an answer means, and when it is tried again."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+
+import pytest
+
+from smartlinkd.crews.webhooks.retry import (
+    BACKOFF,
+    Delivered,
+    GivenUp,
+    Retried,
+    Verdict,
+    judge,
+)
+from smartlinkd.net.outcomes import Answered, Unanswered
+
+NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+HOUR = 3600
+
+
+class NoChance(random.Random):
+    """The longest waits."""
+
+    def random(self) -> float:
+        return 0.0
+
+
+def judged(outcome: Answered | Unanswered, attempt: int = 1, *, is_last: bool = False) -> Verdict:
+    return judge(outcome, attempt, is_last=is_last, now=NOW, chance=NoChance())
+
+
+def wait(outcome: Answered | Unanswered, attempt: int = 1) -> float:
+    verdict = judged(outcome, attempt)
+    assert isinstance(verdict, Retried)
+    return verdict.wait
+
+
+@pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
+def test_delivered(status: int) -> None:
+    assert judged(Answered(status)) == Delivered()
+
+
+@pytest.mark.parametrize("status", [302, 303, 307, 408, 425, 429, 500, 502, 503, 504, 599])
+def test_tried_again(status: int) -> None:
+    assert judged(Answered(status)) == Retried(f"HTTP {status} (attempt 1)", 5.0)
+
+
+@pytest.mark.parametrize("status", [300, 301, 304, 308, 400, 401, 403, 404, 405, 410, 413, 422])
+def test_given_up(status: int) -> None:
+    assert judged(Answered(status)) == GivenUp(f"HTTP {status} (attempt 1)")
+
+
+@pytest.mark.parametrize("status", [101, 600, 999])
+def test_an_answer_that_is_none_is_given_up(status: int) -> None:
+    assert isinstance(judged(Answered(status)), GivenUp)
+
+
+def test_silence_is_tried_again_unless_it_is_our_own_fault() -> None:
+    assert judged(Unanswered("why"), 2) == Retried("why (attempt 2)", 10.0)
+    assert judged(Unanswered("why", is_final=True)) == GivenUp("why (attempt 1)")
+
+
+def test_the_waits_double_up_to_an_hour() -> None:
+    waits = [wait(Unanswered(""), attempt) for attempt in range(1, 21)]
+    assert waits[:4] == [5, 10, 20, 40]
+    assert waits[10:] == [HOUR] * 10
+
+
+def test_waits_differ_by_chance() -> None:
+    chance = random.Random(1)
+    verdicts = [judge(Unanswered(""), 1, is_last=False, now=NOW, chance=chance) for _ in range(20)]
+    waits = {verdict.wait for verdict in verdicts if isinstance(verdict, Retried)}
+    assert len(waits) > 10
+    assert min(waits) >= BACKOFF.first * (1 - BACKOFF.jitter)
+
+
+@pytest.mark.parametrize("outcome", [Answered(503), Unanswered("HTTP 503")])
+def test_last_attempt_that_fails_gives_the_call_up(outcome: Answered | Unanswered) -> None:
+    assert judged(outcome, 35, is_last=True) == GivenUp("HTTP 503 (attempt 35)")
+
+
+def test_last_attempt_that_succeeds_is_delivered() -> None:
+    assert judged(Answered(200), 35, is_last=True) == Delivered()
+
+
+@pytest.mark.parametrize(
+    ("asked", "waits"),
+    [
+        ("120", 120),
+        (" 120 ", 120),
+        ("1", 5),  # our own is longer
+        ("-5", 5),
+        ("999999999", HOUR),
+        ("1000000000", HOUR),
+        ("9" * 5000, HOUR),
+        ("²", 5),
+        ("1.5", 5),
+        ("soon", 5),
+        ("", 5),
+        ("Mon, 04 May 2026 03:04:01 GMT", 120),
+        ("Mon, 04 May 2026 03:00:00 GMT", 5),
+        ("Sun, 04 May 2036 03:00:00 GMT", HOUR),
+        ("Mon, 99 May 2026 03:00:00 GMT", 5),
+        ("Mon, 04 May 2026 03:04:01 -0000", 5),  # no time zone
+        ("Mon, 04 May 2026 03:04:01 +" + "9" * 20, 5),
+        ("Mon, 04 May " + "9" * 20 + " 03:04:01 GMT", 5),
+    ],
+)
+def test_a_receiver_may_ask_for_a_longer_wait(asked: str, waits: float) -> None:
+    assert wait(Answered(503, asked)) == waits
+
+
+def test_a_date_in_another_time_zone() -> None:
+    assert wait(Answered(429, "Mon, 04 May 2026 05:04:01 +0200")) == 120
