@@ -24,10 +24,10 @@ from uuid import uuid4
 import trio
 
 from bench.program import INPUTS, PYTHON, result_of
+from smartlinkd.http_server import GuardedQuart, ServedApp, serve
 from smartlinkd.journal.schema import SYNCHRONOUS
 from smartlinkd.processes.guarded import Limits, guarded
 from smartlinkd.processes.guardians import shared_guardians
-from smartlinkd.serving import GuardedQuart, Served, serve
 
 AT_A_TIME: Final = 16
 MESSAGES: Final = 2
@@ -128,7 +128,7 @@ async def main(folder: Path) -> None:
 
 
 async def _serve(app: GuardedQuart, listening: socket.socket, stop: trio.Event) -> None:
-    await serve(Served(app), [listening], grace=0.0, stop=stop)
+    await serve(ServedApp(app), [listening], grace=0.0, stop=stop)
 
 
 if __name__ == "__main__":

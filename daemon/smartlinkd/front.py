@@ -19,7 +19,7 @@ from smartlinkd.api.services import Rules, Services
 from smartlinkd.config.settings import Settings
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.doors import Doors
-from smartlinkd.serving import GuardedQuart, Served, serve
+from smartlinkd.http_server import GuardedQuart, ServedApp, serve
 
 
 def rules_of(settings: Settings) -> Rules:
@@ -42,7 +42,7 @@ class Facade:
     """
 
     def __init__(self, app: GuardedQuart, sockets: Sequence[socket], *, grace: float) -> None:
-        self._served = Served(app)
+        self._served = ServedApp(app)
         self._sockets = sockets
         self.grace = grace
         self._stop = trio.Event()
@@ -60,7 +60,7 @@ class Facade:
 
     def take(self, app: GuardedQuart) -> None:
         """Serve another app from now on. Requests under way end as they began."""
-        self._served.take(app)
+        self._served.replace(app)
 
     def stop(self) -> None:
         """Answer what was asked, and return."""

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
 from smartlinkd.api import bodies
 from smartlinkd.errors import Invalid
-from smartlinkd.serving import GuardedQuart
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.wire import AsSent, Body
 
 

@@ -24,9 +24,9 @@ from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import NotAllowed
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.journal.actor import Journal
 from smartlinkd.journal.model import Retention
-from smartlinkd.serving import GuardedQuart
 
 if TYPE_CHECKING:
     from quart.typing import TestClientProtocol

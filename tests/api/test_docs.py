@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from smartlinkd.api import docs
 from smartlinkd.api.document import document
 from smartlinkd.api.openapi import Access, Api
-from smartlinkd.serving import GuardedQuart
+from smartlinkd.http_server import GuardedQuart
 
 
 class Nothing(BaseModel):

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from smartlinkd.api import guards
+from smartlinkd.api.openapi import AT_ONCE
 from smartlinkd.auth.actor import Auth
 from smartlinkd.control import call
 from smartlinkd.conversion.order import Converted
@@ -28,9 +29,9 @@ from smartlinkd.history.actor import FILE
 from smartlinkd.history.model import Limits, Record, milliseconds
 from smartlinkd.history.pending import Pending
 from smartlinkd.history.store import Store
-from smartlinkd.serving import Limits as ServingLimits
-from smartlinkd.serving import app as serving
-from smartlinkd.serving.places import Places
+from smartlinkd.http_server import HttpLimits
+from smartlinkd.http_server import app as http_app
+from smartlinkd.http_server.places import Places
 from smartlinkd.supervision.actor import Mailbox, Overloaded, Queue
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ async def test_404(
 
 
 async def test_408(start: Start, conformity: Conformity, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(http_app, "BODY_SECONDS", 0.1)
     daemon = await start()
     token = await daemon.login()
     calls = Calls(daemon, conformity, 408)
@@ -266,12 +267,13 @@ async def test_429(
     await call(daemon.state, "2fa off")
     secret = (await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"]
     await calls.call(ENABLE, {"secret": secret, "code": phone.shows(secret)}, token=token)
+    mock_clock.rate = 1  # until here no wait of the throttle was to end
     async with AsyncExitStack() as opened:
-        for _ in range(Places(ServingLimits().connections).most_of_one_token):
+        for _ in range(Places(HttpLimits().connections).most_of_one_token):
             stream = await trio.open_tcp_stream("127.0.0.1", daemon.port)
             await opened.enter_async_context(stream)
             await stream.send_all(half_sent(CONVERT, token))
-        await wait_all_tasks_blocked()
+        await trio.sleep(5 * AT_ONCE)
         for operation in sorted(calls.missing):
             head, _, body = (await daemon.raw(half_sent(operation, token))).partition(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 429 "), operation

@@ -14,7 +14,7 @@ from smartlinkd.api.document import document as document_of
 from smartlinkd.api.openapi import Access, Api
 from smartlinkd.api.parameters import In, Parameters
 from smartlinkd.errors import Invalid, NotAllowed
-from smartlinkd.serving import GuardedQuart
+from smartlinkd.http_server import GuardedQuart
 
 JSON = "application/json"
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from smartlinkd.api import parameters
 from smartlinkd.api.parameters import In, Parameters
 from smartlinkd.errors import Invalid
-from smartlinkd.serving import GuardedQuart
+from smartlinkd.http_server import GuardedQuart
 
 
 class Asked(Parameters):

@@ -22,9 +22,8 @@ from smartlinkd.api.openapi import Api
 from smartlinkd.api.routes import auth, convert, cookies, crews, history, keys, operator, system
 from smartlinkd.api.schemas import Failure
 from smartlinkd.api.services import Services
-from smartlinkd.serving import GuardedQuart
-from smartlinkd.serving.failures import plain_body
-from smartlinkd.serving.ids import NAME as REQUEST_ID
+from smartlinkd.http_server import GuardedQuart
+from smartlinkd.http_server.failures import REQUEST_ID_HEADER, plain_body
 from smartlinkd.web import extension
 from smartlinkd.web import routes as web
 
@@ -32,7 +31,7 @@ PREFLIGHT_AGE = 600
 """Seconds for which a browser may remember what an extension is allowed."""
 
 _FOR_EXTENSIONS = ("/api/sync-cookie", "/api/sync-cookie-local")
-_EXPOSED = f"Retry-After, {REQUEST_ID}"
+_EXPOSED = f"Retry-After, {REQUEST_ID_HEADER}"
 """What every client is promised, and a browser keeps from an extension that is not told of it."""
 
 

@@ -12,7 +12,7 @@ from pydantic_core.core_schema import DataclassField, ModelField, TypedDictField
 
 from smartlinkd.api import parameters
 from smartlinkd.api.openapi import Api, Operation
-from smartlinkd.serving.ids import LONGEST, NAME
+from smartlinkd.http_server.failures import LONGEST_REQUEST_ID, REQUEST_ID_HEADER
 
 Json = dict[str, Any]
 _References = Mapping[tuple[Any, JsonSchemaMode], Json]  # from a model and its side to its $ref
@@ -38,7 +38,7 @@ _REQUEST_ID: Json = {
     "description": "The request's own X-Request-Id, or one that the daemon gave it; the daemon's "
     "log lines about this request have it",
     "required": True,
-    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST},
+    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_REQUEST_ID},
 }
 _SECURITY: dict[str, list[Json]] = {
     "none": [],
@@ -93,7 +93,7 @@ def document(title: str, version: str, apis: Sequence[Api]) -> Json:
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "headers": {NAME: _REQUEST_ID},
+            "headers": {REQUEST_ID_HEADER: _REQUEST_ID},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -192,7 +192,7 @@ def _answer(description: str, schemas: Sequence[Json], media: str = "application
     schema = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
     return {
         "description": description,
-        "headers": {NAME: {"$ref": f"#/components/headers/{NAME}"}},
+        "headers": {REQUEST_ID_HEADER: {"$ref": f"#/components/headers/{REQUEST_ID_HEADER}"}},
         "content": {media: {"schema": schema}},
     }
 

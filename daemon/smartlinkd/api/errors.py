@@ -32,7 +32,7 @@ from smartlinkd.errors import (
     UpstreamFailed,
     WrongCredential,
 )
-from smartlinkd.serving import GuardedQuart
+from smartlinkd.http_server import GuardedQuart
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from functools import cache
 import trio
 from quart import Response, g, request
 
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.metrics import Metrics
-from smartlinkd.serving import GuardedQuart
 from smartlinkd.timing import LEFT
 
 

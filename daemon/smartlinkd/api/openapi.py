@@ -24,18 +24,19 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, Literal, TypeVar, overload
 
+import trio
 from pydantic import BaseModel
 from quart import Response, request
 from quart.typing import ResponseReturnValue
 
 from smartlinkd.api import bodies, parameters
 from smartlinkd.api.parameters import Parameters
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.patience import PATIENCE, patience
-from smartlinkd.serving import GuardedQuart, has_whole_body
 
 C = TypeVar("C")
 P = TypeVar("P", bound=Parameters)
@@ -46,6 +47,9 @@ _Ok = type[R] | tuple[type[R], ...]
 
 _IN_BRACES = re.compile(r"\{(\w+)\}")
 _SCHEME: Final = "bearer"
+
+AT_ONCE: Final = 0.1
+"""Seconds. A body that arrives within them takes no place of those that are on their way."""
 
 
 def bearer() -> str | None:
@@ -211,12 +215,9 @@ class Api:
                 if asks is not None:
                     arguments.append(parameters.read(asks))
                 if body is not None:
-                    with self._receiving(access):
-                        arguments.append(
-                            await bodies.read(
-                                body, any_type=self._any_type, is_optional=not needs_body
-                            )
-                        )
+                    arguments.append(
+                        await self._read_body(body, access, is_optional=not needs_body)
+                    )
                     with patience():  # the token may have been ended while the body came
                         arguments[0] = await access.admit()
                 with patience(seconds):
@@ -257,13 +258,17 @@ class Api:
         heads = {"HEAD" for operation in declared if operation.head}
         return sorted({operation.method for operation in declared} | heads)
 
-    def _receiving(self, access: Access[Any]) -> AbstractContextManager[None]:
-        """Hold a place for the current request's body while it is incomplete."""
-        if has_whole_body():
-            return nullcontext()
+    async def _read_body(
+        self, model: type[BaseModel], access: Access[Any], *, is_optional: bool
+    ) -> BaseModel:
+        """Read the current request's body. One that does not come at once takes a place."""
+        read = partial(bodies.read, model, any_type=self._any_type, is_optional=is_optional)
+        with trio.move_on_after(AT_ONCE):
+            return await read()
         token = bearer() if access.bearer != "none" else None
         sender = token or request.remote_addr or ""
-        return self.target.places.receive(sender, is_token=token is not None)
+        with self.target.places.receive(sender, is_token=token is not None):
+            return await read()
 
     def _serve(
         self,

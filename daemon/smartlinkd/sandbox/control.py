@@ -17,10 +17,10 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field
 from quart import Response, request
 
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.faults import FAULTS
 from smartlinkd.sandbox.state import SUBMITS_KEPT, State, Submit
 from smartlinkd.sandbox.web import as_json, body_as
-from smartlinkd.serving import GuardedQuart
 
 LONGEST_DELAY: Final = 600_000
 """Milliseconds: longer than any deadline there is to be tested."""

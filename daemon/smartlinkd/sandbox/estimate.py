@@ -10,13 +10,13 @@ import re
 
 from quart import Response, request
 
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.answers import estimate
 from smartlinkd.sandbox.faults import Point
 from smartlinkd.sandbox.products import product_of
 from smartlinkd.sandbox.spoil import spoilt
 from smartlinkd.sandbox.state import State
 from smartlinkd.sandbox.web import as_json
-from smartlinkd.serving import GuardedQuart
 
 _ITEM = re.compile(r"(?:/product/[0-9]+/|-i\.[0-9]+\.)([0-9]{1,15})(?:[?/#]|$)")
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 from quart import Response, request
 
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox import graphql
 from smartlinkd.sandbox.answers import open_api_node
 from smartlinkd.sandbox.batch import SUB_IDS, Call, long_link, short_code, target_of
@@ -24,7 +25,6 @@ from smartlinkd.sandbox.products import product_of
 from smartlinkd.sandbox.spoil import graphql_errors, spoilt
 from smartlinkd.sandbox.state import State
 from smartlinkd.sandbox.web import as_json, raw_body
-from smartlinkd.serving import GuardedQuart
 
 PATH: Final = "/graphql"
 APP_ID: Final = "18000000001"

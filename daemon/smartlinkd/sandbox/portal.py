@@ -13,6 +13,7 @@ from typing import Any
 import trio
 from quart import Response, render_template, request
 
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox import graphql
 from smartlinkd.sandbox.answers import portal_offer
 from smartlinkd.sandbox.batch import LinkParam, read_batch, row_of, short_code, target_of
@@ -26,7 +27,6 @@ from smartlinkd.sandbox.shortlinks import CODES
 from smartlinkd.sandbox.spoil import endless, graphql_errors, spoilt
 from smartlinkd.sandbox.state import State
 from smartlinkd.sandbox.web import Answer, as_json, login_url, new_app, raw_body, to_check, to_login
-from smartlinkd.serving import GuardedQuart
 
 PROGRAM = "1"
 """The one value of the header affiliate-program-type that stands for links."""

@@ -22,6 +22,7 @@ from typing import Final
 import trio
 
 from smartlinkd.errors import Invalid, leaves
+from smartlinkd.http_server import ServedApp, serve
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.portal import portal_app
 from smartlinkd.sandbox.print_out import print_out
@@ -29,7 +30,6 @@ from smartlinkd.sandbox.running import Sandbox
 from smartlinkd.sandbox.shop import shop_app
 from smartlinkd.sandbox.shorts import shorts_app
 from smartlinkd.sandbox.state import State
-from smartlinkd.serving import Served, serve
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ async def open_sandbox(
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
             for app, bound in zip(apps, listening, strict=True):
-                await nursery.start(partial(serve, Served(app), [bound], grace=GRACE, stop=stop))
+                await nursery.start(partial(serve, ServedApp(app), [bound], grace=GRACE, stop=stop))
             logger.info("sandbox portal at %s", state.origins.portal)
             try:
                 yield Sandbox(state)

@@ -12,10 +12,10 @@ import re
 
 from quart import Response, request
 
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.shortlinks import BIG_BODY, CODES, Hop, Way, hop_of
 from smartlinkd.sandbox.state import State
 from smartlinkd.sandbox.web import new_app
-from smartlinkd.serving import GuardedQuart
 
 _TABLE = {row.code for row in CODES}
 _PAGES = {

@@ -19,11 +19,11 @@ from werkzeug.exceptions import NotFound
 from werkzeug.wrappers import Response as Redirect
 
 from smartlinkd.errors import Invalid
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.answers import dong
 from smartlinkd.sandbox.session import session_of
 from smartlinkd.sandbox.state import State
 from smartlinkd.sandbox.validation import first_fault
-from smartlinkd.serving import GuardedQuart
 
 M = TypeVar("M", bound=BaseModel)
 Answer = Response | Redirect

@@ -45,6 +45,7 @@ from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.reading.catalog import Catalog
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid
+from smartlinkd.http_server import HttpLimits, ServedApp, bind, serve
 from smartlinkd.journal.model import (
     Event,
     Execution,
@@ -55,7 +56,6 @@ from smartlinkd.journal.model import (
     WebhookTarget,
 )
 from smartlinkd.metrics import Metrics
-from smartlinkd.serving import Limits, Served, bind, serve
 from smartlinkd.web.bundle import Site
 from tests.api.client import PATIENCE, Client
 
@@ -356,8 +356,8 @@ NETWORKS = (ip_network("127.0.0.0/8"),)
 
 
 @pytest.fixture
-def limits() -> Limits:
-    return Limits()
+def limits() -> HttpLimits:
+    return HttpLimits()
 
 
 OpenHouse = Callable[..., AbstractAsyncContextManager[House]]
@@ -369,7 +369,7 @@ def open_house(
     crews: Catalog,
     tmp_path: Path,
     conformity: Conformity,
-    limits: Limits,
+    limits: HttpLimits,
 ) -> OpenHouse:
     """Serves crews over an executor, on two ports, for the length of a block.
 
@@ -396,7 +396,7 @@ async def opened(
     nursery: trio.Nursery,
     directory: Path,
     conformity: Conformity,
-    limits: Limits,
+    limits: HttpLimits,
 ) -> AsyncIterator[House]:
     tokens = CrewTokens(directory, SecretBytes(bytes(32)), catalog.users())
     await nursery.start(tokens.run)
@@ -437,10 +437,10 @@ async def opened(
     stop = trio.Event()
     async with (
         serving(
-            nursery, partial(serve, Served(app), limits=limits, stop=stop), conformity
+            nursery, partial(serve, ServedApp(app), limits=limits, stop=stop), conformity
         ) as at_main,
         serving(
-            nursery, partial(serve, Served(own), limits=limits, stop=stop), conformity, own=True
+            nursery, partial(serve, ServedApp(own), limits=limits, stop=stop), conformity, own=True
         ) as at_own,
     ):
         shown = {crew: await tokens.show(crew) for crew in catalog.names()}

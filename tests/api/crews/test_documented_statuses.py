@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
 
+from smartlinkd.api.openapi import AT_ONCE
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.errors import Invalid, NotFound, Unavailable, Unprocessable
+from smartlinkd.http_server import HttpLimits
+from smartlinkd.http_server import app as http_app
+from smartlinkd.http_server.places import Places
 from smartlinkd.journal.model import Status
-from smartlinkd.serving import Limits
-from smartlinkd.serving import app as serving
-from smartlinkd.serving.places import Places
 
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity
@@ -43,7 +43,7 @@ RESUME = {"task_id": "1", "human_feedback": "", "is_approve": True}
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server waits for a body no longer than a test does."""
-    monkeypatch.setattr(serving, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(http_app, "BODY_SECONDS", 0.1)
 
 
 def documented(conformity: Conformity) -> dict[str, set[int]]:
@@ -104,9 +104,9 @@ async def given(house: House, method: str, path: str, status: int, body: Any) ->
     return (await house.own.ask(method, path, token, body)).status_code
 
 
-@pytest.mark.parametrize("limits", [Limits(connections=8)])
+@pytest.mark.parametrize("limits", [HttpLimits(connections=8)])
 async def test_429_is_given_to_a_token_that_holds_its_share(
-    house: House, executor: StandIn, conformity: Conformity, limits: Limits
+    house: House, executor: StandIn, conformity: Conformity, limits: HttpLimits
 ) -> None:
     known = executor.add(status=Status.RUNNING)
     async with AsyncExitStack() as opened:
@@ -114,7 +114,7 @@ async def test_429_is_given_to_a_token_that_holds_its_share(
             stream = await trio.open_tcp_stream("127.0.0.1", house.own.port)
             await opened.enter_async_context(stream)
             await stream.send_all(half_sent("POST", "/kickoff", house.token))
-        await wait_all_tasks_blocked()
+        await trio.sleep(5 * AT_ONCE)
         for name, statuses in documented(conformity).items():
             if 429 not in statuses:
                 continue

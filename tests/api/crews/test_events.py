@@ -35,9 +35,9 @@ from pydantic import JsonValue
 
 from smartlinkd.api.crews import events
 from smartlinkd.errors import Unavailable
+from smartlinkd.http_server import HttpLimits
+from smartlinkd.http_server import app as http_app
 from smartlinkd.journal.model import Status
-from smartlinkd.serving import Limits
-from smartlinkd.serving import app as serving
 
 if TYPE_CHECKING:
     from tests.api.crews.conftest import Address, House, StandIn
@@ -206,7 +206,7 @@ async def test_no_event_is_left_out_when_its_reader_is_admitted_late(
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """An ordinary answer has to be sent in no time."""
-    monkeypatch.setattr(serving, "RESPONSE_SECONDS", 0.01)
+    monkeypatch.setattr(http_app, "RESPONSE_SECONDS", 0.01)
 
 
 async def test_it_outlives_the_time_for_answers(
@@ -244,9 +244,9 @@ async def test_a_client_that_leaves_leaves_nothing(
     assert executor.waiting == 0
 
 
-@pytest.mark.parametrize("limits", [Limits(send_seconds=0.2)])
+@pytest.mark.parametrize("limits", [HttpLimits(send_seconds=0.2)])
 async def test_a_client_that_stops_reading_is_cut_off(
-    limits: Limits, house: House, executor: StandIn
+    limits: HttpLimits, house: House, executor: StandIn
 ) -> None:
     known = executor.add()
     for _ in range(40):
@@ -341,10 +341,10 @@ async def test_too_many_followers_is_503(house: House, executor: StandIn) -> Non
     assert answer.headers["Content-Type"] == "application/json"
 
 
-@pytest.mark.parametrize("limits", [Limits(connections=8)])
+@pytest.mark.parametrize("limits", [HttpLimits(connections=8)])
 @pytest.mark.parametrize("how", ["close", "half-close"])
 async def test_follower_beyond_the_share_of_its_token_is_429_until_another_leaves(
-    house: House, executor: StandIn, limits: Limits, how: str
+    house: House, executor: StandIn, limits: HttpLimits, how: str
 ) -> None:
     known = executor.add()
     path = f"/events/{known.id}"
@@ -369,9 +369,9 @@ async def test_follower_beyond_the_share_of_its_token_is_429_until_another_leave
             await executor.left.wait()
 
 
-@pytest.mark.parametrize("limits", [Limits(connections=8)])
+@pytest.mark.parametrize("limits", [HttpLimits(connections=8)])
 async def test_refused_follower_holds_no_place(
-    house: House, executor: StandIn, limits: Limits
+    house: House, executor: StandIn, limits: HttpLimits
 ) -> None:
     for _ in range(4):
         answer = await house.own.get("/events/3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f", house.token)

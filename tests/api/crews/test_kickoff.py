@@ -27,8 +27,8 @@ from uuid import UUID
 import pytest
 
 from smartlinkd.errors import Invalid, Unavailable, Unprocessable
+from smartlinkd.http_server import app as http_app
 from smartlinkd.journal.errors import KeyReused
-from smartlinkd.serving import app as serving
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -413,7 +413,7 @@ async def test_a_body_just_under_the_limit_is_read(house: House) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server waits for a body no longer than a test does."""
-    monkeypatch.setattr(serving, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(http_app, "BODY_SECONDS", 0.1)
 
 
 @pytest.mark.parametrize("where", ["under", "root", "own"])

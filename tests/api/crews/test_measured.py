@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from smartlinkd.api.measure import measure
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.journal.model import Status
-from smartlinkd.serving import GuardedQuart
 from tests.fakes.scrape import counted, observed
 
 if TYPE_CHECKING:

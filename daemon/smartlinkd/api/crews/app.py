@@ -18,7 +18,7 @@ from smartlinkd.api.measure import measure
 from smartlinkd.api.openapi import Api
 from smartlinkd.api.services import CrewServices, Services
 from smartlinkd.crews.reading.catalog import UNDER
-from smartlinkd.serving import GuardedQuart
+from smartlinkd.http_server import GuardedQuart
 
 _MEANINGS: Final = {
     401: "The bearer token is missing or wrong, or there is no such crew",

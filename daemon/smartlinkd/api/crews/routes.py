@@ -39,10 +39,10 @@ from smartlinkd.config.crews import LONGEST_GRACE
 from smartlinkd.crews.crew import Caller, Feedback, Kickoff, no_such_execution
 from smartlinkd.crews.following import Following
 from smartlinkd.errors import Refused
+from smartlinkd.http_server import hold_until_answered
 from smartlinkd.journal.model import Execution, State
 from smartlinkd.nurseries import background
 from smartlinkd.patience import PATIENCE, patience
-from smartlinkd.serving import hold_until_answered
 
 STOPPING: Final = LONGEST_GRACE + 30.0
 """Seconds for a stop to be answered, which comes when the worker has ended and that is recorded."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from tests.serving.mutation import mutated
+from tests.http_server.mutation import mutated
 
 if TYPE_CHECKING:
-    from smartlinkd.serving import GuardedQuart
-    from tests.serving.conftest import Serving
+    from smartlinkd.http_server import GuardedQuart
+    from tests.http_server.conftest import Serving
 
 REQUESTS = 400
 SEED = 20260101

@@ -8,8 +8,8 @@ import socket
 import pytest
 
 from smartlinkd.errors import Invalid
-from smartlinkd.serving import bind
-from smartlinkd.serving.sockets import is_absent
+from smartlinkd.http_server import bind
+from smartlinkd.http_server.sockets import is_absent
 
 
 def test_an_address_gives_one_listening_socket() -> None:

@@ -14,10 +14,10 @@ import trio
 from hypercorn.config import Config
 from quart_trio import QuartTrio
 
-from smartlinkd.serving import bind
+from smartlinkd.http_server import bind
 
 if TYPE_CHECKING:
-    from tests.serving.conftest import ClientOf, Serving
+    from tests.http_server.conftest import ClientOf, Serving
 
 WEBSOCKET = (
     b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"

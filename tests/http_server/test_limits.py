@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -15,12 +14,13 @@ from hypercorn.trio.worker_context import WorkerContext
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.accepting import WELL_AFTER
-from smartlinkd.serving.app import BODY_SECONDS
-from smartlinkd.serving.connection import Connection
+from smartlinkd.http_server.app import BODY_SECONDS
+from smartlinkd.http_server.connection import HttpConnection
+from smartlinkd.http_server.places import HttpLimits
 
 if TYPE_CHECKING:
-    from smartlinkd.serving import GuardedQuart
-    from tests.serving.conftest import AnswerOf, Seen, Serving
+    from smartlinkd.http_server import GuardedQuart
+    from tests.http_server.conftest import AnswerOf, Seen, Serving
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -56,19 +56,6 @@ async def test_one_that_is_closed_before_it_is_first_read_ends_quietly(
             async with await server.connect() as stream:
                 assert await stream.receive_some() == b""
     assert not caplog.records
-
-
-async def test_a_request_that_came_in_time_is_answered_however_late_it_is_seen(
-    serving: Serving, mock_clock: MockClock
-) -> None:
-    async with serving(idle_seconds=15) as server:
-        for _ in range(20):  # what is looked at first is the scheduler's choice
-            async with await server.connect() as stream:
-                await wait_all_tasks_blocked()
-                with stream.socket.dup() as same:  # nobody runs meanwhile: the host has no time
-                    assert os.write(same.fileno(), LAST_GET) == len(LAST_GET)
-                mock_clock.jump(15)
-                assert (await stream.receive_some()).startswith(b"HTTP/1.1 200")
 
 
 async def test_a_slow_handler_is_not_cut_off(
@@ -198,10 +185,9 @@ async def test_one_request_too_many_is_told_so_and_none_is_cut_off(
 
 
 async def test_so_is_whoever_comes_when_many_are_being_told(
-    serving: Serving, seen: Seen, answer_of: AnswerOf, monkeypatch: pytest.MonkeyPatch
+    serving: Serving, seen: Seen, answer_of: AnswerOf
 ) -> None:
-    monkeypatch.setattr("smartlinkd.serving.server.TURNED_AWAY", 1)
-    async with serving(connections=1) as server, await server.connect() as only:
+    async with serving(connections=1, refusals=1) as server, await server.connect() as only:
         await only.send_all(WAIT)
         await seen.started.wait()
         async with await server.connect() as told:
@@ -224,11 +210,9 @@ async def test_of_those_who_are_turned_away_only_so_many_are_listened_to(
     seen: Seen,
     answer_of: AnswerOf,
     mock_clock: MockClock,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And as many again when these have left."""
-    monkeypatch.setattr("smartlinkd.serving.server.TURNED_AWAY", 1)
-    async with serving(connections=1) as server, await server.connect() as only:
+    async with serving(connections=1, refusals=1) as server, await server.connect() as only:
         await only.send_all(WAIT)
         await seen.started.wait()
         for _ in range(2):
@@ -285,12 +269,6 @@ async def test_any_number_of_silent_clients_shut_nobody_out(serving: Serving) ->
         assert kept.cancelled_caught
 
 
-async def test_without_the_guard_they_do(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connection, "give_way", lambda _: False)
-    async with serving(connections=1, idle_seconds=60) as server, await server.connect():
-        assert (await server.ask(GET)).status == 503
-
-
 @pytest.mark.parametrize("said", [b"", b"GET /small HTTP/1.1\r\nHo"])
 async def test_the_one_idle_the_longest_gives_way(
     serving: Serving, answer_of: AnswerOf, said: bytes
@@ -331,29 +309,15 @@ async def test_who_is_at_work_does_not_give_way(
 async def test_a_request_not_read_yet_does_not_give_way(app: GuardedQuart) -> None:
     ours, theirs = trio.socket.socketpair()
     with ours, theirs:
-        connection = Connection(
-            ASGIWrapper(app), Config(), WorkerContext(None), trio.SocketStream(ours), send_seconds=1
+        connection = HttpConnection(
+            ASGIWrapper(app), Config(), WorkerContext(None), trio.SocketStream(ours), HttpLimits()
         )
         await theirs.send(GET)
-        assert not connection.give_way()
+        assert not connection.close_if_idle()
         await ours.recv(len(GET))
-        assert connection.give_way()
+        assert connection.close_if_idle()
         assert await theirs.recv(1) == b""
-        assert connection.give_way()  # closed, and so of no use to anybody
-
-
-async def test_a_request_that_was_just_read_does_not_give_way(serving: Serving) -> None:
-    statuses: list[int] = []
-
-    async def ask() -> None:  # fails without an answer
-        statuses.append((await server.ask(LAST_GET)).status)
-
-    async with serving(connections=2, idle_seconds=60) as server:
-        for _ in range(10):  # which of them meet is the scheduler's choice
-            async with trio.open_nursery() as clients:
-                for _ in range(8):  # in the kernel's queue together, with all that they say
-                    clients.start_soon(ask)
-    assert set(statuses) == {200, 503}
+        assert connection.close_if_idle()  # closed, and so of no use to anybody
 
 
 @pytest.mark.parametrize("said", [b"", GET[:10]])
@@ -362,13 +326,13 @@ async def test_who_has_left_gives_way_before_that_is_noticed(
 ) -> None:
     ours, theirs = trio.socket.socketpair()
     with ours:
-        connection = Connection(
-            ASGIWrapper(app), Config(), WorkerContext(None), trio.SocketStream(ours), send_seconds=1
+        connection = HttpConnection(
+            ASGIWrapper(app), Config(), WorkerContext(None), trio.SocketStream(ours), HttpLimits()
         )
         with theirs:
             await theirs.send(said)
             assert await ours.recv(len(said)) == said if said else True
-        assert connection.give_way()
+        assert connection.close_if_idle()
 
 
 async def test_a_place_is_free_as_soon_as_an_idle_client_leaves(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,12 +9,11 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.serving import Served, bind, connection, serve
-from smartlinkd.serving.connection import Connection
+from smartlinkd.http_server import ServedApp, bind, serve
 
 if TYPE_CHECKING:
-    from smartlinkd.serving import GuardedQuart
-    from tests.serving.conftest import AnswerOf, ClientOf, Running, Seen, Serving
+    from smartlinkd.http_server import GuardedQuart
+    from tests.http_server.conftest import AnswerOf, ClientOf, Running, Seen, Serving
 
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
 WAIT = b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -43,11 +41,13 @@ async def begin_to_stop(server: Running) -> None:
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "used before"])
 async def test_a_request_that_was_on_its_way_is_answered_and_the_last(
-    *, serving: Serving, answer_of: AnswerOf, is_new: bool, monkeypatch: pytest.MonkeyPatch
+    *, serving: Serving, answer_of: AnswerOf, is_new: bool
 ) -> None:
     """Its client was let in: nobody else would answer it."""
-    monkeypatch.setattr(connection, "LAST_CALL_SECONDS", 60)
-    async with serving() as server, await server.connect() as stream:
+    async with (
+        serving(idle_seconds=60, last_call_seconds=60) as server,
+        await server.connect() as stream,
+    ):
         if not is_new:
             await stream.send_all(GET)
             await answer_of(stream)
@@ -61,26 +61,14 @@ async def test_a_request_that_was_on_its_way_is_answered_and_the_last(
 
 
 async def test_one_that_takes_longer_than_the_last_call_has_its_grace(
-    serving: Serving, seen: Seen, answer_of: AnswerOf, monkeypatch: pytest.MonkeyPatch
+    serving: Serving, seen: Seen, answer_of: AnswerOf
 ) -> None:
-    monkeypatch.setattr(connection, "LAST_CALL_SECONDS", 0)
-    async with serving() as server, await server.connect() as stream:
+    async with serving(last_call_seconds=0) as server, await server.connect() as stream:
         await stream.send_all(WAIT)
         await seen.started.wait()
         await begin_to_stop(server)
         seen.finish.set()
         assert (await answer_of(stream)).body == b"waited"
-
-
-async def test_without_the_guard_it_is_not(
-    serving: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(Connection, "_idle_timeout")
-    async with serving() as server, await server.connect() as stream:
-        await begin_to_stop(server)
-        with suppress(trio.BrokenResourceError):
-            await stream.send_all(GET)
-            assert await stream.receive_some() == b""
 
 
 async def test_a_request_that_drips_in_is_not_waited_for(serving: Serving) -> None:
@@ -151,7 +139,7 @@ async def test_cancelled_it_ends_at_once_and_leaves_nothing(
         async with await client_of(listening).connect() as stream:
             async with trio.open_nursery() as nursery:
                 await nursery.start(
-                    partial(serve, Served(app), [listening], grace=60, stop=trio.Event())
+                    partial(serve, ServedApp(app), [listening], grace=60, stop=trio.Event())
                 )
                 await stream.send_all(WAIT)
                 await seen.started.wait()

@@ -15,7 +15,7 @@ from quart import request
 from quart.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException
 
-from smartlinkd.serving import GuardedQuart, Limits, Served, bind, serve
+from smartlinkd.http_server import GuardedQuart, HttpLimits, ServedApp, bind, serve
 
 PATIENCE = 8.0  # seconds; past it a client in these tests calls the server hung
 LARGE = 32 * 1024 * 1024
@@ -189,11 +189,11 @@ async def running(
 
     async def run(*, task_status: trio.TaskStatus[None]) -> None:
         await serve(
-            Served(app),
+            ServedApp(app),
             sockets,
             grace=grace,
             stop=at.stop,
-            limits=Limits(**limits),  # type: ignore[arg-type]  # its one int is given as one
+            limits=HttpLimits(**limits),  # type: ignore[arg-type]  # its one int is given as one
             task_status=task_status,
         )
         at.ended.set()

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from typing import TYPE_CHECKING
 
-import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    import pytest
     from trio.testing import MockClock
 
-    from smartlinkd.serving import GuardedQuart
-    from tests.serving.conftest import AnswerOf, Seen, Serving
+    from smartlinkd.http_server import GuardedQuart
+    from tests.http_server.conftest import AnswerOf, Seen, Serving
 
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
 WAIT = b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -68,22 +67,6 @@ async def test_who_has_gone_before_it_was_looked_at_is_not_told(
             gone.setsockopt(*RESET)
         assert await server.is_answered()
     assert not caplog.records
-
-
-async def test_one_that_is_woken_for_nothing_waits_on(
-    serving: Serving, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read, for_nothing = os.read, [BlockingIOError()]
-
-    def nothing_at_first(descriptor: int, most: int) -> bytes:
-        if for_nothing:
-            raise for_nothing.pop()
-        return read(descriptor, most)
-
-    monkeypatch.setattr(os, "read", nothing_at_first)
-    async with serving() as server:
-        assert await server.is_answered()
-    assert not for_nothing
 
 
 async def test_the_time_of_an_idle_one_is_counted_from_its_last_answer(

@@ -10,7 +10,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.errors import TooManyAtOnce, Unavailable
-from smartlinkd.serving.places import Places
+from smartlinkd.http_server.places import Places
 
 
 @pytest.fixture

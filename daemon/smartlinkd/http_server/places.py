@@ -1,8 +1,7 @@
-"""Bounds on the requests that hold a connection for as long as their client likes.
+"""Limits on one client, and bounds on requests that hold a connection as long as they like.
 
 These are followers (an event stream, a `?wait=`) and bodies that have not arrived yet. Without a
 bound one client could take every connection with them, and nobody else would be served.
-A body that is complete when it is read takes no place.
 """
 
 from __future__ import annotations
@@ -10,22 +9,51 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final
 
 import trio
 
 from smartlinkd.errors import TooManyAtOnce, Unavailable
-from smartlinkd.processes.allocator import give_back_free_pages
 
 RETRY_FOLLOWING: Final = 5
 RETRY_BODY: Final = 1
 """Seconds after which a client that was refused may try again."""
-CROWD: Final = 32
-"""Places that are taken at the same time. Fewer hold too little memory to care about."""
+
+
+@dataclass(frozen=True)
+class HttpLimits:
+    """Limits on what one client may take, in seconds and bytes."""
+
+    connections: int = 512
+    """At once, to all sockets of one server. The next one takes the place of the one that has been
+    idle the longest, and gets 503 when none is idle. Times `max_body` it is the memory that unread
+    bodies can take; what it leaves of descriptors: `processes/descriptors.py`."""
+    head_bytes: int = 16 * 1024
+    """Request line and headers."""
+    idle_seconds: float = 15.0
+    """From the accept, or the end of an answer, to the end of the next request head. It is also
+    what idle means above: a head that drips in makes nobody less idle."""
+    send_seconds: float = 4.0
+    """For 64 KiB of an answer; a client that takes less is cut off. It is also what such a client
+    can delay a shutdown by."""
+    linger_seconds: float = 1.0
+    """A connection that the server has closed is read on for that long, so that its last answer
+    arrives."""
+    last_call_seconds: float = 0.5
+    """After a stop, for requests that were on their way: most of a round trip."""
+    refusals: int = 64
+    """Clients at once for which `linger_seconds` is kept while all connections are at work."""
+
+
+DEFAULT_LIMITS: Final = HttpLimits()
 
 
 class Places:
-    """The places of one server, by who holds them."""
+    """The places of one server, by who holds them.
+
+    A follower takes one, and a body that takes longer to arrive than others do.
+    """
 
     def __init__(self, connections: int) -> None:
         """Share out `connections`, the most that the server has open at a time."""
@@ -36,7 +64,6 @@ class Places:
         self.most_of_one_token = max(1, connections * 2 // 8)
         self._followers: Counter[str] = Counter()
         self._bodies: dict[str, dict[trio.CancelScope, None]] = {}  # oldest first, by sender
-        self._peak = 0  # places that were taken at the same time since memory was given back
 
     @property
     def taken(self) -> int:
@@ -60,14 +87,12 @@ class Places:
             )
         self._make_room()
         self._followers[token] += 1
-        self._peak = max(self._peak, self.taken)
         try:
             yield
         finally:
             self._followers[token] -= 1
             if not self._followers[token]:
                 del self._followers[token]
-            self._give_back_memory()
 
     @contextmanager
     def receive(self, sender: str, *, is_token: bool) -> Iterator[None]:
@@ -85,13 +110,11 @@ class Places:
         self._make_room()
         arriving = trio.CancelScope()
         self._bodies.setdefault(sender, {})[arriving] = None
-        self._peak = max(self._peak, self.taken)
         try:
             with arriving:
                 yield
         finally:
             self._remove_body(sender, arriving)
-            self._give_back_memory()
         if arriving.cancelled_caught:
             raise Unavailable(
                 "the body was still incomplete when its place was needed for another request; "
@@ -121,9 +144,3 @@ class Places:
         own.pop(body, None)  # a body that was cancelled has been removed already
         if not own:
             self._bodies.pop(sender, None)
-
-    def _give_back_memory(self) -> None:
-        """Have the allocator give back what a crowd needed, when most of the crowd has left."""
-        if self._peak >= CROWD and self.taken <= self._peak // 4:
-            self._peak = self.taken
-            give_back_free_pages()

@@ -13,12 +13,12 @@ import trio
 from quart import Response
 
 from smartlinkd import logs
+from smartlinkd.http_server import GuardedQuart
+from smartlinkd.http_server.failures import request_id
 from smartlinkd.logs import new_request_id
-from smartlinkd.serving import GuardedQuart
-from smartlinkd.serving.ids import request_id
 
 if TYPE_CHECKING:
-    from tests.serving.conftest import AnswerOf, Seen, Serving
+    from tests.http_server.conftest import AnswerOf, Seen, Serving
 
 logger = logging.getLogger("smartlinkd.test")
 

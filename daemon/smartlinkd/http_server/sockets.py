@@ -76,7 +76,7 @@ def bind(
 
 
 def _is_one(host: str) -> bool:
-    """Whether it is an IP address, and no name."""
+    """Return True if `host` is an IP address, and no name."""
     try:
         ip_address(host)
     except ValueError:
@@ -85,7 +85,7 @@ def _is_one(host: str) -> bool:
 
 
 def is_absent(address: str) -> bool:
-    """Whether this machine does not have this IP address, or not yet."""
+    """Return True if this machine does not have this IP address, or not yet."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_STREAM) as probe:
