@@ -14,8 +14,8 @@ LONGEST_HEAD = 8
 NO_SUBJECT = re.compile(r"(What|Whether|Who|One that|Those|It)\b")
 
 TO_BE_REWRITTEN = {
-    *("api", "browser", "config", "conversion", "crews", "history", "journal", "marketplace"),
-    *("monitoring", "processes", "sandbox", "web"),
+    *("browser", "config", "conversion", "crews", "history", "journal", "marketplace"),
+    *("monitoring", "processes", "sandbox"),
     *("accepting", "cli", "control", "doors", "errors", "front", "late_imports", "metrics"),
     *("operator", "parts", "patience", "reloading", "state", "threads", "timing", "tree", "wire"),
 }

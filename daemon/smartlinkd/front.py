@@ -12,8 +12,8 @@ from socket import socket
 
 import trio
 
-from smartlinkd.api.access import Neighbourhood
 from smartlinkd.api.app import build_app
+from smartlinkd.api.client_address import ClientAccess
 from smartlinkd.api.crews.app import build_crew_app
 from smartlinkd.api.services import Rules, Services
 from smartlinkd.config.settings import Settings
@@ -25,7 +25,7 @@ from smartlinkd.http_server import GuardedQuart, ServedApp, serve
 def rules_of(settings: Settings) -> Rules:
     """The facade's own, by a configuration."""
     return Rules(
-        neighbourhood=Neighbourhood(
+        client_access=ClientAccess(
             open_to=settings.cookie.open_to,
             trusted_proxies=settings.server.trusted_proxies,
             public_hosts=frozenset(settings.server.public_hosts),

@@ -11,9 +11,9 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
+from smartlinkd.api.auth_guards import Guards
 from smartlinkd.api.errors import failure, handle_errors
-from smartlinkd.api.guards import Guards
-from smartlinkd.api.openapi import Access, Api, bearer
+from smartlinkd.api.operations import Access, Api, bearer
 from smartlinkd.api.routes import crews
 from smartlinkd.api.schemas import Failure
 from smartlinkd.api.services import CrewServices

@@ -19,8 +19,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.api import guards
-from smartlinkd.api.openapi import AT_ONCE
+from smartlinkd.api import auth_guards
+from smartlinkd.api.operations import AT_ONCE
 from smartlinkd.auth.actor import Auth
 from smartlinkd.control import call
 from smartlinkd.conversion.order import Converted
@@ -287,8 +287,8 @@ async def test_500(daemon: Daemon, conformity: Conformity, monkeypatch: pytest.M
     def fault(*_: object) -> NoReturn:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(guards, "identify", fault)
-    monkeypatch.setattr(guards, "bearer", fault)
+    monkeypatch.setattr(auth_guards, "identify", fault)
+    monkeypatch.setattr(auth_guards, "bearer", fault)
     calls = Calls(daemon, conformity, 500)
     await calls.call_the_rest({})
     assert not calls.missing

@@ -101,7 +101,7 @@ GUESSING = {
     ],
     "forged forwarding headers are no way around": [
         "api/test_too_many_tries.py::test_a_forged_address_is_no_way_around",
-        "api/test_access.py::test_a_strangers_word_does_not_change_who_they_are",
+        "api/test_client_address.py::test_a_strangers_word_does_not_change_who_they_are",
     ],
     "the owner can still log in from a new address": [
         "api/test_too_many_tries.py::test_a_stranger_does_not_lock_the_owner_out",
@@ -138,16 +138,16 @@ COOKIE = {
     ],
     "a name that leads here (DNS rebinding) reads and writes nothing": [
         "security/test_cookie_endpoints.py::test_a_name_that_leads_here_reads_and_writes_nothing",
-        "api/test_access.py::test_a_name_that_may_be_a_strangers_is_not_local",
+        "api/test_client_address.py::test_a_name_that_may_be_a_strangers_is_not_local",
     ],
     "forged `X-Forwarded-For`, `Forwarded` and their like open nothing": [
         "security/test_cookie_endpoints.py::test_a_forged_forwarding_header_opens_nothing",
-        "api/test_access.py::test_any_forwarding_header_of_a_stranger_makes_a_request_not_local",
-        "api/test_access.py::test_headers_that_contradict_each_other_are_not_local",
+        "api/test_client_address.py::test_any_forwarding_header_of_a_stranger_makes_a_request_not_local",
+        "api/test_client_address.py::test_headers_that_contradict_each_other_are_not_local",
     ],
     "an IPv4-mapped IPv6 address is the IPv4 address": [
         "security/test_cookie_endpoints.py::test_an_ipv4_client_of_an_ipv6_socket_is_no_other",
-        "api/test_access.py::test_an_ipv4_address_in_ipv6_s_clothes_is_that_address",
+        "api/test_client_address.py::test_an_ipv4_address_in_ipv6_s_clothes_is_that_address",
         "http_server/test_guards.py::test_an_ipv4_client_of_an_ipv6_socket_has_its_own_address",
     ],
     "the sync key is compared whole, and opens nothing else": [
@@ -248,7 +248,7 @@ HTTP = {
     ],
     "clients that do not read": [
         "http_server/test_guards.py::test_a_client_that_stops_reading_does_not_delay_the_stop",
-        "api/crews/test_events.py::test_a_client_that_stops_reading_is_cut_off",
+        "api/crews/test_sse.py::test_a_client_that_stops_reading_is_cut_off",
     ],
     "pipelining": [
         "security/test_http.py::test_pipelined_requests_are_answered_in_their_order",

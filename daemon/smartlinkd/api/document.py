@@ -1,4 +1,4 @@
-"""The OpenAPI document of the operations that tables declare (see `openapi.py`)."""
+"""The OpenAPI document of the operations that tables declare (see `operations.py`)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
 from pydantic_core.core_schema import DataclassField, ModelField, TypedDictField
 
-from smartlinkd.api import parameters
-from smartlinkd.api.openapi import Api, Operation
+from smartlinkd.api.operations import Api, Operation
+from smartlinkd.api.requests import describe_parameters
 from smartlinkd.http_server.failures import LONGEST_REQUEST_ID, REQUEST_ID_HEADER
 
 Json = dict[str, Any]
@@ -76,7 +76,7 @@ def _tag(path: str) -> str:
 
 
 def document(title: str, version: str, apis: Sequence[Api]) -> Json:
-    """The OpenAPI 3.1 document of the operations declared so far."""
+    """Return the OpenAPI 3.1 document of the operations that are declared so far."""
     references, schemas = _schemas(apis)
     paths: dict[str, Json] = {}
     for api in apis:
@@ -117,9 +117,7 @@ def _schemas(apis: Sequence[Api]) -> tuple[_References, Json]:
 
 
 class _AnswersAreComplete(GenerateJsonSchema):
-    """A field of an answer is always written, with a default or without, but for those that say
-    when they are not.
-    """
+    """Marks each field of an answer as required, unless the field says when it is left out."""
 
     def field_is_required(
         self, field: ModelField | DataclassField | TypedDictField, total: bool
@@ -134,7 +132,7 @@ def _describe(operation: Operation, api: Api, references: _References) -> Json:
         parameter
         for model in (api.shared, operation.asks)
         if model is not None
-        for parameter in parameters.describe(model)
+        for parameter in describe_parameters(model)
     ]
     entry: Json = {
         "operationId": operation.name,

@@ -23,8 +23,8 @@ import trio
 from pydantic import JsonValue, SecretBytes, SecretStr
 from pydantic_core import to_json
 
-from smartlinkd.api.access import Neighbourhood
 from smartlinkd.api.app import build_app
+from smartlinkd.api.client_address import ClientAccess
 from smartlinkd.api.crews.app import build_crew_app
 from smartlinkd.api.services import CrewServices, Rules, Services
 from smartlinkd.auth.actor import Auth, KeySpec
@@ -430,7 +430,7 @@ async def opened(
             needs_cookie=True,
         ),
         sync_key=SecretStr(""),
-        rules=Rules(Neighbourhood((), (), ()), frozenset(), MAX_BODY),
+        rules=Rules(ClientAccess((), (), ()), frozenset(), MAX_BODY),
     )
     app = build_app(services)
     own = build_crew_app("alpha", services)

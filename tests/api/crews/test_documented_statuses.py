@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 import trio
 
-from smartlinkd.api.openapi import AT_ONCE
+from smartlinkd.api.operations import AT_ONCE
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.errors import Invalid, NotFound, Unavailable, Unprocessable
 from smartlinkd.http_server import HttpLimits

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from smartlinkd.api.guards import Client, Guards, Visitor
-from smartlinkd.api.openapi import Api
-from smartlinkd.api.parameters import In, Parameters
+from smartlinkd.api.auth_guards import Client, Guards, Visitor
+from smartlinkd.api.operations import Api
+from smartlinkd.api.requests import In, Parameters
 from smartlinkd.api.schemas import DoneResponse, KeyRequest, KeyResponse, KeysResponse
 from smartlinkd.auth.actor import Auth, KeySpec, Session
 from smartlinkd.operator import Operator, key_report

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 from quart import Response
 
-from smartlinkd.api.access import Caller
-from smartlinkd.api.guards import Client, Guards
-from smartlinkd.api.openapi import Api
-from smartlinkd.api.parameters import In, Parameters
+from smartlinkd.api.auth_guards import Client, Guards
+from smartlinkd.api.client_address import ApiClient
+from smartlinkd.api.operations import Api
+from smartlinkd.api.requests import In, Parameters
 from smartlinkd.api.schemas import AliveResponse, HealthResponse, ReadyResponse
 from smartlinkd.api.services import Services
 from smartlinkd.errors import Unavailable
@@ -37,15 +37,15 @@ def add(api: Api, guards: Guards, services: Services) -> None:
     for_account = guards.local_or_scoped("status")
 
     @api.operation("GET", "/api/health", access=guards.anyone, ok=HealthResponse)
-    async def health(_: Caller) -> HealthResponse:
-        """Whether it is up, and whether a page can run script in its browser right now."""
+    async def health(_: ApiClient) -> HealthResponse:
+        """Show that the daemon is up, and if a page can run script in its browser right now."""
         return HealthResponse(
             browser_ready=browser is not None and browser.ready, timestamp=datetime.now(UTC)
         )
 
     @api.operation("GET", "/livez", access=guards.anyone, ok=AliveResponse)
-    async def livez(_: Caller) -> AliveResponse:
-        """Whether the process serves."""
+    async def livez(_: ApiClient) -> AliveResponse:
+        """Show that the process serves."""
         return AliveResponse()
 
     @api.operation(
@@ -56,7 +56,7 @@ def add(api: Api, guards: Guards, services: Services) -> None:
         ok=ReadyResponse,
         errors=(403, 503),
     )
-    async def readyz(_: Caller, asked: ReadinessAsked) -> ReadyResponse:
+    async def readyz(_: ApiClient, asked: ReadinessAsked) -> ReadyResponse:
         """Show whether every part runs and the browser works; if not, `error` is one word for why.
 
         With `?account=1` it also shows whether the account can make links. The words for that are
@@ -96,6 +96,6 @@ def add(api: Api, guards: Guards, services: Services) -> None:
         media="text/plain",
     )
     async def metrics(_: Client) -> Response:
-        """What was counted and timed since its start, as Prometheus reads it."""
+        """Show what was counted and timed since the start, as Prometheus reads it."""
         account = await services.operator.account_at_hand()
         return Response(services.metrics.text(account), content_type=CONTENT_TYPE)

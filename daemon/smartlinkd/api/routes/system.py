@@ -1,4 +1,4 @@
-"""What the page's *System* view shows: log records and measurements."""
+"""Log records and measurements, for the page's *System* view."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from smartlinkd.api.guards import Guards
-from smartlinkd.api.openapi import Api
-from smartlinkd.api.parameters import In, Parameters
+from smartlinkd.api.auth_guards import Guards
+from smartlinkd.api.operations import Api
+from smartlinkd.api.requests import In, Parameters
 from smartlinkd.api.services import Services
 from smartlinkd.auth.actor import Session
 from smartlinkd.monitoring.log_buffer import MAX_RECORDS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from trio.testing import MockClock
 
-from smartlinkd.api.wrong_keys import MAX_ADDRESSES, NOTICED, WINDOW, WrongKeys
+from smartlinkd.api.auth_guards import MAX_ADDRESSES, NOTICED, WINDOW, FailedSyncKeys
 from smartlinkd.logs import LogEvent
 
 if TYPE_CHECKING:
@@ -20,15 +20,15 @@ TOLD = "10 wrong keys came within an hour from {}; nobody is refused for that"
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    records = [each for each in caplog.records if each.name == WrongKeys.__module__]
+    records = [each for each in caplog.records if each.name == FailedSyncKeys.__module__]
     assert all(each.levelname == "WARNING" for each in records)
     assert all(getattr(each, "event", None) is LogEvent.SYNC_KEY_GUESSED for each in records)
     return [each.getMessage() for each in records]
 
 
 @pytest.fixture
-def keys(mock_clock: MockClock) -> WrongKeys:
-    return WrongKeys(mock_clock.current_time)
+def keys(mock_clock: MockClock) -> FailedSyncKeys:
+    return FailedSyncKeys(mock_clock.current_time)
 
 
 async def wrong(daemon: Daemon, times: int, **headers: str) -> None:
@@ -86,7 +86,7 @@ async def test_where_no_key_is_needed_or_good_none_is_guessed(
 
 
 def test_an_hour_after_the_first_all_begin_anew(
-    keys: WrongKeys, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+    keys: FailedSyncKeys, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(9):
         keys.note("192.0.2.1")
@@ -102,14 +102,16 @@ def test_an_hour_after_the_first_all_begin_anew(
     assert told(caplog) == [TOLD.format("192.0.2.1")] * 2
 
 
-def test_an_ipv6_network_is_one_address(keys: WrongKeys, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ipv6_network_is_one_address(
+    keys: FailedSyncKeys, caplog: pytest.LogCaptureFixture
+) -> None:
     for number in range(NOTICED):
         keys.note(f"2001:db8::{number}")
     assert told(caplog) == [TOLD.format("2001:db8::9")]
 
 
 def test_a_flood_from_everywhere_is_few_records_and_hides_nobody(
-    keys: WrongKeys, caplog: pytest.LogCaptureFixture
+    keys: FailedSyncKeys, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(MAX_ADDRESSES):
         keys.note(f"2001:db8:0:{number:x}::1")

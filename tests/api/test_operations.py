@@ -11,8 +11,8 @@ from quart.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException
 
 from smartlinkd.api.document import document as document_of
-from smartlinkd.api.openapi import Access, Api
-from smartlinkd.api.parameters import In, Parameters
+from smartlinkd.api.operations import Access, Api
+from smartlinkd.api.requests import In, Parameters
 from smartlinkd.errors import Invalid, NotAllowed
 from smartlinkd.http_server import GuardedQuart
 

@@ -1,38 +1,54 @@
-"""The guards in front of operations: each says who the caller is, or refuses.
+"""Guards of operations: sessions, API keys, the sync key, and local clients.
 
 They run before a body is read, so that nobody without access learns what a body should be; and
-again when it is there, since a token can be ended in the half minute that it may take.
+again when it is there, since a token can be ended in the half minute that the body may take.
 """
 
 from __future__ import annotations
 
 import hmac
+import logging
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Final
 
 import trio
 from pydantic import SecretStr
-from quart import request
+from quart import after_this_request, request
+from quart.typing import ResponseTypes
 
-from smartlinkd.api.access import Caller, came_over_https, identify, is_own_page
-from smartlinkd.api.openapi import Access, bearer
+from smartlinkd.api.client_address import ApiClient, came_over_https, identify, is_own_page
+from smartlinkd.api.operations import Access, bearer
 from smartlinkd.api.services import Services
-from smartlinkd.api.session_cookie import SessionCookie
-from smartlinkd.api.wrong_keys import WrongKeys
 from smartlinkd.auth.actor import ApiKey, Session
 from smartlinkd.auth.keys import PREFIX, Scope, WrongKey
+from smartlinkd.auth.throttle import network_of
+from smartlinkd.auth.tokens import LIFETIME
 from smartlinkd.crews.crew import Caller as CrewCaller
 from smartlinkd.errors import NotAllowed, WrongCredential
+from smartlinkd.logs import LogEvent
+
+logger = logging.getLogger(__name__)
 
 REFUSALS: Final = (403, 503)
 OWNER: Final = "owner"
 LOCAL: Final = "local"
 
+NOTICED: Final = 10
+WINDOW: Final = 3600.0
+"""Seconds from the first wrong key on, after which all counts begin again."""
+MAX_ADDRESSES: Final = 100
+"""Networks that have a count of their own. All others have one together."""
+
+_OTHERS: Final = "others"
+
 
 @dataclass(frozen=True)
 class Visitor:
-    """Somebody with a session, and the address that throttling goes by."""
+    """A client with a session, and the address that throttling goes by."""
 
     session: Session
     address: str
@@ -40,7 +56,7 @@ class Visitor:
 
 @dataclass(frozen=True)
 class Client:
-    """Who calls an operation that API keys may open, too.
+    """The caller of an operation that API keys may open, too.
 
     `name` is "owner" for a session, "local" for open access, "sync key", or an API key's name.
     `key_id` is None unless an API key was sent.
@@ -53,7 +69,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Credential:
-    """What a request shows of its sender. It outlives the request: streams ask again."""
+    """The token that a request brings. It outlives the request: streams are checked again."""
 
     token: str | None
     address: str
@@ -76,15 +92,71 @@ class LacksScope(NotAllowed):
         )
 
 
+@dataclass(frozen=True)
+class SessionCookie:
+    """The page's session cookie for the client of the current request (RFC 6265bis)."""
+
+    name: str
+    is_secure: bool
+    """True if the client used https, so that the browser may keep the cookie to that."""
+
+    def set(self, token: str) -> None:
+        """Have the answer to the current request set the cookie."""
+        self._send(token, LIFETIME["session"])
+
+    def clear(self) -> None:
+        """Have the answer to the current request make a browser forget the cookie."""
+        self._send("", 0)
+
+    def _send(self, value: str, max_age_s: int) -> None:
+        cookie = f"{self.name}={value}; Max-Age={max_age_s}; Path=/; HttpOnly; SameSite=Strict"
+
+        async def add(response: ResponseTypes) -> ResponseTypes:
+            response.headers["Set-Cookie"] = cookie + ("; Secure" if self.is_secure else "")
+            return response
+
+        after_this_request(add)
+
+
+class FailedSyncKeys:
+    """Counts wrong sync keys and API keys; the tenth of a network within an hour is logged.
+
+    It refuses nobody: behind a proxy that tells no addresses a right key has to be good however
+    many were wrong. Networks beyond the first hundred count as one, so that a flood from everywhere
+    is neither a flood of records nor a way to guess unseen.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Count from now on. `clock` is monotonic, in seconds."""
+        self._clock = clock
+        self._counts = Counter[str]()
+        self._over_at = -inf
+
+    def note(self, address: str) -> None:
+        """Count one that came from `address`."""
+        now = self._clock()
+        if now >= self._over_at:
+            self._counts.clear()
+            self._over_at = now + WINDOW
+        network = network_of(address)
+        if network not in self._counts and len(self._counts) >= MAX_ADDRESSES:
+            network = _OTHERS
+        self._counts[network] += 1
+        if self._counts[network] == NOTICED:
+            whose = address if network != _OTHERS else f"many addresses, {address} the last of them"
+            text = "%d wrong keys came within an hour from %s; nobody is refused for that"
+            logger.warning(text, NOTICED, whose, extra=LogEvent.SYNC_KEY_GUESSED())
+
+
 class Guards:
-    """The kinds of access that the affiliate service and the crews know."""
+    """The kinds of access of the affiliate service and the crews."""
 
     def __init__(self, services: Services) -> None:
         self._auth = services.auth
         self._crew_tokens = services.crews.tokens
-        self._neighbourhood = services.rules.neighbourhood
+        self._client_access = services.rules.client_access
         self._sync_key = services.sync_key
-        self._wrong_keys = WrongKeys(trio.current_time)
+        self._failed_sync_keys = FailedSyncKeys(trio.current_time)
         self.anyone = Access(self._caller, bearer="none")
         self.session = Access(self._session, bearer="required", refusals=REFUSALS)
         self.visitor = Access(self._visitor, bearer="required", refusals=REFUSALS)
@@ -108,8 +180,8 @@ class Guards:
         admit = partial(self._local_or_key, scope)
         return Access(admit, bearer="optional", refusals=REFUSALS, scope=scope)
 
-    async def _caller(self) -> Caller:
-        return identify(request.remote_addr, request.headers, self._neighbourhood)
+    async def _caller(self) -> ApiClient:
+        return identify(request.remote_addr, request.headers, self._client_access)
 
     async def credential(self) -> Credential:
         """Return what the current request shows: its `Authorization` header, else the cookie."""
@@ -125,7 +197,7 @@ class Guards:
         """Return how the session cookie goes to the client of the current request."""
         return SessionCookie(
             name=await self._auth.cookie_name(),
-            is_secure=came_over_https(request.remote_addr, request.headers, self._neighbourhood),
+            is_secure=came_over_https(request.remote_addr, request.headers, self._client_access),
         )
 
     async def _session(self) -> Session:
@@ -158,7 +230,7 @@ class Guards:
 
     async def _local_or_scoped(self, scope: Scope) -> Client:
         caller = await self._caller()
-        if caller.local and (await self.credential()).key is None:
+        if caller.is_local and (await self.credential()).key is None:
             return Client(LOCAL, caller.address)
         return await self._scoped(scope)
 
@@ -166,17 +238,17 @@ class Guards:
         given, caller = bearer(), await self._caller()
         if _same(given, self._sync_key):
             return Client("sync key", caller.address)
-        if caller.local or (await self.credential()).key is not None:
+        if caller.is_local or (await self.credential()).key is not None:
             return await self._local_or_scoped(scope)
         try:
             return await self._scoped(scope)
         except NotAllowed:
             if given is not None and self._sync_key:
-                self._wrong_keys.note(caller.address)
+                self._failed_sync_keys.note(caller.address)
             raise NotAllowed(
-                f"this is open to local requests only, and yours is none: {caller.strange}; send "
-                f"a session token, an API key with the scope {scope} or the sync key as "
-                "`Authorization: Bearer …`"
+                "this is open to local requests only, and yours is none: "
+                f"{caller.reason_refused}; send a session token, an API key with the scope {scope} "
+                "or the sync key as `Authorization: Bearer …`"
             ) from None
 
     async def _with_scope(self, given: str, scope: Scope, address: str) -> Client:
@@ -189,13 +261,15 @@ class Guards:
         try:
             return await self._auth.check_key(given)
         except WrongKey:
-            self._wrong_keys.note(address)
+            self._failed_sync_keys.note(address)
             raise
 
     async def crew_caller(self, crew: str, shown: Credential) -> CrewCaller:
-        """Return who calls a crew: a token of the crew's, the page's session, or an API key.
+        """Return the caller of a crew: by its token, the page's session, or an API key.
 
-        Raises `WrongCredential`, or `NotAllowed` for a key without the scope.
+        Raises:
+            WrongCredential: None of them is right.
+            NotAllowed: The API key lacks the scope `crews`.
         """
         if shown.key is None and not shown.is_cookie:
             return await self._crew_tokens.caller(crew, shown.token)

@@ -1,22 +1,11 @@
 """One table of operations, from which both the routes and the OpenAPI document are made.
 
-The problem: a document written beside the code is soon wrong, and one that a library derives from
-the framework leaves out what clients stumble over (that a body is required, the errors, their
-headers). The choice: an operation is declared once, and the declaration is all there is: the view
-validates with the models that the document shows.
-
     api = Api(app, failure=Failure)
 
-    @api.operation("POST", "/api/convert", access=session, body=ConvertRequest, ok=ConvertResponse,
-                   errors=(502, 503))
-    async def convert(session: Session, body: ConvertRequest) -> ConvertResponse:
-        \"\"\"Turn product links into affiliate links.\"\"\"
+    @api.operation("POST", "/api/convert", access=session, body=ConvertRequest, ok=ConvertResponse)
+    async def convert(session: Session, body: ConvertRequest) -> ConvertResponse: ...
 
-Errors are raised: `smartlinkd.errors` and werkzeug's `HTTPException`s. The app's error handlers
-turn them into the failure body that the document shows. The document itself is made of one table or
-several in `document.py`.
-
-Rejected: quart-schema (no `required` on bodies, `get_json`, models inlined, pages from CDNs).
+Errors are raised; the app's error handlers answer them. Why: docs/decisions/077-operations.md.
 """
 
 from __future__ import annotations
@@ -33,8 +22,7 @@ from pydantic import BaseModel
 from quart import Response, request
 from quart.typing import ResponseReturnValue
 
-from smartlinkd.api import bodies, parameters
-from smartlinkd.api.parameters import Parameters
+from smartlinkd.api.requests import Parameters, read_body, read_parameters
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.patience import PATIENCE, patience
 
@@ -53,25 +41,24 @@ AT_ONCE: Final = 0.1
 
 
 def bearer() -> str | None:
-    """The token of the request's `Authorization` header (RFC 6750, section 2.1), or None."""
+    """Return the token of the request's `Authorization` header (RFC 6750, section 2.1), or None."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     return token.strip() if scheme.lower() == _SCHEME and token.strip() else None
 
 
 @dataclass(frozen=True)
 class Access(Generic[C]):
-    """Who may call an operation.
-
-    `admit` runs inside the request, before its body is read and again when it is there. It returns
-    the caller, whom the handler gets as its first argument, or raises. `bearer` says whether the
-    document asks a client for a token, `refusals` the statuses that `admit` can lead to. `scope` is
-    the one that an API key needs; without one, no key opens the operation.
-    """
+    """The right to call an operation."""
 
     admit: Callable[[], Awaitable[C]]
+    """Returns the caller, which the handler gets as its first argument, or raises. It runs inside
+    the request, before the body is read and again when it is there."""
     bearer: Literal["none", "optional", "required"]
+    """Said in the document: if a client has to send a token."""
     refusals: tuple[int, ...] = ()
+    """Statuses that `admit` can lead to."""
     scope: str | None = None
+    """The scope that an API key needs. Without one, no key opens the operation."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +80,7 @@ class Operation:
 
 
 class Api:
-    """The operations of one API, served by `target`.
-
-    `failure` is the body of all its errors; `meanings` are the document's words for statuses that
-    mean something of their own here. `under` is put before every path, and `shared` are the
-    parameters in it. `given` is what stands for them where the path has none. With `any_type` a
-    body is taken for JSON whatever its `Content-Type` says.
-    """
+    """The operations of one API."""
 
     def __init__(
         self,
@@ -112,6 +93,17 @@ class Api:
         given: Mapping[str, str] | None = None,
         any_type: bool = False,
     ) -> None:
+        """Begin an empty table.
+
+        Args:
+            target: The app that serves the operations.
+            failure: The body of all errors.
+            meanings: The document's words for statuses that mean something special here.
+            under: Put before every path.
+            shared: The parameters in `under`.
+            given: Their values, if the path has none of them.
+            any_type: Take a body for JSON whatever its `Content-Type` says.
+        """
         self.target = target
         self.failure = failure
         self.meanings = meanings or {}
@@ -197,15 +189,20 @@ class Api:
     ) -> Callable[[_Handler], _Handler]:
         """Serve the decorated handler at `path`, and document it.
 
-        It is called with what `access` says of the caller, then with the validated parameters and
-        the validated body, where the operation `asks` for some and has a `body`. It returns one of
-        the `ok` models, answered with 200; or, when `ok` is `Response`, the whole answer, of type
-        `media`. `errors` are the statuses that are its own: those of its access and its body are
-        added. It has `seconds` to answer, not counting those that its body takes to arrive, and is
-        a 503 after that. The first line of its docstring is the summary, the rest the description.
-        `also` is a second path, which is served and not documented. Where GET is served HEAD is as
-        well, unless `head` says no: for a GET that has an effect. Without `needs_body`, no body is
-        taken for an empty object.
+        The handler is called with the caller, then with the validated parameters and body, if it
+        has any. The first line of its docstring is the summary, the rest the description.
+
+        Args:
+            access: Its `admit` gives the caller.
+            asks: The model of the parameters.
+            body: The model of the body.
+            needs_body: False to take no body for an empty object.
+            ok: The models of an answer with 200; or `Response`, if the handler makes the answer.
+            media: The answer's media type, if `ok` is `Response`.
+            errors: The handler's own statuses. Those of its access and its body are added.
+            seconds: To answer, after the body has arrived; then it is a 503.
+            also: A second path, which is served and not documented.
+            head: False for a GET that has an effect, so that HEAD is not served.
         """
 
         def declare(handler: _Handler) -> _Handler:
@@ -213,7 +210,7 @@ class Api:
                 with patience():
                     arguments = [await access.admit()]
                 if asks is not None:
-                    arguments.append(parameters.read(asks))
+                    arguments.append(read_parameters(asks))
                 if body is not None:
                     arguments.append(
                         await self._read_body(body, access, is_optional=not needs_body)
@@ -253,7 +250,7 @@ class Api:
         return declare
 
     def methods(self, path: str) -> list[str]:
-        """The methods that are served at `path` so far, HEAD among them."""
+        """Return the methods that are served at `path` so far, HEAD among them."""
         declared = [operation for operation in self.operations if operation.path == path]
         heads = {"HEAD" for operation in declared if operation.head}
         return sorted({operation.method for operation in declared} | heads)
@@ -262,7 +259,7 @@ class Api:
         self, model: type[BaseModel], access: Access[Any], *, is_optional: bool
     ) -> BaseModel:
         """Read the current request's body. One that does not come at once takes a place."""
-        read = partial(bodies.read, model, any_type=self._any_type, is_optional=is_optional)
+        read = partial(read_body, model, any_type=self._any_type, is_optional=is_optional)
         with trio.move_on_after(AT_ONCE):
             return await read()
         token = bearer() if access.bearer != "none" else None

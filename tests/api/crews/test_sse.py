@@ -33,7 +33,7 @@ import pytest
 import trio
 from pydantic import JsonValue
 
-from smartlinkd.api.crews import events
+from smartlinkd.api.crews import sse
 from smartlinkd.errors import Unavailable
 from smartlinkd.http_server import HttpLimits
 from smartlinkd.http_server import app as http_app
@@ -167,7 +167,7 @@ async def test_an_old_client_gets_them_too(house: House, executor: StandIn) -> N
 async def test_silence_is_broken_by_a_comment(
     house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "KEEP_ALIVE", 0.02)
+    monkeypatch.setattr(sse, "KEEP_ALIVE", 0.02)
     known = executor.add()
     async with follow(house.own, house.token, known.id) as stream:
         received = await stream.until(b": nothing new\n\n")
@@ -181,7 +181,7 @@ async def test_no_event_is_left_out_when_its_reader_is_admitted_late(
     house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the part that knows the tokens is being restarted."""
-    monkeypatch.setattr(events, "KEEP_ALIVE", 0.02)
+    monkeypatch.setattr(sse, "KEEP_ALIVE", 0.02)
     known = executor.add()
     is_there = [trio.Event()]
     is_there[0].set()
@@ -212,7 +212,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_it_outlives_the_time_for_answers(
     impatient: None, house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "KEEP_ALIVE", 0.05)
+    monkeypatch.setattr(sse, "KEEP_ALIVE", 0.05)
     known = executor.add()
     async with follow(house.own, house.token, known.id) as stream:
         await stream.until(b": nothing new\n\n")
@@ -299,7 +299,7 @@ async def test_it_ends_at_once_when_a_part_has_restarted_before_its_first_event(
 
     monkeypatch.setattr(executor, "follow", follow_once)
     answer = await house.own.get(f"/events/{known.id}", house.token)
-    assert (answer.status_code, answer.content) == (200, events._BEGIN)
+    assert (answer.status_code, answer.content) == (200, sse._BEGIN)
 
 
 # Refusals
@@ -321,7 +321,7 @@ async def test_who_holds_a_rotated_token_is_told_nothing_more(
 async def test_nor_does_it_hold_a_place_while_nothing_happens(
     house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(events, "KEEP_ALIVE", 0.02)
+    monkeypatch.setattr(sse, "KEEP_ALIVE", 0.02)
     known = executor.add(owner="ann")
     async with follow(house.own, house.tokens["ann"], known.id) as stream:
         await stream.until(b": nothing new\n\n")
@@ -382,7 +382,7 @@ async def test_large_event_is_told_whole_however_long_its_second_part_takes(
     house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A comment between the parts would be in the middle of a line."""
-    monkeypatch.setattr(events, "KEEP_ALIVE", 0.02)
+    monkeypatch.setattr(sse, "KEEP_ALIVE", 0.02)
     known = executor.add()
     data: JsonValue = {"text": "a\u2028b\x85c"}
     executor.happen(known.id, "log", data)

@@ -1,4 +1,4 @@
-"""Requests counted and timed by route, so that unknown paths are one line and not thousands."""
+"""Count and time requests by route, so that unknown paths are one line and not thousands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smartlinkd.timing import LEFT
 
 
 def measure(app: GuardedQuart, metrics: Metrics) -> None:
-    """Have `metrics` know of every request to `app`."""
+    """Have `metrics` count every request to `app`."""
 
     counter_of = cache(metrics.requests.labels)
     histogram_of = cache(metrics.request_seconds.labels)
@@ -36,15 +36,12 @@ def measure(app: GuardedQuart, metrics: Metrics) -> None:
 
     @app.teardown_request
     async def leave(error: BaseException | None) -> None:
-        # What is raised is answered, and counted above, but for the cancellation with which the
-        # server ends a request whose client has gone; that may be before it was begun with.
+        # Other errors are answered, and counted above; this one is the cancellation of a request
+        # whose client has left, maybe before it was begun.
         if error is not None and "started" in g:
             count(LEFT)
 
 
 def count_only() -> None:
-    """Say of the request at hand that its client chooses how long it takes: it is only counted.
-
-    Among the others, with a minute where they take milliseconds, it would look like a slow daemon.
-    """
+    """Count the current request and do not time it: its client chooses how long it takes."""
     g.is_waiting = True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from smartlinkd.api.measure import measure
+from smartlinkd.api.timings import measure
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.journal.model import Status
 from tests.fakes.scrape import counted, observed

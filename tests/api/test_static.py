@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 import pytest
 from pydantic import BaseModel
 
-from smartlinkd.api import docs
+from smartlinkd.api import static
 from smartlinkd.api.document import document
-from smartlinkd.api.openapi import Access, Api
+from smartlinkd.api.operations import Access, Api
 from smartlinkd.http_server import GuardedQuart
 
 
@@ -46,7 +46,7 @@ def app() -> GuardedQuart:
     async def x(_: None) -> Nothing:
         return Nothing()
 
-    docs.register(made, lambda: document("t", "1", [api]))
+    static.register(made, lambda: document("t", "1", [api]))
     return made
 
 

@@ -1,15 +1,7 @@
-"""What happens in an execution, as server-sent events (HTML standard, section 9.2).
+"""The events of an execution as server-sent events (HTML standard, section 9.2).
 
-The problem: this answer has no end of its own, so each way in which it can end has to be seen to.
-The execution ends; the client leaves, or stops reading; the server stops; a part behind it is
-restarted. In all of them the follower's place in the executor has to be given back at once. And a
-refusal can only be told before the answer begins.
-
-The choice: a response body that is an object and no generator. The server enters it, asks it for
-one piece after another, and leaves it, whatever ended it; a generator that was cancelled between
-two pieces would stay open until somebody collects it. The place in the executor is taken once
-before the answer begins, for the refusal, and again while it is written: the two are far apart in
-the framework, and nothing between them can be relied on to give a place back.
+The answer ends with the execution, the client, the server, or the token. Its body is an object and
+no generator: see docs/decisions/079-event-streams.md.
 """
 
 from __future__ import annotations
@@ -34,11 +26,11 @@ logger = logging.getLogger(__name__)
 
 MEDIA: Final = "text/event-stream"
 KEEP_ALIVE: Final = 15.0
-"""Seconds of silence after which a comment is sent: proxies close what says nothing for a minute,
-and a client that is gone without a word is noticed by what cannot be delivered."""
+"""Seconds of silence after which a comment is sent: proxies close a connection that is silent for a
+minute, and a client that has left without a word is noticed by what cannot be delivered."""
 
-GLANCE: Final = 1.0
-"""Seconds for the part that knows the tokens; one that is being restarted takes longer."""
+CHECK_SECONDS: Final = 1.0
+"""For checking the token in the silence; an actor that is being restarted takes longer."""
 
 _COMMENT: Final = b": nothing new\n\n"
 _BEGIN: Final = b": the events of one execution follow\n\n"
@@ -53,10 +45,10 @@ Follow = Callable[[], AbstractAsyncContextManager[Following]]
 
 
 def stream(follow: Follow, admit: Admit, stopping: trio.Event, *, head: bool) -> Response:
-    """The answer that tells all events of `follow()`, until there are no more, or `stopping`, or
-    `admit()` refuses: who holds a token that was rotated is told nothing more.
+    """Return the answer with all events of `follow()`.
 
-    Asked for its `head` alone, it has no events to wait for.
+    It ends when there are no more, at `stopping`, or when `admit()` refuses: the holder of a token
+    that was rotated gets nothing more. With `head` it has no events.
     """
     body = DataBody(b"") if head else _Stream(follow, admit, stopping)
     response = Response(body, content_type=MEDIA)
@@ -110,7 +102,7 @@ class _Stream(ResponseBody):
             raise StopAsyncIteration
         else:
             await self._read(self._following)
-        if self._news is None and not self._stopping.is_set() and await self._is_let_in():
+        if self._news is None and not self._stopping.is_set() and await self._is_admitted():
             return _COMMENT
         if not self._news:
             raise StopAsyncIteration
@@ -120,11 +112,10 @@ class _Stream(ResponseBody):
         return piece
 
     async def _read(self, following: Following) -> None:
-        """Have `_news` hold the next events, [] when there will be none, or None for silence.
+        """Set `_news` to the next events, to [] when there will be none, or to None for silence.
 
-        The deadline is the nursery's own: an outer one could throw events away that were read. And
-        what was read is kept in `_ahead` until it may be told: to be admitted may take longer, when
-        the part that knows the tokens is being restarted.
+        The deadline is the nursery's own: an outer one could throw away events that were read. They
+        stay in `_ahead` until the token is checked, which takes longer during a restart.
         """
         self._news = None
         async with trio.open_nursery() as nursery:
@@ -133,10 +124,9 @@ class _Stream(ResponseBody):
             nursery.start_soon(self._cancel_at_stop, nursery.cancel_scope)
 
     async def _read_part(self, following: Following) -> None:
-        """Have `_news` hold the next part of the current event; [] when there will be none.
+        """Set `_news` to the next part of the current event, or to [] when there will be none.
 
-        The part is on disk already, so the stream does not wait for news: it needs no comment and
-        no look at `stopping`. The token was checked for the whole event.
+        It is on disk already, so there is no wait. The token was checked for the whole event.
         """
         try:
             self._news = await following.next()
@@ -156,11 +146,14 @@ class _Stream(ResponseBody):
             self._news = []
         scope.cancel()
 
-    async def _is_let_in(self) -> bool:
-        """Whether the token is still valid; asked also while there are no events, which may be for
-        days. If that cannot be known at the moment, the stream goes on."""
+    async def _is_admitted(self) -> bool:
+        """Return False if the token is no longer valid.
+
+        It is checked also while there are no events, which may be for days. When it cannot be
+        checked at the moment, the stream goes on.
+        """
         try:
-            with trio.move_on_after(GLANCE):
+            with trio.move_on_after(CHECK_SECONDS):
                 await self._admit()
         except WrongCredential as refusal:
             logger.info("an event stream ended in its silence: %s", refusal)

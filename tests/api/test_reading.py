@@ -1,4 +1,4 @@
-"""What is wrong with a body, in words that name the field and never show the value."""
+"""Errors of bodies and parameters name the field and never show the value."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-from smartlinkd.api import bodies
+from smartlinkd.api.requests import In, Parameters, parse_body, read_body, read_parameters
 from smartlinkd.errors import Invalid
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.wire import AsSent, Body
@@ -72,7 +72,7 @@ class Order(BaseModel):
 )  # fmt: skip
 def test_the_fault_is_told(body: bytes, fault: str) -> None:
     with pytest.raises(Invalid) as refused:
-        bodies.parse(Order, body)
+        parse_body(Order, body)
     assert str(refused.value) == fault
 
 
@@ -87,12 +87,12 @@ def test_the_fault_is_told(body: bytes, fault: str) -> None:
 )  # fmt: skip
 def test_what_is_not_json_is_said_to_be(body: bytes) -> None:
     with pytest.raises(Invalid, match=r"^the body is not valid JSON: "):
-        bodies.parse(Order, body)
+        parse_body(Order, body)
 
 
 def test_half_a_character_is_read_as_the_replacement_character() -> None:
     body = rb'{"\ud83d": 1, "links": ["a\uD83D", "\ud83d\ude00", "\\ud83d"], "password": "\ude00"}'
-    order = bodies.parse(Order, body)
+    order = parse_body(Order, body)
     assert order.links == ["a\ufffd", "\U0001f600", "\\ud83d"]
     assert order.password == SecretStr("\ufffd")
 
@@ -104,29 +104,29 @@ def test_half_a_character_stays_in_a_field_that_is_as_sent(mark: bytes) -> None:
         text: str
 
     body = rb'{"toWhom": ["x"], "toWhom": ["a\ud83d", "\uDE00b", "\ud83d\ude00"], "text": "\ud83d"}'
-    letter = bodies.parse(Letter, mark + body)
+    letter = parse_body(Letter, mark + body)
     assert letter.to_whom == ["a\ud83d", "\ude00b", "\U0001f600"]
     assert letter.text == "\ufffd"
-    assert bodies.parse(Letter, rb'{"text": "\ud83d"}').to_whom is None
+    assert parse_body(Letter, rb'{"text": "\ud83d"}').to_whom is None
 
 
 def test_a_wrong_body_with_half_a_character_names_the_field() -> None:
     with pytest.raises(Invalid, match=r"^links\.1: must be a string$"):
-        bodies.parse(Order, rb'{"links": ["\ud83d", 1]}')
+        parse_body(Order, rb'{"links": ["\ud83d", 1]}')
 
 
 def test_a_byte_order_mark_is_ignored() -> None:
-    assert bodies.parse(Order, codecs.BOM_UTF8 + b'{"links": ["a"]}').links == ["a"]
+    assert parse_body(Order, codecs.BOM_UTF8 + b'{"links": ["a"]}').links == ["a"]
 
 
 def test_unknown_fields_duplicates_and_nan_are_taken() -> None:
-    order = bodies.parse(Order, b'{"new": NaN, "links": ["a"], "links": ["b"]}')
+    order = parse_body(Order, b'{"new": NaN, "links": ["a"], "links": ["b"]}')
     assert order.links == ["b"]
 
 
 def test_a_wrong_value_is_nowhere_in_the_error() -> None:
     with pytest.raises(Invalid) as refused:
-        bodies.parse(Order, b'{"links": ["a"], "password": ["hunter2"], "kind": "HUNTER2"}')
+        parse_body(Order, b'{"links": ["a"], "password": ["hunter2"], "kind": "HUNTER2"}')
     assert "hunter2" not in str(refused.value).lower()
     assert refused.value.__cause__ is None
     assert refused.value.__context__ is None
@@ -137,7 +137,7 @@ def test_a_long_key_is_cut() -> None:
         numbers: dict[str, int]
 
     with pytest.raises(Invalid) as refused:
-        bodies.parse(Loose, b'{"numbers": {"%b": "x"}}' % (b"k" * 5000))
+        parse_body(Loose, b'{"numbers": {"%b": "x"}}' % (b"k" * 5000))
     assert len(str(refused.value)) < 200
 
 
@@ -147,7 +147,7 @@ async def test_another_content_type_is_refused(content_type: str) -> None:
         "/", method="POST", data=b'{"links": [""]}', headers={"Content-Type": content_type}
     ):
         with pytest.raises(Invalid, match=r"^Content-Type: "):
-            await bodies.read(Order)
+            await read_body(Order)
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8"])
@@ -155,7 +155,7 @@ async def test_json_by_any_spelling_is_taken(content_type: str) -> None:
     async with GuardedQuart().test_request_context(
         "/", method="POST", data=b'{"links": ["a"]}', headers={"Content-Type": content_type}
     ):
-        assert (await bodies.read(Order)).links == ["a"]
+        assert (await read_body(Order)).links == ["a"]
 
 
 async def test_a_body_that_is_too_large_stays_an_http_error() -> None:
@@ -163,8 +163,30 @@ async def test_a_body_that_is_too_large_stays_an_http_error() -> None:
 
     @app.post("/")
     async def order() -> str:
-        await bodies.read(Order)
+        await read_body(Order)
         return ""
 
     response = await app.test_client().post("/", json={"links": ["a"]})
     assert response.status_code == 413
+
+
+# Parameters
+
+
+class Asked(Parameters):
+    limit: Annotated[int, In("query"), Field(le=100)] = 100
+
+
+async def test_parameters_are_read_and_the_first_of_two_counts() -> None:
+    async with GuardedQuart().test_request_context("/?limit=7&limit=8&new=x"):
+        assert read_parameters(Asked) == Asked(limit=7)
+
+
+async def test_wrong_parameter_is_nowhere_in_the_error() -> None:
+    """Nor in what hangs on to it, which a traceback would show."""
+    async with GuardedQuart().test_request_context("/?limit=hunter2"):
+        with pytest.raises(Invalid, match=r"^limit: ") as refused:
+            read_parameters(Asked)
+    assert "hunter2" not in str(refused.value)
+    assert refused.value.__cause__ is None
+    assert refused.value.__context__ is None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from werkzeug.datastructures import Headers
 
-from smartlinkd.api.access import MAX_HOPS, Neighbourhood, came_over_https, identify
+from smartlinkd.api.client_address import MAX_HOPS, ClientAccess, came_over_https, identify
 
 HOST = ("Host", "127.0.0.1:8787")
 PROXY = "10.0.0.1"
@@ -26,24 +26,24 @@ class Seen(NamedTuple):
 
 def rules(
     *open_to: str, proxies: tuple[str, ...] = ("10.0.0.0/24",), hosts: tuple[str, ...] = ()
-) -> Neighbourhood:
-    return Neighbourhood(
+) -> ClientAccess:
+    return ClientAccess(
         open_to=[ip_network(one) for one in open_to or ("127.0.0.0/8", "::1/128")],
         trusted_proxies=[ip_network(one) for one in proxies],
         public_hosts=frozenset(hosts),
     )
 
 
-def caller(peer: str | None, *headers: tuple[str, str], by: Neighbourhood | None = None) -> Seen:
+def caller(peer: str | None, *headers: tuple[str, str], by: ClientAccess | None = None) -> Seen:
     """Identified with a good `Host`, unless there is another one among the headers."""
     given = list(headers)
     if not any(name.lower() == "host" for name, _ in given):
         given.insert(0, HOST)
     found = identify(peer, Headers(given), by or rules())
-    return Seen(found.address, found.local)
+    return Seen(found.address, found.is_local)
 
 
-def behind(*headers: tuple[str, str], by: Neighbourhood | None = None) -> Seen:
+def behind(*headers: tuple[str, str], by: ClientAccess | None = None) -> Seen:
     """Identified as a request that the trusted proxy hands on; open to a neighbour and loopback."""
     return caller(PROXY, *headers, by=by or rules("127.0.0.0/8", f"{NEIGHBOUR}/32"))
 
@@ -92,7 +92,7 @@ def test_open_to_decides_what_is_local() -> None:
 
 
 def test_open_to_nobody_makes_nobody_local() -> None:
-    nobody = Neighbourhood(open_to=[], trusted_proxies=[], public_hosts=())
+    nobody = ClientAccess(open_to=[], trusted_proxies=[], public_hosts=())
     assert not caller("127.0.0.1", by=nobody).local
 
 
@@ -388,7 +388,7 @@ def test_a_name_that_may_be_a_strangers_is_not_local(host: str) -> None:
 
 
 def test_a_request_without_a_name_is_not_local() -> None:
-    assert not identify("127.0.0.1", Headers(), rules()).local
+    assert not identify("127.0.0.1", Headers(), rules()).is_local
 
 
 def test_a_name_below_a_public_host_is_not_it() -> None:
@@ -450,7 +450,7 @@ def test_another_page_is_not_local_and_no_origin_raises(origin: str) -> None:
 def test_a_name_is_told_back_cut_and_without_what_cannot_be_printed() -> None:
     found = identify("127.0.0.1", Headers({"Host": "\x9b" + "a" * 200}), rules())
     told = "\\x9b" + "a" * 99
-    assert found.strange == f'its Host, "{told}", is not in server.public_hosts'
+    assert found.reason_refused == f'its Host, "{told}", is not in server.public_hosts'
 
 
 # Never raises

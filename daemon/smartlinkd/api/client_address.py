@@ -1,11 +1,9 @@
-"""Who is calling, and whether they count as local (docs/api.md, "Who may call what").
+"""The address that a request counts as, and if it is local (docs/api.md, "Who may call what").
 
-The seed leaves the cookie's endpoints open, and one of them answers with the account's cookie. So
-"open" means: to a client that is surely one of the addresses of `cookie.open_to`. The word surely
-is the problem. A reverse proxy makes everybody look like itself; a forged header makes anybody look
-like anybody; a web page in the owner's own browser calls from the owner's own address, be it by a
-cross-origin request or by a name of its own that resolves to us (DNS rebinding). The rules below
-are written so that whatever is unclear is not local, and then a token or the sync key is needed.
+Open endpoints are open to a client that is surely one of the addresses of `cookie.open_to`. A proxy
+makes everybody look like itself, a forged header makes anybody look like anybody, and a web page in
+the owner's browser calls from the owner's address. So whatever is unclear is not local, and needs a
+token or the sync key.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ import ipaddress
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address
 
 from werkzeug.datastructures import Headers
@@ -36,16 +33,16 @@ FORWARDING_HEADERS = (
     "fastly-client-ip",
     "via",  # RFC 9110, section 7.6.3
 )
-"""How the names of headers begin, in lower case, that only a request through a proxy has."""
+"""Beginnings of header names, in lower case, that only a request through a proxy has."""
 MAX_HOPS = 16
 """Addresses looked at in a forwarding header; nobody has more proxies of their own."""
 MAX_SHOWN = 100
-"""Characters of a `Host` that are told back to who sent it."""
+"""Characters of a `Host` that a refusal quotes."""
 
 
 @dataclass(frozen=True)
-class Neighbourhood:
-    """The settings that access goes by."""
+class ClientAccess:
+    """The settings that decide who is local."""
 
     open_to: Sequence[Network]
     trusted_proxies: Sequence[Network]
@@ -53,35 +50,34 @@ class Neighbourhood:
 
 
 @dataclass(frozen=True)
-class Caller:
-    """Whom a request counts as. `address` is what throttling goes by.
-
-    `strange` says why it is not local, and names the setting that decides; it is empty when it is.
-    """
+class ApiClient:
+    """The client of a request."""
 
     address: str
-    strange: str = ""
+    """Throttling goes by it."""
+    reason_refused: str = ""
+    """Why it is not local, naming the setting that decides; empty if it is."""
 
     @property
-    def local(self) -> bool:
-        """Whether it is surely one of `cookie.open_to`."""
-        return not self.strange
+    def is_local(self) -> bool:
+        """True if it is surely one of `cookie.open_to`."""
+        return not self.reason_refused
 
 
-def identify(peer: str | None, headers: Headers, rules: Neighbourhood) -> Caller:
-    """The caller behind a connection from `peer`. Never raises."""
+def identify(peer: str | None, headers: Headers, rules: ClientAccess) -> ApiClient:
+    """Return the client behind a connection from `peer`. Never raises."""
     address = _address(peer or "")
     if address is None:
-        return Caller(peer or "unknown", "its address is none that could be in cookie.open_to")
+        return ApiClient(peer or "unknown", "its address is none that could be in cookie.open_to")
     if any(name.lower().startswith(FORWARDING_HEADERS) for name, _ in headers):
         origin = _forwarded_by(address, headers, rules)
         if origin is None:
-            return Caller(str(address), _not_believed(address, rules))
+            return ApiClient(str(address), _reason_not_believed(address, rules))
         address = origin
-    return Caller(str(address), _strange(address, headers, rules))
+    return ApiClient(str(address), _reason_not_local(address, headers, rules))
 
 
-def _strange(address: Address, headers: Headers, rules: Neighbourhood) -> str:
+def _reason_not_local(address: Address, headers: Headers, rules: ClientAccess) -> str:
     host = headers.get("Host", "")
     if not _within(address, rules.open_to):
         return f"{address} is not in cookie.open_to"
@@ -93,14 +89,14 @@ def _strange(address: Address, headers: Headers, rules: Neighbourhood) -> str:
     return ""
 
 
-def _not_believed(peer: Address, rules: Neighbourhood) -> str:
+def _reason_not_believed(peer: Address, rules: ClientAccess) -> str:
     if _within(peer, rules.trusted_proxies):
         return "what the headers of server.trusted_proxies say of its address is not clear"
     return f"it has a forwarding header, and {peer} is not in server.trusted_proxies"
 
 
-def _forwarded_by(peer: Address, headers: Headers, rules: Neighbourhood) -> Address | None:
-    """The nearest address that is not a trusted proxy, or None when that is not to be known."""
+def _forwarded_by(peer: Address, headers: Headers, rules: ClientAccess) -> Address | None:
+    """Return the nearest address that is not a trusted proxy, or None if that is unclear."""
     if not _within(peer, rules.trusted_proxies):
         return None
     chains = (
@@ -117,9 +113,10 @@ def _forwarded_by(peer: Address, headers: Headers, rules: Neighbourhood) -> Addr
     return None if origin and origin.is_loopback and not peer.is_loopback else origin
 
 
-def _nearest(hops: Sequence[str], rules: Neighbourhood) -> Address | None:
-    """The last address that is not a trusted proxy, else the first of the proxies. None when it
-    cannot be read.
+def _nearest(hops: Sequence[str], rules: ClientAccess) -> Address | None:
+    """Return the last address that is not a trusted proxy, else the first of the proxies.
+
+    Returns None for one that cannot be read.
     """
     address = None
     # The last entry was written by the proxy that called us, the one before it by the one before.
@@ -130,14 +127,14 @@ def _nearest(hops: Sequence[str], rules: Neighbourhood) -> Address | None:
     return address
 
 
-def _is_our_name(host: str, rules: Neighbourhood) -> bool:
-    """An address literal, `localhost`, or a configured name: no name that a stranger may own."""
+def _is_our_name(host: str, rules: ClientAccess) -> bool:
+    """Return True for an address, `localhost`, or a configured name: none that others may own."""
     name = _without_port(host).lower().removesuffix(".")
     return name == "localhost" or name in rules.public_hosts or _address(name) is not None
 
 
 def _is_not_foreign(origin: str | None, host: str) -> bool:
-    """Not a web page of another origin. Extensions are no web pages: they are what syncs."""
+    """Return False for a web page of another origin. Extensions are no web pages: they sync."""
     if origin is None:
         return True
     if origin.startswith(("chrome-extension://", "moz-extension://", "safari-web-extension://")):
@@ -164,7 +161,7 @@ def is_own_page(method: str, headers: Headers) -> bool:
     return origin is not None and _is_origin_of(host, origin)
 
 
-def came_over_https(peer: str | None, headers: Headers, rules: Neighbourhood) -> bool:
+def came_over_https(peer: str | None, headers: Headers, rules: ClientAccess) -> bool:
     """Return True if a trusted proxy says that its client used https."""
     address = _address(peer or "")
     if address is None or not _within(address, rules.trusted_proxies):
@@ -181,7 +178,6 @@ def _within(address: Address, networks: Sequence[Network]) -> bool:
     return any(address in network for network in networks if network.version == address.version)
 
 
-@lru_cache(maxsize=1024)  # a client's is looked at with each of its requests
 def _address(text: str) -> Address | None:
     try:
         address = ipaddress.ip_address(text)
@@ -197,20 +193,18 @@ _HOST_AND_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]]+))(?::[0-9]{0,5}
 
 
 def _without_port(text: str) -> str:
-    """The host of `host:port`. What does not look like that stays as it is, IPv6 without brackets
-    among it.
-    """
+    """Return the host of `host:port`; any other text, as IPv6 without brackets, as it is."""
     parts = _HOST_AND_PORT.fullmatch(text)
     return (parts[1] or parts[2]) if parts else text
 
 
 def _elements(headers: Headers, name: str) -> list[str]:
-    """The elements of a list header. A client's own line comes first, the proxy's after it."""
+    """Return the elements of a list header: a client's own line first, the proxy's after it."""
     return [element for line in headers.getlist(name) for element in line.split(",")]
 
 
 def _parameter(element: str, wanted: str) -> str:
-    """A parameter of one element of a `Forwarded` header (RFC 7239, section 4), or ""."""
+    """Return a parameter of one element of a `Forwarded` header (RFC 7239, section 4), or ""."""
     for parameter in element.split(";"):
         name, _, value = parameter.partition("=")
         if name.strip().lower() == wanted:
