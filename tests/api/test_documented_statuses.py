@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.api import auth_guards
-from smartlinkd.api.operations import AT_ONCE
 from smartlinkd.auth.actor import Auth
 from smartlinkd.control import call
 from smartlinkd.conversion.order import Converted
@@ -267,13 +266,12 @@ async def test_429(
     await call(daemon.state, "2fa off")
     secret = (await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"]
     await calls.call(ENABLE, {"secret": secret, "code": phone.shows(secret)}, token=token)
-    mock_clock.rate = 1  # until here no wait of the throttle was to end
     async with AsyncExitStack() as opened:
         for _ in range(Places(HttpLimits().connections).most_of_one_token):
             stream = await trio.open_tcp_stream("127.0.0.1", daemon.port)
             await opened.enter_async_context(stream)
             await stream.send_all(half_sent(CONVERT, token))
-        await trio.sleep(5 * AT_ONCE)
+        await wait_all_tasks_blocked()
         for operation in sorted(calls.missing):
             head, _, body = (await daemon.raw(half_sent(operation, token))).partition(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 429 "), operation

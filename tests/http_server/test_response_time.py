@@ -11,7 +11,7 @@ from quart import Response, request
 from trio.testing import MockClock
 
 from smartlinkd.http_server import GuardedQuart
-from smartlinkd.http_server.app import RESPONSE_PACE, RESPONSE_SECONDS
+from smartlinkd.http_server.app import RESPONSE_PACE, RESPONSE_SECONDS, Messages
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
@@ -51,11 +51,9 @@ async def ask(app: GuardedQuart, send: Send, method: str, path: str, body: bytes
         "state": {},
         "extensions": {},
     }
-    messages, receiving = trio.open_memory_channel[Any](1)
-    with messages, receiving:
-        await messages.send({"type": "http.request", "body": body, "more_body": False})
-        receive: Any = receiving.receive
-        await app(scope, receive, send)  # type: ignore[arg-type]
+    messages = Messages()
+    await messages.put({"type": "http.request", "body": body, "more_body": False})
+    await app(scope, messages, send)  # type: ignore[arg-type]
     return trio.current_time() - began
 
 

@@ -18,7 +18,7 @@ from smartlinkd.api.crews.errors import crew_failure, crew_failure_body, crew_pa
 from smartlinkd.api.document import document
 from smartlinkd.api.errors import Refusal, failure, handle_errors
 from smartlinkd.api.operations import Api
-from smartlinkd.api.routes import auth, convert, cookies, crews, history, keys, operator, system
+from smartlinkd.api.routes import auth, convert, cookies, crews, history, keys, operator
 from smartlinkd.api.schemas import Failure
 from smartlinkd.api.services import Services
 from smartlinkd.api.timings import measure
@@ -46,7 +46,6 @@ def build_app(services: Services) -> GuardedQuart:
     convert.add(api, guards, services.desk, services.vault)
     history.add(api, guards, services.history)
     operator.add(api, guards, services)
-    system.add(api, guards, services)
     crews.add(api, guards, services.crews)
     of_crews = add_crews(app, guards, services.crews)
     static.register(app, lambda: document("smartlinkd", __version__, [api, of_crews]))

@@ -121,7 +121,7 @@ class SessionCookie:
 class FailedSyncKeys:
     """Counts wrong sync keys and API keys; the tenth of a network within an hour is logged.
 
-    It refuses nobody: behind a proxy that tells no addresses a right key has to be good however
+    It refuses nobody: behind a proxy that forwards no addresses a right key has to be good however
     many were wrong. Networks beyond the first hundred count as one, so that a flood from everywhere
     is neither a flood of records nor a way to guess unseen.
     """
@@ -143,9 +143,11 @@ class FailedSyncKeys:
             network = _OTHERS
         self._counts[network] += 1
         if self._counts[network] == NOTICED:
-            whose = address if network != _OTHERS else f"many addresses, {address} the last of them"
+            source = (
+                address if network != _OTHERS else f"many addresses, {address} the last of them"
+            )
             text = "%d wrong keys came within an hour from %s; nobody is refused for that"
-            logger.warning(text, NOTICED, whose, extra=LogEvent.SYNC_KEY_GUESSED())
+            logger.warning(text, NOTICED, source, extra=LogEvent.SYNC_KEY_GUESSED())
 
 
 class Guards:

@@ -167,11 +167,11 @@ def came_over_https(peer: str | None, headers: Headers, rules: ClientAccess) -> 
     if address is None or not _within(address, rules.trusted_proxies):
         return False
     # Of several proxies the first has talked to the client.
-    told = [
+    schemes = [
         *_elements(headers, "X-Forwarded-Proto"),
         *(_parameter(element, "proto") for element in _elements(headers, "Forwarded")),
     ]
-    return bool(told) and told[0].strip().strip('"').lower() == "https"
+    return bool(schemes) and schemes[0].strip().strip('"').lower() == "https"
 
 
 def _within(address: Address, networks: Sequence[Network]) -> bool:

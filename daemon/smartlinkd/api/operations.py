@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, Literal, TypeVar, overload
 
-import trio
 from pydantic import BaseModel
 from quart import Response, request
 from quart.typing import ResponseReturnValue
 
 from smartlinkd.api.requests import Parameters, read_body, read_parameters
-from smartlinkd.http_server import GuardedQuart
+from smartlinkd.http_server import GuardedQuart, has_whole_body
 from smartlinkd.patience import PATIENCE, patience
 
 C = TypeVar("C")
@@ -35,9 +34,6 @@ _Ok = type[R] | tuple[type[R], ...]
 
 _IN_BRACES = re.compile(r"\{(\w+)\}")
 _SCHEME: Final = "bearer"
-
-AT_ONCE: Final = 0.1
-"""Seconds. A body that arrives within them takes no place of those that are on their way."""
 
 
 def bearer() -> str | None:
@@ -258,9 +254,9 @@ class Api:
     async def _read_body(
         self, model: type[BaseModel], access: Access[Any], *, is_optional: bool
     ) -> BaseModel:
-        """Read the current request's body. One that does not come at once takes a place."""
+        """Read the current request's body. It takes a place while it is incomplete."""
         read = partial(read_body, model, any_type=self._any_type, is_optional=is_optional)
-        with trio.move_on_after(AT_ONCE):
+        if has_whole_body():
             return await read()
         token = bearer() if access.bearer != "none" else None
         sender = token or request.remote_addr or ""

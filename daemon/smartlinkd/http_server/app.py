@@ -5,18 +5,20 @@ Each guard is an override: without it the app behaves as upstream does.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from math import inf
 from typing import Any, NoReturn, TypeVar, cast
 
 import trio
-from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, ASGISendEvent
+from hypercorn.typing import (
+    ASGIReceiveCallable,
+    ASGIReceiveEvent,
+    ASGISendCallable,
+    ASGISendEvent,
+)
 from quart import request as current
-from quart.asgi import ASGIHTTPConnection
 from quart.routing import QuartRule
-from quart.typing import ResponseTypes
-from quart.wrappers import Request as QuartRequest
 from quart.wrappers.base import BaseRequestWebsocket
 from quart_trio import QuartTrio
 from quart_trio.asgi import TrioASGIHTTPConnection
@@ -34,12 +36,51 @@ RESPONSE_SECONDS = 60  # for sending one answer; a handler may set another `time
 RESPONSE_PACE = 64 * 1024  # bytes of the answer for which there is one second more
 
 
+class Messages:
+    """The messages of one request: the parts of its body, and the disconnect.
+
+    It stands for ASGI's `receive`, and calls a listener in place of being asked, so that no queue
+    and no task is in between. Putting a message in is no checkpoint: all that was read of a request
+    is known before it is answered. Else its answer would be taken for the last of its connection.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[ASGIReceiveEvent] = []
+        self._listener: Callable[[ASGIReceiveEvent], None] = self._waiting.append
+
+    async def __call__(self) -> NoReturn:
+        raise TypeError("this is not to be asked for messages; give it a listener")
+
+    async def put(self, message: ASGIReceiveEvent) -> None:
+        """Pass a message to the listener, or keep it until there is one."""
+        self._listener(message)
+
+    @contextmanager
+    def pass_to(self, listener: Callable[[ASGIReceiveEvent], None]) -> Iterator[None]:
+        """Pass all messages to `listener` for the length of the block, and later ones to nobody."""
+        self._listener = listener
+        for message in self._waiting:
+            listener(message)
+        self._waiting.clear()
+        try:
+            yield
+        finally:
+            # The listener holds the request, which would stay in a circle with its body.
+            self._listener = lambda _message: None
+
+
 class Request(TrioRequest):
     """A request that can hold something until its answer is sent."""
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, **named)
+        self.has_whole_body = False
         self.held = ExitStack()
+
+
+def has_whole_body() -> bool:
+    """Return True if the current request's body has arrived to its end."""
+    return cast(Request, current).has_whole_body
 
 
 def hold_until_answered(held: AbstractContextManager[T]) -> T:
@@ -58,32 +99,34 @@ class RequestTask(TrioASGIHTTPConnection):
     """
 
     async def __call__(self, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        self._is_answered = False
+        if not isinstance(receive, Messages):  # Quart's own test client
+            return await super().__call__(receive, send)
+        is_answered = False
 
         async def send_and_note(message: ASGISendEvent) -> None:
+            nonlocal is_answered
             if message["type"] == "http.response.body" and not message.get("more_body", False):
-                self._is_answered = True
+                is_answered = True
             await send(message)
 
+        def handle(message: ASGIReceiveEvent) -> None:
+            if message["type"] == "http.request":
+                request.body.append(message["body"])
+                if not message["more_body"]:
+                    request.has_whole_body = True
+                    request.body.set_complete()
+            elif not is_answered:
+                scope.cancel()
+
         request = cast(Request, self._create_request_from_scope(send_and_note))
-        with request.held:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.handle_messages, nursery, request, receive)
-                await self.handle_request(nursery, request, send_and_note)
-
-    async def handle_messages(  # type: ignore[override]  # as upstream's
-        self, nursery: trio.Nursery, request: QuartRequest, receive: ASGIReceiveCallable
-    ) -> None:
-        """Read the request's messages until the client has left or the answer is sent."""
-        await ASGIHTTPConnection.handle_messages(self, request, receive)
-        if not self._is_answered:
-            nursery.cancel_scope.cancel()
-
-    async def _send_response(self, send: ASGISendCallable, response: ResponseTypes) -> None:
-        has_own_limit = getattr(response, "timeout", ...) is not ...
-        limit = RESPONSE_SECONDS + (response.content_length or 0) / RESPONSE_PACE
-        with trio.move_on_after(inf if has_own_limit else limit):
-            await super()._send_response(send, response)
+        with request.held, trio.CancelScope() as scope, receive.pass_to(handle):
+            response = await self.app.handle_request(request)
+            limit = getattr(response, "timeout", ...)  # a handler's own, None for none at all
+            if limit is ...:
+                limit = RESPONSE_SECONDS + (response.content_length or 0) / RESPONSE_PACE
+            with trio.move_on_after(inf if limit is None else limit):
+                await self._send_response(send_and_note, response)
+        return None
 
 
 class Route(QuartRule):
@@ -114,7 +157,6 @@ class GuardedQuart(QuartTrio):
         self.places = Places(DEFAULT_LIMITS.connections)
         self.config["MAX_CONTENT_LENGTH"] = max_body
         self.config["BODY_TIMEOUT"] = BODY_SECONDS
-        self.config["RESPONSE_TIMEOUT"] = None  # see `RequestTask`
         self.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
         self.url_map.merge_slashes = False  # its redirect is an HTML page, and loses a POST's body
 

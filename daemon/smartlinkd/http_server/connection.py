@@ -32,6 +32,7 @@ from hypercorn.typing import (
 )
 
 from smartlinkd.errors import leaves
+from smartlinkd.http_server.app import Messages
 from smartlinkd.http_server.http1 import Http1
 from smartlinkd.http_server.places import HttpLimits
 
@@ -45,11 +46,9 @@ _IPV4_IN_IPV6 = "::ffff:"
 
 
 class Tasks(TaskGroup):
-    """The tasks of one connection's requests, whose messages wait in a queue without a bound.
+    """The tasks of one connection's requests. Each is given `Messages` in place of a channel.
 
-    In a bounded queue they would block the reader for ever once a request's task has ended. And as
-    putting one in is no checkpoint, all that was read of a request is known before it is answered:
-    else its answer is taken for the last of its connection, and lost when another request follows.
+    A full channel would block the connection's reader for ever once a request's task has ended.
     """
 
     async def spawn_app(
@@ -60,15 +59,11 @@ class Tasks(TaskGroup):
         send: Callable[[ASGISendEvent | None], Awaitable[None]],
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
         """Start the task of a request. Returns the function that tells it a message."""
-        messages, receiving = trio.open_memory_channel[ASGIReceiveEvent](inf)
+        messages = Messages()
         threads = (trio.to_thread.run_sync, trio.from_thread.run)
         assert self._nursery is not None  # noqa: S101 - it is entered; for the type checker
-        self._nursery.start_soon(_handle, app, config, scope, receiving.receive, send, *threads)
-
-        async def put(message: ASGIReceiveEvent) -> None:
-            messages.send_nowait(message)
-
-        return put
+        self._nursery.start_soon(_handle, app, config, scope, messages, send, *threads)
+        return messages.put
 
 
 class HttpConnection(TCPServer):

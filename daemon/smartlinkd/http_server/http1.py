@@ -52,7 +52,7 @@ class Http1(H11Protocol):
     _is_refusing = False  # this protocol answers, in place of the application
 
     async def handle(self, event: Event) -> None:
-        """Keep the first bytes of a request: the parser does not tell the path of a bad one."""
+        """Keep the first bytes of a request: of a bad one the parser gives no path."""
         if isinstance(event, RawData) and self.stream is None:
             self._received += event.data[: LONGEST_PATH - len(self._received)]
         await super().handle(event)
@@ -160,7 +160,7 @@ class Http1(H11Protocol):
         await self._send_h11_event(h11.EndOfMessage())
 
     def _requested_path(self) -> str:
-        """Return the path of what is being refused, as far as it can be told."""
+        """Return the path of what is being refused, as far as it is known."""
         if isinstance(self.stream, Stream):
             path: str = self.stream.scope["path"]
             return path

@@ -52,7 +52,7 @@ DEFAULT_LIMITS: Final = HttpLimits()
 class Places:
     """The places of one server, by who holds them.
 
-    A follower takes one, and a body that takes longer to arrive than others do.
+    A follower takes one, and a body that is incomplete when it is read.
     """
 
     def __init__(self, connections: int) -> None:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.api.operations import AT_ONCE
 from smartlinkd.crews.access.tokens import CrewTokens
 from smartlinkd.errors import Invalid, NotFound, Unavailable, Unprocessable
 from smartlinkd.http_server import HttpLimits
@@ -114,7 +114,7 @@ async def test_429_is_given_to_a_token_that_holds_its_share(
             stream = await trio.open_tcp_stream("127.0.0.1", house.own.port)
             await opened.enter_async_context(stream)
             await stream.send_all(half_sent("POST", "/kickoff", house.token))
-        await trio.sleep(5 * AT_ONCE)
+        await wait_all_tasks_blocked()
         for name, statuses in documented(conformity).items():
             if 429 not in statuses:
                 continue

@@ -41,7 +41,7 @@ def listed_execution(execution: Summary, now: datetime) -> ListedExecution:
         status=execution.status.value,
         error=execution.error,
         current_task=execution.current_task,
-        # A worker may do more tasks than it told of. Clients divide the one number by the other.
+        # A worker may do more tasks than it announced. Clients divide the one number by the other.
         progress=Progress(
             completed_tasks=completed, total_tasks=max(execution.total_tasks or 0, completed)
         ),
@@ -113,8 +113,8 @@ def webhook_targets(asked: Webhooks, allow: Sequence[Network]) -> tuple[WebhookT
 def _output(execution: Execution) -> str | None:
     """Return the text that clients show as the result, or None before the end.
 
-    Some show nothing else, so a failure is told here as well; and one of them crashes on a success
-    without a result.
+    Some show nothing else, so a failure's error is here as well; and one of them crashes on a
+    success without a result.
     """
     match execution.state:
         case State.SUCCESS:

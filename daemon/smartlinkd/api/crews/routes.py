@@ -152,13 +152,13 @@ def _add_read_routes(api: Api, guards: Guards, crews: CrewServices, member: Acce
             return executor.follow(caller, kickoff_id, after=asked.last_event_id)
 
         shown, is_head = await guards.credential(), request.method == "HEAD"
-        # The request is not at hand any more when the answer is sent.
+        # The answer is sent after the request's context has ended.
         admitted = partial(guards.crew_caller, caller.crew, shown)
 
         if not is_head:
             hold_until_answered(app.places.follow(shown.token or ""))
         async with follow():
-            pass  # a refusal is told now or never
+            pass  # a refusal can only be answered before the stream begins
         return sse.stream(follow, admitted, app.stopping, head=is_head)
 
 

@@ -27,7 +27,7 @@ def add(api: Api, guards: Guards, services: CrewServices) -> None:
 
     @api.operation("GET", "/api/crews", access=guards.scoped("crews"), ok=CrewsResponse)
     async def crews(_: Client) -> CrewsResponse:
-        """All crews of the configuration, with what they have in hand.
+        """All crews of the configuration, with how many executions run and wait.
 
         First those that can run, then the broken ones, each in the configuration's order.
         """

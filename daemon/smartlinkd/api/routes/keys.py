@@ -38,14 +38,14 @@ def add(api: Api, guards: Guards, auth: Auth, operator: Operator) -> None:
             body.code.get_secret_value() if body.code is not None else None,
             visitor.address,
         )
-        told = key_report(made.entry)
+        report = key_report(made.entry)
         return KeyResponse(
-            id=told.id,
+            id=report.id,
             key=made.key.get_secret_value(),
-            name=told.name,
-            scopes=told.scopes,
-            created_at=told.created_at,
-            expires_at=told.expires_at,
+            name=report.name,
+            scopes=report.scopes,
+            created_at=report.created_at,
+            expires_at=report.expires_at,
         )
 
     @api.operation("GET", "/api/keys", access=guards.session, ok=KeysResponse)
