@@ -140,7 +140,7 @@ async def test_each_request_of_a_connection_has_its_own(
 
 
 async def test_the_lines_of_a_request_have_its_id_and_no_others(
-    app: GuardedQuart, serving: Serving, monkeypatch: pytest.MonkeyPatch
+    app: GuardedQuart, serving: Serving, answer_of: AnswerOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
@@ -166,7 +166,7 @@ async def test_the_lines_of_a_request_have_its_id_and_no_others(
                 await kept.send_all(
                     b"GET /say/%s HTTP/1.1\r\nHost: a\r\nX-Request-Id: %s\r\n\r\n" % (what, what)
                 )
-                await kept.receive_some()
+                await answer_of(kept)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
     assert len(lines) == 10
     for line in lines:
