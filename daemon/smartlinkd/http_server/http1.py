@@ -16,7 +16,7 @@ from hypercorn.protocol.events import Body, EndBody, Request, Response, StreamCl
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 from hypercorn.protocol.http_stream import ASGIHTTPState, HTTPStream
-from hypercorn.typing import AppWrapper
+from hypercorn.typing import AppWrapper, H11SendableEvent
 from hypercorn.utils import suppress_body
 
 from smartlinkd.http_server.app import GuardedQuart
@@ -48,6 +48,7 @@ class Http1(H11Protocol):
     _request_id = ""  # of the request that is being answered, while there is one
     _is_head_request = False
     _received = b""  # the beginning of what has not become a request yet
+    _unsent_head = b""  # of an answer whose body is on its way
     _is_refusing = False  # this protocol answers, in place of the application
 
     async def handle(self, event: Event) -> None:
@@ -122,6 +123,25 @@ class Http1(H11Protocol):
             await self.stream.handle(event)  # starts the application's task, which inherits them
         self.keep_alive_requests += 1
         return None
+
+    async def _send_h11_event(self, event: H11SendableEvent) -> None:
+        """Send a head together with the body, if it says the body's length.
+
+        One write in place of two: docs/decisions/076-http-server-speed.md. The head of a
+        stream goes out at once: its first event may take long.
+        """
+        try:
+            data = self._unsent_head + (self.connection.send(event) or b"")
+        except h11.LocalProtocolError:
+            if self.connection.their_state is not h11.ERROR:
+                raise
+            return
+        if isinstance(event, h11.Response) and b"content-length" in dict(event.headers):
+            self._unsent_head = data
+            return
+        self._unsent_head = b""
+        if data:
+            await self.send(RawData(data))
 
     async def _refuse(self, status: int, target: bytes = b"") -> None:
         path = unquote(target.partition(b"?")[0].decode("ascii"))
