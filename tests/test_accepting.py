@@ -12,9 +12,13 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.accepting import LOG_INTERVAL_S, RETRY_INTERVAL_S, PatientListener
+from smartlinkd.accepting import (
+    LOG_INTERVAL_S,
+    RETRY_INTERVAL_S,
+    PatientListener,
+)
 from smartlinkd.admin.control_socket import SOCKET_NAME, ControlSocket
-from smartlinkd.serving import GuardedQuart, Served, bind, serve
+from smartlinkd.http_server import GuardedQuart, ServedApp, bind, serve
 from tests.shortage import Shortage
 
 PATIENCE = 5.0  # seconds; what takes that long hangs
@@ -126,7 +130,7 @@ async def test_the_facade_waits_and_says_so_once(
     with trio.fail_after(PATIENCE), door, socket.socket() as caller:
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
-            app = Served(GuardedQuart())
+            app = ServedApp(GuardedQuart())
             await nursery.start(partial(serve, app, [door], grace=1.0, stop=stop))
             with shortage():
                 caller.connect(door.getsockname())

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from pydantic import SecretBytes, SecretStr
 
-from smartlinkd.api.bodies import parse
+from smartlinkd.api.requests import parse_body
 from smartlinkd.api.schemas import ConvertRequest, LoginRequest
 from smartlinkd.auth.tokens import Tokens
 from smartlinkd.crews import protocol
@@ -34,15 +34,15 @@ def as_json(value: Any) -> bytes:
 
 
 def log_in(text: str) -> None:
-    parse(LoginRequest, as_json({"password": text}))
+    parse_body(LoginRequest, as_json({"password": text}))
 
 
 def convert(text: str) -> None:
-    parse(ConvertRequest, as_json({"links": [text]}))
+    parse_body(ConvertRequest, as_json({"links": [text]}))
 
 
 def convert_with_half_a_character(text: str) -> None:
-    parse(ConvertRequest, as_json({"links": [f"{text}\ud83d"]}))
+    parse_body(ConvertRequest, as_json({"links": [f"{text}\ud83d"]}))
 
 
 def hear_a_worker(text: str) -> None:

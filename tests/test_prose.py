@@ -15,7 +15,7 @@ NO_SUBJECT = re.compile(r"(What|Whether|Who|One that|Those|It)\b")
 
 TO_BE_REWRITTEN = {
     *("api", "history"),
-    *("monitoring", "serving", "web"),
+    *("monitoring",),
     *("accepting", "admin", "app", "cli", "errors", "metrics", "patience"),
     *("state_files", "threads", "wire"),
 }

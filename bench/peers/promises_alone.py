@@ -24,12 +24,12 @@ from uuid import uuid4
 import trio
 
 from bench.program import INPUTS, PYTHON, result_of
+from smartlinkd.http_server import GuardedQuart, ServedApp, serve
 from smartlinkd.processes.process_tree import (
     ResourceLimits,
     run_process_tree,
     shared_fork_server,
 )
-from smartlinkd.serving import GuardedQuart, Served, serve
 
 AT_A_TIME: Final = 16
 MESSAGES: Final = 2
@@ -129,7 +129,7 @@ async def main(folder: Path) -> None:
 
 
 async def _serve(app: GuardedQuart, listening: socket.socket, stop: trio.Event) -> None:
-    await serve(Served(app), [listening], grace=0.0, stop=stop)
+    await serve(ServedApp(app), [listening], grace=0.0, stop=stop)
 
 
 if __name__ == "__main__":

@@ -47,5 +47,5 @@ Timestamp = Annotated[
 class AsSent:
     """Marks a field of a body whose strings keep half characters (lone surrogates).
 
-    In every other string of a body a half character is read as U+FFFD (`smartlinkd/api/bodies.py`).
+    In every other string of a body a half character is read as U+FFFD (`api/requests.py`).
     """

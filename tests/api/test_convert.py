@@ -450,7 +450,7 @@ async def test_an_upstream_that_is_too_slow_is_502(
     def short_for_an_answer(seconds: float | None = None) -> patience:
         return patience() if seconds is None else patience(seconds / 100)
 
-    monkeypatch.setattr("smartlinkd.api.openapi.patience", short_for_an_answer)
+    monkeypatch.setattr("smartlinkd.api.operations.patience", short_for_an_answer)
     answer = await daemon.convert(token, "https://shopee.vn/product/1/2")
     assert answer.status_code == 502
     assert "did not answer in time" in answer.json()["error"]

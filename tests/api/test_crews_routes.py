@@ -11,9 +11,9 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
+from smartlinkd.api.auth_guards import Guards
 from smartlinkd.api.errors import failure, handle_errors
-from smartlinkd.api.guards import Guards
-from smartlinkd.api.openapi import Access, Api, bearer
+from smartlinkd.api.operations import Access, Api, bearer
 from smartlinkd.api.routes import crews
 from smartlinkd.api.schemas import Failure
 from smartlinkd.api.services import CrewServices
@@ -24,7 +24,7 @@ from smartlinkd.crews.model import BrokenCrew, Crew, CrewLoad, Input
 from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import NotAllowed
-from smartlinkd.serving import GuardedQuart
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Retention
 

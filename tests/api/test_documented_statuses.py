@@ -20,16 +20,16 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.admin.control_socket import call
-from smartlinkd.api import guards
+from smartlinkd.api import auth_guards
 from smartlinkd.auth.actor import Auth
 from smartlinkd.conversion.request import Converted
 from smartlinkd.errors import NotFound
 from smartlinkd.history.actor import FILE
 from smartlinkd.history.database import HistoryDatabase
 from smartlinkd.history.model import HistoryLimits, Record, milliseconds
-from smartlinkd.serving import Limits as ServingLimits
-from smartlinkd.serving import app as serving
-from smartlinkd.serving.places import Places
+from smartlinkd.http_server import HttpLimits
+from smartlinkd.http_server import app as http_app
+from smartlinkd.http_server.places import Places
 from smartlinkd.supervision.actor import Mailbox, Overloaded, Queue
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ async def test_404(
 
 
 async def test_408(start: Start, conformity: Conformity, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(http_app, "BODY_SECONDS", 0.1)
     daemon = await start()
     token = await daemon.login()
     calls = Calls(daemon, conformity, 408)
@@ -266,7 +266,7 @@ async def test_429(
     secret = (await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"]
     await calls.call(ENABLE, {"secret": secret, "code": phone.shows(secret)}, token=token)
     async with AsyncExitStack() as opened:
-        for _ in range(Places(ServingLimits().connections).most_of_one_token):
+        for _ in range(Places(HttpLimits().connections).most_of_one_token):
             stream = await trio.open_tcp_stream("127.0.0.1", daemon.port)
             await opened.enter_async_context(stream)
             await stream.send_all(half_sent(CONVERT, token))
@@ -284,8 +284,8 @@ async def test_500(daemon: Daemon, conformity: Conformity, monkeypatch: pytest.M
     def fault(*_: object) -> NoReturn:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(guards, "identify", fault)
-    monkeypatch.setattr(guards, "bearer", fault)
+    monkeypatch.setattr(auth_guards, "identify", fault)
+    monkeypatch.setattr(auth_guards, "bearer", fault)
     calls = Calls(daemon, conformity, 500)
     await calls.call_the_rest({})
     assert not calls.missing

@@ -181,7 +181,7 @@ def lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     def little(seconds: float = PATIENCE) -> patience:
         return patience(0.05 if seconds == PATIENCE else seconds)
 
-    for module in ("openapi", "routes.convert", "routes.cookies"):
+    for module in ("operations", "routes.convert", "routes.cookies"):
         monkeypatch.setattr(f"smartlinkd.api.{module}.patience", little)
 
 

@@ -28,7 +28,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.serving.app import BODY_SECONDS
+from smartlinkd.http_server.app import BODY_SECONDS
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Start

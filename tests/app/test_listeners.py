@@ -11,8 +11,8 @@ import pytest
 from smartlinkd.app.listeners import Listeners, open_listeners
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
+from smartlinkd.http_server import bind
 from smartlinkd.net.addresses import Bind
-from smartlinkd.serving import bind
 from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.sockets import ActivatedSockets
 from tests.fakes.lent import lent

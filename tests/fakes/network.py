@@ -18,13 +18,12 @@ from urllib.parse import urlsplit
 
 import trio
 
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.nurseries import background
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.portal import portal_app
 from smartlinkd.sandbox.shop import shop_app, short_links_app
 from smartlinkd.sandbox.state import State
-from smartlinkd.serving import GuardedQuart
-from smartlinkd.serving.app import Messages
 from tests.fakes.gate import Gate
 
 ORIGINS = Origins("http://affiliate.shop.example", "http://shop.example", "http://s.shop.example")
@@ -139,14 +138,13 @@ async def ask_app(
     app: GuardedQuart, exchange: Exchange, *, port: int, gone: trio.Event | None = None
 ) -> None:
     """Have `app` answer by ASGI. With `gone` its client goes away; a cancelled one is cut off."""
-    messages = Messages()
-    sent: Any = {"type": "http.request", "body": exchange.sent, "more_body": False}
-    await messages.put(sent)
+    messages, receiving = trio.open_memory_channel[Any](2)
+    messages.send_nowait({"type": "http.request", "body": exchange.sent, "more_body": False})
 
     async def leave() -> None:
         if gone is not None:
             await gone.wait()
-            await messages.put({"type": "http.disconnect"})
+            messages.send_nowait({"type": "http.disconnect"})
 
     async def send(message: Any) -> None:
         await trio.lowlevel.checkpoint()
@@ -161,8 +159,9 @@ async def ask_app(
             if not message.get("more_body", False):
                 exchange.end()
 
-    async with background(leave):
-        await app(_scope(exchange, port), messages, send)
+    with messages, receiving:
+        async with background(leave):
+            await app(_scope(exchange, port), receiving.receive, send)
 
 
 def _scope(exchange: Exchange, port: int) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from smartlinkd.serving import GuardedQuart
+from smartlinkd.http_server import GuardedQuart
 from tests.fakes.network import Exchange, Json, ask_app, without_threads
 
 

@@ -24,11 +24,11 @@ FOLDERS = (
     "crews/webhooks",
     "fakes",
     "faults",
+    "http_server",
     "journal",
     "marketplace",
     "net",
     "sandbox",
-    "serving",
     "supervision",
     "vault",
 )

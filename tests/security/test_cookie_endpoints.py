@@ -1,8 +1,9 @@
 """Web pages in the owner's own browser, which call the cookie's operations from the owner's own
 address: none reads the cookie, and none replaces it.
 
-The rules, header by header, are told in `tests/api/test_access.py` and `test_who_may_call.py`; here
-a real browser decides what it sends, and what of the answer a page may see.
+The rules, header by header, are told in `tests/api/test_client_address.py` and
+`test_who_may_call.py`; here a real browser decides what it sends, and what of the answer a page may
+see.
 """
 
 from __future__ import annotations

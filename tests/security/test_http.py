@@ -1,7 +1,7 @@
 """The whole daemon under requests that are wrong in every way: others are served meanwhile, it does
 not grow, and it meets no fault of its own (`Daemon.stop` looks for that in its log).
 
-Each guard of the HTTP server has tests of its own in `tests/serving/`.
+Each guard of the HTTP server has tests of its own in `tests/http_server/`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from tests.serving.mutation import mutated
+from tests.http_server.mutation import mutated
 
 if TYPE_CHECKING:
     from tests.security.conftest import Daemon, Start

@@ -101,7 +101,7 @@ GUESSING = {
     ],
     "forged forwarding headers are no way around": [
         "api/test_too_many_tries.py::test_a_forged_address_is_no_way_around",
-        "api/test_access.py::test_a_strangers_word_does_not_change_who_they_are",
+        "api/test_client_address.py::test_a_strangers_word_does_not_change_who_they_are",
     ],
     "the owner can still log in from a new address": [
         "api/test_too_many_tries.py::test_a_stranger_does_not_lock_the_owner_out",
@@ -138,17 +138,17 @@ COOKIE = {
     ],
     "a name that leads here (DNS rebinding) reads and writes nothing": [
         "security/test_cookie_endpoints.py::test_a_name_that_leads_here_reads_and_writes_nothing",
-        "api/test_access.py::test_a_name_that_may_be_a_strangers_is_not_local",
+        "api/test_client_address.py::test_a_name_that_may_be_a_strangers_is_not_local",
     ],
     "forged `X-Forwarded-For`, `Forwarded` and their like open nothing": [
         "security/test_cookie_endpoints.py::test_a_forged_forwarding_header_opens_nothing",
-        "api/test_access.py::test_any_forwarding_header_of_a_stranger_makes_a_request_not_local",
-        "api/test_access.py::test_headers_that_contradict_each_other_are_not_local",
+        "api/test_client_address.py::test_any_forwarding_header_of_a_stranger_makes_a_request_not_local",
+        "api/test_client_address.py::test_headers_that_contradict_each_other_are_not_local",
     ],
     "an IPv4-mapped IPv6 address is the IPv4 address": [
         "security/test_cookie_endpoints.py::test_an_ipv4_client_of_an_ipv6_socket_is_no_other",
-        "api/test_access.py::test_an_ipv4_address_in_ipv6_s_clothes_is_that_address",
-        "serving/test_guards.py::test_an_ipv4_client_of_an_ipv6_socket_has_its_own_address",
+        "api/test_client_address.py::test_an_ipv4_address_in_ipv6_s_clothes_is_that_address",
+        "http_server/test_guards.py::test_an_ipv4_client_of_an_ipv6_socket_has_its_own_address",
     ],
     "the sync key is compared whole, and opens nothing else": [
         "api/test_who_may_call.py::test_another_key_does_not",
@@ -234,26 +234,26 @@ CHROMIUM = {
 
 HTTP = {
     "slow headers and silence": [
-        "serving/test_limits.py::test_a_head_that_drips_in_is_cut_off",
-        "serving/test_limits.py::test_a_connection_that_says_nothing_is_closed",
+        "http_server/test_limits.py::test_a_head_that_drips_in_is_cut_off",
+        "http_server/test_limits.py::test_a_connection_that_says_nothing_is_closed",
     ],
     "slow, endless and broken-off bodies": [
-        "serving/test_limits.py::test_a_body_that_stops_is_a_timeout",
-        "serving/test_limits.py::test_a_chunked_body_that_grows_larger_is_refused",
-        "serving/test_limits.py::test_a_body_that_says_it_is_larger_is_refused",
-        "serving/test_limits.py::test_a_body_that_ends_early_is_a_bad_request",
+        "http_server/test_limits.py::test_a_body_that_stops_is_a_timeout",
+        "http_server/test_limits.py::test_a_chunked_body_that_grows_larger_is_refused",
+        "http_server/test_limits.py::test_a_body_that_says_it_is_larger_is_refused",
+        "http_server/test_limits.py::test_a_body_that_ends_early_is_a_bad_request",
     ],
     "huge headers": [
-        "serving/test_guards.py::test_a_large_head_is_refused_even_when_it_comes_at_once",
+        "http_server/test_guards.py::test_a_large_head_is_refused_even_when_it_comes_at_once",
     ],
     "clients that do not read": [
-        "serving/test_guards.py::test_a_client_that_stops_reading_does_not_delay_the_stop",
-        "api/crews/test_events.py::test_a_client_that_stops_reading_is_cut_off",
+        "http_server/test_guards.py::test_a_client_that_stops_reading_does_not_delay_the_stop",
+        "api/crews/test_sse.py::test_a_client_that_stops_reading_is_cut_off",
     ],
     "pipelining": [
         "security/test_http.py::test_pipelined_requests_are_answered_in_their_order",
-        "serving/test_limits.py::test_bytes_behind_the_body_are_the_next_request",
-        "serving/test_stop.py::test_a_request_behind_another_does_not_delay_it",
+        "http_server/test_limits.py::test_bytes_behind_the_body_are_the_next_request",
+        "http_server/test_stop.py::test_a_request_behind_another_does_not_delay_it",
     ],
     "request smuggling: what can be read in two ways is refused, with all behind it": [
         "security/test_http.py::test_what_can_be_read_in_two_ways_is_refused_with_all_behind_it",
@@ -261,20 +261,20 @@ HTTP = {
     ],
     "1000 idle connections shut nobody out, nor do hundreds that leave together": [
         "security/test_http.py::test_a_thousand_idle_connections_shut_nobody_out",
-        "serving/test_limits.py::test_any_number_of_silent_clients_shut_nobody_out",
-        "serving/test_limits.py::test_who_has_left_gives_way_before_that_is_noticed",
+        "http_server/test_limits.py::test_any_number_of_silent_clients_shut_nobody_out",
+        "http_server/test_limits.py::test_who_has_left_gives_way_before_that_is_noticed",
     ],
     "what ends the process as its HTTP server is shipped ends one client": [
-        "serving/test_hostile.py::test_a_hostile_client_that_reads_to_the_end_hurts_nobody",
-        "serving/test_hostile.py::test_a_hostile_client_that_leaves_at_once_hurts_nobody",
-        "serving/test_hostile.py::test_as_shipped_the_same_request_ends_the_server",
-        "serving/test_guards.py::test_an_exception_in_one_connection_ends_that_one_alone",
-        "serving/test_guards.py::test_h2c_is_answered_as_http1",
-        "serving/test_guards.py::test_a_websocket_upgrade_is_answered_as_http1",
+        "http_server/test_hostile.py::test_a_hostile_client_that_reads_to_the_end_hurts_nobody",
+        "http_server/test_hostile.py::test_a_hostile_client_that_leaves_at_once_hurts_nobody",
+        "http_server/test_hostile.py::test_as_shipped_the_same_request_ends_the_server",
+        "http_server/test_guards.py::test_an_exception_in_one_connection_ends_that_one_alone",
+        "http_server/test_guards.py::test_h2c_is_answered_as_http1",
+        "http_server/test_guards.py::test_a_websocket_upgrade_is_answered_as_http1",
     ],
     "20 000 mutated requests: others are served, the process lives, its memory is bounded": [
         "security/test_http.py::test_twenty_thousand_mutated_requests",
-        "serving/test_fuzz.py::test_no_mutated_request_hurts_the_next_client",
+        "http_server/test_fuzz.py::test_no_mutated_request_hurts_the_next_client",
     ],
     "Schemathesis over the document, both APIs: no failure": [
         "security/test_schemathesis.py::test_nothing_is_otherwise_than_documented",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smartlinkd.serving import GuardedQuart
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.web import routes
 from smartlinkd.web.bundle import Site
 

@@ -8,7 +8,7 @@ import re
 import zipfile
 from pathlib import Path
 
-from smartlinkd.serving import GuardedQuart
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.web import extension
 from smartlinkd.web.extension import NAMES, read_extension
 

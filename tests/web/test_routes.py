@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from smartlinkd.serving import GuardedQuart
+    from smartlinkd.http_server import GuardedQuart
 
 
 class Named(HTMLParser):

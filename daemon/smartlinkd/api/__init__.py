@@ -1,1 +1,1 @@
-"""The HTTP facade: routes, schemas, guards, errors. It knows no CDP and no marketplace."""
+"""The HTTP apps: routes, schemas, guards, errors. They know no CDP and no marketplace."""

@@ -1,4 +1,4 @@
-"""The app: the operations behind their guards, the error handlers, the extension's preflight."""
+"""The main app: its operations, error handlers, and the extension's preflight."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from quart.wrappers.response import DataBody
 from werkzeug.exceptions import MethodNotAllowed
 
 from smartlinkd import __version__
-from smartlinkd.api import docs
+from smartlinkd.api import static
+from smartlinkd.api.auth_guards import Guards
 from smartlinkd.api.crews.app import add_crews, add_one_crew
 from smartlinkd.api.crews.errors import crew_failure, crew_failure_body, crew_paths
 from smartlinkd.api.document import document
 from smartlinkd.api.errors import Refusal, failure, handle_errors
-from smartlinkd.api.guards import Guards
-from smartlinkd.api.measure import measure
-from smartlinkd.api.openapi import Api
-from smartlinkd.api.routes import auth, convert, cookies, crews, history, keys, operator, system
+from smartlinkd.api.operations import Api
+from smartlinkd.api.routes import auth, convert, cookies, crews, history, keys, operator
 from smartlinkd.api.schemas import Failure
 from smartlinkd.api.services import Services
-from smartlinkd.serving import GuardedQuart
-from smartlinkd.serving.failures import plain_body
-from smartlinkd.serving.ids import NAME as REQUEST_ID
+from smartlinkd.api.timings import measure
+from smartlinkd.http_server import GuardedQuart
+from smartlinkd.http_server.failures import REQUEST_ID_HEADER, plain_body
 from smartlinkd.web import extension
 from smartlinkd.web import routes as web
 
@@ -32,12 +31,12 @@ PREFLIGHT_AGE = 600
 """Seconds for which a browser may remember what an extension is allowed."""
 
 _FOR_EXTENSIONS = ("/api/sync-cookie", "/api/sync-cookie-local")
-_EXPOSED = f"Retry-After, {REQUEST_ID}"
-"""What every client is promised, and a browser keeps from an extension that is not told of it."""
+_EXPOSED = f"Retry-After, {REQUEST_ID_HEADER}"
+"""Headers that a browser keeps from an extension unless they are named to it."""
 
 
 def build_app(services: Services) -> GuardedQuart:
-    """The facade over these parts: the affiliate service, the operator's endpoints, the crews."""
+    """Return the main app: the affiliate service, the owner's endpoints, and the crews."""
     app = GuardedQuart(max_body=services.rules.max_body)
     api = Api(app, failure=Failure)
     guards = Guards(services)
@@ -47,11 +46,10 @@ def build_app(services: Services) -> GuardedQuart:
     convert.add(api, guards, services.conversion, services.vault)
     history.add(api, guards, services.history)
     operator.add(api, guards, services)
-    system.add(api, guards, services)
     crews.add(api, guards, services.crews)
     of_crews = add_crews(app, guards, services.crews)
-    docs.register(app, lambda: document("smartlinkd", __version__, [api, of_crews]))
-    _tell_failures(app, _add_default_crew(app, guards, services))
+    static.register(app, lambda: document("smartlinkd", __version__, [api, of_crews]))
+    _handle_failures(app, _add_default_crew(app, guards, services))
     _allow_extension(app, api, services.rules.extension_origins)
     measure(app, services.metrics)
     # Behind the measuring: this one may answer before any view is called.
@@ -66,8 +64,8 @@ def _add_default_crew(app: GuardedQuart, guards: Guards, services: Services) -> 
     return add_one_crew(app, guards, name, services.crews).paths if name is not None else ()
 
 
-def _tell_failures(app: GuardedQuart, default_crew: Collection[str]) -> None:
-    """Each failure in the shape that goes with its path."""
+def _handle_failures(app: GuardedQuart, default_crew: Collection[str]) -> None:
+    """Give each failure the shape that goes with its path."""
     is_crews = crew_paths(default_crew)
 
     def answer(refusal: Refusal) -> Response:
@@ -82,7 +80,7 @@ def _tell_failures(app: GuardedQuart, default_crew: Collection[str]) -> None:
 
 
 def _allow_extension(app: GuardedQuart, api: Api, origins: frozenset[str]) -> None:
-    """CORS (Fetch standard, "HTTP extensions") for the configured extension, and for nobody else.
+    """Add CORS (Fetch standard, "HTTP extensions") for the configured extension alone.
 
     Only for the cookie's endpoints: they are all that an extension is for.
     """
@@ -110,7 +108,7 @@ def _allow_extension(app: GuardedQuart, api: Api, origins: frozenset[str]) -> No
 
 
 async def _preflight(origins: frozenset[str], methods: list[str]) -> Response:
-    """What a browser asks for the extension; any other OPTIONS is a wrong method."""
+    """Answer a browser's preflight for the extension; any other OPTIONS is a wrong method."""
     asks = "Access-Control-Request-Method" in request.headers
     if not asks or request.headers.get("Origin", "").lower() not in origins:
         raise MethodNotAllowed(valid_methods=methods)

@@ -1,4 +1,4 @@
-"""The OpenAPI document of the operations that tables declare (see `openapi.py`)."""
+"""The OpenAPI document of the operations that tables declare (see `operations.py`)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
 from pydantic_core.core_schema import DataclassField, ModelField, TypedDictField
 
-from smartlinkd.api import parameters
-from smartlinkd.api.openapi import Api, Operation
-from smartlinkd.serving.ids import LONGEST, NAME
+from smartlinkd.api.operations import Api, Operation
+from smartlinkd.api.requests import describe_parameters
+from smartlinkd.http_server.failures import LONGEST_REQUEST_ID, REQUEST_ID_HEADER
 
 Json = dict[str, Any]
 _References = Mapping[tuple[Any, JsonSchemaMode], Json]  # from a model and its side to its $ref
@@ -38,7 +38,7 @@ _REQUEST_ID: Json = {
     "description": "The request's own X-Request-Id, or one that the daemon gave it; the daemon's "
     "log lines about this request have it",
     "required": True,
-    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST},
+    "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_REQUEST_ID},
 }
 _SECURITY: dict[str, list[Json]] = {
     "none": [],
@@ -76,7 +76,7 @@ def _tag(path: str) -> str:
 
 
 def document(title: str, version: str, apis: Sequence[Api]) -> Json:
-    """The OpenAPI 3.1 document of the operations declared so far."""
+    """Return the OpenAPI 3.1 document of the operations that are declared so far."""
     references, schemas = _schemas(apis)
     paths: dict[str, Json] = {}
     for api in apis:
@@ -93,7 +93,7 @@ def document(title: str, version: str, apis: Sequence[Api]) -> Json:
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "headers": {NAME: _REQUEST_ID},
+            "headers": {REQUEST_ID_HEADER: _REQUEST_ID},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -117,9 +117,7 @@ def _schemas(apis: Sequence[Api]) -> tuple[_References, Json]:
 
 
 class _AnswersAreComplete(GenerateJsonSchema):
-    """A field of an answer is always written, with a default or without, but for those that say
-    when they are not.
-    """
+    """Marks each field of an answer as required, unless the field says when it is left out."""
 
     def field_is_required(
         self, field: ModelField | DataclassField | TypedDictField, total: bool
@@ -134,7 +132,7 @@ def _describe(operation: Operation, api: Api, references: _References) -> Json:
         parameter
         for model in (api.shared, operation.asks)
         if model is not None
-        for parameter in parameters.describe(model)
+        for parameter in describe_parameters(model)
     ]
     entry: Json = {
         "operationId": operation.name,
@@ -192,7 +190,7 @@ def _answer(description: str, schemas: Sequence[Json], media: str = "application
     schema = schemas[0] if len(schemas) == 1 else {"anyOf": list(schemas)}
     return {
         "description": description,
-        "headers": {NAME: {"$ref": f"#/components/headers/{NAME}"}},
+        "headers": {REQUEST_ID_HEADER: {"$ref": f"#/components/headers/{REQUEST_ID_HEADER}"}},
         "content": {media: {"schema": schema}},
     }
 

@@ -1,8 +1,6 @@
-"""Every failure, whatever went wrong, becomes an answer with its status here.
+"""The status and text of every failure: refusals of ours, refusals of the framework, and bugs.
 
-What a part of the daemon refused, what the framework refused (an unknown path, a wrong method, a
-body too large), and bugs. How the answer looks depends on whom it is for: the affiliate service has
-one failure body (seed, section 7), crews another (see `smartlinkd/api/crews/errors.py`).
+The affiliate service has one failure body (seed, section 7), crews another (`crews/errors.py`).
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from smartlinkd.errors import (
     UpstreamFailed,
     WrongCredential,
 )
-from smartlinkd.serving import GuardedQuart
+from smartlinkd.http_server import GuardedQuart
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +57,7 @@ _TEXTS = {
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a client is to be told, in no shape yet."""
+    """A failure, before it has the shape of one of the two APIs."""
 
     status: int
     text: str
@@ -95,7 +93,7 @@ def handle_errors(app: GuardedQuart, answer: Callable[[Refusal], Response]) -> N
 
 
 def failure(refusal: Refusal) -> Response:
-    """The failure body of the affiliate service as a response."""
+    """Return the failure body of the affiliate service as a response."""
     return Response(
         Failure(error=refusal.text).model_dump_json(),
         refusal.status,

@@ -1,4 +1,4 @@
-"""What the facade is given: the parts behind it, and the settings that are its own."""
+"""The actors behind the HTTP apps, and the settings that are the apps' own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import SecretStr
 
 from smartlinkd.admin.prometheus import Metrics
 from smartlinkd.admin.status import Operator
-from smartlinkd.api.access import Neighbourhood
+from smartlinkd.api.client_address import ClientAccess
 from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
 from smartlinkd.conversion.service import ConversionService
@@ -26,7 +26,7 @@ from smartlinkd.web.bundle import Site
 
 @dataclass(frozen=True)
 class CrewServices:
-    """What is asked about crews.
+    """The actors and settings of the crews' API.
 
     `webhook_networks` are those that webhooks may call beside the public internet.
     `own_addresses` has the URL at which a crew with a `bind` of its own listens, by its name.
@@ -41,17 +41,17 @@ class CrewServices:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the facade itself goes by: who is local, which extensions may call, how many bytes a
-    body may have. They are others after a reload."""
+    """The apps' own settings, which a reload replaces: who is local, which extensions may call, and
+    how many bytes a body may have."""
 
-    neighbourhood: Neighbourhood
+    client_access: ClientAccess
     extension_origins: frozenset[str]
     max_body: int
 
 
 @dataclass(frozen=True)
 class Services:
-    """`browser` is None where nothing of the configuration needs one."""
+    """The actors and settings. `browser` is None if the configuration needs none."""
 
     auth: Auth
     vault: Vault

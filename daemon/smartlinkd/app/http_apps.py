@@ -12,20 +12,20 @@ from socket import socket
 
 import trio
 
-from smartlinkd.api.access import Neighbourhood
 from smartlinkd.api.app import build_app
+from smartlinkd.api.client_address import ClientAccess
 from smartlinkd.api.crews.app import build_crew_app
 from smartlinkd.api.services import Rules, Services
 from smartlinkd.app.listeners import Listeners
 from smartlinkd.config.settings import Settings
 from smartlinkd.crews.catalog.catalog import Catalog
-from smartlinkd.serving import GuardedQuart, Served, serve
+from smartlinkd.http_server import GuardedQuart, ServedApp, serve
 
 
 def api_rules(settings: Settings) -> Rules:
     """Return the HTTP API's own settings."""
     return Rules(
-        neighbourhood=Neighbourhood(
+        client_access=ClientAccess(
             open_to=settings.cookie.open_to,
             trusted_proxies=settings.server.trusted_proxies,
             public_hosts=frozenset(settings.server.public_hosts),
@@ -40,7 +40,7 @@ class HttpApp:
 
     def __init__(self, app: GuardedQuart, sockets: Sequence[socket], *, grace: float) -> None:
         """`grace` is the time in seconds that running requests get at a stop."""
-        self._served = Served(app)
+        self._served = ServedApp(app)
         self._sockets = sockets
         self.grace = grace
         self._stop = trio.Event()
@@ -58,7 +58,7 @@ class HttpApp:
 
     def replace_app(self, app: GuardedQuart) -> None:
         """Serve another app from now on. Running requests end in the old one."""
-        self._served.take(app)
+        self._served.replace(app)
 
     def stop(self) -> None:
         """Close the sockets, and let `run` return when the running requests are answered."""

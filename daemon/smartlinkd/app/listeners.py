@@ -20,9 +20,9 @@ from smartlinkd.config import Problem, Settings
 from smartlinkd.config.checks import open_cookie
 from smartlinkd.crews.catalog.catalog import UNDER
 from smartlinkd.errors import Invalid
+from smartlinkd.http_server import bind
+from smartlinkd.http_server.sockets import is_absent, tell_of_absence
 from smartlinkd.net.addresses import Bind
-from smartlinkd.serving import bind
-from smartlinkd.serving.sockets import is_absent, tell_of_absence
 from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.sockets import NO_SOCKETS, ActivatedSockets, listens_at, open_sockets
 

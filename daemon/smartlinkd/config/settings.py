@@ -47,7 +47,7 @@ class Server(Section):
     public_hosts: tuple[Annotated[str, PlainValidator(addresses.parse_host_name)], ...] = Field(
         default=(), strict=False, max_length=MOST_ENTRIES, examples=[["links.example.org"]]
     )
-    # Each of `smartlinkd.serving.Limits.connections` may hold one: the bound is 8 GiB of memory.
+    # Each of `http_server.HttpLimits.connections` may hold one: the bound is 8 GiB of memory.
     max_body: int = Field(default=MIB, ge=KIB, le=16 * MIB, description="bytes")
     grace: float = Field(default=10.0, ge=0, le=300, description="seconds")
 

@@ -1,7 +1,7 @@
 """The updates that the store records at each moment of an execution: pure rules.
 
-One transaction writes an `ExecutionUpdate`: the change of the execution, the event about it, and the
-webhook calls that are due for it. So clients hear of nothing that is not on the disk, and of
+One transaction writes an `ExecutionUpdate`: the change of the execution, the event about it, and
+the webhook calls that are due for it. So clients hear of nothing that is not on the disk, and of
 everything that is.
 """
 

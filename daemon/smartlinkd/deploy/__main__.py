@@ -28,8 +28,8 @@ from smartlinkd.config import ConfigError, Settings
 from smartlinkd.deploy import configuration, preflight, service, units
 from smartlinkd.deploy.service import InstallFailed
 from smartlinkd.deploy.units import ServicePaths, paths_of
+from smartlinkd.http_server.sockets import is_absent
 from smartlinkd.net.addresses import Bind, parse_bind
-from smartlinkd.serving.sockets import is_absent
 
 TRIES = 3
 """Attempts to type a password."""

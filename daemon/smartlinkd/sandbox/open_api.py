@@ -18,12 +18,12 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, ValidationError
 from quart import Response, request
 
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.batch import SUB_IDS, long_link, short_code, target_of
 from smartlinkd.sandbox.faults import Behaviour, Point
 from smartlinkd.sandbox.products import estimate, open_api_node, product_of
 from smartlinkd.sandbox.state import State
 from smartlinkd.sandbox.web import as_json, faulty_answer, graphql_errors, raw_body
-from smartlinkd.serving import GuardedQuart
 
 PATH: Final = "/graphql"
 APP_ID: Final = "18000000001"

@@ -16,6 +16,7 @@ import trio
 from pydantic import BaseModel, ConfigDict, Field
 from quart import Response, redirect, render_template, request
 
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.batch import (
     LinkParam,
     Malformed,
@@ -42,7 +43,6 @@ from smartlinkd.sandbox.web import (
     raw_body,
     to_check,
 )
-from smartlinkd.serving import GuardedQuart
 
 PROGRAM: Final = "1"
 """The value of the header affiliate-program-type that stands for links."""

@@ -19,6 +19,7 @@ from typing import Final
 import trio
 
 from smartlinkd.errors import Invalid, leaves
+from smartlinkd.http_server import ServedApp, serve
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.faults import FAULTS
 from smartlinkd.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
@@ -29,7 +30,6 @@ from smartlinkd.sandbox.session import cookie_header
 from smartlinkd.sandbox.shop import shop_app, short_links_app
 from smartlinkd.sandbox.shortlinks import CODES
 from smartlinkd.sandbox.state import State
-from smartlinkd.serving import Served, serve
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,7 @@ async def open_sandbox(
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
             for app, bound in zip(apps, listening, strict=True):
-                await nursery.start(partial(serve, Served(app), [bound], grace=GRACE, stop=stop))
+                await nursery.start(partial(serve, ServedApp(app), [bound], grace=GRACE, stop=stop))
             logger.info("sandbox portal at %s", state.origins.portal)
             try:
                 yield Sandbox(state)

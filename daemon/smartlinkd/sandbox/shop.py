@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 from quart import Response, redirect, render_template, request
 
 from smartlinkd.errors import Invalid
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.products import product_of
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT, cookies_of, session_of
 from smartlinkd.sandbox.shortlinks import BIG_BODY, CODES, Hop, Way, hop_of
 from smartlinkd.sandbox.state import State
 from smartlinkd.sandbox.web import Answer, new_app
-from smartlinkd.serving import GuardedQuart
 
 PRODUCT_PATHS: Final = re.compile(
     r"(?:universal-link/)?(?:[^/]*-i\.(?P<shop1>[0-9]{1,15})\.(?P<item1>[0-9]{1,15})"

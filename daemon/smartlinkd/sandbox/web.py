@@ -24,11 +24,11 @@ from werkzeug.exceptions import NotFound
 from werkzeug.wrappers import Response as Redirect
 
 from smartlinkd.errors import Invalid
+from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.faults import Behaviour
 from smartlinkd.sandbox.products import format_dong
 from smartlinkd.sandbox.session import session_of
 from smartlinkd.sandbox.state import Address, State
-from smartlinkd.serving import GuardedQuart
 from smartlinkd.validation import describe_errors
 
 M = TypeVar("M", bound=BaseModel)

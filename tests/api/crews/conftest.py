@@ -24,8 +24,8 @@ from pydantic import JsonValue, SecretBytes, SecretStr
 from pydantic_core import to_json
 
 from smartlinkd.admin.prometheus import Metrics
-from smartlinkd.api.access import Neighbourhood
 from smartlinkd.api.app import build_app
+from smartlinkd.api.client_address import ClientAccess
 from smartlinkd.api.crews.app import build_crew_app
 from smartlinkd.api.services import CrewServices, Rules, Services
 from smartlinkd.auth.actor import Auth, KeySpec
@@ -46,7 +46,7 @@ from smartlinkd.crews.model import (
 from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid
-from smartlinkd.serving import Limits, Served, bind, serve
+from smartlinkd.http_server import HttpLimits, ServedApp, bind, serve
 from smartlinkd.store.model import (
     Execution,
     ExecutionEvent,
@@ -351,8 +351,8 @@ NETWORKS = (ip_network("127.0.0.0/8"),)
 
 
 @pytest.fixture
-def limits() -> Limits:
-    return Limits()
+def limits() -> HttpLimits:
+    return HttpLimits()
 
 
 OpenHouse = Callable[..., AbstractAsyncContextManager[House]]
@@ -364,7 +364,7 @@ def open_house(
     crews: Catalog,
     tmp_path: Path,
     conformity: Conformity,
-    limits: Limits,
+    limits: HttpLimits,
 ) -> OpenHouse:
     """Serves crews over an executor, on two ports, for the length of a block.
 
@@ -391,7 +391,7 @@ async def opened(
     nursery: trio.Nursery,
     directory: Path,
     conformity: Conformity,
-    limits: Limits,
+    limits: HttpLimits,
 ) -> AsyncIterator[House]:
     tokens = CrewTokens(directory, SecretBytes(bytes(32)), catalog.users())
     await nursery.start(tokens.run)
@@ -425,17 +425,17 @@ async def opened(
             needs_cookie=True,
         ),
         sync_key=SecretStr(""),
-        rules=Rules(Neighbourhood((), (), ()), frozenset(), MAX_BODY),
+        rules=Rules(ClientAccess((), (), ()), frozenset(), MAX_BODY),
     )
     app = build_app(services)
     own = build_crew_app("alpha", services)
     stop = trio.Event()
     async with (
         serving(
-            nursery, partial(serve, Served(app), limits=limits, stop=stop), conformity
+            nursery, partial(serve, ServedApp(app), limits=limits, stop=stop), conformity
         ) as at_main,
         serving(
-            nursery, partial(serve, Served(own), limits=limits, stop=stop), conformity, own=True
+            nursery, partial(serve, ServedApp(own), limits=limits, stop=stop), conformity, own=True
         ) as at_own,
     ):
         shown = {crew: await tokens.show(crew) for crew in catalog.names()}

@@ -20,9 +20,9 @@ from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.errors import Invalid, NotFound, Unavailable, Unprocessable
-from smartlinkd.serving import Limits
-from smartlinkd.serving import app as serving
-from smartlinkd.serving.places import Places
+from smartlinkd.http_server import HttpLimits
+from smartlinkd.http_server import app as http_app
+from smartlinkd.http_server.places import Places
 from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ RESUME = {"task_id": "1", "human_feedback": "", "is_approve": True}
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server waits for a body no longer than a test does."""
-    monkeypatch.setattr(serving, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(http_app, "BODY_SECONDS", 0.1)
 
 
 def documented(conformity: Conformity) -> dict[str, set[int]]:
@@ -104,9 +104,9 @@ async def given(house: House, method: str, path: str, status: int, body: Any) ->
     return (await house.own.ask(method, path, token, body)).status_code
 
 
-@pytest.mark.parametrize("limits", [Limits(connections=8)])
+@pytest.mark.parametrize("limits", [HttpLimits(connections=8)])
 async def test_429_is_given_to_a_token_that_holds_its_share(
-    house: House, executor: StandIn, conformity: Conformity, limits: Limits
+    house: House, executor: StandIn, conformity: Conformity, limits: HttpLimits
 ) -> None:
     known = executor.add(status=Status.RUNNING)
     async with AsyncExitStack() as opened:

@@ -27,7 +27,7 @@ from uuid import UUID
 import pytest
 
 from smartlinkd.errors import Invalid, Unavailable, Unprocessable
-from smartlinkd.serving import app as serving
+from smartlinkd.http_server import app as http_app
 from smartlinkd.store.errors import KeyReused
 
 if TYPE_CHECKING:
@@ -413,7 +413,7 @@ async def test_a_body_just_under_the_limit_is_read(house: House) -> None:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The server waits for a body no longer than a test does."""
-    monkeypatch.setattr(serving, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(http_app, "BODY_SECONDS", 0.1)
 
 
 @pytest.mark.parametrize("where", ["under", "root", "own"])

@@ -1,4 +1,4 @@
-"""Where crews answer: under `/crews/<name>`, at `/` for one of them, and at addresses of their own.
+"""The apps of crews: under `/crews/<name>`, at `/` for one, and at addresses of their own.
 
 The same operations are served in all three, and documented in the first. Bodies are JSON whatever
 their `Content-Type` says: not every client sets it, and it would only help against web pages of
@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import Final
 
+from smartlinkd.api.auth_guards import Guards
 from smartlinkd.api.crews import routes
 from smartlinkd.api.crews.errors import crew_failure, crew_failure_body
 from smartlinkd.api.crews.schemas import CrewFailure, InCrew
 from smartlinkd.api.errors import handle_errors
-from smartlinkd.api.guards import Guards
-from smartlinkd.api.measure import measure
-from smartlinkd.api.openapi import Api
+from smartlinkd.api.operations import Api
 from smartlinkd.api.services import CrewServices, Services
+from smartlinkd.api.timings import measure
 from smartlinkd.crews.catalog.catalog import UNDER
-from smartlinkd.serving import GuardedQuart
+from smartlinkd.http_server import GuardedQuart
 
 _MEANINGS: Final = {
     401: "The bearer token is missing or wrong, or there is no such crew",
@@ -51,7 +51,7 @@ def add_one_crew(app: GuardedQuart, guards: Guards, name: str, crews: CrewServic
 
 
 def build_crew_app(name: str, services: Services) -> GuardedQuart:
-    """One crew for an address of its own. Every failure there is in the shape of crews."""
+    """Return the app of one crew for its own address. All its failures have the crews' shape."""
     app = GuardedQuart(max_body=services.rules.max_body, failure_body=crew_failure_body)
     add_one_crew(app, Guards(services), name, services.crews)
     handle_errors(app, crew_failure)

@@ -27,7 +27,7 @@ _IN_BRACES: Final = re.compile(r"\\\{\w+\\\}")
 
 
 def crew_failure(refusal: Refusal) -> Response:
-    """The failure as a response."""
+    """Return the failure as a response."""
     body = CrewFailure(
         error=_title(refusal.status), message=refusal.text, details=dict(refusal.details)
     )
@@ -44,12 +44,12 @@ def crew_failure(refusal: Refusal) -> Response:
 
 
 def crew_failure_body(status: int, text: str, _path: str) -> Mapping[str, JsonValue]:
-    """The body of a failure that never reaches the application."""
+    """Return the body of a failure that never reaches the application."""
     return CrewFailure(error=_title(status), message=text).model_dump()
 
 
 def crew_paths(at_root: Collection[str]) -> Callable[[str], bool]:
-    """Whether a path is a crew's, when one crew also answers at the paths `at_root`.
+    """Return a test for paths of crews, when one crew also answers at the paths `at_root`.
 
     `at_root` are as in the table of operations, with parameters in braces. What begins with /api/
     is the affiliate service's, even where a parameter would take it in.

@@ -1,4 +1,4 @@
-"""What every crew answers at its base address (seed "crew execution API", section 4, and more)."""
+"""The operations of every crew, at its base address (docs/crews.md)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from typing import Final
 import trio
 from quart import Response, request
 
-from smartlinkd.api import measure
-from smartlinkd.api.crews import answers, events
+from smartlinkd.api.auth_guards import Guards
+from smartlinkd.api.crews import sse
+from smartlinkd.api.crews.mapping import listed_execution, status_response, webhook_targets
 from smartlinkd.api.crews.schemas import (
     MAX_WAIT,
     EventsAsked,
@@ -31,17 +32,16 @@ from smartlinkd.api.crews.schemas import (
     StatusResponse,
     StopResponse,
 )
-from smartlinkd.api.crews.targets import targets
-from smartlinkd.api.guards import Guards
-from smartlinkd.api.openapi import Access, Api
+from smartlinkd.api.operations import Access, Api
 from smartlinkd.api.services import CrewServices
+from smartlinkd.api.timings import count_only
 from smartlinkd.config.crews import LONGEST_GRACE
 from smartlinkd.crews.model import CrewUser, Feedback, Kickoff, no_such_execution
 from smartlinkd.crews.subscriptions import EventStream
 from smartlinkd.errors import Refused
+from smartlinkd.http_server import hold_until_answered
 from smartlinkd.nurseries import background
 from smartlinkd.patience import PATIENCE, patience
-from smartlinkd.serving import hold_until_answered
 from smartlinkd.store.model import Execution, ExecutionState
 
 STOPPING: Final = LONGEST_GRACE + 30.0
@@ -57,20 +57,22 @@ def add(api: Api, guards: Guards, crews: CrewServices) -> None:
         crew: str = (request.view_args or {})["crew"]
         return await guards.crew_caller(crew, await guards.credential())
 
-    async def admit_though_gone() -> CrewUser:
-        # A client may leave while its request is read. The shield keeps the request's deadline out.
+    async def admit_shielded() -> CrewUser:
+        # A stop is carried out also for a client that has left meanwhile. The shield keeps the
+        # request's own deadline out.
         with trio.CancelScope(shield=True), patience():
             caller = await admit()
         return caller  # noqa: RET504 - to mypy a scope may swallow what ends its block
 
     member = Access(admit, bearer="required", refusals=(401, 403, 503), scope="crews")
-    _add_looks(api, guards, crews, member)
-    _add_deeds(api, crews, member)
-    _add_stop(api, crews, replace(member, admit=admit_though_gone))
+    _add_read_routes(api, guards, crews, member)
+    _add_write_routes(api, crews, member)
+    _add_stop_route(api, crews, replace(member, admit=admit_shielded))
 
 
-def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[CrewUser]) -> None:
-    """What changes nothing."""
+def _add_read_routes(
+    api: Api, guards: Guards, crews: CrewServices, member: Access[CrewUser]
+) -> None:
     executor, app = crews.executor, api.target
 
     @api.operation("GET", "/", access=member, ok=Response, media="text/plain")
@@ -100,7 +102,7 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cre
 
         The same at `/{kickoff_id}/status`.
         """
-        kickoff_id = _known(asked.kickoff_id)
+        kickoff_id = _checked_id(asked.kickoff_id)
         seconds = min(asked.wait, MAX_WAIT)
         with patience(seconds + PATIENCE):
             if seconds:
@@ -109,7 +111,7 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cre
                 await member.admit()  # the token may have been rotated meanwhile
             else:
                 found = await executor.execution(caller, kickoff_id)
-        return answers.status(
+        return status_response(
             found,
             datetime.now(UTC),
             as_object=asked.result == "object",
@@ -127,7 +129,7 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cre
         )
         now = datetime.now(UTC)
         return ExecutionsResponse(
-            executions=[answers.listed(each, now) for each in page.executions],
+            executions=[listed_execution(each, now) for each in page.executions],
             next_cursor=page.next_cursor,
         )
 
@@ -137,33 +139,32 @@ def _add_looks(api: Api, guards: Guards, crews: CrewServices, member: Access[Cre
         access=member,
         asks=EventsAsked,
         ok=Response,
-        media=events.MEDIA,
+        media=sse.MEDIA,
         errors=(404, 429),
     )
     async def execution_events(caller: CrewUser, asked: EventsAsked) -> Response:
-        """What happens in an execution, as server-sent events.
+        """Follow an execution, as server-sent events.
 
         Each has an id, and as its data a JSON object {type, timestamp, data}. They begin with the
         first, or after `Last-Event-ID`; the stream closes when the execution has ended.
         """
-        kickoff_id = _known(asked.kickoff_id)
+        kickoff_id = _checked_id(asked.kickoff_id)
 
         def follow() -> AbstractAsyncContextManager[EventStream]:
             return executor.follow(caller, kickoff_id, after=asked.last_event_id)
 
         shown, is_head = await guards.credential(), request.method == "HEAD"
-        # The request is not at hand any more when the answer is sent.
+        # The answer is sent after the request's context has ended.
         admitted = partial(guards.crew_caller, caller.crew, shown)
 
         if not is_head:
             hold_until_answered(app.places.follow(shown.token or ""))
         async with follow():
-            pass  # a refusal is told now or never
-        return events.stream(follow, admitted, app.stopping, head=is_head)
+            pass  # a refusal can only be answered before the stream begins
+        return sse.stream(follow, admitted, app.stopping, head=is_head)
 
 
-def _add_deeds(api: Api, crews: CrewServices, member: Access[CrewUser]) -> None:
-    """What begins, changes or ends an execution."""
+def _add_write_routes(api: Api, crews: CrewServices, member: Access[CrewUser]) -> None:
     executor = crews.executor
 
     @api.operation(
@@ -184,16 +185,16 @@ def _add_deeds(api: Api, crews: CrewServices, member: Access[CrewUser]) -> None:
         """
         key = asked.idempotency_key
         try:
-            webhooks = targets(body, crews.webhook_networks)
+            webhooks = webhook_targets(body, crews.webhook_networks)
         except Refused:
             # Only what is new is refused: when this came before, they may have been allowed.
             earlier = await executor.created_by(caller, idempotency_key=key, body=body.sent)
             if earlier is None:
                 raise
             return KickoffResponse(kickoff_id=earlier)
-        order = Kickoff(inputs=body.inputs or {}, meta=body.meta, webhooks=webhooks)
+        wanted = Kickoff(inputs=body.inputs or {}, meta=body.meta, webhooks=webhooks)
         return KickoffResponse(
-            kickoff_id=await executor.kickoff(caller, order, idempotency_key=key, body=body.sent)
+            kickoff_id=await executor.kickoff(caller, wanted, idempotency_key=key, body=body.sent)
         )
 
     @api.operation(
@@ -206,9 +207,9 @@ def _add_deeds(api: Api, crews: CrewServices, member: Access[CrewUser]) -> None:
         """
         found = await executor.resume(
             caller,
-            _known(body.execution_id, "execution_id"),
+            _checked_id(body.execution_id, "execution_id"),
             Feedback(body.task_id, body.human_feedback, body.is_approve),
-            webhooks=targets(body, crews.webhook_networks),
+            webhooks=webhook_targets(body, crews.webhook_networks),
         )
         if body.is_approve:
             return ResumeResponse(
@@ -221,8 +222,7 @@ def _add_deeds(api: Api, crews: CrewServices, member: Access[CrewUser]) -> None:
         )
 
 
-def _add_stop(api: Api, crews: CrewServices, member: Access[CrewUser]) -> None:
-    """What is done also for a client that has gone: `member` admits it all the same."""
+def _add_stop_route(api: Api, crews: CrewServices, member: Access[CrewUser]) -> None:
 
     @api.operation(
         "POST",
@@ -235,7 +235,7 @@ def _add_stop(api: Api, crews: CrewServices, member: Access[CrewUser]) -> None:
     )
     async def stop(caller: CrewUser, asked: OneExecution) -> StopResponse:
         """End an execution, queued or running. Answered when it has ended."""
-        kickoff_id = _known(asked.kickoff_id)
+        kickoff_id = _checked_id(asked.kickoff_id)
         await crews.executor.stop(caller, kickoff_id)
         return StopResponse(kickoff_id=kickoff_id)
 
@@ -243,8 +243,8 @@ def _add_stop(api: Api, crews: CrewServices, member: Access[CrewUser]) -> None:
 async def _wait(
     crews: CrewServices, stopping: trio.Event, caller: CrewUser, kickoff_id: str, seconds: float
 ) -> Execution:
-    """As the executor has it, or until the server stops."""
-    measure.count_only()
+    """Wait until the execution's state changes, for `seconds`, or until the server stops."""
+    count_only()
     with trio.CancelScope() as waiting:
         async with background(partial(_cancel_at, stopping, waiting)):
             return await crews.executor.wait(caller, kickoff_id, seconds)
@@ -256,8 +256,8 @@ async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-def _known(kickoff_id: str, field: str = "kickoff_id") -> str:
-    """An id in the form that all of ours have. Raises `NotFound`, as the executor does."""
+def _checked_id(kickoff_id: str, field: str = "kickoff_id") -> str:
+    """Return an id if it has the form of ours. Raises `NotFound`, as the executor does."""
     if not _UUID.fullmatch(kickoff_id):
         raise no_such_execution(field)
     return kickoff_id

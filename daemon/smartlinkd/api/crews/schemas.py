@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from smartlinkd.api.parameters import In, Parameters
+from smartlinkd.api.requests import In, Parameters
 from smartlinkd.wire import Body, Timestamp, example
 
 MAX_WAIT: Final = 60.0
@@ -45,7 +45,7 @@ State = Literal["PENDING", "RUNNING", "SUCCESS", "FAILED"]
 
 
 class InCrew(Parameters):
-    """What every operation is under."""
+    """The parameter of every crew's address."""
 
     crew: Annotated[str, In("path"), Field(description="the crew's name", examples=["deal-post"])]
 
@@ -178,7 +178,7 @@ class AnyAuthentication(Body):
 
 
 class EventStreamTarget(Body):
-    """Where events of some types are sent as they happen."""
+    """An address to which events of some types are sent as they happen."""
 
     events: Annotated[
         list[Annotated[str, Field(max_length=200)]] | None,
@@ -198,14 +198,14 @@ class EventStreamTarget(Body):
 
 
 class HumanInputTarget(Body):
-    """Where it is told that a task waits for a human."""
+    """An address that is called when a task waits for a human."""
 
     url: Url | None
     authentication: AnyAuthentication | None = None
 
 
 class Webhooks(Body):
-    """Whom to call during an execution. An address that is null or empty is none."""
+    """Addresses to call during an execution. One that is null or empty is none."""
 
     task_webhook_url: Url | None = None
     step_webhook_url: Url | None = None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from quart import request
 
-from smartlinkd.api.access import Caller
-from smartlinkd.api.guards import Guards, Visitor
-from smartlinkd.api.openapi import Api
+from smartlinkd.api.auth_guards import Guards, Visitor
+from smartlinkd.api.client_address import ApiClient
+from smartlinkd.api.operations import Api
 from smartlinkd.api.schemas import (
     CookieLoginResponse,
     DisableRequest,
@@ -36,7 +36,7 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
         errors=(401, 429, 503),
     )
     async def login(
-        caller: Caller, body: LoginRequest
+        caller: ApiClient, body: LoginRequest
     ) -> LoggedInResponse | CookieLoginResponse | SecondStepResponse:
         """Log in with the password.
 
@@ -58,7 +58,7 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
         ok=(TokenResponse, DoneResponse),
         errors=(401, 403, 429, 503),
     )
-    async def verify_mfa(caller: Caller, body: VerifyMfaRequest) -> TokenResponse | DoneResponse:
+    async def verify_mfa(caller: ApiClient, body: VerifyMfaRequest) -> TokenResponse | DoneResponse:
         """Finish a login with the code that the authenticator app shows."""
         token = await auth.verify_mfa(
             body.temp_token.get_secret_value(), body.code.get_secret_value(), caller.address

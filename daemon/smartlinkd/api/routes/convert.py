@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 
-from smartlinkd.api.guards import Client, Guards
-from smartlinkd.api.openapi import Api
+from smartlinkd.api.auth_guards import Client, Guards
+from smartlinkd.api.operations import Api
 from smartlinkd.api.routes.cookies import read_cookie
 from smartlinkd.api.schemas import (
     ConvertRequest,

@@ -7,8 +7,8 @@ import time
 import trio
 from pydantic import SecretStr
 
-from smartlinkd.api.guards import Client, Guards
-from smartlinkd.api.openapi import Api
+from smartlinkd.api.auth_guards import Client, Guards
+from smartlinkd.api.operations import Api
 from smartlinkd.api.schemas import (
     Failure,
     StoredCookieResponse,

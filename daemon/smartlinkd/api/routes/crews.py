@@ -1,15 +1,14 @@
-"""What only the owner may ask about crews: which there are, and their tokens.
+"""The owner's view of the crews: their list, and their tokens.
 
-Everything else is asked of a crew itself, at its base address and with one of its tokens, by the
-page as by any other client.
+All else is asked of a crew itself, at its base address, by the page as by any other client.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from smartlinkd.api.guards import Client, Guards
-from smartlinkd.api.openapi import Api
+from smartlinkd.api.auth_guards import Client, Guards
+from smartlinkd.api.operations import Api
 from smartlinkd.api.schemas import (
     CrewEntry,
     CrewsResponse,
@@ -28,7 +27,7 @@ def add(api: Api, guards: Guards, services: CrewServices) -> None:
 
     @api.operation("GET", "/api/crews", access=guards.scoped("crews"), ok=CrewsResponse)
     async def crews(_: Client) -> CrewsResponse:
-        """All crews of the configuration, with what they have in hand.
+        """All crews of the configuration, with how many executions run and wait.
 
         First those that can run, then the broken ones, each in the configuration's order.
         """

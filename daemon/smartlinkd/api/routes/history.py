@@ -12,9 +12,9 @@ from pydantic import ConfigDict, Field, PlainValidator
 from quart import Response, request
 from quart.wrappers.response import DataBody, ResponseBody
 
-from smartlinkd.api.guards import Client, Guards
-from smartlinkd.api.openapi import Api
-from smartlinkd.api.parameters import In, Parameters
+from smartlinkd.api.auth_guards import Client, Guards
+from smartlinkd.api.operations import Api
+from smartlinkd.api.requests import In, Parameters
 from smartlinkd.api.schemas import DoneResponse
 from smartlinkd.auth.actor import Session
 from smartlinkd.errors import Invalid, NotFound

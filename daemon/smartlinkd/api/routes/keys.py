@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from smartlinkd.admin.status import Operator, key_report
-from smartlinkd.api.guards import Client, Guards, Visitor
-from smartlinkd.api.openapi import Api
-from smartlinkd.api.parameters import In, Parameters
+from smartlinkd.api.auth_guards import Client, Guards, Visitor
+from smartlinkd.api.operations import Api
+from smartlinkd.api.requests import In, Parameters
 from smartlinkd.api.schemas import DoneResponse, KeyRequest, KeyResponse, KeysResponse
 from smartlinkd.auth.actor import Auth, KeySpec, Session
 
@@ -38,14 +38,14 @@ def add(api: Api, guards: Guards, auth: Auth, operator: Operator) -> None:
             body.code.get_secret_value() if body.code is not None else None,
             visitor.address,
         )
-        told = key_report(made.entry)
+        report = key_report(made.entry)
         return KeyResponse(
-            id=told.id,
+            id=report.id,
             key=made.key.get_secret_value(),
-            name=told.name,
-            scopes=told.scopes,
-            created_at=told.created_at,
-            expires_at=told.expires_at,
+            name=report.name,
+            scopes=report.scopes,
+            created_at=report.created_at,
+            expires_at=report.expires_at,
         )
 
     @api.operation("GET", "/api/keys", access=guards.session, ok=KeysResponse)

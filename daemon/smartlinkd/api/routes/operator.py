@@ -1,23 +1,29 @@
-"""Health and the operator's own endpoints."""
+"""Health, the owner's status of the daemon, and the measurements of the page's *System* view."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 from quart import Response
 
 from smartlinkd.admin.prometheus import CONTENT_TYPE
 from smartlinkd.admin.status import AccountResponse, StatusReport
-from smartlinkd.api.access import Caller
-from smartlinkd.api.guards import Client, Guards
-from smartlinkd.api.openapi import Api
-from smartlinkd.api.parameters import In, Parameters
+from smartlinkd.api.auth_guards import Client, Guards
+from smartlinkd.api.client_address import ApiClient
+from smartlinkd.api.operations import Api
+from smartlinkd.api.requests import In, Parameters
 from smartlinkd.api.schemas import AliveResponse, HealthResponse, ReadyResponse
 from smartlinkd.api.services import Services
+from smartlinkd.auth.actor import Session
 from smartlinkd.errors import Unavailable
-from smartlinkd.wire import Body
+from smartlinkd.monitoring.log_buffer import MAX_RECORDS
+from smartlinkd.monitoring.series import HOURS, SeriesName
+from smartlinkd.wire import Body, Timestamp
+
+MAX_TEXT: Final = 200
+"""Characters of the text that log records are searched for."""
 
 
 class ReadinessAsked(Parameters):
@@ -31,21 +37,72 @@ class ClearedResponse(Body):
     cleared: Annotated[int, Field(description="accounts that were paused or had lost a session")]
 
 
+class LogAsked(Parameters):
+    level: Annotated[
+        Literal["debug", "info", "warning", "error", "critical"],
+        In("query"),
+        Field(description="records of this level and above"),
+    ] = "info"
+    q: Annotated[
+        str,
+        In("query"),
+        Field(max_length=MAX_TEXT, description="a text that the record has, in any case"),
+    ] = ""
+    limit: Annotated[
+        int, In("query"), Field(ge=1, le=MAX_RECORDS, description="how many at the most")
+    ] = 100
+
+
+class LogEntry(Body):
+    """One record of the daemon's log."""
+
+    at: Timestamp
+    level: str
+    logger: str
+    message: str
+    actor: Annotated[str | None, Field(description="the part that wrote it")]
+    event: Annotated[str | None, Field(description="set for what a monitor may look for")]
+    request_id: str | None
+
+
+class LogResponse(Body):
+    ok: Literal[True] = True
+    records: Annotated[list[LogEntry], Field(description="newest first")]
+
+
+class SeriesAsked(Parameters):
+    name: Annotated[SeriesName, In("query"), Field(description="what was measured")]
+    hours: Annotated[
+        float, In("query"), Field(gt=0, le=HOURS, description="how far back, in hours")
+    ] = HOURS
+
+
+class SeriesPoint(Body):
+    at: Timestamp
+    value: Annotated[float | None, Field(description="null where there was nothing to measure")]
+
+
+class SeriesResponse(Body):
+    ok: Literal[True] = True
+    name: SeriesName
+    points: Annotated[list[SeriesPoint], Field(description="one a minute, oldest first")]
+
+
 def add(api: Api, guards: Guards, services: Services) -> None:
     """Add these operations to `api`."""
     browser = services.browser
     for_account = guards.local_or_scoped("status")
 
     @api.operation("GET", "/api/health", access=guards.anyone, ok=HealthResponse)
-    async def health(_: Caller) -> HealthResponse:
-        """Whether it is up, and whether a page can run script in its browser right now."""
+    async def health(_: ApiClient) -> HealthResponse:
+        """Show that the daemon is up, and if a page can run script in its browser right now."""
         return HealthResponse(
             browser_ready=browser is not None and browser.is_ready, timestamp=datetime.now(UTC)
         )
 
     @api.operation("GET", "/livez", access=guards.anyone, ok=AliveResponse)
-    async def livez(_: Caller) -> AliveResponse:
-        """Whether the process serves."""
+    async def livez(_: ApiClient) -> AliveResponse:
+        """Show that the process serves."""
         return AliveResponse()
 
     @api.operation(
@@ -56,7 +113,7 @@ def add(api: Api, guards: Guards, services: Services) -> None:
         ok=ReadyResponse,
         errors=(403, 503),
     )
-    async def readyz(_: Caller, asked: ReadinessAsked) -> ReadyResponse:
+    async def readyz(_: ApiClient, asked: ReadinessAsked) -> ReadyResponse:
         """Show whether every part runs and the browser works; if not, `error` is one word for why.
 
         With `?account=1` it also shows whether the account can make links. The words for that are
@@ -96,6 +153,39 @@ def add(api: Api, guards: Guards, services: Services) -> None:
         media="text/plain",
     )
     async def metrics(_: Client) -> Response:
-        """What was counted and timed since its start, as Prometheus reads it."""
+        """Show what was counted and timed since the start, as Prometheus reads it."""
         account = await services.operator.account_at_hand()
         return Response(services.metrics.text(account), content_type=CONTENT_TYPE)
+
+    @api.operation("GET", "/api/log", access=guards.session, asks=LogAsked, ok=LogResponse)
+    async def log(_: Session, asked: LogAsked) -> LogResponse:
+        """Show the last records of the log. The daemon keeps 500 of them in memory."""
+        found = services.log_buffer.find(level=asked.level, text=asked.q, limit=asked.limit)
+        return LogResponse(
+            records=[
+                LogEntry(
+                    at=record.at,
+                    level=record.level,
+                    logger=record.logger,
+                    message=record.message,
+                    actor=record.actor,
+                    event=record.event,
+                    request_id=record.request_id,
+                )
+                for record in found
+            ]
+        )
+
+    @api.operation("GET", "/api/series", access=guards.session, asks=SeriesAsked, ok=SeriesResponse)
+    async def series(_: Session, asked: SeriesAsked) -> SeriesResponse:
+        """Show one series of the last day.
+
+        `conversions` are links made in a minute, `submit_seconds` the mean time of a submit,
+        `memory_bytes` the daemon's memory without its browser, `restarts` those of parts and of
+        the browser in a minute.
+        """
+        points = services.recorder.points(asked.name, hours=asked.hours)
+        return SeriesResponse(
+            name=asked.name,
+            points=[SeriesPoint(at=point.at, value=point.value) for point in points],
+        )

@@ -1,0 +1,288 @@
+"""One table of operations, from which both the routes and the OpenAPI document are made.
+
+    api = Api(app, failure=Failure)
+
+    @api.operation("POST", "/api/convert", access=session, body=ConvertRequest, ok=ConvertResponse)
+    async def convert(session: Session, body: ConvertRequest) -> ConvertResponse: ...
+
+Errors are raised; the app's error handlers answer them. Why: docs/decisions/077-operations.md.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Generic, Literal, TypeVar, overload
+
+from pydantic import BaseModel
+from quart import Response, request
+from quart.typing import ResponseReturnValue
+
+from smartlinkd.api.requests import Parameters, read_body, read_parameters
+from smartlinkd.http_server import GuardedQuart, has_whole_body
+from smartlinkd.patience import PATIENCE, patience
+
+C = TypeVar("C")
+P = TypeVar("P", bound=Parameters)
+B = TypeVar("B", bound=BaseModel)
+R = TypeVar("R", bound=BaseModel | Response)
+_Handler = Callable[..., Awaitable[Any]]
+_Ok = type[R] | tuple[type[R], ...]
+
+_IN_BRACES = re.compile(r"\{(\w+)\}")
+_SCHEME: Final = "bearer"
+
+
+def bearer() -> str | None:
+    """Return the token of the request's `Authorization` header (RFC 6750, section 2.1), or None."""
+    scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == _SCHEME and token.strip() else None
+
+
+@dataclass(frozen=True)
+class Access(Generic[C]):
+    """The right to call an operation."""
+
+    admit: Callable[[], Awaitable[C]]
+    """Returns the caller, which the handler gets as its first argument, or raises. It runs inside
+    the request, before the body is read and again when it is there."""
+    bearer: Literal["none", "optional", "required"]
+    """Said in the document: if a client has to send a token."""
+    refusals: tuple[int, ...] = ()
+    """Statuses that `admit` can lead to."""
+    scope: str | None = None
+    """The scope that an API key needs. Without one, no key opens the operation."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One row of the table. `media` is the type of an answer that is no JSON."""
+
+    method: str
+    path: str
+    name: str
+    text: str
+    access: Access[Any]
+    asks: type[Parameters] | None
+    body: type[BaseModel] | None
+    ok: tuple[type[BaseModel], ...]
+    media: str
+    errors: tuple[int, ...]
+    head: bool
+    needs_body: bool
+
+
+class Api:
+    """The operations of one API."""
+
+    def __init__(
+        self,
+        target: GuardedQuart,
+        *,
+        failure: type[BaseModel],
+        meanings: Mapping[int, str] | None = None,
+        under: str = "",
+        shared: type[Parameters] | None = None,
+        given: Mapping[str, str] | None = None,
+        any_type: bool = False,
+    ) -> None:
+        """Begin an empty table.
+
+        Args:
+            target: The app that serves the operations.
+            failure: The body of all errors.
+            meanings: The document's words for statuses that mean something special here.
+            under: Put before every path.
+            shared: The parameters in `under`.
+            given: Their values, if the path has none of them.
+            any_type: Take a body for JSON whatever its `Content-Type` says.
+        """
+        self.target = target
+        self.failure = failure
+        self.meanings = meanings or {}
+        self.shared = shared
+        self.operations: list[Operation] = []
+        self.paths: set[str] = set()  # all that are served, with parameters in braces
+        self._under = under
+        self._given = given
+        self._any_type = any_type
+
+    @overload
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        access: Access[C],
+        ok: _Ok[R],
+        media: str = ...,
+        errors: Iterable[int] = (),
+        seconds: float = ...,
+        head: bool = ...,
+    ) -> Callable[[Callable[[C], Awaitable[R]]], Callable[[C], Awaitable[R]]]: ...
+
+    @overload
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        access: Access[C],
+        body: type[B],
+        needs_body: bool = ...,
+        ok: _Ok[R],
+        errors: Iterable[int] = (),
+        seconds: float = ...,
+    ) -> Callable[[Callable[[C, B], Awaitable[R]]], Callable[[C, B], Awaitable[R]]]: ...
+
+    @overload
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        access: Access[C],
+        asks: type[P],
+        ok: _Ok[R],
+        media: str = ...,
+        errors: Iterable[int] = (),
+        seconds: float = ...,
+        also: str = ...,
+    ) -> Callable[[Callable[[C, P], Awaitable[R]]], Callable[[C, P], Awaitable[R]]]: ...
+
+    @overload
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        access: Access[C],
+        asks: type[P],
+        body: type[B],
+        ok: _Ok[R],
+        errors: Iterable[int] = (),
+        seconds: float = ...,
+    ) -> Callable[[Callable[[C, P, B], Awaitable[R]]], Callable[[C, P, B], Awaitable[R]]]: ...
+
+    def operation(
+        self,
+        method: str,
+        path: str,
+        *,
+        access: Access[Any],
+        asks: type[Parameters] | None = None,
+        body: type[BaseModel] | None = None,
+        needs_body: bool = True,
+        ok: _Ok[Any],
+        media: str = "application/json",
+        errors: Iterable[int] = (),
+        seconds: float = PATIENCE,
+        also: str = "",
+        head: bool = True,
+    ) -> Callable[[_Handler], _Handler]:
+        """Serve the decorated handler at `path`, and document it.
+
+        The handler is called with the caller, then with the validated parameters and body, if it
+        has any. The first line of its docstring is the summary, the rest the description.
+
+        Args:
+            access: Its `admit` gives the caller.
+            asks: The model of the parameters.
+            body: The model of the body.
+            needs_body: False to take no body for an empty object.
+            ok: The models of an answer with 200; or `Response`, if the handler makes the answer.
+            media: The answer's media type, if `ok` is `Response`.
+            errors: The handler's own statuses. Those of its access and its body are added.
+            seconds: To answer, after the body has arrived; then it is a 503.
+            also: A second path, which is served and not documented.
+            head: False for a GET that has an effect, so that HEAD is not served.
+        """
+
+        def declare(handler: _Handler) -> _Handler:
+            async def view(**_: str) -> ResponseReturnValue:
+                with patience():
+                    arguments = [await access.admit()]
+                if asks is not None:
+                    arguments.append(read_parameters(asks))
+                if body is not None:
+                    arguments.append(
+                        await self._read_body(body, access, is_optional=not needs_body)
+                    )
+                    with patience():  # the token may have been ended while the body came
+                        arguments[0] = await access.admit()
+                with patience(seconds):
+                    answer = await handler(*arguments)
+                # Tokens and cookies are among the answers: nobody is to keep one.
+                if isinstance(answer, Response):
+                    answer.headers["Cache-Control"] = "no-store"
+                    return answer
+                headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
+                return answer.model_dump_json(by_alias=True), 200, headers
+
+            models = ok if isinstance(ok, tuple) else (ok,)
+            self.operations.append(
+                Operation(
+                    method,
+                    self._under + path,
+                    handler.__name__,
+                    inspect.getdoc(handler) or "",
+                    access,
+                    asks,
+                    body,
+                    tuple(model for model in models if issubclass(model, BaseModel)),
+                    media,
+                    tuple(errors),
+                    method == "GET" and head,
+                    needs_body,
+                )
+            )
+            for place in filter(None, (path, also)):
+                self._serve(method, place, handler.__name__, view, head=head)
+            return handler
+
+        return declare
+
+    def methods(self, path: str) -> list[str]:
+        """Return the methods that are served at `path` so far, HEAD among them."""
+        declared = [operation for operation in self.operations if operation.path == path]
+        heads = {"HEAD" for operation in declared if operation.head}
+        return sorted({operation.method for operation in declared} | heads)
+
+    async def _read_body(
+        self, model: type[BaseModel], access: Access[Any], *, is_optional: bool
+    ) -> BaseModel:
+        """Read the current request's body. It takes a place while it is incomplete."""
+        read = partial(read_body, model, any_type=self._any_type, is_optional=is_optional)
+        if has_whole_body():
+            return await read()
+        token = bearer() if access.bearer != "none" else None
+        sender = token or request.remote_addr or ""
+        with self.target.places.receive(sender, is_token=token is not None):
+            return await read()
+
+    def _serve(
+        self,
+        method: str,
+        path: str,
+        name: str,
+        view: Callable[..., Awaitable[ResponseReturnValue]],
+        *,
+        head: bool,
+    ) -> None:
+        self.paths.add(self._under + path)
+        rule = _IN_BRACES.sub(r"<\1>", self._under + path)
+        self.target.add_url_rule(
+            # The address that others are under is good with a slash at its end and without, for
+            # every method; a redirect from one to the other would be no JSON.
+            rule.removesuffix("/") or "/",
+            f"{rule} {name}",
+            view,
+            methods=[method],
+            defaults=self._given,
+            strict_slashes=path != "/",
+            provide_automatic_options=False,
+            head=head,
+        )

@@ -1,0 +1,491 @@
+"""Who counts as local: an address, the way it came, the name it called, and the page it is on."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+from typing import NamedTuple
+
+import pytest
+from werkzeug.datastructures import Headers
+
+from smartlinkd.api.client_address import MAX_HOPS, ClientAccess, came_over_https, identify
+
+HOST = ("Host", "127.0.0.1:8787")
+PROXY = "10.0.0.1"
+FURTHER_PROXY = "10.0.0.2"
+VISITOR = "203.0.113.9"
+NEIGHBOUR = "192.168.1.7"
+
+
+class Seen(NamedTuple):
+    """What decides."""
+
+    address: str
+    local: bool
+
+
+def rules(
+    *open_to: str, proxies: tuple[str, ...] = ("10.0.0.0/24",), hosts: tuple[str, ...] = ()
+) -> ClientAccess:
+    return ClientAccess(
+        open_to=[ip_network(one) for one in open_to or ("127.0.0.0/8", "::1/128")],
+        trusted_proxies=[ip_network(one) for one in proxies],
+        public_hosts=frozenset(hosts),
+    )
+
+
+def caller(peer: str | None, *headers: tuple[str, str], by: ClientAccess | None = None) -> Seen:
+    """Identified with a good `Host`, unless there is another one among the headers."""
+    given = list(headers)
+    if not any(name.lower() == "host" for name, _ in given):
+        given.insert(0, HOST)
+    found = identify(peer, Headers(given), by or rules())
+    return Seen(found.address, found.is_local)
+
+
+def behind(*headers: tuple[str, str], by: ClientAccess | None = None) -> Seen:
+    """Identified as a request that the trusted proxy hands on; open to a neighbour and loopback."""
+    return caller(PROXY, *headers, by=by or rules("127.0.0.0/8", f"{NEIGHBOUR}/32"))
+
+
+UNCLEAR = Seen(PROXY, local=False)
+
+
+# The address
+
+
+@pytest.mark.parametrize("peer", ["127.0.0.1", "127.255.255.254", "::1"])
+def test_loopback_is_local(peer: str) -> None:
+    assert caller(peer) == Seen(peer, local=True)
+
+
+@pytest.mark.parametrize(
+    "peer", [VISITOR, "128.0.0.1", "126.255.255.255", "::2", "0.0.0.0", "::", "::7f00:1"]
+)
+def test_another_address_is_not(peer: str) -> None:
+    assert caller(peer) == Seen(peer, local=False)
+
+
+@pytest.mark.parametrize(
+    ("peer", "address", "local"),
+    [("::ffff:127.0.0.1", "127.0.0.1", True), (f"::ffff:{VISITOR}", VISITOR, False)],
+)
+def test_an_ipv4_address_in_ipv6_s_clothes_is_that_address(
+    peer: str, address: str, local: bool
+) -> None:
+    assert caller(peer) == Seen(address, local)
+
+
+def test_a_zone_is_no_part_of_an_address() -> None:
+    assert caller("fe80::1%eth0", by=rules("fe80::/10")) == Seen("fe80::1", local=True)
+
+
+@pytest.mark.parametrize("peer", [None, "", "<local>", "localhost", "127.1", "127.0.0.1%lo"])
+def test_a_peer_without_an_address_is_not_local(peer: str | None) -> None:
+    assert caller(peer) == Seen(peer or "unknown", local=False)
+
+
+def test_open_to_decides_what_is_local() -> None:
+    assert caller(NEIGHBOUR, by=rules("192.168.0.0/16")).local
+    assert not caller("127.0.0.1", by=rules("192.168.0.0/16")).local
+    assert caller("2001:db8::5", by=rules("2001:db8::/32")).local
+
+
+def test_open_to_nobody_makes_nobody_local() -> None:
+    nobody = ClientAccess(open_to=[], trusted_proxies=[], public_hosts=())
+    assert not caller("127.0.0.1", by=nobody).local
+
+
+def test_open_to_every_address_is_the_seed_to_the_letter() -> None:
+    everybody = rules("0.0.0.0/0", "::/0")
+    assert caller(VISITOR, by=everybody).local
+    assert caller("2001:db8::5", by=everybody).local
+
+
+def test_an_ipv4_network_says_nothing_of_ipv6_addresses() -> None:
+    assert not caller("::1", by=rules("0.0.0.0/0")).local
+
+
+# Forwarding headers of somebody who is not trusted
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        ("Forwarded", "for=127.0.0.1"),
+        ("X-Forwarded-For", "127.0.0.1"),
+        ("x-forwarded-for", "127.0.0.1"),
+        ("X-FORWARDED-FOR", ""),
+        ("X-Forwarded-Host", "localhost"),
+        ("X-Forwarded-Proto", "https"),
+        ("X-Forwarded-Server", "proxy"),
+        ("X-Original-Forwarded-For", "127.0.0.1"),
+        ("X-Real-IP", "127.0.0.1"),
+        ("X-Client-IP", "127.0.0.1"),
+        ("X-Cluster-Client-IP", "127.0.0.1"),
+        ("True-Client-IP", "127.0.0.1"),
+        ("CF-Connecting-IP", "127.0.0.1"),
+        ("Fastly-Client-IP", "127.0.0.1"),
+        ("Via", "1.1 proxy"),
+    ],
+    ids=lambda header: header[0],
+)
+def test_any_forwarding_header_of_a_stranger_makes_a_request_not_local(
+    header: tuple[str, str],
+) -> None:
+    assert caller("127.0.0.1", header) == Seen("127.0.0.1", local=False)
+
+
+def test_a_strangers_word_does_not_change_who_they_are() -> None:
+    assert caller(VISITOR, ("X-Forwarded-For", "127.0.0.1")) == Seen(VISITOR, local=False)
+
+
+def test_other_headers_do_not_matter() -> None:
+    assert caller("127.0.0.1", ("X-Forward", "1"), ("Cookie", "a=1"), ("Accept", "*/*")).local
+
+
+# Forwarding headers of a trusted proxy
+
+
+@pytest.mark.parametrize(("address", "local"), [(VISITOR, False), (NEIGHBOUR, True)])
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("X-Forwarded-For", "{}"),
+        ("X-Forwarded-For", " {} "),
+        ("X-Forwarded-For", "{}:4711"),
+        ("X-Forwarded-For", "evil, 127.0.0.1,{}"),
+        ("Forwarded", "for={}"),
+        ("Forwarded", 'For="{}"'),
+        ("Forwarded", 'for="{}:4711"'),
+        ("Forwarded", "proto=https;for={};by=10.0.0.1"),
+        ("Forwarded", "for=127.0.0.1, proto=https ; for = {}"),
+        ("X-Real-IP", "{}"),
+    ],
+)
+def test_a_trusted_proxys_word_says_who_it_is(
+    name: str, form: str, address: str, local: bool
+) -> None:
+    assert behind((name, form.format(address))) == Seen(address, local)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-Forwarded-For", "2001:db8::5"),
+        ("X-Forwarded-For", "[2001:db8::5]"),
+        ("X-Forwarded-For", "[2001:db8::5]:4711"),
+        ("X-Forwarded-For", "2001:DB8:0::5"),
+        ("Forwarded", 'for="[2001:db8::5]"'),
+        ("Forwarded", 'for="[2001:db8::5]:4711";proto=https'),
+        ("X-Real-IP", "2001:db8::5"),
+    ],
+)
+def test_ipv6_in_a_trusted_proxys_word(name: str, value: str) -> None:
+    assert behind((name, value), by=rules("2001:db8::/32")) == Seen("2001:db8::5", local=True)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "127.9.9.9"])
+@pytest.mark.parametrize(
+    ("name", "form"), [("X-Forwarded-For", "{}"), ("Forwarded", 'for="[{}]"'), ("X-Real-IP", "{}")]
+)
+def test_another_machines_own_loopback_is_not_ours(name: str, form: str, address: str) -> None:
+    """As of who asks from the proxy's machine, or wrote the header that the proxy passes on."""
+    header = (name, form.format(address))
+    assert behind(header, by=rules("127.0.0.0/8", "::1/128")) == UNCLEAR
+
+
+def test_an_ipv4_address_in_ipv6_s_clothes_behind_a_proxy() -> None:
+    header = ("X-Forwarded-For", f"::ffff:{NEIGHBOUR}")
+    assert behind(header) == Seen(NEIGHBOUR, local=True)
+
+
+def test_what_a_client_wrote_itself_is_not_looked_at() -> None:
+    header = ("X-Forwarded-For", f"127.0.0.1, {NEIGHBOUR}, {VISITOR}")
+    assert behind(header) == Seen(VISITOR, local=False)
+
+
+def test_proxies_of_ours_are_walked_through_to_the_nearest_stranger() -> None:
+    header = ("X-Forwarded-For", f"127.0.0.1, {NEIGHBOUR}, {FURTHER_PROXY}")
+    assert behind(header) == Seen(NEIGHBOUR, local=True)
+
+
+def test_several_lines_are_one_list_and_the_last_was_written_last() -> None:
+    lines = [("X-Forwarded-For", NEIGHBOUR), ("X-Forwarded-For", f"{VISITOR}, {FURTHER_PROXY}")]
+    assert behind(*lines) == Seen(VISITOR, local=False)
+    assert behind(*reversed(lines)) == Seen(NEIGHBOUR, local=True)
+
+
+def test_several_lines_of_forwarded_are_one_list_too() -> None:
+    lines = [("Forwarded", f"for={NEIGHBOUR}"), ("Forwarded", f"for={VISITOR}")]
+    assert behind(*lines) == Seen(VISITOR, local=False)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "unknown",
+        "localhost",
+        "127.0.0.1 127.0.0.1",
+        f"{NEIGHBOUR}, ",
+        f"{NEIGHBOUR}, unknown",
+        f"{NEIGHBOUR}, garbage, {FURTHER_PROXY}",
+        f"{NEIGHBOUR}:http",
+        f"{NEIGHBOUR}:4711:4712",
+        f"{NEIGHBOUR}%eth0",
+        f"[{NEIGHBOUR}",
+        f"[{NEIGHBOUR}]x",
+        "3232235783",
+        "192.168.1.07",
+        "192.168.263",
+        "\N{FULLWIDTH DIGIT ONE}92.168.1.7",
+    ],
+)
+def test_what_cannot_be_read_is_not_local(value: str) -> None:
+    assert behind(("X-Forwarded-For", value)) == UNCLEAR
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "for=unknown",
+        "for=_hidden",
+        "for=",
+        "proto=https",
+        f"by={NEIGHBOUR}",
+        f"xfor={NEIGHBOUR}",
+        f"for={NEIGHBOUR}, for=unknown",
+        f"for={NEIGHBOUR}, proto=https",
+        'for="[2001:db8::5',
+        "=;,;=",
+    ],
+)
+def test_a_forwarded_header_that_names_nobody_is_not_local(value: str) -> None:
+    assert behind(("Forwarded", value)) == UNCLEAR
+
+
+@pytest.mark.parametrize("name", ["X-Forwarded-Proto", "True-Client-IP", "Via", "CF-Connecting-IP"])
+def test_a_proxy_that_does_not_say_for_whom_is_not_local(name: str) -> None:
+    by = rules(f"{PROXY}/32", "127.0.0.0/8")
+    assert behind((name, "127.0.0.1"), by=by) == UNCLEAR
+
+
+@pytest.mark.parametrize("chain", [PROXY, f"{FURTHER_PROXY}, {PROXY}"])
+def test_a_way_through_our_own_proxies_only_is_not_local(chain: str) -> None:
+    by = rules("10.0.0.0/24")
+    assert behind(("X-Forwarded-For", chain), by=by) == UNCLEAR
+
+
+def test_more_hops_than_anybody_has_are_not_followed() -> None:
+    def chain(proxies: int) -> tuple[str, str]:
+        return ("X-Forwarded-For", ", ".join([NEIGHBOUR] + [FURTHER_PROXY] * proxies))
+
+    assert behind(chain(MAX_HOPS - 1)) == Seen(NEIGHBOUR, local=True)
+    assert behind(chain(MAX_HOPS)) == UNCLEAR
+
+
+# A proxy writes one of the headers, and passes another one on as its client sent it.
+@pytest.mark.parametrize(
+    ("written", "passed_on"),
+    [
+        (("X-Real-IP", VISITOR), ("X-Forwarded-For", "127.0.0.1")),
+        (("X-Real-IP", VISITOR), ("Forwarded", "for=127.0.0.1")),
+        (("Forwarded", f"for={VISITOR}"), ("X-Forwarded-For", "127.0.0.1")),
+        (("X-Forwarded-For", VISITOR), ("Forwarded", "for=127.0.0.1")),
+        (("X-Forwarded-For", VISITOR), ("X-Real-IP", "127.0.0.1")),
+        (("X-Forwarded-For", VISITOR), ("Forwarded", "garbage")),
+    ],
+    ids=str,
+)
+def test_headers_that_contradict_each_other_are_not_local(
+    written: tuple[str, str], passed_on: tuple[str, str]
+) -> None:
+    assert behind(written, passed_on) == UNCLEAR
+    assert behind(passed_on, written) == UNCLEAR
+
+
+def test_headers_that_agree_are_believed() -> None:
+    agreeing = [
+        ("X-Forwarded-For", f"127.0.0.1, {NEIGHBOUR}"),
+        ("X-Real-IP", NEIGHBOUR),
+        ("Forwarded", f"for={NEIGHBOUR}"),
+    ]
+    assert behind(*agreeing) == Seen(NEIGHBOUR, local=True)
+
+
+def test_a_header_that_names_our_own_proxy_contradicts_nobody() -> None:
+    headers = [("X-Forwarded-For", f"{VISITOR}, {FURTHER_PROXY}"), ("X-Real-IP", FURTHER_PROXY)]
+    assert behind(*headers) == Seen(VISITOR, local=False)
+
+
+def test_a_proxy_on_this_host_is_trusted_only_by_name() -> None:
+    header = ("X-Forwarded-For", VISITOR)
+    assert caller("127.0.0.1", header) == Seen("127.0.0.1", local=False)
+    by = rules(proxies=("127.0.0.1/32",))
+    assert caller("127.0.0.1", header, by=by) == Seen(VISITOR, local=False)
+
+
+def test_a_trusted_proxy_that_calls_for_itself_is_an_address_like_any() -> None:
+    assert caller(PROXY) == Seen(PROXY, local=False)
+    assert caller(PROXY, by=rules("10.0.0.0/24")).local
+
+
+# The name that was called
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "127.0.0.1:8787",
+        "192.168.1.7:8787",
+        "[::1]",
+        "[::1]:8787",
+        "[::ffff:127.0.0.1]:8787",
+        "localhost",
+        "localhost:8787",
+        "LOCALHOST:8787",
+        "localhost.",
+        "links.example.org",
+        "Links.Example.ORG:8443",
+        "links.example.org.:8443",
+    ],
+)
+def test_a_name_of_ours_is_local(host: str) -> None:
+    assert caller("127.0.0.1", ("Host", host), by=rules(hosts=("links.example.org",))).local
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "",
+        ":8787",
+        "evil.example",
+        "evil.example:8787",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "127.0.0.1.evil.example:8787",
+        "evil.localhost",
+        "links.example.org",
+        "127.0.0.1:8787@evil.example",
+        "evil.example@127.0.0.1",
+        "[::1]evil.example",
+        "[::1].evil.example:8787",
+        "[::1",
+        "127.1",
+        "2130706433",
+        "0x7f.0.0.1",
+        "localhost:8787:8787",
+        "localhost:evil",
+        "127.0.0.1%2eevil.example",
+        "127.0.0.1, 127.0.0.1",
+    ],
+)
+def test_a_name_that_may_be_a_strangers_is_not_local(host: str) -> None:
+    assert caller("127.0.0.1", ("Host", host)) == Seen("127.0.0.1", local=False)
+
+
+def test_a_request_without_a_name_is_not_local() -> None:
+    assert not identify("127.0.0.1", Headers(), rules()).is_local
+
+
+def test_a_name_below_a_public_host_is_not_it() -> None:
+    by = rules(hosts=("example.org",))
+    assert not caller("127.0.0.1", ("Host", "links.example.org"), by=by).local
+
+
+def test_the_name_counts_behind_a_proxy_too() -> None:
+    header = ("X-Forwarded-For", NEIGHBOUR)
+    assert behind(header, ("Host", "evil.example")) == Seen(NEIGHBOUR, local=False)
+
+
+# The page it comes from
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [
+        ("127.0.0.1:8787", "http://127.0.0.1:8787"),
+        ("127.0.0.1:8787", "https://127.0.0.1:8787"),
+        ("localhost:8787", "http://LOCALHOST:8787"),
+        ("LocalHost", "http://localhost"),
+        ("[::1]:8787", "http://[::1]:8787"),
+        ("127.0.0.1:8787", "chrome-extension://abcdefghijklmnopabcdefghijklmnop"),
+        ("127.0.0.1:8787", "moz-extension://0b2a7ac6-6d4f-4a3e-9c0a-000000000000"),
+        ("127.0.0.1:8787", "safari-web-extension://0B2A7AC6-6D4F-4A3E-9C0A-000000000000"),
+    ],
+)
+def test_our_own_pages_and_extensions_are_local(host: str, origin: str) -> None:
+    assert caller("127.0.0.1", ("Host", host), ("Origin", origin)).local
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "https://evil.example",
+        "http://127.0.0.1",
+        "http://127.0.0.1:8788",
+        "http://localhost:8787",
+        "http://127.0.0.1:8787.evil.example",
+        "http://evil.example/127.0.0.1:8787",
+        "http://127.0.0.1:8787@evil.example",
+        "http://evil.example@127.0.0.1:8787",
+        "https://chrome-extension://x",
+        "file://127.0.0.1:8787",
+        "127.0.0.1:8787",
+        "null",
+        "",
+        "http://[",
+        "http://[::1",
+        "http://[not an address]:8787",
+        "://",
+    ],
+)
+def test_another_page_is_not_local_and_no_origin_raises(origin: str) -> None:
+    assert caller("127.0.0.1", ("Origin", origin)) == Seen("127.0.0.1", local=False)
+
+
+def test_a_name_is_told_back_cut_and_without_what_cannot_be_printed() -> None:
+    found = identify("127.0.0.1", Headers({"Host": "\x9b" + "a" * 200}), rules())
+    told = "\\x9b" + "a" * 99
+    assert found.reason_refused == f'its Host, "{told}", is not in server.public_hosts'
+
+
+# Never raises
+
+
+@pytest.mark.parametrize(
+    "text", ["[", "]", "[]", "[]:", "%", "::", ":::", "\x00", "é", ",;=", "a" * 70000]
+)
+def test_garbage_anywhere_is_not_local(text: str) -> None:
+    for name in ("Host", "Origin", "X-Forwarded-For", "Forwarded", "X-Real-IP"):
+        assert not caller(PROXY, (name, text)).local
+    assert not caller(text).local
+
+
+# https
+
+
+@pytest.mark.parametrize(
+    ("headers", "https"),
+    [
+        ([("X-Forwarded-Proto", "https")], True),
+        ([("X-Forwarded-Proto", " HTTPS ")], True),
+        ([("X-Forwarded-Proto", "https, http")], True),
+        ([("Forwarded", 'for=203.0.113.9;Proto="https"')], True),
+        ([("X-Forwarded-Proto", "http, https")], False),
+        ([("X-Forwarded-Proto", "http")], False),
+        ([("X-Forwarded-Proto", "")], False),
+        ([("Forwarded", "for=203.0.113.9")], False),
+        ([], False),
+    ],
+)
+def test_https_is_what_the_first_proxy_tells(headers: list[tuple[str, str]], https: bool) -> None:
+    assert came_over_https(PROXY, Headers(headers), rules()) is https
+
+
+@pytest.mark.parametrize("peer", [VISITOR, "127.0.0.1", "", None])
+def test_https_is_told_by_trusted_proxies_alone(peer: str | None) -> None:
+    assert not came_over_https(peer, Headers([("X-Forwarded-Proto", "https")]), rules())

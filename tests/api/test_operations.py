@@ -1,0 +1,398 @@
+"""The table of operations: what it serves, and what it says that it serves."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field
+from quart import Response, request
+from quart.typing import ResponseReturnValue
+from werkzeug.exceptions import HTTPException
+
+from smartlinkd.api.document import document as document_of
+from smartlinkd.api.operations import Access, Api
+from smartlinkd.api.requests import In, Parameters
+from smartlinkd.errors import Invalid, NotAllowed
+from smartlinkd.http_server import GuardedQuart
+
+JSON = "application/json"
+
+
+class Failure(BaseModel):
+    ok: Literal[False] = False
+    error: str
+
+
+class Greeting(BaseModel):
+    first_name: str = Field(alias="firstName", description="how to call you")
+
+
+class Greeted(BaseModel):
+    text: str
+    shared: Greeting | None = None
+
+
+class Unknown(BaseModel):
+    nobody: bool = True
+
+
+async def owner() -> str:
+    if request.headers.get("Authorization") != "Bearer token":
+        raise NotAllowed("log in")
+    return "owner"
+
+
+async def anyone() -> None:
+    return None
+
+
+ANYONE = Access(anyone, bearer="none")
+OWNER = Access(owner, bearer="required", refusals=(403,))
+
+
+@pytest.fixture
+def app() -> GuardedQuart:
+    made = GuardedQuart()
+
+    @made.errorhandler(HTTPException)
+    async def http(error: HTTPException) -> ResponseReturnValue:
+        return {"ok": False, "error": error.name}, error.code or 500, dict(error.get_headers())
+
+    @made.errorhandler(Invalid)
+    @made.errorhandler(NotAllowed)
+    async def refused(error: Exception) -> ResponseReturnValue:
+        return {"ok": False, "error": str(error)}, 400 if isinstance(error, Invalid) else 403
+
+    return made
+
+
+@pytest.fixture
+def api(app: GuardedQuart) -> Api:
+    made = Api(app, failure=Failure)
+
+    @made.operation(
+        "POST", "/greet", access=OWNER, body=Greeting, ok=(Greeted, Unknown), errors=(429, 502)
+    )
+    async def greet(caller: str, body: Greeting) -> Greeted | Unknown:
+        """Say hello.
+
+        To the one who calls.
+        """
+        return Greeted(text=f"{caller} greets {body.first_name}", shared=body)
+
+    @made.operation("GET", "/health", access=ANYONE, ok=Unknown)
+    async def health(_: None) -> Unknown:
+        return Unknown()
+
+    @made.operation("GET", "/next", access=ANYONE, ok=Unknown, head=False)
+    async def take_next(_: None) -> Unknown:
+        return Unknown()
+
+    return made
+
+
+@pytest.fixture
+def document(api: Api) -> Any:
+    return document_of("Greetings", "1.2", [api])
+
+
+# What it serves
+
+
+async def test_the_handler_gets_the_caller_and_the_checked_body(
+    app: GuardedQuart, api: Api
+) -> None:
+    response = await app.test_client().post(
+        "/greet", json={"firstName": "Ada"}, headers={"Authorization": "Bearer token"}
+    )
+    assert response.status_code == 200
+    assert response.headers["Content-Type"] == JSON
+    assert response.headers["Cache-Control"] == "no-store"
+    assert await response.get_json() == {
+        "text": "owner greets Ada",
+        "shared": {"firstName": "Ada"},
+    }
+
+
+async def test_the_caller_is_checked_before_the_body(app: GuardedQuart, api: Api) -> None:
+    response = await app.test_client().post("/greet", data=b"{")
+    assert response.status_code == 403
+
+
+async def test_a_bad_body_never_reaches_the_handler(app: GuardedQuart, api: Api) -> None:
+    response = await app.test_client().post(
+        "/greet", json={"firstName": 1}, headers={"Authorization": "Bearer token"}
+    )
+    assert await response.get_json() == {"ok": False, "error": "firstName: must be a string"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/greet", {"POST"}),
+        ("OPTIONS", "/greet", {"POST"}),
+        ("OPTIONS", "/health", {"GET", "HEAD"}),
+        ("POST", "/health", {"GET", "HEAD"}),
+        ("POST", "/next", {"GET"}),
+        ("HEAD", "/next", {"GET"}),
+    ],
+)
+async def test_another_method_is_told_which_are_allowed(
+    app: GuardedQuart, api: Api, method: str, path: str, allowed: set[str]
+) -> None:
+    response = await getattr(app.test_client(), method.lower())(path)
+    assert response.status_code == 405
+    assert set(response.headers["Allow"].split(", ")) == allowed
+
+
+async def test_head_is_taken_where_get_is_and_has_no_effect(app: GuardedQuart, api: Api) -> None:
+    assert (await app.test_client().head("/health")).status_code == 200
+    assert (await app.test_client().get("/next")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"), [("/health", ["GET", "HEAD"]), ("/next", ["GET"]), ("/greet", ["POST"])]
+)
+def test_it_knows_which_methods_it_serves(api: Api, path: str, methods: list[str]) -> None:
+    assert api.methods(path) == methods
+
+
+# What it says
+
+
+def test_it_is_openapi_with_a_title(document: Any) -> None:
+    assert document["openapi"] == "3.1.0"
+    assert document["info"] == {"title": "Greetings", "version": "1.2"}
+    assert set(document["paths"]) == {"/greet", "/health", "/next"}
+
+
+def test_an_operation_is_described_by_its_docstring(document: Any) -> None:
+    greet = document["paths"]["/greet"]["post"]
+    assert greet["operationId"] == "greet"
+    assert greet["summary"] == "Say hello."
+    assert greet["description"] == "To the one who calls."
+
+
+def test_a_body_is_required_and_refers_to_its_model(document: Any) -> None:
+    body = document["paths"]["/greet"]["post"]["requestBody"]
+    assert body["required"] is True
+    assert body["content"] == {JSON: {"schema": {"$ref": "#/components/schemas/Greeting"}}}
+    assert "requestBody" not in document["paths"]["/health"]["get"]
+
+
+def test_models_are_defined_once_under_the_names_of_the_wire(document: Any) -> None:
+    schemas = document["components"]["schemas"]
+    assert set(schemas) == {"Failure", "Greeting", "Greeted", "Unknown"}
+    assert schemas["Greeting"]["required"] == ["firstName"]
+
+
+def test_an_answer_always_has_all_its_fields(document: Any) -> None:
+    schemas = document["components"]["schemas"]
+    assert schemas["Greeted"]["required"] == ["text", "shared"]
+    assert schemas["Failure"]["required"] == ["ok", "error"]
+
+
+def test_every_success_is_documented(document: Any) -> None:
+    def schema(path: str, method: str) -> Any:
+        return document["paths"][path][method]["responses"]["200"]["content"][JSON]["schema"]
+
+    assert schema("/health", "get") == {"$ref": "#/components/schemas/Unknown"}
+    assert schema("/greet", "post") == {
+        "anyOf": [
+            {"$ref": "#/components/schemas/Greeted"},
+            {"$ref": "#/components/schemas/Unknown"},
+        ]
+    }
+
+
+def test_errors_are_those_of_the_operation_its_access_and_its_body(document: Any) -> None:
+    greet = document["paths"]["/greet"]["post"]["responses"]
+    health = document["paths"]["/health"]["get"]["responses"]
+    assert set(greet) == {"200", "400", "403", "408", "413", "429", "500", "502", "503"}
+    assert set(health) == {"200", "500"}
+    assert {
+        answer["content"][JSON]["schema"]["$ref"]
+        for status, answer in greet.items()
+        if status != "200"
+    } == {"#/components/schemas/Failure"}
+
+
+def test_errors_that_pass_say_when_to_try_again(document: Any) -> None:
+    answers = document["paths"]["/greet"]["post"]["responses"]
+    assert answers["429"]["headers"]["Retry-After"]["required"] is True
+    assert "Retry-After" not in answers["502"]["headers"]
+
+
+@pytest.mark.parametrize(
+    ("bearer", "security"),
+    [
+        ("none", []),
+        ("optional", [{}, {"bearer": []}]),
+        ("required", [{"bearer": []}]),
+    ],
+)
+def test_the_token_that_is_asked_for_is_documented(
+    app: GuardedQuart, bearer: Literal["none", "optional", "required"], security: Any
+) -> None:
+    api = Api(app, failure=Failure)
+
+    @api.operation("GET", "/x", access=Access(owner, bearer=bearer), ok=Unknown)
+    async def x(_: str) -> Unknown:
+        return Unknown()
+
+    document = document_of("t", "1", [api])
+    assert document["paths"]["/x"]["get"]["security"] == security
+    assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
+
+
+# Several tables in one document
+
+
+class Problem(BaseModel):
+    error: str
+    details: Annotated[dict[str, Any], Field(exclude_if=lambda details: not details)] = {}
+
+
+class InTown(Parameters):
+    town: Annotated[str, In("path"), Field(examples=["Huế"], description="where")]
+
+
+class Asked(Parameters):
+    name: Annotated[str, In("path")]
+    times: Annotated[int, In("query"), Field(ge=1, le=9, description="how often")] = 1
+    mood: Annotated[Literal["good", "bad"] | None, In("query")] = None
+    key: Annotated[str | None, In("header"), Field(alias="X-Key", min_length=2)] = None
+
+
+@pytest.fixture
+def towns(app: GuardedQuart) -> Api:
+    """Served once under a town of the client's choice, and once at `/` for one."""
+    made = Api(app, failure=Problem, meanings={500: "Closed"}, under="/towns/{town}", shared=InTown)
+    for api in (made, Api(app, failure=Problem, given={"town": "Vinh"})):
+        _add_to(api)
+    return made
+
+
+def _add_to(api: Api) -> None:
+    async def town() -> str:
+        return str((request.view_args or {})["town"])
+
+    access = Access(town, bearer="none")
+
+    @api.operation("GET", "/people/{name}", access=access, asks=Asked, ok=Greeted, also="/{name}/x")
+    async def person(where: str, asked: Asked) -> Greeted:
+        return Greeted(text=f"{where} {asked!r}")
+
+    @api.operation("POST", "/people", access=access, asks=InTown, body=Greeting, ok=Greeted)
+    async def settle(where: str, asked: InTown, body: Greeting) -> Greeted:
+        return Greeted(text=f"{where} {asked.town} {body.first_name}")
+
+    @api.operation("GET", "/", access=access, ok=Response, media="text/plain")
+    async def sign(where: str) -> Response:
+        return Response(where, content_type="text/plain; charset=utf-8")
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/towns/Da%20Lat/people/Ada", "Da Lat Asked(name='Ada', times=1, mood=None, key=None)"),
+        ("/towns/a/Ada/x?times=9&mood=bad", "a Asked(name='Ada', times=9, mood='bad', key=None)"),
+        ("/people/Ada?times=2&times=x&no", "Vinh Asked(name='Ada', times=2, mood=None, key=None)"),
+    ],
+)
+async def test_parameters_are_read(app: GuardedQuart, towns: Api, path: str, text: str) -> None:
+    response = await app.test_client().get(path)
+    assert (await response.get_json())["text"] == text
+
+
+async def test_a_header_is_read_by_its_name(app: GuardedQuart, towns: Api) -> None:
+    response = await app.test_client().get("/people/Ada", headers={"x-key": "ab"})
+    assert "key='ab'" in (await response.get_json())["text"]
+
+
+async def test_parameters_come_with_a_body(app: GuardedQuart, towns: Api) -> None:
+    for path, where in (("/towns/a/people", "a"), ("/people", "Vinh")):
+        response = await app.test_client().post(path, json={"firstName": "Ada"})
+        assert (await response.get_json())["text"] == f"{where} {where} Ada"
+
+
+@pytest.mark.parametrize(
+    ("query", "headers", "error"),
+    [
+        ("?times=0", {}, "times: must be 1 or more"),
+        ("?times=10", {}, "times: must be 9 or less"),
+        ("?times=x", {}, "times: must be a whole number"),
+        ("?times=", {}, "times: must be a whole number"),
+        ("?times=1.5", {}, "times: must be a whole number"),
+        ("?mood=fair", {}, "mood: must be 'good' or 'bad'"),
+        ("", {"X-Key": "a"}, "X-Key: is too short (at least 2 characters)"),
+        ("?times=0&mood=", {}, "times: must be 1 or more; mood: must be 'good' or 'bad'"),
+    ],
+)
+async def test_a_wrong_parameter_is_named(
+    app: GuardedQuart, towns: Api, query: str, headers: dict[str, str], error: str
+) -> None:
+    response = await app.test_client().get(f"/people/Ada{query}", headers=headers)
+    assert (response.status_code, (await response.get_json())["error"]) == (400, error)
+
+
+@pytest.mark.parametrize("path", ["/towns/a", "/towns/a/", "/"])
+async def test_an_answer_of_another_type_is_as_the_handler_made_it(
+    app: GuardedQuart, towns: Api, path: str
+) -> None:
+    response = await app.test_client().get(path)
+    assert await response.get_data(as_text=True) == ("Vinh" if path == "/" else "a")
+    assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert response.headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", ["/towns/a", "/towns/a/", "/"])
+async def test_the_base_address_knows_its_methods(app: GuardedQuart, towns: Api, path: str) -> None:
+    response = await app.test_client().post(path)
+    assert response.status_code == 405
+    assert set(response.headers["Allow"].split(", ")) == {"GET", "HEAD"}
+
+
+async def test_what_is_served_in_two_places_is_documented_in_one(api: Api, towns: Api) -> None:
+    document = document_of("t", "1", [api, towns])
+    assert set(document["paths"]) == {
+        "/greet", "/health", "/next", "/towns/{town}/people/{name}", "/towns/{town}/people",
+        "/towns/{town}",
+    }  # fmt: skip
+
+
+async def test_parameters_are_documented_where_they_stand(towns: Api) -> None:
+    person = document_of("t", "1", [towns])["paths"]["/towns/{town}/people/{name}"]["get"]
+    assert person["parameters"] == [
+        {"name": "town", "in": "path", "required": True, "description": "where", "example": "Huế",
+         "schema": {"type": "string"}},
+        {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}},
+        {"name": "times", "in": "query", "required": False, "description": "how often",
+         "schema": {"type": "integer", "minimum": 1, "maximum": 9, "default": 1}},
+        {"name": "mood", "in": "query", "required": False,
+         "schema": {"type": "string", "enum": ["good", "bad"]}},
+        {"name": "X-Key", "in": "header", "required": False,
+         "schema": {"type": "string", "minLength": 2}},
+    ]  # fmt: skip
+    assert set(person["responses"]) == {"200", "400", "500"}
+
+
+async def test_a_path_alone_is_never_a_wrong_request(towns: Api) -> None:
+    sign = document_of("t", "1", [towns])["paths"]["/towns/{town}"]["get"]
+    assert set(sign["responses"]) == {"200", "500"}
+    assert sign["responses"]["200"]["content"] == {"text/plain": {"schema": {"type": "string"}}}
+
+
+async def test_each_table_has_its_own_failure_and_words(api: Api, towns: Api) -> None:
+    document = document_of("t", "1", [api, towns])
+    ours = document["paths"]["/health"]["get"]["responses"]["500"]
+    theirs = document["paths"]["/towns/{town}"]["get"]["responses"]["500"]
+    assert ours["content"][JSON]["schema"] == {"$ref": "#/components/schemas/Failure"}
+    assert theirs["content"][JSON]["schema"] == {"$ref": "#/components/schemas/Problem"}
+    assert (ours["description"], theirs["description"]) == ("Internal error", "Closed")
+
+
+async def test_a_field_that_may_be_left_out_is_not_required(towns: Api) -> None:
+    problem = document_of("t", "1", [towns])["components"]["schemas"]["Problem"]
+    assert problem["required"] == ["error"]

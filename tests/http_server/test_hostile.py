@@ -1,0 +1,140 @@
+"""Requests that end the process as hypercorn and quart-trio ship; behind the guards, one client."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+import h2.config
+import h2.connection
+import hypercorn.trio
+import pytest
+import trio
+from hypercorn.config import Config
+from quart_trio import QuartTrio
+
+from smartlinkd.http_server import bind
+
+if TYPE_CHECKING:
+    from tests.http_server.conftest import ClientOf, Serving
+
+WEBSOCKET = (
+    b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+)
+
+
+def http2(method: str = "GET", path: str | None = "/small", *, body: bytes | None = None) -> bytes:
+    """HTTP/2 by prior knowledge: the preface, one request, and its body if it has one."""
+    speaker = h2.connection.H2Connection(
+        h2.config.H2Configuration(validate_outbound_headers=False, header_encoding="latin1")
+    )
+    speaker.initiate_connection()
+    headers = [(":method", method), (":authority", "a")]
+    if path is not None:
+        headers += [(":scheme", "http"), (":path", path)]
+    speaker.send_headers(1, headers, end_stream=body is None)
+    if body is not None:
+        speaker.send_data(1, body, end_stream=True)
+    return speaker.data_to_send()
+
+
+ENDS_THE_PROCESS = {
+    "a WebSocket upgrade with a byte behind it": WEBSOCKET + b"\r\nx",
+    "a WebSocket upgrade with a body": WEBSOCKET + b"Content-Length: 3\r\n\r\nabc",
+    "an upgrade to h2c with malformed settings": (
+        b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+        b"Upgrade: h2c\r\nHTTP2-Settings: A\r\n\r\n"
+    ),
+    "HTTP/2, a path that is not ASCII": http2(path="/\xff"),
+    "HTTP/2, a method that is not ASCII": http2("G\xffT"),
+    "HTTP/2, CONNECT without a path": http2("CONNECT", None),
+}
+ODD = {
+    "HTTP/2, a POST to nowhere and its data": http2("POST", "/nowhere", body=b"x" * 1000),
+    "a target that is no path": b"GET ?a HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a target that is no URL": b"GET http://[/small HTTP/1.1\r\nHost: a\r\n\r\n",
+    "CONNECT": b"CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n",
+    "a host that is no host name": b"GET /nowhere HTTP/1.1\r\nHost: %b\r\n\r\n" % (b"a" * 99),
+    "a TLS greeting": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(64),
+    "half a head": b"GET /small HTTP/1.1\r\nHo",
+    "an unknown transfer coding": (
+        b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n"
+    ),
+    "a malformed chunk": (
+        b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+    ),
+    "two lengths": (
+        b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"
+    ),
+    "more body than it says": b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\na\x00b",
+    "a body that is too large": (
+        b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 3000000\r\n\r\n" + b"x" * 3_000_000
+    ),
+    "a head that is too large": b"GET / HTTP/1.1\r\nHost: a\r\nA: " + b"x" * 99_000 + b"\r\n\r\n",
+}
+HOSTILE = ENDS_THE_PROCESS | ODD
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_hostile_client_that_reads_to_the_end_hurts_nobody(
+    serving: Serving, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(idle_seconds=0.1) as server:
+        await server.send_and_read(HOSTILE[name])
+        assert await server.is_answered()
+    assert "was ended by" not in caplog.text  # refused, not merely survived
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_a_hostile_client_that_leaves_at_once_hurts_nobody(
+    serving: Serving, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving() as server:
+        await server.send_and_close(HOSTILE[name])
+        assert await server.is_answered()
+    assert "was ended by" not in caplog.text
+
+
+@pytest.mark.parametrize("asked", ["POST /nowhere", "POST /small", "GET /small", "POST /echo"])
+async def test_a_malformed_chunk_is_answered_whether_or_not_the_body_is_read(
+    serving: Serving, asked: str
+) -> None:
+    request = f"{asked} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"
+    async with serving() as server:
+        # Whose turn it is, the refusal's or the application's, is trio's dice.
+        for _ in range(20):
+            said = await server.send_and_read(request.encode())
+            assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+@pytest.mark.parametrize("name", ENDS_THE_PROCESS)
+async def test_as_shipped_the_same_request_ends_the_server(
+    client_of: ClientOf, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    app = QuartTrio("as shipped")
+    [listening] = bind("127.0.0.1", 0)
+    client = client_of(listening)
+    config = Config()
+    config.bind = [f"fd://{listening.detach()}"]
+    config.errorlog = logging.getLogger(__name__)  # its own would get a handler, for good
+    ended = trio.Event()
+
+    async def upstream(*, task_status: trio.TaskStatus[list[str]]) -> None:
+        try:
+            await hypercorn.trio.serve(app, config, task_status=task_status)
+        finally:
+            ended.set()
+
+    async def attack() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(upstream))
+            await client.send_and_close(ENDS_THE_PROCESS[name])
+            with trio.move_on_after(5):
+                await ended.wait()
+            nursery.cancel_scope.cancel()
+
+    with pytest.raises(ExceptionGroup):  # RaisesGroup wants a number: it differs
+        await attack()

@@ -1,0 +1,178 @@
+"""Every answer says its request's id, whoever made it, and the log lines of the request have it."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from quart import Response
+
+from smartlinkd import logs
+from smartlinkd.http_server import GuardedQuart
+from smartlinkd.http_server.failures import request_id
+from smartlinkd.logs import new_request_id
+
+if TYPE_CHECKING:
+    from tests.http_server.conftest import AnswerOf, Seen, Serving
+
+logger = logging.getLogger("smartlinkd.test")
+
+OURS = re.compile("[0-9a-f]{16}")
+GOOD = b"GET /small HTTP/1.1\r\nHost: a\r\n"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        b"a",
+        b"0f3a7c1e-0000-4000-8000-0123456789ab",
+        b"Root=1-67891233-abcdef012345678912345678",
+        b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+        b"a.b_c~d:e+f/g=@",
+        b"x" * 64,
+    ],
+)
+def test_an_id_that_looks_like_one_is_taken_over(given: bytes) -> None:
+    assert request_id([(b"host", b"a"), (b"x-request-id", given)]) == given.decode()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [],
+        [b""],
+        [b"x" * 65],
+        [b"two words"],
+        [b"a\x1b[2Jb"],
+        [b"a\tb"],
+        ["giá".encode()],
+        [b'"quoted"'],
+        [b"{}"],
+        [b"a", b"b"],
+        [b"a", b"a"],
+    ],
+)
+def test_any_other_is_replaced(given: list[bytes]) -> None:
+    made = {request_id([(b"x-request-id", each) for each in given]) for _ in range(3)}
+    assert len(made) == 3
+    assert all(OURS.fullmatch(each) for each in made)
+
+
+async def test_an_answer_says_the_id_that_came(serving: Serving) -> None:
+    async with serving() as client:
+        answer = await client.ask(GOOD + b"X-REQUEST-ID: mine-1\r\nConnection: close\r\n\r\n")
+    assert (answer.status, answer.headers["x-request-id"]) == (200, "mine-1")
+
+
+@pytest.mark.parametrize(
+    ("request_", "status"),
+    [
+        (GOOD + b"Connection: close\r\n\r\n", 200),
+        (b"HEAD /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 200),
+        (b"GET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 404),
+        (b"POST /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", 405),
+        (b"GET /broken HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 500),
+        (b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n", 413),
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET /small HTTP/1.1\r\n\r\n", 400),
+        (b"GET small HTTP/1.1\r\nHost: a\r\n\r\n", 400),
+        (GOOD + b"X-Long: " + b"x" * 17_000 + b"\r\n\r\n", 431),
+        (b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+        (b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+    ],
+)
+async def test_every_answer_has_one_whoever_makes_it(
+    serving: Serving, request_: bytes, status: int
+) -> None:
+    async with serving() as client:
+        raw = await client.send_and_read(request_)
+    head = raw.partition(b"\r\n\r\n")[0]
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert len(re.findall(rb"(?i)\r\nx-request-id: [0-9a-f]{16}(?=\r\n|$)", head)) == 1
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n",
+        b"GET small HTTP/1.1\r\nHost: a\r\n",
+        b"GET /small HTTP/1.1\r\nHost: a\r\nX-Long: " + b"x" * 17_000 + b"\r\n",
+    ],
+)
+async def test_what_is_refused_before_the_application_keeps_the_id_that_came(
+    serving: Serving, rest: bytes
+) -> None:
+    async with serving() as client:
+        answer = await client.ask(rest + b"X-Request-Id: mine\r\n\r\nzz\r\n")
+    assert answer.status >= 400
+    assert answer.headers["x-request-id"] == "mine"
+
+
+async def test_when_there_is_no_room_there_is_an_id(serving: Serving, seen: Seen) -> None:
+    async with serving(connections=1) as client, await client.connect() as busy:
+        await busy.send_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
+        await seen.started.wait()
+        ids = {(await client.ask(b"")).headers["x-request-id"] for _ in range(2)}
+        seen.finish.set()
+    assert len(ids) == 2
+    assert all(OURS.fullmatch(each) for each in ids)
+
+
+async def test_each_request_of_a_connection_has_its_own(
+    serving: Serving, answer_of: AnswerOf
+) -> None:
+    async with serving() as client, await client.connect() as stream:
+        await stream.send_all(GOOD + b"X-Request-Id: first\r\n\r\n")
+        first = await answer_of(stream)
+        await stream.send_all(GOOD + b"\r\n")
+        second = await answer_of(stream)
+        await stream.send_all(b"nonsense\r\n\r\n")
+        third = await answer_of(stream)
+    ids = [each.headers["x-request-id"] for each in (first, second, third)]
+    assert (first.status, second.status, third.status) == (200, 200, 400)
+    assert ids[0] == "first"
+    assert len(set(ids)) == 3
+
+
+async def test_the_lines_of_a_request_have_its_id_and_no_others(
+    app: GuardedQuart, serving: Serving, answer_of: AnswerOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logs.JsonFormatter())
+    handler.addFilter(logs.context.ContextFilter())
+    monkeypatch.setattr(logger, "handlers", [handler])
+    monkeypatch.setattr(logger, "level", logging.INFO)
+
+    @app.get("/say/<what>")
+    async def say(what: str) -> Response:
+        logger.info("%s in its task", what)
+        await trio.to_thread.run_sync(logger.info, f"{what} in a thread")
+        return Response("said")
+
+    async with serving() as client:
+        async with trio.open_nursery() as nursery:
+            for what in (b"one", b"two", b"three"):
+                head = b"GET /say/%s HTTP/1.1\r\nHost: a\r\nConnection: close\r\n" % what
+                nursery.start_soon(client.ask, head + b"X-Request-Id: %s\r\n\r\n" % what)
+        # One after the other on the same connection: nothing of the first is left.
+        async with await client.connect() as kept:
+            for what in (b"four", b"five"):
+                await kept.send_all(
+                    b"GET /say/%s HTTP/1.1\r\nHost: a\r\nX-Request-Id: %s\r\n\r\n" % (what, what)
+                )
+                await answer_of(kept)
+    lines = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert len(lines) == 10
+    for line in lines:
+        assert line["request_id"] == line["message"].split(" ")[0]
+
+
+def test_ours_are_sane_themselves() -> None:
+    made = new_request_id()
+    assert request_id([(b"x-request-id", made.encode())]) == made

@@ -1,0 +1,359 @@
+"""What one client may take: time for its head, time and bytes for its body, a place."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.trio.worker_context import WorkerContext
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from smartlinkd.accepting import LOG_INTERVAL_S
+from smartlinkd.http_server.app import BODY_SECONDS
+from smartlinkd.http_server.connection import HttpConnection
+from smartlinkd.http_server.places import HttpLimits
+
+if TYPE_CHECKING:
+    from smartlinkd.http_server import GuardedQuart
+    from tests.http_server.conftest import AnswerOf, Seen, Serving
+
+HEAD = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
+GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
+LAST_GET = b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+WAIT = GET.replace(b"small", b"wait")
+MAX = 1024 * 1024
+SOON = 3.0  # seconds; far below the limits that are not to be waited for
+
+
+async def test_a_head_that_drips_in_is_cut_off(serving: Serving) -> None:
+    async with serving(idle_seconds=0.2) as server, await server.connect() as stream:
+
+        async def drip() -> None:
+            while True:
+                await stream.send_all(b"A")
+                await trio.sleep(0.01)  # a byte at a time is the attack
+
+        with trio.fail_after(SOON), pytest.raises(trio.BrokenResourceError):
+            await drip()
+
+
+async def test_a_connection_that_says_nothing_is_closed(serving: Serving) -> None:
+    async with serving(idle_seconds=0.1) as server, await server.connect() as stream:
+        with trio.fail_after(SOON):
+            assert await stream.receive_some() == b""
+
+
+async def test_one_that_is_closed_before_it_is_first_read_ends_quietly(
+    serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(idle_seconds=0) as server:
+        for _ in range(20):  # what comes first is the scheduler's choice
+            async with await server.connect() as stream:
+                assert await stream.receive_some() == b""
+    assert not caplog.records
+
+
+async def test_a_slow_handler_is_not_cut_off(
+    serving: Serving, seen: Seen, answer_of: AnswerOf
+) -> None:
+    async with serving(idle_seconds=0.05) as server, await server.connect() as stream:
+        await stream.send_all(WAIT)
+        await trio.sleep(0.2)  # past the idle time, which does not count while work is done
+        seen.finish.set()
+        assert (await answer_of(stream)).body == b"waited"
+
+
+async def test_a_body_that_stops_is_a_timeout(
+    serving: Serving, answer_of: AnswerOf, mock_clock: MockClock
+) -> None:
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(HEAD + b"Content-Length: 5\r\n\r\nab")
+        await wait_all_tasks_blocked()
+        mock_clock.jump(BODY_SECONDS)
+        answer = await answer_of(stream)
+        assert (answer.status, answer.headers["connection"]) == (408, "close")
+
+
+async def test_the_largest_body_is_taken_and_the_connection_kept(
+    serving: Serving, answer_of: AnswerOf
+) -> None:
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(HEAD + b"Content-Length: %d\r\n\r\n" % MAX + bytes(MAX))
+        assert (await answer_of(stream)).body == str(MAX).encode()
+        await stream.send_all(GET)
+        assert (await answer_of(stream)).body == b"ok"
+
+
+async def test_a_body_that_says_it_is_larger_is_refused(serving: Serving) -> None:
+    async with serving() as server:
+        answer = await server.ask(HEAD + b"Content-Length: %d\r\n\r\n" % (MAX + 1))
+        assert (answer.status, answer.headers["connection"]) == (413, "close")
+
+
+async def test_a_chunked_body_that_grows_larger_is_refused(serving: Serving) -> None:
+    chunk = b"10000\r\n" + bytes(0x10000) + b"\r\n"
+    async with serving() as server:
+        answer = await server.ask(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 17)
+        assert (answer.status, answer.headers["connection"]) == (413, "close")
+
+
+async def test_who_asks_before_sending_a_body_is_told_to_continue(
+    serving: Serving, answer_of: AnswerOf
+) -> None:
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(HEAD + b"Expect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        assert (await stream.receive_some()).startswith(b"HTTP/1.1 100")
+        await stream.send_all(b"abc")
+        assert (await answer_of(stream)).body == b"3"
+
+
+async def test_who_asks_before_sending_too_much_is_refused(serving: Serving) -> None:
+    async with serving() as server:
+        raw = await server.send_and_read(
+            HEAD + b"Expect: 100-continue\r\nContent-Length: 9999999\r\n\r\n"
+        )
+        assert b"HTTP/1.1 413" in raw
+
+
+async def test_bytes_behind_the_body_are_the_next_request(serving: Serving) -> None:
+    async with serving() as server:
+        raw = await server.send_and_read(HEAD + b"Content-Length: 2\r\n\r\nabc\x00d\r\n\r\n")
+        assert [raw.count(b" 200 "), raw.count(b" 400 ")] == [1, 1]
+
+
+async def test_a_body_that_ends_early_is_a_bad_request(serving: Serving) -> None:
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(HEAD + b"Content-Length: 5\r\n\r\nab")
+        await stream.send_eof()
+        assert (await stream.receive_some()).startswith(b"HTTP/1.1 400")
+
+
+async def test_a_failure_to_a_head_request_has_no_body(serving: Serving) -> None:
+    async with serving() as server:
+        answer = await server.ask(b"HEAD ?x HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert (answer.status, answer.body) == (400, b"")
+
+
+@pytest.mark.parametrize("is_behind_it", [True, False], ids=["behind it", "later"])
+async def test_what_is_no_request_after_a_head_is_told_whole(
+    *, serving: Serving, is_behind_it: bool
+) -> None:
+    head, no_request = b"HEAD /small HTTP/1.1\r\nHost: a\r\n\r\n", b"no request\r\n\r\n"
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(head + no_request if is_behind_it else head)
+        with trio.fail_after(SOON):
+            said = await stream.receive_some()
+            assert said.startswith(b"HTTP/1.1 200 ")
+            if not is_behind_it:
+                await stream.send_all(no_request)
+            while part := await stream.receive_some():
+                said += part
+    _, _, second = said.partition(b"\r\n\r\n")
+    assert second.startswith(b"HTTP/1.1 400 ")
+    assert second.endswith(b"}")
+
+
+@pytest.mark.parametrize("method", [b"head", b"Head", b"get"])
+async def test_a_method_in_small_letters_is_answered_whole(
+    serving: Serving, caplog: pytest.LogCaptureFixture, method: bytes
+) -> None:
+    """It is not HEAD (RFC 9110, section 9.1), so the sender reads on to the end of a body."""
+    async with serving() as server:
+        answer = await server.ask(LAST_GET.replace(b"GET", method))
+        assert (answer.status, answer.body) == (200, b"ok")
+    assert not caplog.records
+
+
+async def test_one_request_too_many_is_told_so_and_none_is_cut_off(
+    serving: Serving, seen: Seen, answer_of: AnswerOf
+) -> None:
+    async with serving(connections=1) as server, await server.connect() as only:
+        await only.send_all(WAIT)
+        await seen.started.wait()
+        answer = await server.ask(GET)
+        assert answer.status == 503
+        assert answer.headers["retry-after"] == "1"
+        text = "all connections are taken; try again in a moment"
+        assert json.loads(answer.body) == {"ok": False, "error": text, "message": text}
+        seen.finish.set()
+        assert (await answer_of(only)).body == b"waited"
+
+
+async def test_so_is_whoever_comes_when_many_are_being_told(
+    serving: Serving, seen: Seen, answer_of: AnswerOf
+) -> None:
+    async with serving(connections=1, refusals=1) as server, await server.connect() as only:
+        await only.send_all(WAIT)
+        await seen.started.wait()
+        async with await server.connect() as told:
+            assert (await told.receive_some()).startswith(b"HTTP/1.1 503")
+            for _ in range(2):  # while that one goes on listening
+                async with await server.connect() as another:
+                    assert (await answer_of(another)).status == 503
+        seen.finish.set()
+        assert (await answer_of(only)).body == b"waited"
+
+
+async def say_more(stream: trio.SocketStream) -> None:
+    await wait_all_tasks_blocked()
+    for _ in range(100):  # the first of it is what has the kernel say that nobody hears it
+        await stream.send_all(b"x")
+
+
+async def test_of_those_who_are_turned_away_only_so_many_are_listened_to(
+    serving: Serving,
+    seen: Seen,
+    answer_of: AnswerOf,
+    mock_clock: MockClock,
+) -> None:
+    """And as many again when these have left."""
+    async with serving(connections=1, refusals=1) as server, await server.connect() as only:
+        await only.send_all(WAIT)
+        await seen.started.wait()
+        for _ in range(2):
+            async with await server.connect() as told, await server.connect() as another:
+                assert [(await answer_of(each)).status for each in (told, another)] == [503, 503]
+                await say_more(told)
+                with pytest.raises(trio.BrokenResourceError):
+                    await say_more(another)
+            await wait_all_tasks_blocked()
+        seen.finish.set()
+
+
+async def test_that_there_is_no_room_is_told_once_until_there_was_some_for_a_while(
+    serving: Serving, seen: Seen, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(connections=1) as server, await server.connect() as only:
+        await only.send_all(WAIT)
+        await seen.started.wait()
+        for passed, told in [(0, 1), (LOG_INTERVAL_S - 1, 1), (2, 1), (LOG_INTERVAL_S + 1, 2)]:
+            mock_clock.jump(passed)
+            assert (await server.ask(GET)).status == 503
+            assert caplog.text.count("all 1 connections are at work") == told
+
+
+async def test_a_body_on_its_way_is_work(serving: Serving, answer_of: AnswerOf) -> None:
+    async with serving(connections=1) as server, await server.connect() as only:
+        await only.send_all(HEAD + b"Content-Length: 2\r\n\r\na")
+        await wait_all_tasks_blocked()
+        assert (await server.ask(GET)).status == 503
+        await only.send_all(b"b")
+        assert (await answer_of(only)).body == b"2"
+
+
+@pytest.mark.parametrize("more", [b"", b"x" * 1000])
+async def test_connection_that_had_its_last_answer_gives_way(serving: Serving, more: bytes) -> None:
+    """It is only read on so that the answer arrives. `more` is what its client still sends."""
+    async with serving(connections=1) as server, await server.connect() as only:
+        await only.send_all(b"no request\r\n\r\n")
+        await wait_all_tasks_blocked()
+        await only.send_all(more)
+        assert await server.is_answered()
+        assert (await only.receive_some()).startswith(b"HTTP/1.1 400")
+
+
+async def test_any_number_of_silent_clients_shut_nobody_out(serving: Serving) -> None:
+    async with serving(connections=256, idle_seconds=60) as server, AsyncExitStack() as opened:
+        silent = [await opened.enter_async_context(await server.connect()) for _ in range(600)]
+        with trio.fail_after(SOON):
+            assert await server.is_answered()
+            for stream in silent[: 600 - 256 + 1]:
+                assert await stream.receive_some() == b""
+        with trio.move_on_after(0.05) as kept:
+            await silent[600 - 256 + 1].receive_some()
+        assert kept.cancelled_caught
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /small HTTP/1.1\r\nHo"])
+async def test_the_one_idle_the_longest_gives_way(
+    serving: Serving, answer_of: AnswerOf, said: bytes
+) -> None:
+    async with (
+        serving(connections=2, idle_seconds=60) as server,
+        await server.connect() as older,
+        await server.connect() as oldest,
+    ):
+        await older.send_all(GET)
+        await answer_of(older)  # from here on it is idle, later than the other
+        await oldest.send_all(said)
+        await wait_all_tasks_blocked()
+        assert await server.is_answered()
+        with trio.fail_after(SOON):
+            assert await oldest.receive_some() == b""
+        await older.send_all(GET)
+        assert (await answer_of(older)).body == b"ok"
+
+
+async def test_who_is_at_work_does_not_give_way(
+    serving: Serving, seen: Seen, answer_of: AnswerOf
+) -> None:
+    async with (
+        serving(connections=2, idle_seconds=60) as server,
+        await server.connect() as busy,
+        await server.connect() as silent,
+    ):
+        await busy.send_all(WAIT)
+        await seen.started.wait()
+        assert await server.is_answered()
+        with trio.fail_after(SOON):
+            assert await silent.receive_some() == b""
+        seen.finish.set()
+        assert (await answer_of(busy)).body == b"waited"
+
+
+async def test_a_request_not_read_yet_does_not_give_way(app: GuardedQuart) -> None:
+    ours, theirs = trio.socket.socketpair()
+    with ours, theirs:
+        connection = HttpConnection(
+            ASGIWrapper(app), Config(), WorkerContext(None), trio.SocketStream(ours), HttpLimits()
+        )
+        await theirs.send(GET)
+        assert not connection.close_if_idle()
+        await ours.recv(len(GET))
+        assert connection.close_if_idle()
+        assert await theirs.recv(1) == b""
+        assert connection.close_if_idle()  # closed, and so of no use to anybody
+
+
+@pytest.mark.parametrize("said", [b"", GET[:10]])
+async def test_who_has_left_gives_way_before_that_is_noticed(
+    app: GuardedQuart, said: bytes
+) -> None:
+    ours, theirs = trio.socket.socketpair()
+    with ours:
+        connection = HttpConnection(
+            ASGIWrapper(app), Config(), WorkerContext(None), trio.SocketStream(ours), HttpLimits()
+        )
+        with theirs:
+            await theirs.send(said)
+            assert await ours.recv(len(said)) == said if said else True
+        assert connection.close_if_idle()
+
+
+async def test_a_place_is_free_as_soon_as_an_idle_client_leaves(
+    serving: Serving, answer_of: AnswerOf
+) -> None:
+    async with serving(connections=1, idle_seconds=60) as server:
+        async with await server.connect() as only:
+            await only.send_all(GET)
+            await answer_of(only)
+            await wait_all_tasks_blocked()
+        with trio.fail_after(SOON):
+            while not await server.is_answered():
+                pass
+
+
+async def test_no_server_header_and_no_access_log(
+    serving: Serving, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    async with serving() as server:
+        answer = await server.ask(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        assert "server" not in answer.headers
+    assert not [record for record in caplog.records if record.name.startswith("hypercorn")]
+    assert "/small" not in caplog.text

@@ -1,0 +1,82 @@
+"""How long an answer may take to be sent."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+from quart import Response, request
+from trio.testing import MockClock
+
+from smartlinkd.http_server import GuardedQuart
+from smartlinkd.http_server.app import RESPONSE_PACE, RESPONSE_SECONDS, Messages
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+@pytest.fixture
+def app() -> GuardedQuart:
+    app = GuardedQuart()
+
+    @app.post("/")
+    async def echo() -> str | bytes:
+        return await request.get_data()
+
+    @app.get("/stream")
+    async def stream() -> Response:
+        answer = Response(b"x")
+        answer.timeout = None
+        return answer
+
+    return app
+
+
+async def ask(app: GuardedQuart, send: Send, method: str, path: str, body: bytes = b"") -> float:
+    """Have the app answer to `send`. Returns the seconds that it took."""
+    began = trio.current_time()
+    scope: Any = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"host", b"a")],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 2),
+        "state": {},
+        "extensions": {},
+    }
+    messages = Messages()
+    await messages.put({"type": "http.request", "body": body, "more_body": False})
+    await app(scope, messages, send)  # type: ignore[arg-type]
+    return trio.current_time() - began
+
+
+async def send_never(_message: dict[str, Any]) -> None:
+    await trio.sleep_forever()
+
+
+async def send_slowly(_message: dict[str, Any]) -> None:
+    await trio.sleep(2 * RESPONSE_SECONDS)
+
+
+async def test_answer_that_is_not_taken_ends_in_time(
+    app: GuardedQuart, autojump_clock: MockClock
+) -> None:
+    assert await ask(app, send_never, "POST", "/") == RESPONSE_SECONDS
+
+
+async def test_large_answer_has_more_time(app: GuardedQuart, autojump_clock: MockClock) -> None:
+    body = bytes(5 * RESPONSE_PACE)
+    assert await ask(app, send_never, "POST", "/", body) == RESPONSE_SECONDS + 5
+
+
+async def test_answer_with_its_own_timeout_has_no_other(
+    app: GuardedQuart, autojump_clock: MockClock
+) -> None:
+    assert await ask(app, send_slowly, "GET", "/stream") > 2 * RESPONSE_SECONDS

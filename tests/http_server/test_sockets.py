@@ -1,0 +1,107 @@
+"""What `server.bind` may say, and what it gives."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+import pytest
+
+from smartlinkd.errors import Invalid
+from smartlinkd.http_server import bind
+from smartlinkd.http_server.sockets import is_absent
+
+
+def test_an_address_gives_one_listening_socket() -> None:
+    [made] = bind("127.0.0.1", 0)
+    with made:
+        assert made.getsockname()[0] == "127.0.0.1"
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+        assert not made.get_inheritable()
+
+
+def test_the_ipv6_wildcard_takes_ipv4_too() -> None:
+    [made] = bind("::", 0)
+    with made, socket.create_connection(("127.0.0.1", made.getsockname()[1]), timeout=5):
+        pass
+
+
+def test_a_name_gives_a_socket_for_each_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+    def two(*_: object, **__: object) -> list[object]:
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0))
+            for address in ("127.0.0.1", "127.0.0.2")
+        ]
+
+    monkeypatch.setattr(socket, "getaddrinfo", two)
+    made = bind("two.example", 0)
+    assert [each.getsockname()[0] for each in made] == ["127.0.0.1", "127.0.0.2"]
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize("addresses", [("192.0.2.1", "127.0.0.2"), ("127.0.0.2", "192.0.2.1")])
+def test_of_a_name_s_addresses_those_count_that_this_machine_has(
+    monkeypatch: pytest.MonkeyPatch, addresses: tuple[str, str]
+) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (each, 0)) for each in addresses]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    (made,) = bind("two.example", 0)
+    with made:
+        assert made.getsockname()[0] == "127.0.0.2"
+
+
+@pytest.mark.parametrize(
+    ("host", "family"), [("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6)]
+)
+def test_but_early_it_is_listened_at_until_this_machine_has_it(
+    host: str, family: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """192.0.2.0/24 and 2001:db8::/32 are nobody's (RFC 5737, RFC 3849)."""
+    (made,) = bind(host, 0, setting="crew c: bind", early=True)
+    with made:
+        assert made.family == family
+        assert made.getsockname()[0] == host
+    assert "crew c: bind: this machine has no address" in caplog.text
+
+
+def test_also_at_one_of_a_link() -> None:
+    """An IPv6 address whose link it is on is told beside it."""
+    (made,) = bind("fe80::dead%lo", 0, setting="crew c: bind", early=True)
+    with made:
+        assert made.getsockname() == ("fe80::dead", made.getsockname()[1], 0, 1)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "127.0.0.1", "127.0.0.2"])
+def test_an_address_of_this_machine_is_there(address: str) -> None:
+    assert not is_absent(address)
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::1"])
+def test_one_of_another_is_not(address: str) -> None:
+    assert is_absent(address)
+
+
+def test_a_port_that_needs_a_privilege_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(socket.socket):
+        def bind(self, _: object) -> None:
+            raise OSError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket, "socket", Refusing)
+    with pytest.raises(Invalid, match=r"server\.bind.*privilege"):
+        bind("127.0.0.1", 80)
+
+
+def test_no_socket_is_left_when_the_second_address_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        where = taken.getsockname()
+        found = [
+            (socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.2", where[1])),
+            (socket.AF_INET, socket.SOCK_STREAM, 0, "", where),
+        ]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        with pytest.raises(Invalid, match="another program"):
+            bind("two.example", where[1])
+        found.pop()
+        bind("two.example", where[1])[0].close()

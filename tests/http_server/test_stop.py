@@ -1,0 +1,148 @@
+"""The end: running requests in their grace, idle clients at once, nothing left."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from smartlinkd.http_server import ServedApp, bind, serve
+
+if TYPE_CHECKING:
+    from smartlinkd.http_server import GuardedQuart
+    from tests.http_server.conftest import AnswerOf, ClientOf, Running, Seen, Serving
+
+GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
+WAIT = b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"
+SOON = 3.0  # seconds; far below the grace
+
+
+async def test_idle_clients_do_not_delay_it(serving: Serving, answer_of: AnswerOf) -> None:
+    async with (
+        serving(idle_seconds=60) as server,
+        await server.connect() as stream,
+        await server.connect(),
+    ):
+        await stream.send_all(GET)
+        await answer_of(stream)
+        server.stop.set()
+        with trio.fail_after(SOON):
+            await server.ended.wait()
+
+
+async def begin_to_stop(server: Running) -> None:
+    """Stop, and let it close what it closes at once."""
+    server.stop.set()
+    await trio.testing.wait_all_tasks_blocked(0.05)
+
+
+@pytest.mark.parametrize("is_new", [True, False], ids=["new", "used before"])
+async def test_a_request_that_was_on_its_way_is_answered_and_the_last(
+    *, serving: Serving, answer_of: AnswerOf, is_new: bool
+) -> None:
+    """Its client was let in: nobody else would answer it."""
+    async with (
+        serving(idle_seconds=60, last_call_seconds=60) as server,
+        await server.connect() as stream,
+    ):
+        if not is_new:
+            await stream.send_all(GET)
+            await answer_of(stream)
+        await begin_to_stop(server)
+        await stream.send_all(GET)
+        answer = await answer_of(stream)
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
+        with trio.fail_after(SOON):
+            assert await stream.receive_some() == b""
+            await server.ended.wait()
+
+
+async def test_one_that_takes_longer_than_the_last_call_has_its_grace(
+    serving: Serving, seen: Seen, answer_of: AnswerOf
+) -> None:
+    async with serving(last_call_seconds=0) as server, await server.connect() as stream:
+        await stream.send_all(WAIT)
+        await seen.started.wait()
+        await begin_to_stop(server)
+        seen.finish.set()
+        assert (await answer_of(stream)).body == b"waited"
+
+
+async def test_a_request_that_drips_in_is_not_waited_for(serving: Serving) -> None:
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(GET[:-2])
+        await begin_to_stop(server)
+        with trio.fail_after(SOON):
+            await server.ended.wait()
+
+
+async def test_a_running_request_is_answered_and_its_connection_closed(
+    serving: Serving, seen: Seen, answer_of: AnswerOf
+) -> None:
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(WAIT)
+        await seen.started.wait()
+        server.stop.set()
+        await trio.testing.wait_all_tasks_blocked()
+        seen.finish.set()
+        answer = await answer_of(stream)
+        assert (answer.body, answer.headers["connection"]) == (b"waited", "close")
+
+
+async def test_nobody_new_is_let_in_while_it_drains(serving: Serving, seen: Seen) -> None:
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(WAIT)
+        await seen.started.wait()
+        server.stop.set()
+        await wait_all_tasks_blocked()
+        with pytest.raises(trio.TooSlowError), trio.fail_after(0.1):
+            await server.is_answered()
+        seen.finish.set()
+
+
+async def test_a_request_that_takes_longer_than_the_grace_is_cancelled(
+    serving: Serving, seen: Seen
+) -> None:
+    async with serving(grace=0.1) as server, await server.connect() as stream:
+        await stream.send_all(WAIT)
+        await seen.started.wait()
+        server.stop.set()
+        with trio.fail_after(SOON):
+            await server.ended.wait()
+        assert seen.cancelled.is_set()
+
+
+async def test_a_request_behind_another_does_not_delay_it(
+    serving: Serving, seen: Seen, answer_of: AnswerOf
+) -> None:
+    async with serving() as server, await server.connect() as stream:
+        await stream.send_all(WAIT + GET)
+        await seen.started.wait()
+        server.stop.set()
+        await trio.testing.wait_all_tasks_blocked()
+        seen.finish.set()
+        await answer_of(stream)
+        await stream.aclose()
+        with trio.fail_after(SOON):
+            await server.ended.wait()
+
+
+async def test_cancelled_it_ends_at_once_and_leaves_nothing(
+    app: GuardedQuart, seen: Seen, client_of: ClientOf
+) -> None:
+    [listening] = bind("127.0.0.1", 0)
+    tasks = trio.lowlevel.current_statistics().tasks_living
+    with listening:
+        async with await client_of(listening).connect() as stream:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(
+                    partial(serve, ServedApp(app), [listening], grace=60, stop=trio.Event())
+                )
+                await stream.send_all(WAIT)
+                await seen.started.wait()
+                nursery.cancel_scope.cancel()
+            assert seen.cancelled.is_set()
+        assert trio.lowlevel.current_statistics().tasks_living == tasks
