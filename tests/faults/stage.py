@@ -310,14 +310,14 @@ class Stage:
             main=(), crews={}, urls=("http://localhost",), crew_urls={}, ports=frozenset()
         )
         catalog = read_catalog(self._settings)
-        self._supervisor = tree._plant(
+        self._supervisor = tree.build_supervisor(
             self._settings,
             http,
             catalog,
             cast(Any, doors),
             ServiceManager(NO_SYSTEMD),
             log_buffer=LogBuffer(),
-            reread=None,
+            read_settings=None,
         )
 
     async def _supervise(

@@ -130,7 +130,7 @@ async def test_whoever_stands_still_with_the_journal_may_do_so_as_long_as_it(
             if each.heartbeat.last < since
         }
         del still[BY_ITSELF]
-        assert still == dict.fromkeys(("journal", "webhooks"), tree.DISK_PATIENCE)
+        assert still == dict.fromkeys(("journal", "webhooks"), tree.DISK_TIMEOUT_S)
         nursery.cancel_scope.cancel()
         let_go.set()
 

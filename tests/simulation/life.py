@@ -112,14 +112,14 @@ class Life:
             patch.setattr(tree, "make_crews", kept("crews", makers.make_crews))
             catalog = read_catalog(settings)
             doors = cast(Any, _Doors())
-            self.supervisor = tree._plant(
+            self.supervisor = tree.build_supervisor(
                 settings,
                 http,
                 catalog,
                 doors,
                 ServiceManager(NO_SYSTEMD),
                 log_buffer=LogBuffer(),
-                reread=None,
+                read_settings=None,
             )
         self.directory = settings.state.directory
         self.serving = False

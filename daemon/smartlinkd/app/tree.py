@@ -1,28 +1,8 @@
-"""The supervision tree: who starts, in what order, and on whom each part depends.
+"""The supervision tree: all actors, the order of their start, and their dependencies.
 
-    service…      what the service manager is told all of the below; only where there is one
-    pauses        those of accounts, on disk       nobody
-    notify        what the owner is told of        pauses; only where it is configured
-    auth          tokens, second factor            nobody
-    vault         the cookie                       nobody
-    history       converted links on disk          nobody
-    browser       a Chromium                       nobody
-    conversion    affiliate links are made          browser, or the APIs instead of it
-    crew tokens   who may call which crew          nobody
-    crews         a supervisor of three:
-      journal     executions on disk               nobody
-      executor    whose turn it is, workers        journal; conversion, for its workers
-      webhooks    calls to other people's servers  journal
-    http          the facade                       all of the above
-    http of …     that of a crew with a `bind`     crews, crew tokens
-    monitoring    a day of measurements            all of the above
-    reloading     SIGHUP                           all of the above
-    control       the owner's shell                all of the above
-
-They start from top to bottom and stop from bottom to top, so that whoever is asked is there before
-and after those who ask. The executor goes on from what the journal has, so the three of `crews` are
-rest_for_one: it starts again whenever the journal does. The parts themselves are made in
-`smartlinkd/app/components.py`.
+`build_supervisor` lists them. They start from top to bottom and stop from bottom to top, so an
+actor's dependencies run before and after it. The executor continues from the store, so `crews` is
+rest_for_one: the executor restarts whenever the store does. app/components.py makes the actors.
 """
 
 from __future__ import annotations
@@ -50,7 +30,7 @@ from smartlinkd.app.components import (
 )
 from smartlinkd.app.http_apps import HttpApps, api_rules
 from smartlinkd.app.listeners import Listeners, open_listeners
-from smartlinkd.app.reload import Reloader, Reread, Takers, never_ended_by_hangup
+from smartlinkd.app.reload import ReadSettings, Reloader, ReloadTargets, ignore_hangup
 from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
 from smartlinkd.config.checks import out_of_reach
@@ -82,19 +62,20 @@ from smartlinkd.web.bundle import Site
 
 logger = logging.getLogger(__name__)
 
-LAST_WRITES = 5.0
-"""Seconds beyond a grace: for answers under way to clients that read slowly, and for what is to be
-written down of a worker that was stopped."""
+LAST_WRITES_S = 5.0
+"""Beyond a grace: for responses to clients that read slowly, and for the records of a stopped
+worker."""
 
-DISK_PATIENCE = 60.0
-"""Seconds more than others that what writes may hang: in one transaction, on a disk that stalls; so
-may whoever waits for that. To start the daemon anew mends no disk, and ends what crews are working
-on."""
+DISK_TIMEOUT_S = 60.0
+"""How much longer than others an actor may hang that writes to the disk, or waits for a write.
+
+A restart mends no disk, and ends what crews are working on.
+"""
 
 
 @dataclass(frozen=True)
 class Listening:
-    """Where a started daemon answers."""
+    """The addresses of a started daemon."""
 
     urls: tuple[str, ...]
 
@@ -102,29 +83,36 @@ class Listening:
 async def serve(
     settings: Settings,
     environment: SystemdEnvironment = NO_SYSTEMD,
-    reread: Reread | None = None,
+    read_settings: ReadSettings | None = None,
     *,
     task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Run the daemon until SIGTERM or SIGINT, or until it cannot be kept up. A second signal ends
-    it without the grace.
+    """Run the daemon until SIGTERM or SIGINT. A second signal ends it without the grace.
 
-    `environment` is what systemd passed at the start. `reread` reads the configuration again, for
-    SIGHUP; without it that is an end as well, as of a terminal that is closed, unless it was
-    ignored before (nohup). `started()` comes when the address answers; Chromium may still be on its
-    way. Raises `StateUnusable`, `NotSaved`, `Invalid` (the address) or `Escalated`.
+    `task_status.started()` is called when the addresses answer. Chromium may still be starting.
+
+    Args:
+        environment: the values that systemd passed at the start.
+        read_settings: reads the configuration again at SIGHUP. Without it SIGHUP (a closed
+            terminal) stops the daemon, unless it was ignored before (nohup).
+
+    Raises:
+        StateUnusable: the state directory cannot be used.
+        NotSaved: a secret could not be written at the first start.
+        Invalid: the main address cannot be listened at.
+        Escalated: an actor failed too often.
     """
     for warning in (*settings.warnings, *out_of_reach(settings, memory_limit())):
         logger.warning("%s", warning)
     install_resolver()
     service_manager = ServiceManager(environment)
     log_buffer = LogBuffer()
-    endings = [signal.SIGTERM, signal.SIGINT]
-    if reread is None and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        endings.append(signal.SIGHUP)
+    signals_to_stop = [signal.SIGTERM, signal.SIGINT]
+    if read_settings is None and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        signals_to_stop.append(signal.SIGHUP)
     with (
         log_buffer.attached(),
-        never_ended_by_hangup(),
+        ignore_hangup(),
         service_manager.report_error(),
         claim(settings.state.directory),
     ):
@@ -135,7 +123,7 @@ async def serve(
         ) as listeners:
             for warning in listeners.warnings(settings):
                 logger.warning("%s", warning)
-            # Asked of the sockets, which are closed by the time that a start is cut short.
+            # Read now: a start that is cancelled closes the sockets.
             urls, crew_urls = listeners.urls, listeners.crew_urls
             async with (
                 shared_fork_server(),
@@ -143,25 +131,27 @@ async def serve(
                 sole_error(),
                 trio.open_nursery() as nursery,
             ):
-                supervisor = _plant(
+                supervisor = build_supervisor(
                     settings,
                     http,
                     catalog,
                     listeners,
                     service_manager,
                     log_buffer=log_buffer,
-                    reread=reread,
+                    read_settings=read_settings,
                 )
-                await nursery.start(_stop_on, endings, supervisor, nursery.cancel_scope)
+                await nursery.start(
+                    _stop_on_signals, signals_to_stop, supervisor, nursery.cancel_scope
+                )
                 await nursery.start(_supervise, supervisor, nursery.cancel_scope)
                 if not supervisor.stopping:
-                    _tell_started(urls, crew_urls)
+                    _log_started(urls, crew_urls)
                     service_manager.notify_ready()
                 task_status.started(Listening(urls))
     logger.info("stopped", extra=LogEvent.STOPPED())
 
 
-def _tell_started(urls: Sequence[str], crew_urls: Mapping[str, str]) -> None:
+def _log_started(urls: Sequence[str], crew_urls: Mapping[str, str]) -> None:
     logger.info("serving on %s", ", ".join(urls), extra=LogEvent.STARTED())
     for name, url in crew_urls.items():
         logger.info("crew %s has an address of its own: %s", name, url)
@@ -170,12 +160,12 @@ def _tell_started(urls: Sequence[str], crew_urls: Mapping[str, str]) -> None:
 async def _supervise(
     supervisor: Supervisor, around: trio.CancelScope, task_status: trio.TaskStatus[None]
 ) -> None:
-    """Run the supervisor; with its end everything around it ends too."""
+    """Run the supervisor, then cancel `around`."""
     await supervisor.run(task_status)
     around.cancel()
 
 
-def _plant(
+def build_supervisor(
     settings: Settings,
     http: HttpClient,
     catalog: Catalog,
@@ -183,18 +173,18 @@ def _plant(
     service_manager: ServiceManager,
     *,
     log_buffer: LogBuffer,
-    reread: Reread | None,
+    read_settings: ReadSettings | None,
 ) -> Supervisor:
-    """Make the parts and the supervisor over them."""
-    parts = _make_parts(settings, http, catalog, listeners, service_manager)
-    over_crews = _over(parts.crews)
+    """Make all actors, and the supervisor over them."""
+    components = _make_components(settings, http, catalog, listeners, service_manager)
+    crews_supervisor = _supervise_crews(components.crews)
 
     def snapshot() -> list[ChildSnapshot]:
-        # The supervisors are made last, since they are made of the parts that report on them.
-        return [*supervisor.snapshot(), *over_crews.snapshot()]
+        # The supervisors are made last: their children report on them.
+        return [*supervisor.snapshot(), *crews_supervisor.snapshot()]
 
     services = _services(
-        settings, parts, listeners, service_manager, log_buffer=log_buffer, snapshot=snapshot
+        settings, components, listeners, service_manager, log_buffer=log_buffer, snapshot=snapshot
     )
     http_apps = HttpApps(services, listeners, grace=settings.server.grace)
     control = ControlSocket(settings.state.directory, services.operator.commands())
@@ -205,31 +195,40 @@ def _plant(
         supervisor=lambda: supervisor,
     )
 
-    def graces(catalog: Catalog) -> None:
-        over_crews.allow("executor", _longest_grace(catalog))
-        supervisor.allow("crews", _longest_grace(catalog) + LAST_WRITES)
+    def set_graces(catalog: Catalog) -> None:
+        crews_supervisor.allow("executor", _longest_grace(catalog))
+        supervisor.allow("crews", _longest_grace(catalog) + LAST_WRITES_S)
 
-    takers = Takers(parts.auth, parts.history, parts.crews, http_apps, service_manager, graces)
-    reloader = Reloader(reread, settings, takers, listeners) if reread is not None else None
+    targets = ReloadTargets(
+        components.auth,
+        components.history,
+        components.crews,
+        http_apps,
+        service_manager,
+        set_graces,
+    )
+    reloader = (
+        Reloader(read_settings, settings, targets, listeners) if read_settings is not None else None
+    )
     supervisor = Supervisor(
         "smartlinkd",
         [
-            # The first, since it tells of the end of all others.
+            # The first: it reports the end of all others.
             *(
                 [ChildSpec(REPORTER_NAME, reporter.run, stop=reporter.stop, grace=GRACE_S)]
                 if service_manager.is_present
                 else []
             ),
-            *_specs(settings, parts),
+            *_child_specs(settings, components),
             ChildSpec(
                 "crews",
-                over_crews.run,
-                stop=over_crews.stop,
-                grace=_longest_grace(catalog) + LAST_WRITES,
-                watched_loops=over_crews.watched_loops,
+                crews_supervisor.run,
+                stop=crews_supervisor.stop,
+                grace=_longest_grace(catalog) + LAST_WRITES_S,
+                watched_loops=crews_supervisor.watched_loops,
             ),
             *(
-                ChildSpec(name, each.run, stop=each.stop, grace=each.grace + LAST_WRITES)
+                ChildSpec(name, each.run, stop=each.stop, grace=each.grace + LAST_WRITES_S)
                 for name, each in http_apps.by_name().items()
             ),
             ChildSpec("monitoring", services.recorder.run),
@@ -241,8 +240,8 @@ def _plant(
 
 
 @dataclass(frozen=True)
-class _Parts:
-    """All that have no address of their own."""
+class _Components:
+    """The actors without an address of their own."""
 
     auth: Auth
     vault: Vault
@@ -254,14 +253,14 @@ class _Parts:
     crews: Crews
 
 
-def _make_parts(
+def _make_components(
     settings: Settings,
     http: HttpClient,
     catalog: Catalog,
     listeners: Listeners,
     service_manager: ServiceManager,
-) -> _Parts:
-    """Blocks for the disk. Raises `StateUnusable` or `NotSaved`."""
+) -> _Components:
+    """Make the actors. Blocks for the disk. Raises `StateUnusable` or `NotSaved`."""
     directory = settings.state.directory
     pauses = PauseStore(directory)
     notifier = make_notifier(settings, pauses)
@@ -277,31 +276,31 @@ def _make_parts(
     history = make_history(settings)
     conversion = make_conversion(settings, notifier, http, browser, pauses, history=history)
     crews = make_crews(settings, notifier, catalog, conversion, vault)
-    return _Parts(auth, vault, notifier, browser, pauses, history, conversion, crews)
+    return _Components(auth, vault, notifier, browser, pauses, history, conversion, crews)
 
 
 def _services(
     settings: Settings,
-    parts: _Parts,
+    components: _Components,
     listeners: Listeners,
     service_manager: ServiceManager,
     *,
     log_buffer: LogBuffer,
     snapshot: Callable[[], list[ChildSnapshot]],
 ) -> Services:
-    """What the facade answers from."""
-    crews = parts.crews
+    """Return the handles that the HTTP API answers from."""
+    crews = components.crews
     return Services(
-        auth=parts.auth,
-        vault=parts.vault,
-        conversion=parts.conversion,
-        history=parts.history,
-        browser=parts.browser,
+        auth=components.auth,
+        vault=components.vault,
+        conversion=components.conversion,
+        history=components.history,
+        browser=components.browser,
         operator=Operator(
-            auth=parts.auth,
-            vault=parts.vault,
-            conversion=parts.conversion,
-            browser=parts.browser,
+            auth=components.auth,
+            vault=components.vault,
+            conversion=components.conversion,
+            browser=components.browser,
             parts=snapshot,
             tokens=crews.tokens,
             executor=crews.executor,
@@ -310,8 +309,12 @@ def _services(
             cookie_kept=lambda: service_manager.fd_store.is_kept,
         ),
         metrics=Metrics(
-            parts.browser,
-            (parts.conversion.answered, *parts.conversion.timings, *crews.webhooks.timings),
+            components.browser,
+            (
+                components.conversion.answered,
+                *components.conversion.timings,
+                *crews.webhooks.timings,
+            ),
             crews.executor,
             snapshot,
         ),
@@ -323,8 +326,8 @@ def _services(
             own_addresses=listeners.crew_urls,
         ),
         log_buffer=log_buffer,
-        recorder=_recorder(parts, snapshot),
-        site=_site(parts.conversion),
+        recorder=_recorder(components, snapshot),
+        site=_site(components.conversion),
         sync_key=settings.cookie.sync_key,
         rules=api_rules(settings),
     )
@@ -341,9 +344,9 @@ def _site(conversion: ConversionService) -> Site:
     )
 
 
-def _recorder(parts: _Parts, snapshot: Callable[[], list[ChildSnapshot]]) -> Recorder:
-    """Measure what the page's *System* view plots."""
-    browser = parts.browser
+def _recorder(components: _Components, snapshot: Callable[[], list[ChildSnapshot]]) -> Recorder:
+    """Return the recorder of the measurements that the page's *System* view plots."""
+    browser = components.browser
 
     def restarts() -> float:
         of_browser = sum(browser.restarts.values()) if browser is not None else 0
@@ -351,34 +354,34 @@ def _recorder(parts: _Parts, snapshot: Callable[[], list[ChildSnapshot]]) -> Rec
 
     return Recorder(
         {
-            "conversions": increase(counted(parts.conversion.answered, code="0")),
-            "submit_seconds": mean_of(parts.conversion.timings.submit),
+            "conversions": increase(counted(components.conversion.answered, code="0")),
+            "submit_seconds": mean_of(components.conversion.timings.submit),
             "memory_bytes": resident_bytes,
             "restarts": increase(restarts, begin=0),
         }
     )
 
 
-def _specs(settings: Settings, parts: _Parts) -> Iterator[ChildSpec]:
-    """In the order of their start."""
-    yield ChildSpec(  # before notify, which tells it until the end what the owner knows
+def _child_specs(settings: Settings, components: _Components) -> Iterator[ChildSpec]:
+    """Yield the actors in the order of their start."""
+    yield ChildSpec(  # before notify, which updates it until its own end
         "pauses",
-        parts.pauses.run,
-        stop=parts.pauses.stop,
-        heartbeats=(parts.pauses.heartbeat,),
-        busy=DISK_PATIENCE,
+        components.pauses.run,
+        stop=components.pauses.stop,
+        heartbeats=(components.pauses.heartbeat,),
+        busy=DISK_TIMEOUT_S,
     )
-    if parts.notifier:
-        yield ChildSpec("notify", parts.notifier.run, stop=parts.notifier.stop)
-    yield _actor("auth", parts.auth, stop=parts.auth.stop)
-    yield _actor("vault", parts.vault)
-    # Before all who convert: it writes what they made when they have ended.
-    yield _actor("history", parts.history, stop=parts.history.stop, busy=DISK_PATIENCE)
-    if parts.browser is not None:
-        longest_job = settings.browser.job_timeout + LAST_WRITES
-        yield _actor("browser", parts.browser, parts.browser.heartbeat, busy=longest_job)
-    yield _actor("conversion", parts.conversion)
-    yield _actor("crew tokens", parts.crews.tokens)
+    if components.notifier:
+        yield ChildSpec("notify", components.notifier.run, stop=components.notifier.stop)
+    yield _actor("auth", components.auth, stop=components.auth.stop)
+    yield _actor("vault", components.vault)
+    # Before all that convert: it writes their last results after their end.
+    yield _actor("history", components.history, stop=components.history.stop, busy=DISK_TIMEOUT_S)
+    if components.browser is not None:
+        longest_job = settings.browser.job_timeout + LAST_WRITES_S
+        yield _actor("browser", components.browser, components.browser.heartbeat, busy=longest_job)
+    yield _actor("conversion", components.conversion)
+    yield _actor("crew tokens", components.crews.tokens)
 
 
 class _Actor(Protocol):
@@ -388,31 +391,31 @@ class _Actor(Protocol):
     async def run(self, task_status: trio.TaskStatus[None]) -> None: ...
 
 
-def _actor(name: str, actor: _Actor, *more_pulses: Heartbeat, **more: Any) -> ChildSpec:
+def _actor(name: str, actor: _Actor, *more_heartbeats: Heartbeat, **more: Any) -> ChildSpec:
     mailbox = actor.mailbox
-    heartbeats = (mailbox.heartbeat, *more_pulses)
+    heartbeats = (mailbox.heartbeat, *more_heartbeats)
     return ChildSpec(name, actor.run, mailbox=mailbox, heartbeats=heartbeats, **more)
 
 
-def _over(crews: Crews) -> Supervisor:
-    """The supervisor of the parts that crews are run by."""
+def _supervise_crews(crews: Crews) -> Supervisor:
+    """Return the supervisor of the store, the executor and the webhook dispatcher."""
     executor, grace = crews.executor, _longest_grace(crews.executor.catalog)
     return Supervisor(
         "crews",
         [
-            _actor("journal", crews.journal, busy=DISK_PATIENCE),
+            _actor("journal", crews.journal, busy=DISK_TIMEOUT_S),
             _actor(
                 "executor",
                 executor,
                 stop=executor.stop_all,
                 grace=grace,
-                busy=DISK_PATIENCE,  # all its hands may wait for the journal
+                busy=DISK_TIMEOUT_S,  # it may wait for the store in all its slots
             ),
             ChildSpec(
                 "webhooks",
                 crews.webhooks.run,
                 heartbeats=(crews.webhooks.heartbeat,),
-                busy=DISK_PATIENCE,  # it asks the journal what is due
+                busy=DISK_TIMEOUT_S,  # it asks the store for due calls
             ),
         ],
         strategy=Strategy.REST_FOR_ONE,
@@ -420,21 +423,20 @@ def _over(crews: Crews) -> Supervisor:
 
 
 def _longest_grace(catalog: Catalog) -> float:
-    """Seconds in which every worker can be stopped as its crew was promised, or let go of that is
-    still being started."""
+    """Return the seconds that the executor needs to stop all workers, started or starting."""
     graces = (crew.worker.grace for crew in catalog.crews.values())
     bounds = Limits()
-    return max([*graces, bounds.leave + bounds.kill]) + LAST_WRITES
+    return max([*graces, bounds.leave + bounds.kill]) + LAST_WRITES_S
 
 
-async def _stop_on(
-    endings: Sequence[signal.Signals],
+async def _stop_on_signals(
+    signals_to_stop: Sequence[signal.Signals],
     supervisor: Supervisor,
     around: trio.CancelScope,
     task_status: trio.TaskStatus[None],
 ) -> None:
-    """The first signal lets requests end; whoever sends a second one does not want to wait."""
-    with trio.open_signal_receiver(*endings) as signals:
+    """Stop `supervisor` at the first signal. Cancel `around` at the second one."""
+    with trio.open_signal_receiver(*signals_to_stop) as signals:
         task_status.started()
         name = signal.Signals(await anext(signals)).name
         logger.info("stopping on %s", name, extra=LogEvent.STOPPING())

@@ -2,57 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import signal
 import socket
 import subprocess
 import sys
 
-import pytest
 import trio
-from trio.testing import MockClock
 
-from smartlinkd.app import reload
-from smartlinkd.errors import Unavailable
-from smartlinkd.supervision.actor import ActorGone
 from smartlinkd.systemd.environment import SystemdEnvironment
 from tests.app.reload.played import PATIENCE, Daemon, running
 
-
-async def test_a_part_that_cannot_take_its_share_is_asked_again_when_it_said(
-    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    asked: list[float] = []
-
-    async def take() -> None:
-        asked.append(trio.current_time())
-        if len(asked) < 3:
-            raise Unavailable("the disk is full", retry_after=30)
-
-    waits: list[float] = []
-    await reload._until_taken(take, lambda: waits.append(trio.current_time()))
-    assert waits == asked[:2]
-    assert [at - asked[0] for at in asked] == [0, 30, 60]
-    text = "a change is in force in part, and the rest has to wait: the disk is full"
-    assert caplog.messages == [text] * 2
-    assert [each.levelname for each in caplog.records] == ["WARNING", "INFO"]
-
-
-async def test_a_part_that_is_gone_for_good_is_not_waited_for() -> None:
-    async def take() -> None:
-        raise ActorGone("it has ended", retry_after=1)
-
-    with trio.fail_after(PATIENCE):
-        await reload._until_taken(take, lambda: None)
-
-
 HANGING_UP = """
 import os, signal, subprocess
-from smartlinkd.app.reload import never_ended_by_hangup
+from smartlinkd.app.reload import ignore_hangup
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 try:
-    with never_ended_by_hangup():
+    with ignore_hangup():
         os.kill(os.getpid(), signal.SIGHUP)
         print(subprocess.run(["/bin/sh", "-c", "kill -HUP $$"]).returncode, flush=True)
         raise KeyError

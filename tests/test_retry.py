@@ -1,0 +1,48 @@
+"""The retry loop: until success, with a wait between two attempts, and no other error swallowed."""
+
+from __future__ import annotations
+
+import pytest
+
+from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.retry import retry_until_success
+
+
+async def test_retry_until_success_waits_between_attempts_and_returns_the_result() -> None:
+    attempts = 0
+    waits: list[tuple[int, int]] = []
+
+    async def attempt() -> str:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
+            raise Unavailable("the disk is full", retry_after=30)
+        return "done"
+
+    async def wait(refusal: Unavailable, number: int) -> None:
+        waits.append((refusal.retry_after, number))
+
+    assert await retry_until_success(attempt, wait) == "done"
+    assert waits == [(30, 1), (30, 2)]
+
+
+async def test_retry_until_success_passes_other_errors_on() -> None:
+    async def attempt() -> None:
+        raise Invalid("link: is empty")
+
+    async def wait(_: Unavailable, __: int) -> None:
+        pytest.fail("an error that no retry mends was waited for")
+
+    with pytest.raises(Invalid):
+        await retry_until_success(attempt, wait)
+
+
+async def test_retry_until_success_ends_by_an_error_of_wait() -> None:
+    async def attempt() -> None:
+        raise Unavailable("the daemon is stopping", retry_after=1)
+
+    async def wait(refusal: Unavailable, _: int) -> None:
+        raise refusal
+
+    with pytest.raises(Unavailable):
+        await retry_until_success(attempt, wait)
