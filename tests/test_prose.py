@@ -13,21 +13,9 @@ ROOT = Path(__file__).parents[1] / "daemon/smartlinkd"
 LONGEST_HEAD = 8
 NO_SUBJECT = re.compile(r"(What|Whether|Who|One that|Those|It)\b")
 
-TO_BE_REWRITTEN = {
-    *("api", "history"),
-    *("monitoring",),
-    *("accepting", "admin", "app", "cli", "errors", "metrics", "patience"),
-    *("state_files", "threads", "wire"),
-}
-"""Rooms and loose files whose prose is of before the redesign. None may be added."""
-
 
 def modules() -> list[Path]:
-    return [
-        path
-        for path in sorted(ROOT.rglob("*.py"))
-        if path.relative_to(ROOT).with_suffix("").parts[0] not in TO_BE_REWRITTEN
-    ]
+    return sorted(ROOT.rglob("*.py"))
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:
@@ -40,13 +28,8 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_docstrings_of_a_rewritten_room_have_subjects_and_short_heads(path: Path) -> None:
+def test_docstrings_have_subjects_and_modules_short_heads(path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     head = ast.get_docstring(tree) or ""
     assert len(head.splitlines()) <= LONGEST_HEAD
     assert [text for text in docstrings(tree) if NO_SUBJECT.match(text.strip())] == []
-
-
-def test_room_that_is_still_to_be_rewritten_is_there() -> None:
-    there = {path.stem for path in ROOT.iterdir()}
-    assert there >= TO_BE_REWRITTEN

@@ -1,11 +1,8 @@
-"""The commands: wiring only. What a command does is in the module that it calls.
+"""The command line: arguments in, a function of `commands/` called, an exit code out.
 
-Those modules are imported when their command is called, so `hash-password` starts without the
-browser and the server, and a part that cannot be imported breaks its own command only.
-
-Exit codes: 0 done, 1 failed, 2 wrong usage or configuration (`commands/codes.py`). What can be
-expected to fail is told on standard error in a line or more, never as a traceback; by `serve`, in
-the log.
+A command's module is imported when the command is called, so that `hash-password` starts without
+the browser and the server. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration
+(commands/codes.py). Expected failures are written to standard error, and by `serve` to the log.
 """
 
 # ruff: noqa: PLC0415 - see above
@@ -55,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _open_what_is_closed() -> None:
-    """Who starts us with `2>&-` wants no log: else the next file that is opened would have it."""
+    """Open closed standard streams (`2>&-`) on /dev/null: a file would get their number."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # and its number is the lowest that is free
             number = os.open(os.devnull, os.O_RDWR)
@@ -64,8 +61,7 @@ def _open_what_is_closed() -> None:
 
 
 def _printed(code: int) -> int:
-    """The code of a command, once what it has printed is written: to a file or a pipe that is done
-    at the end, and by Python itself with nothing but a complaint when the disk is full."""
+    """Flush standard output, and return `code`, or `FAILED` if the output cannot be written."""
     try:
         print(end="", flush=True)
     except BrokenPipeError:
@@ -78,7 +74,7 @@ def _printed(code: int) -> int:
 
 
 def _print_no_more() -> None:
-    """Python would try again at exit, and complain."""
+    """Redirect standard output to /dev/null: Python would flush it again at exit, and complain."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -137,7 +133,7 @@ def _group(
     name: str,
     verbs: dict[str, str],
 ) -> dict[str, argparse.ArgumentParser]:
-    """The commands of two words, all of which the running daemon answers. Their parsers by verb."""
+    """Add commands of two words that the running daemon carries out. Return parsers by verb."""
     group = commands.add_parser(name, help=f"{' | '.join(verbs)}, at the running daemon")
     inner = group.add_subparsers(metavar="ACTION", required=True)
     parsers = {}
@@ -253,9 +249,11 @@ def _doctor(chosen: argparse.Namespace) -> int:
 
 
 def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
-    """A command that the running daemon answers, with the named options as its arguments.
+    """Return a command that the running daemon carries out.
 
-    With `only`, that part of the answer is all that is printed.
+    Args:
+        arguments: the options that are sent with it.
+        only: print this field of the response alone.
     """
 
     def ask(chosen: argparse.Namespace) -> int:

@@ -219,7 +219,7 @@ async def test_status_tells_of_every_part(daemon: Daemon) -> None:
 async def test_status_tells_of_a_part_in_trouble(
     slow_restarts: None, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operator, "SECTION_PATIENCE", 0.05)
+    monkeypatch.setattr(operator, "REPORT_TIMEOUT_S", 0.05)
     await daemon.post("/api/sync-cookie", {"cookie": COOKIE})
     token = await daemon.login()
     await crash_the_desk(daemon, token)

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from smartlinkd.admin.control_socket import Arguments, Command, ControlSocket, Response, plain
-from smartlinkd.admin.status import CreateKeyArguments, RevokeKeyArguments, RevokeTokensArguments
+from smartlinkd.admin.reports import CreateKeyArguments, RevokeKeyArguments, RevokeTokensArguments
 from smartlinkd.auth.keys import SCOPES
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.cli import main

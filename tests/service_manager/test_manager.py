@@ -14,7 +14,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.admin.status import CrewReport, PartReport, StatusReport
+from smartlinkd.admin.reports import CrewReport, PartReport, StatusReport
 from smartlinkd.supervision.child import ChildSpec, ChildState
 from smartlinkd.supervision.heartbeat import Heartbeat
 from smartlinkd.supervision.policy import Intensity

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from smartlinkd.admin.status import (
+from smartlinkd.admin.reports import (
     NOT_USED_YET,
     AccountReport,
     BrowserReport,

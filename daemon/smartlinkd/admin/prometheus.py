@@ -23,7 +23,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from smartlinkd import __version__
-from smartlinkd.admin.status import AccountResponse
+from smartlinkd.admin.reports import AccountResponse
 from smartlinkd.browser.actor import Browser
 from smartlinkd.crews.executor import Executor
 from smartlinkd.metrics import SECONDS

@@ -1,4 +1,4 @@
-"""What the owner can see of the running daemon, and do to it: over HTTP and in the shell alike."""
+"""The owner's view of the actors, and the owner's commands: for the HTTP API and the shell."""
 
 from __future__ import annotations
 
@@ -7,12 +7,28 @@ from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
 import trio
-from pydantic import Field
 
 from smartlinkd import __version__
-from smartlinkd.admin.control_socket import Arguments, Command, Commands, Response, plain
+from smartlinkd.admin.control_socket import Command, Commands, Response, plain
+from smartlinkd.admin.reports import (
+    NOT_USED_YET,
+    AccountEntry,
+    AccountReport,
+    AccountResponse,
+    BrowserReport,
+    ConversionReport,
+    CookieReport,
+    CreateKeyArguments,
+    CrewReport,
+    CrewTokenArguments,
+    KeyReport,
+    PartReport,
+    RevokeKeyArguments,
+    RevokeTokensArguments,
+    StatusReport,
+    StoredCookieState,
+)
 from smartlinkd.auth.actor import ApiKey, Auth, KeySpec
-from smartlinkd.auth.keys import KeyDays, KeyName, KeyScopes
 from smartlinkd.browser.actor import Browser
 from smartlinkd.conversion.account import AccountStatus, shown_name
 from smartlinkd.conversion.service import ConversionService, ConversionStatus
@@ -23,172 +39,18 @@ from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.record import CookieRecord
-from smartlinkd.wire import Body, Timestamp
 
 T = TypeVar("T")
 
-SECTION_PATIENCE = 1.0
-"""Seconds that a part has to report: the owner looks when one is in trouble, and wants to see."""
-
+REPORT_TIMEOUT_S = 1.0
+"""For one actor's report. An owner who looks while an actor is in trouble has to see the others."""
 
 WANTED_COOKIES = ("SPC_EC", "SPC_ST", "SPC_U", "SPC_F", "csrftoken")
-"""What a cookie of the portal's session has. Links are also made with less."""
-
-NOT_USED_YET = "not used yet"
-"""The state of an account whose cookie is stored, and that no link was made for since the start."""
-
-
-class PartReport(Body):
-    """One supervised part. `nextRetry` is in seconds."""
-
-    name: str
-    state: str
-    since: Timestamp
-    restarts: int
-    next_retry: float | None
-    last_error: str | None
-
-
-class BrowserReport(Body):
-    """The browser; null fields while there is none."""
-
-    state: str
-    ready: bool
-    since: Timestamp
-    version: str | None
-    pid: int | None
-    restarts: int
-    last_restart_reason: str | None
-    jobs_running: int
-    jobs_waiting: int
-    contexts: int
-
-
-class AccountReport(Body):
-    """How an account stood with the portal at its last answer."""
-
-    account: str = Field(description="the marketplace's user id, or a cookie's digest")
-    state: str
-    since: Timestamp
-    reason: str | None
-
-
-class CookieReport(Body):
-    """The stored cookie, without the cookie."""
-
-    account_name: str
-    synced_at: Timestamp
-    kept: bool = Field(description="by the service manager, over restarts of the daemon")
-
-
-class ConversionReport(Body):
-    """The conversion service: what waits, and what it remembers."""
-
-    requests_waiting: int
-    submits_waiting: int
-    remembered_links: int
-    remembered_products: int
-
-
-class CrewReport(Body):
-    """A crew of the configuration; `name` is null when that is what is wrong with it."""
-
-    name: str | None
-    state: Literal["ready", "broken"]
-    default: bool
-    base_address: str | None
-    users: list[str]
-    running: int
-    waiting: int
-
-
-class StoredCookieState(Body):
-    """Whether a cookie is stored, and what it lacks. The cookie itself is not shown."""
-
-    stored: bool
-    account_name: str | None
-    synced_at: Timestamp | None
-    missing: list[str] = Field(description="names of cookies that the portal's session has")
-
-
-class AccountEntry(Body):
-    """How an account stands with the portal, and what to do about it."""
-
-    name: str = Field(description="the marketplace's user id, or a cookie's digest")
-    state: Literal["active", "session_lost", "paused"]
-    since: Timestamp
-    reason: str | None
-    remedy: str | None
-
-
-class AccountResponse(Body):
-    """The stored cookie and the accounts that links were made for, the cookie's own first."""
-
-    ok: Literal[True] = True
-    cookie: StoredCookieState
-    accounts: list[AccountEntry]
-
-
-class CrewTokenArguments(Arguments):
-    """Whose token the shell wants; without a user it is the organization's."""
-
-    name: str
-    user: str | None = None
-    rotate: bool = False
-
-
-class KeyReport(Body):
-    """An API key, without the key."""
-
-    id: str
-    name: str
-    scopes: list[str]
-    created_at: Timestamp
-    expires_at: Timestamp | None
-    last_used_at: Timestamp | None
-    hint: str = Field(description="the key's last characters")
-
-
-class CreateKeyArguments(Arguments):
-    """What a new API key is to be."""
-
-    name: KeyName
-    scopes: KeyScopes
-    expires_in_days: KeyDays | None = None
-
-
-class RevokeKeyArguments(Arguments):
-    """Which API key is to end."""
-
-    id: str
-
-
-class RevokeTokensArguments(Arguments):
-    """With `keys`, the API keys end as well."""
-
-    keys: bool = False
-
-
-class StatusReport(Body):
-    """The whole daemon at one moment.
-
-    What a part reports of itself is null while it cannot be asked; `actors` says why.
-    """
-
-    ok: Literal[True] = True
-    version: str
-    started_at: Timestamp
-    second_factor: bool | None
-    actors: list[PartReport]
-    browser: BrowserReport | None
-    conversion: ConversionReport | None
-    cookie: CookieReport | None = Field(description="null also when none is stored")
-    accounts: list[AccountReport] | None
-    crews: list[CrewReport]
+"""The names in a whole cookie of the portal's session. Links can be made with fewer."""
 
 
 class Operator:
-    """Gathers the parts' own reports, and passes the owner's commands on to them."""
+    """Gathers the actors' reports, and passes the owner's commands to them."""
 
     def __init__(
         self,
@@ -204,8 +66,12 @@ class Operator:
         crew_urls: Mapping[str, str],
         cookie_kept: Callable[[], bool],
     ) -> None:
-        """`url` is the daemon's main address; `crew_urls` are those that crews have of their own,
-        by name. `cookie_kept` tells whether somebody keeps the stored cookie over a restart.
+        """Use these handles.
+
+        Args:
+            url: the daemon's main address.
+            crew_urls: the addresses of crews that have their own, by name.
+            cookie_kept: returns True if systemd keeps the stored cookie over a restart.
         """
         self._auth = auth
         self._vault = vault
@@ -220,7 +86,7 @@ class Operator:
         self._started_at = datetime.now(UTC)
 
     async def status(self) -> StatusReport:
-        """Everything that `/api/status` shows; never waits long for any part."""
+        """Return the report for `/api/status`. An actor that is late is left out."""
         conversion = await _section(self._conversion.status)
         cookie = await _section(self._vault.current)
         return StatusReport(
@@ -246,9 +112,9 @@ class Operator:
         )
 
     def not_ready(self) -> str | None:
-        """One word for what is missing of all parts and a browser that works; None for nothing.
+        """Return the state of the first actor that is not ready, or the browser's; else None.
 
-        Whether an account may be used is not part of it: `status` tells that.
+        The accounts do not count.
         """
         for part in self._parts():
             if part.state is not ChildState.RUNNING:
@@ -315,7 +181,7 @@ class Operator:
         return await self._conversion.clear_accounts()
 
     def commands(self) -> Commands:
-        """The shell's commands, by the names that go over the control socket."""
+        """Return the shell's commands by their names on the control socket."""
         return {
             "status": plain(self._show_status),
             "account show": plain(self._show_account),
@@ -372,7 +238,9 @@ class Operator:
         )
 
     async def _crew_token(self, wanted: CrewTokenArguments) -> Response:
-        if wanted.user == "":  # an empty variable in a script, say; not everybody's token for that
+        if (
+            wanted.user == ""
+        ):  # perhaps an empty variable in a script: that must not give out everybody's token
             raise Invalid("user: is empty; name one, or leave it out for the organization token")
         ask = self._tokens.rotate if wanted.rotate else self._tokens.show
         token = await ask(wanted.name, wanted.user or "")
@@ -445,8 +313,8 @@ def _moment(seconds: float | None) -> datetime | None:
 
 
 async def _section(ask: Callable[[], Awaitable[T]]) -> T | None:
-    """What a part says, or None while it cannot be asked."""
-    with trio.move_on_after(SECTION_PATIENCE):
+    """Return an actor's report, or None if it does not answer in time."""
+    with trio.move_on_after(REPORT_TIMEOUT_S):
         try:
             return await ask()
         except Unavailable:
@@ -466,7 +334,7 @@ def _conversion_report(conversion: ConversionStatus) -> ConversionReport:
 def _account_reports(
     conversion: ConversionStatus, stored: CookieRecord | None
 ) -> list[AccountReport]:
-    """Those that something was done for, and in any case the stored cookie's."""
+    """Report the accounts that links were made for, and always the stored cookie's."""
     reports = [
         AccountReport(
             account=account,

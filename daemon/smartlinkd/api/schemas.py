@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, Field, JsonValue, SecretStr
 
-from smartlinkd.admin.status import KeyReport
+from smartlinkd.admin.reports import KeyReport
 from smartlinkd.auth.keys import KeyDays, KeyName, KeyScopes
 from smartlinkd.auth.passwords import MAX_PASSWORD
 from smartlinkd.conversion.schemas import (

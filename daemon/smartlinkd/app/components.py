@@ -1,7 +1,7 @@
-"""From the configuration to the parts that work by it.
+"""Makes the actors from the configuration.
 
-Settings are in the operator's words and units; a part takes what it needs, in its own. This is the
-one place that knows both. Who starts and stops the parts is the tree's business.
+Settings have the operator's words and units, and the actors their own. This module knows both.
+app/tree.py starts and stops the actors.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from smartlinkd.vault.actor import Vault
 
 STANDARD_PORTS: Final = (80, 443)
 BROWSER_BACKOFF = Backoff()
-"""Of launches of Chromium. `bench/recovering.py` puts a shorter one here."""
+"""Between launches of Chromium."""
 
 
 def make_notifier(settings: Settings, pauses: PauseStore) -> Notifier:
@@ -74,10 +74,9 @@ def make_notifier(settings: Settings, pauses: PauseStore) -> Notifier:
 def make_browser(
     settings: Settings, notifier: Notifier, *, own_ports: Collection[int]
 ) -> Browser | None:
-    """The browser, or None where nothing of the configuration needs one.
+    """Return the browser, or None if the configuration needs none.
 
-    Its pages do not reach the daemon's `own_ports`, but for those that the marketplace has too (80,
-    when the daemon listens there): without them there would be no portal.
+    Pages cannot reach the daemon's `own_ports`, except for ports that the marketplace uses too.
     """
     if not settings.needs_browser:
         return None
@@ -135,12 +134,12 @@ def make_conversion(
 
 
 def make_history(settings: Settings) -> History:
-    """The history of converted links, in the state directory."""
+    """Return the history of converted links."""
     return History(settings.state.directory / HISTORY_FILE, retention=history_retention(settings))
 
 
 def history_retention(settings: Settings) -> history.HistoryRetention:
-    """How much of the history is kept."""
+    """Return the bounds of the history."""
     kept = settings.history
     return history.HistoryRetention(
         timedelta(days=kept.retention_days), kept.retention_count, kept.max_bytes
@@ -148,16 +147,16 @@ def history_retention(settings: Settings) -> history.HistoryRetention:
 
 
 async def read_crews(settings: Settings, service_manager: ServiceManager) -> Catalog:
-    """Look at every crew, in time that the service manager is asked for: at the start the
-    reporter, who does so from then on, is only made of what is read here. Raises `NoThread`."""
+    """Read every crew. Raises `NoThread`."""
+    # At the start the task that asks systemd for more time does not run yet.
     service_manager.extend_timeout(longest_read_s(settings) + EXTENSION_S)
-    # Who ends the daemon does not wait for an interpreter that hangs.
+    # `check_cancelled` ends a start that waits for an interpreter that hangs.
     return await on_thread(read_catalog, settings, check_cancelled)
 
 
 @dataclass(frozen=True)
 class Crews:
-    """The parts that crews are run by."""
+    """The actors that run crews."""
 
     tokens: CrewTokens
     journal: Store
@@ -172,9 +171,11 @@ def make_crews(
     conversion: ConversionService,
     vault: Vault,
 ) -> Crews:
-    """All that crews need.
+    """Return the actors that run crews. Blocks for the disk.
 
-    Blocks for the disk. Raises what `load_master_secret` raises.
+    Raises:
+        StateUnusable: the master secret cannot be read.
+        NotSaved: a new master secret cannot be written.
     """
     directory = settings.state.directory
     master = load_master_secret(directory, settings.crew_tokens.master_secret)
@@ -203,7 +204,7 @@ def make_crews(
 
 
 def retention(settings: Settings) -> Retention:
-    """How long ended executions are kept."""
+    """Return how long ended executions are kept."""
     kept = settings.journal
     return Retention(timedelta(days=kept.retention_days), kept.retention_count)
 
@@ -220,7 +221,7 @@ def _market(settings: Settings) -> Market:
 
 
 def _ports_of(marketplace: Market) -> set[int | None]:
-    """Those that its pages are at, and the standard ones, where their pictures are."""
+    """Return the ports of the marketplace's pages, and the standard ones of their pictures."""
     urls = (marketplace.portal_url, marketplace.shop_url, *marketplace.short_urls)
     return {*STANDARD_PORTS, *(host_and_port(url)[1] for url in urls)}
 

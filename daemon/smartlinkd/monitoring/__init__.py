@@ -1,1 +1,1 @@
-"""What the page's *System* view shows: the last log records, and a day of measurements."""
+"""Data of the page's *System* view: the last log records, and a day of measurements."""

@@ -18,7 +18,7 @@ from typing import Final
 
 import trio
 
-from smartlinkd.admin.status import StatusReport
+from smartlinkd.admin.reports import StatusReport
 from smartlinkd.nurseries import describe, sole_error
 from smartlinkd.supervision.child import ChildSnapshot
 from smartlinkd.supervision.supervisor import Supervisor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from smartlinkd.admin.status import (
+from smartlinkd.admin.reports import (
     NOT_USED_YET,
     AccountReport,
     BrowserReport,

@@ -9,7 +9,7 @@ from pydantic import Field
 from quart import Response
 
 from smartlinkd.admin.prometheus import CONTENT_TYPE
-from smartlinkd.admin.status import AccountResponse, StatusReport
+from smartlinkd.admin.reports import AccountResponse, StatusReport
 from smartlinkd.api.auth_guards import Client, Guards
 from smartlinkd.api.client_address import ApiClient
 from smartlinkd.api.operations import Api
