@@ -33,3 +33,12 @@ def test_docstrings_have_subjects_and_modules_short_heads(path: Path) -> None:
     head = ast.get_docstring(tree) or ""
     assert len(head.splitlines()) <= LONGEST_HEAD
     assert [text for text in docstrings(tree) if NO_SUBJECT.match(text.strip())] == []
+
+
+def test_modules_that_the_architecture_names_exist() -> None:
+    text = (ROOT.parents[1] / "docs/architecture.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"[\w/]+\.(?:py|js)\b", text))
+    there = [
+        path.as_posix() for path in ROOT.parents[1].rglob("*") if path.suffix in (".py", ".js")
+    ]
+    assert [name for name in sorted(named) if not any(f"/{name}" in path for path in there)] == []
