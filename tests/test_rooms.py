@@ -1,0 +1,60 @@
+"""A module is a concept: one that a single neighbour imports is part of that neighbour."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1] / "daemon"
+SMALL = 150
+"""Lines. A larger module may stand alone."""
+
+EXCEPTIONS = {
+    "api.static": "serves files; app.py has the order of handlers",
+    "commands.demo_history": "the demo's older links, which no other command needs",
+    "crews.catalog.project_formats": "pure, with tests of its own",
+    "crews.deal_post.llm": "the only network access of the example crew",
+    "crews.deal_post.post": "pure, with tests of its own",
+    "crews.human_input": "pure, with tests of its own",
+    "crews.webhooks.retry": "pure, with tests of its own",
+    "crews.webhooks.signing": "pure; the signature is a promise to receivers",
+    "deploy.preflight": "checks that change nothing, before the steps that do",
+    "history.schema": "SQL alone",
+    "history.search": "pure, with tests of its own",
+    "logs.journald": "a protocol of its own",
+    "marketplace.addresses": "pure, with tests of its own",
+    "sandbox.shop": "an app on a port of its own",
+    "store.retention": "the rules of pruning, with tests of its own",
+    "systemd.fd_store": "a protocol of its own",
+}
+"""Modules with a single importer in their own folder, and the reason."""
+
+
+def importers() -> dict[str, set[str]]:
+    """Return the modules that import each module, by dotted names below `smartlinkd`."""
+    names = {
+        path: ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in (ROOT / "smartlinkd").rglob("*.py")
+    }
+    known, found = set(names.values()), defaultdict[str, set[str]](set)
+    for path, importer in names.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                imported = {node.module, *(f"{node.module}.{each.name}" for each in node.names)}
+                for name in imported & known:
+                    found[name].add(importer)
+    return found
+
+
+def test_small_modules_have_several_importers_or_a_reason() -> None:
+    alone = set()
+    for name, by in importers().items():
+        path = ROOT / (name.replace(".", "/") + ".py")
+        if not path.exists() or path.name == "__main__.py":
+            continue
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        neighbours = {each.rpartition(".")[0] for each in by if not each.endswith("__init__")}
+        if lines < SMALL and len(by) == 1 and neighbours == {name.rpartition(".")[0]}:
+            alone.add(name.removeprefix("smartlinkd."))
+    assert alone == EXCEPTIONS.keys()
