@@ -261,8 +261,8 @@ class Operator:
         made = await self._auth.create_key_in_shell(
             KeySpec(wanted.name, wanted.scopes, wanted.expires_in_days)
         )
-        told = key_report(made.entry).model_dump(mode="json", exclude={"last_used_at", "hint"})
-        return {"key": made.key.get_secret_value(), **told}
+        shown = key_report(made.entry).model_dump(mode="json", exclude={"last_used_at", "hint"})
+        return {"key": made.key.get_secret_value(), **shown}
 
     async def _revoke_key(self, wanted: RevokeKeyArguments) -> Response:
         await self._auth.revoke_key(wanted.id)

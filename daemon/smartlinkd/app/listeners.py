@@ -21,7 +21,7 @@ from smartlinkd.config.checks import open_cookie
 from smartlinkd.crews.catalog.catalog import UNDER
 from smartlinkd.errors import Invalid
 from smartlinkd.http_server import bind
-from smartlinkd.http_server.sockets import is_absent, tell_of_absence
+from smartlinkd.http_server.sockets import is_absent, warn_of_absence
 from smartlinkd.net.addresses import Bind
 from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.sockets import NO_SOCKETS, ActivatedSockets, listens_at, open_sockets
@@ -119,7 +119,7 @@ def _warn_of_other_addresses(
     for each in sockets:
         host = each.getsockname()[0]
         if is_absent(host):  # systemd's FreeBind= listens at an address that comes later
-            tell_of_absence(setting, host)
+            warn_of_absence(setting, host)
 
 
 def _open_for_crews(

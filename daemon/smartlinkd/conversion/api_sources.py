@@ -85,11 +85,11 @@ class HttpResolver:
     def __init__(self, http: HttpClient, market: Market) -> None:
         self._http = http
         self._market = market
-        self._lanes = HostLimits(market)
+        self._host_limits = HostLimits(market)
 
     async def resolve(self, short: Short) -> Product | int:
         """See `Resolver`."""
-        found = await resolve(self._http, short, self._market, self._lanes)
+        found = await resolve(self._http, short, self._market, self._host_limits)
         if isinstance(found, Product):
             return found
         logger.info("short link %s: %s", short.url, found.why)

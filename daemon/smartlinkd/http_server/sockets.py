@@ -60,7 +60,7 @@ def bind(
             except OSError as error:
                 if early and error.errno == errno.EADDRNOTAVAIL and _is_one(host):
                     listening.append(_listen(family, where, early=True))
-                    tell_of_absence(setting, host)
+                    warn_of_absence(setting, host)
                 elif error.errno not in _NOT_HERE:
                     raise
                 else:
@@ -95,7 +95,7 @@ def is_absent(address: str) -> bool:
     return False
 
 
-def tell_of_absence(setting: str, address: str) -> None:
+def warn_of_absence(setting: str, address: str) -> None:
     """Log that nobody comes to this address of ours, and until when."""
     text = "%s: this machine has no address %s yet; it is served there once it has"
     logger.warning(text, setting, address)

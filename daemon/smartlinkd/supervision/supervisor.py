@@ -58,7 +58,7 @@ class Supervisor:
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
         self._wall = wall
         self._children = [Child(spec, wall()) for spec in specs]
-        self._pulse = Heartbeat(self._wake)
+        self._heartbeat = Heartbeat(self._wake)
         self._own_loop: WatchedLoop | None = None
         self._window = RestartWindow(intensity)
         self._begin_anew()
@@ -131,7 +131,7 @@ class Supervisor:
                 have been stopped, in reverse order, by then.
         """
         now, task = trio.current_time(), trio.lowlevel.current_task()
-        self._own_loop = WatchedLoop(self.name, self._pulse, since=now, busy=0.0, task=task)
+        self._own_loop = WatchedLoop(self.name, self._heartbeat, since=now, busy=0.0, task=task)
         try:
             async with sole_error(), trio.open_nursery() as nursery:
                 try:
@@ -171,7 +171,7 @@ class Supervisor:
         A cancelled start returns None. If `stop` cancelled it the child is down. If a child that
         it depends on has ended it is due again, after that child.
         """
-        self._pulse.touch(child.spec.start_timeout)
+        self._heartbeat.touch(child.spec.start_timeout)
         child.retry_at = inf
         child.scope = trio.CancelScope()
         child.ended = trio.Event()
@@ -245,7 +245,7 @@ class Supervisor:
 
     async def _supervise(self, nursery: trio.Nursery) -> None:
         while True:
-            self._pulse.touch()
+            self._heartbeat.touch()
             with trio.move_on_at(min((child.retry_at for child in self._children), default=inf)):
                 await self._wake_event.wait()
             # No checkpoint between these two, so no report is lost between them.
@@ -322,7 +322,7 @@ class Supervisor:
             self._enter(child, ChildState.DOWN)
 
     async def _stop_instance(self, child: Child) -> None:
-        self._pulse.touch(child.spec.grace)
+        self._heartbeat.touch(child.spec.grace)
         if child.spec.stop is not None and await self._stopped_in_time(child, child.spec.stop):
             return
         child.scope.cancel()
