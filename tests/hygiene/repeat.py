@@ -25,7 +25,7 @@ FOLDERS = (
     "fakes",
     "faults",
     "http_server",
-    "journal",
+    "store",
     "marketplace",
     "net",
     "sandbox",
