@@ -43,10 +43,7 @@ class LogEvent(Enum):
     EXECUTION_ACCEPTED = "7e6b0b0ad2ad4e87ac8e30a6121d1759", "an execution is on disk and will run"
     EXECUTION_FINISHED = "9e9f1cea24bf46f29c9f5db683389eb9", "an execution came to an end"
     EXECUTION_INTERRUPTED = "1aeb92df900d465fa44aaf3c574d8107", "the daemon's end was one's end too"
-    WEBHOOK_GIVEN_UP = (
-        "17dda1bcff124d449f0a9e7c67abf628",
-        "a webhook call, or what a silent host was owed for 25 hours, will never be made",
-    )
+    WEBHOOK_GIVEN_UP = "17dda1bcff124d449f0a9e7c67abf628", "a webhook call will never be made"
     DISK_FULL = "d3b11e791aff4527a154fc3a7a517ee7", "the state directory takes no more"
     DISK_HAS_ROOM = "d4d597466cb04cea91a439a2d38a2635", "it takes more again"
     GUESSES_SLOWED = "3435e2fb6cef4fa3b59c0b4e085319ef", "an address has to wait between passwords"
