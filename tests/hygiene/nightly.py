@@ -1,8 +1,9 @@
-"""Tests that only `./run nightly` runs in full. A part of pytest.
+"""Tests that each commit's run leaves to `./run nightly`. A part of pytest.
 
-`@pytest.mark.nightly` keeps a test out of each commit's run. `@pytest.mark.nightly(sample=N)` keeps
-N cases of a parametrized test in it, spread evenly over all of them. The folders in `FOLDERS` are
-nightly as a whole, but for tests with a sample. `--nightly` runs everything.
+`KEPT` has folders, files and tests, with the number of cases of each test that a commit's run
+keeps, spread evenly over all of its cases. The longest matching entry counts, and tests without one
+are kept as a whole. `--nightly` runs everything, and a file that is named on the command line is
+run as a whole.
 """
 
 from __future__ import annotations
@@ -13,7 +14,43 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-FOLDERS = ("simulation", "soak")
+KEPT = {
+    "simulation": 0,
+    "soak": 0,
+    "every_step": 0,
+    "crews/executor/trouble/test_every_step.py": 0,
+    "supervision/test_supervisor_every_step.py": 0,
+    "faults": 60,
+    # With a real Chromium. The fault matrix has the same faults on a fake one.
+    "e2e/page": 0,
+    "e2e/page/test_convert.py::test_keyboard_alone_converts": 1,
+    "e2e/page/test_session.py::test_end_of_session_asks_for_the_password": 1,
+    "e2e/test_fault_cells.py": 0,
+    "e2e/test_faults.py": 12,
+    "e2e/test_fifteen_links.py": 2,
+    "e2e/test_open_api.py": 2,
+    "e2e/crews/test_fault_cells.py": 0,
+    "e2e/crews/test_left_behind.py": 0,
+    "e2e/test_owners_extension.py": 0,
+    "browser/test_actor_chromium.py": 2,
+    "marketplace/test_portal_chromium.py": 3,
+    "fakes/test_contract_portal.py": 3,
+    "fakes/test_contract_workers.py": 3,
+    "fakes/test_contract.py": 3,
+    # With thousands of examples each.
+    "security/test_http.py::test_twenty_thousand_mutated_requests": 0,
+    "security/test_schemathesis.py": 0,
+    "marketplace/test_links_pasted.py::test_decorated": 0,
+    "marketplace/test_links_pasted.py::test_found_link": 0,
+    "test_run.py": 0,
+    # Under a real systemd. An upgrade, a kill, an installation and a restart are kept.
+    "systemd": 0,
+    "systemd/test_upgrade_from_before.py": 99,
+    "systemd/test_killed.py": 99,
+    "systemd/test_install.py": 3,
+    "systemd/test_restart.py": 3,
+    "systemd/test_crashing.py": 2,
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,26 +63,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Called by pytest when all tests are known."""
     if config.getoption("--nightly"):
         return
+    named = {config.invocation_params.dir / arg.partition("::")[0] for arg in config.args}
     by_function: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if _is_nightly(item):
-            by_function[item.nodeid.partition("[")[0]].append(item)
-    left_out: set[pytest.Item] = set()
+        by_function[item.nodeid.partition("[")[0]].append(item)
+    kept: set[pytest.Item] = set()
     for cases in by_function.values():
-        left_out.update(set(cases) - set(_sample(cases)))
-    config.hook.pytest_deselected(items=sorted(left_out, key=lambda item: item.nodeid))
-    items[:] = [item for item in items if item not in left_out]
+        size = None if cases[0].path in named else _number_kept(cases[0])
+        kept.update(_sample(cases, size))
+    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = [item for item in items if item in kept]
 
 
-def _is_nightly(item: pytest.Item) -> bool:
-    folder = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-    return folder in FOLDERS or item.get_closest_marker("nightly") is not None
+def _number_kept(item: pytest.Item) -> int | None:
+    """Return how many cases of the item's test are kept; None for all."""
+    if not item.path.is_relative_to(TESTS):
+        return None
+    name = f"{item.path.relative_to(TESTS).as_posix()}::{item.name}"
+    entries = [entry for entry in KEPT if name == entry or name.startswith((f"{entry}/", entry))]
+    return KEPT[max(entries, key=len)] if entries else None
 
 
-def _sample(cases: list[pytest.Item]) -> list[pytest.Item]:
-    mark = cases[0].get_closest_marker("nightly")
-    size = int(mark.kwargs.get("sample", 0)) if mark is not None else 0
-    if size == 0:
-        return []
+def _sample(cases: list[pytest.Item], size: int | None) -> list[pytest.Item]:
+    if size is None or size >= len(cases):
+        return cases
     cases = sorted(cases, key=lambda item: item.nodeid)
-    return [cases[index * len(cases) // size] for index in range(min(size, len(cases)))]
+    return [cases[index * len(cases) // size] for index in range(size)]

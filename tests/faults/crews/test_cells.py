@@ -27,7 +27,6 @@ def test_the_matrix_has_no_hole(record_property: Record) -> None:
     record_property("fault cells", len(MATRIX.cells))
 
 
-@pytest.mark.nightly(sample=60)
 @pytest.mark.parametrize("cell", MATRIX.cells, ids="-".join)
 async def test_cell(  # noqa: PLR0917 - fixtures
     cell: tuple[str, str],
