@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from smartlinkd.marketplace.answers import FailCode, Row
-from smartlinkd.marketplace.errors import NotThere, OpenApiBusy, OpenApiRefused, PortalDown
+from smartlinkd.marketplace.errors import OpenApiBusy, OpenApiRefused
 from smartlinkd.marketplace.links import NotALink, Product, Short, parse
 from smartlinkd.marketplace.markets import Market, market
 from smartlinkd.marketplace.open_api import OpenApi
@@ -48,7 +48,7 @@ async def open_world() -> AsyncIterator[World]:
         yield World(sandbox, place, client)
 
 
-async def test_every_code_of_the_short_link_host() -> None:
+async def test_each_short_link_of_the_sandbox_resolves_as_it_says() -> None:
     found: dict[str, type] = {}
     async with open_world() as world:
         for code in CODES:
@@ -71,7 +71,7 @@ async def test_every_code_of_the_short_link_host() -> None:
     assert not [name for name in counted if "cookie" in name or "dlink" in name], counted
 
 
-async def test_links_by_the_open_api() -> None:
+async def test_open_api_makes_links() -> None:
     async with open_world() as world:
         row = await world.open_api().short_link(LIPSTICK, ["a", "b"])
         assert row.fail_code is FailCode.SUCCESS
@@ -90,7 +90,9 @@ async def test_links_by_the_open_api() -> None:
         (REFUSED_APP_ID, SECRET, OpenApiRefused),
     ],
 )
-async def test_refusals_of_the_open_api(app_id: str, secret: str, error: type[Exception]) -> None:
+async def test_refused_open_api_call_raises_without_the_secret(
+    app_id: str, secret: str, error: type[Exception]
+) -> None:
     async with open_world() as world:
         caught: Exception | None = None
         try:
@@ -114,7 +116,7 @@ EXPECTED = {
 }
 
 
-async def test_every_source_says_the_same_of_a_product() -> None:
+async def test_open_api_and_estimate_agree_on_a_product() -> None:
     async with open_world() as world:
         estimates = ThirdParty(world.client, world.market, world.sandbox.estimate_url, {})
         by_api = await world.open_api().product(HEADPHONES, default_cap=40_000)
@@ -123,17 +125,3 @@ async def test_every_source_says_the_same_of_a_product() -> None:
     assert by_api == by_estimate
     dumped = by_api.model_dump()
     assert {name: dumped[name] for name in EXPECTED} == EXPECTED
-
-
-async def test_faults_of_the_estimate_service() -> None:
-    found: dict[str, type] = {}
-    async with open_world() as world:
-        for fault in ("estimate_500", "estimate_html"):
-            world.sandbox.state.faults.arm(fault, times=1)
-            try:
-                await ThirdParty(
-                    world.client, world.market, world.sandbox.estimate_url, {}
-                ).product(HEADPHONES)
-            except (PortalDown, NotThere) as failure:
-                found[fault] = type(failure)
-    assert found == {"estimate_500": PortalDown, "estimate_html": PortalDown}

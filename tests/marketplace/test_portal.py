@@ -163,7 +163,7 @@ async def test_links_page_that_leaves_unseen_raises_by_its_address(
     await raised(error, portal.open_links_page(tab, VN))
 
 
-UNREADABLE = [None, [], "x", {}, {"form": 5, "status": "x", "url": None}]
+UNREADABLE: list[Any] = [None, [], "x", {}, {"form": 5, "status": "x", "url": None}]
 
 
 @pytest.mark.parametrize("seen", [look("none"), *UNREADABLE])
@@ -255,7 +255,6 @@ async def test_other_calls_of_the_page_are_not_the_answer() -> None:
 async def test_page_that_is_busy_now_and_then_is_waited_for(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """It has shown something in between: its answer is waited for."""
     shown: list[Json | Exception] = [look(), CallTimedOut("Runtime.callFunctionOn", 2)]
     tab = Tab(
         looks=[*shown * 5, look()],
