@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from smartlinkd.browser.chromium import LaunchSettings
+from smartlinkd.browser.instance import InstanceSettings
 from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.tab_pool import TabPool, TabSpec
 from smartlinkd.errors import Refused
@@ -18,6 +21,18 @@ if TYPE_CHECKING:
 POOL_SIZE = 2
 IDLE = 100.0
 LIMITS = BrowserLimits()
+
+
+def instance_settings(launch: LaunchSettings | None = None, **changes: Any) -> InstanceSettings:
+    """Return settings of an instance that is not recycled within a test, with `changes`."""
+    settings = InstanceSettings(
+        launch=launch or LaunchSettings(),
+        contexts=2,
+        idle_s=10_000,
+        recycle_after_s=100_000,
+        recycle_bytes=1 << 30,
+    )
+    return replace(settings, **changes)
 
 
 async def open_tab(page: Any) -> None:

@@ -165,7 +165,9 @@ async def submit_form(
         if pressed.get("pressed") is not True:
             await check_settled(page, market)  # the form may have gone because the page has
             raise _not_pressed(pressed)
-        response = await resolve_redirect(await _links_response(page, market, responses, timeout_s), signs)
+        response = await resolve_redirect(
+            await _links_response(page, market, responses, timeout_s), signs
+        )
     if response.lost:
         raise await _broken_off(page, market, response, "to a submit")
     return _rows(response, products, sub_ids, market)
