@@ -17,7 +17,7 @@ from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.errors import Refused
 from smartlinkd.supervision.actor import Overloaded
 from smartlinkd.supervision.policy import Backoff
-from tests.browser.jobs import LIMITS, instance_settings, never_invalid
+from tests.browser.jobs import LIMITS, Job, instance_settings, never_invalid
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
@@ -61,31 +61,9 @@ async def ready_browser(chromiums: PlayedChromiums, queue: int = QUEUE) -> Async
         yield browser
 
 
-class Work:
-    """A piece of work that goes on until it is told to end, and what became of it."""
-
-    def __init__(self) -> None:
-        self.page: Any = None
-        self.end = trio.Event()
-        self.done = trio.Event()
-        self.error: Refused | None = None
-
-    async def run(self, browser: Browser, key: str) -> None:
-        try:
-            await browser.use(tab_spec(key), self._work)
-        except Refused as refusal:
-            self.error = refusal
-        self.done.set()
-
-    async def _work(self, page: Any) -> None:
-        self.page = page
-        await self.end.wait()
-        await page.evaluate("")
-
-
-async def begin(browser: Browser, nursery: trio.Nursery, key: str = "a") -> Work:
-    work = Work()
-    nursery.start_soon(work.run, browser, key)
+async def begin(browser: Browser, nursery: trio.Nursery, key: str = "a") -> Job:
+    work = Job(browser, tab_spec(key), calls_at_end=True)
+    nursery.start_soon(work.run)
     await wait_all_tasks_blocked()
     return work
 
@@ -174,10 +152,11 @@ async def test_burst_of_jobs_is_done_however_short_the_queue(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     async with ready_browser(chromiums, queue=1) as browser:
-        works = [Work() for _ in range(LIMITS.min_queue)]
-        for n, work in enumerate(works):
+        # Of each account a submit and three reads.
+        works = [Job(browser, tab_spec(str(n // 4))) for n in range(LIMITS.min_queue)]
+        for work in works:
             work.end.set()
-            nursery.start_soon(work.run, browser, str(n // 4))  # of each account a submit, 3 reads
+            nursery.start_soon(work.run)
         for work in works:
             await work.done.wait()
         assert {work.error for work in works} == {None}
@@ -319,7 +298,7 @@ async def test_recycling_ends_no_job_and_starts_none_on_the_old_browser(
         old = await begin(browser, nursery)
         await trio.sleep(RECYCLE_AFTER + 100)
         new = await begin(browser, nursery)
-        assert [work.page.context.chromium.pid for work in (old, new)] == [1, 2]
+        assert [job.page.context.chromium.pid for job in (old, new) if job.page] == [1, 2]
         assert len(chromiums.running) == 2
         for work in (old, new):
             work.end.set()

@@ -6,20 +6,20 @@ import errno
 import math
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.errors import BrowserFailed, Disconnected, LaunchFailed
+from smartlinkd.browser.errors import Disconnected, LaunchFailed
 from smartlinkd.browser.instance import BrowserInstance, End, EndKind, InstanceSettings
 from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.errors import Refused
 from smartlinkd.threads import NoThread
-from tests.browser.jobs import LIMITS, instance_settings, never_invalid
+from tests.browser.jobs import LIMITS, Job, instance_settings, never_invalid
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedChromium, PlayedChromiums
@@ -59,29 +59,9 @@ async def born(nursery: trio.Nursery, settings: InstanceSettings | None = None) 
     return life
 
 
-class Work:
-    """A piece of work that goes on until it is told to end."""
-
-    def __init__(self) -> None:
-        self.end = trio.Event()
-        self.done = trio.Event()
-        self.error: Exception | None = None
-
-    async def run(self, instance: BrowserInstance) -> None:
-        try:
-            await instance.use(SPEC, self._work)
-        except BrowserFailed as failure:
-            self.error = failure
-        self.done.set()
-
-    async def _work(self, page: Any) -> None:
-        await self.end.wait()
-        await page.evaluate("")
-
-
-async def working(instance: BrowserInstance, nursery: trio.Nursery) -> Work:
-    work = Work()
-    nursery.start_soon(work.run, instance)
+async def working(instance: BrowserInstance, nursery: trio.Nursery) -> Job:
+    work = Job(instance, SPEC, calls_at_end=True)
+    nursery.start_soon(work.run)
     await wait_all_tasks_blocked()
     return work
 
@@ -364,17 +344,13 @@ async def test_hang_of_a_recycled_browser_ends_it_at_once(
 # A browser that does not forget
 
 
-async def cancelled_work(instance: BrowserInstance) -> None:
-    with trio.move_on_after(1):
-        await Work().run(instance)
-
-
 async def test_browser_that_keeps_a_context_is_recycled(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     life = await born(nursery)
     chromiums.launched[0].hoards = True
-    await cancelled_work(life.instance)
+    with trio.move_on_after(1):
+        await Job(life.instance, SPEC).run()
     with trio.fail_after(LIMITS.dispose_timeout_s + LIMITS.unresponsive_after_s + A_MOMENT):
         end = await life.instance.wait_ended()
     assert end == End(EndKind.RECYCLED, "it did not dispose of a context")

@@ -14,7 +14,6 @@ from tests.browser.jobs import (
     POOL_SIZE,
     Job,
     JobRunner,
-    cancel,
     finish,
     open_tab,
     tab_spec,
@@ -129,18 +128,6 @@ async def test_tab_is_probed_only_after_an_idle_time(
     assert await runner.do(tab_spec()) is page
     await runner.do(tab_spec())
     assert page.asked == asked + 1
-
-
-async def test_cancelled_probe_of_a_tab_invalidates_nothing(
-    runner: JobRunner, played: PlayedChromium, autojump_clock: MockClock
-) -> None:
-    page = await runner.do(tab_spec())
-    await trio.sleep(LIMITS.trusted_for_s)
-    played.call_takes = 1
-    asking = await runner.begin(tab_spec())
-    assert asking.page is None
-    await cancel(asking)
-    assert await runner.do(tab_spec()) is page
 
 
 async def test_hung_tab_is_closed_and_a_job_on_another_tab_goes_on(
