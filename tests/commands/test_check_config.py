@@ -281,7 +281,7 @@ def test_but_nothing_is_looked_at_where_nobody_knows_whose_state_it_is(
 ) -> None:
     """By root it would be root who looks, and an interpreter of a crew would be started by it."""
     looked: list[Settings] = []
-    monkeypatch.setattr("smartlinkd.commands.check_config.read_catalog", looked.append)
+    monkeypatch.setattr(check_config, "read_catalog", looked.append)
     monkeypatch.setenv("SMARTLINKD_STATE__DIRECTORY", "relative")
     assert main(["check-config", str(write(GOOD + BROKEN))]) == 2
     assert "SMARTLINKD_STATE__DIRECTORY: must be" in capsys.readouterr().err

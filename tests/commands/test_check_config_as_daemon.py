@@ -23,10 +23,10 @@ from smartlinkd.commands import check_config
 from smartlinkd.validation import BadValue
 from smartlinkd.crews.reading.programs import check_folder, check_program
 
-check_config.PRIVATE, check_config.HIDDEN = Path(sys.argv[1]), [sys.argv[2] + "-none", sys.argv[2]]
+private, hidden = Path(sys.argv[1]), [sys.argv[2] + "-none", sys.argv[2]]
 if sys.argv[4:]:
     os.setuid(int(sys.argv[4]))
-for problem in check_config.become_the_daemon(Path(sys.argv[1], "state")):
+for problem in check_config.become_the_daemon(private / "state", private=private, hidden=hidden):
     print(problem)
 print(os.getuid(), os.getgid(), os.getgroups())
 for check in (check_folder, lambda path: check_program(str(path), {})):
@@ -57,7 +57,7 @@ WHERE_MOUNTS_ARE_SHARED = ("unshare", "--mount", "--propagation", "shared")
 def look(
     private: Path, home: Path, folder: Path, *user: str, by: tuple[str, ...] = ()
 ) -> list[str]:
-    """What is told; by `user` from the start on, or by root."""
+    """Return the lines that `user`, or root, is told."""
     ended = subprocess.run(
         [*by, sys.executable, "-c", LOOK, str(private), str(home), str(folder), *user],
         capture_output=True,

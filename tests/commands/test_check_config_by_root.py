@@ -20,11 +20,13 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 # With a user of systemd's, whose state lies where only root gets to, and who sees no homes.
 DYNAMIC = """
 import sys
+from functools import partial
 from pathlib import Path
-from smartlinkd.cli import main
 from smartlinkd.commands import check_config
-check_config.PRIVATE, check_config.HIDDEN = Path(sys.argv[1]), [sys.argv[2]]
-sys.exit(main(["check-config", sys.argv[3]]))
+from smartlinkd.config import load
+private, hidden, config = Path(sys.argv[1]), [sys.argv[2]], Path(sys.argv[3])
+read = partial(load, config, {}, by_hand=True)
+sys.exit(check_config.main(config, read, private=private, hidden=hidden))
 """
 
 Write = Callable[[str], Path]

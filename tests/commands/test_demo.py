@@ -72,23 +72,21 @@ def test_the_crew_has_what_a_model_needs_and_nothing_else() -> None:
 )
 @pytest.mark.chromium
 async def test_chromiums_sandbox_is_done_without_where_it_has_to_be_and_that_is_said(
-    open_folder: Path, monkeypatch: pytest.MonkeyPatch, body: str, unusable: bool, said: int
+    open_folder: Path, body: str, unusable: bool, said: int
 ) -> None:
     chromium = open_folder / "chromium"
     chromium.write_text(f"#!/bin/sh\n{body.format(chromium=find_executable(None))}\n")
     chromium.chmod(0o755)
-    monkeypatch.setattr("smartlinkd.browser.chromium.CANDIDATES", (str(chromium),))
     told: list[str] = []
-    assert await demo.is_sandbox_unusable(told.append) is unusable
+    assert await demo.is_sandbox_unusable(told.append, chromium) is unusable
     assert len([line for line in told if line.startswith("WARNING: ")]) == said
 
 
 async def test_a_chromium_that_starts_in_no_way_is_not_for_want_of_a_sandbox(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("smartlinkd.browser.chromium.CANDIDATES", ())
-    with pytest.raises(LaunchFailed, match="no Chromium was found"):
-        await demo.is_sandbox_unusable(pytest.fail)
+    with pytest.raises(LaunchFailed, match="there is no file"):
+        await demo.is_sandbox_unusable(pytest.fail, tmp_path / "none")
 
 
 @pytest.mark.chromium

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import IO, Literal
@@ -16,6 +17,7 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.browser.chromium import find_executable
 from smartlinkd.commands import doctor
 from smartlinkd.config import Settings, build
+from smartlinkd.config.settings import Browser
 
 HASH = hash_password("correct horse")
 
@@ -86,10 +88,10 @@ def test_a_full_disk_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def on_a_full_one(*, dir: Path, buffering: Literal[0]) -> IO[bytes]:
-        """As there: a file can be made, and nothing put into it."""
+        # On a full disk an empty file can still be made.
         return Path("/dev/full").open("wb", buffering=buffering)
 
-    monkeypatch.setattr("tempfile.TemporaryFile", on_a_full_one)
+    monkeypatch.setattr(tempfile, "TemporaryFile", on_a_full_one)
     code, points = examined(capsys, tmp_path, tmp_path / "none")
     assert code == 1
     told = f"FAIL {tmp_path} cannot be written to (No space left on device); make room on its disk"
@@ -133,25 +135,30 @@ def test_a_state_directory_that_cannot_be_looked_at_ends_no_other_point(
     assert "Chromium" in points
 
 
-def test_a_wrong_configuration_ends_no_other_point(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        (
+            partial(build, {"server": {"bind": "8787"}}),
+            [
+                "FAIL  configuration  server.bind: ",
+                "FAIL  configuration  auth.password_hash: is mi",
+            ],
+        ),
+        (None, ["ok    configuration  none given, so its password and state"]),
+    ],
+    ids=["wrong", "none"],
+)
+def test_chromium_is_checked_without_a_usable_configuration(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    read: Callable[[], Settings] | None,
+    told: list[str],
 ) -> None:
-    monkeypatch.setattr("smartlinkd.browser.chromium.CANDIDATES", ())
-    assert doctor.main(partial(build, {"server": {"bind": "8787"}})) == 1
+    assert doctor.main(read, Browser(executable=tmp_path / "none")) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("FAIL  configuration  server.bind: ")
-    assert lines[1].startswith("FAIL  configuration  auth.password_hash: is missing")
-    assert lines[2].startswith("FAIL  Chromium       no Chromium was found")
-
-
-def test_without_a_configuration_the_machine_alone_is_looked_at(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("smartlinkd.browser.chromium.CANDIDATES", ())
-    assert doctor.main(None) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("ok    configuration  none given, so its password and state")
-    assert [line[:13] for line in lines[1:]] == ["FAIL  Chromiu"]
+    expected = [*told, "FAIL  Chromium       browser.executable: there is no file"]
+    assert [line[: len(start)] for line, start in zip(lines, expected, strict=True)] == expected
 
 
 def test_what_is_strange_in_the_configuration_is_told(

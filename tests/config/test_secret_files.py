@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.config import ConfigError, Settings, load, secret_files, state_directory
+from smartlinkd.config import ConfigError, Settings, load, state_directory
 from smartlinkd.config.secret_files import parse_variables
 from smartlinkd.config.settings import SECRETS
 from smartlinkd.validation import BadValue
@@ -343,16 +343,13 @@ def test_a_service_that_was_not_given_one_needs_a_restart(config: Path, give: Gi
     assert environment(load(config, environ)) == ({"KEY": "x"}, [])
 
 
-def test_what_systemd_shows_others_is_not_open_to_everybody(
-    config: Path, give: Give, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_systemd_shows_others_is_not_open_to_everybody(config: Path, give: Give) -> None:
     """Its ACL's mask looks as if the group could read it."""
     give({"auth.password_hash": HASH}, folder="credentials")
     (config.parent / "credentials/auth.password_hash").chmod(0o600)
     give({"their.env": "KEY=x"}, folder="their.service")
-    monkeypatch.setattr(secret_files, "SHOWN", config.parent)
     crew_with(config, f"{config.parent}/their.service/their.env")
-    settings = load(config, {}, by_hand=True)
+    settings = load(config, {}, by_hand=True, shown=config.parent)
     assert environment(settings) == ({"KEY": "x"}, [])
     assert settings.warnings == ()
 

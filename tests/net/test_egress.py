@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 import trio
@@ -269,25 +267,15 @@ def test_nobodys_address_is_not(address: str) -> None:
     assert not is_local(ip_address(address))
 
 
-def test_nor_is_another_ones_where_anything_can_be_bound_to(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As on a machine with net.ipv4.ip_nonlocal_bind."""
-    monkeypatch.setattr("smartlinkd.net.egress._can_bind", lambda _: True)
-    assert not is_local(ip_address("192.0.2.7"))
-    assert is_local(ip_address("127.0.0.1"))
+def test_foreign_address_is_not_local_where_any_can_be_bound() -> None:
+    """Where net.ipv4.ip_nonlocal_bind is set."""
+    assert not is_local(ip_address("192.0.2.7"), can_bind=lambda _: True)
+    assert is_local(ip_address("127.0.0.1"), can_bind=lambda _: True)
 
 
-async def test_with_no_descriptor_left_it_is_not_called_and_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def none_left(*_: object) -> NoReturn:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    with monkeypatch.context() as patch:
-        patch.setattr("smartlinkd.net.egress.socket.socket", none_left)
-        with pytest.raises(CannotConnect, match="Too many open files"):
-            is_local(ip_address("51.15.20.30"))
+def test_is_local_without_descriptor_raises_cannot_connect(shortage: Shortage) -> None:
+    with shortage(), pytest.raises(CannotConnect, match="Too many open files"):
+        is_local(ip_address("51.15.20.30"))
 
 
 async def test_a_dead_address_is_no_obstacle_to_the_next(open_receiver: OpenReceiver) -> None:
