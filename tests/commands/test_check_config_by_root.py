@@ -45,7 +45,7 @@ def by_root(
     )
 
 
-def test_crews_are_looked_at_by_who_the_daemon_runs_as(write: Write, tmp_path: Path) -> None:
+def test_crews_are_checked_as_the_daemons_user(write: Write, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     (closed / "crew.py").touch()
@@ -83,7 +83,7 @@ def secretive(tmp_path: Path) -> Path:
     return path
 
 
-def test_secrets_that_only_root_can_read_are_told(secretive: Path) -> None:
+def test_secret_that_only_root_can_read_is_refused(secretive: Path) -> None:
     folder = secretive.parent
     ended = by_root(secretive)
     told = ended.stderr.splitlines()
@@ -97,15 +97,7 @@ def test_secrets_that_only_root_can_read_are_told(secretive: Path) -> None:
     ]
 
 
-def test_one_in_the_state_that_only_root_can_read_is_told_too(secretive: Path) -> None:
-    (secretive.parent / "hash").rename(secretive.parent / "state/hash")
-    secretive.write_text(secretive.read_text().replace("/hash", "/state/hash"))
-    ended = by_root(secretive)
-    assert ended.returncode == 2
-    assert "auth.password_hash_file: cannot be opened (Permission denied)" in ended.stderr
-
-
-def test_a_crews_file_that_only_root_can_read_costs_that_crew_alone(secretive: Path) -> None:
+def test_crew_file_that_only_root_can_read_breaks_that_crew_only(secretive: Path) -> None:
     (secretive.parent / "credentials").mkdir(mode=0o700)
     text = secretive.read_text()
     secretive.write_text(text.replace("[auth]\npassword_hash_file", "#"))
@@ -116,10 +108,9 @@ def test_a_crews_file_that_only_root_can_read_costs_that_crew_alone(secretive: P
     assert 'crew "a": environment_file: cannot be opened (Permission denied)' in ended.stderr
 
 
-def test_a_credential_that_the_service_will_see_is_none_of_its_users_files(
+def test_credential_of_the_service_needs_no_permission(
     secretive: Path,
 ) -> None:
-    """It is where the service sees it from its next start on."""
     folder = secretive.parent
     (folder / "credentials").mkdir(mode=0o700)
     (folder / "hash").rename(folder / "credentials/auth.password_hash")
@@ -131,7 +122,7 @@ def test_a_credential_that_the_service_will_see_is_none_of_its_users_files(
     assert (ended.stderr, ended.returncode) == ("", 0)
 
 
-def test_a_configuration_that_only_root_can_read_is_told(secretive: Path) -> None:
+def test_configuration_that_only_root_can_read_is_refused(secretive: Path) -> None:
     os.chown(secretive.parent / "hash", NOBODY, NOBODY)
     os.chown(secretive.parent / "env", NOBODY, NOBODY)
     assert by_root(secretive).returncode == 0
@@ -141,7 +132,7 @@ def test_a_configuration_that_only_root_can_read_is_told(secretive: Path) -> Non
     assert f"{secretive}: cannot be opened (Permission denied); let the daemon's" in ended.stderr
 
 
-def test_a_draft_at_home_and_a_file_in_the_state_are_no_faults(secretive: Path) -> None:
+def test_draft_at_home_and_secret_in_the_state_are_accepted(secretive: Path) -> None:
     """The service will read the one elsewhere, and is shown the other by systemd."""
     folder = secretive.parent
     for name in ("home", "private"):

@@ -56,7 +56,7 @@ def examined(
     return code, {line[6:19].strip(): line[:4].strip() + " " + line[21:] for line in lines}
 
 
-def test_a_missing_chromium_is_told_with_its_remedy(
+def test_missing_chromium_fails_with_its_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, points = examined(capsys, tmp_path, tmp_path / "none")
@@ -67,7 +67,7 @@ def test_a_missing_chromium_is_told_with_its_remedy(
     assert points["state"] == f"ok {tmp_path} can be written to"
 
 
-def test_a_state_directory_that_is_not_there_yet_is_made_by_the_daemon(
+def test_missing_state_directory_is_left_to_the_daemon(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, points = examined(capsys, tmp_path / "a/b", tmp_path / "none")
@@ -75,7 +75,7 @@ def test_a_state_directory_that_is_not_there_yet_is_made_by_the_daemon(
     assert not (tmp_path / "a").exists()
 
 
-def test_a_state_directory_that_cannot_be_is_told(
+def test_impossible_state_directory_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, points = examined(capsys, Path("/proc/smartlinkd"), tmp_path / "none")
@@ -84,7 +84,7 @@ def test_a_state_directory_that_cannot_be_is_told(
     assert "install -d -m 700" in points["state"]
 
 
-def test_a_full_disk_is_told(
+def test_full_disk_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def on_a_full_one(*, dir: Path, buffering: Literal[0]) -> IO[bytes]:
@@ -98,9 +98,7 @@ def test_a_full_disk_is_told(
     assert points["state"] == told
 
 
-def test_a_state_directory_that_the_daemon_would_refuse_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unsafe_state_directory_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tmp_path.chmod(0o777)
     code, points = examined(capsys, tmp_path, tmp_path / "none")
     assert code == 1
@@ -109,7 +107,7 @@ def test_a_state_directory_that_the_daemon_would_refuse_is_told(
 
 
 @OF_ROOT
-def test_a_state_directory_of_another_user_is_told_but_to_root(
+def test_state_directory_of_another_user_fails_except_for_root(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root looks at that of a service, which runs as a user of its own."""
@@ -124,7 +122,7 @@ def test_a_state_directory_of_another_user_is_told_but_to_root(
     assert points["state"].startswith(f"FAIL {tmp_path} belongs to ")
 
 
-def test_a_state_directory_that_cannot_be_looked_at_ends_no_other_point(
+def test_unreadable_state_directory_ends_no_other_check(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One below a closed folder is such. Root may look there, so it is one that nobody may."""
@@ -161,7 +159,7 @@ def test_chromium_is_checked_without_a_usable_configuration(
     assert [line[: len(start)] for line, start in zip(lines, expected, strict=True)] == expected
 
 
-def test_what_is_strange_in_the_configuration_is_told(
+def test_warning_of_the_configuration_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = {"server": {"trusted_proxies": ["0.0.0.0/0"]}}
@@ -196,7 +194,7 @@ def test_chromium_is_started_as_it_is_configured(
     assert told in line
 
 
-def test_a_daemon_that_asks_apis_alone_needs_no_chromium(
+def test_daemon_that_asks_apis_only_needs_no_chromium(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     apis = {
@@ -209,7 +207,7 @@ def test_a_daemon_that_asks_apis_alone_needs_no_chromium(
 
 
 @pytest.mark.chromium
-def test_a_machine_that_has_all_is_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_complete_machine_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, points = examined(capsys, tmp_path, None)
     assert code == 0
     assert re.fullmatch(r"ok (Headless)?Chrome/[0-9.]+ \(/.*\)", points["Chromium"])
@@ -217,10 +215,9 @@ def test_a_machine_that_has_all_is_0(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.chromium
-def test_a_chromium_that_runs_without_its_sandbox_is_a_fault(
+def test_chromium_without_its_sandbox_fails(
     open_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One that somebody has wrapped, for example."""
     wrapped = open_folder / "chromium"
     wrapped.write_text(f'#!/bin/sh\nexec "{find_executable(None)}" --no-sandbox "$@"\n')
     wrapped.chmod(0o755)

@@ -67,7 +67,7 @@ def test_serve_runs_the_tree(
     assert levels == ["info", "debug"]
 
 
-def test_what_keeps_it_from_starting_is_a_record_each(
+def test_each_problem_of_the_configuration_is_a_record(
     tmp_path: Path,
     levels: list[str],
     caplog: pytest.LogCaptureFixture,
@@ -90,7 +90,7 @@ def test_what_keeps_it_from_starting_is_a_record_each(
     assert capsys.readouterr() == ("", "")
 
 
-def test_serve_takes_over_what_the_service_manager_gave(
+def test_serve_takes_over_the_service_managers_environment(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[object] = []
@@ -105,7 +105,7 @@ def test_serve_takes_over_what_the_service_manager_gave(
     assert "NOTIFY_SOCKET" not in os.environ
 
 
-def test_serve_is_closed_to_others_before_it_reads_a_secret(
+def test_serve_is_private_before_it_reads_a_secret(
     config: Path, kept_private: list[bool], allowed: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
@@ -128,7 +128,7 @@ def test_serve_is_closed_to_others_before_it_reads_a_secret(
         ExceptionGroup("", [ExceptionGroup("", [Escalated("in use")])]),
     ],
 )
-def test_a_daemon_that_cannot_go_on_is_1_and_one_record(
+def test_expected_failure_exits_with_1_and_one_record(
     error: Exception,
     config: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -147,7 +147,7 @@ def test_a_daemon_that_cannot_go_on_is_1_and_one_record(
     assert getattr(record, "event", None) is (LogEvent.ESCALATED if escalated else None)
 
 
-def test_what_cannot_be_saved_at_the_start_is_told_with_its_setting_and_a_remedy(
+def test_state_that_cannot_be_saved_is_logged_with_its_remedy(
     config: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def serve(*_: object) -> None:
@@ -161,7 +161,7 @@ def test_what_cannot_be_saved_at_the_start_is_told_with_its_setting_and_a_remedy
     ]
 
 
-def test_a_fault_of_the_daemon_is_1_and_one_record_with_its_traceback(
+def test_bug_exits_with_1_and_one_record_with_its_traceback(
     config: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def serve(*_: object) -> None:
