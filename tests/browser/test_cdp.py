@@ -240,18 +240,6 @@ async def test_end_of_a_session_fails_its_own_calls_at_once(
     assert other.result == {"still": "here"}
 
 
-async def test_session_that_ends_while_it_is_attached_raises_session_gone(
-    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    asker = await ask(nursery, partial(conversation.attach, "T"))
-    command = await peer.take()
-    for method in ("Target.attachedToTarget", "Target.detachedFromTarget"):
-        await peer.say({"method": method, "params": {"sessionId": "S"}})
-    await peer.say({"id": command["id"], "result": {"sessionId": "S"}})
-    await asker.done.wait()
-    assert isinstance(asker.result, SessionGone)
-
-
 async def test_events_come_to_their_subscriber_in_order(
     conversation: CdpConnection, peer: Any, autojump_clock: MockClock
 ) -> None:
@@ -378,43 +366,16 @@ async def test_queued_call_that_timed_out_is_not_sent(
     await last.done.wait()
 
 
-async def test_end_of_the_connection_fails_calls_that_wait_to_be_sent(
-    conversation: CdpConnection,
-    wire: Wire,
-    nursery: trio.Nursery,
-    peer: Any,
-    autojump_clock: MockClock,
-) -> None:
-    wire.send_stream.send_all_hook = trio.sleep_forever
-    began = trio.current_time()
-    askers = await crowd(conversation, nursery, deadline=100)
-    await peer.stream.aclose()
-    for asker in askers:
-        await asker.done.wait()
-    assert {type(asker.result) for asker in askers} == {Disconnected}
-    assert trio.current_time() == began
-
-
-async def test_peer_that_is_no_websocket_raises_disconnected(
-    nursery: trio.Nursery, autojump_clock: MockClock
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "403"), (b"", "TooSlowError")],
+    ids=["no websocket", "silent"],
+)
+async def test_peer_without_handshake_raises_disconnected_in_time(
+    answer: bytes, why: str, autojump_clock: MockClock
 ) -> None:
     ours, theirs = memory_stream_pair()
-    await theirs.send_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
-    with pytest.raises(Disconnected, match="403"):
+    await theirs.send_all(answer)
+    with pytest.raises(Disconnected, match=why):
         async with connect_over(ours, "browser.test", "/devtools"):
             raise AssertionError("it was connected")
-
-
-async def test_peer_without_handshake_raises_disconnected_in_time(
-    autojump_clock: MockClock,
-) -> None:
-    ours, _theirs = memory_stream_pair()
-    with pytest.raises(Disconnected, match="TooSlowError"):
-        async with connect_over(ours, "browser.test", "/devtools"):
-            raise AssertionError("it was connected")
-
-
-async def test_error_of_the_block_is_raised_bare(wire: Wire, autojump_clock: MockClock) -> None:
-    with pytest.raises(KeyError, match="mine"):
-        async with connect_over(wire, "browser.test", "/devtools"):
-            raise KeyError("mine")

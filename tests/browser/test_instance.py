@@ -355,15 +355,3 @@ async def test_browser_that_keeps_a_context_is_recycled(
         end = await life.instance.wait_ended()
     assert end == End(EndKind.RECYCLED, "it did not dispose of a context")
     nursery.cancel_scope.cancel()
-
-
-async def test_first_probe_may_take_longer_than_later_ones(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    def slow(chromium: PlayedChromium) -> None:
-        chromium.call_takes = 2 * LIMITS.probe_timeout_s
-
-    chromiums.prepare = slow
-    life = await born(nursery)
-    assert life.ready()
-    nursery.cancel_scope.cancel()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import Any
 
 import pytest
@@ -28,11 +26,6 @@ pytestmark = pytest.mark.chromium
 async def pages_of(connection: CdpConnection) -> list[str]:
     targets = await connection.browser.call("Target.getTargets")
     return [target["targetId"] for target in targets["targetInfos"] if target["type"] == "page"]
-
-
-async def renderers(connection: CdpConnection) -> set[int]:
-    answer = await connection.browser.call("SystemInfo.getProcessInfo")
-    return {entry["id"] for entry in answer["processInfo"] if entry["type"] == "renderer"}
 
 
 async def test_goto_follows_redirects_and_returns_the_last_url(page: Page, site: Any) -> None:
@@ -141,30 +134,6 @@ async def test_page_in_an_endless_loop_times_out_and_can_be_closed(
     with pytest.raises(SessionGone):
         await page.evaluate("() => 1")
     await page.close()
-
-
-async def test_killed_renderer_fails_its_own_page_at_once(
-    connection: CdpConnection,
-) -> None:
-    context = await BrowserContext.create(connection, ())
-    other = await context.new_page()
-    before = await renderers(connection)
-    page = await context.new_page()
-    await page.goto("data:text/html,x")
-    (renderer,) = await renderers(connection) - before
-    with trio.fail_after(15):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_is_gone, page)
-            await page.evaluate("() => 1")  # and by now the other one is under way
-            os.kill(renderer, signal.SIGKILL)
-        await _is_gone(page)
-        await page.close()
-        assert await other.evaluate("() => 1") == 1
-
-
-async def _is_gone(page: Page) -> None:
-    with pytest.raises(SessionGone):
-        await page.evaluate("() => new Promise(() => {})", deadline=60)
 
 
 async def test_dialogs_are_dismissed(page: Page) -> None:

@@ -1,4 +1,4 @@
-"""What a page reaches of this machine, and what the machine's other programs reach of the browser.
+"""The machine as pages reach it, and the browser as other programs reach it.
 
 | promised (issue: "Chromium") | test |
 |---|---|

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import replace
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -14,9 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.browser.errors import CallTimedOut, Disconnected, SessionGone
 from smartlinkd.browser.tab_pool import TabPool, TabSpec
 from tests.browser.jobs import (
-    IDLE,
     LIMITS,
-    POOL_SIZE,
     JobRunner,
     cancel,
     finish,
@@ -142,26 +140,6 @@ async def test_job_on_an_invalidated_context_goes_on_before_it_is_disposed_of(
     assert played.contexts == [fresh.context]
 
 
-async def test_context_invalidated_while_a_tab_opens_takes_no_job_on_it(
-    runner: JobRunner, played: PlayedChromium, autojump_clock: MockClock
-) -> None:
-    loaded = trio.Event()
-
-    async def slowly(page: object) -> None:
-        await loaded.wait()
-        await open_tab(page)
-
-    failing = await runner.begin(tab_spec(tab="products"))
-    opening = await runner.begin(tab_spec(open_tab=slowly))
-    await finish(failing, SessionGone("no"))
-    assert failing.page is not None
-    loaded.set()
-    await finish(opening)
-    assert opening.page is not None
-    assert opening.page.context is not failing.page.context
-    assert played.pages == [opening.page]
-
-
 async def test_tab_that_does_not_close_delays_the_next_job_for_a_bounded_time(
     runner: JobRunner, played: PlayedChromium, autojump_clock: MockClock
 ) -> None:
@@ -178,17 +156,6 @@ async def test_tab_that_does_not_close_delays_the_next_job_for_a_bounded_time(
     played.hoards = False
     await finish(reading)
     assert played.contexts == [another.context, next_one.context]
-
-
-async def test_job_that_ends_after_the_browser_leaves_no_context(
-    played: PlayedChromium, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    async with trio.open_nursery() as browsers:
-        pool = TabPool(cast("Any", played), browsers, size=POOL_SIZE, idle_s=IDLE, limits=LIMITS)
-        job = await JobRunner(pool, nursery).begin(tab_spec())
-        browsers.cancel_scope.cancel()
-    await finish(job, SessionGone("it ended"))
-    assert len(pool) == 0
 
 
 @pytest.mark.parametrize("tab", ["links", "products"])

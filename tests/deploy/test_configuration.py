@@ -122,15 +122,6 @@ def test_password_in_the_configuration_is_kept(machine: NewMachine, put: Put, ke
     assert list(machine.files()) == ["config.toml"]
 
 
-def test_encrypted_password_is_kept(machine: NewMachine, put: Put) -> None:
-    put("")
-    machine.paths.encrypted.mkdir()
-    (machine.paths.encrypted / "auth.password_hash").write_text("x")
-    machine.create_missing()
-    assert machine.asked == 0
-    assert not any(machine.paths.credentials.iterdir())
-
-
 def test_unreadable_configuration_gets_no_second_password(machine: NewMachine, put: Put) -> None:
     """Mended, it would have two, of which none counts."""
     put('[auth]\npassword_hash_file = "/somewhere"\n[server\n')
