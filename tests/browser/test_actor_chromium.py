@@ -172,6 +172,28 @@ async def test_page_in_an_endless_loop_troubles_no_other_and_goes_with_its_calle
         assert await browser.use(tab_spec(site), cookie) == "key=a"
 
 
+async def test_page_that_hangs_while_idle_fails_no_job(
+    kept_up: InstanceSettings, site: Any
+) -> None:
+    kept_up = replace(kept_up, limits=BrowserLimits(trusted_for_s=0.0))
+    hung: list[Page] = []
+
+    async def begin_to_loop(page: Page) -> None:
+        hung.append(page)
+        await page.evaluate("() => { setTimeout(() => { for (;;); }, 0); }")
+
+    async def look(page: Page) -> object:
+        assert page is not hung[0]
+        return await cookie(page)
+
+    async with running(kept_up) as browser:
+        await browser.use(tab_spec(site), begin_to_loop)
+        assert await browser.use(tab_spec(site), look) == "key=a"
+        await until(lambda: hung[0].is_gone)
+        assert browser.status().contexts == 1
+        assert not reasons(browser)
+
+
 async def test_recycling_fails_no_job(kept_up: InstanceSettings, site: Any) -> None:
     pids: set[int | None] = set()
     stop = trio.Event()

@@ -30,7 +30,7 @@ import os, subprocess, sys, tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 import trio
-from smartlinkd.admin.control_socket import Control, call, plain
+from smartlinkd.admin.control_socket import ControlSocket, call, plain
 from smartlinkd.processes.reaper import prctl
 from smartlinkd.processes.process_limits import PR_SET_DUMPABLE, make_private
 from smartlinkd.vault.record import CookieRecord, RecordMemory
@@ -114,7 +114,7 @@ async def greet():
 async def check_control_socket():
     with tempfile.TemporaryDirectory() as folder:
         async with trio.open_nursery() as nursery:
-            await nursery.start(Control(Path(folder), {"greet": plain(greet)}).run)
+            await nursery.start(ControlSocket(Path(folder), {"greet": plain(greet)}).run)
             assert (await call(Path(folder), "greet"))["ok"]
             nursery.cancel_scope.cancel()
 
