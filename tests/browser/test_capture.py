@@ -25,7 +25,7 @@ TRY_POST = "async (url) => { try { await (await fetch(url, {method: 'POST'})).te
 
 
 async def first_captured(page: Page, do: Callable[[], Awaitable[object]]) -> CapturedResponse:
-    """What the page's first POST to something with /api/ in it was answered."""
+    """Return the answer to the page's first POST to something with /api/ in it."""
     async with page.responses("/api/") as responses:
         await do()
         with trio.fail_after(5):
@@ -138,7 +138,7 @@ async def send(peer: Peer, id_: str = "1", loader: str = "L") -> None:
 
 
 async def finish(peer: Peer, id_: str = "1") -> None:
-    """It is answered, and the whole answer is there."""
+    """Tell of the whole answer to a request."""
     response = {"status": 200, "mimeType": "text/plain"}
     await say(peer, "Network.responseReceived", requestId=id_, response=response)
     await say(peer, "Network.loadingFinished", requestId=id_)

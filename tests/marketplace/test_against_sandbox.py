@@ -26,7 +26,7 @@ HEADPHONES = Product(55104422, 21334455667)
 
 
 @dataclass
-class World:
+class SandboxMarket:
     sandbox: Sandbox
     market: Market
     client: HttpClient
@@ -36,7 +36,7 @@ class World:
 
 
 @asynccontextmanager
-async def open_world() -> AsyncIterator[World]:
+async def open_sandbox_market() -> AsyncIterator[SandboxMarket]:
     async with open_sandbox() as sandbox, HttpClient() as client:
         place = market(
             "vn",
@@ -45,26 +45,26 @@ async def open_world() -> AsyncIterator[World]:
             short_urls=[sandbox.short_url],
             open_api_url=sandbox.open_api_url,
         )
-        yield World(sandbox, place, client)
+        yield SandboxMarket(sandbox, place, client)
 
 
 async def test_each_short_link_of_the_sandbox_resolves_as_it_says() -> None:
     found: dict[str, type] = {}
-    async with open_world() as world:
+    async with open_sandbox_market() as there:
         for code in CODES:
-            short = parse(f"{world.sandbox.short_url}/{code.code}", world.market)
+            short = parse(f"{there.sandbox.short_url}/{code.code}", there.market)
             found[code.code] = type(short)
             if isinstance(short, Short):
                 deadline = 0.5 if code.code == "slow" else 5
                 result = await resolve(
-                    world.client,
+                    there.client,
                     short,
-                    world.market,
-                    HostLimits(world.market),
+                    there.market,
+                    HostLimits(there.market),
                     hop_deadline=deadline,
                 )
                 found[code.code] = type(result)
-        counted = dict(world.sandbox.state.counters)
+        counted = dict(there.sandbox.state.counters)
     expected = {code.code: Product if code.good else NotALink for code in CODES}
     unresolved = ("slow", "broken", "big", "unknown", "signin", "check")
     assert found == expected | dict.fromkeys(unresolved, Unresolved)
@@ -72,12 +72,12 @@ async def test_each_short_link_of_the_sandbox_resolves_as_it_says() -> None:
 
 
 async def test_open_api_makes_links() -> None:
-    async with open_world() as world:
-        row = await world.open_api().short_link(LIPSTICK, ["a", "b"])
+    async with open_sandbox_market() as there:
+        row = await there.open_api().short_link(LIPSTICK, ["a", "b"])
         assert row.fail_code is FailCode.SUCCESS
-        assert (row.short_link or "").startswith(world.sandbox.short_url)
+        assert (row.short_link or "").startswith(there.sandbox.short_url)
         assert row.long_link == row.short_link
-        wrong = await world.open_api().short_link(LIPSTICK, ["not alphanumeric"])
+        wrong = await there.open_api().short_link(LIPSTICK, ["not alphanumeric"])
         assert wrong == Row(None, None, FailCode.UNKNOWN, 11001)
 
 
@@ -93,10 +93,10 @@ async def test_open_api_makes_links() -> None:
 async def test_refused_open_api_call_raises_without_the_secret(
     app_id: str, secret: str, error: type[Exception]
 ) -> None:
-    async with open_world() as world:
+    async with open_sandbox_market() as there:
         caught: Exception | None = None
         try:
-            await world.open_api(app_id, secret).short_link(LIPSTICK, [])
+            await there.open_api(app_id, secret).short_link(LIPSTICK, [])
         except error as refusal:
             caught = refusal
     assert caught is not None
@@ -117,11 +117,11 @@ EXPECTED = {
 
 
 async def test_open_api_and_estimate_agree_on_a_product() -> None:
-    async with open_world() as world:
-        estimates = ThirdParty(world.client, world.market, world.sandbox.estimate_url, {})
-        by_api = await world.open_api().product(HEADPHONES, default_cap=40_000)
+    async with open_sandbox_market() as there:
+        estimates = ThirdParty(there.client, there.market, there.sandbox.estimate_url, {})
+        by_api = await there.open_api().product(HEADPHONES, default_cap=40_000)
         by_estimate = await estimates.product(HEADPHONES)
-        assert world.sandbox.state.counters["estimate with cookie"] == 0
+        assert there.sandbox.state.counters["estimate with cookie"] == 0
     assert by_api == by_estimate
     dumped = by_api.model_dump()
     assert {name: dumped[name] for name in EXPECTED} == EXPECTED

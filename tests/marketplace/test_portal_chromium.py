@@ -44,7 +44,7 @@ Job = Callable[[Page, Market], Awaitable[object]]
 
 
 @dataclass
-class World:
+class SandboxBrowser:
     sandbox: Sandbox
     connection: CdpConnection
     market: Market
@@ -81,7 +81,7 @@ class World:
 
 
 @asynccontextmanager
-async def open_world() -> AsyncIterator[World]:
+async def open_sandbox_browser() -> AsyncIterator[SandboxBrowser]:
     async with (
         open_sandbox(hold=30) as sandbox,
         launch(LaunchSettings()) as chromium,
@@ -93,47 +93,47 @@ async def open_world() -> AsyncIterator[World]:
             shop_url=sandbox.shop_url,
             short_urls=[sandbox.short_url],
         )
-        yield World(sandbox, connection, place)
+        yield SandboxBrowser(sandbox, connection, place)
 
 
 async def test_form_used_again_keeps_nothing_of_last_submit() -> None:
-    async with open_world() as world, world.tab() as page:
-        await portal.open_links_page(page, world.market)
+    async with open_sandbox_browser() as browser, browser.tab() as page:
+        await portal.open_links_page(page, browser.market)
         for products, sub_ids in [
             ([LIPSTICK, CAMERA], ["one", "", "three", "four", "five"]),
             ([HEADPHONES], ["other"]),
             ([HEADPHONES], ["other"]),
             ([CAMERA, LIPSTICK, HEADPHONES], []),
         ]:
-            rows = await portal.submit_form(page, world.market, products, sub_ids)
+            rows = await portal.submit_form(page, browser.market, products, sub_ids)
             assert [row.fail_code for row in rows] == [FailCode.SUCCESS] * len(products)
-            sent = world.sandbox.state.submits.entries[-1]
-            assert sent.originals == tuple(it.url(world.market) for it in products)
+            sent = browser.sandbox.state.submits.entries[-1]
+            assert sent.originals == tuple(it.url(browser.market) for it in products)
             assert sent.sub_ids == (tuple((sub_ids + [""] * 5)[:5]),)
             for product, row in zip(products, rows, strict=True):
-                assert (row.short_link or "").startswith(world.sandbox.short_url)
+                assert (row.short_link or "").startswith(browser.sandbox.short_url)
                 assert f"/universal-link/product/{product.shop_id}/" in (row.long_link or "")
                 assert "lp=aff" not in (row.short_link or "")
-        assert len(world.sandbox.state.submits.entries) == 4
+        assert len(browser.sandbox.state.submits.entries) == 4
 
 
 async def test_form_and_fetch_make_the_same_links() -> None:
-    async with open_world() as world, world.tab() as page:
-        await portal.open_links_page(page, world.market)
-        given = (page, world.market, [LIPSTICK, CAMERA, HEADPHONES], ["a", "", "c"])
+    async with open_sandbox_browser() as browser, browser.tab() as page:
+        await portal.open_links_page(page, browser.market)
+        given = (page, browser.market, [LIPSTICK, CAMERA, HEADPHONES], ["a", "", "c"])
         assert await portal.submit_form(*given) == await portal.submit_fetch(*given)
-        by_form, by_fetch = world.sandbox.state.submits.entries
+        by_form, by_fetch = browser.sandbox.state.submits.entries
         assert (by_form.originals, by_form.sub_ids) == (by_fetch.originals, by_fetch.sub_ids)
 
 
 async def test_fetch_and_page_read_the_same_product() -> None:
-    async with open_world() as world, world.tab() as page:
-        await portal.open_links_page(page, world.market)
-        by_fetch = await portal.read_product_fetch(page, world.market, LIPSTICK, default_cap=1)
-        by_page = await portal.read_product_page(page, world.market, LIPSTICK, default_cap=1)
+    async with open_sandbox_browser() as browser, browser.tab() as page:
+        await portal.open_links_page(page, browser.market)
+        by_fetch = await portal.read_product_fetch(page, browser.market, LIPSTICK, default_cap=1)
+        by_page = await portal.read_product_page(page, browser.market, LIPSTICK, default_cap=1)
         assert by_fetch == by_page
         assert (by_fetch.price, by_fetch.commission) == (122_200, 21_996)
-        assert by_fetch.product_link == LIPSTICK.url(world.market)
+        assert by_fetch.product_link == LIPSTICK.url(browser.market)
 
 
 WHOLE = b"HTTP/1.1 200 X\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n"
@@ -213,32 +213,32 @@ async def go(page: Page, to: str, *, after: int) -> None:
 async def test_page_that_leaves_during_a_call_raises_by_its_new_address(
     path: str, error: type[Exception]
 ) -> None:
-    async with open_world() as world, world.tab() as page:
-        world.sandbox.state.faults.arm("submit_slow", account=DEFAULT_ACCOUNT)
-        await portal.open_links_page(page, world.market)
-        await go(page, world.sandbox.portal_url + path, after=100)
+    async with open_sandbox_browser() as browser, browser.tab() as page:
+        browser.sandbox.state.faults.arm("submit_slow", account=DEFAULT_ACCOUNT)
+        await portal.open_links_page(page, browser.market)
+        await go(page, browser.sandbox.portal_url + path, after=100)
         with pytest.raises(error):
-            await portal.submit_fetch(page, world.market, [LIPSTICK], [])
+            await portal.submit_fetch(page, browser.market, [LIPSTICK], [])
 
 
 async def test_tab_led_to_check_by_script_is_not_navigated_away() -> None:
-    async with open_world() as world, world.tab() as page:
-        await portal.open_links_page(page, world.market)
-        before, counted = page.document_count, dict(world.sandbox.state.counters)
-        await go(page, world.sandbox.portal_url + "/verify/captcha", after=0)
+    async with open_sandbox_browser() as browser, browser.tab() as page:
+        await portal.open_links_page(page, browser.market)
+        before, counted = page.document_count, dict(browser.sandbox.state.counters)
+        await go(page, browser.sandbox.portal_url + "/verify/captcha", after=0)
         with trio.fail_after(NAVIGATION_DEADLINE):
             while page.document_count == before:  # noqa: ASYNC110 - no event of ours
                 await trio.sleep(0.01)
         with pytest.raises(HumanCheck):
-            await portal.open_links_page(page, world.market)
-        assert world.sandbox.state.counters["page custom_link"] == counted["page custom_link"]
+            await portal.open_links_page(page, browser.market)
+        assert browser.sandbox.state.counters["page custom_link"] == counted["page custom_link"]
 
 
 async def test_dialog_with_check_is_not_closed() -> None:
-    async with open_world() as world, world.tab() as page:
-        await portal.open_links_page(page, world.market)
-        await portal.submit_form(page, world.market, [LIPSTICK], [])
-        check = f"{world.sandbox.shop_url}/verify/captcha"
+    async with open_sandbox_browser() as browser, browser.tab() as page:
+        await portal.open_links_page(page, browser.market)
+        await portal.submit_form(page, browser.market, [LIPSTICK], [])
+        check = f"{browser.sandbox.shop_url}/verify/captcha"
         await page.evaluate(
             """(check) => new Promise((shown) => {
                 const dialog = document.createElement("div");
@@ -252,9 +252,9 @@ async def test_dialog_with_check_is_not_closed() -> None:
             check,
         )
         with pytest.raises(HumanCheck):
-            await portal.submit_form(page, world.market, [CAMERA], [])
+            await portal.submit_form(page, browser.market, [CAMERA], [])
         assert await page.evaluate("() => frames.length") == 1
-        assert len(world.sandbox.state.submits.entries) == 1
+        assert len(browser.sandbox.state.submits.entries) == 1
 
 
 PAGE_FAULTS = {
@@ -304,8 +304,8 @@ PRODUCT_FAULTS = {
 
 
 async def test_page_faults_raise_their_own_errors() -> None:
-    async with open_world() as world:
-        assert await world.outcomes(PAGE_FAULTS, None) == PAGE_FAULTS
+    async with open_sandbox_browser() as browser:
+        assert await browser.outcomes(PAGE_FAULTS, None) == PAGE_FAULTS
 
 
 @pytest.mark.parametrize("submit", [portal.submit_form, portal.submit_fetch])
@@ -316,8 +316,8 @@ async def test_submit_faults_raise_their_own_errors(
         rows = await submit(page, place, [LIPSTICK, CAMERA], [], timeout_s=2)
         return [row.fail_code for row in rows]
 
-    async with open_world() as world:
-        assert await world.outcomes(SUBMIT_FAULTS, fail_codes) == SUBMIT_FAULTS
+    async with open_sandbox_browser() as browser:
+        assert await browser.outcomes(SUBMIT_FAULTS, fail_codes) == SUBMIT_FAULTS
 
 
 @pytest.mark.parametrize("read", [portal.read_product_fetch, portal.read_product_page])
@@ -327,5 +327,5 @@ async def test_product_faults_raise_their_own_errors(
     async def data(page: Page, place: Market) -> object:
         return await read(page, place, LIPSTICK, default_cap=1, timeout_s=2)
 
-    async with open_world() as world:
-        assert await world.outcomes(PRODUCT_FAULTS, data) == PRODUCT_FAULTS
+    async with open_sandbox_browser() as browser:
+        assert await browser.outcomes(PRODUCT_FAULTS, data) == PRODUCT_FAULTS

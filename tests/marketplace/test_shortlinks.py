@@ -185,7 +185,7 @@ async def test_hop_that_hangs_is_unresolved_at_its_own_deadline(
     assert trio.current_time() == pytest.approx(15, abs=0.01)
 
 
-class Dead:
+class SilentHostWeb:
     """A web with one host that says nothing; all others redirect to the product."""
 
     def __init__(self, host: str) -> None:
@@ -207,7 +207,7 @@ class Dead:
 async def test_silent_host_is_asked_a_few_at_a_time_and_delays_no_other(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    dead, limits = Dead("s.shopee.vn"), HostLimits(VN)
+    dead, limits = SilentHostWeb("s.shopee.vn"), HostLimits(VN)
     ended: dict[float, int] = {}
     silences = set()
     async with HttpClient(httpx.MockTransport(dead)) as client, trio.open_nursery() as nursery:

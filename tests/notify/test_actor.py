@@ -77,7 +77,7 @@ async def settle() -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
-async def test_that_all_is_well_is_no_news_to_who_has_heard_of_no_trouble(
+async def test_good_state_without_trouble_before_is_not_told(
     autojump_clock: MockClock, nursery: trio.Nursery, channel: PlayedChannel
 ) -> None:
     made = notifier(channel)
