@@ -83,11 +83,8 @@ async def test_links_page_with_usable_form_is_open(
         (look("none", url=CAPTCHA), HumanCheck),
         (look("none", url="https://shopee.vn/verify/traffic"), HumanCheck),
         (look("none", url=CAPTCHA, password=True), HumanCheck),
-        (look("none", status=401), SessionLost),
-        (look("none", status=403), SessionLost),
-        (look("none", status=500), PortalDown),
-        (look("none", status=503), PortalDown),
-        (look("none", status=429), PortalDown),
+        *((look("none", status=status), SessionLost) for status in (401, 403)),
+        *((look("none", status=status), PortalDown) for status in (500, 503, 429)),
     ],
 )
 async def test_links_page_that_shows_a_sign_raises_its_error(

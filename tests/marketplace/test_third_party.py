@@ -132,13 +132,9 @@ async def test_answer_without_any_field_raises_not_there(answer: object) -> None
 @pytest.mark.parametrize(
     ("status", "error"),
     [
-        (404, NotThere),
-        (410, NotThere),
-        (401, ProductsRefused),
-        (403, ProductsRefused),
-        (429, ProductsRefused),
-        (302, PortalDown),
-        (500, PortalDown),
+        *((status, NotThere) for status in (404, 410)),
+        *((status, ProductsRefused) for status in (401, 403, 429)),
+        *((status, PortalDown) for status in (302, 500)),
     ],
 )
 async def test_error_status_raises_its_error_after_one_request(
