@@ -20,7 +20,7 @@ from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_pa
 from trio_websocket import WebSocketConnection, wrap_server_stream
 
 from smartlinkd.browser import instance, tab_pool
-from smartlinkd.browser.cdp import CdpConnection, CdpSession, JsonObject, connect, connect_over
+from smartlinkd.browser.cdp import CdpConnection, connect, connect_over
 from smartlinkd.browser.chromium import LaunchSettings, launch
 from smartlinkd.browser.page import BrowserContext, Page
 from smartlinkd.browser.tab_pool import TabPool
@@ -83,7 +83,7 @@ async def conversation(wire: Wire, nursery: trio.Nursery) -> AsyncIterator[CdpCo
 
 @dataclass
 class Request:
-    """What the site was asked."""
+    """A request to the site."""
 
     method: str
     path: str
@@ -93,7 +93,7 @@ class Request:
 
 @dataclass
 class Answer:
-    """What the site answers: after `wait`, if there is one."""
+    """The answer of a page: after `wait`, if there is one."""
 
     body: str | bytes = ""
     status: int = 200
@@ -224,20 +224,6 @@ async def connection(shared_endpoint: str) -> AsyncIterator[CdpConnection]:
 async def page(connection: CdpConnection) -> Page:
     """A tab in a context of its own."""
     return await (await BrowserContext.create(connection, ())).new_page()
-
-
-@pytest.fixture
-def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The methods that are called from now on, in order."""
-    called: list[str] = []
-    call = CdpSession.call
-
-    async def noting(session: CdpSession, method: str, *rest: Any, **more: Any) -> JsonObject:
-        called.append(method)
-        return await call(session, method, *rest, **more)
-
-    monkeypatch.setattr(CdpSession, "call", noting)
-    return called
 
 
 @pytest.fixture

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from smartlinkd.browser.chromium import LaunchSettings
+from smartlinkd.browser.instance import InstanceSettings
 from smartlinkd.browser.limits import BrowserLimits
+from smartlinkd.browser.page import Page
 from smartlinkd.browser.tab_pool import TabPool, TabSpec
 from smartlinkd.errors import Refused
 
@@ -18,6 +22,18 @@ if TYPE_CHECKING:
 POOL_SIZE = 2
 IDLE = 100.0
 LIMITS = BrowserLimits()
+
+
+def instance_settings(launch: LaunchSettings | None = None, **changes: Any) -> InstanceSettings:
+    """Return settings of an instance that is not recycled within a test, with `changes`."""
+    settings = InstanceSettings(
+        launch=launch or LaunchSettings(),
+        contexts=2,
+        idle_s=10_000,
+        recycle_after_s=100_000,
+        recycle_bytes=1 << 30,
+    )
+    return replace(settings, **changes)
 
 
 async def open_tab(page: Any) -> None:
@@ -44,23 +60,34 @@ def tab_spec(
     return TabSpec(key, lambda: cookies, tab, open_tab, invalidates, concurrency, is_navigated)
 
 
-class Job:
-    """A job that goes on until `end` is set, and its outcome."""
+class TabUser(Protocol):
+    async def use(self, spec: TabSpec, job: Callable[[Page], Awaitable[None]], /) -> None: ...
 
-    def __init__(self, pool: TabPool, spec: TabSpec) -> None:
+
+class Job:
+    """A job that goes on until `end` is set, and its outcome.
+
+    Args:
+        user: runs the job: a pool, an instance or the actor.
+        spec: the job's tab.
+        calls_at_end: whether the job calls its page before it ends.
+    """
+
+    def __init__(self, user: TabUser, spec: TabSpec, *, calls_at_end: bool = False) -> None:
         self.page: PlayedPage | None = None
         self.end = trio.Event()
         self.fails: Exception | None = None
         self.scope = trio.CancelScope()
         self.done = trio.Event()
         self.error: Exception | None = None
-        self._pool = pool
+        self._user = user
         self._spec = spec
+        self._calls_at_end = calls_at_end
 
     async def run(self) -> None:
         try:
             with self.scope:
-                await self._pool.use(self._spec, self._work)
+                await self._user.use(self._spec, self._work)
         except Refused as failure:
             self.error = failure
         self.done.set()
@@ -70,6 +97,8 @@ class Job:
         await self.end.wait()
         if self.fails is not None:
             raise self.fails
+        if self._calls_at_end:
+            await page.evaluate("")
 
 
 class JobRunner:

@@ -55,7 +55,7 @@ class PlayedChromium:
         return self.megabytes << 20
 
     async def call(self, deadline: float = 10.0, *, answered: bool = True) -> None:
-        """What each call is: an answer, or an error in time."""
+        """Return in time, or raise as a call of CDP."""
         with trio.move_on_after(deadline):
             await trio.sleep(self.call_takes)
             if self.hung or not answered:
@@ -122,7 +122,7 @@ M = TypeVar("M")
 
 
 async def _made(chromium: PlayedChromium, thing: M, things: list[M]) -> None:
-    """It takes a call before and a call after, and leaves nothing when either fails."""
+    """Make `thing`, by a call before and one after. Leaves nothing when either fails."""
     chromium.being_made += 1
     chromium.most_being_made = max(chromium.most_being_made, chromium.being_made)
     try:
@@ -138,7 +138,7 @@ async def _made(chromium: PlayedChromium, thing: M, things: list[M]) -> None:
 
 
 class PlayedChromiums:
-    """What stands in for launching, connecting, and looking at the sandbox."""
+    """Stands in for launching, connecting, and looking at the sandbox."""
 
     def __init__(self) -> None:
         self.launched: list[PlayedChromium] = []

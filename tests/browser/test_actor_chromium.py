@@ -23,7 +23,7 @@ from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.page import Page
 from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.supervision.policy import Backoff
-from tests.browser.jobs import LIMITS, never_invalid
+from tests.browser.jobs import LIMITS, instance_settings, never_invalid
 
 pytestmark = pytest.mark.chromium
 
@@ -32,9 +32,7 @@ SOON = 10.0  # seconds; a busy machine may need a few
 
 @pytest.fixture
 def kept_up(settings: LaunchSettings) -> InstanceSettings:
-    return InstanceSettings(
-        launch=settings, contexts=4, idle_s=600, recycle_after_s=86_400, recycle_bytes=1 << 34
-    )
+    return instance_settings(settings, contexts=4, recycle_bytes=1 << 34)
 
 
 @asynccontextmanager
@@ -81,9 +79,7 @@ async def loop_for_ever(page: Page) -> None:
     await page.evaluate("() => { for (;;); }", deadline=600)
 
 
-async def test_it_brings_chromium_up_and_keys_share_nothing(
-    kept_up: InstanceSettings, site: Any
-) -> None:
+async def test_jobs_of_two_keys_at_once_share_nothing(kept_up: InstanceSettings, site: Any) -> None:
     met = trio.Event()
     seen: dict[str, object] = {}
     async with running(kept_up) as browser:
@@ -106,7 +102,7 @@ async def test_it_brings_chromium_up_and_keys_share_nothing(
     assert seen == {"a": "key=a", "b": "key=b"}
 
 
-async def test_killed_it_is_not_ready_and_then_it_is_again(
+async def test_killed_browser_is_not_ready_until_the_next_is(
     kept_up: InstanceSettings, site: Any
 ) -> None:
     async with running(kept_up) as browser:
@@ -122,7 +118,7 @@ async def test_killed_it_is_not_ready_and_then_it_is_again(
         assert await browser.use(tab_spec(site), cookie) == "key=a"
 
 
-async def test_stopped_it_is_unresponsive_and_replaced(
+async def test_stopped_browser_is_replaced_as_unresponsive(
     kept_up: InstanceSettings, site: Any
 ) -> None:
     limits = BrowserLimits(probe_interval_s=0.2, probe_timeout_s=0.5)
@@ -135,9 +131,7 @@ async def test_stopped_it_is_unresponsive_and_replaced(
         assert await browser.use(tab_spec(site), cookie) == "key=a"
 
 
-async def test_a_killed_renderer_costs_its_own_work_and_no_other(
-    kept_up: InstanceSettings, site: Any
-) -> None:
+async def test_killed_renderer_fails_its_own_job_only(kept_up: InstanceSettings, site: Any) -> None:
     async def die(page: Page) -> None:
         with suppress(NavigationFailed):
             await page.goto("chrome://kill")
@@ -153,27 +147,7 @@ async def test_a_killed_renderer_costs_its_own_work_and_no_other(
         assert browser.status().restarts == 0
 
 
-async def test_a_tab_that_its_own_script_leads_away_is_opened_again(
-    kept_up: InstanceSettings, site: Any
-) -> None:
-    where, tabs = tab_spec(site), list[Page]()
-
-    async def leave_soon(page: Page) -> None:
-        tabs.append(page)
-        await page.evaluate("() => { setTimeout(() => { location.href = 'about:blank' }) }")
-
-    async def stay(page: Page) -> str:
-        tabs.append(page)
-        return await page.url()
-
-    async with running(kept_up) as browser:
-        await browser.use(where, leave_soon)
-        await until(lambda: tabs[0].document_count == 2)
-        assert await browser.use(where, stay) == site.url()
-    assert tabs[1] is tabs[0]
-
-
-async def test_a_page_in_an_endless_loop_troubles_nobody_and_goes_when_its_caller_goes(
+async def test_page_in_an_endless_loop_troubles_no_other_and_goes_with_its_caller(
     kept_up: InstanceSettings, site: Any
 ) -> None:
     kept_up = replace(kept_up, limits=BrowserLimits(probe_interval_s=0.1, probe_max_age_s=1.0))
@@ -198,7 +172,7 @@ async def test_a_page_in_an_endless_loop_troubles_nobody_and_goes_when_its_calle
         assert await browser.use(tab_spec(site), cookie) == "key=a"
 
 
-async def test_a_page_that_hangs_since_nobody_used_it_fails_nobody_s_work(
+async def test_page_that_hangs_while_idle_fails_no_job(
     kept_up: InstanceSettings, site: Any
 ) -> None:
     kept_up = replace(kept_up, limits=BrowserLimits(trusted_for_s=0.0))
@@ -220,7 +194,7 @@ async def test_a_page_that_hangs_since_nobody_used_it_fails_nobody_s_work(
         assert not reasons(browser)
 
 
-async def test_recycling_under_work_fails_no_work(kept_up: InstanceSettings, site: Any) -> None:
+async def test_recycling_fails_no_job(kept_up: InstanceSettings, site: Any) -> None:
     pids: set[int | None] = set()
     stop = trio.Event()
 
@@ -238,7 +212,9 @@ async def test_recycling_under_work_fails_no_work(kept_up: InstanceSettings, sit
         assert reasons(browser) == {"recycled"}
 
 
-async def test_cancelled_under_work_it_leaves_nothing(kept_up: InstanceSettings, site: Any) -> None:
+async def test_cancelled_actor_with_a_job_leaves_nothing(
+    kept_up: InstanceSettings, site: Any
+) -> None:
     async with trio.open_nursery() as nursery, running(kept_up) as browser:
         nursery.start_soon(browser.use, tab_spec(site), loop_for_ever)
         await until(lambda: browser.status().contexts == 1)

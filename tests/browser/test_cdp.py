@@ -70,18 +70,46 @@ async def attached(conversation: CdpConnection, peer: Any, nursery: trio.Nursery
     return asker.result
 
 
-async def test_a_call_gets_its_result(
+async def test_answers_in_any_order_find_their_callers(
     conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    asker = await ask(nursery, partial(conversation.browser.call, "A.b", {"c": 1}))
-    command = await peer.answer({"d": 2})
+    session = await attached(conversation, peer, nursery)
+    first = await ask(nursery, partial(conversation.browser.call, "First", {"c": 1}))
+    second = await ask(nursery, partial(session.call, "Second"))
+    commands = [await peer.take(), await peer.take()]
+    assert [command.get("sessionId") for command in commands] == [None, "S"]
+    assert [command["params"] for command in commands] == [{"c": 1}, {}]
+    for command in reversed(commands):
+        await peer.say({"id": command["id"], "result": {"to": command["method"]}})
+    await first.done.wait()
+    await second.done.wait()
+    assert (first.result, second.result) == ({"to": "First"}, {"to": "Second"})
+
+
+@pytest.mark.parametrize(
+    ("code", "raised"),
+    [
+        (-32000, ProtocolError("A.b", -32000, "No.")),
+        (-32001, SessionGone("the tab was closed")),
+    ],
+)
+async def test_error_answer_raises_its_error(
+    code: int,
+    raised: Exception,
+    conversation: CdpConnection,
+    peer: Any,
+    nursery: trio.Nursery,
+) -> None:
+    session = await attached(conversation, peer, nursery)
+    asker = await ask(nursery, partial(session.call, "A.b"))
+    command = await peer.take()
+    await peer.say({"id": command["id"], "error": {"code": code, "message": "No.\nStack"}})
     await asker.done.wait()
-    assert asker.result == {"d": 2}
-    assert (command["method"], command["params"]) == ("A.b", {"c": 1})
-    assert "sessionId" not in command
+    assert type(asker.result) is type(raised)
+    assert str(asker.result) == str(raised)
 
 
-async def test_half_a_character_of_a_page_is_lost_and_nothing_else(
+async def test_half_a_character_in_an_answer_is_replaced(
     conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     asker = await ask(nursery, partial(conversation.browser.call, "A.b"))
@@ -90,54 +118,7 @@ async def test_half_a_character_of_a_page_is_lost_and_nothing_else(
     assert asker.result == {"hint": "Sai \U0001f600\ufffd"}
 
 
-async def test_answers_find_their_callers_in_any_order(
-    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    first = await ask(nursery, partial(conversation.browser.call, "First"))
-    second = await ask(nursery, partial(conversation.browser.call, "Second"))
-    commands = [await peer.take(), await peer.take()]
-    for command in reversed(commands):
-        await peer.say({"id": command["id"], "result": {"to": command["method"]}})
-    await first.done.wait()
-    await second.done.wait()
-    assert (first.result, second.result) == ({"to": "First"}, {"to": "Second"})
-
-
-async def test_a_session_names_itself_in_its_calls(
-    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    session = await attached(conversation, peer, nursery)
-    asker = await ask(nursery, partial(session.call, "A.b"))
-    command = await peer.answer({})
-    await asker.done.wait()
-    assert command["sessionId"] == "S"
-
-
-async def test_an_error_answer_is_raised_with_its_code(
-    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    asker = await ask(nursery, partial(conversation.browser.call, "A.b"))
-    command = await peer.take()
-    await peer.say({"id": command["id"], "error": {"code": -32000, "message": "No.\nStack"}})
-    await asker.done.wait()
-    assert isinstance(asker.result, ProtocolError)
-    assert str(asker.result) == "the browser refused A.b: No. (-32000)"
-    assert asker.result.code == -32000
-
-
-async def test_a_call_to_a_session_that_the_browser_does_not_know_is_session_gone(
-    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    session = await attached(conversation, peer, nursery)
-    asker = await ask(nursery, partial(session.call, "A.b"))
-    command = await peer.take()
-    error = {"code": -32001, "message": "Session with given id not found."}
-    await peer.say({"id": command["id"], "error": error})
-    await asker.done.wait()
-    assert isinstance(asker.result, SessionGone)
-
-
-async def test_no_answer_by_the_deadline_is_an_error_and_a_late_one_is_ignored(
+async def test_call_without_answer_times_out_and_a_late_answer_is_ignored(
     conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     began = trio.current_time()
@@ -171,7 +152,7 @@ async def test_no_answer_by_the_deadline_is_an_error_and_a_late_one_is_ignored(
     ],
     ids=str,
 )
-async def test_what_nobody_waits_for_is_ignored(
+async def test_unexpected_message_is_ignored(
     message: object,
     conversation: CdpConnection,
     peer: Any,
@@ -190,7 +171,7 @@ async def test_what_nobody_waits_for_is_ignored(
     ["", "{", "[1]", "1", "null", "[" * 100_000, b"\xff\xfe", '{"id": ' + "9" * 5000 + "}"],
     ids=lambda garbage: str(garbage[:8]),
 )
-async def test_a_frame_that_is_no_message_ends_the_connection(
+async def test_frame_that_is_no_json_object_ends_the_connection(
     garbage: str | bytes,
     conversation: CdpConnection,
     peer: Any,
@@ -204,7 +185,7 @@ async def test_a_frame_that_is_no_message_ends_the_connection(
     assert "a frame that is no JSON" in await conversation.wait_closed()
 
 
-async def test_the_end_of_the_connection_fails_all_calls_at_once(
+async def test_end_of_the_connection_fails_all_calls_at_once(
     conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     session = await attached(conversation, peer, nursery)
@@ -235,7 +216,7 @@ CRASHED = {"method": "Inspector.targetCrashed", "params": {}, "sessionId": "S"}
     ],
     ids=["detached", "crashed"],
 )
-async def test_the_end_of_a_session_fails_its_calls_at_once_and_no_others(
+async def test_end_of_a_session_fails_its_own_calls_at_once(
     end: tuple[object, str],
     conversation: CdpConnection,
     peer: Any,
@@ -259,19 +240,7 @@ async def test_the_end_of_a_session_fails_its_calls_at_once_and_no_others(
     assert other.result == {"still": "here"}
 
 
-async def test_a_session_that_ends_while_it_is_attached_is_session_gone(
-    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    asker = await ask(nursery, partial(conversation.attach, "T"))
-    command = await peer.take()
-    for method in ("Target.attachedToTarget", "Target.detachedFromTarget"):
-        await peer.say({"method": method, "params": {"sessionId": "S"}})
-    await peer.say({"id": command["id"], "result": {"sessionId": "S"}})
-    await asker.done.wait()
-    assert isinstance(asker.result, SessionGone)
-
-
-async def test_events_come_to_their_subscribers_in_order(
+async def test_events_come_to_their_subscriber_in_order(
     conversation: CdpConnection, peer: Any, autojump_clock: MockClock
 ) -> None:
     with conversation.browser.events("A.x", "A.y") as events:
@@ -281,7 +250,7 @@ async def test_events_come_to_their_subscribers_in_order(
         assert await events.next() == ("A.y", {"number": 2})
 
 
-async def test_a_slow_subscriber_loses_events_and_can_see_it_and_delays_nobody(
+async def test_slow_subscriber_counts_lost_events_and_delays_nobody(
     conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     with conversation.browser.events("A.x", size=2) as events:
@@ -308,20 +277,24 @@ async def test_subscriber_of_a_session_that_ends_gets_its_error(
         await events.next()
 
 
-async def test_a_handler_is_called_by_the_reader_until_it_is_off(
+async def test_handler_may_post_and_is_called_until_it_is_off(
     conversation: CdpConnection, peer: Any, autojump_clock: MockClock
 ) -> None:
-    seen: list[object] = []
-    conversation.browser.on("A.x", seen.append)
-    await peer.say({"method": "A.x", "params": {"number": 1}})
+    def close(params: dict[str, object]) -> None:
+        conversation.browser.post("A.close", {"id": params["id"]})
+
+    conversation.browser.on("A.opened", close)
+    await peer.say({"method": "A.opened", "params": {"id": "x"}})
+    command = await peer.answer({})
+    assert (command["method"], command["params"]) == ("A.close", {"id": "x"})
+    conversation.browser.off("A.opened", close)
+    await peer.say({"method": "A.opened", "params": {"id": "y"}})
     await wait_all_tasks_blocked()
-    conversation.browser.off("A.x", seen.append)
-    await peer.say({"method": "A.x", "params": {"number": 2}})
-    await wait_all_tasks_blocked()
-    assert seen == [{"number": 1}]
+    conversation.browser.post("A.next", {})
+    assert (await peer.take())["method"] == "A.next"
 
 
-async def test_a_handler_that_fails_does_not_end_the_reader(
+async def test_handler_that_fails_does_not_end_the_reader(
     conversation: CdpConnection,
     peer: Any,
     nursery: trio.Nursery,
@@ -337,60 +310,26 @@ async def test_a_handler_that_fails_does_not_end_the_reader(
     assert "the handler of A.x failed" in caplog.text
 
 
-async def test_a_handler_can_post(
-    conversation: CdpConnection, peer: Any, autojump_clock: MockClock
-) -> None:
-    conversation.browser.on(
-        "A.opened", lambda params: conversation.browser.post("A.close", {"id": params["id"]})
-    )
-    await peer.say({"method": "A.opened", "params": {"id": "x"}})
-    command = await peer.answer({})
-    assert (command["method"], command["params"]) == ("A.close", {"id": "x"})
-
-
-async def test_what_was_created_for_a_caller_who_has_gone_is_undone(
-    conversation: CdpConnection, peer: Any, autojump_clock: MockClock
+@pytest.mark.parametrize("gives_up", [True, False])
+async def test_answer_is_undone_for_a_caller_who_has_gone_only(
+    gives_up: bool,
+    conversation: CdpConnection,
+    peer: Any,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
 ) -> None:
     undone: list[object] = []
-    with trio.move_on_after(1):
-        await conversation.browser.call("A.create", undo=undone.append)
-    await peer.answer({"created": 1})
-    await wait_all_tasks_blocked()
-    assert undone == [{"created": 1}]
-
-
-async def test_an_answer_that_comes_in_the_moment_in_which_its_caller_goes_is_undone(
-    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    """Cancelled already, but not yet told of it."""
-    undone: list[object] = []
-    scope = trio.CancelScope()
-
-    async def create() -> None:
-        with scope:
-            await conversation.browser.call("A.create", undo=undone.append)
-
+    create = partial(conversation.browser.call, "A.create", deadline=1, undo=undone.append)
     asker = await ask(nursery, create)
-    number = (await peer.take())["id"]
-    scope.cancel()
-    conversation._dispatch({"id": number, "result": {"created": 1}})
-    await asker.done.wait()
-    assert scope.cancelled_caught
-    assert undone == [{"created": 1}]
-
-
-async def test_nothing_is_undone_for_a_caller_who_got_the_answer(
-    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    undone: list[object] = []
-    call = partial(conversation.browser.call, "A.create", undo=undone.append)
-    asker = await ask(nursery, call)
+    if gives_up:
+        await asker.done.wait()
     await peer.answer({"created": 1})
     await asker.done.wait()
-    assert undone == []
+    await wait_all_tasks_blocked()
+    assert undone == ([{"created": 1}] if gives_up else [])
 
 
-async def test_a_browser_that_does_not_read_costs_each_call_its_deadline_and_no_more(
+async def test_browser_that_does_not_read_costs_each_call_its_deadline(
     conversation: CdpConnection, wire: Wire, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     wire.send_stream.send_all_hook = trio.sleep_forever
@@ -402,7 +341,7 @@ async def test_a_browser_that_does_not_read_costs_each_call_its_deadline_and_no_
     assert {asker.when for asker in askers} == {trio.current_time()}
 
 
-async def test_a_call_that_nobody_waits_for_any_more_is_not_sent(
+async def test_queued_call_that_timed_out_is_not_sent(
     conversation: CdpConnection,
     wire: Wire,
     nursery: trio.Nursery,
@@ -427,26 +366,16 @@ async def test_a_call_that_nobody_waits_for_any_more_is_not_sent(
     await last.done.wait()
 
 
-async def test_who_is_no_websocket_is_disconnected_at_once(
-    nursery: trio.Nursery, autojump_clock: MockClock
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "403"), (b"", "TooSlowError")],
+    ids=["no websocket", "silent"],
+)
+async def test_peer_without_handshake_raises_disconnected_in_time(
+    answer: bytes, why: str, autojump_clock: MockClock
 ) -> None:
     ours, theirs = memory_stream_pair()
-    await theirs.send_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
-    with pytest.raises(Disconnected, match="403"):
+    await theirs.send_all(answer)
+    with pytest.raises(Disconnected, match=why):
         async with connect_over(ours, "browser.test", "/devtools"):
             raise AssertionError("it was connected")
-
-
-async def test_who_does_not_answer_the_handshake_is_disconnected_in_time(
-    autojump_clock: MockClock,
-) -> None:
-    ours, _theirs = memory_stream_pair()
-    with pytest.raises(Disconnected, match="TooSlowError"):
-        async with connect_over(ours, "browser.test", "/devtools"):
-            raise AssertionError("it was connected")
-
-
-async def test_an_error_of_the_block_leaves_it_bare(wire: Wire, autojump_clock: MockClock) -> None:
-    with pytest.raises(KeyError, match="mine"):
-        async with connect_over(wire, "browser.test", "/devtools"):
-            raise KeyError("mine")

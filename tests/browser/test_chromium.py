@@ -30,8 +30,9 @@ from smartlinkd.browser.chromium import (
     sandbox_state,
 )
 from smartlinkd.browser.errors import BrowserFailed, Disconnected, LaunchFailed
-from smartlinkd.browser.instance import BrowserInstance, InstanceSettings
+from smartlinkd.browser.instance import BrowserInstance
 from smartlinkd.browser.page import BrowserContext, Page
+from tests.browser.jobs import instance_settings
 from tests.shortage import Shortage
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root drops to another user")
@@ -56,11 +57,6 @@ def process(pid: int) -> tuple[dict[str, str], int]:
     told = Path(f"/proc/{pid}/environ").read_text(encoding="utf-8")
     environment = dict(line.split("=", 1) for line in told.split("\0") if line)
     return environment, Path(f"/proc/{pid}").stat().st_uid
-
-
-def command(pid: int) -> str:
-    """The command line of a process."""
-    return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8")
 
 
 def session(leader: int) -> list[int]:
@@ -120,38 +116,28 @@ async def test_each_debian_browser_runs_script_in_its_sandbox(
         assert await chromium.memory() > 50_000_000
 
 
-@pytest.mark.chromium
-@each_of_debians
-async def test_each_debian_browser_has_its_network_service_in_its_main_process(
-    executable: Path, settings: LaunchSettings
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [(["browser"], "no page is open"), (["browser", "renderer"], "cannot be verified: .*Too many")],
+    ids=["without a page", "without a descriptor"],
+)
+async def test_sandbox_that_cannot_be_read_raises_why(
+    conversation: CdpConnection,
+    peer: Any,
+    nursery: trio.Nursery,
+    shortage: Shortage,
+    *,
+    kinds: list[str],
+    said: str,
 ) -> None:
-    """A flag that Chromium does not know is no error, so it is looked at what became of it."""
-    async with launched(replace(settings, executable=executable)) as (chromium, connection):
-        await a_page(connection)
-        commands = [command(pid) for pid in session(chromium.pid)]
-    assert any("--type=renderer" in each for each in commands)
-    assert not any("network.mojom" in each for each in commands)
-
-
-async def test_without_a_page_there_is_no_sandbox_to_look_at(
-    conversation: CdpConnection, peer: Any, nursery: trio.Nursery
-) -> None:
-    nursery.start_soon(peer.answer, {"processInfo": [{"type": "browser", "id": 1}]})
-    with pytest.raises(BrowserFailed, match="no page is open"):
-        await sandbox_state(conversation)
-
-
-async def test_with_no_descriptor_left_there_is_no_look_at_the_sandbox(
-    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, shortage: Shortage
-) -> None:
-    processes = [{"type": kind, "id": os.getpid()} for kind in ("browser", "renderer")]
+    processes = [{"type": kind, "id": os.getpid()} for kind in kinds]
     nursery.start_soon(peer.answer, {"processInfo": processes})
-    with shortage(), pytest.raises(BrowserFailed, match=r"cannot be verified: .*Too many open"):
+    with shortage(), pytest.raises(BrowserFailed, match=said):
         await sandbox_state(conversation)
 
 
 @pytest.mark.chromium
-async def test_no_sandbox_is_loud_and_visible(
+async def test_no_sandbox_is_warned_of_and_shown(
     settings: LaunchSettings, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with launched(replace(settings, no_sandbox=True)) as (_, connection):
@@ -164,7 +150,7 @@ async def test_no_sandbox_is_loud_and_visible(
 
 @as_root
 @pytest.mark.chromium
-async def test_it_gets_a_private_home_another_user_and_none_of_our_environment(
+async def test_browser_has_a_private_home_another_user_and_a_clean_environment(
     settings: LaunchSettings, profiles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SMARTLINKD_SECRET", "secret")
@@ -178,12 +164,7 @@ async def test_it_gets_a_private_home_another_user_and_none_of_our_environment(
 
 
 @pytest.mark.chromium
-async def test_it_says_that_it_is_automated(page: Page) -> None:
-    assert await page.evaluate("() => navigator.webdriver") is True
-
-
-@pytest.mark.chromium
-async def test_pages_of_an_origin_cannot_connect_to_it(shared_endpoint: str) -> None:
+async def test_websocket_of_another_origin_is_refused(shared_endpoint: str) -> None:
     host, _, path = shared_endpoint.removeprefix("ws://").partition("/")
     stream = await trio.open_tcp_stream("127.0.0.1", int(host.rpartition(":")[2]))
     async with stream:
@@ -197,7 +178,7 @@ async def test_pages_of_an_origin_cannot_connect_to_it(shared_endpoint: str) -> 
 
 
 @pytest.mark.chromium
-async def test_killed_it_fails_what_is_under_way_at_once(settings: LaunchSettings) -> None:
+async def test_killed_browser_fails_calls_at_once(settings: LaunchSettings) -> None:
     async with launched(settings) as (chromium, connection):
         page = await a_page(connection)
         with trio.fail_after(15):
@@ -216,22 +197,8 @@ async def _is_disconnected(page: Page) -> None:
 
 
 @pytest.mark.chromium
-async def test_stopped_it_costs_each_call_its_deadline_and_can_be_left(
-    settings: LaunchSettings,
-) -> None:
-    async with launched(settings) as (chromium, connection):
-        page = await a_page(connection)
-        os.kill(chromium.pid, signal.SIGSTOP)
-        for call in (page.evaluate("() => 1", deadline=0.2), page.goto("data:,", deadline=0.2)):
-            with pytest.raises(BrowserFailed, match=r"within 0\.2 s"):
-                await call
-
-
-@pytest.mark.chromium
 @pytest.mark.parametrize("milliseconds", [0, 10, 30, 45, 60, 75, 90, 120])
-async def test_a_launch_that_is_cancelled_leaves_nothing(
-    milliseconds: int, settings: LaunchSettings
-) -> None:
+async def test_cancelled_launch_leaves_nothing(milliseconds: int, settings: LaunchSettings) -> None:
     with trio.move_on_after(milliseconds / 1000) as scope:
         async with launched(settings) as (_, connection):
             await a_page(connection)
@@ -254,7 +221,7 @@ trio.run(main)
 
 
 @pytest.mark.chromium
-async def test_a_killed_daemon_leaves_no_browser_and_no_profile(profiles: Path) -> None:
+async def test_killed_daemon_leaves_no_browser_and_no_profile(profiles: Path) -> None:
     with subprocess.Popen(  # noqa: ASYNC220 - it takes a millisecond
         [sys.executable, "-c", DAEMON, str(profiles)],
         cwd=Path(smartlinkd.__file__).parents[1],
@@ -284,7 +251,7 @@ async def test_a_killed_daemon_leaves_no_browser_and_no_profile(profiles: Path) 
     ],
     ids=["sandbox", "root", "unknown", "silent", "another program", "crash"],
 )
-async def test_a_browser_that_ends_at_once_says_why(
+async def test_browser_that_ends_at_once_raises_why(
     script: str, said: str, settings: LaunchSettings, pretend: Callable[[str], Path]
 ) -> None:
     program = pretend(script)
@@ -294,27 +261,18 @@ async def test_a_browser_that_ends_at_once_says_why(
 
 
 @pytest.mark.parametrize("later", ["", "sleep 0.1; "])
-async def test_a_browser_that_ends_when_it_is_up_says_why(
+async def test_browser_that_ends_once_it_listens_raises_why(
     settings: LaunchSettings, pretend: Callable[[str], Path], nursery: trio.Nursery, later: str
 ) -> None:
-    """It has told where it listens, and is gone when somebody asks, or a moment later."""
     path = f"/devtools/browser/{'0' * 36}"
     tell = f"printf '1\\n{path}' > $HOME/port; mv $HOME/port $HOME/DevToolsActivePort"
     program = pretend(f"{tell}; {later}echo '[1:FATAL:x.cc:1] out of luck' >&2; exit 3")
-    instance = BrowserInstance(
-        InstanceSettings(
-            launch=replace(settings, executable=program),
-            contexts=1,
-            idle_s=600,
-            recycle_after_s=86_400,
-            recycle_bytes=1 << 34,
-        )
-    )
+    instance = BrowserInstance(instance_settings(replace(settings, executable=program)))
     with pytest.raises(LaunchFailed, match=r"exit code 3: out of luck"):
         await nursery.start(instance.run)
 
 
-async def test_a_browser_that_is_not_ready_in_time_says_which_setting_it_was(
+async def test_browser_that_is_not_ready_in_time_raises_with_its_setting(
     settings: LaunchSettings, pretend: Callable[[str], Path]
 ) -> None:
     program = pretend("echo half > $HOME/DevToolsActivePort; sleep 1000")
@@ -324,25 +282,26 @@ async def test_a_browser_that_is_not_ready_in_time_says_which_setting_it_was(
 
 
 @as_root
-async def test_a_user_that_is_not_there_is_named(settings: LaunchSettings) -> None:
-    with pytest.raises(LaunchFailed, match=r"browser\.user: there is no user 'no-such-user'"):
-        async with launch(replace(settings, user="no-such-user")):
-            raise AssertionError("it was launched")
-
-
-@as_root
-async def test_a_program_that_its_user_may_not_run_is_named(
-    settings: LaunchSettings, pretend: Callable[[str], Path]
+@pytest.mark.parametrize(
+    ("user", "said"),
+    [
+        ("no-such-user", r"browser\.user: there is no user 'no-such-user'"),
+        ("nobody", r"as user nobody \(browser\.user\): .*denied"),
+    ],
+    ids=["not there", "may not run it"],
+)
+async def test_user_that_cannot_start_the_browser_is_named(
+    user: str, said: str, settings: LaunchSettings, pretend: Callable[[str], Path]
 ) -> None:
     program = pretend("exit 0")
     program.chmod(0o700)
-    with pytest.raises(LaunchFailed, match=r"as user nobody \(browser\.user\): .*denied"):
-        async with launch(replace(settings, executable=program)):
+    with pytest.raises(LaunchFailed, match=said):
+        async with launch(replace(settings, user=user, executable=program)):
             raise AssertionError("it was launched")
 
 
 @as_root
-async def test_a_folder_that_cannot_be_given_to_its_user_does_not_stay(
+async def test_profile_that_cannot_be_given_to_its_user_is_removed(
     settings: LaunchSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chromium is launched again for as long as the daemon lives: each time would leave one."""
@@ -357,21 +316,12 @@ async def test_a_folder_that_cannot_be_given_to_its_user_does_not_stay(
     assert is_empty(tmp_path)
 
 
-@pytest.mark.chromium
-async def test_an_os_error_of_the_block_is_not_taken_for_a_failed_launch(
-    settings: LaunchSettings,
-) -> None:
-    with pytest.raises(FileNotFoundError, match="mine"):
-        async with launch(settings):
-            raise FileNotFoundError("mine")
-
-
 NOWHERE = """
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 import trio
-from smartlinkd import tree
+from smartlinkd.app import tree
 from smartlinkd.browser.chromium import LaunchSettings, launch
 from smartlinkd.browser.errors import LaunchFailed
 from smartlinkd.commands import doctor
@@ -387,7 +337,7 @@ trio.run(main)
 """
 
 
-def test_with_no_room_for_temporary_files_it_is_chromium_alone_that_does_not_start() -> None:
+def test_full_disk_fails_the_launch_and_not_the_import() -> None:
     """Where nothing can be written, Python knows no folder for them."""
     ended = subprocess.run(
         [sys.executable, "-B", "-c", NOWHERE], capture_output=True, text=True, check=False

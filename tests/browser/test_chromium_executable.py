@@ -1,4 +1,4 @@
-"""Which browser is started, and what is said when there is none."""
+"""The browser that is started, and the errors where there is none."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.browser import chromium
-from smartlinkd.browser.chromium import find_executable
+from smartlinkd.browser.chromium import REACH, find_executable
 from smartlinkd.browser.errors import LaunchFailed
 
 LOOK = """
@@ -35,69 +34,65 @@ def program(path: Path, script: str = "") -> Path:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A system with no browser but those that the test puts into this folder."""
+    """A folder that is searched for browsers, and the only one."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(
-        chromium, "CANDIDATES", (str(tmp_path / "shell"), str(tmp_path / "full"), "chrome")
-    )
     return tmp_path
 
 
-def test_the_first_candidate_that_is_there_is_taken(installed: Path) -> None:
-    chrome = program(installed / "chrome")
-    assert find_executable(None) == chrome
-    full = program(installed / "full")
-    assert find_executable(None) == full
-    shell = program(installed / "shell")
-    assert find_executable(None) == shell
+def find(folder: Path, setting: Path | None = None) -> Path:
+    candidates = (str(folder / "shell"), str(folder / "full"), "chrome")
+    wrappers = {str(folder / "wrapper"): str(folder / "behind")}
+    return find_executable(setting, candidates=candidates, wrappers=wrappers)
 
 
-def test_the_one_that_is_set_goes_before_all(installed: Path) -> None:
-    program(installed / "shell")
+def test_best_installed_candidate_is_taken(installed: Path) -> None:
+    for name in ("chrome", "full", "shell"):
+        better = program(installed / name)
+        assert find(installed) == better
     mine = program(installed / "mine")
-    assert find_executable(mine) == mine
+    assert find(installed, mine) == mine
 
 
-def test_debians_wrapper_stands_for_the_program_behind_it(
-    installed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_debian_wrapper_stands_for_the_program_behind_it(installed: Path) -> None:
     wrapper, behind = program(installed / "wrapper"), program(installed / "behind")
-    monkeypatch.setattr(chromium, "DEBIAN_WRAPPERS", {str(wrapper): str(behind)})
-    assert find_executable(wrapper) == behind
+    assert find(installed, wrapper) == behind
 
 
-def test_none_at_all_says_what_to_do(installed: Path) -> None:
-    with pytest.raises(LaunchFailed) as failed:
-        find_executable(None)
-    assert "apt-get install chromium-headless-shell" in str(failed.value)
+def test_no_candidate_raises_what_to_do(installed: Path) -> None:
+    with pytest.raises(LaunchFailed, match="apt-get install chromium-headless-shell") as failed:
+        find(installed)
     assert "browser.executable" in str(failed.value)
 
 
-def test_a_snap_is_passed_over(installed: Path) -> None:
+def test_snap_is_passed_over(installed: Path) -> None:
     """Ubuntu's Chromium. It starts from somebody's login alone."""
     (installed / "full").symlink_to(program(installed / "snap"))
     with pytest.raises(LaunchFailed, match=r"^/.*/full is a snap, .*Google Chrome's own package"):
-        find_executable(None)
+        find(installed)
     with pytest.raises(LaunchFailed, match=r"browser\.executable: .*/full is a snap, which a daem"):
-        find_executable(installed / "full")
+        find(installed, installed / "full")
     chrome = program(installed / "chrome")
-    assert find_executable(None) == chrome
+    assert find(installed) == chrome
 
 
-def test_a_setting_that_leads_nowhere_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LaunchFailed, match=r"browser\.executable: there is no file .*/nothing"):
-        find_executable(tmp_path / "nothing")
-    with pytest.raises(LaunchFailed, match=r"browser\.executable: there is no file"):
-        find_executable(tmp_path)
-
-
-def test_a_setting_that_cannot_be_looked_at_is_named(tmp_path: Path) -> None:
-    with pytest.raises(LaunchFailed, match=r"browser\.executable: .* cannot be looked at \(File "):
-        find_executable(tmp_path / ("x" * 300))
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nothing", "there is no file .*/nothing"),
+        ("", "there is no file"),
+        ("x" * 300, r".* cannot be looked at \(File "),
+        ("text", ".*/text is not executable"),
+    ],
+    ids=["nothing", "a folder", "too long", "no program"],
+)
+def test_setting_that_is_no_program_is_named(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "text").write_text("x")
+    with pytest.raises(LaunchFailed, match=rf"browser\.executable: {said}"):
+        find_executable(tmp_path / name)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user")
-def test_one_below_a_folder_that_is_closed_to_the_daemon_is_named(tmp_path: Path) -> None:
+def test_setting_below_a_closed_folder_is_named(tmp_path: Path) -> None:
     """As the service's user finds one in somebody's home."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
@@ -106,12 +101,5 @@ def test_one_below_a_folder_that_is_closed_to_the_daemon_is_named(tmp_path: Path
         [sys.executable, "-c", LOOK, str(mine)], capture_output=True, text=True, check=True
     )
     assert found.stdout == (
-        f"browser.executable: {mine} cannot be looked at (Permission denied); {chromium.REACH}\n"
+        f"browser.executable: {mine} cannot be looked at (Permission denied); {REACH}\n"
     )
-
-
-def test_a_setting_that_is_no_program_is_named(tmp_path: Path) -> None:
-    text = tmp_path / "text"
-    text.write_text("x")
-    with pytest.raises(LaunchFailed, match=r"browser\.executable: .*/text is not executable"):
-        find_executable(text)

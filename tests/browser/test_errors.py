@@ -1,4 +1,4 @@
-"""What the errors of the browser show, and what they do not."""
+"""The texts of the browser's errors."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from smartlinkd.errors import Unavailable
         ("http://[secret", "that address could"),
     ],
 )
-def test_a_url_is_shown_without_what_may_be_secret(url: str, said: str) -> None:
+def test_url_in_an_error_has_no_secret(url: str, said: str) -> None:
     text = str(NavigationFailed(url, "net::ERR_FAILED"))
     assert text.startswith(said)
     assert "secret" not in text
 
 
-def test_a_failed_launch_is_worth_another_try() -> None:
+def test_failed_launch_may_be_tried_again() -> None:
     failed = LaunchFailed("no")
     assert isinstance(failed, Unavailable)
     assert failed.retry_after == 5

@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 from collections.abc import Callable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.errors import BrowserFailed, Disconnected, LaunchFailed
+from smartlinkd.browser.errors import Disconnected, LaunchFailed
 from smartlinkd.browser.instance import BrowserInstance, End, EndKind, InstanceSettings
 from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.errors import Refused
 from smartlinkd.threads import NoThread
-from tests.browser.jobs import LIMITS, never_invalid
+from tests.browser.jobs import LIMITS, Job, instance_settings, never_invalid
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedChromium, PlayedChromiums
 
-SETTINGS = InstanceSettings(
-    launch=LaunchSettings(),
-    contexts=2,
-    idle_s=10_000,
-    recycle_after_s=100_000,
-    recycle_bytes=1 << 30,
-)
 A_MOMENT = 0.001
 MISS = LIMITS.probe_interval_s + LIMITS.probe_timeout_s  # the longest that a hang can go unnoticed
 
@@ -42,8 +35,8 @@ async def nothing(_: object) -> None:
 SPEC = TabSpec("key", list, "tab", nothing, never_invalid)
 
 
-class Life:
-    """A instance that runs in the background, and what became of it."""
+class RunningInstance:
+    """An instance that runs in the background."""
 
     def __init__(self, settings: InstanceSettings) -> None:
         self.instance = BrowserInstance(settings)
@@ -60,35 +53,15 @@ class Life:
         return self.instance.end
 
 
-async def born(nursery: trio.Nursery, settings: InstanceSettings = SETTINGS) -> Life:
-    life = Life(settings)
+async def born(nursery: trio.Nursery, settings: InstanceSettings | None = None) -> RunningInstance:
+    life = RunningInstance(settings or instance_settings())
     await nursery.start(life.run)
     return life
 
 
-class Work:
-    """A piece of work that goes on until it is told to end."""
-
-    def __init__(self) -> None:
-        self.end = trio.Event()
-        self.done = trio.Event()
-        self.error: Exception | None = None
-
-    async def run(self, instance: BrowserInstance) -> None:
-        try:
-            await instance.use(SPEC, self._work)
-        except BrowserFailed as failure:
-            self.error = failure
-        self.done.set()
-
-    async def _work(self, page: Any) -> None:
-        await self.end.wait()
-        await page.evaluate("")
-
-
-async def working(instance: BrowserInstance, nursery: trio.Nursery) -> Work:
-    work = Work()
-    nursery.start_soon(work.run, instance)
+async def working(instance: BrowserInstance, nursery: trio.Nursery) -> Job:
+    work = Job(instance, SPEC, calls_at_end=True)
+    nursery.start_soon(work.run)
     await wait_all_tasks_blocked()
     return work
 
@@ -114,7 +87,7 @@ def fall_silent(request: pytest.FixtureRequest) -> Callable[[PlayedChromium], No
 async def test_instance_is_ready_after_its_first_probe(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    life = Life(SETTINGS)
+    life = RunningInstance(instance_settings())
     assert not life.ready()
     await nursery.start(life.run)
     assert life.ready()
@@ -123,7 +96,7 @@ async def test_instance_is_ready_after_its_first_probe(
     nursery.cancel_scope.cancel()
 
 
-async def test_one_that_runs_no_script_does_not_start(
+async def test_browser_that_runs_no_script_does_not_start(
     chromiums: PlayedChromiums,
     nursery: trio.Nursery,
     fall_silent: Callable[[PlayedChromium], None],
@@ -131,20 +104,26 @@ async def test_one_that_runs_no_script_does_not_start(
 ) -> None:
     chromiums.prepare = fall_silent
     with pytest.raises(Refused, match="did not answer"), trio.fail_after(30):
-        await nursery.start(BrowserInstance(SETTINGS).run)
+        await nursery.start(BrowserInstance(instance_settings()).run)
     assert chromiums.running == []
 
 
-async def test_one_without_its_sandbox_does_not_start_and_says_what_to_do(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
+@pytest.mark.parametrize("no_sandbox", [False, True])
+async def test_browser_without_sandbox_starts_only_where_that_is_configured(
+    no_sandbox: bool, chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     chromiums.confined = False
-    with pytest.raises(LaunchFailed, match=r"user namespaces.*browser\.no_sandbox"):
-        await nursery.start(BrowserInstance(SETTINGS).run)
-    assert chromiums.running == []
+    settings = instance_settings(LaunchSettings(no_sandbox=no_sandbox))
+    if no_sandbox:
+        await born(nursery, settings)
+    else:
+        with pytest.raises(LaunchFailed, match=r"user namespaces.*browser\.no_sandbox"):
+            await born(nursery, settings)
+    assert len(chromiums.running) == no_sandbox
+    nursery.cancel_scope.cancel()
 
 
-async def test_renderers_may_take_a_moment_until_they_are_confined(
+async def test_renderers_that_are_confined_late_are_waited_for(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     chromiums.confined = False
@@ -158,59 +137,37 @@ async def test_renderers_may_take_a_moment_until_they_are_confined(
     nursery.cancel_scope.cancel()
 
 
-async def test_without_a_sandbox_it_starts_where_the_configuration_says_so(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    chromiums.confined = False
-    await born(nursery, replace(SETTINGS, launch=LaunchSettings(no_sandbox=True)))
-    nursery.cancel_scope.cancel()
-
-
-async def test_cancelled_it_leaves_no_browser(
-    chromiums: PlayedChromiums, autojump_clock: MockClock
-) -> None:
-    async with trio.open_nursery() as nursery:
-        await born(nursery)
-        assert len(chromiums.running) == 1
-        nursery.cancel_scope.cancel()
-    assert chromiums.running == []
-
-
 # Its ends
 
 
-async def test_the_exit_of_its_process_is_a_crash(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
+@pytest.mark.parametrize(
+    ("closes", "exits_after", "end"),
+    [
+        (False, 0, End(EndKind.CRASHED, "Chromium ended: signal 9")),
+        (True, LIMITS.exit_wait_s * 0.8, End(EndKind.CRASHED, "Chromium ended: signal 9")),
+        (True, math.inf, End(EndKind.DISCONNECTED, "it was closed")),
+    ],
+    ids=["exit", "exit after its socket", "end of its socket"],
+)
+async def test_end_of_process_or_socket_has_its_kind(
+    chromiums: PlayedChromiums,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    *,
+    closes: bool,
+    exits_after: float,
+    end: End,
 ) -> None:
     life = await born(nursery)
-    chromiums.launched[0].exit()
-    with trio.fail_after(A_MOMENT):
-        assert await life.instance.wait_ended() == End(EndKind.CRASHED, "Chromium ended: signal 9")
-        assert not life.ready()
-        await life.over.wait()
-    assert chromiums.running == []
-
-
-async def test_a_process_that_ends_a_moment_after_its_socket_has_crashed(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    life = await born(nursery)
-    chromiums.launched[0].close()
-    await trio.sleep(LIMITS.exit_wait_s * 0.8)
-    chromiums.launched[0].exit()
-    assert (await life.instance.wait_ended()).kind is EndKind.CRASHED
-
-
-async def test_the_end_of_its_socket_alone_is_a_disconnection(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    life = await born(nursery)
-    chromiums.launched[0].close()
-    await wait_all_tasks_blocked()
+    chromium = chromiums.launched[0]
+    if closes:
+        chromium.close()
+    with trio.move_on_after(LIMITS.exit_wait_s + A_MOMENT):
+        await trio.sleep(exits_after)
+        chromium.exit()
+    assert await life.instance.wait_ended() == end
     assert not life.ready()
-    with trio.fail_after(LIMITS.exit_wait_s + A_MOMENT):
-        assert await life.instance.wait_ended() == End(EndKind.DISCONNECTED, "it was closed")
-        await life.over.wait()
+    await life.over.wait()
     assert chromiums.running == []
 
 
@@ -246,13 +203,13 @@ async def test_probe_after_a_failed_one_makes_it_ready_again(
     nursery.cancel_scope.cancel()
 
 
-async def test_old_probe_does_not_make_it_ready(
+async def test_probe_over_its_age_makes_it_unready(
     chromiums: PlayedChromiums,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
 ) -> None:
     limits = BrowserLimits(probe_timeout_s=1_000)  # and so no probe ever fails
-    life = await born(nursery, replace(SETTINGS, limits=limits))
+    life = await born(nursery, instance_settings(limits=limits))
     chromiums.launched[0].mute = True
     await trio.sleep(LIMITS.probe_max_age_s * 0.9)
     assert life.ready()
@@ -261,18 +218,7 @@ async def test_old_probe_does_not_make_it_ready(
     nursery.cancel_scope.cancel()
 
 
-async def test_the_first_to_notice_its_end_says_what_it_was(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    life = await born(nursery)
-    chromiums.launched[0].mute = True
-    end = await life.instance.wait_ended()
-    chromiums.launched[0].exit()
-    await life.over.wait()
-    assert life.end() == end == End(EndKind.UNRESPONSIVE, "no script ran for 2 beats")
-
-
-async def test_work_under_way_fails_when_it_ends(
+async def test_running_job_fails_when_the_browser_ends(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     life = await born(nursery)
@@ -288,45 +234,38 @@ async def test_work_under_way_fails_when_it_ends(
 # Its recycling
 
 
-async def aged(nursery: trio.Nursery) -> Life:
-    life = await born(nursery, replace(SETTINGS, recycle_after_s=100))
+async def aged(nursery: trio.Nursery) -> RunningInstance:
+    life = await born(nursery, instance_settings(recycle_after_s=100))
     await trio.sleep(100 - A_MOMENT)
     assert life.end() is None
     return life
 
 
-async def grown(nursery: trio.Nursery, chromium: Callable[[], PlayedChromium]) -> Life:
+async def grown(nursery: trio.Nursery, chromium: Callable[[], PlayedChromium]) -> RunningInstance:
     life = await born(nursery)
     await trio.sleep(LIMITS.measure_interval_s + A_MOMENT)
     chromium().megabytes = 1024
     return life
 
 
-async def recycled(nursery: trio.Nursery) -> Life:
-    """One that waits to be let go."""
+async def recycled(nursery: trio.Nursery) -> RunningInstance:
     life = await aged(nursery)
     await life.instance.wait_ended()
     return life
 
 
-async def test_age_ends_it_by_choice(
+async def test_age_or_memory_over_its_limit_recycles_the_browser(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    life = await aged(nursery)
+    old = await aged(nursery)
     with trio.fail_after(LIMITS.measure_interval_s):
-        end = await life.instance.wait_ended()
+        end = await old.instance.wait_ended()
     assert end.kind is EndKind.RECYCLED
     assert "browser.recycle_after" in end.detail
-    nursery.cancel_scope.cancel()
-
-
-async def test_memory_ends_it_by_choice(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    life = await grown(nursery, lambda: chromiums.launched[0])
-    assert life.end() is None
+    large = await grown(nursery, lambda: chromiums.launched[1])
+    assert large.end() is None
     with trio.fail_after(LIMITS.measure_interval_s):
-        end = await life.instance.wait_ended()
+        end = await large.instance.wait_ended()
     assert end == End(EndKind.RECYCLED, "1024 MiB in use (browser.recycle_memory)")
     nursery.cancel_scope.cancel()
 
@@ -342,7 +281,6 @@ async def test_memory_that_cannot_be_measured_ends_nothing(
     chromiums: PlayedChromiums,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
-    caplog: pytest.LogCaptureFixture,
     *,
     fault: Exception,
 ) -> None:
@@ -350,7 +288,6 @@ async def test_memory_that_cannot_be_measured_ends_nothing(
     chromiums.launched[0].unmeasured = fault
     await trio.sleep(2 * LIMITS.measure_interval_s)
     assert life.ready()
-    assert caplog.messages == [f"the browser's memory cannot be measured: {fault}"] * 2
     chromiums.launched[0].unmeasured = None
     with trio.fail_after(LIMITS.measure_interval_s):
         assert (await life.instance.wait_ended()).kind is EndKind.RECYCLED
@@ -387,7 +324,7 @@ async def test_drained_instance_ends_with_its_last_job(
 
 
 @pytest.mark.parametrize("let_go", [False, True])
-async def test_a_death_after_its_recycling_began_ends_it_at_once(
+async def test_hang_of_a_recycled_browser_ends_it_at_once(
     let_go: bool, chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     life = await recycled(nursery)
@@ -404,68 +341,17 @@ async def test_a_death_after_its_recycling_began_ends_it_at_once(
     assert chromiums.running == []
 
 
-async def test_the_reason_for_its_recycling_is_the_first_one(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    life = await recycled(nursery)
-    end = life.end()
-    chromiums.launched[0].megabytes = 4096
-    await trio.sleep(10 * LIMITS.measure_interval_s)
-    assert life.end() == end
-    nursery.cancel_scope.cancel()
-
-
 # A browser that does not forget
 
 
-async def cancelled_work(instance: BrowserInstance) -> None:
-    with trio.move_on_after(1):
-        await Work().run(instance)
-
-
-async def test_one_that_keeps_a_context_is_recycled(
+async def test_browser_that_keeps_a_context_is_recycled(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     life = await born(nursery)
     chromiums.launched[0].hoards = True
-    await cancelled_work(life.instance)
+    with trio.move_on_after(1):
+        await Job(life.instance, SPEC).run()
     with trio.fail_after(LIMITS.dispose_timeout_s + LIMITS.unresponsive_after_s + A_MOMENT):
         end = await life.instance.wait_ended()
     assert end == End(EndKind.RECYCLED, "it did not dispose of a context")
-    nursery.cancel_scope.cancel()
-
-
-async def test_one_that_hangs_and_so_keeps_a_context_is_unresponsive(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    life = await born(nursery)
-    async with trio.open_nursery() as others:
-        others.start_soon(cancelled_work, life.instance)
-        await wait_all_tasks_blocked()
-        hang(chromiums.launched[0])
-    assert (await life.instance.wait_ended()).kind is EndKind.UNRESPONSIVE
-
-
-async def test_first_probe_may_take_longer_than_later_ones(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    def slow(chromium: PlayedChromium) -> None:
-        chromium.call_takes = 2 * LIMITS.probe_timeout_s
-
-    chromiums.prepare = slow
-    life = await born(nursery)
-    assert life.ready()
-    nursery.cancel_scope.cancel()
-
-
-async def test_a_context_that_nobody_uses_any_more_goes(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    life = await born(nursery, replace(SETTINGS, idle_s=60))
-    await life.instance.use(SPEC, nothing)
-    assert life.instance.contexts == 1
-    await trio.sleep(2 * 60)
-    assert life.instance.contexts == 0
-    [probe_page] = chromiums.launched[0].pages
-    assert chromiums.launched[0].contexts == [probe_page.context]
     nursery.cancel_scope.cancel()

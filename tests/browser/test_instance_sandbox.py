@@ -1,8 +1,4 @@
-"""What the kernel tells of a Chromium, its sandbox and its memory, is told to every daemon.
-
-A daemon is Chromium's own user, or root, which in a container is root with few capabilities. And a
-browser whose sandbox is not seen to be on is not started.
-"""
+"""A real Chromium's sandbox and memory, as daemons of several users and capabilities read them."""
 
 from __future__ import annotations
 
@@ -19,16 +15,17 @@ import trio
 import smartlinkd
 from smartlinkd.browser.chromium import LaunchSettings, find_executable
 from smartlinkd.browser.errors import LaunchFailed
-from smartlinkd.browser.instance import BrowserInstance, InstanceSettings
+from smartlinkd.browser.instance import BrowserInstance
 from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.page import Page
+from tests.browser.jobs import instance_settings
 
 pytestmark = pytest.mark.chromium
 
 LOOK = """
 import os, sys, trio
 from smartlinkd.browser.cdp import connect
-from smartlinkd.browser.chromium import _memory_of_session, sandbox_state
+from smartlinkd.browser.chromium import memory_of_session, sandbox_state
 
 endpoint, user = sys.argv[1], int(sys.argv[2])
 
@@ -41,7 +38,7 @@ async def main():
         print((await sandbox_state(connection)).is_on)
         processes = (await connection.browser.call("SystemInfo.getProcessInfo"))["processInfo"]
         (chromium,) = (process["id"] for process in processes if process["type"] == "browser")
-        print(_memory_of_session(chromium) > 50_000_000)
+        print(memory_of_session(chromium) > 50_000_000)
 
 trio.run(main)
 """
@@ -60,7 +57,7 @@ NOBODY = str(pwd.getpwnam("nobody").pw_uid)
         pytest.param(["setpriv", f"--bounding-set={CONTAINER}"], "0", id="root in a container"),
     ],
 )
-async def test_every_daemon_sees_it(
+async def test_sandbox_and_memory_are_readable_for_each_daemon(
     before: list[str], user: str, shared_endpoint: str, page: Page
 ) -> None:
     looked = await trio.run_process(
@@ -71,7 +68,7 @@ async def test_every_daemon_sees_it(
     assert looked.stdout == b"True\nTrue\n"
 
 
-async def test_a_script_that_turns_it_off_starts_no_browser(
+async def test_wrapper_that_turns_the_sandbox_off_starts_no_browser(
     settings: LaunchSettings,
     profiles: Path,
     nursery: trio.Nursery,
@@ -80,14 +77,7 @@ async def test_a_script_that_turns_it_off_starts_no_browser(
     script.write_text(f'#!/bin/sh\nexec {find_executable(None)} --no-sandbox "$@"\n')
     script.chmod(0o755)
     launch = replace(settings, executable=script)
-    unconfined = InstanceSettings(
-        launch=launch,
-        contexts=1,
-        idle_s=600,
-        recycle_after_s=86_400,
-        recycle_bytes=1 << 34,
-        limits=BrowserLimits(sandbox_timeout_s=0.2),
-    )
+    unconfined = instance_settings(launch, limits=BrowserLimits(sandbox_timeout_s=0.2))
     with pytest.raises(LaunchFailed, match=r"browser\.no_sandbox"):
         await nursery.start(BrowserInstance(unconfined).run)
     script.unlink()

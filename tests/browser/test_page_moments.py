@@ -12,7 +12,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.browser.cdp import CALL_DEADLINE, CdpConnection
 from smartlinkd.browser.errors import CallTimedOut, PageGone, ProtocolError
 from smartlinkd.browser.page import MAX_OTHER_URLS, BrowserContext, Page
-from tests.browser.test_cdp import Asker, ask, attached
+from tests.browser.test_cdp import Asker, ask
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Peer
@@ -38,13 +38,17 @@ async def lifecycle(peer: Peer, name: str, loader: str, frame: str = "T") -> Non
 @pytest.fixture
 async def page(conversation: CdpConnection, peer: Any, nursery: trio.Nursery) -> Page:
     """A page on the target T. From here on each command is the test's to answer."""
-    session = await attached(conversation, peer, nursery)
-    page = Page(conversation.browser, session, "T")
-    setting_up = await ask(nursery, page._set_up)
+    opening = await ask(nursery, BrowserContext(conversation, "1").new_page)
+    await peer.answer({"targetId": "T"})
+    command = await peer.take()
+    told = {"sessionId": "S", "targetInfo": {"targetId": "T"}}
+    await peer.say({"method": "Target.attachedToTarget", "params": told})
+    await peer.say({"id": command["id"], "result": {"sessionId": "S"}})
     for _ in range(4):
         await peer.answer({})
-    await setting_up.done.wait()
-    return page
+    await opening.done.wait()
+    assert isinstance(opening.result, Page)
+    return opening.result
 
 
 async def evaluating(page: Page, nursery: trio.Nursery) -> Asker:
@@ -57,7 +61,7 @@ async def answer_script(peer: Any, value: object) -> None:
     await wait_all_tasks_blocked()
 
 
-async def test_the_deadline_of_a_script_is_for_all_of_it(
+async def test_deadline_of_a_script_bounds_all_its_calls(
     page: Page, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     began = trio.current_time()
@@ -69,7 +73,7 @@ async def test_the_deadline_of_a_script_is_for_all_of_it(
     assert asker.when - began == pytest.approx(CALL_DEADLINE)
 
 
-async def test_what_a_document_was_called_on_is_not_kept_for_one_that_came_meanwhile(
+async def test_global_object_of_a_document_is_not_used_in_the_next(
     page: Page, peer: Any, nursery: trio.Nursery
 ) -> None:
     first = await evaluating(page, nursery)
@@ -82,7 +86,7 @@ async def test_what_a_document_was_called_on_is_not_kept_for_one_that_came_meanw
     assert (await peer.take())["method"] == "Runtime.evaluate"
 
 
-async def test_a_tab_that_has_ended_does_not_say_where_it_is(page: Page, peer: Any) -> None:
+async def test_url_of_a_tab_that_ended_raises_page_gone(page: Page, peer: Any) -> None:
     """Whoever asks would take it for one that is still there."""
     await show(peer, "https://b.example/")
     assert await page.url() == "https://b.example/"
@@ -100,7 +104,7 @@ async def going(page: Page, peer: Any, nursery: trio.Nursery) -> Asker:
     return asker
 
 
-async def test_neither_the_last_document_nor_a_frame_is_the_one_that_is_waited_for(
+async def test_goto_waits_for_its_own_document_and_for_no_frame(
     page: Page, peer: Any, nursery: trio.Nursery
 ) -> None:
     asker = await going(page, peer, nursery)
@@ -122,7 +126,7 @@ async def test_close_of_a_tab_that_stays_open_times_out(
     assert isinstance(asker.result, CallTimedOut)
 
 
-async def test_other_urls_are_those_seen_last_in_this_document(page: Page, peer: Any) -> None:
+async def test_other_urls_are_the_last_seen_in_this_document(page: Page, peer: Any) -> None:
     async def show_frame(number: int) -> None:
         frame = {"id": f"F{number}", "parentId": "T", "url": f"https://portal.test/{number}"}
         await say(peer, "Page.frameNavigated", frame=frame)
@@ -139,7 +143,7 @@ async def test_other_urls_are_those_seen_last_in_this_document(page: Page, peer:
 
 
 @pytest.mark.parametrize("gone", [False, True])
-async def test_a_refusal_to_close_counts_for_a_tab_that_is_there(
+async def test_refused_close_raises_for_a_tab_that_is_there_only(
     page: Page, peer: Any, nursery: trio.Nursery, gone: bool
 ) -> None:
     asker = await ask(nursery, page.close)
@@ -152,7 +156,7 @@ async def test_a_refusal_to_close_counts_for_a_tab_that_is_there(
 
 
 @pytest.mark.parametrize("answered", [False, True])
-async def test_a_tab_of_somebody_who_leaves_while_it_is_made_is_closed(
+async def test_tab_whose_caller_leaves_while_it_is_made_is_closed(
     conversation: CdpConnection, peer: Any, nursery: trio.Nursery, answered: bool
 ) -> None:
     """Not only with its context, on which somebody else may be at work."""
@@ -175,33 +179,7 @@ async def test_a_tab_of_somebody_who_leaves_while_it_is_made_is_closed(
     assert (closing["method"], closing["params"]) == ("Target.closeTarget", {"targetId": "T"})
 
 
-async def test_of_a_context_that_is_gone_nothing_is_left_to_be_called(
-    conversation: CdpConnection, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    """Thousands of them come and go in a browser's life."""
-    listening = conversation.browser._handlers
-    made = await ask(nursery, partial(BrowserContext.create, conversation, ()))
-    await peer.answer({"browserContextId": "1"})
-    for _ in range(3):
-        await peer.answer({})
-    await made.done.wait()
-    assert isinstance(made.result, BrowserContext)
-    assert len(listening[CREATED]) == 1
-    await ask(nursery, made.result.dispose)
-    assert listening[CREATED] == []
-
-    refused = await ask(nursery, partial(BrowserContext.create, conversation, ()))
-    assert (await peer.take())["method"] == "Target.disposeBrowserContext"
-    await peer.answer({"browserContextId": "2"})
-    await wait_all_tasks_blocked()
-    command = await peer.take()
-    await peer.say({"id": command["id"], "error": {"code": 1, "message": "no"}})
-    await refused.done.wait()
-    assert isinstance(refused.result, ProtocolError)
-    assert listening[CREATED] == []
-
-
-async def test_a_pop_up_is_closed_once_and_by_the_context_whose_it_is(
+async def test_pop_up_is_closed_once_by_its_own_context(
     conversation: CdpConnection, peer: Any, nursery: trio.Nursery
 ) -> None:
     for id_ in ("mine", "another's"):

@@ -1,12 +1,12 @@
-"""What a page reaches of this machine, and what the machine's other programs reach of the browser.
+"""The machine as pages reach it, and the browser as other programs reach it.
 
 | promised (issue: "Chromium") | test |
 |---|---|
-| its debugging port is random | `test_its_debugging_port_is_another_one_each_time` |
-| on loopback | `test_its_debugging_port_is_on_loopback_alone` |
-| refuses other origins | `test_no_page_gets_at_the_debugging_port`, `test_a_name_…` |
-| no page reaches the daemon's own address | `test_a_closed_port_is_reached_in_no_way[…]` |
-| downloads are off | `test_a_download_leaves_no_file` |
+| its debugging port is random | `test_debugging_port_is_random` |
+| on loopback | `test_debugging_port_is_on_loopback_only` |
+| refuses other origins | `test_debugging_port_is_closed_to_pages`, `test_name_that_leads_…` |
+| no page reaches the daemon's own address | `test_closed_port_is_reached_in_no_way[…]` |
+| downloads are off | `test_download_leaves_no_file` |
 | pop-ups and permission prompts are off | `test_page.py` |
 """
 
@@ -98,7 +98,7 @@ async def attack(page: Page, site: Any, neighbour: Any) -> None:
         for name in CANDIDATES[:2]  # Debian's two
     ],
 )
-async def test_a_closed_port_is_reached_in_no_way(
+async def test_closed_port_is_reached_in_no_way(
     executable: Path, settings: LaunchSettings, site: Any, neighbour: Any
 ) -> None:
     closed = replace(settings, executable=executable, closed_ports=(neighbour.port, 65_000))
@@ -112,7 +112,7 @@ async def test_a_closed_port_is_reached_in_no_way(
     assert neighbour.requests == []
 
 
-async def test_an_open_one_is_reached_in_all_of_them(page: Page, site: Any, neighbour: Any) -> None:
+async def test_open_port_is_reached_in_each_way(page: Page, site: Any, neighbour: Any) -> None:
     """The attempts above fail because of the rule, and not by themselves."""
     with trio.fail_after(20):
         await attack(page, site, neighbour)
@@ -136,7 +136,7 @@ async def test_an_open_one_is_reached_in_all_of_them(page: Page, site: Any, neig
 # The debugging port
 
 
-async def test_its_debugging_port_is_another_one_each_time(settings: LaunchSettings) -> None:
+async def test_debugging_port_is_random(settings: LaunchSettings) -> None:
     endpoints = set()
     for _ in range(3):
         async with launch(settings) as chromium:
@@ -146,7 +146,7 @@ async def test_its_debugging_port_is_another_one_each_time(settings: LaunchSetti
     assert len({place[2] for place in places if place}) == 3
 
 
-def test_its_debugging_port_is_on_loopback_alone(shared_endpoint: str) -> None:
+def test_debugging_port_is_on_loopback_only(shared_endpoint: str) -> None:
     port = port_of(shared_endpoint)
     rows = [
         line.split()[1:4]
@@ -159,7 +159,7 @@ def test_its_debugging_port_is_on_loopback_alone(shared_endpoint: str) -> None:
     assert listening == [f"0100007F:{port:04X}"]  # 127.0.0.1, in the kernel's order of bytes
 
 
-async def test_no_page_gets_at_the_debugging_port(
+async def test_debugging_port_is_closed_to_pages(
     shared_endpoint: str, page: Page, site: Any
 ) -> None:
     await page.goto(site.put("/here"))
@@ -186,7 +186,7 @@ async def test_no_page_gets_at_the_debugging_port(
     ]
 
 
-async def test_a_name_that_leads_to_the_debugging_port_is_refused(shared_endpoint: str) -> None:
+async def test_name_that_leads_to_the_debugging_port_is_refused(shared_endpoint: str) -> None:
     """DNS rebinding: the browser's page is of the same origin, by a name of somebody's own."""
     port = port_of(shared_endpoint)
     for host, status in (("evil.example", b" 500 "), (f"127.0.0.1:{port}", b" 200 ")):
@@ -208,9 +208,7 @@ def port_of(endpoint: str) -> int:
 # Downloads
 
 
-async def test_a_download_leaves_no_file(
-    settings: LaunchSettings, profiles: Path, site: Any
-) -> None:
+async def test_download_leaves_no_file(settings: LaunchSettings, profiles: Path, site: Any) -> None:
     headers = {"Content-Disposition": "attachment; filename=taken-home.txt"}
     file = site.put("/file", b"downloaded content" * 4096, headers=headers)
     click = """

@@ -1,4 +1,4 @@
-"""What a command of root's sees once it looks with the service's eyes.
+"""The view of `check-config` by root, once it has become the service's user.
 
 Each look is a process of its own, since there is no way back from it.
 """
@@ -23,10 +23,10 @@ from smartlinkd.commands import check_config
 from smartlinkd.validation import BadValue
 from smartlinkd.crews.catalog.checks import check_folder, check_program
 
-check_config.PRIVATE, check_config.HIDDEN = Path(sys.argv[1]), [sys.argv[2] + "-none", sys.argv[2]]
+private, hidden = Path(sys.argv[1]), [sys.argv[2] + "-none", sys.argv[2]]
 if sys.argv[4:]:
     os.setuid(int(sys.argv[4]))
-for problem in check_config.become_the_daemon(Path(sys.argv[1], "state")):
+for problem in check_config.become_the_daemon(private / "state", private=private, hidden=hidden):
     print(problem)
 print(os.getuid(), os.getgid(), os.getgroups())
 for check in (check_folder, lambda path: check_program(str(path), {})):
@@ -57,7 +57,7 @@ WHERE_MOUNTS_ARE_SHARED = ("unshare", "--mount", "--propagation", "shared")
 def look(
     private: Path, home: Path, folder: Path, *user: str, by: tuple[str, ...] = ()
 ) -> list[str]:
-    """What is told; by `user` from the start on, or by root."""
+    """Return the lines that `user`, or root, is told."""
     ended = subprocess.run(
         [*by, sys.executable, "-c", LOOK, str(private), str(home), str(folder), *user],
         capture_output=True,
@@ -69,7 +69,7 @@ def look(
 
 
 @pytest.mark.parametrize("user", [NOBODY, NAMELESS], ids=["that runs", "that does not run"])
-def test_a_dynamic_user_sees_nobodys_home(home: Path, user: int) -> None:
+def test_dynamic_user_sees_no_home(home: Path, user: int) -> None:
     os.chown(home.parent / "state", user, user)
     who, folder, program = look(home.parent, home, home / "crew")
     if who.startswith("crews: cannot be looked at"):
@@ -80,7 +80,7 @@ def test_a_dynamic_user_sees_nobodys_home(home: Path, user: int) -> None:
     assert program.startswith(f"begins with a program that {says}")
 
 
-def test_it_is_hidden_from_that_process_alone(home: Path) -> None:
+def test_home_is_hidden_from_the_check_only(home: Path) -> None:
     if subprocess.run([*WHERE_MOUNTS_ARE_SHARED, "true"], check=False).returncode != 0:
         pytest.skip("nothing can be mounted here")
     then = ("sh", "-c", '"$@" && ls "$0"', str(home))
@@ -89,8 +89,7 @@ def test_it_is_hidden_from_that_process_alone(home: Path) -> None:
     assert told[-1] == "crew"
 
 
-def test_where_nothing_can_be_hidden_it_is_said(home: Path) -> None:
-    """As in most containers."""
+def test_container_that_cannot_hide_homes_is_told(home: Path) -> None:
     cannot = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-sys_admin")
     told, who, folder, _ = look(home.parent, home, home / "crew", by=cannot)
     assert told == (
@@ -100,31 +99,31 @@ def test_where_nothing_can_be_hidden_it_is_said(home: Path) -> None:
     assert (who, folder) == (f"{NOBODY} {NOBODY} [{NOBODY}]", "is seen")
 
 
-def test_who_is_not_root_looks_with_their_own_eyes(home: Path) -> None:
+def test_check_by_another_user_stays_that_user(home: Path) -> None:
     groups = os.getgroups()
     who, folder, _ = look(home.parent, home, home / "crew", str(NOBODY))
     assert (who, folder) == (f"{NOBODY} {os.getgid()} {groups}", "is seen")
 
 
-def test_a_link_leads_nowhere_either(home: Path) -> None:
+def test_link_into_a_hidden_home_is_not_seen(home: Path) -> None:
     (home.parent / "link").symlink_to(home / "crew")
     _, folder, _ = look(home.parent, home, home.parent / "link")
     assert f"is below {home}" in folder
 
 
-def test_what_is_elsewhere_is_seen(home: Path) -> None:
+def test_folder_outside_of_homes_is_seen(home: Path) -> None:
     (home.parent / "srv").mkdir()
     assert "is seen" in look(home.parent, home, home.parent / "srv")
 
 
-def test_a_user_that_lives_here_sees_what_its_modes_say(home: Path) -> None:
+def test_permanent_user_sees_homes_by_their_modes(home: Path) -> None:
     (home.parent / "private").mkdir()
     private = home.parent / "private"
     (private / "state").symlink_to(home.parent / "state")
     assert "is seen" in look(private, home, home / "crew")
 
 
-def test_a_closed_folder_keeps_its_own_remedy(home: Path) -> None:
+def test_closed_folder_has_its_own_remedy(home: Path) -> None:
     home.chmod(0o700)
     (home.parent / "private").mkdir()
     private = home.parent / "private"

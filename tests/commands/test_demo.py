@@ -1,4 +1,4 @@
-"""What the demo says when it does not work; what it does is in `tests/e2e/test_demo.py`."""
+"""The demo where it fails; what it does is in `tests/e2e/test_demo.py`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from smartlinkd.sandbox.server import open_sandbox
 
 
 @pytest.mark.parametrize("failure", [StepFailed("no"), Invalid("no")], ids=["step", "refusal"])
-def test_a_step_that_failed_is_told_in_its_own_words(
+def test_failed_step_is_told_in_its_own_words(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failure: Exception
 ) -> None:
     async def fail(*_: object, **__: object) -> None:
@@ -38,7 +38,7 @@ def test_a_step_that_failed_is_told_in_its_own_words(
     assert capsys.readouterr().err == "demo: no\n"
 
 
-def test_one_that_is_interrupted_before_it_serves_ends_as_shells_expect(
+def test_interrupted_demo_exits_with_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def interrupted(*_: object) -> NoReturn:
@@ -51,7 +51,7 @@ def test_one_that_is_interrupted_before_it_serves_ends_as_shells_expect(
     assert capsys.readouterr().err == ""
 
 
-def test_the_crew_has_what_a_model_needs_and_nothing_else() -> None:
+def test_crew_gets_the_variables_of_its_model_only() -> None:
     given = {
         "OPENAI_BASE_URL": "http://127.0.0.1:1",
         "OPENAI_API_KEY": 'a "key"',
@@ -71,28 +71,26 @@ def test_the_crew_has_what_a_model_needs_and_nothing_else() -> None:
     ids=["with it", "without it"],
 )
 @pytest.mark.chromium
-async def test_chromiums_sandbox_is_done_without_where_it_has_to_be_and_that_is_said(
-    open_folder: Path, monkeypatch: pytest.MonkeyPatch, body: str, unusable: bool, said: int
+async def test_demo_without_a_usable_sandbox_warns(
+    open_folder: Path, body: str, unusable: bool, said: int
 ) -> None:
     chromium = open_folder / "chromium"
     chromium.write_text(f"#!/bin/sh\n{body.format(chromium=find_executable(None))}\n")
     chromium.chmod(0o755)
-    monkeypatch.setattr("smartlinkd.browser.chromium.CANDIDATES", (str(chromium),))
     told: list[str] = []
-    assert await demo.is_sandbox_unusable(told.append) is unusable
+    assert await demo.is_sandbox_unusable(told.append, chromium) is unusable
     assert len([line for line in told if line.startswith("WARNING: ")]) == said
 
 
-async def test_a_chromium_that_starts_in_no_way_is_not_for_want_of_a_sandbox(
-    monkeypatch: pytest.MonkeyPatch,
+async def test_chromium_that_never_starts_raises(
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("smartlinkd.browser.chromium.CANDIDATES", ())
-    with pytest.raises(LaunchFailed, match="no Chromium was found"):
-        await demo.is_sandbox_unusable(pytest.fail)
+    with pytest.raises(LaunchFailed, match="there is no file"):
+        await demo.is_sandbox_unusable(pytest.fail, tmp_path / "none")
 
 
 @pytest.mark.chromium
-async def test_what_the_owners_shell_has_for_a_daemon_is_not_for_this_one(
+async def test_environment_of_the_owners_daemon_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SMARTLINKD_SERVER__BIND", "127.0.0.1:8787")
@@ -102,7 +100,7 @@ async def test_what_the_owners_shell_has_for_a_daemon_is_not_for_this_one(
     assert stat.S_IMODE((tmp_path / "config.toml").stat().st_mode) == 0o600
 
 
-async def test_the_proxy_of_the_owners_shell_is_not_for_this_client(
+async def test_proxy_of_the_owners_shell_is_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in [each for each in os.environ if each.lower() == "no_proxy"]:
@@ -114,7 +112,7 @@ async def test_the_proxy_of_the_owners_shell_is_not_for_this_client(
             await tour.run()
 
 
-async def test_a_link_that_was_not_converted_as_it_should_be_fails_the_demo() -> None:
+async def test_unexpected_result_of_a_link_fails_the_demo() -> None:
     async with open_sandbox() as sandbox:
         tour = DemoClient("http://127.0.0.1:1", "password", sandbox, print)
         links = tour.links()
@@ -136,7 +134,7 @@ async def test_a_link_that_was_not_converted_as_it_should_be_fails_the_demo() ->
     ],
     ids=["the daemon's", "a crew's"],
 )
-async def test_a_refusal_is_told_in_the_words_of_the_answer(
+async def test_refusal_is_told_in_the_words_of_the_answer(
     status: int, answer: dict[str, object], told: str
 ) -> None:
     transport = httpx.MockTransport(lambda _: httpx.Response(status, json=answer))
@@ -145,7 +143,7 @@ async def test_a_refusal_is_told_in_the_words_of_the_answer(
             await ask(http, "/api/x", {})
 
 
-async def test_a_daemon_that_cannot_be_reached_is_told() -> None:
+async def test_unreachable_daemon_fails_the_step() -> None:
     async with httpx.AsyncClient(base_url="http://127.0.0.1:1", trust_env=False) as http:
         with pytest.raises(StepFailed, match=r"^GET /api/x: ConnectError\("):
             await ask(http, "/api/x", None)
@@ -169,5 +167,5 @@ async def test_a_daemon_that_cannot_be_reached_is_told() -> None:
         ('data: {"type": "execution_started", "data": null}', ""),
     ],
 )
-def test_what_happens_is_told_in_few_words(line: str, told: str) -> None:
+def test_event_is_shown_in_a_line(line: str, told: str) -> None:
     assert event_text(line) == told

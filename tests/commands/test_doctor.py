@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import IO, Literal
@@ -16,6 +17,7 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.browser.chromium import find_executable
 from smartlinkd.commands import doctor
 from smartlinkd.config import Settings, build
+from smartlinkd.config.settings import Browser
 
 HASH = hash_password("correct horse")
 
@@ -54,7 +56,7 @@ def examined(
     return code, {line[6:19].strip(): line[:4].strip() + " " + line[21:] for line in lines}
 
 
-def test_a_missing_chromium_is_told_with_its_remedy(
+def test_missing_chromium_fails_with_its_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, points = examined(capsys, tmp_path, tmp_path / "none")
@@ -65,7 +67,7 @@ def test_a_missing_chromium_is_told_with_its_remedy(
     assert points["state"] == f"ok {tmp_path} can be written to"
 
 
-def test_a_state_directory_that_is_not_there_yet_is_made_by_the_daemon(
+def test_missing_state_directory_is_left_to_the_daemon(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, points = examined(capsys, tmp_path / "a/b", tmp_path / "none")
@@ -73,7 +75,7 @@ def test_a_state_directory_that_is_not_there_yet_is_made_by_the_daemon(
     assert not (tmp_path / "a").exists()
 
 
-def test_a_state_directory_that_cannot_be_is_told(
+def test_impossible_state_directory_fails(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, points = examined(capsys, Path("/proc/smartlinkd"), tmp_path / "none")
@@ -82,23 +84,21 @@ def test_a_state_directory_that_cannot_be_is_told(
     assert "install -d -m 700" in points["state"]
 
 
-def test_a_full_disk_is_told(
+def test_full_disk_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def on_a_full_one(*, dir: Path, buffering: Literal[0]) -> IO[bytes]:
-        """As there: a file can be made, and nothing put into it."""
+        # On a full disk an empty file can still be made.
         return Path("/dev/full").open("wb", buffering=buffering)
 
-    monkeypatch.setattr("tempfile.TemporaryFile", on_a_full_one)
+    monkeypatch.setattr(tempfile, "TemporaryFile", on_a_full_one)
     code, points = examined(capsys, tmp_path, tmp_path / "none")
     assert code == 1
     told = f"FAIL {tmp_path} cannot be written to (No space left on device); make room on its disk"
     assert points["state"] == told
 
 
-def test_a_state_directory_that_the_daemon_would_refuse_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unsafe_state_directory_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tmp_path.chmod(0o777)
     code, points = examined(capsys, tmp_path, tmp_path / "none")
     assert code == 1
@@ -107,7 +107,7 @@ def test_a_state_directory_that_the_daemon_would_refuse_is_told(
 
 
 @OF_ROOT
-def test_a_state_directory_of_another_user_is_told_but_to_root(
+def test_state_directory_of_another_user_fails_except_for_root(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Root looks at that of a service, which runs as a user of its own."""
@@ -122,7 +122,7 @@ def test_a_state_directory_of_another_user_is_told_but_to_root(
     assert points["state"].startswith(f"FAIL {tmp_path} belongs to ")
 
 
-def test_a_state_directory_that_cannot_be_looked_at_ends_no_other_point(
+def test_unreadable_state_directory_ends_no_other_check(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One below a closed folder is such. Root may look there, so it is one that nobody may."""
@@ -133,28 +133,33 @@ def test_a_state_directory_that_cannot_be_looked_at_ends_no_other_point(
     assert "Chromium" in points
 
 
-def test_a_wrong_configuration_ends_no_other_point(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("read", "told"),
+    [
+        (
+            partial(build, {"server": {"bind": "8787"}}),
+            [
+                "FAIL  configuration  server.bind: ",
+                "FAIL  configuration  auth.password_hash: is mi",
+            ],
+        ),
+        (None, ["ok    configuration  none given, so its password and state"]),
+    ],
+    ids=["wrong", "none"],
+)
+def test_chromium_is_checked_without_a_usable_configuration(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    read: Callable[[], Settings] | None,
+    told: list[str],
 ) -> None:
-    monkeypatch.setattr("smartlinkd.browser.chromium.CANDIDATES", ())
-    assert doctor.main(partial(build, {"server": {"bind": "8787"}})) == 1
+    assert doctor.main(read, Browser(executable=tmp_path / "none")) == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("FAIL  configuration  server.bind: ")
-    assert lines[1].startswith("FAIL  configuration  auth.password_hash: is missing")
-    assert lines[2].startswith("FAIL  Chromium       no Chromium was found")
+    expected = [*told, "FAIL  Chromium       browser.executable: there is no file"]
+    assert [line[: len(start)] for line, start in zip(lines, expected, strict=True)] == expected
 
 
-def test_without_a_configuration_the_machine_alone_is_looked_at(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("smartlinkd.browser.chromium.CANDIDATES", ())
-    assert doctor.main(None) == 1
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("ok    configuration  none given, so its password and state")
-    assert [line[:13] for line in lines[1:]] == ["FAIL  Chromiu"]
-
-
-def test_what_is_strange_in_the_configuration_is_told(
+def test_warning_of_the_configuration_is_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     more = {"server": {"trusted_proxies": ["0.0.0.0/0"]}}
@@ -189,7 +194,7 @@ def test_chromium_is_started_as_it_is_configured(
     assert told in line
 
 
-def test_a_daemon_that_asks_apis_alone_needs_no_chromium(
+def test_daemon_that_asks_apis_only_needs_no_chromium(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     apis = {
@@ -202,7 +207,7 @@ def test_a_daemon_that_asks_apis_alone_needs_no_chromium(
 
 
 @pytest.mark.chromium
-def test_a_machine_that_has_all_is_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_complete_machine_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, points = examined(capsys, tmp_path, None)
     assert code == 0
     assert re.fullmatch(r"ok (Headless)?Chrome/[0-9.]+ \(/.*\)", points["Chromium"])
@@ -210,10 +215,9 @@ def test_a_machine_that_has_all_is_0(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.chromium
-def test_a_chromium_that_runs_without_its_sandbox_is_a_fault(
+def test_chromium_without_its_sandbox_fails(
     open_folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One that somebody has wrapped, for example."""
     wrapped = open_folder / "chromium"
     wrapped.write_text(f'#!/bin/sh\nexec "{find_executable(None)}" --no-sandbox "$@"\n')
     wrapped.chmod(0o755)

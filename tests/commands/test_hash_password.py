@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import io
+import sys
 
 import argon2
 import pytest
@@ -14,10 +15,10 @@ from tests.fakes.terminal import Terminal
 
 @pytest.mark.parametrize("password", ["correct horse", " spaces ", "eight888", "x" * 1024])
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
-def test_a_piped_password_gives_its_hash_alone(
+def test_piped_password_prints_its_hash_only(
     password: str, end: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(password + end))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(password + end))
     assert main(["hash-password"]) == 0
     out, err = capsys.readouterr()
     assert argon2.PasswordHasher().verify(out.removesuffix("\n"), password)
@@ -36,10 +37,10 @@ def test_a_piped_password_gives_its_hash_alone(
         ("correct\rhorse", "more than one line"),
     ],
 )
-def test_what_is_no_password_is_refused(
+def test_invalid_password_is_refused(
     given: str, why: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(given))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(given))
     assert main(["hash-password"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -48,22 +49,12 @@ def test_what_is_no_password_is_refused(
 
 
 @pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
-def test_bytes_that_are_no_text_are_refused(
+def test_password_of_invalid_bytes_is_refused(
     errors: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Python reads standard input in the second way where the locale is "C", as under cron."""
     given = io.TextIOWrapper(io.BytesIO(b"caf\xe9 caf\xe9"), "utf-8", errors=errors)
-    monkeypatch.setattr("sys.stdin", given)
-    assert main(["hash-password"]) == 1
-    out, err = capsys.readouterr()
-    assert (out, err) == ("", "smartlinkd: the password is not UTF-8 text\n")
-
-
-def test_keys_that_are_no_text_are_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("sys.stdin", Terminal())
-    monkeypatch.setattr(getpass, "getpass", lambda _: b"caf\xe9 caf\xe9".decode())
+    monkeypatch.setattr(sys, "stdin", given)
     assert main(["hash-password"]) == 1
     out, err = capsys.readouterr()
     assert (out, err) == ("", "smartlinkd: the password is not UTF-8 text\n")
@@ -77,7 +68,7 @@ def test_keys_that_are_no_text_are_refused(
         ([""], 1, "no password was given"),
     ],
 )
-def test_at_a_terminal_it_is_asked_for_twice(
+def test_password_is_asked_for_twice_at_a_terminal(
     typed: list[str],
     code: int,
     why: str,
@@ -91,7 +82,7 @@ def test_at_a_terminal_it_is_asked_for_twice(
             return answer
         raise EOFError
 
-    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr(getpass, "getpass", ask)
     assert main(["hash-password"]) == code
     out, err = capsys.readouterr()

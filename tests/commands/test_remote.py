@@ -86,7 +86,7 @@ async def asked(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
     return found
 
 
-async def test_each_command_is_asked_by_its_name(
+async def test_each_command_is_sent_by_its_name(
     config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words in (
@@ -152,7 +152,7 @@ def test_help_of_keys_create_names_every_scope(capsys: pytest.CaptureFixture[str
     assert [scope for scope in SCOPES if scope not in said] == []
 
 
-async def test_programs_get_json(
+async def test_json_option_prints_json(
     config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await ask(config, "status", "--json") == 0
@@ -169,7 +169,7 @@ async def test_programs_get_json(
         (["--rotate", "--user", "ann"], "post ann True"),
     ],
 )
-async def test_a_crews_token_comes_alone(
+async def test_crew_token_prints_the_token_only(
     config: Path,
     asked: list[str],
     capsys: pytest.CaptureFixture[str],
@@ -181,14 +181,14 @@ async def test_a_crews_token_comes_alone(
     assert asked == [wanted]
 
 
-async def test_a_crews_token_as_json_is_the_whole_answer(
+async def test_crew_token_as_json_prints_the_whole_answer(
     config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await ask(config, "crew", "token", "post", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"ok": True, "crew": "post", "token": "slc_xyz"}
 
 
-async def test_a_crew_that_there_is_not_is_1_and_told(
+async def test_crew_token_of_an_unknown_crew_exits_with_1(
     config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await ask(config, "crew", "token", "nobody") == 1
@@ -196,7 +196,7 @@ async def test_a_crew_that_there_is_not_is_1_and_told(
     assert capsys.readouterr() == ("", told)
 
 
-async def test_a_name_without_end_is_1_and_told(
+async def test_arguments_over_their_bound_exit_with_1(
     config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await ask(config, "crew", "token", "x" * 5000) == 1
@@ -205,7 +205,7 @@ async def test_a_name_without_end_is_1_and_told(
     assert err.startswith("smartlinkd: the arguments are too long")
 
 
-async def test_a_refusal_is_1_and_told(
+async def test_refusal_exits_with_1(
     config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await ask(config, "2fa", "off") == 1
@@ -217,7 +217,7 @@ async def test_a_refusal_is_1_and_told(
     assert (json.loads(out), err) == (refusal, "")
 
 
-async def test_whatever_answers_moves_no_cursor_of_the_owners_terminal(
+async def test_control_characters_of_an_answer_are_not_printed(
     config: Path,
     tmp_path: Path,
     nursery: trio.Nursery,
@@ -246,7 +246,7 @@ async def test_whatever_answers_moves_no_cursor_of_the_owners_terminal(
     assert all(each.isprintable() for each in capsys.readouterr().out.splitlines())
 
 
-async def test_a_daemon_that_does_not_run_is_1_and_told(
+async def test_command_without_a_daemon_exits_with_1(
     config: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await ask(config, "status") == 1
@@ -256,7 +256,7 @@ async def test_a_daemon_that_does_not_run_is_1_and_told(
     assert len(err.splitlines()) == 1
 
 
-def test_people_get_a_table() -> None:
+def test_answer_is_printed_as_a_table() -> None:
     answer = {
         "ready": True,
         "queue": 0,
@@ -287,8 +287,7 @@ def test_people_get_a_table() -> None:
     ]
 
 
-def test_a_long_cell_of_a_list_is_cut_where_another_is_behind_it() -> None:
-    """What is wrong is the last of its row, and what to do about it stands at its end."""
+def test_long_cell_before_another_is_cut() -> None:
     rows = [{"name": "x" * 60, "error": "y" * 61}, {"name": "x" * 61, "error": "no"}]
     assert table({"last": "z" * 61, "actors": rows}).splitlines() == [
         f"last    {'z' * 61}",
@@ -299,5 +298,5 @@ def test_a_long_cell_of_a_list_is_cut_where_another_is_behind_it() -> None:
     ]
 
 
-def test_nothing_at_all_is_a_dash() -> None:
+def test_empty_answer_is_a_dash() -> None:
     assert table({}) == "-"

@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from smartlinkd import cli, logs
+from smartlinkd.app import tree
 from smartlinkd.cli import main
+from smartlinkd.commands import serve as serve_command
 from smartlinkd.config import Settings
 from smartlinkd.errors import Invalid
 from smartlinkd.logs import LogEvent
@@ -28,7 +31,7 @@ def config(write: Callable[[str], Path]) -> Path:
 def kept_private(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """How often the process was closed to others, instead of closing it: it is the tests' own."""
     found: list[bool] = []
-    monkeypatch.setattr("smartlinkd.commands.serve.make_private", lambda: found.append(True))
+    monkeypatch.setattr(serve_command, "make_private", lambda: found.append(True))
     return found
 
 
@@ -36,9 +39,7 @@ def kept_private(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def allowed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """How often more descriptors were asked for, which would be the tests' own."""
     found: list[bool] = []
-    monkeypatch.setattr(
-        "smartlinkd.commands.serve.raise_descriptor_limit", lambda: found.append(True)
-    )
+    monkeypatch.setattr(serve_command, "raise_descriptor_limit", lambda: found.append(True))
     return found
 
 
@@ -46,8 +47,8 @@ def allowed(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 def levels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The levels that logging was given, instead of setting it up."""
     found: list[str] = []
-    monkeypatch.setattr("smartlinkd.logs.set_up", found.append)
-    monkeypatch.setattr("smartlinkd.logs.set_level", found.append)
+    monkeypatch.setattr(logs, "set_up", found.append)
+    monkeypatch.setattr(logs, "set_level", found.append)
     return found
 
 
@@ -60,13 +61,13 @@ def test_serve_runs_the_tree(
         served.append(settings)
 
     monkeypatch.setenv("SMARTLINKD_LOGGING__LEVEL", "debug")
-    monkeypatch.setattr("smartlinkd.app.tree.serve", serve)
+    monkeypatch.setattr(tree, "serve", serve)
     assert main(["serve", "--config", str(config)]) == 0
     assert [settings.logging.level for settings in served] == ["debug"]
     assert levels == ["info", "debug"]
 
 
-def test_what_keeps_it_from_starting_is_a_record_each(
+def test_each_problem_of_the_configuration_is_a_record(
     tmp_path: Path,
     levels: list[str],
     caplog: pytest.LogCaptureFixture,
@@ -89,7 +90,7 @@ def test_what_keeps_it_from_starting_is_a_record_each(
     assert capsys.readouterr() == ("", "")
 
 
-def test_serve_takes_over_what_the_service_manager_gave(
+def test_serve_takes_over_the_service_managers_environment(
     config: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[object] = []
@@ -98,13 +99,13 @@ def test_serve_takes_over_what_the_service_manager_gave(
         given.append(of_manager)
 
     monkeypatch.setenv("NOTIFY_SOCKET", "@manager")
-    monkeypatch.setattr("smartlinkd.app.tree.serve", serve)
+    monkeypatch.setattr(tree, "serve", serve)
     assert main(["serve", "--config", str(config)]) == 0
     assert given == [SystemdEnvironment(notify_socket="@manager")]
     assert "NOTIFY_SOCKET" not in os.environ
 
 
-def test_serve_is_closed_to_others_before_it_reads_a_secret(
+def test_serve_is_private_before_it_reads_a_secret(
     config: Path, kept_private: list[bool], allowed: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
@@ -113,7 +114,7 @@ def test_serve_is_closed_to_others_before_it_reads_a_secret(
         seen.extend(kept_private)
         raise Invalid("config: enough")
 
-    monkeypatch.setattr("smartlinkd.cli.load", load)
+    monkeypatch.setattr(cli, "load", load)
     assert main(["serve", "--config", str(config)]) == 1
     assert seen == [True]
     assert allowed == [True]
@@ -127,7 +128,7 @@ def test_serve_is_closed_to_others_before_it_reads_a_secret(
         ExceptionGroup("", [ExceptionGroup("", [Escalated("in use")])]),
     ],
 )
-def test_a_daemon_that_cannot_go_on_is_1_and_one_record(
+def test_expected_failure_exits_with_1_and_one_record(
     error: Exception,
     config: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -136,7 +137,7 @@ def test_a_daemon_that_cannot_go_on_is_1_and_one_record(
     async def serve(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("smartlinkd.app.tree.serve", serve)
+    monkeypatch.setattr(tree, "serve", serve)
     assert main(["serve", "--config", str(config)]) == 1
     assert [(r.levelno, r.getMessage(), r.exc_info) for r in caplog.records] == [
         (logging.CRITICAL, "in use", None)
@@ -146,13 +147,13 @@ def test_a_daemon_that_cannot_go_on_is_1_and_one_record(
     assert getattr(record, "event", None) is (LogEvent.ESCALATED if escalated else None)
 
 
-def test_what_cannot_be_saved_at_the_start_is_told_with_its_setting_and_a_remedy(
+def test_state_that_cannot_be_saved_is_logged_with_its_remedy(
     config: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def serve(*_: object) -> None:
         raise NotSaved("/s/key could not be written: No space left on device")
 
-    monkeypatch.setattr("smartlinkd.app.tree.serve", serve)
+    monkeypatch.setattr(tree, "serve", serve)
     assert main(["serve", "--config", str(config)]) == 1
     assert caplog.messages == [
         "state.directory: /s/key could not be written: No space left on device; make room there, "
@@ -160,13 +161,13 @@ def test_what_cannot_be_saved_at_the_start_is_told_with_its_setting_and_a_remedy
     ]
 
 
-def test_a_fault_of_the_daemon_is_1_and_one_record_with_its_traceback(
+def test_bug_exits_with_1_and_one_record_with_its_traceback(
     config: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def serve(*_: object) -> None:
         raise ExceptionGroup("", [ZeroDivisionError("a bug")])
 
-    monkeypatch.setattr("smartlinkd.app.tree.serve", serve)
+    monkeypatch.setattr(tree, "serve", serve)
     assert main(["serve", "--config", str(config)]) == 1
     (record,) = caplog.records
     assert record.exc_info is not None

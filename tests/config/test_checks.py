@@ -1,4 +1,4 @@
-"""What works, and leaves the owner less protected, or with less, than they may think."""
+"""Settings that work, and leave the owner less protected, or with less, than they may think."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MIB = 1024 * 1024
         ({"marketplace": {"portal_url": "http://localhost:1", "shop_url": "http://[::1]:1"}}, []),
     ],
 )
-def test_what_leaves_the_owner_exposed_is_a_warning(
+def test_exposed_setting_is_a_warning(
     tables: dict[str, dict[str, object]], keys: list[str]
 ) -> None:
     settings = build({**tables, "auth": {"password_hash": HASH}})
@@ -54,7 +54,7 @@ def test_what_leaves_the_owner_exposed_is_a_warning(
         ({}, {}, []),
     ],
 )
-def test_products_that_would_be_null_for_want_of_a_cookie_are_a_warning(
+def test_products_that_need_a_missing_cookie_are_a_warning(
     links: dict[str, object], products: dict[str, object], keys: list[str]
 ) -> None:
     api = {"app_id": "1", "secret": "hunter2"}
@@ -72,14 +72,14 @@ def test_products_that_would_be_null_for_want_of_a_cookie_are_a_warning(
         (399 * MIB, ["browser.recycle_memory", 'crew "greedy": memory', 'crew "modest": memory']),
     ],
 )
-def test_a_limit_above_what_there_is_is_a_warning(memory: int, keys: list[str]) -> None:
+def test_limit_above_the_machines_memory_is_a_warning(memory: int, keys: list[str]) -> None:
     crew = {"runner": "command", "command": ["/bin/true"]}
     crews = [{"name": "greedy", **crew}, {"name": "modest", "memory": 400 * MIB, **crew}]
     settings = build({"auth": {"password_hash": HASH}, "crews": crews})
     assert [warning.key for warning in out_of_reach(settings, memory)] == keys
 
 
-def test_a_chromium_that_is_not_started_has_no_limit() -> None:
+def test_limit_of_a_chromium_that_is_not_needed_is_no_warning() -> None:
     api = {"app_id": "1", "secret": "hunter2"}
     sources = {"links": {"source": "open_api"}, "products": {"source": "none"}, "open_api": api}
     settings = build({**sources, "auth": {"password_hash": HASH}})
@@ -97,12 +97,12 @@ def settings(**sections: object) -> Settings:
     return build(base | sections)
 
 
-def test_the_same_twice_is_no_change() -> None:
+def test_equal_settings_have_no_changes() -> None:
     found = changes(settings(), settings())
     assert (found.applied, found.waiting, found.settings) == ((), (), settings())
 
 
-def test_what_is_live_is_taken_and_the_rest_waits() -> None:
+def test_live_changes_are_applied_and_others_wait() -> None:
     new = settings(cookie={"open_to": [], "sync_key": "k" * 32}, browser={"queue": 7}, crews=[CREW])
     found = changes(settings(), new)
     assert found.applied == ("cookie.open_to", "crews")
@@ -113,13 +113,13 @@ def test_what_is_live_is_taken_and_the_rest_waits() -> None:
     assert [crew.name for crew in found.settings.crews] == ["post"]
 
 
-def test_what_waits_is_told_again_until_the_restart() -> None:
+def test_waiting_change_is_reported_at_each_reload() -> None:
     new = settings(browser={"queue": 7})
     first = changes(settings(), new)
     assert changes(first.settings, new).waiting == ("browser.queue",)
 
 
-def test_what_only_both_together_come_to_is_warned_of() -> None:
+def test_combined_settings_after_a_reload_are_checked() -> None:
     old = settings(server={"bind": "0.0.0.0:1"}, cookie={"open_to": []})
     new = settings(cookie={"open_to": ["0.0.0.0/0"]})
     assert (old.warnings, new.warnings) == ((), ())
@@ -128,7 +128,7 @@ def test_what_only_both_together_come_to_is_warned_of() -> None:
     assert "while server.bind is 0.0.0.0:1" in warning.fault
 
 
-def test_another_hash_is_taken() -> None:
+def test_new_password_hash_is_applied() -> None:
     other = hash_password("open barley")
     found = changes(settings(), settings(auth={"password_hash": other}))
     assert found.applied == ("auth.password_hash",)
@@ -136,11 +136,11 @@ def test_another_hash_is_taken() -> None:
 
 
 @pytest.mark.parametrize("section", LIVE)
-def test_every_live_key_is_one(section: str) -> None:
+def test_live_keys_exist(section: str) -> None:
     assert set(LIVE[section]) <= set(SECTIONS[section].model_fields)
 
 
-def test_the_owner_is_told_the_same(pytestconfig: pytest.Config) -> None:
+def test_example_lists_the_live_keys(pytestconfig: pytest.Config) -> None:
     text = (Path(pytestconfig.rootpath) / "config.example.toml").read_text(encoding="utf-8")
     told = re.search(r"the log names them:\n((?:#   .*\n)+)", text)
     assert told

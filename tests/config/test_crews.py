@@ -39,7 +39,7 @@ def variables(tmp_path: Path) -> Path:
 
 
 def entry(**keys: object) -> CrewTable:
-    """What one crew comes to: a good one, but for these keys (None takes one away)."""
+    """Return a good crew but for these keys; None takes one away."""
     table = {key: value for key, value in {**GOOD, **keys}.items() if value is not None}
     (made,) = build({"auth": {"password_hash": HASH}, "crews": [table]}).crews
     return made
@@ -50,7 +50,7 @@ def told(made: CrewTable) -> dict[str, str]:
     return {problem.key: f"{problem.fault}; {problem.remedy}" for problem in made.problems}
 
 
-def test_a_crew_arrives_parsed(write: Write) -> None:
+def test_crew_is_parsed(write: Write) -> None:
     settings = load(
         write(
             """
@@ -83,7 +83,7 @@ def test_a_crew_arrives_parsed(write: Write) -> None:
     assert made.section.tools == ("convert_links",)
 
 
-def test_each_fault_of_a_crew_is_told_under_its_name() -> None:
+def test_fault_of_a_crew_is_reported_by_its_name() -> None:
     found = told(
         entry(
             command=[],
@@ -134,12 +134,12 @@ def test_each_fault_of_a_crew_is_told_under_its_name() -> None:
 
 
 @pytest.mark.parametrize("name", [None, "Deal Post", 3])
-def test_without_a_good_name_it_is_told_by_its_place(name: object) -> None:
+def test_fault_of_a_nameless_crew_is_reported_by_its_place(name: object) -> None:
     found = told(entry(name=name, max_running=0))
     assert set(found) == {"crews[0].name", "crews[0].max_running"}
 
 
-def test_what_could_be_read_of_a_broken_crew_is_kept() -> None:
+def test_readable_keys_of_a_broken_crew_are_kept() -> None:
     made = entry(users=["anna"], bind="127.0.0.1:8801", default=True, max_running=0, queue=3)
     assert made.problems
     assert made.section is not None
@@ -151,7 +151,7 @@ def test_what_could_be_read_of_a_broken_crew_is_kept() -> None:
 @pytest.mark.parametrize(
     "faulty", [{"name": "Deal Post"}, {"runner": "shell"}, {"runner": ["command"]}]
 )
-def test_entry_without_a_good_name_or_runner_has_no_section(faulty: dict[str, object]) -> None:
+def test_crew_without_name_or_runner_has_no_section(faulty: dict[str, object]) -> None:
     made = entry(**faulty)
     assert made.problems
     assert made.section is None
@@ -169,7 +169,7 @@ def test_entry_with_unreadable_variables_has_a_section_and_no_environment(
     assert (made.section.users, made.has_environment) == (("anna",), False)
 
 
-def test_wrong_values_of_a_broken_crew_become_defaults() -> None:
+def test_unreadable_keys_of_a_broken_crew_are_dropped() -> None:
     made = entry(users=["Anna"], bind="8801", default="yes")
     assert made.section is not None
     assert (made.section.users, made.section.bind, made.section.default) == ((), None, False)
@@ -184,7 +184,7 @@ def test_wrong_values_of_a_broken_crew_become_defaults() -> None:
         ({"runner": "crewai", "project": "/a", "python": "/b"}, [], ["command"]),
     ],
 )
-def test_keys_have_to_fit_the_runner(
+def test_key_of_another_runner_is_refused(
     keys: dict[str, object], needed: list[str], useless: list[str]
 ) -> None:
     found = told(entry(**keys))
@@ -203,7 +203,7 @@ def test_keys_have_to_fit_the_runner(
         ("crews = [3, 'x']", ["crews[0]", "crews[1]"]),
     ],
 )
-def test_what_is_no_crew_at_all_does_not_stop_the_rest(
+def test_entry_that_is_no_crew_leaves_the_others(
     tmp_path: Path, crews: str, keys: list[str]
 ) -> None:
     path = tmp_path / "config.toml"
@@ -213,19 +213,19 @@ def test_what_is_no_crew_at_all_does_not_stop_the_rest(
     assert all(made.name is None and made.section is None for made in found)
 
 
-def test_there_may_be_64() -> None:
+def test_configuration_may_have_64_crews() -> None:
     tables = [{**GOOD, "name": f"crew-{number}"} for number in range(65)]
     *good, last = build({"auth": {"password_hash": HASH}, "crews": tables}).crews
     assert all(made.section for made in good)
     assert [problem.key for problem in last.problems] == ["crews[64]"]
 
 
-def test_a_broken_crew_alone_lets_the_configuration_through() -> None:
+def test_broken_crew_does_not_refuse_the_configuration() -> None:
     settings = build({"auth": {"password_hash": HASH}, "crews": [{"name": "a"}, GOOD]})
     assert [made.section is None for made in settings.crews] == [True, False]
 
 
-def test_with_other_faults_its_own_are_told_as_well(write: Write) -> None:
+def test_faults_of_crews_are_reported_beside_others(write: Write) -> None:
     path = write("[server]\ngrace = -1\n[[crews]]\nname = 'a'\nrunner = 'command'\n")
     with pytest.raises(ConfigError) as raised:
         load(path, {})
@@ -242,7 +242,7 @@ def test_with_other_faults_its_own_are_told_as_well(write: Write) -> None:
         ("[server]\nmax_running = 4", "server.max_running", "it belongs under [[crews]]"),
     ],
 )
-def test_a_crews_key_elsewhere_is_sent_to_its_place(
+def test_crew_key_in_another_section_is_pointed_to_its_place(
     write: Write, text: str, key: str, remedy: str
 ) -> None:
     with pytest.raises(ConfigError) as raised:
@@ -250,7 +250,7 @@ def test_a_crews_key_elsewhere_is_sent_to_its_place(
     assert [(problem.key, problem.remedy) for problem in raised.value.problems] == [(key, remedy)]
 
 
-def test_variables_set_no_crews(write: Write) -> None:
+def test_environment_variables_define_no_crews(write: Write) -> None:
     with pytest.raises(ConfigError) as raised:
         load(write(""), {"SMARTLINKD_CREWS__NAME": "hunter2"})
     (problem,) = raised.value.problems
@@ -259,7 +259,7 @@ def test_variables_set_no_crews(write: Write) -> None:
     assert "[[crews]] in the file" in problem.remedy
 
 
-def test_variables_set_what_crews_share(write: Write) -> None:
+def test_environment_variables_set_shared_crew_keys(write: Write) -> None:
     settings = load(
         write(""),
         {
@@ -283,9 +283,7 @@ def with_file(path: object, more: str = "") -> str:
     )
 
 
-def test_the_variables_of_a_file_stand_beside_those_of_the_table(
-    write: Write, variables: Path
-) -> None:
+def test_variables_of_file_and_table_are_joined(write: Write, variables: Path) -> None:
     settings = load(write(with_file(variables, "environment = { MODEL = 'small' }")), {})
     (made,) = settings.crews
     assert made.section is not None
@@ -294,25 +292,25 @@ def test_the_variables_of_a_file_stand_beside_those_of_the_table(
     assert settings.warnings == ()
 
 
-def test_a_variable_in_both_places_is_refused(write: Write, variables: Path) -> None:
+def test_variable_in_file_and_table_is_refused(write: Write, variables: Path) -> None:
     (made,) = load(write(with_file(variables, "environment = { MODEL_KEY = 'x' }")), {}).crews
     assert list(told(made)) == ['crew "greeter": environment.MODEL_KEY']
 
 
 @pytest.mark.parametrize("key", ["users", "tools", "inputs"])
-def test_a_name_stands_in_a_list_once(key: str) -> None:
+def test_name_twice_in_a_list_is_refused(key: str) -> None:
     found = told(entry(**{key: ["anna", "anna"]}))
     assert found == {f'crew "greeter": {key}': "names one twice; keep one of them"}
 
 
-def test_a_table_may_have_128_variables() -> None:
+def test_table_may_have_128_variables() -> None:
     variables = {f"A{number}": "x" for number in range(128)}
     assert entry(environment=variables).problems == ()
     found = told(entry(environment=variables | {"B": "x"}))
     assert "must have at most 128 entries" in found['crew "greeter": environment']
 
 
-def test_more_than_a_process_can_be_given_is_refused() -> None:
+def test_variables_over_the_limit_of_a_process_are_refused() -> None:
     environment = {f"A{number}": 32_766 * "x" for number in range(8)}
     assert entry(environment=environment).problems == ()
     assert told(entry(environment=environment | {"A0": 32_767 * "x"})) == {
@@ -325,7 +323,7 @@ def test_more_than_a_process_can_be_given_is_refused() -> None:
     ("content", "fault"),
     [(None, "does not exist"), ("nonsense", "line 1 is no NAME=VALUE"), (300_000 * "#", "longer")],
 )
-def test_a_fault_in_the_file_is_the_crews(
+def test_fault_of_a_variable_file_is_the_crews(
     write: Write, tmp_path: Path, content: str | None, fault: str
 ) -> None:
     path = tmp_path / "other.env"
@@ -337,18 +335,18 @@ def test_a_fault_in_the_file_is_the_crews(
     assert fault in found['crew "greeter": environment_file']
 
 
-def test_a_path_that_is_none_is_the_crews(write: Write) -> None:
+def test_invalid_path_of_a_variable_file_is_the_crews_fault(write: Write) -> None:
     (made,) = load(write(with_file("relative.env")), {}).crews
     assert "absolute path" in told(made)['crew "greeter": environment_file']
 
 
-def test_a_file_may_be_as_long_as_its_bound(write: Write, variables: Path) -> None:
+def test_variable_file_may_be_as_long_as_its_bound(write: Write, variables: Path) -> None:
     variables.write_text("MODEL_KEY=x\n".ljust(256 * 1024, "#"))
     (made,) = load(write(with_file(variables)), {}).crews
     assert made.problems == ()
 
 
-def test_a_file_that_is_open_to_others_is_warned_of(write: Write, variables: Path) -> None:
+def test_variable_file_open_to_others_is_a_warning(write: Write, variables: Path) -> None:
     variables.chmod(0o644)
     (warning,) = load(write(with_file(variables)), {}).warnings
     assert warning.key == 'crew "greeter": environment_file'
@@ -357,7 +355,7 @@ def test_a_file_that_is_open_to_others_is_warned_of(write: Write, variables: Pat
     )
 
 
-def test_variables_in_a_configuration_that_everybody_reads_are_warned_of(write: Write) -> None:
+def test_variables_in_a_public_configuration_are_a_warning(write: Write) -> None:
     path = write("[[crews]]\nname = 'a'\nenvironment = { KEY = 'hunter2' }")
     path.chmod(0o644)
     password, environment = load(path, {}).warnings
@@ -368,7 +366,7 @@ def test_variables_in_a_configuration_that_everybody_reads_are_warned_of(write: 
     )
 
 
-def test_no_problem_and_no_repr_shows_a_variable(write: Write, variables: Path) -> None:
+def test_value_of_a_variable_is_in_no_problem_and_no_repr(write: Write, variables: Path) -> None:
     path = write(
         with_file(variables, "environment = { A = 'hunter2', B = 'hunter2\\u0000' }")
         + "\n[[crews]]\nenvironment = 'hunter2'\n"

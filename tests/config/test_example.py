@@ -22,7 +22,7 @@ HASH = hash_password("correct horse")
 
 
 def in_force(pattern: str) -> dict[str, Any]:
-    """What the example says once the lines that begin like this are no comments any more."""
+    """Return the example with the lines that begin like this uncommented."""
     text = re.sub(rf"^# ({pattern})", r"\1", EXAMPLE.read_text(), flags=re.MULTILINE)
     return tomllib.loads(text)
 
@@ -43,16 +43,16 @@ def crew() -> dict[str, object]:
     return found
 
 
-def test_it_lists_every_section_and_key(with_defaults: dict[str, dict[str, object]]) -> None:
+def test_example_lists_every_section_and_key(with_defaults: dict[str, dict[str, object]]) -> None:
     listed = {name: list(table) for name, table in with_defaults.items()}
     assert listed == {name: list(model.model_fields) for name, model in SECTIONS.items()}
 
 
-def test_it_lists_every_key_of_a_crew(crew: dict[str, object]) -> None:
+def test_example_lists_every_key_of_a_crew(crew: dict[str, object]) -> None:
     assert list(crew) == list(CrewSection.model_fields)
 
 
-def test_its_defaults_of_a_crew_are_the_codes(crew: dict[str, object]) -> None:
+def test_defaults_of_a_crew_are_the_codes(crew: dict[str, object]) -> None:
     needed = {key: crew[key] for key in ("name", "runner", "command")}
     assert CrewSection.model_validate(crew) == CrewSection.model_validate(needed)
 
@@ -82,7 +82,7 @@ def test_its_defaults_of_a_crew_are_the_codes(crew: dict[str, object]) -> None:
         ("crews", "grace", 1, 300, "(1 to 300)"),
     ],
 )
-def test_the_bounds_of_a_number_are_those_it_tells(
+def test_stated_bounds_of_a_number_are_the_codes(
     section: str, key: str, low: int, high: int, told: str
 ) -> None:
     metadata = TABLES[section].model_fields[key].metadata
@@ -95,20 +95,20 @@ def test_the_bounds_of_a_number_are_those_it_tells(
 
 
 @pytest.mark.parametrize(("name", "model"), [*SECTIONS.items(), ("crews", CrewSection)])
-def test_every_number_has_both_bounds(name: str, model: type[Section]) -> None:
+def test_each_number_has_both_bounds(name: str, model: type[Section]) -> None:
     for key, field in model.model_fields.items():
         if field.annotation in (int, float):
             assert {Ge, Le} <= {type(m) for m in field.metadata}, f"{name}.{key}"
 
 
 @pytest.mark.parametrize(("name", "model"), SECTIONS.items())
-def test_its_defaults_are_the_codes(
+def test_stated_defaults_are_the_codes(
     with_defaults: dict[str, dict[str, object]], name: str, model: type[Section]
 ) -> None:
     assert model.model_validate(with_defaults[name]) == model()
 
 
-def test_it_loads_once_it_has_a_password(tmp_path: Path) -> None:
+def test_example_loads_once_it_has_a_password(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     filled = EXAMPLE.read_text().replace('# password_hash = ""', f'password_hash = "{HASH}"')
     path.write_text(filled)

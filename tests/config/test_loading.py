@@ -39,27 +39,27 @@ def secret_file(tmp_path: Path) -> Path:
 
 
 def problems(path: Path, environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What is wrong with a configuration: fault and remedy by key."""
+    """Return fault and remedy by key of a configuration."""
     with pytest.raises(ConfigError) as raised:
         load(path, environ or {})
     assert str(raised.value).splitlines() == [str(p) for p in raised.value.problems]
     return {p.key: f"{p.fault}; {p.remedy}" for p in raised.value.problems}
 
 
-def test_a_password_is_all_that_is_needed(write: Write) -> None:
+def test_password_alone_is_a_configuration(write: Write) -> None:
     settings = load(write(AUTH), {})
     assert settings == build({"auth": {"password_hash": HASH}})
     assert settings.server.bind == Bind("127.0.0.1", 8787)
     assert settings.warnings == ()
 
 
-def test_without_a_password_nothing_starts(write: Write) -> None:
+def test_configuration_without_password_is_refused(write: Write) -> None:
     found = problems(write(""))
     assert list(found) == ["auth.password_hash"]
     assert "smartlinkd hash-password" in found["auth.password_hash"]
 
 
-def test_values_arrive_parsed(write: Write) -> None:
+def test_values_are_parsed(write: Write) -> None:
     settings = load(
         write(
             AUTH
@@ -83,7 +83,7 @@ def test_values_arrive_parsed(write: Write) -> None:
     assert settings.marketplace.short_urls == ("http://127.0.0.1:9003",)
 
 
-def test_all_problems_are_told_at_once(write: Write) -> None:
+def test_all_problems_are_reported_at_once(write: Write) -> None:
     path = write(
         """
         serverr = 3
@@ -149,9 +149,7 @@ def test_all_problems_are_told_at_once(write: Write) -> None:
         ("# " + 1024 * 1024 * "x", "is longer than"),
     ],
 )
-def test_a_file_that_is_no_configuration_is_the_only_problem(
-    write: Write, text: str, fault: str
-) -> None:
+def test_unreadable_file_is_the_only_problem(write: Write, text: str, fault: str) -> None:
     path = write(text)
     found = problems(path)
     assert list(found) == [str(path)]
@@ -161,39 +159,39 @@ def test_a_file_that_is_no_configuration_is_the_only_problem(
 @pytest.mark.parametrize(
     ("content", "fault"), [(b"\xff", "UTF-8"), (b"\xef\xbb\xbf[auth]\n", "byte order mark")]
 )
-def test_a_file_of_bytes_is_told(tmp_path: Path, content: bytes, fault: str) -> None:
+def test_file_of_bytes_is_refused(tmp_path: Path, content: bytes, fault: str) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(content)
     assert fault in problems(path)[str(path)]
 
 
-def test_a_file_may_be_as_long_as_its_bound(write: Write, secret_file: Path) -> None:
+def test_file_may_be_as_long_as_its_bound(write: Write, secret_file: Path) -> None:
     secret_file.write_text(HASH.ljust(4096))
     text = f'[auth]\npassword_hash_file = "{secret_file}"\n'
     settings = load(write(text.ljust(1024 * 1024, "#")), {})
     assert settings.auth.password_hash.get_secret_value() == HASH
 
 
-def test_a_name_that_no_file_can_have_is_told() -> None:
+def test_impossible_file_name_is_refused() -> None:
     path = Path("no\0path")
     assert "cannot be opened (this is no path)" in problems(path)[str(path)]
 
 
-def test_a_missing_file_and_a_wrong_variable_are_told_together(tmp_path: Path) -> None:
+def test_missing_file_and_wrong_variable_are_reported_together(tmp_path: Path) -> None:
     path = tmp_path / "none.toml"
     found = problems(path, {"SMARTLINKD_SERVER__BINDD": "x"})
     assert "does not exist" in found[str(path)]
     assert "did you mean SMARTLINKD_SERVER__BIND?" in found["SMARTLINKD_SERVER__BINDD"]
 
 
-def test_a_fifo_does_not_hang_the_start(tmp_path: Path) -> None:
+def test_fifo_does_not_hang_the_start(tmp_path: Path) -> None:
     path = tmp_path / "fifo"
     os.mkfifo(path)
     assert "not a regular file" in problems(path)[str(path)]
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])
-def test_a_section_has_to_be_a_table(write: Write, mode: int) -> None:
+def test_section_that_is_no_table_is_refused(write: Write, mode: int) -> None:
     path = write("auth = 3\n")
     path.chmod(mode)
     assert "write [auth] on a line" in problems(path)["auth"]
@@ -226,7 +224,7 @@ def test_variables_override_the_file(write: Write) -> None:
     assert settings.open_api.app_id == "123456"
 
 
-def test_a_fault_in_a_variable_is_told_under_its_name(write: Write) -> None:
+def test_fault_of_a_variable_is_reported_by_its_name(write: Write) -> None:
     found = problems(
         write('[server]\nbind = "127.0.0.1:1"\n' + AUTH),
         {
@@ -250,21 +248,19 @@ def test_a_fault_in_a_variable_is_told_under_its_name(write: Write) -> None:
 # --- secrets -------------------------------------------------------------------------------------
 
 
-def test_a_secret_is_read_from_its_file(write: Write, secret_file: Path) -> None:
+def test_secret_is_read_from_its_file(write: Write, secret_file: Path) -> None:
     settings = load(write(f'[auth]\npassword_hash_file = "{secret_file}"'), {})
     assert settings.auth.password_hash.get_secret_value() == HASH
 
 
-def test_a_secret_in_two_places_is_refused(write: Write, secret_file: Path) -> None:
+def test_secret_in_two_places_is_refused(write: Write, secret_file: Path) -> None:
     found = problems(write(AUTH + f'password_hash_file = "{secret_file}"'))
     assert found == {
         "auth.password_hash_file": "stands beside auth.password_hash; keep one of them"
     }
 
 
-def test_a_secret_from_the_environment_takes_the_place_of_the_files(
-    write: Write, secret_file: Path
-) -> None:
+def test_secret_variable_replaces_the_file(write: Write, secret_file: Path) -> None:
     path = write('[auth]\npassword_hash_file = "/nowhere"')
     assert load(path, {"SMARTLINKD_AUTH__PASSWORD_HASH": HASH}).auth.password_hash_file is None
     path = write('[auth]\npassword_hash = "nonsense"')
@@ -272,7 +268,7 @@ def test_a_secret_from_the_environment_takes_the_place_of_the_files(
     assert settings.auth.password_hash.get_secret_value() == HASH
 
 
-def test_a_secret_in_two_variables_is_refused(write: Write, secret_file: Path) -> None:
+def test_secret_in_two_variables_is_refused(write: Write, secret_file: Path) -> None:
     both = {
         "SMARTLINKD_AUTH__PASSWORD_HASH": HASH,
         "SMARTLINKD_AUTH__PASSWORD_HASH_FILE": str(secret_file),
@@ -284,7 +280,7 @@ def test_a_secret_in_two_variables_is_refused(write: Write, secret_file: Path) -
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
-def test_a_secrets_file_that_is_open_to_others_is_warned_of(
+def test_secret_file_open_to_others_is_a_warning(
     write: Write, secret_file: Path, mode: int
 ) -> None:
     secret_file.chmod(mode)
@@ -297,7 +293,9 @@ def test_a_secrets_file_that_is_open_to_others_is_warned_of(
     )
 
 
-def test_a_credential_of_systemd_is_guarded_by_systemd(write: Write, secret_file: Path) -> None:
+def test_credential_of_systemd_is_no_warning_whatever_its_mode(
+    write: Write, secret_file: Path
+) -> None:
     secret_file.chmod(0o440)  # how the mask of its ACL shows
     path = write(f'[auth]\npassword_hash_file = "{secret_file}"')
     settings = load(path, {"CREDENTIALS_DIRECTORY": str(secret_file.parent)})
@@ -317,7 +315,7 @@ def test_a_credential_of_systemd_is_guarded_by_systemd(write: Write, secret_file
         (b"hunter2", "is no argon2id hash"),
     ],
 )
-def test_a_fault_in_a_secrets_file_is_told_under_the_key_that_names_it(
+def test_fault_of_a_secret_file_is_reported_by_its_key(
     write: Write, secret_file: Path, content: bytes, fault: str
 ) -> None:
     secret_file.write_bytes(content)
@@ -337,13 +335,13 @@ def test_a_fault_in_a_secrets_file_is_told_under_the_key_that_names_it(
         ("/proc/self/mem", "cannot be read (Input/output error)"),
     ],
 )
-def test_a_secrets_file_that_is_none_is_told_once(write: Write, path: str, fault: str) -> None:
+def test_missing_secret_file_is_reported_once(write: Write, path: str, fault: str) -> None:
     found = problems(write(f'[auth]\npassword_hash_file = "{path}"'))
     assert list(found) == ["auth.password_hash_file"]
     assert fault in found["auth.password_hash_file"]
 
 
-def test_no_problem_repeats_a_value(write: Write) -> None:
+def test_problem_never_repeats_a_secret(write: Write) -> None:
     canary = "hunter2-canary"
     path = write(
         f"""
@@ -372,7 +370,7 @@ def test_no_problem_repeats_a_value(write: Write) -> None:
     assert canary not in str(raised.value)
 
 
-def test_settings_hide_their_secrets(write: Write) -> None:
+def test_repr_of_settings_hides_secrets(write: Write) -> None:
     assert HASH not in repr(load(write(AUTH), {}))
 
 
@@ -383,9 +381,7 @@ def test_settings_hide_their_secrets(write: Write) -> None:
     ("mode", "keys"),
     [(0o604, ["auth.password_hash"]), (0o644, ["auth.password_hash"]), (0o640, [])],
 )
-def test_a_secret_in_a_file_that_everybody_reads_is_a_warning(
-    write: Write, mode: int, keys: list[str]
-) -> None:
+def test_secret_in_a_public_file_is_a_warning(write: Write, mode: int, keys: list[str]) -> None:
     path = write(f'{AUTH}[cookie]\nsync_key = ""\n')  # which is none
     path.chmod(mode)
     assert [warning.key for warning in load(path, {}).warnings] == keys

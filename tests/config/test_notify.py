@@ -38,7 +38,7 @@ def problem(**notify: object) -> str:
         "",
     ],
 )
-def test_any_http_address_is_the_owners_choice_and_is_hidden(url: str) -> None:
+def test_any_http_url_is_accepted_and_hidden(url: str) -> None:
     made = settings(url=url).notify
     assert made.url.get_secret_value() == url
     assert KEY not in repr(made)
@@ -55,11 +55,11 @@ def test_any_http_address_is_the_owners_choice_and_is_hidden(url: str) -> None:
         f"https://user:{KEY}@tell.example/",
     ],
 )
-def test_an_address_that_cannot_be_is_refused_and_not_repeated(url: str) -> None:
+def test_invalid_url_is_refused_without_repeating_it(url: str) -> None:
     assert problem(url=url).startswith("notify.url: must ")
 
 
-def test_the_address_may_stand_in_a_file(tmp_path: Path) -> None:
+def test_url_may_be_in_a_file(tmp_path: Path) -> None:
     secret = tmp_path / "url"
     secret.write_text(f"https://tell.example/{KEY}\n")
     secret.chmod(0o600)
@@ -71,7 +71,7 @@ def test_the_address_may_stand_in_a_file(tmp_path: Path) -> None:
     assert load(config, {}).notify.url.get_secret_value().endswith(KEY)
 
 
-def test_a_command_is_words_the_first_of_which_is_a_path() -> None:
+def test_command_is_words_that_begin_with_a_path() -> None:
     assert settings(command=["/usr/bin/tell", "a b", ""]).notify.command == (
         "/usr/bin/tell",
         "a b",
@@ -89,7 +89,7 @@ def test_a_command_is_words_the_first_of_which_is_a_path() -> None:
 @pytest.mark.parametrize(
     ("command", "warned"), [("/bin/true", False), ("/nowhere/tell", True), ("/etc/passwd", True)]
 )
-def test_a_program_that_cannot_be_run_is_warned_of(
+def test_program_that_cannot_be_run_is_a_warning(
     command: str, warned: bool, tmp_path: Path
 ) -> None:
     config = tmp_path / "config.toml"

@@ -1,4 +1,4 @@
-"""What is wrong is told in words that an operator can read, and can copy."""
+"""Problems in words that an operator can read, and can copy."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ HASH = hash_password("correct horse")
 
 
 def problems(**tables: object) -> dict[str, str]:
-    """What is wrong with a configuration that has a password: fault and remedy by key."""
+    """Return fault and remedy by key of a configuration that has a password."""
     with pytest.raises(ConfigError) as raised:
         build({"auth": {"password_hash": HASH}} | tables)
     return {p.key: f"{p.fault}; {p.remedy}" for p in raised.value.problems}
 
 
-def test_a_problem_is_one_line_whatever_a_file_is_called() -> None:
+def test_problem_is_one_line_for_any_file_name() -> None:
     assert str(Problem("/a\nb", "is \x1b[2J", "mend it")) == r"/a\nb: is \x1b[2J; mend it"
 
 
@@ -35,12 +35,12 @@ def test_a_problem_is_one_line_whatever_a_file_is_called() -> None:
         (f"a {60 * 'a'}", f'"a {58 * "a"}\\u2026"'),
     ],
 )
-def test_a_name_that_nobody_knows_is_told_so_that_it_can_be_read(name: str, shown: str) -> None:
+def test_unknown_key_is_shown_readably(name: str, shown: str) -> None:
     found = problems(**{name: 3}, server={name: 3}, third_party={"fields": {name: "x"}})
     assert set(found) == {shown, f"server.{shown}", f"third_party.fields.{shown}"}
 
 
-def test_a_key_like_no_other_is_told_with_those_that_there_are() -> None:
+def test_unknown_key_is_reported_with_the_known_ones() -> None:
     assert problems(logging={"xyzzy": 3})["logging.xyzzy"].endswith("; [logging] takes level")
     (crew,) = build({"auth": {"password_hash": HASH}, "crews": [{"xyzzy": 3}]}).crews
     (unknown,) = (each for each in crew.problems if each.key == "crews[0].xyzzy")
@@ -60,7 +60,7 @@ def test_a_key_like_no_other_is_told_with_those_that_there_are() -> None:
         ("notify", "command", "/bin/true"),
     ],
 )
-def test_a_list_may_have_64_entries(section: str, key: str, entry: str) -> None:
+def test_list_may_have_64_entries(section: str, key: str, entry: str) -> None:
     auth = {"password_hash": HASH}
     settings = build({"auth": auth, section: {key: 64 * [entry]}})
     assert len(getattr(getattr(settings, section), key)) == 64
@@ -81,7 +81,7 @@ def test_a_list_may_have_64_entries(section: str, key: str, entry: str) -> None:
         ("logging", "level", 3, "must be one of"),
     ],
 )
-def test_what_is_of_another_kind_is_told_with_what_it_must_be(
+def test_value_of_another_type_is_refused_with_the_right_one(
     section: str, key: str, value: object, fault: str
 ) -> None:
     ((name, told),) = problems(**{section: {key: value}}).items()
@@ -92,5 +92,5 @@ def test_what_is_of_another_kind_is_told_with_what_it_must_be(
 @pytest.mark.parametrize(
     "value", ["giá", 3, 1.5, True, [], ["a", "b"], {"a": 1, "b": "c"}, [{"a": [True]}]]
 )
-def test_an_example_is_written_as_it_is_in_toml(value: object) -> None:
+def test_format_toml_is_read_back(value: object) -> None:
     assert tomllib.loads(f"x = {format_toml(value)}") == {"x": value}

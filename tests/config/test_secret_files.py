@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.config import ConfigError, Settings, load, secret_files, state_directory
+from smartlinkd.config import ConfigError, Settings, load, state_directory
 from smartlinkd.config.secret_files import parse_variables
 from smartlinkd.config.settings import SECRETS
 from smartlinkd.validation import BadValue
@@ -56,7 +56,7 @@ def problems(config: Path, environ: Mapping[str, str], *, by_hand: bool = False)
     return {p.key: f"{p.fault}; {p.remedy}" for p in raised.value.problems}
 
 
-def test_every_secret_can_be_a_credential(config: Path, give: Give) -> None:
+def test_each_secret_can_be_a_credential(config: Path, give: Give) -> None:
     files = {
         f"smartlinkd_{section}.{key}": f"{secret}\n" for (section, key), secret in GOOD.items()
     }
@@ -68,7 +68,7 @@ def test_every_secret_can_be_a_credential(config: Path, give: Give) -> None:
     assert not settings.warnings
 
 
-def test_other_names_are_the_owners(config: Path, give: Give) -> None:
+def test_credential_of_another_name_is_ignored(config: Path, give: Give) -> None:
     files = {
         "cookie.sync_key": KEY,
         "smartlinkd_research.env": "KEY=x",
@@ -81,14 +81,14 @@ def test_other_names_are_the_owners(config: Path, give: Give) -> None:
     assert not settings.cookie.sync_key
 
 
-def test_a_misspelt_one_is_told(config: Path, give: Give) -> None:
+def test_misspelt_credential_is_reported(config: Path, give: Give) -> None:
     found = problems(config, give({"smartlinkd_auth.pasword_hash": HASH}))
     assert found["credential auth.pasword_hash"] == (
         "is the name of no secret; did you mean auth.password_hash?"
     )
 
 
-def test_a_key_that_is_no_secret_is_none_as_a_credential_either(config: Path, give: Give) -> None:
+def test_key_that_is_no_secret_is_refused_as_a_credential(config: Path, give: Give) -> None:
     found = problems(config, give({"smartlinkd_server.bind": "0.0.0.0:1"}))
     assert "the secrets are auth.password_hash, " in found["credential server.bind"]
 
@@ -101,7 +101,7 @@ def test_a_key_that_is_no_secret_is_none_as_a_credential_either(config: Path, gi
         ("x" * 4097, "is longer than"),
     ],
 )
-def test_a_fault_is_told_under_its_name_and_once(
+def test_fault_of_a_credential_is_reported_once_by_its_name(
     config: Path, give: Give, content: str, fault: str
 ) -> None:
     found = problems(config, give({"smartlinkd_auth.password_hash": content}))
@@ -111,7 +111,7 @@ def test_a_fault_is_told_under_its_name_and_once(
 
 
 @pytest.mark.parametrize("key", ["password_hash", "password_hash_file"])
-def test_what_a_credential_gives_nothing_else_may(config: Path, give: Give, key: str) -> None:
+def test_secret_beside_its_credential_is_refused(config: Path, give: Give, key: str) -> None:
     (config.parent / "other").write_text(HASH)
     value = HASH if key == "password_hash" else config.parent / "other"
     given = {"smartlinkd_auth.password_hash": HASH}
@@ -126,7 +126,7 @@ def test_what_a_credential_gives_nothing_else_may(config: Path, give: Give, key:
     assert f"SMARTLINKD_AUTH__{key}".upper() in found["credential auth.password_hash"]
 
 
-def test_three_ways_are_all_told(config: Path, give: Give) -> None:
+def test_secret_given_in_three_ways_names_all(config: Path, give: Give) -> None:
     config.write_text(f'[auth]\npassword_hash = "{HASH}"\npassword_hash_file = "{config}"')
     found = problems(config, give({"smartlinkd_auth.password_hash": HASH}))
     assert found == {
@@ -138,13 +138,13 @@ def test_three_ways_are_all_told(config: Path, give: Give) -> None:
 @pytest.mark.parametrize(
     ("folder", "why"), [("/nowhere", "No such file or directory"), ("/dev/null", "Not a directory")]
 )
-def test_a_folder_that_is_none_is_told(config: Path, folder: str, why: str) -> None:
+def test_credentials_folder_that_is_none_is_reported(config: Path, folder: str, why: str) -> None:
     found = problems(config, {"CREDENTIALS_DIRECTORY": folder})
     assert found[folder].startswith(f"cannot be looked into ({why})")
     assert list(found) == [folder]  # the password may be in there
 
 
-def test_what_is_beside_a_folder_that_cannot_be_seen_is_told_under_its_own_name(
+def test_other_faults_beside_an_unreadable_folder_keep_their_names(
     config: Path,
 ) -> None:
     config.write_text('[auth]\npassword_hash = "hunter2"')
@@ -154,9 +154,7 @@ def test_what_is_beside_a_folder_that_cannot_be_seen_is_told_under_its_own_name(
     ]
 
 
-def test_a_command_that_judges_a_configuration_sees_what_the_service_will_be_given(
-    config: Path, give: Give
-) -> None:
+def test_check_by_hand_reads_the_services_credentials(config: Path, give: Give) -> None:
     give({"auth.password_hash": HASH}, folder="credentials")
     with pytest.raises(ConfigError):
         load(config, {})
@@ -171,7 +169,7 @@ def test_a_command_that_judges_a_configuration_sees_what_the_service_will_be_giv
     ]
 
 
-def test_a_folder_that_is_open_to_others_is_warned_of(config: Path, give: Give) -> None:
+def test_credentials_folder_open_to_others_is_a_warning(config: Path, give: Give) -> None:
     give({"auth.password_hash": HASH}, folder="credentials")
     folder = config.parent / "credentials"
     (folder / "auth.password_hash").chmod(0o600)
@@ -192,7 +190,7 @@ def encrypted(config: Path) -> Path:
     return folder
 
 
-def test_what_is_encrypted_has_a_stand_in_of_its_form(config: Path, encrypted: Path) -> None:
+def test_encrypted_secret_has_a_stand_in_of_its_form(config: Path, encrypted: Path) -> None:
     for section, key in SECRETS:
         (encrypted / f"{section}.{key}").write_bytes(b"\0")
     settings = load(config, {}, by_hand=True)
@@ -202,9 +200,7 @@ def test_what_is_encrypted_has_a_stand_in_of_its_form(config: Path, encrypted: P
     assert list(problems(config, {})) == ["auth.password_hash"]  # the daemon has none
 
 
-def test_an_encrypted_file_that_is_no_secret_of_ours_is_the_owners(
-    config: Path, encrypted: Path
-) -> None:
+def test_encrypted_file_of_another_name_is_ignored(config: Path, encrypted: Path) -> None:
     for name in ("auth.password_hash", "research.env"):
         (encrypted / name).write_bytes(b"\0")
     assert load(config, {}, by_hand=True).auth.password_hash
@@ -212,14 +208,14 @@ def test_an_encrypted_file_that_is_no_secret_of_ours_is_the_owners(
     assert list(problems(config, {}, by_hand=True)) == ["credential cookie.sink_key"]
 
 
-def test_what_is_encrypted_is_given_nowhere_else(config: Path, encrypted: Path) -> None:
+def test_encrypted_secret_beside_its_key_is_refused(config: Path, encrypted: Path) -> None:
     (encrypted / "auth.password_hash").write_bytes(b"\0")
     config.write_text(f'[auth]\npassword_hash = "{HASH}"\n')
     found = problems(config, {}, by_hand=True)
     assert found["credential auth.password_hash"].startswith("stands beside auth.password_hash")
 
 
-def test_of_a_plain_one_and_an_encrypted_one_the_plain_one_is_read(
+def test_plain_credential_comes_before_the_encrypted_one(
     config: Path, give: Give, encrypted: Path
 ) -> None:
     (encrypted / "auth.password_hash").write_bytes(b"\0")
@@ -228,10 +224,9 @@ def test_of_a_plain_one_and_an_encrypted_one_the_plain_one_is_read(
     assert settings.auth.password_hash.get_secret_value() == HASH
 
 
-def test_a_plain_one_where_encrypted_ones_are_in_use_is_warned_of(
+def test_plain_credential_beside_encrypted_ones_is_a_warning(
     config: Path, give: Give, encrypted: Path
 ) -> None:
-    """It looks as if it were in force, and the service never sees it."""
     give({"auth.password_hash": HASH, "cookie.sync_key": KEY}, folder="credentials")
     plain = config.parent / "credentials"
     for path in plain.iterdir():
@@ -247,7 +242,7 @@ def test_a_plain_one_where_encrypted_ones_are_in_use_is_warned_of(
     )
 
 
-def test_what_is_no_credential_is_seen_beside_encrypted_ones(config: Path, encrypted: Path) -> None:
+def test_secret_file_elsewhere_is_read_beside_encrypted_ones(config: Path, encrypted: Path) -> None:
     (encrypted / "auth.password_hash").write_bytes(b"\0")
     key = config.parent / "key"
     key.write_text(KEY)
@@ -284,9 +279,7 @@ NOT_THERE = (
 )
 
 
-def test_a_crews_file_that_the_service_will_see_is_read_from_the_folder(
-    config: Path, give: Give
-) -> None:
+def test_crew_file_of_the_service_is_read_from_the_folder(config: Path, give: Give) -> None:
     give({"auth.password_hash": HASH, "research.env": "KEY=hunter2"}, folder="credentials")
     for path in (config.parent / "credentials").iterdir():
         path.chmod(0o600)
@@ -296,20 +289,22 @@ def test_a_crews_file_that_the_service_will_see_is_read_from_the_folder(
     assert settings.warnings == ()
 
 
-def test_one_that_is_in_no_folder_is_told(config: Path, give: Give, encrypted: Path) -> None:
+def test_crew_file_that_is_no_credential_is_reported(
+    config: Path, give: Give, encrypted: Path
+) -> None:
     give({"auth.password_hash": HASH}, folder="credentials")
     crew_with(config, seen_by(config.parent.name))
     assert environment(load(config, {}, by_hand=True)) == ({}, [NOT_THERE])
 
 
-def test_one_that_is_encrypted_is_no_fault(config: Path, encrypted: Path) -> None:
+def test_encrypted_crew_file_is_no_fault(config: Path, encrypted: Path) -> None:
     for name in ("auth.password_hash", "research.env"):
         (encrypted / name).write_bytes(b"\0")
     crew_with(config, seen_by(config.parent.name))
     assert environment(load(config, {}, by_hand=True)) == ({}, [])
 
 
-def test_a_plain_one_that_the_service_never_sees_is_warned_of(
+def test_plain_crew_file_that_the_service_never_sees_is_a_warning(
     config: Path, give: Give, encrypted: Path
 ) -> None:
     (encrypted / "auth.password_hash").write_bytes(b"\0")
@@ -325,7 +320,7 @@ def test_a_plain_one_that_the_service_never_sees_is_warned_of(
     "named",
     [seen_by("another"), seen_by("here", "research.env"), "/nowhere/smartlinkd_research.env"],
 )
-def test_what_another_service_sees_is_not_in_the_folder(
+def test_crew_file_of_another_service_is_not_read_from_the_folder(
     tmp_path: Path, config: Path, give: Give, named: str
 ) -> None:
     give({"auth.password_hash": HASH, "research.env": "KEY=x"}, folder="credentials")
@@ -335,7 +330,7 @@ def test_what_another_service_sees_is_not_in_the_folder(
     assert faults == ["does not exist; make that file, or correct the path"]
 
 
-def test_a_service_that_was_not_given_one_needs_a_restart(config: Path, give: Give) -> None:
+def test_new_credential_needs_a_restart(config: Path, give: Give) -> None:
     environ = give({"smartlinkd_auth.password_hash": HASH})
     crew_with(config, f"{config.parent}/given/smartlinkd_research.env")
     assert environment(load(config, environ)) == ({}, [NOT_THERE])
@@ -343,26 +338,23 @@ def test_a_service_that_was_not_given_one_needs_a_restart(config: Path, give: Gi
     assert environment(load(config, environ)) == ({"KEY": "x"}, [])
 
 
-def test_what_systemd_shows_others_is_not_open_to_everybody(
-    config: Path, give: Give, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_credential_shown_by_systemd_is_not_open_to_others(config: Path, give: Give) -> None:
     """Its ACL's mask looks as if the group could read it."""
     give({"auth.password_hash": HASH}, folder="credentials")
     (config.parent / "credentials/auth.password_hash").chmod(0o600)
     give({"their.env": "KEY=x"}, folder="their.service")
-    monkeypatch.setattr(secret_files, "SHOWN", config.parent)
     crew_with(config, f"{config.parent}/their.service/their.env")
-    settings = load(config, {}, by_hand=True)
+    settings = load(config, {}, by_hand=True, shown=config.parent)
     assert environment(settings) == ({"KEY": "x"}, [])
     assert settings.warnings == ()
 
 
-def test_in_the_service_only_what_it_was_given_counts(config: Path, give: Give) -> None:
+def test_service_reads_its_given_credentials_only(config: Path, give: Give) -> None:
     give({"auth.password_hash": HASH}, folder="credentials")
     assert list(problems(config, give({}), by_hand=True)) == ["auth.password_hash"]
 
 
-def test_where_the_state_is_can_be_told_without_the_secrets(config: Path) -> None:
+def test_state_directory_is_read_without_secrets(config: Path) -> None:
     config.write_text('[state]\ndirectory = "/srv/state"\n[auth]\nunknown = 1\n[[crews]]\n')
     assert state_directory(config, {"SMARTLINKD_NO__SUCH": "1"}) == Path("/srv/state")
     config.write_text("")
@@ -380,7 +372,7 @@ def test_where_the_state_is_can_be_told_without_the_secrets(config: Path) -> Non
         ("[state", "config.toml"),
     ],
 )
-def test_what_is_wrong_with_it_is_told(config: Path, text: str, key: str) -> None:
+def test_fault_of_the_state_directory_is_reported(config: Path, text: str, key: str) -> None:
     config.write_text(text)
     with pytest.raises(ConfigError) as raised:
         state_directory(config, {})
@@ -413,19 +405,19 @@ def read(content: str) -> dict[str, str]:
         ("KEY=no-break\xa0", "no-break\xa0"),
     ],
 )
-def test_a_value_is_what_systemd_takes_it_for(line: str, value: str) -> None:
+def test_variable_is_parsed_as_by_systemd(line: str, value: str) -> None:
     assert read(line) == {"KEY": value}
 
 
-def test_empty_lines_and_comments_are_passed_over() -> None:
+def test_empty_lines_and_comments_are_skipped() -> None:
     assert read("\n# A=1\n ; B=2\n\nC=3\n") == {"C": "3"}
 
 
-def test_a_line_ends_where_it_does_for_systemd() -> None:
+def test_line_ends_as_for_systemd() -> None:
     assert read("A=1\r\nB=2\rC=3\x0b4\u20285\n") == {"A": "1", "B": "2", "C": "3\x0b4\u20285"}
 
 
-def test_there_may_be_128() -> None:
+def test_file_may_have_128_variables() -> None:
     assert len(read("".join(f"A{i}=x\n" for i in range(128)))) == 128
 
 
@@ -450,7 +442,7 @@ def test_there_may_be_128() -> None:
         ("".join(f"A{i}=hunter2\n" for i in range(129)), "sets more than 128 variables"),
     ],
 )
-def test_what_would_be_read_in_two_ways_is_refused(content: str, fault: str) -> None:
+def test_ambiguous_line_is_refused(content: str, fault: str) -> None:
     with pytest.raises(BadValue) as refused:
         parse_variables(content)
     assert fault in refused.value.fault
@@ -458,5 +450,5 @@ def test_what_would_be_read_in_two_ways_is_refused(content: str, fault: str) -> 
     assert "hunter2" not in refused.value.fault + refused.value.remedy
 
 
-def test_values_are_hidden() -> None:
+def test_values_of_variables_are_hidden() -> None:
     assert "hunter2" not in repr(parse_variables("A=hunter2"))

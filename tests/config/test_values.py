@@ -62,9 +62,7 @@ def salted(name: str, *values_: object) -> object:
         (values.parse_extension_origin, SAFARIS.lower(), SAFARIS.lower()),
     ],
 )
-def test_what_fits_a_rule_is_given_as_its_value(
-    rule: Callable[[object], object], given: str, value: object
-) -> None:
+def test_valid_text_is_parsed(rule: Callable[[object], object], given: str, value: object) -> None:
     assert rule(given) == value
 
 
@@ -127,7 +125,7 @@ def test_what_fits_a_rule_is_given_as_its_value(
         salted("weak", values.parse_password_hash, HASH.replace("m=19456", "m=8"), "weaker"),
     ],
 )
-def test_what_breaks_a_rule_is_refused_with_what_it_should_be(
+def test_invalid_text_is_refused_with_its_rule(
     rule: Callable[[object], object], given: object, fault: str
 ) -> None:
     with pytest.raises(BadValue) as refused:
@@ -144,7 +142,7 @@ def test_what_breaks_a_rule_is_refused_with_what_it_should_be(
         (values.parse_plain_secret, "p@ss word"),
     ],
 )
-def test_a_secret_is_wrapped_and_not_shown(rule: Callable[[object], object], given: str) -> None:
+def test_secret_is_wrapped_and_not_shown(rule: Callable[[object], object], given: str) -> None:
     wrapped = rule(given)
     assert isinstance(wrapped, SecretStr)
     assert wrapped.get_secret_value() == given
@@ -163,7 +161,7 @@ def test_a_secret_is_wrapped_and_not_shown(rule: Callable[[object], object], giv
         ("whsec_swordfish", "base64"),
     ],
 )
-def test_a_webhook_secret_that_is_none_is_refused(secret: str, fault: str) -> None:
+def test_invalid_webhook_secret_is_refused(secret: str, fault: str) -> None:
     with pytest.raises(ConfigError, match=rf"webhooks\.secret: .*{fault}") as refused:
         build({"auth": {"password_hash": HASH}, "webhooks": {"secret": secret}})
     assert "sword" not in str(refused.value)
@@ -177,7 +175,7 @@ def test_a_webhook_secret_that_is_none_is_refused(secret: str, fault: str) -> No
         ("swordfish sword1", b"swordfish sword1"),
     ],
 )
-def test_a_webhook_secret_is_a_key(secret: str, key: bytes | None) -> None:
+def test_webhook_secret_is_a_key(secret: str, key: bytes | None) -> None:
     found = build({"auth": {"password_hash": HASH}, "webhooks": {"secret": secret}}).webhooks
     assert (found.secret and found.secret.get_secret_value()) == key
     assert "sword" not in repr(found)
@@ -191,12 +189,12 @@ def nested(levels: int) -> JsonValue:
 
 
 @pytest.mark.parametrize("name", ["a", "0", "deal-post", 63 * "a"])
-def test_a_slug_is_taken(name: str) -> None:
+def test_slug_is_accepted(name: str) -> None:
     assert values.parse_slug(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "-a", "Deal", "a_b", "a b", "ä", 64 * "a", "a\n", 3, None])
-def test_what_is_no_slug_is_refused(name: object) -> None:
+def test_text_that_is_no_slug_is_refused(name: object) -> None:
     with pytest.raises(BadValue):
         values.parse_slug(name)
 
@@ -220,7 +218,7 @@ def test_what_is_no_slug_is_refused(name: object) -> None:
         (100 * "a", InputTable(100 * "a")),
     ],
 )
-def test_an_input_is_taken(given: object, entry: InputTable) -> None:
+def test_input_is_parsed(given: object, entry: InputTable) -> None:
     assert values.parse_input(given) == entry
 
 
@@ -249,7 +247,7 @@ def test_an_input_is_taken(given: object, entry: InputTable) -> None:
         ({"name": "a", "description": 2001 * "x"}, "description"),
     ],
 )
-def test_what_is_no_input_is_refused(given: object, fault: str) -> None:
+def test_invalid_input_is_refused(given: object, fault: str) -> None:
     with pytest.raises(BadValue) as refused:
         values.parse_input(given)
     assert fault in refused.value.fault
@@ -272,7 +270,7 @@ def test_what_is_no_input_is_refused(given: object, fault: str) -> None:
         (values.parse_variable, "SMARTLINKD_ANYTHING", "set by the daemon"),
     ],
 )
-def test_what_no_process_can_be_given_is_refused(
+def test_variables_that_no_process_can_have_are_refused(
     rule: Callable[[object], object], given: object, fault: str
 ) -> None:
     with pytest.raises(BadValue) as refused:
@@ -281,12 +279,12 @@ def test_what_no_process_can_be_given_is_refused(
     assert "hunter2" not in refused.value.fault
 
 
-def test_a_process_can_be_given_as_much_as_that() -> None:
+def test_variables_up_to_the_limit_are_accepted() -> None:
     assert values.parse_argument(16384 * "á") == 16384 * "á"
     assert values.parse_variable(128 * "a") == 128 * "a"
 
 
-def test_the_value_of_a_variable_is_a_secret() -> None:
+def test_value_of_a_variable_is_a_secret() -> None:
     value = values.parse_variable_value("hunter2")
     assert isinstance(value, SecretStr)
     assert value.get_secret_value() == "hunter2"

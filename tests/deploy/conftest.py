@@ -13,7 +13,7 @@ import pytest
 from smartlinkd.deploy import __main__ as installation
 from smartlinkd.deploy import service
 from smartlinkd.deploy.units import ServicePaths
-from tests.deploy.machine import NEW, OLD, Machine
+from tests.deploy.machine import NEW, OLD, SOURCE, Machine, Main
 
 
 @pytest.fixture
@@ -55,9 +55,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 @pytest.fixture
-def handlers() -> Iterator[None]:
-    """Those of the tests are back afterwards."""
+def main(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Main]:
+    """The installation's `main`. The tests' own signal handlers are back afterwards."""
     before = [(each, signal.getsignal(each)) for each in installation.SIGNALS]
-    yield
+    monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
+    yield lambda: installation.main(["--units", str(SOURCE)])
     for each, handler in before:
         signal.signal(each, handler)

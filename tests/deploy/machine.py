@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,12 +16,16 @@ BIND = Bind("127.0.0.1", 8790)
 OLD, NEW = "2026-01-01.abcDEF", "2026-01-02.abcDEF"
 
 
+Main = Callable[[], int]
+"""Runs the installation's `main` on the machine."""
+
+
 @dataclass
 class Machine:
-    """One with a version that runs; `fault` is what the start of the new one raises, and `relapse`
-    that of the old one.
+    """A machine with a version that runs.
 
-    `there` are the services that run, and `signals` comes while one starts by the old version.
+    `fault` is raised by the start of the new version, `relapse` by that of the old one. `there`
+    are the services that run, and `signals` come while one starts by the old version.
     """
 
     paths: ServicePaths
@@ -34,7 +39,7 @@ class Machine:
         installation.install(paths or self.paths, wish, SOURCE)
 
     def instance(self) -> ServicePaths:
-        """One that is not there yet."""
+        """Return the paths of an instance that is not there yet."""
         return ServicePaths("smartlinkd@shop2", self.paths.root)
 
     def version(self) -> str:

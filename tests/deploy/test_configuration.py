@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import tomllib
 from collections.abc import Callable
@@ -21,8 +22,8 @@ PASSWORD = "correct horse"
 
 
 @dataclass
-class Machine:
-    """One that has nothing yet. `typed` is the password that its owner chooses, `said` is told."""
+class NewMachine:
+    """A machine with nothing installed. Its owner types `typed`; `said` is told."""
 
     paths: ServicePaths
     typed: str | None = PASSWORD
@@ -47,13 +48,13 @@ Put = Callable[[str], None]
 
 
 @pytest.fixture(params=["smartlinkd", "smartlinkd@shop2"])
-def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Machine:
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> NewMachine:
     (tmp_path / "etc").mkdir()
-    return Machine(ServicePaths(request.param, tmp_path))
+    return NewMachine(ServicePaths(request.param, tmp_path))
 
 
 @pytest.fixture
-def put(machine: Machine) -> Put:
+def put(machine: NewMachine) -> Put:
     def write(text: str) -> None:
         machine.paths.configuration.parent.mkdir(exist_ok=True)
         machine.paths.configuration.write_text(text)
@@ -65,7 +66,7 @@ def verified(hashed: str, password: str) -> bool:
     return argon2.PasswordHasher().verify(hashed.strip(), password)
 
 
-def test_what_is_made_is_what_the_service_can_start_with(machine: Machine) -> None:
+def test_made_configuration_is_complete_and_without_warnings(machine: NewMachine) -> None:
     machine.create_missing(Bind("127.0.0.1", 8790))
     settings = load(machine.paths.configuration, {}, by_hand=True)
     assert settings.warnings == ()
@@ -73,10 +74,17 @@ def test_what_is_made_is_what_the_service_can_start_with(machine: Machine) -> No
     assert settings.cookie.open_to == ()
     assert settings.state.directory == machine.paths.state
     assert verified(settings.auth.password_hash.get_secret_value(), PASSWORD)
-    assert len(settings.cookie.sync_key.get_secret_value()) >= 32
+    key = settings.cookie.sync_key.get_secret_value()
+    assert len(key) >= 32
+    (machine.paths.credentials / "cookie.sync_key").unlink()
+    machine.create_missing()
+    assert not (machine.paths.credentials / "cookie.sync_key").exists()  # the owner took it away
+    machine.paths.configuration.unlink()
+    machine.create_missing()
+    assert machine.secret("cookie.sync_key").strip() != key
 
 
-def test_secrets_are_nobody_elses_and_in_no_other_file(machine: Machine) -> None:
+def test_made_secrets_are_private_and_in_no_other_file(machine: NewMachine) -> None:
     machine.create_missing()
     folder = machine.paths.credentials
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -87,27 +95,19 @@ def test_secrets_are_nobody_elses_and_in_no_other_file(machine: Machine) -> None
     assert not any(machine.secret(p.name).strip() in text for p in folder.iterdir())
 
 
-def test_every_machine_has_a_sync_key_of_its_own(tmp_path: Path) -> None:
-    keys = set()
-    for name in ("one", "two"):
-        (tmp_path / name / "etc").mkdir(parents=True)
-        machine = Machine(ServicePaths(root=tmp_path / name))
-        machine.create_missing()
-        keys.add(machine.secret("cookie.sync_key"))
-    assert len(keys) == 2
-
-
-def test_a_password_that_is_made_is_shown_once(machine: Machine) -> None:
+def test_made_password_is_shown_once(machine: NewMachine, put: Put) -> None:
     machine.typed = None
+    put("# mine\n")
     machine.create_missing()
     machine.create_missing()
     (shown,) = [line for line in machine.said if line.startswith("the password")]
     password = shown.rpartition(" ")[2]
     assert len(password) >= 16
     assert verified(machine.secret("auth.password_hash"), password)
+    assert machine.paths.configuration.read_text() == "# mine\n"
 
 
-def test_again_nothing_is_asked_or_changed(machine: Machine) -> None:
+def test_second_installation_asks_and_changes_nothing(machine: NewMachine) -> None:
     machine.create_missing()
     before = machine.files()
     machine.create_missing(Bind("127.0.0.1", 1))
@@ -115,32 +115,14 @@ def test_again_nothing_is_asked_or_changed(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("key", ["password_hash", "password_hash_file"])
-def test_a_password_in_the_configuration_is_kept(machine: Machine, put: Put, key: str) -> None:
+def test_password_in_the_configuration_is_kept(machine: NewMachine, put: Put, key: str) -> None:
     put(f'[auth]\n{key} = "/somewhere"\n')
     machine.create_missing()
     assert machine.asked == 0
     assert list(machine.files()) == ["config.toml"]
 
 
-def test_an_encrypted_password_is_kept(machine: Machine, put: Put) -> None:
-    put("")
-    machine.paths.encrypted.mkdir()
-    (machine.paths.encrypted / "auth.password_hash").write_text("x")
-    machine.create_missing()
-    assert machine.asked == 0
-    assert not any(machine.paths.credentials.iterdir())
-
-
-def test_a_configuration_without_a_password_gets_one(machine: Machine, put: Put) -> None:
-    put("# mine\n")
-    machine.create_missing()
-    assert machine.paths.configuration.read_text() == "# mine\n"
-    assert verified(machine.secret("auth.password_hash"), PASSWORD)
-
-
-def test_a_configuration_that_cannot_be_read_gets_none_beside_the_one_that_it_may_have(
-    machine: Machine, put: Put
-) -> None:
+def test_unreadable_configuration_gets_no_second_password(machine: NewMachine, put: Put) -> None:
     """Mended, it would have two, of which none counts."""
     put('[auth]\npassword_hash_file = "/somewhere"\n[server\n')
     machine.create_missing()
@@ -152,16 +134,9 @@ def test_a_configuration_that_cannot_be_read_gets_none_beside_the_one_that_it_ma
     assert machine.asked == 0
 
 
-def test_a_sync_key_that_was_taken_away_does_not_come_back(machine: Machine) -> None:
-    machine.create_missing()
-    (machine.paths.credentials / "cookie.sync_key").unlink()
-    machine.create_missing()
-    assert not (machine.paths.credentials / "cookie.sync_key").exists()
-
-
 @pytest.mark.parametrize("folder", ["credentials", "encrypted"])
-def test_a_sync_key_that_was_there_before_the_first_installation_is_kept(
-    machine: Machine, folder: str
+def test_sync_key_from_before_the_first_installation_is_kept(
+    machine: NewMachine, folder: str
 ) -> None:
     given: Path = getattr(machine.paths, folder) / "cookie.sync_key"
     given.parent.mkdir(parents=True)
@@ -171,21 +146,20 @@ def test_a_sync_key_that_was_there_before_the_first_installation_is_kept(
 
 
 @pytest.mark.parametrize("step", range(3))
-def test_one_that_was_interrupted_is_gone_on_with(
-    machine: Machine, step: int, monkeypatch: pytest.MonkeyPatch
+def test_interrupted_installation_is_continued(
+    machine: NewMachine, step: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    written: list[Path] = []
-    write = configuration._write
+    written, sync = 0, os.fsync
 
-    def interrupted(path: Path, text: str, mode: int) -> None:
-        if len(written) == step:
-            path.with_name(f".{path.name}.new").write_text("half of it")
+    def interrupted(descriptor: int) -> None:
+        nonlocal written
+        if written == step:
             raise KeyboardInterrupt
-        written.append(path)
-        write(path, text, mode)
+        written += 1
+        sync(descriptor)
 
     with monkeypatch.context() as patch:
-        patch.setattr(configuration, "_write", interrupted)
+        patch.setattr(os, "fsync", interrupted)
         with pytest.raises(KeyboardInterrupt):
             machine.create_missing()
     machine.create_missing()
@@ -197,7 +171,9 @@ def test_one_that_was_interrupted_is_gone_on_with(
 @pytest.mark.parametrize(
     ("text", "key"), [("[server]\nbind = 1\n", "server.bind"), ("auth = 1\n", "auth")]
 )
-def test_what_is_wrong_with_it_is_told(machine: Machine, put: Put, text: str, key: str) -> None:
+def test_fault_of_the_configuration_is_raised_by_its_key(
+    machine: NewMachine, put: Put, text: str, key: str
+) -> None:
     put(text)
     machine.create_missing()
     with pytest.raises(ConfigError) as raised:
@@ -205,7 +181,7 @@ def test_what_is_wrong_with_it_is_told(machine: Machine, put: Put, text: str, ke
     assert [problem.key for problem in raised.value.problems] == [key]
 
 
-def test_a_secret_that_is_encrypted_is_not_missing(machine: Machine, put: Put) -> None:
+def test_encrypted_secret_is_not_missing(machine: NewMachine, put: Put) -> None:
     put('[server]\nbind = "127.0.0.1:9"\n')
     machine.paths.encrypted.mkdir()
     for name in ("auth.password_hash", "notify.url", "research.env"):
@@ -220,7 +196,7 @@ def test_a_secret_that_is_encrypted_is_not_missing(machine: Machine, put: Put) -
     assert configuration.read(machine.paths).links.source == "open_api"
 
 
-def test_the_example_that_it_points_at_is_that_of_this_version(machine: Machine) -> None:
+def test_made_configuration_points_at_the_example_of_its_version(machine: NewMachine) -> None:
     machine.create_missing()
     text = machine.paths.configuration.read_text()
     assert f"{machine.paths.current}/share/smartlinkd/config.example.toml" in text

@@ -26,7 +26,7 @@ SHOWN = [
     *sorted((ROOT / "daemon/smartlinkd/web/page").rglob("*.js")),
     ROOT / "daemon/smartlinkd/commands/demo.py",
 ]
-"""What has commands for the owner's shell."""
+"""The texts with commands for the owner's shell."""
 
 Run = Callable[[str, str], int]
 
@@ -81,7 +81,7 @@ def run(tmp_path: Path, credentials: Path) -> Run:
 
 
 @pytest.mark.parametrize(("typed", "code"), [("new\n", 0), ("", 1)])
-def test_a_password_that_was_not_typed_well_leaves_the_old_one(
+def test_failed_new_password_leaves_the_old_one(
     run: Run, credentials: Path, typed: str, code: int
 ) -> None:
     calls = credentials.with_name("calls")
@@ -90,12 +90,12 @@ def test_a_password_that_was_not_typed_well_leaves_the_old_one(
     assert calls.exists() == (code == 0)  # it is started anew with a new one alone
 
 
-def test_no_plain_secret_is_left_beside_encrypted_ones(run: Run, credentials: Path) -> None:
+def test_plain_secrets_are_shredded_beside_encrypted_ones(run: Run, credentials: Path) -> None:
     assert run(commands("sudo sh -c 'shred"), "") == 0
     assert list(credentials.iterdir()) == []
 
 
-def test_the_sync_key_is_on_no_command_line(run: Run, tmp_path: Path) -> None:
+def test_sync_key_is_on_no_command_line(run: Run, tmp_path: Path) -> None:
     assert run(commands("sudo sh -c 'printf"), "") == 0
     assert (tmp_path / "read").read_text() == "Authorization: Bearer key\n"
     called = (tmp_path / "calls").read_text()
@@ -104,12 +104,12 @@ def test_the_sync_key_is_on_no_command_line(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shown", SHOWN, ids=lambda path: path.name)
-def test_no_command_that_is_shown_has_a_secret_among_its_arguments(shown: Path) -> None:
+def test_shown_commands_have_no_secret_in_their_arguments(shown: Path) -> None:
     found = re.findall(r"""Authorization: Bearer (?!%s|…).*|-d '{+"password.*""", shown.read_text())
     assert found == []
 
 
-def test_nobody_else_can_read_a_backup(run: Run, tmp_path: Path) -> None:
+def test_backup_is_private(run: Run, tmp_path: Path) -> None:
     archive = tmp_path / "etc/smartlinkd.tar.gz"
     archive.touch(0o644)  # one of before, when everybody could
     machine = tmp_path / "machine"
@@ -128,9 +128,7 @@ def test_nobody_else_can_read_a_backup(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("sqlite3") is None, reason="takes the sqlite3 shell")
-def test_a_journal_that_is_written_anew_can_give_back_and_is_nobody_elses(
-    run: Run, tmp_path: Path
-) -> None:
+def test_rewritten_journal_is_whole_and_private(run: Run, tmp_path: Path) -> None:
     state, disk = tmp_path / "state", tmp_path / "mnt"
     journal = state / "journal.sqlite3"
     for folder in (state, disk):

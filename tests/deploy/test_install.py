@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 import signal
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,20 +15,23 @@ from smartlinkd.config import ConfigError
 from smartlinkd.deploy import __main__ as installation
 from smartlinkd.deploy import service, units
 from smartlinkd.deploy.service import InstallFailed
-from smartlinkd.deploy.units import ServicePaths
 from smartlinkd.net.addresses import Bind
-from tests.deploy.machine import BIND, NEW, OLD, SOURCE, Machine
+from tests.deploy.machine import BIND, NEW, OLD, Machine, Main
 
 
-def test_the_new_version_is_the_one_that_is_kept(machine: Machine) -> None:
+def test_install_keeps_the_new_version_only(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "wait_until_ready", lambda *_, **__: machine.calls.append("ready"))
+    machine.there.append("smartlinkd@a.service")
     machine.install()
-    assert machine.calls == [f"start {NEW}"]
+    assert machine.calls == [f"start {NEW}", "ready", f"restart smartlinkd@a.service {NEW}"]
     assert machine.version() == NEW
     assert not (machine.paths.versions / OLD).exists()
     assert machine.paths.command.readlink() == machine.paths.current / "bin/smartlinkd"
 
 
-def test_the_command_is_this_ones_but_for_a_program_of_the_owners(machine: Machine) -> None:
+def test_command_is_replaced_unless_it_is_the_owners_program(machine: Machine) -> None:
     command = machine.paths.command
     command.unlink()
     command.symlink_to(machine.paths.configuration)
@@ -38,16 +43,26 @@ def test_the_command_is_this_ones_but_for_a_program_of_the_owners(machine: Machi
     assert command.read_text() == "mine"
 
 
+def no_process_left() -> OSError:
+    return BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable", "systemctl")
+
+
 @pytest.mark.parametrize(
-    "fault", [InstallFailed("it does not answer"), KeyboardInterrupt(), ZeroDivisionError("a bug")]
+    "fault",
+    [
+        InstallFailed("it does not answer"),
+        KeyboardInterrupt(),
+        ZeroDivisionError("a bug"),
+        no_process_left(),
+    ],
 )
-def test_one_that_does_not_come_up_is_taken_back_with_its_units(
+def test_version_that_does_not_start_is_rolled_back_with_its_units(
     machine: Machine, fault: BaseException, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (machine.paths.units / "smartlinkd.service").write_text("of the version before")
     before = units.installed_units(machine.paths)
     machine.fault = fault
-    with pytest.raises(type(fault)) as raised:
+    with pytest.raises((type(fault), InstallFailed)) as raised:
         machine.install()
     assert "is running again" in str(raised.value) + capsys.readouterr().err
     assert machine.calls == [f"start {NEW}", f"start {OLD}"]
@@ -93,31 +108,12 @@ def test_rollback_puts_back_stores_that_the_new_version_has_migrated(
     ]
 
 
-def no_process_left() -> OSError:
-    return BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable", "systemctl")
-
-
 def no_room() -> OSError:
     return OSError(errno.ENOSPC, "No space left on device", "current")
 
 
-@pytest.mark.usefixtures("handlers")
-def test_a_machine_that_has_nothing_left_has_it_taken_back_and_told_in_a_line(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
-    machine.fault = no_process_left()
-    assert installation.main(["--units", str(SOURCE)]) == 1
-    assert capsys.readouterr().err == (
-        "install: [Errno 11] Resource temporarily unavailable: 'systemctl'\n"
-        f"The version before ({machine.paths.versions / OLD}) is running again.\n"
-    )
-    assert machine.calls == [f"start {NEW}", f"start {OLD}"]
-    assert machine.version() == OLD
-
-
 @pytest.mark.parametrize("first", [False, True])
-def test_on_a_full_disk_what_was_not_left_needs_no_way_back(
+def test_full_disk_before_the_switch_leaves_the_version_untouched(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
     if first:
@@ -136,20 +132,6 @@ def test_on_a_full_disk_what_was_not_left_needs_no_way_back(
     assert machine.calls == []
 
 
-@pytest.mark.usefixtures("handlers")
-def test_a_fault_before_anything_is_touched_is_told_in_a_line(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def is_there(_: ServicePaths) -> bool:
-        raise no_process_left()
-
-    monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
-    monkeypatch.setattr(service, "is_installed", is_there)
-    assert installation.main(["--units", str(SOURCE)]) == 1
-    assert "Resource temporarily unavailable: 'systemctl'\n" in capsys.readouterr().err
-    assert (machine.calls, machine.version()) == ([], OLD)
-
-
 @pytest.mark.parametrize(
     ("relapse", "told"),
     [
@@ -159,7 +141,7 @@ def test_a_fault_before_anything_is_touched_is_told_in_a_line(
     ],
     ids=["not installed", "no process left", "a bug"],
 )
-def test_what_cannot_be_taken_back_hides_no_fault_and_keeps_nothing_else_from_it(
+def test_failed_rollback_step_is_told_and_the_others_run(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, relapse: Exception, told: str
 ) -> None:
     (machine.paths.units / "smartlinkd.service").write_text("of the version before")
@@ -186,30 +168,34 @@ def test_what_cannot_be_taken_back_hides_no_fault_and_keeps_nothing_else_from_it
     assert (machine.paths.units / "smartlinkd.service").read_text() == "of the version before"
 
 
-@pytest.mark.usefixtures("handlers")
-def test_one_that_is_proven_stays_whatever_comes_while_it_tidies_up(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_signal_and_full_disk_while_cleaning_up_keep_the_new_version(
+    machine: Machine,
+    main: Main,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def rmtree(_: Path) -> None:
         signal.raise_signal(signal.SIGTERM)
         raise no_room()
 
-    monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
     monkeypatch.setattr(shutil, "rmtree", rmtree)
-    assert installation.main(["--units", str(SOURCE)]) == 0
+    assert main() == 0
     said = capsys.readouterr().out
     assert "warning: [Errno 28] No space left on device: 'current'\n" in said
     assert "is running at" in said
     assert (machine.calls, machine.version()) == ([f"start {NEW}"], NEW)
 
 
-@pytest.mark.parametrize("time", ["first", "second"])
-def test_a_first_one_that_does_not_come_up_is_stopped_and_gone(machine: Machine, time: str) -> None:
+@pytest.mark.parametrize("is_enabled", [False, True], ids=["first", "its version is gone"])
+def test_first_installation_that_does_not_start_is_removed(
+    machine: Machine, is_enabled: bool
+) -> None:
     machine.paths.current.unlink()
     units.replace_units(machine.paths, {})
-    machine.there.clear()
+    if not is_enabled:
+        machine.there.clear()
     machine.fault = InstallFailed("it does not answer")
-    for _ in range(["first", "second"].index(time) + 1):
+    for _ in range(2):
         machine.calls.clear()
         with pytest.raises(InstallFailed, match="It was stopped again"):
             machine.install()
@@ -222,17 +208,7 @@ def test_a_first_one_that_does_not_come_up_is_stopped_and_gone(machine: Machine,
     assert units.installed_units(machine.paths) == {}
 
 
-def test_one_whose_version_is_gone_has_none_to_go_back_to(machine: Machine) -> None:
-    """It would be started with the machine, in vain."""
-    machine.paths.current.unlink()
-    machine.fault = InstallFailed("it does not answer")
-    with pytest.raises(InstallFailed, match="It was stopped again"):
-        machine.install()
-    assert machine.calls[1].startswith("disable --now --quiet smartlinkd.service")
-    assert not machine.paths.current.is_symlink()
-
-
-def test_an_instance_that_does_not_come_up_leaves_the_others_alone(machine: Machine) -> None:
+def test_instance_that_does_not_start_leaves_the_others(machine: Machine) -> None:
     before = units.installed_units(machine.paths)
     machine.fault = InstallFailed("it does not answer")
     instance = machine.instance()
@@ -249,7 +225,7 @@ def test_an_instance_that_does_not_come_up_leaves_the_others_alone(machine: Mach
 
 
 @pytest.mark.parametrize("first", [False, True])
-def test_those_that_followed_to_the_new_version_go_back_with_it(
+def test_services_that_followed_are_rolled_back_too(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, first: bool
 ) -> None:
     """Also with an instance that was not there before, and has none to go back to."""
@@ -273,75 +249,37 @@ def test_those_that_followed_to_the_new_version_go_back_with_it(
     ]
 
 
-def test_those_that_share_the_version_follow_once_it_is_proven(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(service, "wait_until_ready", lambda *_, **__: machine.calls.append("prove"))
-    machine.there.append("smartlinkd@a.service")
-    machine.install()
-    assert machine.calls == [f"start {NEW}", "prove", f"restart smartlinkd@a.service {NEW}"]
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.usefixtures("handlers")
-def test_a_signal_has_it_go_back_and_no_second_one_stops_that(
+def test_signal_rolls_back_and_no_second_one_interrupts_that(
     machine: Machine,
+    main: Main,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     number: signal.Signals,
 ) -> None:
-    monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
     monkeypatch.setattr(service, "wait_until_ready", lambda *_, **__: signal.raise_signal(number))
     machine.signals += installation.SIGNALS
-    assert installation.main(["--units", str(SOURCE)]) == 128 + number
+    assert main() == 128 + number
     assert capsys.readouterr().err.endswith(" is running again.\ninstall: interrupted\n")
     assert {signal.getsignal(each) for each in installation.SIGNALS} == {signal.SIG_IGN}
     assert machine.calls == [f"start {NEW}", f"start {OLD}"]
     assert machine.version() == OLD
 
 
-@pytest.mark.usefixtures("handlers")
-def test_one_that_comes_before_anything_is_changed_interrupts_nothing_that_runs(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_signal_before_any_change_leaves_the_running_service(
+    machine: Machine,
+    main: Main,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As the sync may take long, and be what the owner grows tired of."""
     (machine.paths.units / "smartlinkd.service").write_text("of the version before")
     before = units.installed_units(machine.paths)
-    monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
-    monkeypatch.setattr("os.sync", lambda: signal.raise_signal(signal.SIGINT))
-    assert installation.main(["--units", str(SOURCE)]) == 128 + signal.SIGINT
+    monkeypatch.setattr(os, "sync", lambda: signal.raise_signal(signal.SIGINT))
+    assert main() == 128 + signal.SIGINT
     told = f"The version before ({machine.paths.versions / OLD}) was not touched.\n"
     assert capsys.readouterr().err == f"{told}install: interrupted\n"
     assert (machine.calls, machine.version()) == ([], OLD)
     assert units.installed_units(machine.paths) == before
-
-
-def test_who_cannot_tell_whether_anything_was_changed_goes_back(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = units.installed_units
-
-    def once(paths: ServicePaths) -> units.Files:
-        monkeypatch.setattr(units, "installed_units", unreadable)
-        return found(paths)
-
-    def unreadable(_: ServicePaths) -> units.Files:
-        raise OSError(errno.EIO, "Input/output error", "smartlinkd.service")
-
-    monkeypatch.setattr(units, "installed_units", once)
-    machine.fault = InstallFailed("it does not answer")
-    with pytest.raises(InstallFailed, match="is running again"):
-        machine.install()
-    assert (machine.calls, machine.version()) == ([f"start {NEW}", f"start {OLD}"], OLD)
-
-
-def test_nor_does_one_stop_it_when_the_new_version_was_at_fault(machine: Machine) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    machine.fault = InstallFailed("it does not answer")
-    machine.signals += [signal.SIGTERM]
-    with pytest.raises(InstallFailed, match="is running again"):
-        machine.install()
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 @pytest.mark.parametrize(
@@ -356,7 +294,7 @@ def test_nor_does_one_stop_it_when_the_new_version_was_at_fault(machine: Machine
         ('[state]\ndirectory = "/srv/state"\n', "state.directory is /srv/state"),
     ],
 )
-def test_what_the_service_could_not_run_with_is_told_before_anything_is_touched(
+def test_unfit_configuration_is_refused_before_any_change(
     machine: Machine, text: str, told: str
 ) -> None:
     state = "" if "[state]" in text else f'[state]\ndirectory = "{machine.paths.state}"\n'
@@ -368,19 +306,16 @@ def test_what_the_service_could_not_run_with_is_told_before_anything_is_touched(
     assert units.installed_units(machine.paths) == before
 
 
-def test_another_address_moves_the_socket(machine: Machine) -> None:
-    text = machine.paths.configuration.read_text()
-    machine.paths.configuration.write_text(text.replace(str(BIND), "127.0.0.1:8791"))
-    machine.install(wish=None)
-    assert machine.calls == [f"start {NEW} moved"]
-    assert "ListenStream=127.0.0.1:8791" in units.address_drop_in(machine.paths).read_text()
-
-
-def test_and_back_when_that_does_not_come_up(machine: Machine) -> None:
-    text = machine.paths.configuration.read_text()
-    machine.paths.configuration.write_text(text.replace(str(BIND), "127.0.0.1:8791"))
-    machine.fault = InstallFailed("it does not answer")
-    with pytest.raises(InstallFailed, match="is running again"):
+@pytest.mark.parametrize("fault", [None, InstallFailed("it does not answer")])
+def test_new_address_moves_the_socket_and_back_when_it_does_not_start(
+    machine: Machine, fault: Exception | None
+) -> None:
+    text, moved = machine.paths.configuration.read_text(), Bind("127.0.0.1", 8791)
+    machine.paths.configuration.write_text(text.replace(str(BIND), str(moved)))
+    machine.fault = fault
+    how = pytest.raises(InstallFailed, match="is running again") if fault else nullcontext()
+    with how:
         machine.install(wish=None)
-    assert machine.calls == [f"start {NEW} moved", f"start {OLD} moved"]
-    assert f"ListenStream={BIND}\n" in units.address_drop_in(machine.paths).read_text()
+    assert machine.calls == [f"start {NEW} moved", f"start {OLD} moved"][: 2 if fault else 1]
+    address = units.address_drop_in(machine.paths).read_text()
+    assert f"ListenStream={BIND if fault else moved}\n" in address

@@ -1,4 +1,4 @@
-"""What is refused by a Python that has nothing but its own library."""
+"""The checks that run on any Python, with its own library only."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def tried(tmp_path: Path) -> Try:
         ["--instance", "x" * 20, "--bind", "0.0.0.0:1"],
     ],
 )
-def test_what_is_right_is_gone_on_with(tried: Try, arguments: list[str]) -> None:
+def test_right_usage_goes_on(tried: Try, arguments: list[str]) -> None:
     assert tried(*arguments) == (0, "")
 
 
@@ -74,29 +74,29 @@ def test_what_is_right_is_gone_on_with(tried: Try, arguments: list[str]) -> None
         (["--instance", "none-such"], "a new instance needs an address of its own: --bind"),
     ],
 )
-def test_wrong_usage_is_told(tried: Try, arguments: list[str], told: str) -> None:
+def test_wrong_usage_exits_with_2_and_the_reason(
+    tried: Try, arguments: list[str], told: str
+) -> None:
     code, said = tried(*arguments)
     assert code == 2
     assert f"run install: error: {told}" in said
 
 
-def test_an_instance_that_is_there_has_its_address(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(preflight, "ETC", tmp_path)
+def test_existing_instance_needs_no_bind(tmp_path: Path) -> None:
     (tmp_path / "smartlinkd@shop2").mkdir()
     (tmp_path / "smartlinkd@shop2/config.toml").touch()
-    found = preflight.parse_arguments(preflight.make_parser(), ["--instance", "shop2"])
+    words = ["--instance", "shop2"]
+    found = preflight.parse_arguments(preflight.make_parser(), words, etc=tmp_path)
     assert (found.instance, found.bind) == ("shop2", None)
 
 
 @pytest.mark.parametrize("said", ["echo systemd 247", "echo upstart 1", "exit 1"])
-def test_a_systemd_that_cannot_do_it_is_told(tried: Try, said: str) -> None:
+def test_systemd_that_is_too_old_is_refused(tried: Try, said: str) -> None:
     code, told = tried(said=said)
     assert code == 1
     assert told.startswith("install: systemd 252 or newer is needed")
     assert told.count("\n") == 1
 
 
-def test_without_any_it_is_said(tried: Try) -> None:
+def test_machine_without_systemd_is_refused(tried: Try) -> None:
     assert tried(said="") == (1, "install: systemd is needed, and there is no systemctl here\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +43,7 @@ def paths(tmp_path: Path) -> ServicePaths:
     return ServicePaths(root=tmp_path)
 
 
-def test_the_switch_is_one_link(paths: ServicePaths) -> None:
+def test_activate_switches_one_relative_link(paths: ServicePaths) -> None:
     one, two = (paths.versions / f"2026-01-0{day}.abcDEF" for day in (1, 2))
     one.mkdir()
     two.mkdir()
@@ -56,7 +55,7 @@ def test_the_switch_is_one_link(paths: ServicePaths) -> None:
     assert str(paths.current.readlink()) == two.name  # so it is good wherever it is looked at from
 
 
-def test_only_what_installations_have_made_is_old(paths: ServicePaths) -> None:
+def test_old_versions_are_folders_of_installations_only(paths: ServicePaths) -> None:
     names = ("2026-01-01.abcDEF", "2026-01-02.abcDEF", "tmp.x1Y_z2")
     for name in (*names, "clone", ".git", "2026-01-01", "tmp"):
         (paths.versions / name).mkdir()
@@ -64,8 +63,7 @@ def test_only_what_installations_have_made_is_old(paths: ServicePaths) -> None:
     assert {folder.name for folder in service.old_versions(paths)} == set(names[1:])
 
 
-def test_the_version_in_use_is_never_old_wherever_its_disk_is(paths: ServicePaths) -> None:
-    """As with an /opt that leads to a larger disk."""
+def test_version_in_use_on_a_linked_disk_is_not_old(paths: ServicePaths) -> None:
     elsewhere = paths.root / "data"
     paths.versions.rename(elsewhere)
     paths.versions.symlink_to(elsewhere)
@@ -75,12 +73,7 @@ def test_the_version_in_use_is_never_old_wherever_its_disk_is(paths: ServicePath
     assert [folder.name for folder in service.old_versions(paths)] == ["2026-01-01.abcDEF"]
 
 
-def test_a_version_that_is_gone_is_none(paths: ServicePaths) -> None:
-    service.activate(paths, paths.versions / "2026-01-01.abcDEF")
-    assert service.current_version(paths) is None
-
-
-def test_a_start_that_fails_is_told_with_its_last_words(
+def test_failed_start_raises_with_the_end_of_the_log(
     paths: ServicePaths, systemctl: Systemctl
 ) -> None:
     systemctl(
@@ -91,21 +84,7 @@ def test_a_start_that_fails_is_told_with_its_last_words(
         service.start(paths)
 
 
-def test_a_log_that_cannot_be_read_hides_no_fault(
-    paths: ServicePaths, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = systemctl('case "$*" in *restart*) echo "Job failed" >&2; exit 1;; esac')
-    (calls.parent / "journalctl").unlink()
-    monkeypatch.setenv("PATH", str(calls.parent))
-    with pytest.raises(
-        InstallFailed, match=r"(?s): Job failed\nits log cannot be read: .*journalc"
-    ):
-        service.start(paths)
-
-
-def test_the_others_that_share_the_version_are_those_that_run(
-    paths: ServicePaths, systemctl: Systemctl
-) -> None:
+def test_other_services_are_those_that_run(paths: ServicePaths, systemctl: Systemctl) -> None:
     systemctl(
         'case "$*" in *list-units*--state=active*smartlinkd.service*"smartlinkd@*.service"*) '
         'echo "smartlinkd.service loaded active running X"; '
@@ -119,39 +98,21 @@ def test_the_others_that_share_the_version_are_those_that_run(
 @pytest.mark.parametrize(
     ("says_yes", "there"), [("is-active", True), ("is-enabled", True), ("none", False)]
 )
-def test_one_is_there_that_runs_or_will(
+def test_service_that_is_active_or_enabled_is_installed(
     paths: ServicePaths, systemctl: Systemctl, says_yes: str, there: bool
 ) -> None:
     systemctl(f'[ "$1" = {says_yes} ]')
     assert service.is_installed(paths) is there
 
 
-def test_one_that_does_not_answer_is_not_proven(
-    paths: ServicePaths, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    systemctl('case "$0 $*" in *--quiet*) ;; *is-active*) echo active;; esac')
-    monkeypatch.setattr(service, "ANSWERS_WITHIN", 0.1)
-    with socket.socket() as deaf:
-        deaf.bind(("127.0.0.1", 0))  # and nobody listens there
-        with pytest.raises(InstallFailed, match=r"is active and does not answer at 127\.0\.0\.1:"):
-            service.wait_until_ready(
-                paths, Bind("127.0.0.1", deaf.getsockname()[1]), with_browser=True
-            )
-
-
-def test_nor_is_one_that_is_not_active_whoever_answers_there(
-    paths: ServicePaths, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A daemon that was started by hand, for example."""
-    systemctl('case "$0 $*" in *--quiet*) exit 3;; *is-active*) echo failed;; esac')
-    monkeypatch.setattr(service, "ANSWERS_WITHIN", 0.1)
-    with answering(HEALTHY) as bind, pytest.raises(InstallFailed, match="is failed and does not"):
-        service.wait_until_ready(paths, bind, with_browser=True)
-
-
 @contextmanager
-def answering(answer: bytes) -> Iterator[Bind]:
-    """Where everybody gets these bytes, and their end."""
+def answering(answer: bytes | None) -> Iterator[Bind]:
+    """A port where everybody gets these bytes and their end; with None nobody listens there."""
+    if answer is None:
+        with socket.socket() as deaf:
+            deaf.bind(("127.0.0.1", 0))
+            yield Bind("127.0.0.1", deaf.getsockname()[1])
+        return
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -176,58 +137,58 @@ def answering(answer: bytes) -> Iterator[Bind]:
 HEALTHY = b'HTTP/1.1 200 OK\r\n\r\n{"ok": true, "browserReady": true}'
 
 
-def test_it_is_asked_directly_whatever_proxy_the_environment_names(
+def test_health_is_asked_past_the_environments_proxy(
     paths: ServicePaths, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     systemctl("")
     for name in [each for each in os.environ if each.lower() == "no_proxy"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    monkeypatch.setattr(urllib.request, "_opener", None)  # that of a program that has just begun
-    monkeypatch.setattr(service, "ANSWERS_WITHIN", 5.0)
     with answering(HEALTHY) as bind:
         assert service.wait_until_ready(paths, bind, with_browser=True) is True
 
 
-@pytest.mark.parametrize(("with_browser", "proven"), [(True, False), (False, True)])
-def test_a_browser_is_waited_for_where_one_is_needed(
-    paths: ServicePaths,
-    systemctl: Systemctl,
-    monkeypatch: pytest.MonkeyPatch,
-    with_browser: bool,
-    proven: bool,
+@pytest.mark.parametrize(("with_browser", "ready"), [(True, False), (False, True)])
+def test_wait_for_a_browser_that_is_not_ready_ends_where_one_is_needed(
+    paths: ServicePaths, systemctl: Systemctl, with_browser: bool, ready: bool
 ) -> None:
     systemctl("")
-    monkeypatch.setattr(service, "BROWSER_WITHIN", 0.1)
     with answering(HEALTHY.replace(b"true}", b"false}")) as bind:
-        assert service.wait_until_ready(paths, bind, with_browser=with_browser) is proven
+        found = service.wait_until_ready(
+            paths, bind, with_browser=with_browser, browser_within_s=0.1
+        )
+    assert found is ready
+
+
+ACTIVE = 'case "$0 $*" in *--quiet*) ;; *is-active*) echo active;; esac'
+FAILED = 'case "$0 $*" in *--quiet*) exit 3;; *is-active*) echo failed;; esac'
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("state", "answer"),
     [
-        b"",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + b'{"ok": true',
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
-        b"SSH-2.0-OpenSSH_9.2\r\n",
-        b"HTTP/1.1 503 Busy\r\n\r\n{}",
-        b"HTTP/1.1 200 OK\r\n\r\n[]",
-        b"HTTP/1.1 200 OK\r\n\r\n\xff",
+        (FAILED, HEALTHY),  # a daemon that was started by hand, for example
+        (ACTIVE, b""),
+        (ACTIVE, b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n" + b'{"ok": true'),
+        (ACTIVE, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{"),
+        (ACTIVE, b"SSH-2.0-OpenSSH_9.2\r\n"),
+        (ACTIVE, b"HTTP/1.1 503 Busy\r\n\r\n{}"),
+        (ACTIVE, b"HTTP/1.1 200 OK\r\n\r\n[]"),
+        (ACTIVE, b"HTTP/1.1 200 OK\r\n\r\n\xff"),
+        (ACTIVE, None),
     ],
 )
-def test_one_that_breaks_off_or_says_something_else_has_not_answered(
-    paths: ServicePaths, systemctl: Systemctl, monkeypatch: pytest.MonkeyPatch, answer: bytes
+def test_service_without_a_healthy_answer_of_its_own_is_not_installed(
+    paths: ServicePaths, systemctl: Systemctl, state: str, answer: bytes | None
 ) -> None:
-    systemctl('case "$0 $*" in *--quiet*) ;; *is-active*) echo active;; esac')
-    monkeypatch.setattr(service, "ANSWERS_WITHIN", 0.1)
-    with (
-        answering(answer) as bind,
-        pytest.raises(InstallFailed, match="is active and does not ans"),
-    ):
-        service.wait_until_ready(paths, bind, with_browser=True)
+    systemctl(state)
+    with answering(answer) as bind:
+        told = f"is {'failed' if state == FAILED else 'active'} and does not answer at {bind}"
+        with pytest.raises(InstallFailed, match=told):
+            service.wait_until_ready(paths, bind, with_browser=True, answers_within_s=0.1)
 
 
-def test_a_socket_that_moves_is_closed_first(paths: ServicePaths, systemctl: Systemctl) -> None:
+def test_socket_that_moves_is_stopped_first(paths: ServicePaths, systemctl: Systemctl) -> None:
     calls = systemctl("")
     service.start(paths)
     assert "stop" not in calls.read_text()

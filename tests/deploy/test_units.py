@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ def names(paths: ServicePaths) -> set[str]:
     return {str(p.relative_to(paths.units)) for p in paths.units.rglob("*") if p.is_file()}
 
 
-def test_everybody_may_read_them(paths: ServicePaths) -> None:
+def test_installed_units_are_world_readable(paths: ServicePaths) -> None:
     units.replace_units(paths, units.render_units(paths, SOURCE, BIND))
     assert names(paths) == {
         *("smartlinkd.service", "smartlinkd.socket", "smartlinkd@.service", "smartlinkd@.socket"),
@@ -36,14 +37,14 @@ def test_everybody_may_read_them(paths: ServicePaths) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644)
 
 
-def test_the_socket_has_the_address_of_the_configuration(paths: ServicePaths) -> None:
+def test_socket_unit_has_the_address_of_the_configuration(paths: ServicePaths) -> None:
     units.replace_units(paths, units.render_units(paths, SOURCE, Bind("::1", 80)))
     told = (paths.units / "smartlinkd.socket.d/address.conf").read_text()
     assert told == "[Socket]\nListenStream=\nListenStream=[::1]:80\n"
 
 
 @pytest.mark.parametrize("before", [{}, {"smartlinkd.service": "of the version before"}])
-def test_those_before_can_be_put_back(paths: ServicePaths, before: dict[str, str]) -> None:
+def test_replaced_units_can_be_put_back(paths: ServicePaths, before: dict[str, str]) -> None:
     units.replace_units(paths, {paths.units / name: text for name, text in before.items()})
     found = units.installed_units(paths)
     units.replace_units(paths, units.render_units(paths, SOURCE, BIND))
@@ -58,7 +59,7 @@ def test_those_before_can_be_put_back(paths: ServicePaths, before: dict[str, str
     ids=["a full disk", "a signal"],
 )
 @pytest.mark.parametrize("at", [1, 3, 5])
-def test_what_cannot_be_written_leaves_those_before(
+def test_failed_write_leaves_the_units_before(
     paths: ServicePaths, monkeypatch: pytest.MonkeyPatch, at: int, fault: BaseException
 ) -> None:
     units.replace_units(paths, {paths.units / "smartlinkd.service": "of the version before"})
@@ -81,7 +82,7 @@ def test_what_cannot_be_written_leaves_those_before(
 
 
 @pytest.mark.parametrize(("instance", "name"), [("", "smartlinkd"), ("b", "smartlinkd@b")])
-def test_all_but_the_version_is_an_instances_own(instance: str, name: str) -> None:
+def test_instance_shares_the_version_only(instance: str, name: str) -> None:
     paths = paths_of(instance)
     own = (paths.configuration, paths.credentials, paths.encrypted, paths.state)
     assert [str(path) for path in own] == [
@@ -99,7 +100,7 @@ def test_all_but_the_version_is_an_instances_own(instance: str, name: str) -> No
     ]
 
 
-def test_an_instances_address_is_its_own(paths: ServicePaths) -> None:
+def test_address_of_an_instance_is_its_own(paths: ServicePaths) -> None:
     other = ServicePaths("smartlinkd@b", paths.root)
     units.replace_units(paths, units.render_units(paths, SOURCE, BIND))
     mine = units.address_drop_in(paths).read_text()
@@ -108,7 +109,7 @@ def test_an_instances_address_is_its_own(paths: ServicePaths) -> None:
     assert units.address_drop_in(other).read_text() != mine
 
 
-def test_all_that_is_new_is_on_the_disk_before_anything_takes_its_place(
+def test_new_units_are_synced_before_they_are_renamed(
     paths: ServicePaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rename may be on the disk sooner than what was written: that would be an empty unit."""
@@ -119,12 +120,12 @@ def test_all_that_is_new_is_on_the_disk_before_anything_takes_its_place(
         at_the_sync.append([path.read_text() for path in paths.units.rglob(".*.new")])
         assert units.installed_units(paths) == {}
 
-    monkeypatch.setattr("os.sync", sync)
+    monkeypatch.setattr(os, "sync", sync)
     units.replace_units(paths, wanted)
     assert [sorted(texts) for texts in at_the_sync] == [sorted(wanted.values())]
 
 
 @pytest.mark.parametrize("name", ["smartlinkd.socket", "smartlinkd@.socket"])
-def test_a_socket_waits_for_no_address(name: str) -> None:
+def test_socket_unit_binds_before_its_address_exists(name: str) -> None:
     """At a boot, sockets come before networks; and the service is not started without its own."""
     assert "FreeBind=yes" in (SOURCE / name).read_text().splitlines()

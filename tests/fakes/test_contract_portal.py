@@ -59,11 +59,6 @@ def product() -> Product:
     return Product(sold.shop_id, sold.item_id)
 
 
-@pytest.fixture(autouse=True)
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(portal, "FORM_TIMEOUT", 2.0)
-
-
 @pytest.mark.parametrize(("fault", "error"), PAGES.items())
 async def test_a_fault_of_the_page_has_an_error_of_its_own(
     subject: Subject, fault: str, error: type[Exception]
@@ -71,7 +66,7 @@ async def test_a_fault_of_the_page_has_an_error_of_its_own(
     page = await subject.page(ACCOUNT)
     subject.portal.faults.arm(fault, times=1, account=ACCOUNT)
     with pytest.raises(error):
-        await portal.open_links_page(page, subject.market)
+        await portal.open_links_page(page, subject.market, form_timeout_s=2)
 
 
 @pytest.mark.parametrize("method", [portal.submit_form, portal.submit_fetch])

@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from smartlinkd.marketplace.answers import FailCode, Row
-from smartlinkd.marketplace.errors import NotThere, OpenApiBusy, OpenApiRefused, PortalDown
+from smartlinkd.marketplace.errors import OpenApiBusy, OpenApiRefused
 from smartlinkd.marketplace.links import NotALink, Product, Short, parse
 from smartlinkd.marketplace.markets import Market, market
 from smartlinkd.marketplace.open_api import OpenApi
@@ -26,7 +26,7 @@ HEADPHONES = Product(55104422, 21334455667)
 
 
 @dataclass
-class World:
+class SandboxMarket:
     sandbox: Sandbox
     market: Market
     client: HttpClient
@@ -36,7 +36,7 @@ class World:
 
 
 @asynccontextmanager
-async def open_world() -> AsyncIterator[World]:
+async def open_sandbox_market() -> AsyncIterator[SandboxMarket]:
     async with open_sandbox() as sandbox, HttpClient() as client:
         place = market(
             "vn",
@@ -45,39 +45,39 @@ async def open_world() -> AsyncIterator[World]:
             short_urls=[sandbox.short_url],
             open_api_url=sandbox.open_api_url,
         )
-        yield World(sandbox, place, client)
+        yield SandboxMarket(sandbox, place, client)
 
 
-async def test_every_code_of_the_short_link_host() -> None:
+async def test_each_short_link_of_the_sandbox_resolves_as_it_says() -> None:
     found: dict[str, type] = {}
-    async with open_world() as world:
+    async with open_sandbox_market() as there:
         for code in CODES:
-            short = parse(f"{world.sandbox.short_url}/{code.code}", world.market)
+            short = parse(f"{there.sandbox.short_url}/{code.code}", there.market)
             found[code.code] = type(short)
             if isinstance(short, Short):
                 deadline = 0.5 if code.code == "slow" else 5
                 result = await resolve(
-                    world.client,
+                    there.client,
                     short,
-                    world.market,
-                    HostLimits(world.market),
+                    there.market,
+                    HostLimits(there.market),
                     hop_deadline=deadline,
                 )
                 found[code.code] = type(result)
-        counted = dict(world.sandbox.state.counters)
+        counted = dict(there.sandbox.state.counters)
     expected = {code.code: Product if code.good else NotALink for code in CODES}
     unresolved = ("slow", "broken", "big", "unknown", "signin", "check")
     assert found == expected | dict.fromkeys(unresolved, Unresolved)
     assert not [name for name in counted if "cookie" in name or "dlink" in name], counted
 
 
-async def test_links_by_the_open_api() -> None:
-    async with open_world() as world:
-        row = await world.open_api().short_link(LIPSTICK, ["a", "b"])
+async def test_open_api_makes_links() -> None:
+    async with open_sandbox_market() as there:
+        row = await there.open_api().short_link(LIPSTICK, ["a", "b"])
         assert row.fail_code is FailCode.SUCCESS
-        assert (row.short_link or "").startswith(world.sandbox.short_url)
+        assert (row.short_link or "").startswith(there.sandbox.short_url)
         assert row.long_link == row.short_link
-        wrong = await world.open_api().short_link(LIPSTICK, ["not alphanumeric"])
+        wrong = await there.open_api().short_link(LIPSTICK, ["not alphanumeric"])
         assert wrong == Row(None, None, FailCode.UNKNOWN, 11001)
 
 
@@ -90,11 +90,13 @@ async def test_links_by_the_open_api() -> None:
         (REFUSED_APP_ID, SECRET, OpenApiRefused),
     ],
 )
-async def test_refusals_of_the_open_api(app_id: str, secret: str, error: type[Exception]) -> None:
-    async with open_world() as world:
+async def test_refused_open_api_call_raises_without_the_secret(
+    app_id: str, secret: str, error: type[Exception]
+) -> None:
+    async with open_sandbox_market() as there:
         caught: Exception | None = None
         try:
-            await world.open_api(app_id, secret).short_link(LIPSTICK, [])
+            await there.open_api(app_id, secret).short_link(LIPSTICK, [])
         except error as refusal:
             caught = refusal
     assert caught is not None
@@ -114,26 +116,12 @@ EXPECTED = {
 }
 
 
-async def test_every_source_says_the_same_of_a_product() -> None:
-    async with open_world() as world:
-        estimates = ThirdParty(world.client, world.market, world.sandbox.estimate_url, {})
-        by_api = await world.open_api().product(HEADPHONES, default_cap=40_000)
+async def test_open_api_and_estimate_agree_on_a_product() -> None:
+    async with open_sandbox_market() as there:
+        estimates = ThirdParty(there.client, there.market, there.sandbox.estimate_url, {})
+        by_api = await there.open_api().product(HEADPHONES, default_cap=40_000)
         by_estimate = await estimates.product(HEADPHONES)
-        assert world.sandbox.state.counters["estimate with cookie"] == 0
+        assert there.sandbox.state.counters["estimate with cookie"] == 0
     assert by_api == by_estimate
     dumped = by_api.model_dump()
     assert {name: dumped[name] for name in EXPECTED} == EXPECTED
-
-
-async def test_faults_of_the_estimate_service() -> None:
-    found: dict[str, type] = {}
-    async with open_world() as world:
-        for fault in ("estimate_500", "estimate_html"):
-            world.sandbox.state.faults.arm(fault, times=1)
-            try:
-                await ThirdParty(
-                    world.client, world.market, world.sandbox.estimate_url, {}
-                ).product(HEADPHONES)
-            except (PortalDown, NotThere) as failure:
-                found[fault] = type(failure)
-    assert found == {"estimate_500": PortalDown, "estimate_html": PortalDown}

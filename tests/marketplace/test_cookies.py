@@ -23,7 +23,7 @@ def overridden(portal: str, shop: str) -> Market:
     return market("vn", portal_url=portal, shop_url=shop)
 
 
-def test_a_cookie_as_the_browser_is_given_it() -> None:
+def test_session_cookie_is_set_on_the_shops_domain() -> None:
     assert browser_cookies(VN, parse_cookie("SPC_EC=a=b==")) == [
         CookieParam(
             name="SPC_EC",
@@ -36,13 +36,7 @@ def test_a_cookie_as_the_browser_is_given_it() -> None:
     ]
 
 
-def test_session_cookies_are_the_shops_whole_domain_s() -> None:
-    assert placed("SPC_EC=1; SPC_ST=2; SPC_U=3") == [
-        (name, "https://shopee.vn", ".shopee.vn") for name in ("SPC_EC", "SPC_ST", "SPC_U")
-    ]
-
-
-def test_csrftoken_is_the_portals_own_too() -> None:
+def test_csrftoken_is_set_on_the_portal_too() -> None:
     assert placed("csrftoken=t") == [
         ("csrftoken", "https://shopee.vn", ".shopee.vn"),
         ("csrftoken", "https://affiliate.shopee.vn", None),
@@ -50,13 +44,13 @@ def test_csrftoken_is_the_portals_own_too() -> None:
 
 
 @pytest.mark.parametrize("code", MARKET_CODES)
-def test_each_market_has_a_domain_of_shop_and_portal(code: str) -> None:
+def test_session_cookie_of_each_market_covers_shop_and_portal(code: str) -> None:
     where = market(code)
     domain = where.shop_url.replace("https://", ".")
     assert placed("SPC_EC=1", where) == [("SPC_EC", where.shop_url, domain)]
 
 
-def test_order_and_values_are_kept() -> None:
+def test_cookies_keep_their_order_and_values() -> None:
     cookies = browser_cookies(VN, parse_cookie("b=2; a=1; c="))
     assert [(one["name"], one["value"]) for one in cookies] == [("b", "2"), ("a", "1"), ("c", "")]
 
@@ -70,7 +64,7 @@ def test_order_and_values_are_kept() -> None:
         ("http://127.0.0.1:9001", "http://127.0.0.1:9001"),
     ],
 )
-def test_on_one_address_there_is_one_host_only_cookie_of_each_name(portal: str, shop: str) -> None:
+def test_shop_and_portal_on_one_host_share_host_only_cookies(portal: str, shop: str) -> None:
     where = overridden(portal, shop)
     assert placed("SPC_EC=1; csrftoken=t", where) == [
         ("SPC_EC", shop, None),
@@ -90,7 +84,7 @@ def test_on_one_address_there_is_one_host_only_cookie_of_each_name(portal: str, 
         ("http://9.127.0.0.1.example", "http://127.0.0.1"),
     ],
 )
-def test_on_hosts_that_share_no_domain_each_has_its_own(portal: str, shop: str) -> None:
+def test_hosts_without_common_domain_have_a_cookie_each(portal: str, shop: str) -> None:
     where = overridden(portal, shop)
     assert placed("SPC_EC=1; csrftoken=t", where) == [
         ("SPC_EC", shop, None),
@@ -100,7 +94,7 @@ def test_on_hosts_that_share_no_domain_each_has_its_own(portal: str, shop: str) 
     ]
 
 
-def test_a_portal_on_the_shops_own_host_has_no_second_csrftoken() -> None:
+def test_portal_on_the_shops_host_has_no_second_csrftoken() -> None:
     where = overridden("https://shop.example:8443", "https://shop.example")
     assert placed("SPC_EC=1; csrftoken=t", where) == [
         ("SPC_EC", "https://shop.example", ".shop.example"),
@@ -108,14 +102,14 @@ def test_a_portal_on_the_shops_own_host_has_no_second_csrftoken() -> None:
     ]
 
 
-def test_a_portal_below_an_overridden_shop_shares_its_domain() -> None:
+def test_portal_below_a_configured_shop_shares_its_domain() -> None:
     where = overridden("http://portal.shop.test:9001", "http://shop.test:9002")
     assert placed("SPC_EC=1", where) == [("SPC_EC", "http://shop.test:9002", ".shop.test")]
 
 
 # A browser knows the prefixes in any case.
 @pytest.mark.parametrize("name", ["__Host-x", "__host-x", "__HOST-x", "__Host-csrftoken"])
-def test_a_host_cookie_is_host_only_and_secure_everywhere(name: str) -> None:
+def test_host_prefix_cookie_is_host_only_and_secure(name: str) -> None:
     assert placed(f"{name}=1") == [
         (name, "https://shopee.vn", None),
         (name, "https://affiliate.shopee.vn", None),
@@ -128,7 +122,7 @@ def test_a_host_cookie_is_host_only_and_secure_everywhere(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["__Secure-x", "__secure-x"])
-def test_a_secure_cookie_is_secure_and_may_have_a_domain(name: str) -> None:
+def test_secure_prefix_cookie_is_secure_with_a_domain(name: str) -> None:
     assert placed(f"{name}=1") == [(name, "https://shopee.vn", ".shopee.vn")]
     where = overridden("http://portal.shop.test", "http://shop.test")
     [cookie] = browser_cookies(where, parse_cookie(f"{name}=1"))
@@ -139,14 +133,14 @@ def test_a_secure_cookie_is_secure_and_may_have_a_domain(name: str) -> None:
     ("name", "domain"),
     [("__Http-x", ".shopee.vn"), ("__http-x", ".shopee.vn"), ("__Host-Http-x", None)],
 )
-def test_a_cookie_that_no_script_may_read_says_so(name: str, domain: str | None) -> None:
+def test_http_prefix_cookie_is_http_only(name: str, domain: str | None) -> None:
     cookie = browser_cookies(VN, parse_cookie(f"{name}=1"))[0]
     assert cookie["httpOnly"] is True
     assert cookie["secure"] is True
     assert cookie.get("domain") == domain
 
 
-def test_other_cookies_are_open_to_script_and_as_secure_as_their_host() -> None:
+def test_plain_cookie_is_as_secure_as_its_host() -> None:
     where = overridden("http://affiliate.shop.example", "https://shop.example")
     assert [
         (one["name"], one["secure"], "httpOnly" in one)

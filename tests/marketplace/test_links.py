@@ -53,26 +53,20 @@ TAILS = [
 
 
 @pytest.mark.parametrize("code", MARKET_CODES)
-def test_every_product_form_of_every_market(code: str) -> None:
+def test_product_link_of_each_form_and_market_is_read(code: str) -> None:
     place = market(code)
     host = place.shop_url.removeprefix("https://")
-    for start in ("https://", "http://", "", "HTTPS://", "https://www.", "m."):
+    assert ITEM.url(place) == f"{place.shop_url}/product/88201679/23456789012"
+    for start in ("https://", "http://", "", "HTTPS://", "https://www.", "m.", "https://WwW."):
         for path in PRODUCT_PATHS:
             for tail in TAILS:
-                link = f"{start}{host}{path}{tail}"
-                assert parse(link, place) == ITEM, link
+                for name in (host, host.upper()):
+                    link = f"{start}{name}{path}{tail}"
+                    assert parse(link, place) == ITEM, link
 
 
 @pytest.mark.parametrize("code", MARKET_CODES)
-def test_the_canonical_link_is_bare_and_reads_back(code: str) -> None:
-    place = market(code)
-    url = ITEM.url(place)
-    assert url == f"{place.shop_url}/product/88201679/23456789012"
-    assert parse(url, place) == ITEM
-
-
-@pytest.mark.parametrize("code", MARKET_CODES)
-def test_every_short_host_of_every_market(code: str) -> None:
+def test_short_link_of_each_host_and_market_is_read(code: str) -> None:
     place = market(code)
     host = place.shop_url.removeprefix("https://")
     for short in (f"s.{host}", f"{code}.shp.ee", "shope.ee", "shp.ee"):
@@ -83,7 +77,7 @@ def test_every_short_host_of_every_market(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", MARKET_CODES)
-def test_no_market_takes_anothers_links(code: str) -> None:
+def test_link_of_another_market_is_none(code: str) -> None:
     here = market(code)
     for other in MARKET_CODES:
         if other != code:
@@ -93,62 +87,28 @@ def test_no_market_takes_anothers_links(code: str) -> None:
                 assert isinstance(parse(f"{own_short}/abc", here), NotALink)
 
 
-@pytest.mark.parametrize("host", ["SHOPEE.VN", "WwW.Shopee.vN"])
-def test_host_names_have_no_case(host: str) -> None:
-    assert parse(f"https://{host}/product/88201679/23456789012", VN) == ITEM
-
-
 @pytest.mark.parametrize(
     "authority",
     [
-        "evil-shopee.vn",
-        "evilshopee.vn",
-        "shopee.vn.evil.com",
-        "shopee.vn-evil.com",
-        "shopee.v",
-        "hopee.vn",
-        "shopee.com",
-        "shopee.vnn",
+        *("evil-shopee.vn", "evilshopee.vn", "shopee.vn.evil.com", "shopee.vn-evil.com"),
+        *("shopee.v", "hopee.vn", "shopee.com", "shopee.vnn", ""),
         # user names
-        "user@shopee.vn",
-        "shopee.vn@evil.com",
-        "shopee.vn:pass@evil.com",
-        "evil.com@shopee.vn",
-        "@shopee.vn",
+        *("user@shopee.vn", "evil.com@shopee.vn", "@shopee.vn"),
+        *("shopee.vn@evil.com", "shopee.vn:pass@evil.com"),
         # ports
-        "shopee.vn:80",
-        "shopee.vn:8080",
-        "shopee.vn:",
-        "shopee.vn:abc",
-        "shopee.vn:99999999",
+        *("shopee.vn:80", "shopee.vn:8080", "shopee.vn:", "shopee.vn:abc", "shopee.vn:99999999"),
         # dots
-        "shopee.vn.",
-        ".shopee.vn",
-        "www..shopee.vn",
-        "shopee..vn",
-        # other alphabets, and what stands for them
-        "shоpee.vn",  # noqa: RUF001 - a Cyrillic o
-        "ｓhopee.vn",  # noqa: RUF001 - a full-width s
-        "shopee。vn",
-        "shopee\u200b.vn",
-        "xn--shpee-jsd.vn",
-        "xn--abc.shopee.vn",
-        "shopee%2evn",
-        "shopee.vn%00.evil.com",
-        "shopee.vn%2f.evil.com",
+        *("shopee.vn.", ".shopee.vn", "www..shopee.vn", "shopee..vn"),
+        # other alphabets, and what stands for them: a Cyrillic o, a full-width s
+        *("sh\u043epee.vn", "\uff53hopee.vn", "shopee\u3002vn", "shopee\u200b.vn"),
+        *("xn--shpee-jsd.vn", "xn--abc.shopee.vn"),
+        *("shopee%2evn", "shopee.vn%00.evil.com", "shopee.vn%2f.evil.com"),
         # other notations of a host
-        "[shopee.vn]",
-        "[::1]",
-        "127.0.0.1",
-        "-shopee.vn",
-        "_x.shopee.vn",
-        "shopee,vn",
-        "shopee.vn;evil.com",
-        "shopee.vn&evil.com",
-        "",
+        *("[shopee.vn]", "[::1]", "127.0.0.1", "-shopee.vn", "_x.shopee.vn"),
+        *("shopee,vn", "shopee.vn;evil.com", "shopee.vn&evil.com"),
     ],
 )
-def test_look_alikes_are_no_links(authority: str) -> None:
+def test_look_alike_host_is_no_link(authority: str) -> None:
     for scheme in ("https://", ""):
         assert isinstance(parse(f"{scheme}{authority}/product/1/2", VN), NotALink)
 
@@ -193,7 +153,6 @@ def test_look_alikes_are_no_links(authority: str) -> None:
         "https://shopee.vn/product/1/0",
         "https://shopee.vn/product/\u0661/\u0662",
         "https://shopee.vn/product/%31/2",
-        f"https://shopee.vn/product/1/{MAX_ID + 1}",
         f"https://shopee.vn/product/1/{'9' * 400}",
         "https://shopee.vn/a-i.1",
         "https://shopee.vn/a-i.1.2.3",
@@ -224,15 +183,13 @@ def test_look_alikes_are_no_links(authority: str) -> None:
         "shope.ee/dlink7Qx",
     ],
 )
-def test_what_is_no_link(text: str) -> None:
+def test_text_that_is_no_link_is_none(text: str) -> None:
     assert isinstance(parse(text, VN), NotALink)
 
 
-def test_the_largest_number_is_a_product() -> None:
+def test_link_over_its_bound_is_none() -> None:
     assert parse(f"https://shopee.vn/product/1/{MAX_ID}", VN) == Product(1, MAX_ID)
-
-
-def test_an_endless_link_is_none() -> None:
+    assert isinstance(parse(f"https://shopee.vn/product/1/{MAX_ID + 1}", VN), NotALink)
     link = "https://shopee.vn/product/1/2?" + "a" * MAX_LINK
     assert isinstance(parse(link, VN), NotALink)
 
@@ -241,7 +198,7 @@ def test_an_endless_link_is_none() -> None:
     "wrapper",
     ["https://shopee.vn/universal-link?deep_and_web=1&redir=", "s.shopee.vn/an_redir?origin_link="],
 )
-def test_a_wrapper_is_what_is_in_it(wrapper: str) -> None:
+def test_wrapped_link_is_what_is_in_it(wrapper: str) -> None:
     def wrapped(link: str) -> object:
         return parse(wrapper + quote(link, safe=""), VN)
 
@@ -252,7 +209,7 @@ def test_a_wrapper_is_what_is_in_it(wrapper: str) -> None:
     assert isinstance(wrapped(""), NotALink)
 
 
-def test_wrappers_are_unwrapped_only_so_far() -> None:
+def test_link_wrapped_three_times_is_none() -> None:
     link = ITEM.url(VN)
     for _ in range(2):
         link = "https://shopee.vn/universal-link?redir=" + quote(link, safe="")
@@ -261,7 +218,7 @@ def test_wrappers_are_unwrapped_only_so_far() -> None:
     assert isinstance(parse(link, VN), NotALink)
 
 
-def test_configured_addresses_alone_are_recognised() -> None:
+def test_configured_addresses_are_the_only_ones_read() -> None:
     assert parse("http://127.0.0.1:9002/a-i.88201679.23456789012", LOCAL) == ITEM
     assert parse("127.0.0.1:9002/product/88201679/23456789012", LOCAL) == ITEM
     assert ITEM.url(LOCAL) == "http://127.0.0.1:9002/product/88201679/23456789012"
@@ -278,14 +235,14 @@ def test_configured_addresses_alone_are_recognised() -> None:
         assert isinstance(parse(foreign, LOCAL), NotALink), foreign
 
 
-def test_an_ipv6_address_can_be_configured() -> None:
+def test_configured_ipv6_address_is_read() -> None:
     place = market("vn", shop_url="http://[::1]:9002", short_urls=["http://[::1]:9003"])
     assert parse("http://[::1]:9002/product/88201679/23456789012", place) == ITEM
     assert parse("[::1]:9003/abc", place) == Short("http://[::1]:9003/abc")
     assert follow("http://[::1]:9002/x?y=1", place) == MarketPage("http://[::1]:9002/x?y=1")
 
 
-def test_one_address_may_be_the_shop_and_the_short_links() -> None:
+def test_one_address_for_shop_and_short_links_is_read() -> None:
     place = market("vn", shop_url="http://localhost:9", short_urls=["http://localhost:9"])
     assert parse("localhost:9/product/88201679/23456789012", place) == ITEM
     assert parse("localhost:9/abc", place) == Short("http://localhost:9/abc")
@@ -300,9 +257,10 @@ def test_one_address_may_be_the_shop_and_the_short_links() -> None:
         ("https://www.shopee.vn/a", "https://www.shopee.vn/a"),
         ("http://s.shopee.vn/abc?x=1", "https://s.shopee.vn/abc?x=1"),
         ("https://shope.ee/abc", "https://shope.ee/abc"),
+        ("https://shopee.vn/a b?c=d e", "https://shopee.vn/a%20b?c=d%20e"),
     ],
 )
-def test_a_redirect_may_pass_through_the_market(url: str, fetched: str) -> None:
+def test_redirect_within_the_market_is_fetched(url: str, fetched: str) -> None:
     assert follow(url, VN) == MarketPage(fetched)
 
 
@@ -320,32 +278,23 @@ def test_a_redirect_may_pass_through_the_market(url: str, fetched: str) -> None:
         "file:///etc/passwd",
     ],
 )
-def test_a_redirect_may_not_leave_the_market(url: str) -> None:
+def test_redirect_out_of_the_market_is_no_link(url: str) -> None:
     assert isinstance(follow(url, VN), NotALink)
-
-
-def test_a_redirect_to_a_product_is_the_product() -> None:
-    assert follow("https://shopee.vn/opaanlp/88201679/23456789012?utm_source=x", VN) == ITEM
 
 
 @pytest.mark.parametrize(
     "url",
     [
         "https://shopee.vn:443/product/88201679/23456789012",
+        "https://shopee.vn/opaanlp/88201679/23456789012?utm_source=x",
         "https://shopee.vn/Son Kem|Li-i.88201679.23456789012",
         "https://shopee.vn\\product\\88201679\\23456789012?a=b c",
         "https://shopee.vn//product/88201679/23456789012",
         "https://shopee.vn/universal-link?a=b c&redir=shopee.vn%2Fx-i.88201679.23456789012",
     ],
 )
-def test_redirect_written_as_browsers_accept_it_is_followed(url: str) -> None:
+def test_redirect_to_a_product_is_the_product(url: str) -> None:
     assert follow(url, VN) == ITEM
-
-
-def test_redirect_to_page_with_spaces_is_fetched_with_them_escaped() -> None:
-    assert follow("https://shopee.vn/a b?c=d e", VN) == MarketPage(
-        "https://shopee.vn/a%20b?c=d%20e"
-    )
 
 
 def test_redirect_to_another_site_with_product_in_query_is_no_product() -> None:
@@ -354,7 +303,7 @@ def test_redirect_to_another_site_with_product_in_query_is_no_product() -> None:
     assert isinstance(follow(url, VN), NotALink)
 
 
-def test_the_reason_repeats_nothing_of_the_text() -> None:
+def test_reason_of_no_link_repeats_nothing_of_the_text() -> None:
     found = parse("https://shopee.vn.secret-host.example/secret-path", VN)
     assert isinstance(found, NotALink)
     assert "secret" not in found.why
@@ -373,5 +322,5 @@ def test_the_reason_repeats_nothing_of_the_text() -> None:
         ("https://shopee.vn/product/7/1?utm_source=x&utm_source=an_17", "an_17"),
     ],
 )
-def test_who_earns_by_a_long_link(long_link: str, name: str | None) -> None:
+def test_affiliate_id_in_a_long_link_is_read(long_link: str, name: str | None) -> None:
     assert affiliate_id_in(long_link) == name

@@ -26,19 +26,9 @@ S = CODE.url
 
 BEHIND = [".", ",", ")", "!", ";", "…", "...", "?!", "。", "」", "]", "||", "|", "*", "&gt;"]
 AROUND = [
-    ("<", ">"),
-    ('"', '"'),
-    ("“", "”"),
-    ("«", "»"),
-    ("'", "'"),
-    ("`", "`"),
-    ("(", ")"),
-    ("[", "]"),
-    ("【", "】"),
-    ("**", "**"),
-    ("_", "_"),
-    ("~~", "~~"),
-    ("||", "||"),
+    *(("<", ">"), ("(", ")"), ("[", "]"), ("【", "】")),
+    *(('"', '"'), ("'", "'"), ("`", "`"), ("“", "”"), ("«", "»")),
+    *(("**", "**"), ("_", "_"), ("~~", "~~"), ("||", "||")),
     ("[text](", ")"),
     ("[two words](", ")."),
     ('<a href="', '">Mua</a>'),
@@ -350,21 +340,10 @@ def test_decorated_link_of_a_market_is_the_same_product(
 
 _FOREIGN_HOSTS = st.sampled_from(
     [
-        "evil-shopee.vn",
-        "shopee.vn.evil.com",
-        "shopee.vn@evil.com",
-        "user@shopee.vn",
-        "shopee.co.uk",
-        "sh\u043epee.vn",
-        "xn--shpee-jsd.vn",
-        "shopee.vn:8443",
-        "shopee.vn\\@evil.com",
-        "evil.com\\@shopee.vn",
-        "evil.com/shopee.vn",
-        "evil.com#shopee.vn",
-        "evil.com/https://shopee.vn",
-        "s.shopee.vn.evil.com",
-        "shp.ee.evil.com",
+        *("evil-shopee.vn", "shopee.vn.evil.com", "s.shopee.vn.evil.com", "shp.ee.evil.com"),
+        *("shopee.co.uk", "sh\u043epee.vn", "xn--shpee-jsd.vn", "shopee.vn:8443"),
+        *("shopee.vn@evil.com", "user@shopee.vn", "shopee.vn\\@evil.com", "evil.com\\@shopee.vn"),
+        *("evil.com/shopee.vn", "evil.com#shopee.vn", "evil.com/https://shopee.vn"),
     ]
 )
 

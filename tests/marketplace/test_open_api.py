@@ -95,7 +95,7 @@ def offer(**changes: Any) -> dict[str, Any]:
     return {"data": {"productOfferV2": {"nodes": [node]}}}
 
 
-def test_the_documented_test_vector() -> None:
+def test_signature_of_the_documented_vector_is_exact() -> None:
     body = (
         r'{"query":"{\nbrandOffer{\n    nodes{\n        commissionRate\n        offerName\n'
         r'    }\n}\n}"}'
@@ -104,7 +104,7 @@ def test_the_documented_test_vector() -> None:
     assert signature("123456", 1577836800, body, "demo") == expected
 
 
-async def test_the_bytes_that_are_sent_are_the_bytes_that_are_signed() -> None:
+async def test_signature_covers_the_bytes_that_are_sent() -> None:
     api = Api(made(SHORT))
     await api.link("a", "b")
     request = api.requests[0]
@@ -117,7 +117,7 @@ async def test_the_bytes_that_are_sent_are_the_bytes_that_are_signed() -> None:
     )
 
 
-async def test_a_link_is_asked_for_with_its_sub_ids() -> None:
+async def test_short_link_is_asked_for_with_its_sub_ids() -> None:
     api = Api(made(SHORT + "?lp=aff"))
     assert await api.link("a", "", "c") == Row(SHORT, SHORT, FailCode.SUCCESS)
     assert api.query == (
@@ -137,7 +137,7 @@ async def test_a_link_is_asked_for_with_its_sub_ids() -> None:
         {},
     ],
 )
-async def test_no_short_link_is_an_unknown_error(answer: object) -> None:
+async def test_answer_without_short_link_is_an_unknown_error(answer: object) -> None:
     assert await Api(answer).link() == Row(None, None, FailCode.UNKNOWN)
 
 
@@ -153,7 +153,7 @@ async def test_no_short_link_is_an_unknown_error(answer: object) -> None:
         ({"errors": ["text"]}, -1, None),
     ],
 )
-async def test_what_is_wrong_with_one_link_costs_that_link(
+async def test_graphql_error_of_a_link_fails_its_row(
     answer: object, fail_code: int, portal_code: int | None
 ) -> None:
     row = await Api(answer).link()
@@ -166,15 +166,14 @@ async def test_what_is_wrong_with_one_link_costs_that_link(
         (errors(10020, "Invalid Signature"), OpenApiRefused),
         (errors("10020"), OpenApiRefused),
         ({"errors": [{"message": "error [10020]: Invalid Credential"}]}, OpenApiRefused),
-        (errors(10031), OpenApiRefused),
-        (errors(10032), OpenApiRefused),
-        (errors(10034), OpenApiRefused),
-        (errors(10035), OpenApiRefused),
+        *((errors(code), OpenApiRefused) for code in (10031, 10032, 10034, 10035)),
         (errors(10030), OpenApiBusy),
         (errors(10033), AccountFrozen),
     ],
 )
-async def test_what_is_wrong_with_the_account(answer: object, error: type[Exception]) -> None:
+async def test_graphql_error_of_the_account_raises_its_error(
+    answer: object, error: type[Exception]
+) -> None:
     for ask in (Api(answer).link, Api(answer).product):
         with pytest.raises(error):
             await ask()
@@ -194,14 +193,14 @@ async def test_what_is_wrong_with_the_account(answer: object, error: type[Except
         (403, errors(10030), OpenApiBusy),
     ],
 )
-async def test_what_is_wrong_with_the_http(
+async def test_http_failure_raises_its_error(
     status: int, answer: object, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
         await Api(answer, status).link()
 
 
-async def test_silence_is_bounded(autojump_clock: trio.testing.MockClock) -> None:
+async def test_silent_api_raises_portal_silent(autojump_clock: trio.testing.MockClock) -> None:
     async def silent(request: httpx.Request) -> httpx.Response:
         await trio.sleep_forever()
         raise AssertionError
@@ -211,7 +210,7 @@ async def test_silence_is_bounded(autojump_clock: trio.testing.MockClock) -> Non
             await open_api(client).short_link(ITEM, [])
 
 
-async def test_the_secret_is_in_no_error_and_no_repr() -> None:
+async def test_secret_is_in_no_error_and_no_repr() -> None:
     async with HttpClient(httpx.MockTransport(Api(errors(10020, "bad")))) as client:
         api = open_api(client)
         with pytest.raises(OpenApiRefused) as caught:
@@ -221,7 +220,7 @@ async def test_the_secret_is_in_no_error_and_no_repr() -> None:
     assert not re.search(r"[0-9a-f]{64}", told)
 
 
-async def test_an_offer_gives_the_thirteen_fields() -> None:
+async def test_offer_gives_the_thirteen_fields() -> None:
     api = Api(offer())
     assert (await api.product()).model_dump() == {
         "name": "Son Kem Lì",
@@ -253,7 +252,7 @@ async def test_an_offer_gives_the_thirteen_fields() -> None:
         ({"shopeeCommissionRate": "0.9"}, 16_497, 30_000, "103.5%"),
     ],
 )  # fmt: skip
-async def test_rates_are_shares(
+async def test_offer_rates_are_shares_of_the_price(
     changes: dict[str, Any], seller: int | None, platform: int | None, rate: str | None
 ) -> None:
     found = await Api(offer(**changes)).product()
@@ -270,7 +269,9 @@ async def test_rates_are_shares(
         ({"price": None, "priceMin": None, "priceMax": None}, None),
     ],
 )
-async def test_a_price_from_where_there_is_one(changes: dict[str, Any], price: int | None) -> None:
+async def test_offer_price_is_the_first_that_is_known(
+    changes: dict[str, Any], price: int | None
+) -> None:
     assert (await Api(offer(**changes)).product()).price == price
 
 
@@ -285,11 +286,11 @@ async def test_a_price_from_where_there_is_one(changes: dict[str, Any], price: i
         {"data": {"productOfferV2": {"nodes": [None, 5]}}},
     ],
 )
-async def test_an_item_without_an_offer_is_not_there(answer: object) -> None:
+async def test_item_without_offer_raises_not_there(answer: object) -> None:
     with pytest.raises(NotThere):
         await Api(answer).product()
 
 
-async def test_an_error_of_graphql_when_reading() -> None:
+async def test_graphql_error_of_a_reading_raises_portal_error() -> None:
     with pytest.raises(PortalError, match="Cannot query field"):
         await Api(errors(10010, "Cannot query field")).product()

@@ -1,4 +1,4 @@
-"""Calls of the page that are redirected, on a tab of a few lines."""
+"""Redirects and pages that do not come, on a tab of a few lines."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def redirected(url: str, led_to: str | None) -> Tab:
 @pytest.mark.parametrize(
     ("led_to", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck), (None, PortalDown)]
 )
-async def test_a_redirected_submit_is_explained_by_where_it_leads(
+async def test_redirected_submit_raises_by_where_it_leads(
     submit: Any,
     led_to: str | None,
     error: type[Exception],
@@ -60,7 +60,7 @@ async def test_a_redirected_submit_is_explained_by_where_it_leads(
 
 
 @pytest.mark.parametrize("way", [(LOGIN, CAPTCHA), (CAPTCHA, LOGIN)])
-async def test_a_redirect_by_way_of_a_login_and_a_check_leads_to_the_check(
+async def test_redirect_past_login_and_check_raises_human_check(
     way: tuple[str, ...], autojump_clock: trio.testing.MockClock
 ) -> None:
     seen = [(0.0, Response(status=302, url=url)) for url in way]
@@ -68,7 +68,7 @@ async def test_a_redirect_by_way_of_a_login_and_a_check_leads_to_the_check(
     await raised(HumanCheck, submit_form(tab))
 
 
-async def test_a_redirect_to_a_check_counts_before_the_check_s_page_has_come(
+async def test_redirect_to_check_is_raised_before_its_page_comes(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     redirect = Response(status=302, url=LINKS_CALL, leads_to=CAPTCHA)
@@ -85,7 +85,7 @@ async def test_a_redirect_to_a_check_counts_before_the_check_s_page_has_come(
     ],
     ids=["a slow one", "its page comes", "it leads on to a check"],
 )
-async def test_a_redirect_to_a_login_counts_when_it_does_not_lead_on(
+async def test_redirect_to_login_is_raised_when_it_does_not_lead_on(
     seen: list[Response],
     error: type[Exception],
     after: float,
@@ -97,21 +97,12 @@ async def test_a_redirect_to_a_login_counts_when_it_does_not_lead_on(
     assert trio.current_time() == pytest.approx(after, abs=0.1)
 
 
-async def test_what_the_page_asks_for_besides_hides_no_check(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    other = Response(status=200, url="https://affiliate.shopee.vn/api/login_status")
-    redirect = Response(status=302, url=LINKS_CALL)
-    answers = [(0.0, redirect), (0.0, other), (1.0, Response(status=200, url=CAPTCHA))]
-    await raised(HumanCheck, submit_form(Tab(answers=answers)))
-
-
 @pytest.mark.parametrize("read", [read_fetch, read_page])
 @pytest.mark.parametrize(
     ("led_to", "error"),
     [(LOGIN, ProductsRefused), (CAPTCHA, HumanCheck), (None, ProductsRefused)],
 )
-async def test_a_redirected_reading_is_explained_by_where_it_leads(
+async def test_redirected_reading_raises_by_where_it_leads(
     read: Any, led_to: str | None, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
     await raised(error, read(redirected(PRODUCT_CALL, led_to)))
@@ -130,7 +121,7 @@ def open_links(tab: Tab) -> Any:
 @pytest.mark.parametrize("opens", [open_links, read_page])
 @pytest.mark.parametrize(("leads_to", "error"), [(CAPTCHA, HumanCheck), (LOGIN, SessionLost)])
 @pytest.mark.parametrize("after", [0, 30], ids=["at once", "when its time is up"])
-async def test_a_page_that_never_comes_is_explained_by_where_the_way_leads(
+async def test_page_that_never_comes_raises_by_its_redirects(
     opens: Any,
     leads_to: str,
     error: type[Exception],
@@ -148,10 +139,9 @@ async def test_a_page_that_never_comes_is_explained_by_where_the_way_leads(
 
 
 @pytest.mark.parametrize(("url", "error"), [(CAPTCHA, HumanCheck), (LOGIN, SessionLost)])
-async def test_or_by_where_it_was(
+async def test_page_that_never_comes_raises_by_its_last_address(
     url: str, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
-    """As of a check whose page is shown in part: its script's host is slow."""
     gone = NavigationFailed(PAGE, "it was not there within 30 s")
     await raised(error, open_links(Tab(lands=url, fails=gone, fails_after=30)))
 
@@ -165,7 +155,7 @@ async def test_or_by_where_it_was(
     ],
     ids=["nothing", "a check", "a login"],
 )
-async def test_what_else_a_page_asks_for_is_no_sign(
+async def test_other_requests_of_a_page_are_no_sign(
     hops: list[Response], autojump_clock: trio.testing.MockClock
 ) -> None:
     answers = [(0.0, each) for each in hops]
@@ -174,8 +164,8 @@ async def test_what_else_a_page_asks_for_is_no_sign(
     assert await raised(NavigationFailed, open_links(Tab(fails=gone, answers=answers))) is gone
 
 
-async def test_nor_is_a_login_that_leads_on(autojump_clock: trio.testing.MockClock) -> None:
-    """As of a session that is renewed on the way, which breaks off after that."""
+async def test_login_that_leads_on_is_no_sign(autojump_clock: trio.testing.MockClock) -> None:
+    """A session that is renewed on the way, of which the page then breaks off."""
     gone = NavigationFailed(PAGE, "net::ERR_CONNECTION_RESET")
     ticket = f"{PAGE}?ticket=1"
     answers = [(0.0, hop(PAGE, LOGIN)), (0.0, hop(LOGIN, ticket))]
@@ -183,7 +173,9 @@ async def test_nor_is_a_login_that_leads_on(autojump_clock: trio.testing.MockClo
     await raised(NavigationFailed, open_links(tab))
 
 
-async def test_a_check_is_seen_whatever_leads_there(autojump_clock: trio.testing.MockClock) -> None:
+async def test_check_behind_another_redirect_raises_human_check(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     gone = NavigationFailed(PAGE, "it was not there within 30 s")
     gate = "https://affiliate.shopee.vn/anti/x"
     answers = [(0.0, hop(PAGE, gate)), (0.0, hop(gate, CAPTCHA))]
@@ -192,7 +184,7 @@ async def test_a_check_is_seen_whatever_leads_there(autojump_clock: trio.testing
 
 
 @pytest.mark.parametrize(("url", "error"), [(CAPTCHA, HumanCheck), (LOGIN, SessionLost)])
-async def test_a_check_that_is_too_busy_to_be_looked_at_is_known_by_its_address(
+async def test_page_too_busy_to_be_read_raises_by_its_address(
     url: str, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
     await raised(error, submit_form(Tab(lands=url, looks=[HANGS])))
@@ -205,7 +197,7 @@ async def test_a_check_that_is_too_busy_to_be_looked_at_is_known_by_its_address(
     ("status", "error"),
     [(401, SessionLost), (403, SessionLost), (503, PortalDown), (0, NavigationFailed)],
 )
-async def test_a_page_that_a_browser_replaces_by_its_own_is_known_by_its_status(
+async def test_page_replaced_by_browser_error_raises_by_its_status(
     status: int, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
     failed = NavigationFailed("https://shopee.vn/", "net::ERR_HTTP_RESPONSE_CODE_FAILURE")
@@ -219,7 +211,7 @@ async def test_a_page_that_a_browser_replaces_by_its_own_is_known_by_its_status(
     "sees", [HANGS, look("none", url="chrome-error://chromewebdata/")], ids=["busy", "broken off"]
 )
 @pytest.mark.parametrize("after", [0, 30], ids=["at once", "in the end"])
-async def test_so_is_one_that_a_script_leaves_for(
+async def test_unreadable_check_that_a_script_leaves_for_raises_human_check(
     opens: Any, sees: Any, after: int, autojump_clock: trio.testing.MockClock
 ) -> None:
     tab = Tab(goes=CAPTCHA, looks=[*after * [look("none")], sees])
@@ -227,7 +219,7 @@ async def test_so_is_one_that_a_script_leaves_for(
     assert trio.current_time() < READ_WITHIN + after
 
 
-async def test_a_login_that_a_script_leaves_for_costs_product_data_alone(
+async def test_login_that_a_script_leaves_for_refuses_product_data_only(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     await raised(ProductsRefused, read_page(Tab(goes=LOGIN, looks=[HANGS])))
@@ -244,7 +236,7 @@ async def test_page_that_only_hangs_raises_its_timeout(
 
 
 @pytest.mark.parametrize(("url", "error"), [(CAPTCHA, HumanCheck), (LOGIN, ProductsRefused)])
-async def test_a_product_page_that_leaves_during_its_call_is_looked_after(
+async def test_product_page_that_leaves_during_its_call_raises_by_new_address(
     url: str, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
     lost = Response(status=0, url=PRODUCT_CALL, lost="the page went elsewhere")

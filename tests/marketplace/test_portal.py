@@ -60,10 +60,13 @@ GOOD_ROWS = [
     Row("https://s.shopee.vn/102", row(102)["longLink"], FailCode.SUCCESS, 0),
 ]
 GOOD_BODY = links_body(row(101), row(102))
+OTHER_CALL = Response(url="https://affiliate.shopee.vn/api/v3/gql?q=other")
+
+
 # Opening the page
 
 
-async def test_the_page_is_open_when_its_form_can_be_used(
+async def test_links_page_with_usable_form_is_open(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     tab = Tab(looks=[look("none"), ContextLost("reloads"), look("disabled"), look("ready")])
@@ -73,36 +76,22 @@ async def test_the_page_is_open_when_its_form_can_be_used(
 
 
 @pytest.mark.parametrize(
-    ("lands", "error"),
-    [
-        (LOGIN, SessionLost),
-        ("https://accounts.shopee.vn/x", SessionLost),
-        (CAPTCHA, HumanCheck),
-        ("https://shopee.vn/verify/traffic", HumanCheck),
-    ],
-)
-async def test_where_the_page_ends_is_a_sign(lands: str, error: type[Exception]) -> None:
-    await raised(error, portal.open_links_page(Tab(lands=lands), VN))
-
-
-@pytest.mark.parametrize(
     ("seen", "error"),
     [
         (look("none", url=LOGIN), SessionLost),
         (look("none", password=True), SessionLost),
         (look("none", url=CAPTCHA), HumanCheck),
+        (look("none", url="https://shopee.vn/verify/traffic"), HumanCheck),
         (look("none", url=CAPTCHA, password=True), HumanCheck),
-        (look("none", status=401), SessionLost),
-        (look("none", status=403), SessionLost),
-        (look("none", status=500), PortalDown),
-        (look("none", status=503), PortalDown),
-        (look("none", status=429), PortalDown),
+        *((look("none", status=status), SessionLost) for status in (401, 403)),
+        *((look("none", status=status), PortalDown) for status in (500, 503, 429)),
     ],
 )
-async def test_what_the_page_shows_after_a_while_is_a_sign(
+async def test_links_page_that_shows_a_sign_raises_its_error(
     seen: Json, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
     await raised(error, portal.open_links_page(Tab(looks=[look("none"), seen]), VN))
+    await raised(error, portal.open_links_page(Tab(lands=seen["url"], looks=[seen]), VN))
     assert trio.current_time() < 1
 
 
@@ -117,7 +106,7 @@ async def test_what_the_page_shows_after_a_while_is_a_sign(
         ('{"error": 90309999, "is_login": false}', CAPTCHA, HumanCheck),
     ],
 )
-async def test_json_in_the_pages_place_is_read_before_its_status(
+async def test_links_page_of_json_raises_by_json_before_status(
     answer: str, url: str, error: type[Exception], status: int
 ) -> None:
     shown = look("none", url=url, status=status, json=answer)
@@ -126,25 +115,25 @@ async def test_json_in_the_pages_place_is_read_before_its_status(
 
 @pytest.mark.parametrize(("status", "error"), [(403, SessionLost), (429, PortalDown)])
 @pytest.mark.parametrize("answer", ["", '{"error": 1}', '{"error": 903099', "[90309999]"])
-async def test_of_other_json_the_status_counts(
+async def test_links_page_of_other_json_raises_by_status(
     answer: str, status: int, error: type[Exception]
 ) -> None:
     shown = look("none", status=status, json=answer)
     await raised(error, portal.open_links_page(Tab(looks=[shown]), VN))
 
 
-async def test_a_password_field_beside_the_form_is_no_login() -> None:
+async def test_links_page_with_form_and_password_field_is_open() -> None:
     await portal.open_links_page(Tab(looks=[look("ready", password=True)]), VN)
 
 
-async def test_a_form_that_stays_disabled_is_a_frozen_account(
+async def test_form_that_stays_disabled_raises_account_frozen(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     await raised(AccountFrozen, portal.open_links_page(Tab(looks=[look("disabled")]), VN))
     assert trio.current_time() == pytest.approx(portal.FROZEN_AFTER, abs=0.2)
 
 
-async def test_a_disabled_form_that_is_built_anew_is_no_frozen_account(
+async def test_form_that_is_built_anew_is_given_its_time_again(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     """By a page that is loaded twice, say: the second one is given its time."""
@@ -154,14 +143,8 @@ async def test_a_disabled_form_that_is_built_anew_is_no_frozen_account(
     assert trio.current_time() > portal.FROZEN_AFTER
 
 
-async def test_a_page_without_a_form_has_changed(autojump_clock: trio.testing.MockClock) -> None:
-    error = await raised(PortalChanged, portal.open_links_page(Tab(looks=[look("none")]), VN))
-    assert "has changed" in str(error)
-    assert trio.current_time() == pytest.approx(portal.FORM_TIMEOUT, abs=0.2)
-
-
 @pytest.mark.parametrize(("url", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck)])
-async def test_a_page_that_has_left_meanwhile_and_is_never_seen_has_not_changed(
+async def test_links_page_that_leaves_unseen_raises_by_its_address(
     url: str,
     error: type[Exception],
     nursery: trio.Nursery,
@@ -177,11 +160,16 @@ async def test_a_page_that_has_left_meanwhile_and_is_never_seen_has_not_changed(
     await raised(error, portal.open_links_page(tab, VN))
 
 
-@pytest.mark.parametrize("seen", [None, [], "x", {}, {"form": 5, "status": "x", "url": None}])
-async def test_unreadable_state_is_no_form(
+UNREADABLE: list[Any] = [None, [], "x", {}, {"form": 5, "status": "x", "url": None}]
+
+
+@pytest.mark.parametrize("seen", [look("none"), *UNREADABLE])
+async def test_links_page_without_readable_form_raises_portal_changed(
     seen: Any, autojump_clock: trio.testing.MockClock
 ) -> None:
-    await raised(PortalChanged, portal.open_links_page(Tab(looks=[seen]), VN))
+    error = await raised(PortalChanged, portal.open_links_page(Tab(looks=[seen]), VN))
+    assert "has changed" in str(error)
+    assert trio.current_time() == pytest.approx(portal.FORM_TIMEOUT, abs=0.2)
 
 
 # A check in a frame or pop-up
@@ -192,69 +180,49 @@ async def opened(tab: Tab) -> None:
 
 
 @pytest.mark.parametrize("work", [opened, submit_form, submit_fetch, read_fetch, read_page])
-async def test_check_in_a_frame_comes_before_all_work(work: Any) -> None:
+async def test_check_in_frame_is_raised_before_any_work(work: Any) -> None:
     tab = Tab(other_urls=["https://ads.example/", CAPTCHA])
     await raised(HumanCheck, work(tab))
     assert (tab.visited, tab.submits, tab.calls) == ([], [], [])
 
 
-async def test_frames_of_other_sites_are_no_check() -> None:
+async def test_frame_of_another_site_is_no_check() -> None:
     other_urls = ["https://ads.example/verify/captcha", "https://shopee.vn/"]
     tab = Tab(answers=[(0, Response(body=GOOD_BODY))], other_urls=other_urls)
     assert await submit_form(tab) == GOOD_ROWS
 
 
-@pytest.mark.parametrize("seen", [look(), CallTimedOut("Runtime.callFunctionOn", 2.0)])
-async def test_check_in_a_frame_instead_of_an_answer_is_seen_soon(
-    seen: Json | Exception, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+@pytest.mark.parametrize("looks", [[look()], [CallTimedOut("Runtime.callFunctionOn", 2.0)]])
+@pytest.mark.parametrize("answers", [[], [(1.5, OTHER_CALL)] * 30], ids=["quiet", "other calls"])
+async def test_check_in_frame_instead_of_answer_is_raised_soon(
+    looks: list[Any],
+    answers: list[tuple[float, Response]],
+    nursery: trio.Nursery,
+    autojump_clock: trio.testing.MockClock,
 ) -> None:
-    tab = Tab(looks=[seen])
-
-    async def show() -> None:
-        await trio.sleep(1)
-        tab.other_urls = [CAPTCHA]
-
-    nursery.start_soon(show)
+    tab = Tab(looks=looks, answers=answers)
+    nursery.start_soon(show_check, tab, 1)
     await raised(HumanCheck, submit_form(tab))
     assert trio.current_time() < 6
 
 
-async def test_links_that_come_while_a_frame_shows_a_check_are_not_lost(
+async def test_answer_that_comes_while_frame_shows_check_is_kept(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     tab = Tab(answers=[(1.2, Response(body=GOOD_BODY))])
-
-    async def show() -> None:
-        await trio.sleep(0.1)
-        tab.other_urls = [CAPTCHA]
-
-    nursery.start_soon(show)
+    nursery.start_soon(show_check, tab, 0.1)
     assert await submit_form(tab) == GOOD_ROWS
 
 
-@pytest.mark.parametrize(("shown_at", "seen_at"), [(1, 4), (29, 31)])
-async def test_other_responses_do_not_delay_a_check_in_a_frame(
-    nursery: trio.Nursery,
-    autojump_clock: trio.testing.MockClock,
-    shown_at: float,
-    seen_at: float,
-) -> None:
-    other = Response(url="https://affiliate.shopee.vn/api/v3/gql?q=other")
-    tab = Tab(answers=[(1.5, other)] * 30)
-
-    async def show() -> None:
-        await trio.sleep(shown_at)
-        tab.other_urls = [CAPTCHA]
-
-    nursery.start_soon(show)
-    await raised(HumanCheck, submit_form(tab))
-    assert trio.current_time() < seen_at
+async def show_check(tab: Tab, after: float) -> None:
+    await trio.sleep(after)
+    tab.other_urls = [CAPTCHA]
 
 
 # Submitting by the form
 
 
-async def test_the_form_gets_canonical_links_and_the_sub_ids() -> None:
+async def test_submitted_form_holds_canonical_links_and_sub_ids() -> None:
     tab = Tab(answers=[(0, Response(body=GOOD_BODY))])
     assert await submit_form(tab, "a", "", "c") == GOOD_ROWS
     assert tab.submits == [(URLS, ["a", "", "c"])]
@@ -262,7 +230,7 @@ async def test_the_form_gets_canonical_links_and_the_sub_ids() -> None:
     assert tab.visited == []
 
 
-async def test_of_a_foreign_text_an_error_holds_the_beginning() -> None:
+async def test_error_of_a_long_foreign_text_is_bounded() -> None:
     press = {"pressed": False, "why": "why" * 1000, "hint": "hint" * 1000}
     call: JsonValue = {"failed": "failed" * 1000}
     errors = [
@@ -273,7 +241,7 @@ async def test_of_a_foreign_text_an_error_holds_the_beginning() -> None:
         assert len(str(error)) < 3 * MAX_LINE
 
 
-async def test_the_pages_other_calls_are_not_taken_for_the_answer() -> None:
+async def test_other_calls_of_the_page_are_not_the_answer() -> None:
     other = Response(url=LINKS_CALL.replace("batchCustomLink", "batchNotice"), body="{}")
     nowhere = Response(url="data://[/api/v3/gql?q=batchCustomLink", body="{}")
     moved = Response(url=LINKS_CALL.replace("?", "?_t=1&"), body=GOOD_BODY)
@@ -281,15 +249,9 @@ async def test_the_pages_other_calls_are_not_taken_for_the_answer() -> None:
     assert await submit_form(Tab(answers=answers)) == GOOD_ROWS
 
 
-async def test_a_slow_answer_is_waited_for(autojump_clock: trio.testing.MockClock) -> None:
-    tab = Tab(answers=[(portal.ANSWER_TIMEOUT - 1, Response(body=GOOD_BODY))])
-    assert await submit_form(tab) == GOOD_ROWS
-
-
-async def test_a_page_that_is_too_busy_now_and_then_does_not_hang(
+async def test_page_that_is_busy_now_and_then_is_waited_for(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """It has shown something in between: its answer is waited for."""
     shown: list[Json | Exception] = [look(), CallTimedOut("Runtime.callFunctionOn", 2)]
     tab = Tab(
         looks=[*shown * 5, look()],
@@ -298,25 +260,37 @@ async def test_a_page_that_is_too_busy_now_and_then_does_not_hang(
     assert await submit_form(tab) == GOOD_ROWS
 
 
-async def test_no_answer_is_silence_within_a_bound(autojump_clock: trio.testing.MockClock) -> None:
+async def test_submit_without_answer_raises_portal_silent(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     await raised(PortalSilent, submit_form(Tab()))
     assert trio.current_time() == pytest.approx(portal.ANSWER_TIMEOUT, abs=0.1)
 
 
-@pytest.mark.parametrize(("url", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck)])
-async def test_a_page_that_leaves_for_one_that_is_never_seen_says_why_by_where_it_is(
-    url: str, error: type[Exception], autojump_clock: trio.testing.MockClock
-) -> None:
-    """Each look meets another document, as on a page that loads itself anew."""
-    await raised(error, submit_form(Tab(goes=url, looks=[ContextLost("it went elsewhere")])))
+GONE = ContextLost("it went elsewhere")
+NO_FORM: JsonValue = {"pressed": False, "why": "it has no text area for the links"}
 
 
-@pytest.mark.parametrize(("url", "error"), [(LOGIN, SessionLost), (CAPTCHA, HumanCheck)])
-async def test_a_page_that_leaves_instead_of_answering_is_seen_soon(
-    url: str, error: type[Exception], autojump_clock: trio.testing.MockClock
+@pytest.mark.parametrize(
+    ("tab", "error"),
+    [
+        (Tab(goes=LOGIN, looks=[GONE]), SessionLost),
+        (Tab(goes=CAPTCHA, looks=[GONE]), HumanCheck),
+        (Tab(looks=[look(), look("none", url=LOGIN)]), SessionLost),
+        (Tab(looks=[look(), look("none", url=CAPTCHA)]), HumanCheck),
+        (Tab(press=GONE, looks=[look("none", url=LOGIN)]), SessionLost),
+        (Tab(press=GONE, looks=[look("none", url=CAPTCHA)]), HumanCheck),
+        (Tab(press=GONE, looks=[look()]), ContextLost),
+        (Tab(press=NO_FORM, looks=[look("none", url=LOGIN)]), SessionLost),
+        (Tab(press=NO_FORM, looks=[GONE, look("none", url=LOGIN)]), SessionLost),
+        (Tab(press=NO_FORM, looks=[GONE]), PortalChanged),
+    ],
+)
+async def test_page_that_leaves_during_submit_raises_by_where_it_goes(
+    tab: Tab, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
-    await raised(error, submit_form(Tab(looks=[look(), look("none", url=url)])))
-    assert trio.current_time() < 2
+    await raised(error, submit_form(tab))
+    assert trio.current_time() < portal.ANSWER_TIMEOUT + 1
 
 
 @pytest.mark.parametrize(
@@ -334,53 +308,10 @@ async def test_a_page_that_leaves_instead_of_answering_is_seen_soon(
         ([True], PortalChanged, "no result"),
     ],
 )
-async def test_a_form_that_cannot_be_used(
+async def test_form_that_is_not_pressed_raises_why(
     press: JsonValue, error: type[Exception], says: str
 ) -> None:
     assert says in str(await raised(error, submit_form(Tab(press=press))))
-
-
-@pytest.mark.parametrize(
-    ("seen", "error"),
-    [
-        (look("none", url=LOGIN), SessionLost),
-        (look("none", url=CAPTCHA), HumanCheck),
-        (look(), ContextLost),
-    ],
-)
-async def test_a_page_that_leaves_while_it_is_filled_in(seen: Json, error: type[Exception]) -> None:
-    await raised(error, submit_form(Tab(press=ContextLost("gone"), looks=[seen])))
-
-
-@pytest.mark.parametrize(
-    ("looks", "error"),
-    [
-        ([look("none", url=LOGIN)], SessionLost),
-        ([ContextLost("gone"), look("none", url=LOGIN)], SessionLost),
-        ([ContextLost("gone")], PortalChanged),
-    ],
-)
-async def test_a_page_that_left_before_it_was_filled_in(
-    looks: list[Json | Exception], error: type[Exception]
-) -> None:
-    gone: JsonValue = {"pressed": False, "why": "it has no text area for the links"}
-    await raised(error, submit_form(Tab(press=gone, looks=looks)))
-
-
-@pytest.mark.parametrize(
-    ("response", "error"),
-    [
-        (Response(status=401, body="{}"), SessionLost),
-        (Response(body="<html>", mime_type="text/html"), SessionLost),
-        (Response(body='{"is_login": false, "error": 90309999}'), SessionLost),
-        (Response(body='{"error": 90309999}'), HumanCheck),
-        (Response(status=500, body="{}"), PortalDown),
-        (Response(body='{"data": {"batch'), PortalDown),
-        (Response(body=links_body(*[row(101)] * 3)), PortalChanged),
-    ],
-)
-async def test_an_answer_that_is_a_refusal(response: Response, error: type[Exception]) -> None:
-    await raised(error, submit_form(Tab(answers=[(0, response)])))
 
 
 @pytest.mark.parametrize(
@@ -395,7 +326,7 @@ async def test_an_answer_that_is_a_refusal(response: Response, error: type[Excep
         ([ContextLost("for ever")], 0, PortalDown),
     ],
 )
-async def test_an_answer_that_was_lost(
+async def test_lost_answer_raises_by_state_of_page_and_status(
     looks: list[Json | Exception],
     status: int,
     error: type[Exception],
@@ -405,27 +336,10 @@ async def test_an_answer_that_was_lost(
     await raised(error, submit_form(Tab(looks=looks, answers=[(0, lost)])))
 
 
-async def test_the_rows_of_a_call_that_graphql_refused_are_unknown_errors(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    refused = json.dumps({"errors": [{"message": "odd", "extensions": {"code": 7}}], "data": None})
-    rows = await submit_form(Tab(answers=[(0, Response(body=refused))]))
-    assert [row.fail_code for row in rows] == [-1, -1]
-    assert "a submit of 2 links: odd (code 7)" in caplog.text
-
-
-async def test_the_portals_own_code_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    failed = {"shortLink": "", "longLink": "", "failCode": 2}
-    rows = await submit_form(Tab(answers=[(0, Response(body=links_body(row(101), failed)))]))
-    assert [row.fail_code for row in rows] == [0, 10]
-    assert "item_id=102): its code 2" in caplog.text
-
-
 # Submitting by the page's own call
 
 
-async def test_the_call_is_the_pages_own() -> None:
+async def test_fetch_sends_the_call_of_the_portals_own_page() -> None:
     tab = Tab(call=called(GOOD_BODY))
     assert await submit_fetch(tab, "a", "", "c") == GOOD_ROWS
     method, url, body, *_ = tab.calls[0]
@@ -458,7 +372,7 @@ async def test_the_call_is_the_pages_own() -> None:
         ({}, PortalDown),
     ],
 )
-async def test_a_call_that_fails(call: JsonValue, error: type[Exception]) -> None:
+async def test_failed_call_raises_its_error(call: JsonValue, error: type[Exception]) -> None:
     await raised(error, submit_fetch(Tab(call=call)))
 
 
@@ -471,7 +385,7 @@ async def test_a_call_that_fails(call: JsonValue, error: type[Exception]) -> Non
     ],
 )
 @pytest.mark.parametrize("broken", [{"failed": "TypeError"}, ContextLost("left")])
-async def test_a_call_that_breaks_off_because_its_page_leaves_is_explained_by_where_that_went(
+async def test_call_broken_off_by_leaving_page_raises_by_new_address(
     broken: Any,
     seen: Json,
     error: type[Exception],
@@ -490,5 +404,5 @@ async def test_page_that_left_before_the_call_raises_at_once(
     assert trio.current_time() == 0
 
 
-async def test_a_call_whose_page_is_loaded_anew_is_the_browsers_failure() -> None:
+async def test_call_of_a_reloaded_page_raises_context_lost() -> None:
     await raised(ContextLost, submit_fetch(Tab(call=ContextLost("reloaded"))))

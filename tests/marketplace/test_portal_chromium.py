@@ -44,7 +44,7 @@ Job = Callable[[Page, Market], Awaitable[object]]
 
 
 @dataclass
-class World:
+class SandboxBrowser:
     sandbox: Sandbox
     connection: CdpConnection
     market: Market
@@ -58,8 +58,8 @@ class World:
         finally:
             await context.dispose()
 
-    async def outcomes(self, faults: Iterable[str], job: Job) -> dict[str, object]:
-        """What comes of `job` on a freshly opened page under each of the sandbox's faults."""
+    async def outcomes(self, faults: Iterable[str], job: Job | None) -> dict[str, object]:
+        """Open the links page under each of the sandbox's faults, and return what `job` gives."""
         found: dict[str, object] = {}
         hands = trio.CapacityLimiter(TABS_AT_ONCE)
 
@@ -67,8 +67,10 @@ class World:
             self.sandbox.state.faults.arm(fault, account=account)
             async with hands, self.tab(account) as page:
                 try:
-                    await portal.open_links_page(page, self.market)
-                    found[fault] = await job(page, self.market)
+                    await portal.open_links_page(
+                        page, self.market, form_timeout_s=1.5, frozen_after_s=0.5
+                    )
+                    found[fault] = "opened" if job is None else await job(page, self.market)
                 except MarketplaceFailed as failure:
                     found[fault] = type(failure)
 
@@ -79,7 +81,7 @@ class World:
 
 
 @asynccontextmanager
-async def open_world() -> AsyncIterator[World]:
+async def open_sandbox_browser() -> AsyncIterator[SandboxBrowser]:
     async with (
         open_sandbox(hold=30) as sandbox,
         launch(LaunchSettings()) as chromium,
@@ -91,142 +93,113 @@ async def open_world() -> AsyncIterator[World]:
             shop_url=sandbox.shop_url,
             short_urls=[sandbox.short_url],
         )
-        yield World(sandbox, connection, place)
+        yield SandboxBrowser(sandbox, connection, place)
 
 
-async def test_the_form_is_used_again_and_nothing_of_the_last_time_stays() -> None:
-    async with open_world() as world, world.tab() as page:
-        await portal.open_links_page(page, world.market)
+async def test_form_used_again_keeps_nothing_of_last_submit() -> None:
+    async with open_sandbox_browser() as browser, browser.tab() as page:
+        await portal.open_links_page(page, browser.market)
         for products, sub_ids in [
             ([LIPSTICK, CAMERA], ["one", "", "three", "four", "five"]),
             ([HEADPHONES], ["other"]),
             ([HEADPHONES], ["other"]),
             ([CAMERA, LIPSTICK, HEADPHONES], []),
         ]:
-            rows = await portal.submit_form(page, world.market, products, sub_ids)
+            rows = await portal.submit_form(page, browser.market, products, sub_ids)
             assert [row.fail_code for row in rows] == [FailCode.SUCCESS] * len(products)
-            sent = world.sandbox.state.submits.entries[-1]
-            assert sent.originals == tuple(it.url(world.market) for it in products)
+            sent = browser.sandbox.state.submits.entries[-1]
+            assert sent.originals == tuple(it.url(browser.market) for it in products)
             assert sent.sub_ids == (tuple((sub_ids + [""] * 5)[:5]),)
             for product, row in zip(products, rows, strict=True):
-                assert (row.short_link or "").startswith(world.sandbox.short_url)
+                assert (row.short_link or "").startswith(browser.sandbox.short_url)
                 assert f"/universal-link/product/{product.shop_id}/" in (row.long_link or "")
                 assert "lp=aff" not in (row.short_link or "")
-        assert len(world.sandbox.state.submits.entries) == 4
+        assert len(browser.sandbox.state.submits.entries) == 4
 
 
-async def test_both_ways_make_the_same_links() -> None:
-    async with open_world() as world, world.tab() as page:
-        await portal.open_links_page(page, world.market)
-        given = (page, world.market, [LIPSTICK, CAMERA, HEADPHONES], ["a", "", "c"])
+async def test_form_and_fetch_make_the_same_links() -> None:
+    async with open_sandbox_browser() as browser, browser.tab() as page:
+        await portal.open_links_page(page, browser.market)
+        given = (page, browser.market, [LIPSTICK, CAMERA, HEADPHONES], ["a", "", "c"])
         assert await portal.submit_form(*given) == await portal.submit_fetch(*given)
-        by_form, by_fetch = world.sandbox.state.submits.entries
+        by_form, by_fetch = browser.sandbox.state.submits.entries
         assert (by_form.originals, by_form.sub_ids) == (by_fetch.originals, by_fetch.sub_ids)
 
 
-async def test_both_ways_read_the_same_product() -> None:
-    async with open_world() as world, world.tab() as page:
-        await portal.open_links_page(page, world.market)
-        by_fetch = await portal.read_product_fetch(page, world.market, LIPSTICK, default_cap=1)
-        by_page = await portal.read_product_page(page, world.market, LIPSTICK, default_cap=1)
+async def test_fetch_and_page_read_the_same_product() -> None:
+    async with open_sandbox_browser() as browser, browser.tab() as page:
+        await portal.open_links_page(page, browser.market)
+        by_fetch = await portal.read_product_fetch(page, browser.market, LIPSTICK, default_cap=1)
+        by_page = await portal.read_product_page(page, browser.market, LIPSTICK, default_cap=1)
         assert by_fetch == by_page
-        assert by_fetch.model_dump() == {
-            "name": "Son Kem Lì Bền Màu 8H Cánh Hồng, Mịn Môi Không Khô",
-            "price": 122_200,
-            "image": "https://down-vn.img.susercontent.com/file/vn-11134207-7r98o-lkj3m2x8q1f5a2",
-            "shopName": "Cánh Hồng Official",
-            "rating": "4.8",
-            "sales": 15_234,
-            "commission": 21_996,
-            "commissionRate": "18%",
-            "sellerCommission": 16_497,
-            "platformCommission": 5_499,
-            "isXtra": True,
-            "cap": 40_000,
-            "productLink": LIPSTICK.url(world.market),
-        }
+        assert (by_fetch.price, by_fetch.commission) == (122_200, 21_996)
+        assert by_fetch.product_link == LIPSTICK.url(browser.market)
 
 
 WHOLE = b"HTTP/1.1 200 X\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n"
 HEAD = b"HTTP/1.1 200 X\r\nContent-Type: text/html\r\nContent-Length: 9999\r\n\r\n"
 
+Handler = Callable[[trio.SocketStream, bytes], Awaitable[None]]
+
+
+@asynccontextmanager
+async def page_of(handler: Handler) -> AsyncIterator[tuple[Page, Market]]:
+    """A tab, and the market of a server of which `handler` answers each request."""
+
+    async def answer(stream: trio.SocketStream) -> None:
+        async with stream:
+            await handler(stream, await stream.receive_some())
+
+    async with (
+        trio.open_nursery() as nursery,
+        launch(LaunchSettings()) as chromium,
+        connect(chromium.endpoint) as connection,
+    ):
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(trio.serve_listeners, answer, [listener])
+        here = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
+        place = market("vn", portal_url=here, shop_url=here, short_urls=[here])
+        yield await (await BrowserContext.create(connection, [])).new_page(), place
+        nursery.cancel_scope.cancel()
+
+
+def redirect(to: str, status: int = 302) -> bytes:
+    return f"HTTP/1.1 {status} X\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n".encode()
+
 
 @pytest.mark.parametrize(
-    "answers",
+    "answer",
     [None, b"", HEAD + b"<title>check</title><script src=/verify/captcha?slow></script>"],
     ids=["silent", "broken off", "half there"],
 )
-async def test_a_check_whose_page_does_not_come_is_one_all_the_same(answers: bytes | None) -> None:
-    """Its address does by which the portal leads there, and the account is to be left alone."""
-    await _is_taken_for_a_check(answers)
+async def test_check_whose_page_does_not_come_raises_human_check(answer: bytes | None) -> None:
+    async def handler(stream: trio.SocketStream, asked: bytes) -> None:
+        leads_to = {b"/offer/custom_link": "/gate", b"/gate": "/verify/captcha"}
+        if (there := leads_to.get(asked.split(b" ")[1])) is not None:
+            await stream.send_all(redirect(there))
+        elif answer is None or b"?slow " in asked:
+            await trio.sleep_forever()
+        elif answer:
+            await stream.send_all(answer)
+            await stream.receive_some()
 
-
-async def test_also_where_a_script_leads_to_it() -> None:
-    leave = b"<title>links</title><script>location.replace('/verify/captcha')</script>"
-    await _is_taken_for_a_check(b"", HEAD + leave)
+    async with page_of(handler) as (page, place):
+        with trio.fail_after(NAVIGATION_DEADLINE / 2), pytest.raises(HumanCheck):
+            await portal.open_links_page(page, place)
 
 
 @pytest.mark.parametrize("status", [302, 303, 307, 308])
-async def test_a_call_that_is_redirected_to_a_check_is_one_whatever_its_method(status: int) -> None:
+async def test_call_redirected_to_check_raises_human_check(status: int) -> None:
     """After a 307 or a 308 the check is asked for by POST."""
 
-    async def answer(stream: trio.SocketStream) -> None:
-        async with stream:
-            asked = await stream.receive_some()
-            if asked.startswith(b"POST /api"):
-                head = b"HTTP/1.1 %d X\r\nLocation: /verify/captcha\r\nContent-Length: 0\r\n\r\n"
-                await stream.send_all(head % status)
-            else:
-                await stream.send_all(WHOLE + b"<title>a page</title>")
+    async def handler(stream: trio.SocketStream, asked: bytes) -> None:
+        call = asked.startswith(b"POST /api")
+        await stream.send_all(redirect("/verify/captcha", status) if call else WHOLE)
 
-    async with (
-        trio.open_nursery() as nursery,
-        launch(LaunchSettings()) as chromium,
-        connect(chromium.endpoint) as connection,
-    ):
-        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(trio.serve_listeners, answer, [listener])
-        here = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
-        place = market("vn", portal_url=here, shop_url=here, short_urls=[here])
-        page = await (await BrowserContext.create(connection, [])).new_page()
-        await page.goto(f"{here}/offer/custom_link")
+    async with page_of(handler) as (page, place):
+        await page.goto(f"{place.portal_url}/offer/custom_link")
         with pytest.raises(HumanCheck):
             await portal.submit_fetch(page, place, [LIPSTICK], [])
-        nursery.cancel_scope.cancel()
-
-
-async def _is_taken_for_a_check(answers: bytes | None, page: bytes | None = None) -> None:
-    """What the check's page answers; `page` is the links page, where that is not a redirect."""
-
-    async def answer(stream: trio.SocketStream) -> None:
-        async with stream:
-            asked = await stream.receive_some()
-            if page is not None and b"/offer/custom_link " in asked:
-                await stream.send_all(page)
-                return
-            leads_to = {b"/offer/custom_link": b"/gate", b"/gate": b"/verify/captcha"}
-            if (there := leads_to.get(asked.split(b" ")[1])) is not None:
-                head = b"HTTP/1.1 302 X\r\nLocation: %s\r\nContent-Length: 0\r\n\r\n"
-                await stream.send_all(head % there)
-            elif answers is None or b"?slow " in asked:
-                await trio.sleep_forever()
-            elif answers:
-                await stream.send_all(answers)
-                await stream.receive_some()
-
-    async with (
-        trio.open_nursery() as nursery,
-        launch(LaunchSettings()) as chromium,
-        connect(chromium.endpoint) as connection,
-    ):
-        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-        nursery.start_soon(trio.serve_listeners, answer, [listener])
-        here = f"http://127.0.0.1:{listener.socket.getsockname()[1]}"
-        place = market("vn", portal_url=here, shop_url=here, short_urls=[here])
-        context = await BrowserContext.create(connection, [])
-        with trio.fail_after(NAVIGATION_DEADLINE / 2), pytest.raises(HumanCheck):
-            await portal.open_links_page(await context.new_page(), place)
-        nursery.cancel_scope.cancel()
 
 
 async def go(page: Page, to: str, *, after: int) -> None:
@@ -237,35 +210,35 @@ async def go(page: Page, to: str, *, after: int) -> None:
 @pytest.mark.parametrize(
     ("path", "error"), [("/buyer/login", SessionLost), ("/verify/captcha", HumanCheck)]
 )
-async def test_a_page_that_leaves_during_a_call_says_why_by_where_it_goes(
+async def test_page_that_leaves_during_a_call_raises_by_its_new_address(
     path: str, error: type[Exception]
 ) -> None:
-    async with open_world() as world, world.tab() as page:
-        world.sandbox.state.faults.arm("submit_slow", account=DEFAULT_ACCOUNT)
-        await portal.open_links_page(page, world.market)
-        await go(page, world.sandbox.portal_url + path, after=100)
+    async with open_sandbox_browser() as browser, browser.tab() as page:
+        browser.sandbox.state.faults.arm("submit_slow", account=DEFAULT_ACCOUNT)
+        await portal.open_links_page(page, browser.market)
+        await go(page, browser.sandbox.portal_url + path, after=100)
         with pytest.raises(error):
-            await portal.submit_fetch(page, world.market, [LIPSTICK], [])
+            await portal.submit_fetch(page, browser.market, [LIPSTICK], [])
 
 
-async def test_a_tab_that_its_script_led_to_a_check_is_not_led_away_from_it() -> None:
-    async with open_world() as world, world.tab() as page:
-        await portal.open_links_page(page, world.market)
-        before, counted = page.document_count, dict(world.sandbox.state.counters)
-        await go(page, world.sandbox.portal_url + "/verify/captcha", after=0)
+async def test_tab_led_to_check_by_script_is_not_navigated_away() -> None:
+    async with open_sandbox_browser() as browser, browser.tab() as page:
+        await portal.open_links_page(page, browser.market)
+        before, counted = page.document_count, dict(browser.sandbox.state.counters)
+        await go(page, browser.sandbox.portal_url + "/verify/captcha", after=0)
         with trio.fail_after(NAVIGATION_DEADLINE):
             while page.document_count == before:  # noqa: ASYNC110 - no event of ours
                 await trio.sleep(0.01)
         with pytest.raises(HumanCheck):
-            await portal.open_links_page(page, world.market)
-        assert world.sandbox.state.counters["page custom_link"] == counted["page custom_link"]
+            await portal.open_links_page(page, browser.market)
+        assert browser.sandbox.state.counters["page custom_link"] == counted["page custom_link"]
 
 
-async def test_a_dialog_with_a_check_in_it_is_not_closed() -> None:
-    async with open_world() as world, world.tab() as page:
-        await portal.open_links_page(page, world.market)
-        await portal.submit_form(page, world.market, [LIPSTICK], [])
-        check = f"{world.sandbox.shop_url}/verify/captcha"
+async def test_dialog_with_check_is_not_closed() -> None:
+    async with open_sandbox_browser() as browser, browser.tab() as page:
+        await portal.open_links_page(page, browser.market)
+        await portal.submit_form(page, browser.market, [LIPSTICK], [])
+        check = f"{browser.sandbox.shop_url}/verify/captcha"
         await page.evaluate(
             """(check) => new Promise((shown) => {
                 const dialog = document.createElement("div");
@@ -279,9 +252,9 @@ async def test_a_dialog_with_a_check_in_it_is_not_closed() -> None:
             check,
         )
         with pytest.raises(HumanCheck):
-            await portal.submit_form(page, world.market, [CAMERA], [])
+            await portal.submit_form(page, browser.market, [CAMERA], [])
         assert await page.evaluate("() => frames.length") == 1
-        assert len(world.sandbox.state.submits.entries) == 1
+        assert len(browser.sandbox.state.submits.entries) == 1
 
 
 PAGE_FAULTS = {
@@ -330,39 +303,29 @@ PRODUCT_FAULTS = {
 }
 
 
-async def test_faults_of_a_page_have_their_own_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(portal, "FORM_TIMEOUT", 1.5)
-    monkeypatch.setattr(portal, "FROZEN_AFTER", 0.5)
-
-    async def opened(page: Page, place: Market) -> str:
-        return "opened"
-
-    async with open_world() as world:
-        assert await world.outcomes(PAGE_FAULTS, opened) == PAGE_FAULTS
+async def test_page_faults_raise_their_own_errors() -> None:
+    async with open_sandbox_browser() as browser:
+        assert await browser.outcomes(PAGE_FAULTS, None) == PAGE_FAULTS
 
 
 @pytest.mark.parametrize("submit", [portal.submit_form, portal.submit_fetch])
-async def test_faults_of_a_submit_have_their_own_errors(
-    submit: Callable[..., Awaitable[list[Row]]], monkeypatch: pytest.MonkeyPatch
+async def test_submit_faults_raise_their_own_errors(
+    submit: Callable[..., Awaitable[list[Row]]],
 ) -> None:
-    monkeypatch.setattr(portal, "ANSWER_TIMEOUT", 2.0)
-
     async def fail_codes(page: Page, place: Market) -> list[int]:
-        rows = await submit(page, place, [LIPSTICK, CAMERA], [])
+        rows = await submit(page, place, [LIPSTICK, CAMERA], [], timeout_s=2)
         return [row.fail_code for row in rows]
 
-    async with open_world() as world:
-        assert await world.outcomes(SUBMIT_FAULTS, fail_codes) == SUBMIT_FAULTS
+    async with open_sandbox_browser() as browser:
+        assert await browser.outcomes(SUBMIT_FAULTS, fail_codes) == SUBMIT_FAULTS
 
 
 @pytest.mark.parametrize("read", [portal.read_product_fetch, portal.read_product_page])
-async def test_faults_of_product_data_have_their_own_errors(
-    read: Callable[..., Awaitable[object]], monkeypatch: pytest.MonkeyPatch
+async def test_product_faults_raise_their_own_errors(
+    read: Callable[..., Awaitable[object]],
 ) -> None:
-    monkeypatch.setattr(portal, "PRODUCT_TIMEOUT", 2.0)
-
     async def data(page: Page, place: Market) -> object:
-        return await read(page, place, LIPSTICK, default_cap=1)
+        return await read(page, place, LIPSTICK, default_cap=1, timeout_s=2)
 
-    async with open_world() as world:
-        assert await world.outcomes(PRODUCT_FAULTS, data) == PRODUCT_FAULTS
+    async with open_sandbox_browser() as browser:
+        assert await browser.outcomes(PRODUCT_FAULTS, data) == PRODUCT_FAULTS

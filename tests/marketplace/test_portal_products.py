@@ -37,14 +37,14 @@ PRODUCT_BODY = json.dumps(
 )
 
 
-async def test_product_data_by_a_call_leaves_the_page_where_it_is() -> None:
+async def test_fetched_product_leaves_the_page_where_it_is() -> None:
     tab = Tab(call=called(PRODUCT_BODY, url=PRODUCT_CALL))
     assert (await read_fetch(tab)).price == 122_200
     assert tab.calls[0][:3] == ("GET", PRODUCT_CALL, None)
     assert tab.visited == []
 
 
-async def test_product_data_by_the_page_is_the_answer_to_its_call() -> None:
+async def test_product_page_reads_the_answer_to_its_own_call() -> None:
     others = [
         Response(url=PRODUCT_CALL.replace("101", "1010"), body="{}"),
         Response(url=PRODUCT_CALL.replace("product?", "product/list?"), body="{}"),
@@ -57,7 +57,7 @@ async def test_product_data_by_the_page_is_the_answer_to_its_call() -> None:
 
 
 @pytest.mark.parametrize("read", [read_fetch, read_page])
-async def test_data_of_another_product_is_none_of_the_one_that_was_asked_for(read: Any) -> None:
+async def test_data_of_another_product_raises_portal_down(read: Any) -> None:
     body = PRODUCT_BODY.replace('"name"', '"itemid": 102, "name"')
     response = Response(url=PRODUCT_CALL, body=body)
     tab = Tab(call=called(body, url=PRODUCT_CALL), answers=[(0, response)])
@@ -78,7 +78,7 @@ async def test_data_of_another_product_is_none_of_the_one_that_was_asked_for(rea
     ],
 )
 @pytest.mark.parametrize("read", [read_fetch, read_page])
-async def test_a_refusal_of_product_data(
+async def test_refused_product_raises_its_error(
     read: Any, status: int, body: str, error: type[Exception]
 ) -> None:
     response = Response(status=status, url=PRODUCT_CALL, body=body)
@@ -86,28 +86,27 @@ async def test_a_refusal_of_product_data(
     await raised(error, read(tab))
 
 
-@pytest.mark.parametrize(("lands", "error"), [(LOGIN, ProductsRefused), (CAPTCHA, HumanCheck)])
-async def test_product_page_that_ends_at_another_url_raises(
-    lands: str, error: type[Exception]
+@pytest.mark.parametrize(
+    ("tab", "error"),
+    [
+        (Tab(lands=LOGIN), ProductsRefused),
+        (Tab(lands=CAPTCHA), HumanCheck),
+        (Tab(looks=[look("none", status=403, json='{"error": 90309999}')]), HumanCheck),
+    ],
+)
+async def test_product_page_that_ends_elsewhere_raises(
+    tab: Tab, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
-    await raised(error, read_page(Tab(lands=lands)))
+    await raised(error, read_page(tab))
+    assert trio.current_time() < 1
 
 
-async def test_a_product_page_that_does_not_come_says_so_of_them_all() -> None:
-    """The next product's would not, either."""
+async def test_product_page_that_does_not_come_raises_products_down() -> None:
     failure = NavigationFailed("https://affiliate.shopee.vn/", "net::ERR_CONNECTION_RESET")
     await raised(ProductsDown, read_page(Tab(fails=failure)))
 
 
-async def test_a_human_check_in_the_product_pages_place(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    shown = look("none", status=403, json='{"error": 90309999, "is_login": true}')
-    await raised(HumanCheck, read_page(Tab(looks=[shown])))
-    assert trio.current_time() < 1
-
-
-async def test_a_product_page_that_asks_nothing_is_silent(
+async def test_product_page_without_call_raises_portal_silent(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     await raised(PortalSilent, read_page(Tab()))
@@ -115,6 +114,6 @@ async def test_a_product_page_that_asks_nothing_is_silent(
 
 
 @pytest.mark.parametrize(("status", "error"), [(0, PortalDown), (401, ProductsRefused)])
-async def test_product_data_that_was_lost(status: int, error: type[Exception]) -> None:
+async def test_lost_product_data_raises_by_its_status(status: int, error: type[Exception]) -> None:
     response = Response(status=status, url=PRODUCT_CALL, lost="net::ERR_CONNECTION_RESET")
     await raised(error, read_page(Tab(answers=[(0, response)])))

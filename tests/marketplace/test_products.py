@@ -68,7 +68,7 @@ def read_response(response: PageAnswer, *, code: str = "vn") -> ProductData:
     return parse_portal_product(response, asked=ASKED, market=market(code), default_cap=CAP)
 
 
-def test_all_thirteen_fields_as_they_go_out() -> None:
+def test_product_dumps_its_thirteen_fields() -> None:
     assert read(answer()).model_dump() == {
         "name": "Son Kem Lì",
         "price": 122_200,
@@ -86,7 +86,7 @@ def test_all_thirteen_fields_as_they_go_out() -> None:
     }
 
 
-def test_numbers_may_be_strings_or_numbers() -> None:
+def test_product_numbers_as_strings_or_numbers_are_the_same() -> None:
     as_numbers = answer(
         {
             "price": 12_220_000_000,
@@ -140,9 +140,10 @@ def test_numbers_may_be_strings_or_numbers() -> None:
         ({}, {"default_commission_rate": "17550"}, "commission_rate", "17.55%"),
         ({}, {"default_commission_rate": "17500"}, "commission_rate", "17.5%"),
         ({}, {"seller_commission_rate": "0"}, "is_xtra", False),
+        ({}, {"seller_commission_rate": "1"}, "is_xtra", True),
     ],
 )
-def test_each_field_stands_by_itself(
+def test_unreadable_field_leaves_the_others(
     card: dict[str, Any], detail: dict[str, Any], name: str, value: object
 ) -> None:
     found, usual = read(answer(card, detail)), read(answer())
@@ -152,30 +153,33 @@ def test_each_field_stands_by_itself(
         assert getattr(found, other) == getattr(usual, other)
 
 
-def test_without_a_price_there_is_a_rate_but_no_commission() -> None:
+def test_product_without_price_has_rate_but_no_commission() -> None:
     found = read(answer({"price": None}))
     assert (found.commission, found.seller_commission, found.platform_commission) == (None,) * 3
     assert (found.commission_rate, found.is_xtra, found.cap) == ("18%", True, 40_000)
 
 
-@pytest.mark.parametrize("price", [..., None, "", 0, "0", -1, "-100000", "n/a", {}])
-@pytest.mark.parametrize("price_min", ["12220000000", 12_220_000_000])
-def test_product_without_price_has_the_lowest_one_and_its_commission(
-    price: object, price_min: object
+NO_PRICE: list[object] = [..., None, "", 0, "0", -1, "-100000", "n/a", {}]
+PRICE = CARD["price"]
+
+
+@pytest.mark.parametrize(
+    ("price", "lowest", "highest"),
+    [
+        *((price, PRICE, "99990000000") for price in NO_PRICE),
+        (None, int(PRICE), "99990000000"),
+        *((None, lowest, PRICE) for lowest in NO_PRICE),
+        (PRICE, "100000", "99990000000"),
+    ],
+)
+def test_product_price_is_the_first_of_price_lowest_and_highest(
+    price: object, lowest: object, highest: object
 ) -> None:
-    card = {"price": price, "price_min": price_min, "price_max": "99990000000"}
+    card = {"price": price, "price_min": lowest, "price_max": highest}
     assert read(answer(card)) == read(answer())
-
-
-@pytest.mark.parametrize("price_min", [..., None, "", 0, -1])
-def test_product_with_a_highest_price_only_has_that_one(price_min: object) -> None:
-    card = {"price": None, "price_min": price_min, "price_max": "12220000000"}
-    assert read(answer(card)) == read(answer())
-
-
-def test_product_with_all_prices_has_the_price_itself() -> None:
-    card = {"price_min": "100000", "price_max": "99990000000"}
-    assert read(answer(card)) == read(answer())
+    whole = {key: value for key, value in (CARD | card).items() if value is not ...}
+    packed_card = json.dumps(whole)
+    assert read(answer(batch_item_for_item_card_full=packed_card)) == read(answer())
 
 
 def packed(value: object, *how: str) -> object:
@@ -209,18 +213,6 @@ def test_answer_with_packed_data_is_the_same(how: tuple[str, ...]) -> None:
     assert read(answer() | {"data": packed(answer()["data"], *how)}) == read(answer())
 
 
-def test_card_as_text_with_the_lowest_price_only_is_the_same() -> None:
-    card = CARD | {"price": None, "price_min": CARD["price"]}
-    found = read(answer(batch_item_for_item_card_full=json.dumps(card)))
-    assert found == read(answer())
-
-
-def test_card_as_text_of_another_product_is_no_answer() -> None:
-    card = json.dumps(CARD | {"itemid": 5})
-    with pytest.raises(PortalDown, match="about another"):
-        read(answer(batch_item_for_item_card_full=card, product_link=None))
-
-
 @pytest.mark.parametrize(
     "card", ["", "null", "[]", "{}", "{", "5", "x", "[" * 100_000, "9" * 5_000, [], [{}, {}], 5]
 )
@@ -230,13 +222,13 @@ def test_card_that_cannot_be_read_is_no_product(card: object) -> None:
 
 
 @pytest.mark.parametrize("missing", [..., None])
-def test_no_sellers_rate_is_none_paid(missing: object) -> None:
+def test_product_without_sellers_rate_has_platforms_alone(missing: object) -> None:
     found = read(answer({}, {"seller_commission_rate": missing}))
     assert (found.seller_commission, found.platform_commission) == (0, 21_996)
     assert (found.commission_rate, found.is_xtra) == ("18%", False)
 
 
-def test_the_default_rate_is_the_whole_and_not_the_platforms() -> None:
+def test_default_rate_includes_the_sellers() -> None:
     found = read(answer({}, {"default_commission_rate": "13500"}))
     assert (found.seller_commission, found.platform_commission) == (16_497, 0)
     assert found.commission_rate == "13.5%"
@@ -251,7 +243,7 @@ def test_the_default_rate_is_the_whole_and_not_the_platforms() -> None:
         {"default_commission_rate": "1000001"},  # ten times the price, and more
     ],
 )
-def test_rates_that_contradict_themselves_are_not_known(detail: dict[str, Any]) -> None:
+def test_contradictory_rates_are_not_known(detail: dict[str, Any]) -> None:
     found = read(answer({}, detail))
     assert found.commission is None
     assert found.commission_rate is None
@@ -259,42 +251,47 @@ def test_rates_that_contradict_themselves_are_not_known(detail: dict[str, Any]) 
     assert found.price == 122_200
 
 
-def test_rates_for_people_stand_in_for_missing_numbers() -> None:
+def test_missing_rates_are_read_from_their_text() -> None:
     found = read(answer({}, dict.fromkeys(DETAIL, ...)))
     assert (found.seller_commission, found.platform_commission) == (16_497, 5_499)
     assert found.cap == CAP
 
 
-def test_without_any_rate_there_is_no_commission() -> None:
+def test_product_without_rates_has_no_commission() -> None:
     nothing = {"commission_rate_detail": None, "commission_rate": None}
     found = read(answer(**nothing))
     assert (found.commission, found.commission_rate, found.is_xtra) == (None, None, None)
 
 
 @pytest.mark.parametrize("link", [..., None, "", 5, "https://evil.com/product/1/2", LINK])
-def test_the_link_is_canonical_wherever_it_comes_from(link: object) -> None:
+def test_product_link_is_always_canonical(link: object) -> None:
     assert read(answer(product_link=link)).product_link == LINK
 
 
 @pytest.mark.parametrize("shop_id", [..., None, 0, -1, "x"])
-def test_without_its_numbers_there_is_no_link(shop_id: object) -> None:
+def test_product_without_shop_id_has_no_link(shop_id: object) -> None:
     assert read(answer({"shopid": shop_id}, product_link=None)).product_link is None
 
 
-@pytest.mark.parametrize("item_id", [5, "5", "x", "", [], 0])
-def test_data_of_another_product_is_no_answer(item_id: object) -> None:
-    with pytest.raises(PortalDown, match="about another"):
-        read(answer({"itemid": item_id}, product_link=None))
+OTHER_IDS: list[object] = [5, "5", "x", "", [], 0]
 
 
-@pytest.mark.parametrize("item_id", [..., 23456789012])
-def test_nor_is_one_that_leads_to_another(item_id: object) -> None:
+@pytest.mark.parametrize(
+    "about_another",
+    [
+        *(answer({"itemid": other}, product_link=None) for other in OTHER_IDS),
+        answer({"itemid": ...}, product_link="https://shopee.vn/product/88201679/5"),
+        answer(product_link="https://shopee.vn/product/88201679/5"),
+        answer(batch_item_for_item_card_full=json.dumps(CARD | {"itemid": 5}), product_link=None),
+    ],
+)
+def test_answer_about_another_product_raises_portal_down(about_another: object) -> None:
     with pytest.raises(PortalDown, match="about another"):
-        read(answer({"itemid": item_id}, product_link="https://shopee.vn/product/88201679/5"))
+        read(about_another)
 
 
 @pytest.mark.parametrize("item_id", [..., None, "23456789012"])
-def test_an_answer_need_not_say_what_it_is_about(item_id: object) -> None:
+def test_answer_without_item_id_is_accepted(item_id: object) -> None:
     assert read(answer({"itemid": item_id})) == read(answer())
 
 
@@ -303,7 +300,7 @@ ABSURD = ("9e20", 9e20, "9" * 21, f"{'9' * 21}.{'9' * 18}", 10**22, "1e-20", f"0
 
 @pytest.mark.parametrize("number", ABSURD)
 @pytest.mark.parametrize("rate", [*ABSURD, "18000"])
-def test_no_number_is_too_much(number: object, rate: object) -> None:
+def test_absurd_number_is_read_or_null(number: object, rate: object) -> None:
     card = {"price": number, "historical_sold": number, "item_rating": {"rating_star": number}}
     rates = dict.fromkeys(DETAIL, rate) | {"commission_cap": number}
     found = read(answer(card, rates))
@@ -313,7 +310,7 @@ def test_no_number_is_too_much(number: object, rate: object) -> None:
     assert read(answer(card, dict.fromkeys(DETAIL, ...), shown)).name == CARD["name"]
 
 
-def test_another_markets_money_is_in_its_own_whole_units() -> None:
+def test_money_of_another_market_is_in_its_whole_units() -> None:
     # 12.34 and 0.05 + 0.10 of it: 0.617 and 1.234.
     detail = {"default_commission_rate": "15000", "seller_commission_rate": "10000"}
     found = read(answer({"price": "1234000"}, detail), code="br")
@@ -323,60 +320,38 @@ def test_another_markets_money_is_in_its_own_whole_units() -> None:
 
 
 @pytest.mark.parametrize(
-    "found",
+    ("error", "status", "found"),
     [
-        {"code": 0, "data": None},
-        {"code": 0},
-        {"code": 0, "data": {}},
-        {"code": 0, "data": {"batch_item_for_item_card_full": None}},
-        {"data": []},
-        {},
+        (NotThere, 200, {"code": 0, "data": None}),
+        (NotThere, 200, {"code": 0}),
+        (NotThere, 200, {"code": 0, "data": {}}),
+        (NotThere, 200, {"code": 0, "data": {"batch_item_for_item_card_full": None}}),
+        (NotThere, 200, {"data": []}),
+        (NotThere, 200, {}),
+        (ProductsRefused, 401, {"code": 401}),
+        (ProductsRefused, 403, {"code": 403}),
+        (ProductsRefused, 200, {"is_login": False, "error": 90309999}),
+        (ProductsRefused, 200, {"1": False, "2": False, "5": 90309999}),
+        (ProductsRefused, 429, {"code": 429}),
+        (ProductsRefused, 302, {}),
+        *((HumanCheck, status, {"error": 90309999}) for status in (200, 403, 429)),
+        (PortalDown, 500, {}),
+        (PortalDown, 404, {}),
+        (PortalDown, 200, []),
+        (PortalDown, 200, {"code": 10001, "data": None}),
     ],
 )
-def test_an_answer_without_a_product(found: object) -> None:
-    with pytest.raises(NotThere):
-        read(found)
-
-
-@pytest.mark.parametrize(
-    ("status", "found"),
-    [
-        (401, {"code": 401}),
-        (403, {"code": 403}),
-        (200, {"is_login": False, "error": 90309999}),
-        (200, {"1": False, "2": False, "5": 90309999}),
-        (429, {"code": 429}),
-        (302, {}),
-    ],
-)
-def test_a_refusal_of_product_data(status: int, found: object) -> None:
-    with pytest.raises(ProductsRefused):
+def test_answer_without_product_raises_its_error(
+    error: type[Exception], status: int, found: object
+) -> None:
+    with pytest.raises(error):
         read(found, status=status)
 
 
-def test_a_page_in_the_answers_place_is_a_refusal() -> None:
+@pytest.mark.parametrize("url", [CALL, "https://shopee.vn/buyer/login?next=x"])
+def test_html_instead_of_product_is_refused(url: str) -> None:
     with pytest.raises(ProductsRefused):
-        read_response(PageAnswer(200, CALL, "text/html", "<html>"))
-
-
-def test_a_login_in_the_answers_place_is_a_refusal() -> None:
-    login = "https://shopee.vn/buyer/login?next=x"
-    with pytest.raises(ProductsRefused):
-        read_response(PageAnswer(200, login, "text/html", "<html>"))
-
-
-@pytest.mark.parametrize("status", [200, 403, 429])
-def test_a_human_check_is_one_here_too(status: int) -> None:
-    with pytest.raises(HumanCheck):
-        read({"error": 90309999, "is_login": True}, status=status)
-
-
-@pytest.mark.parametrize(
-    ("status", "found"), [(500, {}), (404, {}), (200, []), (200, {"code": 10001, "data": None})]
-)
-def test_a_fault_of_the_portal(status: int, found: object) -> None:
-    with pytest.raises(PortalDown):
-        read(found, status=status)
+        read_response(PageAnswer(200, url, "text/html", "<html>"))
 
 
 def rates(platform: str, seller: str) -> Rates:
@@ -402,7 +377,7 @@ def rates(platform: str, seller: str) -> Rates:
         (0, ("0.05", "0.05"), 40_000, (0, 0, 0), "10%"),
     ],
 )
-def test_worked_examples(
+def test_commission_of_worked_example_is_exact(
     price: int, given: tuple[str, str], cap: int, parts: tuple[int, int, int], text: str
 ) -> None:
     both = rates(*given)
@@ -411,12 +386,7 @@ def test_worked_examples(
     assert both.text == text
 
 
-@pytest.mark.parametrize(("seller", "xtra"), [("0", False), ("0.00001", True), ("0.135", True)])
-def test_any_seller_part_is_extra(seller: str, *, xtra: bool) -> None:
-    assert rates("0.04", seller).is_xtra is xtra
-
-
-def test_the_parts_always_make_the_whole_and_keep_to_the_cap() -> None:
+def test_commission_parts_make_the_whole_within_the_cap() -> None:
     for price in range(1_000, 2_000_000, 12_347):
         for thousandths in range(0, 200, 7):
             both = rates(f"0.{thousandths:03}", f"0.{199 - thousandths:03}")

@@ -40,10 +40,6 @@ def test_refresh_target_without_an_address_is_none(value: str) -> None:
     assert refresh_target(value) is None
 
 
-def test_refresh_target_with_quotes_inside_is_whole() -> None:
-    assert refresh_target("0; url=/a'b\"c") == "/a'b\"c"
-
-
 ESCAPED = URL.replace("&", "&amp;")
 
 
@@ -85,16 +81,12 @@ def test_page_that_goes_to_an_address_says_it(html: str) -> None:
         'var u = "{}"; location = u; u = "/other"',
         'function go() {{ location.replace(u) }} var u = "{}"; go()',
         'var $next_1 = "{}"; if (u == "/x") top.location = $next_1',
+        'var u = "{}"</script><p><script>location = u',
         'var u = "/x", url = "{}"; setTimeout(function(){{location.href=url}}, 1)',
     ],
 )
 def test_script_that_goes_to_a_variable_goes_to_its_literal(script: str) -> None:
     html = f"<script>{script.format(URL)}</script>"
-    assert read_short_page(html).goes_to == (URL,)
-
-
-def test_variable_of_one_script_is_known_in_the_next() -> None:
-    html = f'<script>var u = "{URL}"</script><p><script>location = u</script>'
     assert read_short_page(html).goes_to == (URL,)
 
 
@@ -167,14 +159,11 @@ def test_page_that_is_about_an_address_says_it(html: str) -> None:
     assert (page.goes_to, page.is_about) == ((), (URL,))
 
 
-def test_canonical_comes_before_og_url_wherever_it_stands() -> None:
-    html = '<meta property="og:url" content="/b"><link rel="canonical" href="/a">'
-    assert read_short_page(html).is_about == ("/a", "/b")
-
-
-def test_meta_refresh_comes_before_scripts_wherever_it_stands() -> None:
-    html = '<script>location="/b"</script><meta http-equiv=refresh content="0;url=/a">'
-    assert read_short_page(html).goes_to == ("/a", "/b")
+def test_address_of_the_stronger_kind_comes_first_wherever_it_stands() -> None:
+    about = '<meta property="og:url" content="/b"><link rel="canonical" href="/a">'
+    goes = '<script>location="/d"</script><meta http-equiv=refresh content="0;url=/c">'
+    page = read_short_page(about + goes)
+    assert (page.is_about, page.goes_to) == (("/a", "/b"), ("/c", "/d"))
 
 
 @pytest.mark.parametrize(
@@ -237,14 +226,8 @@ def test_page_with_many_addresses_gives_the_first_eight() -> None:
         '<meta http-equiv=refresh content="url=' + " " * 250_000 + '">',
     ],
 )
-def test_page_of_any_text_is_read_in_a_short_time(html: str) -> None:
+def test_hostile_page_is_read_in_a_short_time(html: str) -> None:
     start = process_time()
     read_short_page(html[:MAX_BODY])
-    assert process_time() - start < 2
-
-
-@pytest.mark.parametrize("value", ["0" * MAX_BODY, " " * MAX_BODY, "0;" + " " * MAX_BODY])
-def test_refresh_header_of_any_text_is_read_in_a_short_time(value: str) -> None:
-    start = process_time()
-    assert refresh_target(value) is None
+    refresh_target(html.partition('content="')[2][:MAX_BODY])
     assert process_time() - start < 2

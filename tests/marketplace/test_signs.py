@@ -44,102 +44,90 @@ LOGIN_PAGE = "<!doctype html><form><input type=password></form>"
         ("http://[/verify/captcha", None),
     ],
 )
-def test_an_address_is_a_sign(url: str, sign: Sign | None) -> None:
+def test_url_of_login_or_check_is_a_sign(url: str, sign: Sign | None) -> None:
     assert sign_of_url(url) is sign
 
 
 @pytest.mark.parametrize(
-    ("status", "body"),
+    ("error", "status", "mime_type", "body"),
     [
-        (401, {}),
-        (403, {"code": 403, "msg": "forbidden"}),
-        (401, {"is_login": False, "error": 401}),
-        (200, {"is_login": False, "error": 90309999}),
-        (200, {"is_login": False, "action_type": 2, "error": 90309999, "tracking_id": "x"}),
-        (403, {"is_login": False, "error": 90309999}),
-        (200, {"is_login": False, "error": "90309999"}),
-        (200, {"is_login": False}),
-        (200, {"1": False, "2": False, "3": 0, "4": 2, "5": 90309999, "6": "x"}),
+        (SessionLost, 401, JSON, {}),
+        (SessionLost, 403, JSON, {"code": 403, "msg": "forbidden"}),
+        (SessionLost, 401, JSON, {"is_login": False, "error": 401}),
+        (SessionLost, 200, JSON, {"is_login": False, "error": 90309999}),
+        (
+            SessionLost,
+            200,
+            JSON,
+            {"is_login": False, "action_type": 2, "error": 90309999},
+        ),
+        (SessionLost, 403, JSON, {"is_login": False, "error": 90309999}),
+        (SessionLost, 200, JSON, {"is_login": False, "error": "90309999"}),
+        (SessionLost, 200, JSON, {"is_login": False}),
+        (SessionLost, 200, JSON, {"1": False, "2": False, "3": 0, "4": 2, "5": 90309999, "6": "x"}),
+        *(
+            (SessionLost, 200, mime_type, "\n " + LOGIN_PAGE)
+            for mime_type in ("text/html", "text/html; charset=utf-8", "", JSON)
+        ),
+        (HumanCheck, 200, JSON, {"error": 90309999}),
+        (HumanCheck, 200, JSON, {"is_login": True, "error": 90309999}),
+        (HumanCheck, 403, JSON, {"error": 90309999, "is_login": True}),
+        (HumanCheck, 401, JSON, {"error": 90309999}),
+        (HumanCheck, 200, JSON, {"code": 90309999, "msg": "anti-bot"}),
+        (HumanCheck, 200, JSON, {"error": "90309999"}),
+        (HumanCheck, 200, JSON, {"1": False, "2": True, "5": 90309999}),
+        (HumanCheck, 429, JSON, {"error": 90309999}),
+        (HumanCheck, 403, JSON, {"errors": [{"extensions": {"code": 90309999}}], "data": None}),
+        (HumanCheck, 403, JSON, {"errors": [{"message": "x"}, {"extensions": {"code": 90309999}}]}),
+        (PortalDown, 500, JSON, "{}"),
+        (PortalDown, 502, "text/html", "<h1>Bad Gateway</h1>"),
+        (PortalDown, 429, JSON, '{"code": 429}'),
+        (PortalDown, 404, JSON, "{}"),
+        (PortalDown, 302, "", ""),
+        (PortalDown, 0, "", ""),
+        (PortalDown, 200, JSON, ""),
+        (PortalDown, 200, JSON, "null"),
+        (PortalDown, 200, JSON, "[]"),
+        (PortalDown, 200, JSON, '"ok"'),
+        (PortalDown, 200, JSON, '{"data": {"batchCust'),
+        (PortalDown, 200, JSON, "[" * 100_000),
+        (PortalDown, 200, JSON, '{"a":' * 100_000),
+        (PortalDown, 200, "text/plain", "ok"),
     ],
 )
-def test_a_lost_session_in_json(status: int, body: object) -> None:
-    with pytest.raises(SessionLost):
-        read_json(PageAnswer(status, CALL, JSON, json.dumps(body)))
+def test_answer_with_sign_or_fault_raises_its_error(
+    error: type[Exception], status: int, mime_type: str, body: object
+) -> None:
+    text = body if isinstance(body, str) else json.dumps(body)
+    with pytest.raises(error):
+        read_json(PageAnswer(status, CALL, mime_type, text))
 
 
 @pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (200, {"error": 90309999}),
-        (200, {"is_login": True, "error": 90309999}),
-        (403, {"error": 90309999, "is_login": True}),
-        (401, {"error": 90309999}),
-        (200, {"code": 90309999, "msg": "anti-bot"}),
-        (200, {"error": "90309999"}),
-        (200, {"1": False, "2": True, "5": 90309999}),
-        (429, {"error": 90309999}),
-        (403, {"errors": [{"extensions": {"code": 90309999}}], "data": None}),
-        (403, {"errors": [{"message": "x"}, {"extensions": {"code": 90309999}}]}),
-    ],
+    ("path", "error"), [("/verify/captcha", HumanCheck), ("/buyer/login", SessionLost)]
 )
-def test_a_human_check_in_json(status: int, body: object) -> None:
-    with pytest.raises(HumanCheck):
-        read_json(PageAnswer(status, CALL, JSON, json.dumps(body)))
+def test_address_of_an_answer_counts_before_its_body(path: str, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        read_json(PageAnswer(200, f"https://shopee.vn{path}", "text/html", LOGIN_PAGE))
 
 
-def test_where_it_ended_counts_before_what_came() -> None:
-    with pytest.raises(HumanCheck):
-        read_json(PageAnswer(200, "https://shopee.vn/verify/captcha", "text/html", LOGIN_PAGE))
-    with pytest.raises(SessionLost):
-        read_json(PageAnswer(200, "https://shopee.vn/buyer/login", "text/html", LOGIN_PAGE))
-
-
-@pytest.mark.parametrize("mime_type", ["text/html", "text/html; charset=utf-8", "", JSON])
-def test_a_page_in_the_answers_place_is_a_lost_session(mime_type: str) -> None:
-    with pytest.raises(SessionLost):
-        read_json(PageAnswer(200, CALL, mime_type, "\n " + LOGIN_PAGE))
-
-
-@pytest.mark.parametrize(
-    ("status", "mime_type", "body"),
-    [
-        (500, JSON, "{}"),
-        (502, "text/html", "<h1>Bad Gateway</h1>"),
-        (429, JSON, '{"code": 429}'),
-        (404, JSON, "{}"),
-        (302, "", ""),
-        (0, "", ""),
-        (200, JSON, ""),
-        (200, JSON, "null"),
-        (200, JSON, "[]"),
-        (200, JSON, '"ok"'),
-        (200, JSON, '{"data": {"batchCust'),
-        (200, JSON, "[" * 100_000),
-        (200, JSON, '{"a":' * 100_000),
-        (200, "text/plain", "ok"),
-    ],
-)
-def test_a_fault_of_the_portal_is_neither(status: int, mime_type: str, body: str) -> None:
-    with pytest.raises(PortalDown):
-        read_json(PageAnswer(status, CALL, mime_type, body))
-
-
-def test_an_answer_is_what_it_says() -> None:
+def test_answer_without_sign_is_returned() -> None:
     response = PageAnswer(200, CALL, JSON, '{"data": null, "error": 0}')
     assert read_json(response) == {"data": None, "error": 0}
 
 
 @pytest.mark.parametrize("number", [90309999, "90309999"])
-def test_what_an_answer_is_about_is_no_sign(number: object) -> None:
+def test_check_code_as_an_id_is_no_sign(number: object) -> None:
     """There is an item of that number, too."""
     body = {"code": 0, "data": {"item_id": number, "shop_id": number, "rows": [number]}}
     assert read_json(PageAnswer(200, CALL, JSON, json.dumps(body))) == body
 
 
 @pytest.mark.parametrize("error", [SessionLost(), HumanCheck()])
-def test_errors_name_the_remedy(error: Exception) -> None:
+def test_error_of_each_sign_names_the_remedy(error: Exception) -> None:
     assert "in an ordinary browser" in str(error)
     assert "sync the new cookie" in str(error)  # the same one ends no pause
+    assert ("smartlinkd account clear" in str(error)) is isinstance(error, HumanCheck)
 
 
 @pytest.mark.parametrize(
@@ -158,17 +146,13 @@ def test_errors_name_the_remedy(error: Exception) -> None:
         ("about:blank", False),
     ],
 )
-def test_only_the_portals_own_check_counts_in_a_frame(url: str, is_one: bool) -> None:
+def test_check_in_frame_is_one_of_the_market_only(url: str, is_one: bool) -> None:
     assert is_check_in_frame(url, market("vn")) is is_one
 
 
-def test_of_several_signs_a_human_check_is_raised() -> None:
+def test_human_check_is_raised_before_lost_session() -> None:
     raise_gravest(None)
     with pytest.raises(SessionLost):
         raise_gravest(None, Sign.LOST)
     with pytest.raises(HumanCheck):
         raise_gravest(Sign.LOST, Sign.HUMAN_CHECK)
-
-
-def test_a_human_check_can_be_cleared() -> None:
-    assert "smartlinkd account clear" in str(HumanCheck())

@@ -56,15 +56,15 @@ async def ask(
         return await ThirdParty(client, VN, TEMPLATE, fields or {}).product(ITEM)
 
 
-def test_the_names_are_the_thirteen_of_our_wire() -> None:
+def test_field_names_are_the_thirteen_of_our_wire() -> None:
     assert set(FIELD_NAMES) == set(WHOLE)
 
 
-async def test_fields_under_our_own_names() -> None:
+async def test_fields_under_our_own_names_are_read() -> None:
     assert (await ask(WHOLE)).model_dump() == WHOLE
 
 
-async def test_the_template_is_filled_with_numbers_and_nothing_else() -> None:
+async def test_template_is_filled_with_ids_and_sends_no_secret() -> None:
     requests: list[httpx.Request] = []
     await ask(WHOLE, requests=requests)
     assert str(requests[0].url) == (
@@ -75,13 +75,13 @@ async def test_the_template_is_filled_with_numbers_and_nothing_else() -> None:
     assert "authorization" not in requests[0].headers
 
 
-async def test_fields_elsewhere_in_the_answer() -> None:
+async def test_fields_at_configured_paths_are_read() -> None:
     answer = {"data": {"item": {"t": "Name", "p": "5.5"}, "name": "not this"}, "name": "nor this"}
     found = await ask(answer, fields={"name": "data.item.t", "price": "data.item.p"})
     assert (found.name, found.price) == ("Name", 6)
 
 
-def test_a_field_that_is_none_of_ours_is_refused() -> None:
+def test_unknown_field_name_is_refused() -> None:
     with pytest.raises(ValueError, match="'shop_name' is no field; use one of name, price"):
         ThirdParty(HttpClient(), VN, TEMPLATE, {"shop_name": "x"})
 
@@ -112,19 +112,19 @@ def test_a_field_that_is_none_of_ours_is_refused() -> None:
         ("productLink", None, WHOLE["productLink"]),
     ],
 )
-async def test_each_field_is_read_or_null(name: str, given: Any, read: object) -> None:
+async def test_field_of_any_value_is_read_or_null(name: str, given: Any, read: object) -> None:
     found = (await ask(WHOLE | {name: given})).model_dump()
     assert found == WHOLE | {name: read}
 
 
-async def test_estimates_are_not_corrected() -> None:
+async def test_estimates_that_do_not_add_up_are_kept() -> None:
     found = await ask({"commission": 7, "sellerCommission": 1, "platformCommission": 1})
     assert found.commission == 7
     assert found.price is None
 
 
 @pytest.mark.parametrize("answer", [{}, {"error": "unknown item"}, {"name": None}])
-async def test_an_answer_with_none_of_the_fields(answer: object) -> None:
+async def test_answer_without_any_field_raises_not_there(answer: object) -> None:
     with pytest.raises(NotThere):
         await ask(answer)
 
@@ -132,16 +132,14 @@ async def test_an_answer_with_none_of_the_fields(answer: object) -> None:
 @pytest.mark.parametrize(
     ("status", "error"),
     [
-        (404, NotThere),
-        (410, NotThere),
-        (401, ProductsRefused),
-        (403, ProductsRefused),
-        (429, ProductsRefused),
-        (302, PortalDown),
-        (500, PortalDown),
+        *((status, NotThere) for status in (404, 410)),
+        *((status, ProductsRefused) for status in (401, 403, 429)),
+        *((status, PortalDown) for status in (302, 500)),
     ],
 )
-async def test_each_status(status: int, error: type[Exception]) -> None:
+async def test_error_status_raises_its_error_after_one_request(
+    status: int, error: type[Exception]
+) -> None:
     requests: list[httpx.Request] = []
     with pytest.raises(error):
         await ask(WHOLE, status=status, requests=requests)
@@ -149,12 +147,12 @@ async def test_each_status(status: int, error: type[Exception]) -> None:
 
 
 @pytest.mark.parametrize("answer", ["<html>", "", "[]", "[" * 100_000])
-async def test_what_is_no_object_is_no_answer(answer: str) -> None:
+async def test_answer_that_is_no_object_raises_portal_down(answer: str) -> None:
     with pytest.raises(PortalDown):
         await ask(answer)
 
 
-async def test_silence_is_bounded(autojump_clock: trio.testing.MockClock) -> None:
+async def test_silent_service_raises_portal_silent(autojump_clock: trio.testing.MockClock) -> None:
     async def silent(request: httpx.Request) -> httpx.Response:
         await trio.sleep_forever()
         raise AssertionError

@@ -30,7 +30,7 @@ from smartlinkd.marketplace.values import (
     ],
     ids=["an object", "an empty one", "a list", "null", "a page", "nothing", "nested too deep"],
 )
-def test_a_json_object_or_none(text: str, value: object) -> None:
+def test_json_object_is_read_or_none(text: str, value: object) -> None:
     assert json_object(text) == value
 
 
@@ -56,42 +56,37 @@ def test_a_json_object_or_none(text: str, value: object) -> None:
         ("9" * 41, None),
         ("1e999999999", None),
         ("1e-999999999", None),
+        pytest.param(10**5000, None, id="too long to be spelled out"),
     ],
 )
-def test_a_number_is_read_exactly_or_not_at_all(value: object, number: Decimal | None) -> None:
+def test_to_decimal_reads_exactly_or_not_at_all(value: object, number: Decimal | None) -> None:
     assert to_decimal(value) == number
-
-
-def test_a_number_too_long_to_be_spelled_out_is_none() -> None:
-    assert to_decimal(10**5000) is None
 
 
 @pytest.mark.parametrize(
     ("value", "number"),
     [(7, 7), ("7", 7), ("7.0", 7), (7.0, 7), ("1e3", 1000), (7.5, None), ("x", None), (True, None)],
 )
-def test_a_whole_number(value: object, number: int | None) -> None:
+def test_to_int_reads_whole_numbers_only(value: object, number: int | None) -> None:
     assert to_int(value) == number
 
 
 @pytest.mark.parametrize(
     ("value", "percent"),
-    [("2,5%", "2.5"), ("18 %", "18"), ("0%", "0"), ("17.55%", "17.55")],
+    [
+        *(("2,5%", "2.5"), ("18 %", "18"), ("0%", "0"), ("17.55%", "17.55")),
+        *((value, None) for value in ("18", "%", "1,000.5%", 18, None)),
+    ],
 )
-def test_a_percentage_for_people(value: str, percent: str) -> None:
-    assert to_percent(value) == Decimal(percent)
-
-
-@pytest.mark.parametrize("value", ["18", "%", "1,000.5%", 18, None])
-def test_what_is_no_percentage(value: object) -> None:
-    assert to_percent(value) is None
+def test_to_percent_reads_text_with_a_percent_sign(value: object, percent: str | None) -> None:
+    assert to_percent(value) == (None if percent is None else Decimal(percent))
 
 
 @pytest.mark.parametrize(
     ("number", "whole"),
     [("10.5", 11), ("10.49999", 10), ("0.5", 1), ("11.5", 12), ("12.5", 13), ("7", 7)],
 )
-def test_halves_go_up(number: str, whole: int) -> None:
+def test_half_up_rounds_halves_up(number: str, whole: int) -> None:
     assert half_up(Decimal(number)) == whole
 
 
@@ -112,19 +107,19 @@ def test_halves_go_up(number: str, whole: int) -> None:
         ("1E+2", 2, "100"),
     ],
 )
-def test_a_number_as_text(number: str, places: int, text: str) -> None:
+def test_as_text_rounds_and_drops_zeros(number: str, places: int, text: str) -> None:
     assert as_text(Decimal(number), places=places) == text
 
 
 @pytest.mark.parametrize("text", ["9" * 21, f"{'9' * 21}.{'9' * 18}", "9.9e20", "-9.9e20"])
-def test_the_largest_that_are_read_can_be_rounded(text: str) -> None:
+def test_largest_readable_numbers_can_be_rounded(text: str) -> None:
     number = to_decimal(text)
     assert number is not None
     assert abs(half_up(number * 1000)) >= 10**23
     assert as_text(number * 1000, places=2)
 
 
-def test_text_is_trimmed_and_never_empty() -> None:
+def test_to_text_trims_bounds_and_is_never_empty() -> None:
     assert to_text("  a b ") == "a b"
     assert to_text("   ") is None
     assert to_text(5) is None

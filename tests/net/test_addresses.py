@@ -28,7 +28,7 @@ LONGEST_NAME = f"{63 * 'x'}." * 3 + 61 * "x"
         (addresses.parse_host_name, LONGEST_NAME, LONGEST_NAME),
     ],
 )
-def test_what_fits_a_rule_is_given_as_its_value(
+def test_valid_address_is_parsed(
     rule: Callable[[object], object], given: str, value: object
 ) -> None:
     assert rule(given) == value
@@ -65,7 +65,7 @@ def test_what_fits_a_rule_is_given_as_its_value(
         (addresses.parse_host_name, "", "bare host name"),
     ],
 )
-def test_what_breaks_a_rule_is_refused_with_what_it_should_be(
+def test_invalid_address_is_refused_with_its_rule(
     rule: Callable[[object], object], given: object, fault: str
 ) -> None:
     with pytest.raises(BadValue) as refused:
@@ -83,7 +83,5 @@ def test_what_breaks_a_rule_is_refused_with_what_it_should_be(
         (Bind("links.example", 80), "links.example:80", False),
     ],
 )
-def test_an_address_to_listen_on_is_shown_as_it_is_written(
-    given: Bind, shown: str, loopback: bool
-) -> None:
+def test_bind_is_shown_as_it_is_written(given: Bind, shown: str, loopback: bool) -> None:
     assert (str(given), given.is_loopback) == (shown, loopback)

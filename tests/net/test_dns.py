@@ -59,7 +59,7 @@ async def by_webhook() -> None:
 @pytest.mark.parametrize(
     "way", [look_up, partial(resolve_name, "localhost"), by_client, by_stream, by_webhook]
 )
-async def test_a_look_up_needs_no_thread_of_everybodys(
+async def test_look_up_needs_no_shared_thread(
     no_thread_free: None, way: Callable[[], Awaitable[None]]
 ) -> None:
     install_resolver()
@@ -67,7 +67,7 @@ async def test_a_look_up_needs_no_thread_of_everybodys(
         await way()
 
 
-async def test_nor_does_one_from_an_address_to_its_name(no_thread_free: None) -> None:
+async def test_reverse_look_up_needs_no_shared_thread(no_thread_free: None) -> None:
     install_resolver()
     flags = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
     with trio.fail_after(HANG):
@@ -83,13 +83,13 @@ async def test_nor_does_one_from_an_address_to_its_name(no_thread_free: None) ->
         {"flags": socket.AI_CANONNAME},
     ],
 )
-async def test_what_is_found_is_what_the_system_finds(wanted: dict[str, int]) -> None:
+async def test_look_up_finds_what_the_system_finds(wanted: dict[str, int]) -> None:
     install_resolver()
     found = await trio.socket.getaddrinfo("localhost", 80, **wanted)
     assert found == socket.getaddrinfo("localhost", 80, **wanted)
 
 
-async def test_those_that_were_given_up_hold_up_look_ups_and_nobody_else(
+async def test_abandoned_look_ups_delay_look_ups_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     there, speak = threading.Semaphore(0), threading.Event()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 import trio
@@ -48,7 +46,7 @@ async def post(
         return await sender.post(url, headers or {}, body)
 
 
-async def test_with_no_thread_to_look_its_name_up_it_is_tried_again(no_thread: Shortage) -> None:
+async def test_post_without_a_thread_for_its_look_up_is_unanswered(no_thread: Shortage) -> None:
     install_resolver()
     with no_thread():
         outcome = await post("http://hooks.example/")
@@ -59,7 +57,7 @@ async def test_with_no_thread_to_look_its_name_up_it_is_tried_again(no_thread: S
     )
 
 
-async def test_what_is_sent(receiver: Any) -> None:
+async def test_post_sends_its_body_and_headers_only(receiver: Any) -> None:
     body = '{"result": "càng"}'.encode()
     outcome = await post(receiver.url("/a%20b?c=d"), {"Authorization": "Basic abc"}, body)
 
@@ -77,7 +75,7 @@ async def test_what_is_sent(receiver: Any) -> None:
     }
 
 
-async def test_a_connection_is_used_again(receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_is_used_again(receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_up = leads_to("127.0.0.1")  # once
     async with open_sender(LOOPBACK, max_connections=4, resolve=looked_up) as sender:
         for _ in range(3):
@@ -86,12 +84,12 @@ async def test_a_connection_is_used_again(receiver: Any, monkeypatch: pytest.Mon
     assert len(receiver.received) == 3
 
 
-async def test_the_answers_wish_to_wait(receiver: Any, behave: Any) -> None:
+async def test_retry_after_of_the_answer_is_returned(receiver: Any, behave: Any) -> None:
     receiver.behaviours.append(behave.answer(429, Retry_After="77"))
     assert await post(receiver.url()) == Answered(429, "77")
 
 
-async def test_a_redirect_is_not_followed(receiver: Any, behave: Any) -> None:
+async def test_redirect_is_not_followed(receiver: Any, behave: Any) -> None:
     receiver.behaviours.append(behave.answer(307, Location=receiver.url("/elsewhere")))
     assert await post(receiver.url()) == Answered(307)
     assert [request.target for request in receiver.received] == ["/hook"]
@@ -108,12 +106,12 @@ async def test_proxies_of_the_environment_are_not_used(
 # Receivers that do not behave
 
 
-async def test_one_that_closes_without_a_word(receiver: Any, behave: Any) -> None:
+async def test_receiver_that_closes_is_unanswered(receiver: Any, behave: Any) -> None:
     receiver.behaviours.append(behave.reset)
     assert await post(receiver.url()) == Unanswered("the connection failed (ReadError)")
 
 
-async def test_nobody_there() -> None:
+async def test_unreachable_receiver_is_unanswered() -> None:
     unused = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = unused[0].socket.getsockname()[1]
     await unused[0].aclose()
@@ -121,7 +119,7 @@ async def test_nobody_there() -> None:
     assert outcome == Unanswered("127.0.0.1 cannot be connected to")
 
 
-async def test_one_that_hangs(
+async def test_receiver_that_hangs_is_unanswered(
     receiver: Any, behave: Any, mock_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     receiver.behaviours.append(behave.hang)
@@ -140,12 +138,12 @@ async def test_one_that_hangs(
     assert outcomes == [Unanswered("no answer within 30 seconds")]
 
 
-async def test_an_endless_head_is_no_answer(receiver: Any, behave: Any) -> None:
+async def test_endless_head_is_unanswered(receiver: Any, behave: Any) -> None:
     receiver.behaviours.append(behave.never_begin)
     assert await post(receiver.url()) == Unanswered("the connection failed (RemoteProtocolError)")
 
 
-async def test_an_endless_body_is_left_and_the_status_counts(receiver: Any, behave: Any) -> None:
+async def test_endless_body_is_left_and_the_status_counts(receiver: Any, behave: Any) -> None:
     receiver.behaviours.append(behave.never_end)
     async with open_sender(LOOPBACK, max_connections=1) as sender:
         assert await sender.post(receiver.url(), {}, b"{}") == Answered(200)
@@ -153,7 +151,7 @@ async def test_an_endless_body_is_left_and_the_status_counts(receiver: Any, beha
         assert await sender.post(receiver.url(), {}, b"{}") == Answered(200)
 
 
-async def test_a_body_that_drips_is_left_and_the_status_counts(
+async def test_dripping_body_is_left_and_the_status_counts(
     receiver: Any, mock_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     outcomes: list[Answered | Unanswered] = []
@@ -176,7 +174,7 @@ async def test_a_body_that_drips_is_left_and_the_status_counts(
     assert outcomes == [Answered(204)]
 
 
-async def test_a_body_that_breaks_off_does_not_undo_the_status(receiver: Any, behave: Any) -> None:
+async def test_body_that_breaks_off_keeps_the_status(receiver: Any, behave: Any) -> None:
     async def break_off(stream: trio.SocketStream) -> None:
         await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")
         await behave.reset(stream)
@@ -193,7 +191,7 @@ async def test_a_body_that_breaks_off_does_not_undo_the_status(receiver: Any, be
         ("http://127.0.0.1:1/swordfish\n", {}),
     ],
 )
-async def test_what_cannot_be_written_is_not_tried_again(
+async def test_request_that_cannot_be_written_is_final(
     receiver: Any, url: str, headers: dict[str, str]
 ) -> None:
     outcome = await post(url.replace(":1/", f":{receiver.port}/"), headers)
@@ -205,7 +203,7 @@ async def test_what_cannot_be_written_is_not_tried_again(
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "127.1"])
-async def test_addresses_that_are_not_allowed_get_no_connection(receiver: Any, host: str) -> None:
+async def test_address_that_is_not_allowed_gets_no_connection(receiver: Any, host: str) -> None:
     outcome = await post(f"http://{host}:{receiver.port}{SECRET_PATH}", allow=())
     assert isinstance(outcome, Unanswered)
     assert "which webhooks may not call" in outcome.why
@@ -214,7 +212,7 @@ async def test_addresses_that_are_not_allowed_get_no_connection(receiver: Any, h
     assert receiver.received == []
 
 
-async def test_a_name_that_leads_elsewhere_the_second_time(open_receiver: OpenReceiver) -> None:
+async def test_name_that_is_rebound_gets_no_connection(open_receiver: OpenReceiver) -> None:
     victim = await open_receiver("127.0.0.1")  # where ports are in use, so it has the choice
     allowed = await open_receiver("127.0.0.2", victim.port)
     url = f"http://hooks.example:{allowed.port}/"
@@ -235,7 +233,9 @@ async def test_a_name_that_leads_elsewhere_the_second_time(open_receiver: OpenRe
     assert victim.received == []
 
 
-async def test_of_a_names_addresses_only_the_allowed_are_tried(open_receiver: OpenReceiver) -> None:
+async def test_allowed_addresses_of_a_name_are_the_only_ones_tried(
+    open_receiver: OpenReceiver,
+) -> None:
     victim = await open_receiver("127.0.0.1")  # where ports are in use, so it has the choice
     allowed = await open_receiver("127.0.0.2", victim.port)
     outcome = await post(
@@ -247,7 +247,7 @@ async def test_of_a_names_addresses_only_the_allowed_are_tried(open_receiver: Op
     assert (len(allowed.received), victim.received) == (1, [])
 
 
-async def test_what_is_this_machines_own_is_for_the_operator_to_name() -> None:
+async def test_own_public_address_is_refused_unless_it_is_named() -> None:
     """A firewall lets it pass, though its address is one of the public internet."""
     outcome = await post(
         "http://hooks.example/",
@@ -260,55 +260,45 @@ async def test_what_is_this_machines_own_is_for_the_operator_to_name() -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2", "::ffff:127.0.0.2"])
-def test_an_address_of_ours_is_near_also_one_that_packets_do_not_begin_at(address: str) -> None:
+def test_any_own_address_is_local(address: str) -> None:
     assert is_local(ip_address(address))
 
 
 @pytest.mark.parametrize("address", ["192.0.2.7", "::ffff:192.0.2.7", "2001:db8::7"])
-def test_nobodys_address_is_not(address: str) -> None:
+def test_foreign_address_is_not_local(address: str) -> None:
     assert not is_local(ip_address(address))
 
 
-def test_nor_is_another_ones_where_anything_can_be_bound_to(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As on a machine with net.ipv4.ip_nonlocal_bind."""
-    monkeypatch.setattr("smartlinkd.net.egress._can_bind", lambda _: True)
-    assert not is_local(ip_address("192.0.2.7"))
-    assert is_local(ip_address("127.0.0.1"))
+def test_foreign_address_is_not_local_where_any_can_be_bound() -> None:
+    """Where net.ipv4.ip_nonlocal_bind is set."""
+    assert not is_local(ip_address("192.0.2.7"), can_bind=lambda _: True)
+    assert is_local(ip_address("127.0.0.1"), can_bind=lambda _: True)
 
 
-async def test_with_no_descriptor_left_it_is_not_called_and_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def none_left(*_: object) -> NoReturn:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    with monkeypatch.context() as patch:
-        patch.setattr("smartlinkd.net.egress.socket.socket", none_left)
-        with pytest.raises(CannotConnect, match="Too many open files"):
-            is_local(ip_address("51.15.20.30"))
+def test_is_local_without_descriptor_raises_cannot_connect(shortage: Shortage) -> None:
+    with shortage(), pytest.raises(CannotConnect, match="Too many open files"):
+        is_local(ip_address("51.15.20.30"))
 
 
-async def test_a_dead_address_is_no_obstacle_to_the_next(open_receiver: OpenReceiver) -> None:
+async def test_dead_address_is_skipped_for_the_next(open_receiver: OpenReceiver) -> None:
     receiver = await open_receiver("127.0.0.2")
     url = f"http://hooks.example:{receiver.port}/"
     assert await post(url, resolve=leads_to("127.0.0.3 127.0.0.2")) == Answered(200)
 
 
-async def test_a_name_without_addresses() -> None:
+async def test_name_without_address_is_unanswered() -> None:
     outcome = await post("http://hooks.example/", resolve=leads_to(""))
     assert outcome == Unanswered("its name has no address")
 
 
-async def test_a_name_that_there_is_not() -> None:
+async def test_unknown_name_raises_cannot_connect() -> None:
     with pytest.raises(CannotConnect, match="could not be resolved"):
         await resolve_name("no-such-name.invalid")
     with pytest.raises(CannotConnect, match="could not be resolved"):
         await resolve_name("x" * 64 + ".example")
 
 
-async def test_a_literal_address_is_its_own() -> None:
+async def test_literal_address_resolves_to_itself() -> None:
     assert await resolve_name("127.0.0.1") == [IPv4Address("127.0.0.1")]
     assert await resolve_name("::1") == [IPv6Address("::1")]
 
@@ -341,20 +331,20 @@ def asked() -> list[str]:
     return []
 
 
-async def test_tls_is_for_the_name_and_not_the_address(tls_port: int, asked: list[str]) -> None:
+async def test_tls_asks_for_the_name_and_not_the_address(tls_port: int, asked: list[str]) -> None:
     url = f"https://hooks.example:{tls_port}/"
     assert await post(url, resolve=leads_to("127.0.0.1")) == Answered(200)
     assert asked == ["hooks.example"]
 
 
-async def test_a_certificate_for_another_name(tls_port: int) -> None:
+async def test_certificate_of_another_name_is_unanswered(tls_port: int) -> None:
     outcome = await post(f"https://127.0.0.1:{tls_port}{SECRET_PATH}")
     assert isinstance(outcome, Unanswered)
     assert outcome.why.startswith("its certificate is not trusted: IP address mismatch")
     assert "swordfish" not in outcome.why
 
 
-async def test_a_certificate_of_an_unknown_authority(
+async def test_certificate_of_an_unknown_authority_is_unanswered(
     tls_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")

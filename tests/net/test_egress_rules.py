@@ -28,7 +28,7 @@ HOME = (ip_network("192.168.1.0/24"), ip_network("fd00::/8"))
         "64:ff9b::808:808",
     ],
 )
-def test_public_addresses(address: str) -> None:
+def test_public_address_may_be_called(address: str) -> None:
     assert is_allowed(ip_address(address), ())
 
 
@@ -82,17 +82,17 @@ def test_public_addresses(address: str) -> None:
         "ff02::1",
     ],
 )
-def test_all_others_need_to_be_named(address: str) -> None:
+def test_other_address_needs_to_be_named(address: str) -> None:
     assert not is_allowed(ip_address(address), HOME[:0])
     assert is_allowed(ip_address(address), (ip_network("0.0.0.0/0"), ip_network("::/0")))
 
 
 @pytest.mark.parametrize("address", ["192.168.1.7", "fd00::7", "::ffff:192.168.1.7"])
-def test_named_networks_may_be_called(address: str) -> None:
+def test_address_of_a_named_network_may_be_called(address: str) -> None:
     assert is_allowed(ip_address(address), HOME)
 
 
-def test_a_named_network_allows_no_other() -> None:
+def test_named_network_allows_no_other() -> None:
     assert not is_allowed(ip_address("192.168.2.7"), HOME)
 
 
@@ -109,7 +109,7 @@ def test_a_named_network_allows_no_other() -> None:
         ("http://intranet/x", "http://intranet/x"),  # a name: judged by where it leads
     ],
 )
-def test_an_address_comes_back_as_it_is_called(url: str, called: str) -> None:
+def test_url_is_normalised_to_what_is_called(url: str, called: str) -> None:
     assert check_url("crewWebhookUrl", url, HOME) == called
     assert check_url("crewWebhookUrl", called, HOME) == called
 
@@ -149,7 +149,7 @@ def test_an_address_comes_back_as_it_is_called(url: str, called: str) -> None:
         ("http://hooks.0x7f000001/secret", "unusual form"),
     ],
 )
-def test_a_fault_names_the_field_and_not_the_address(url: str, fault: str) -> None:
+def test_invalid_url_is_refused_without_repeating_it(url: str, fault: str) -> None:
     with pytest.raises(Invalid, match=r"^stepWebhookUrl: ") as refused:
         check_url("stepWebhookUrl", url, HOME)
     assert fault in str(refused.value)
@@ -157,7 +157,7 @@ def test_a_fault_names_the_field_and_not_the_address(url: str, fault: str) -> No
 
 
 @pytest.mark.parametrize("network", ["127.0.0.0/8", "::1/128"])
-def test_localhost_may_be_called_when_an_address_of_it_may(network: str) -> None:
+def test_localhost_may_be_called_when_its_address_may(network: str) -> None:
     url = "http://localhost:8787/x"
     assert check_url("crewWebhookUrl", url, [ip_network(network)]) == url
 
@@ -170,7 +170,7 @@ def test_localhost_may_be_called_when_an_address_of_it_may(network: str) -> None
         ("http://secret\n", "what is no address"),
     ],
 )
-def test_what_a_log_may_show(url: str, told: str) -> None:
+def test_url_in_a_log_has_no_secret(url: str, told: str) -> None:
     assert origin(url) == told
 
 
@@ -183,5 +183,5 @@ def test_what_a_log_may_show(url: str, told: str) -> None:
         ("51.15.20.30", "2a01:4f8:1:2::1", False),
     ],
 )
-def test_which_two_are_on_one_link(one: str, other: str, is_one: bool) -> None:
+def test_same_link_is_recognised(one: str, other: str, is_one: bool) -> None:
     assert is_same_link(ip_address(one), ip_address(other)) == is_one

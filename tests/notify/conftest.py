@@ -18,7 +18,7 @@ OK = b"HTTP/1.1 204 No Content\r\n\r\n"
 
 @dataclass
 class Receiver:
-    """What came, and what is answered: the first of `answers`, or 204 when there is none left."""
+    """Keeps what came, and gives the first of `answers`, or 204."""
 
     url: str = ""
     bodies: list[dict[str, str]] = field(default_factory=list)
@@ -77,7 +77,7 @@ os.rename(PATH + ".new", PATH)
 
 @dataclass
 class Report:
-    """What the program saw."""
+    """The file in which the program writes what it saw."""
 
     path: Path
 

@@ -1,4 +1,4 @@
-"""What is told and when: once for each change, not too often, and in the end the truth."""
+"""The notices that are due: one a change, not too often, and in the end the truth."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MADE = Notice("API keys", "made", LogEvent.KEY_MADE, NOON, "a key was made", is_
 DOWN = Notice("browser", "down", LogEvent.BROWSER_DOWN, NOON, "no Chromium")
 
 
-def test_a_change_is_told_at_once() -> None:
+def test_change_is_due_at_once() -> None:
     throttle = NoticeThrottle()
     assert throttle.due_at() == inf
     assert throttle.pop(0) is None
@@ -43,7 +43,7 @@ def test_a_change_is_told_at_once() -> None:
     assert throttle.pop(inf) is None
 
 
-def test_the_next_change_of_the_same_subject_waits_its_time() -> None:
+def test_next_change_of_the_same_subject_waits_for_the_interval() -> None:
     throttle = NoticeThrottle()
     throttle.add(PAUSED)
     throttle.pop(100)
@@ -53,15 +53,7 @@ def test_the_next_change_of_the_same_subject_waits_its_time() -> None:
     assert throttle.pop(100 + MIN_INTERVAL) == BACK
 
 
-def test_other_subjects_do_not_wait_for_it() -> None:
-    throttle = NoticeThrottle()
-    throttle.add(PAUSED)
-    throttle.pop(100)
-    throttle.add(DOWN)
-    assert throttle.pop(100) == DOWN
-
-
-def test_what_came_and_went_is_not_told() -> None:
+def test_change_that_was_undone_is_not_told() -> None:
     throttle = NoticeThrottle()
     throttle.add(PAUSED)
     throttle.add(BACK)
@@ -73,7 +65,7 @@ def test_what_came_and_went_is_not_told() -> None:
     assert throttle.due_at() == inf
 
 
-def test_the_last_of_several_changes_is_the_one_that_is_told() -> None:
+def test_last_of_several_waiting_changes_is_told() -> None:
     throttle = NoticeThrottle()
     throttle.add(PAUSED)
     throttle.pop(100)
@@ -82,19 +74,13 @@ def test_the_last_of_several_changes_is_the_one_that_is_told() -> None:
     assert throttle.pop(100 + MIN_INTERVAL) == LOST
 
 
-def test_being_well_from_the_beginning_is_nothing_to_tell() -> None:
-    throttle = NoticeThrottle()
-    throttle.add(BACK)
-    assert throttle.due_at() == inf
-
-
 def _all(notice: Notice) -> list[Notice]:
     """The same of as many accounts as there is room for."""
     names = [f"1{number}" for number in range(MAX_ACCOUNTS)]
     return [replace(notice, subject=f"account {name}", account=name) for name in names]
 
 
-def test_accounts_are_bounded_and_those_without_trouble_go_first() -> None:
+def test_accounts_are_bounded_and_settled_ones_are_forgotten_first() -> None:
     throttle = NoticeThrottle()
     assert all(throttle.add(each) for each in _all(PAUSED))
     assert not throttle.add(PAUSED)
@@ -105,10 +91,10 @@ def test_accounts_are_bounded_and_those_without_trouble_go_first() -> None:
     assert throttle.add(back)
     assert throttle.pop(MIN_INTERVAL) == back
     assert throttle.add(PAUSED)
-    assert len(throttle._subjects) == MAX_ACCOUNTS
+    assert not throttle.add(replace(PAUSED, subject="account 8", account="8"))
 
 
-def test_lost_sessions_that_were_told_make_room_for_what_is_new() -> None:
+def test_lost_session_told_the_longest_ago_is_forgotten_for_a_new_account() -> None:
     """The account of a cookie that has expired may never come back."""
     throttle = NoticeThrottle()
     for number, each in enumerate(_all(LOST)):
@@ -116,22 +102,25 @@ def test_lost_sessions_that_were_told_make_room_for_what_is_new() -> None:
         assert throttle.pop(number) == each
     assert throttle.add(PAUSED)
     assert throttle.pop(1000) == PAUSED
-    assert "account 10" not in throttle._subjects  # the one told the longest ago
-    assert "account 11" in throttle._subjects
+    first, second, *_ = _all(BACK)
+    throttle.add(second)
+    assert throttle.pop(1000) == second
+    throttle.add(first)
+    assert throttle.due_at() == inf  # the one told the longest ago was forgotten
 
 
-def test_the_browser_and_the_disk_have_a_place_whatever_accounts_do() -> None:
+def test_browser_has_a_place_beside_the_most_accounts() -> None:
     throttle = NoticeThrottle()
     assert all(throttle.add(each) for each in _all(PAUSED))
     assert throttle.add(DOWN)
-    assert len(throttle._subjects) == MAX_ACCOUNTS + 1
+    assert [throttle.pop(0) for _ in range(MAX_ACCOUNTS + 1)][-1] == DOWN
 
 
 STATES = {"paused": PAUSED, "session lost": LOST, "active": BACK}
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_happens_the_last_word_is_true_and_no_two_come_close(seed: int) -> None:
+def test_random_changes_end_in_the_truth_and_keep_the_interval(seed: int) -> None:
     chance = random.Random(seed)
     throttle, now, state = NoticeThrottle(), 0, "active"
     told: list[tuple[int, str]] = []
@@ -152,7 +141,7 @@ def test_whatever_happens_the_last_word_is_true_and_no_two_come_close(seed: int)
         assert one != other
 
 
-def test_the_fields_are_text_on_one_line_and_bounded() -> None:
+def test_fields_are_one_line_of_bounded_text() -> None:
     odd = replace(PAUSED, text="a\nb\x1b[2J" + "x" * 2000)
     body = body_of(odd, DaemonIdentity("here", "/var/lib/smartlinkd"))
     assert body == {
@@ -167,14 +156,7 @@ def test_the_fields_are_text_on_one_line_and_bounded() -> None:
     }
 
 
-def test_each_notice_has_an_id_of_its_own() -> None:
-    first, second = (
-        Notice("browser", "down", LogEvent.BROWSER_DOWN, NOON, "no Chromium") for _ in range(2)
-    )
-    assert first.id != second.id
-
-
-def test_each_occurrence_is_told_however_soon_it_follows() -> None:
+def test_each_occurrence_is_told_at_once() -> None:
     throttle = NoticeThrottle()
     throttle.add(PAUSED)
     made = [replace(MADE, text=f"key {number}") for number in range(3)]
@@ -185,7 +167,7 @@ def test_each_occurrence_is_told_however_soon_it_follows() -> None:
     assert throttle.due_at() == inf
 
 
-def test_occurrences_that_wait_are_bounded() -> None:
+def test_waiting_occurrences_are_bounded() -> None:
     throttle = NoticeThrottle()
     noted = [throttle.add(MADE) for _ in range(MAX_OCCURRENCES + 1)]
     assert noted == [*[True] * MAX_OCCURRENCES, False]

@@ -22,7 +22,7 @@ from smartlinkd.vault.cookie import parse_cookie
 from tests.fakes.threads import threads_in_place
 
 
-class Receiver:
+class PlayedReceiver:
     """The owner's, of which nobody hears anything while it is down."""
 
     name = "notify.played"
@@ -52,7 +52,7 @@ def settings() -> Settings:
 
 
 async def live(
-    settings: Settings, folder: Path, receiver: Receiver, *, meets_check: bool = False
+    settings: Settings, folder: Path, receiver: PlayedReceiver, *, meets_check: bool = False
 ) -> None:
     """One daemon's life, of a minute and a half, which is killed."""
     pauses = PauseStore(folder)
@@ -74,14 +74,14 @@ async def meet_check(conversion: object) -> None:
     conversion.report_human_check(parse_cookie("SPC_U=1001"))  # type: ignore[attr-defined]
 
 
-async def test_a_pause_is_told_until_its_owner_knows_whatever_ends_the_daemon(
+async def test_pause_is_told_by_each_daemon_until_the_owner_knows(
     settings: Settings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     autojump_clock: MockClock,
 ) -> None:
     threads_in_place(monkeypatch)
-    receiver = Receiver()
+    receiver = PlayedReceiver()
     receiver.down = True
     await live(settings, tmp_path, receiver, meets_check=True)
     await live(settings, tmp_path, receiver)

@@ -28,7 +28,7 @@ def alive(pid: int) -> bool:
 
 
 def running(pid: int) -> bool:
-    """As `alive`, but for a zombie that is another process's to reap."""
+    """Return `alive`, except for a zombie that another process has to reap."""
     try:
         return stat(pid)[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

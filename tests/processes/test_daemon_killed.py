@@ -36,7 +36,7 @@ trio.run(main)
 
 @contextmanager
 def running_daemon(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """It, and its command's process id."""
+    """The daemon, and the process id of its command."""
     folder.mkdir()
     with subprocess.Popen(
         [sys.executable, "-c", DAEMON, str(folder)],

@@ -72,7 +72,7 @@ def start() -> Iterator[Start]:
 
 
 def of_same_user(command: str) -> subprocess.CompletedProcess[str]:
-    """What a shell of the same user says to a command."""
+    """Return the output of a command by a shell of the same user."""
     return subprocess.run(
         ["/bin/sh", "-c", command],
         user=NOBODY if AS_ROOT else None,

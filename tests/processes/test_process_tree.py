@@ -36,7 +36,7 @@ def numbers(process: ProcessTree) -> list[int]:
 
 
 async def output(script: str, *, user: str | None = None) -> str:
-    """What a shell script writes to standard error, from its start to its end."""
+    """Return what a shell script writes to standard error."""
     async with run_process_tree(
         ["/bin/sh", "-c", script],
         environment=ENVIRONMENT,

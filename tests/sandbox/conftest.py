@@ -23,7 +23,7 @@ QUERY = """query batchGetCustomLink($linkParams: [CustomLinkParam!], $sourceCall
 
 
 class Portal:
-    """What the owner's page does with the portal, for one account."""
+    """A client that does what the portal's page does, for one account."""
 
     def __init__(self, sandbox: Sandbox, client: httpx.AsyncClient, account: str = ACCOUNT) -> None:
         self.sandbox = sandbox

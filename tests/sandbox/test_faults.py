@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from smartlinkd.errors import Invalid
-from smartlinkd.sandbox.faults import FAULTS, MAX_ARMED, Behaviour, Fault, Point, Switchboard
+from smartlinkd.sandbox.faults import FAULTS, MAX_ARMED, Fault, Point, Switchboard
 
 SUBMIT_401 = 900_000_101
 
@@ -12,7 +12,7 @@ def name(fault: Fault | None) -> str | None:
     return fault.name if fault else None
 
 
-def test_no_two_faults_share_a_name_or_a_magic_number() -> None:
+def test_faults_have_names_and_magic_numbers_of_their_own() -> None:
     names = [fault.name for fault in FAULTS]
     items = [fault.item for fault in FAULTS if fault.item]
     accounts = [fault.account for fault in FAULTS if fault.account]
@@ -22,29 +22,15 @@ def test_no_two_faults_share_a_name_or_a_magic_number() -> None:
     assert len(accounts) == len(set(accounts))
 
 
-def test_every_play_is_in_some_fault() -> None:
-    assert {fault.behaviour for fault in FAULTS} == set(Behaviour)
-
-
-def test_nothing_is_wrong_by_itself() -> None:
-    board = Switchboard()
-
-    assert all(board.due(point, account="1", items=[1, 2]) is None for point in Point)
-
-
-def test_a_magic_item_among_others_is_enough() -> None:
-    assert name(Switchboard().due(Point.SUBMIT, account="1", items=[1, SUBMIT_401])) == "submit_401"
-
-
-def test_a_magic_item_bites_at_its_own_point_only() -> None:
+def test_magic_item_has_its_fault_at_its_own_point_only() -> None:
     assert Switchboard().due(Point.PRODUCT, account="1", items=[SUBMIT_401]) is None
 
 
-def test_a_magic_account() -> None:
+def test_magic_account_has_its_fault() -> None:
     assert name(Switchboard().due(Point.PAGE, account="990000011")) == "page_alert"
 
 
-def test_a_fault_happens_as_often_as_it_was_switched_on_for() -> None:
+def test_fault_happens_as_often_as_it_was_armed() -> None:
     board = Switchboard()
     board.arm("submit_500", times=2)
 
@@ -53,7 +39,7 @@ def test_a_fault_happens_as_often_as_it_was_switched_on_for() -> None:
     assert seen == ["submit_500", "submit_500", None]
 
 
-def test_asking_elsewhere_uses_nothing_up() -> None:
+def test_fault_is_not_used_up_at_another_point() -> None:
     board = Switchboard()
     board.arm("submit_500", times=1)
     board.due(Point.PAGE)
@@ -61,7 +47,7 @@ def test_asking_elsewhere_uses_nothing_up() -> None:
     assert name(board.due(Point.SUBMIT)) == "submit_500"
 
 
-def test_a_fault_for_one_account_spares_the_others() -> None:
+def test_fault_of_one_account_spares_the_others() -> None:
     board = Switchboard()
     board.arm("page_hang", account="8")
 
@@ -69,7 +55,7 @@ def test_a_fault_for_one_account_spares_the_others() -> None:
     assert name(board.due(Point.PAGE, account="8")) == "page_hang"
 
 
-def test_a_fault_without_times_stays_until_it_is_cleared() -> None:
+def test_fault_without_times_stays_until_cleared() -> None:
     board = Switchboard()
     board.arm("page_hang")
     before = [name(board.due(Point.PAGE)) for _ in range(50)]
@@ -80,12 +66,12 @@ def test_a_fault_without_times_stays_until_it_is_cleared() -> None:
 
 
 @pytest.mark.parametrize(("fault", "times"), [("nonesuch", 1), ("submit_500", 0)])
-def test_what_cannot_be_switched_on(fault: str, times: int) -> None:
+def test_unknown_fault_or_zero_times_is_refused(fault: str, times: int) -> None:
     with pytest.raises(Invalid):
         Switchboard().arm(fault, times=times)
 
 
-def test_the_switchboard_is_bounded() -> None:
+def test_armed_faults_are_bounded() -> None:
     board = Switchboard()
     for _ in range(MAX_ARMED):
         board.arm("page_500")

@@ -59,7 +59,7 @@ def mutation(origin: str, sub_ids: list[str]) -> str:
     return f"mutation{{generateShortLink(input:{{{given}}}){{shortLink}}}}"
 
 
-def test_the_signature_is_the_documented_one() -> None:
+def test_signature_is_the_documented_one() -> None:
     body = rb'{"query":"{\nbrandOffer{\n    nodes{\n        commissionRate\n'
     body += rb'        offerName\n    }\n}\n}"}'
 
@@ -68,7 +68,7 @@ def test_the_signature_is_the_documented_one() -> None:
     )
 
 
-async def test_a_product_offer(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_product_offer_is_answered(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
     answer = await ask(sandbox, client, OFFER)
 
     assert answer["data"]["productOfferV2"] == {
@@ -83,13 +83,13 @@ async def test_a_product_offer(sandbox: Sandbox, client: httpx.AsyncClient) -> N
     }
 
 
-async def test_an_unlisted_product(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_unlisted_product_has_no_offer(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
     answer = await ask(sandbox, client, "{productOfferV2(itemId:900000210){nodes{itemId}}}")
 
     assert answer["data"]["productOfferV2"]["nodes"] == []
 
 
-async def test_a_short_link_that_works(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_short_link_is_made(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
     answer = await ask(
         sandbox, client, mutation(f"{sandbox.shop_url}/product/7/8", ["fb", "", "x"])
     )
@@ -111,7 +111,7 @@ async def test_a_short_link_that_works(sandbox: Sandbox, client: httpx.AsyncClie
         ("/product/7/900000001", [], 10000),
     ],
 )
-async def test_a_short_link_that_is_refused(
+async def test_invalid_short_link_is_refused(
     sandbox: Sandbox, client: httpx.AsyncClient, path: str, sub_ids: list[str], code: int
 ) -> None:
     answer = await ask(sandbox, client, mutation(sandbox.shop_url + path, sub_ids))
@@ -130,13 +130,15 @@ async def test_a_short_link_that_is_refused(
         ({"app_id": REFUSED_APP_ID}, 10035),
     ],
 )
-async def test_a_call_without_access(
+async def test_call_without_access_is_refused(
     sandbox: Sandbox, client: httpx.AsyncClient, changes: dict[str, Any], code: int
 ) -> None:
     assert code_of(await ask(sandbox, client, OFFER, **changes)) == code
 
 
-async def test_a_call_without_a_signature(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_call_without_signature_is_refused(
+    sandbox: Sandbox, client: httpx.AsyncClient
+) -> None:
     answer = await client.post(sandbox.open_api_url, json={"query": OFFER})
 
     assert code_of(answer.json()) == 10020
@@ -145,12 +147,14 @@ async def test_a_call_without_a_signature(sandbox: Sandbox, client: httpx.AsyncC
 @pytest.mark.parametrize(
     "query", ["{", "{nonesuch{a}}", "{productOfferV2(itemId:5){nodes{nonesuch}}}"]
 )
-async def test_a_malformed_query(sandbox: Sandbox, client: httpx.AsyncClient, query: str) -> None:
+async def test_malformed_query_is_refused(
+    sandbox: Sandbox, client: httpx.AsyncClient, query: str
+) -> None:
     assert code_of(await ask(sandbox, client, query)) == 10010
 
 
 @pytest.mark.parametrize("code", [10020, 10030, 10035])
-async def test_an_error_that_was_switched_on(
+async def test_armed_error_is_answered(
     sandbox: Sandbox, client: httpx.AsyncClient, code: int
 ) -> None:
     sandbox.state.faults.arm(f"open_api_{code}", times=1)
@@ -171,14 +175,14 @@ async def ask_estimate(
     return await client.get(url, headers={"cookie": cookie} if cookie else {})
 
 
-async def test_an_estimate(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_estimate_is_answered(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
     answer = (await ask_estimate(sandbox, client, 23456789012)).json()
 
     assert (answer["price"], answer["commission"]) == (122_200, 21_996)
 
 
 @pytest.mark.parametrize("url", ["", "x", "https://shop.example/product/1/2x"])
-async def test_an_estimate_of_nothing(
+async def test_estimate_of_nothing_is_not_found(
     sandbox: Sandbox, client: httpx.AsyncClient, url: str
 ) -> None:
     answer = await client.get(f"{sandbox.portal_url}/estimate", params={"url": url})
@@ -186,17 +190,19 @@ async def test_an_estimate_of_nothing(
     assert answer.status_code == 404
 
 
-async def test_a_broken_estimate(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_armed_estimate_fault_is_answered(
+    sandbox: Sandbox, client: httpx.AsyncClient
+) -> None:
     assert (await ask_estimate(sandbox, client, 900_000_301)).status_code == 500
 
 
-async def test_an_estimate_in_html(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_armed_estimate_html_is_answered(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
     answer = await ask_estimate(sandbox, client, 900_000_302)
 
     assert answer.headers["content-type"].startswith("text/html")
 
 
-async def test_a_cookie_that_comes_along_is_counted(
+async def test_cookie_sent_to_the_estimate_is_counted(
     sandbox: Sandbox, client: httpx.AsyncClient
 ) -> None:
     await ask_estimate(sandbox, client, 5)

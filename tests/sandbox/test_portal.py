@@ -8,7 +8,7 @@ import httpx
 import pytest
 import trio
 
-from smartlinkd.sandbox.faults import FAULTS, Behaviour, Point
+from smartlinkd.sandbox.faults import FAULTS
 from smartlinkd.sandbox.server import Sandbox
 
 if TYPE_CHECKING:
@@ -60,33 +60,37 @@ async def met(portal: Portal, name: str, way: str) -> httpx.Response:
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("play", STATUSES)
-async def test_a_status(portal: Portal, call: str, play: str, way: str) -> None:
+async def test_status_fault_answers_with_its_status(
+    portal: Portal, call: str, play: str, way: str
+) -> None:
     assert (await met(portal, f"{call}_{play}", way)).status_code == STATUSES[play]
 
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("play", BODIES)
-async def test_another_body(portal: Portal, call: str, play: str, way: str) -> None:
+async def test_body_fault_answers_with_its_body(
+    portal: Portal, call: str, play: str, way: str
+) -> None:
     answer = await met(portal, f"{call}_{play}", way)
 
     assert answer.status_code == 200
     assert BODIES[play].items() <= answer.json().items()
 
 
-async def test_a_bare_human_check_does_not_say_who_is_logged_in(portal: Portal) -> None:
+async def test_bare_human_check_does_not_say_who_is_logged_in(portal: Portal) -> None:
     assert "is_login" not in (await met(portal, "submit_human_check_bare", "switch")).json()
 
 
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("play", REDIRECTS)
-async def test_a_redirect(portal: Portal, call: str, play: str) -> None:
+async def test_redirect_fault_redirects(portal: Portal, call: str, play: str) -> None:
     answer = await met(portal, f"{call}_{play}", "switch")
 
     assert answer.headers["location"] == portal.sandbox.shop_url + REDIRECTS[play]
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_html_where_json_is_due(portal: Portal, call: str) -> None:
+async def test_html_fault_answers_with_html(portal: Portal, call: str) -> None:
     answer = await met(portal, f"{call}_html", "switch")
 
     assert answer.headers["content-type"].startswith("text/html")
@@ -94,7 +98,7 @@ async def test_html_where_json_is_due(portal: Portal, call: str) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_truncated_json(portal: Portal, call: str) -> None:
+async def test_truncated_fault_answers_with_half_the_json(portal: Portal, call: str) -> None:
     answer = await met(portal, f"{call}_truncated", "switch")
 
     assert answer.text.startswith("{")
@@ -103,18 +107,18 @@ async def test_truncated_json(portal: Portal, call: str) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_connection_reset_before_the_answer(portal: Portal, call: str) -> None:
+async def test_reset_fault_resets_before_the_answer(portal: Portal, call: str) -> None:
     with pytest.raises(httpx.ReadError):
         await met(portal, f"{call}_reset", "switch")
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_connection_cut_in_the_answer(portal: Portal, call: str) -> None:
+async def test_cut_fault_cuts_the_answer(portal: Portal, call: str) -> None:
     with pytest.raises((httpx.ReadError, httpx.RemoteProtocolError)):
         await met(portal, f"{call}_cut", "switch")
 
 
-async def test_after_a_reset_the_sandbox_serves_on(portal: Portal) -> None:
+async def test_sandbox_serves_on_after_a_reset(portal: Portal) -> None:
     with pytest.raises(httpx.ReadError):
         await met(portal, "submit_reset", "switch")
 
@@ -122,7 +126,7 @@ async def test_after_a_reset_the_sandbox_serves_on(portal: Portal) -> None:
 
 
 @pytest.mark.parametrize("call", CALLS)
-async def test_a_slow_answer_comes_after_the_hold(portal: Portal, call: str) -> None:
+async def test_slow_answer_comes_after_the_hold(portal: Portal, call: str) -> None:
     begin = trio.current_time()
 
     answer = await met(portal, f"{call}_slow", "switch")
@@ -131,32 +135,32 @@ async def test_a_slow_answer_comes_after_the_hold(portal: Portal, call: str) -> 
     assert trio.current_time() - begin >= portal.sandbox.state.hold
 
 
-async def test_graphql_errors(portal: Portal, way: str) -> None:
+async def test_graphql_fault_answers_with_errors(portal: Portal, way: str) -> None:
     answer = (await met(portal, "submit_graphql_error", way)).json()
 
     assert answer["data"] is None
     assert answer["errors"][0]["extensions"]["code"]
 
 
-async def test_null_rows(portal: Portal, way: str) -> None:
+async def test_null_fault_answers_with_null_rows(portal: Portal, way: str) -> None:
     assert (await met(portal, "submit_null_rows", way)).json() == {
         "data": {"batchCustomLink": None}
     }
 
 
-async def test_a_short_row_list(portal: Portal, way: str) -> None:
+async def test_short_rows_fault_answers_with_too_few_rows(portal: Portal, way: str) -> None:
     answer = (await met(portal, "submit_short_rows", way)).json()
 
     assert len(answer["data"]["batchCustomLink"]) == 1
 
 
-async def test_refused_product_data_costs_no_link(portal: Portal) -> None:
+async def test_refused_product_data_leaves_links_working(portal: Portal) -> None:
     rows = await portal.rows(portal.product(900_000_203))
 
     assert rows[0]["failCode"] == 0
 
 
-async def test_product_data(portal: Portal) -> None:
+async def test_product_data_is_answered(portal: Portal) -> None:
     answer = (await read(portal, 23456789012)).json()
 
     assert answer["code"] == 0
@@ -164,14 +168,14 @@ async def test_product_data(portal: Portal) -> None:
 
 
 @pytest.mark.parametrize("item_id", ["", "x", "٣"])
-async def test_product_data_of_no_item(portal: Portal, item_id: str) -> None:
+async def test_product_data_of_no_item_is_null(portal: Portal, item_id: str) -> None:
     answer = (await portal.get(f"/api/v3/offer/product?item_id={item_id}")).json()
 
     assert answer["code"] != 0
     assert answer["data"] is None
 
 
-async def test_product_data_can_be_slow(portal: Portal) -> None:
+async def test_slow_product_data_comes_after_the_hold(portal: Portal) -> None:
     portal.sandbox.state.delays.product_ms = 200
     begin = trio.current_time()
 
@@ -184,7 +188,7 @@ PAGES = ["/offer/custom_link", "/offer/product_offer/23456789012"]
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_a_page_of_a_signed_in_account(portal: Portal, path: str) -> None:
+async def test_page_of_a_signed_in_account_has_the_form(portal: Portal, path: str) -> None:
     answer = await portal.get(path)
 
     assert answer.status_code == 200
@@ -192,7 +196,7 @@ async def test_a_page_of_a_signed_in_account(portal: Portal, path: str) -> None:
 
 
 @pytest.mark.parametrize("path", PAGES)
-async def test_a_page_without_a_session_is_the_login_page(portal: Portal, path: str) -> None:
+async def test_page_without_a_session_is_the_login_page(portal: Portal, path: str) -> None:
     portal.cookies["SPC_EC"] = "expired"
 
     answer = await portal.get(path)
@@ -211,7 +215,7 @@ async def test_a_page_without_a_session_is_the_login_page(portal: Portal, path: 
         ("human_check", "/verify/captcha"),
     ],
 )
-async def test_a_page_that_redirects(portal: Portal, fault: str, path: str) -> None:
+async def test_page_fault_redirects(portal: Portal, fault: str, path: str) -> None:
     portal.sandbox.state.faults.arm(fault)
 
     answer = await portal.get("/offer/custom_link")
@@ -237,9 +241,7 @@ async def test_a_page_that_redirects(portal: Portal, fault: str, path: str) -> N
         ("account_frozen", "frozen"),
     ],
 )
-async def test_a_page_that_misbehaves_once_it_is_there(
-    portal: Portal, fault: str, behaviour: str
-) -> None:
+async def test_page_fault_is_marked_in_the_page(portal: Portal, fault: str, behaviour: str) -> None:
     portal.sandbox.state.faults.arm(fault)
 
     answer = await portal.get("/offer/custom_link")
@@ -248,7 +250,7 @@ async def test_a_page_that_misbehaves_once_it_is_there(
     assert f'data-behaviour="{behaviour}"' in answer.text
 
 
-async def test_a_page_that_never_finishes(portal: Portal) -> None:
+async def test_endless_page_never_finishes(portal: Portal) -> None:
     portal.sandbox.state.hold = 60
     portal.sandbox.state.faults.arm("page_endless")
     headers = {"cookie": "; ".join(f"{n}={v}" for n, v in portal.cookies.items())}
@@ -267,7 +269,7 @@ async def test_a_page_that_never_finishes(portal: Portal) -> None:
 
 
 @pytest.mark.parametrize(("fault", "error"), [("page_500", None), ("page_reset", httpx.ReadError)])
-async def test_a_page_that_does_not_come(
+async def test_hanging_page_does_not_come(
     portal: Portal, fault: str, error: type[Exception] | None
 ) -> None:
     portal.sandbox.state.faults.arm(fault)
@@ -279,7 +281,7 @@ async def test_a_page_that_does_not_come(
             await portal.get("/offer/custom_link")
 
 
-async def test_a_human_check_in_json_in_a_pages_place(portal: Portal) -> None:
+async def test_json_check_fault_answers_in_the_pages_place(portal: Portal) -> None:
     portal.sandbox.state.faults.arm("page_check_in_json")
 
     answer = await portal.get("/offer/custom_link")
@@ -298,7 +300,7 @@ async def test_a_human_check_in_json_in_a_pages_place(portal: Portal) -> None:
     ],
 )
 @pytest.mark.parametrize("call", CALLS)
-async def test_trouble_with_the_session_is_seen_by_every_call(
+async def test_session_fault_is_seen_by_every_call(
     portal: Portal, call: str, fault: str, status: int, body: dict[str, Any]
 ) -> None:
     portal.sandbox.state.faults.arm(fault)
@@ -309,7 +311,7 @@ async def test_trouble_with_the_session_is_seen_by_every_call(
     assert body.items() <= answer.json().items()
 
 
-async def test_a_lost_session_sends_nothing_on(portal: Portal) -> None:
+async def test_lost_session_redirects_nothing(portal: Portal) -> None:
     portal.sandbox.state.faults.arm("session_lost", times=1)
     await submit(portal)
 
@@ -317,35 +319,15 @@ async def test_a_lost_session_sends_nothing_on(portal: Portal) -> None:
     assert (await submit(portal)).json()["data"]
 
 
-async def test_the_static_files_are_there(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_static_files_are_served(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
     for name in ("sandbox.css", "faults.js", "custom_link.js", "product_offer.js"):
         assert (await client.get(f"{sandbox.portal_url}/static/{name}")).status_code == 200
 
 
-async def test_only_static_files_are_static(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_other_files_are_not_served(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
     answer = await client.get(f"{sandbox.portal_url}/static/..%2fguide.html")
 
     assert answer.status_code == 404
-
-
-async def test_the_guide_names_every_fault(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
-    guide = (await client.get(f"{sandbox.portal_url}/")).text
-
-    assert all(fault.name in guide for fault in FAULTS)
-
-
-def test_every_fault_of_a_call_is_tried_here() -> None:
-    tried = {
-        *STATUSES,
-        *BODIES,
-        *REDIRECTS,
-        *("html", "truncated", "reset", "cut", "slow"),
-        *("graphql_error", "null_rows", "short_rows"),
-    }
-
-    played = {f.behaviour.value for f in FAULTS if f.point in (Point.SUBMIT, Point.PRODUCT)}
-    assert played == tried
-    assert Behaviour.SLOW.value in tried
 
 
 # The control endpoints
@@ -371,7 +353,7 @@ async def control(sandbox: Sandbox, client: httpx.AsyncClient) -> Control:
     return Control(sandbox, client)
 
 
-async def test_a_fault_is_switched_on_for_so_many_times(control: Control, portal: Portal) -> None:
+async def test_fault_is_armed_for_a_number_of_times(control: Control, portal: Portal) -> None:
     answer = await control.post("/faults", {"fault": "submit_500", "times": 1})
     call = portal.call(portal.product(1))
 
@@ -381,7 +363,7 @@ async def test_a_fault_is_switched_on_for_so_many_times(control: Control, portal
     assert statuses == [500, 200]
 
 
-async def test_a_fault_is_switched_on_for_one_account(control: Control, portal: Portal) -> None:
+async def test_fault_is_armed_for_one_account(control: Control, portal: Portal) -> None:
     await control.post("/faults", {"fault": "submit_500", "times": None, "account": "1"})
 
     assert (await portal.post(portal.call(portal.product(1)))).status_code == 200
@@ -394,7 +376,7 @@ async def test_faults_are_cleared(control: Control, portal: Portal) -> None:
     assert (await portal.post(portal.call(portal.product(1)))).status_code == 200
 
 
-async def test_the_list_of_faults(control: Control) -> None:
+async def test_faults_are_listed(control: Control) -> None:
     listed = (await control.get("/faults"))["faults"]
 
     assert [row["fault"] for row in listed] == [fault.name for fault in FAULTS]
@@ -421,7 +403,7 @@ async def test_wrong_request_is_refused_with_the_wrong_field(
     assert answer.json()["error"].startswith(named)
 
 
-async def test_a_delay_stays_when_it_is_not_named(control: Control) -> None:
+async def test_delay_stays_when_it_is_not_named(control: Control) -> None:
     await control.post("/delay", {"submit_ms": 5, "product_ms": 6})
 
     answer = await control.post("/delay", {"product_ms": 7})
@@ -429,7 +411,7 @@ async def test_a_delay_stays_when_it_is_not_named(control: Control) -> None:
     assert answer.json() == {"ok": True, "submit_ms": 5, "product_ms": 7}
 
 
-async def test_the_log_tells_of_a_submit(control: Control, portal: Portal) -> None:
+async def test_log_shows_a_submit(control: Control, portal: Portal) -> None:
     links = [portal.product(1), portal.product(2)]
     await portal.rows(*links, subId2="fb")
 
@@ -445,7 +427,7 @@ async def test_the_log_tells_of_a_submit(control: Control, portal: Portal) -> No
     assert (log["counters"]["submit"], log["counters"]["links"]) == (1, 2)
 
 
-async def test_the_log_names_the_fault(control: Control, portal: Portal) -> None:
+async def test_log_names_the_fault(control: Control, portal: Portal) -> None:
     await portal.post(portal.call(portal.product(900_000_104)))
 
     log = await control.get("/log")
@@ -457,7 +439,7 @@ async def test_the_log_names_the_fault(control: Control, portal: Portal) -> None
 @pytest.mark.parametrize(
     ("last", "items"), [("2", [3, 4]), ("0", []), ("-1", []), ("x", [1, 2, 3, 4])]
 )
-async def test_the_log_shows_the_last_submits(
+async def test_log_shows_the_last_submits(
     control: Control, portal: Portal, last: str, items: list[int]
 ) -> None:
     for item in (1, 2, 3, 4):
@@ -468,7 +450,7 @@ async def test_the_log_shows_the_last_submits(
     assert [submit["originals"] for submit in submits] == [[portal.product(i)] for i in items]
 
 
-async def test_the_log_holds_no_session(control: Control, portal: Portal) -> None:
+async def test_log_holds_no_session(control: Control, portal: Portal) -> None:
     await portal.rows(portal.product(1))
 
     log = str(await control.get("/log"))
@@ -476,7 +458,7 @@ async def test_the_log_holds_no_session(control: Control, portal: Portal) -> Non
     assert not [value for name, value in portal.cookies.items() if name != "SPC_U" and value in log]
 
 
-async def test_a_reset_forgets(control: Control, portal: Portal) -> None:
+async def test_reset_forgets(control: Control, portal: Portal) -> None:
     (row,) = await portal.rows(portal.product(1))
     await control.post("/faults", {"fault": "submit_500"})
     await control.post("/delay", {"submit_ms": 5})

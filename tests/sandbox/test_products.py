@@ -5,8 +5,6 @@ import pytest
 from smartlinkd.sandbox.products import (
     PRODUCTS,
     estimate,
-    format_dong,
-    format_percent,
     open_api_node,
     portal_offer,
     product_of,
@@ -25,7 +23,7 @@ BY_WHY = {product.why: product for product in PRODUCTS}
         (16001600160, 11, 50, 61),
     ],
 )
-def test_the_worked_examples_earn_what_they_should(
+def test_worked_example_earns_its_commission(
     item_id: int, seller: int, platform: int, commission: int
 ) -> None:
     product = product_of(item_id)
@@ -35,13 +33,13 @@ def test_the_worked_examples_earn_what_they_should(
     assert earned == (seller, platform, commission)
 
 
-def test_without_a_cap_the_platform_pays_in_full() -> None:
+def test_product_without_cap_pays_in_full() -> None:
     product = product_of(19876543210)
 
     assert product.platform_commission == 75_600  # 4 % of 1 890 000
 
 
-def test_any_item_is_a_product_and_the_same_one_every_time() -> None:
+def test_any_item_is_always_the_same_product() -> None:
     drawn = [product_of(item_id) for item_id in range(1, 2_000)]
 
     assert drawn == [product_of(item_id) for item_id in range(1, 2_000)]
@@ -49,13 +47,13 @@ def test_any_item_is_a_product_and_the_same_one_every_time() -> None:
     assert len({product.shop_id for product in drawn}) > 1_900
 
 
-def test_a_generated_product_is_what_it_was_in_the_last_release() -> None:
+def test_generated_product_is_stable_over_releases() -> None:
     product = product_of(5)
 
     assert (product.price, product.shop_id, product.default_rate) == (2_669_000, 740937579, 15_000)
 
 
-def test_the_portal_scales_money_and_rates() -> None:
+def test_portal_answer_scales_money_and_rates() -> None:
     offer = portal_offer(product_of(23456789012), SHOP)
 
     assert offer["batch_item_for_item_card_full"]["price"] == "12220000000"
@@ -74,7 +72,7 @@ def test_plain_numbers_are_numbers() -> None:
     assert offer["commission_rate_detail"]["default_commission_rate"] == 9_000
 
 
-def test_what_a_product_does_not_have_is_not_in_the_answer() -> None:
+def test_missing_fields_of_a_product_are_not_in_the_answer() -> None:
     bare = portal_offer(product_of(25550001112), SHOP)["batch_item_for_item_card_full"]
     capless = portal_offer(product_of(19876543210), SHOP)["commission_rate_detail"]
     sellerless = portal_offer(product_of(18123456789), SHOP)["commission_rate_detail"]
@@ -84,31 +82,15 @@ def test_what_a_product_does_not_have_is_not_in_the_answer() -> None:
     assert "seller_commission_rate" not in sellerless
 
 
-def test_the_open_api_scales_nothing() -> None:
+def test_open_api_answer_scales_nothing() -> None:
     node = open_api_node(product_of(23456789012), SHOP, "https://s.example/x")
 
     rates = node["commissionRate"], node["sellerCommissionRate"], node["shopeeCommissionRate"]
     assert (node["price"], *rates) == ("122200", "0.18", "0.135", "0.045")
 
 
-def test_the_estimate_has_all_thirteen_fields() -> None:
+def test_estimate_has_all_thirteen_fields() -> None:
     estimated = estimate(product_of(20202020202), SHOP)
 
     assert len(estimated) == 13
     assert estimated["commissionRate"] == "17.55%"
-
-
-@pytest.mark.parametrize(
-    ("amount", "shown"), [(0, "₫0"), (5_100, "₫5.100"), (10**7, "₫10.000.000")]
-)
-def test_dong(amount: int, shown: str) -> None:
-    assert format_dong(amount) == shown
-
-
-@pytest.mark.parametrize(("rate", "shown"), [(0, "0%"), (2_500, "2,5%"), (100_000, "100%")])
-def test_percent(rate: int, shown: str) -> None:
-    assert format_percent(rate) == shown
-
-
-def test_each_product_says_why_it_is_in_the_table() -> None:
-    assert len(BY_WHY) == len(PRODUCTS) >= 12

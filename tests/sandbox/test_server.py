@@ -27,13 +27,6 @@ PASSWORD_HASH = (
 )
 
 
-async def test_the_three_listeners_have_ports_of_their_own(sandbox: Sandbox) -> None:
-    origins = {sandbox.portal_url, sandbox.shop_url, sandbox.short_url}
-
-    assert len(origins) == 3
-    assert all(re.fullmatch(r"http://127\.0\.0\.1:[1-9][0-9]+", origin) for origin in origins)
-
-
 async def test_two_sandboxes_share_nothing(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
     async with open_sandbox() as other:
         await client.get(f"{other.short_url}/direct")
@@ -42,7 +35,7 @@ async def test_two_sandboxes_share_nothing(sandbox: Sandbox, client: httpx.Async
     assert not sandbox.state.counters
 
 
-async def test_closing_does_not_wait_for_a_slow_answer(client: httpx.AsyncClient) -> None:
+async def test_close_does_not_wait_for_a_slow_answer(client: httpx.AsyncClient) -> None:
     async with AsyncExitStack() as answers:
         with trio.fail_after(3):
             async with open_sandbox(hold=1e6) as opened:
@@ -56,15 +49,7 @@ async def test_closing_does_not_wait_for_a_slow_answer(client: httpx.AsyncClient
                 assert answer.status_code == 200
 
 
-async def test_closed_it_listens_no_more() -> None:
-    async with open_sandbox() as opened:
-        port = httpx.URL(opened.portal_url).port or 0
-
-    with pytest.raises(OSError, match="connect"):
-        await trio.open_tcp_stream("127.0.0.1", port)
-
-
-async def test_a_port_that_is_taken(sandbox: Sandbox) -> None:
+async def test_taken_port_is_refused(sandbox: Sandbox) -> None:
     port = httpx.URL(sandbox.shop_url).port or 0
 
     with pytest.raises(Invalid, match="--port"):
@@ -72,7 +57,7 @@ async def test_a_port_that_is_taken(sandbox: Sandbox) -> None:
             pass
 
 
-async def test_the_command_says_all_that_is_needed() -> None:
+async def test_command_prints_configuration_cookie_and_faults() -> None:
     say, hear = trio.open_memory_channel[str](1)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(run, "127.0.0.1", 0, say.send_nowait)
@@ -86,13 +71,13 @@ async def test_the_command_says_all_that_is_needed() -> None:
     assert all(fault.name in text and str(fault.item or "") in text for fault in FAULTS)
 
 
-def test_a_taken_port_is_a_plain_error_of_the_command() -> None:
+def test_command_at_a_taken_port_is_refused() -> None:
     with pytest.raises(Invalid, match="--port"):
         main(host="127.0.0.1", port=65535)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_the_command_ends_well_when_told(number: signal.Signals) -> None:
+async def test_command_exits_with_0_by_a_signal(number: signal.Signals) -> None:
     code = "import sys, smartlinkd.sandbox.server as s; sys.exit(s.main(host='127.0.0.1', port=0))"
     async with trio.open_nursery() as nursery:
         process: trio.Process = await nursery.start(
@@ -115,7 +100,7 @@ async def test_the_command_ends_well_when_told(number: signal.Signals) -> None:
             assert await process.wait() == 0
 
 
-async def test_the_configuration_that_is_printed_is_good(sandbox: Sandbox, tmp_path: Path) -> None:
+async def test_printed_configuration_loads(sandbox: Sandbox, tmp_path: Path) -> None:
     section = usage(sandbox).split("Configuration for the daemon\n")[1].split("A cookie")[0]
     file = tmp_path / "config.toml"
     file.write_text(textwrap.dedent(section) + '[links]\nsource = "open_api"\n')

@@ -20,7 +20,7 @@ from smartlinkd.sandbox.shortlinks import BIG_BODY
         "/canhhong.official/88201679/23456789012",
     ],
 )
-async def test_every_form_of_a_products_address(
+async def test_each_form_of_a_product_link_shows_the_product(
     sandbox: Sandbox, client: httpx.AsyncClient, path: str
 ) -> None:
     answer = await client.get(sandbox.shop_url + path)
@@ -30,27 +30,25 @@ async def test_every_form_of_a_products_address(
 
 
 @pytest.mark.parametrize("path", ["/nonesuch", "/product/x/y", "/product/1", "/i.1"])
-async def test_other_addresses_are_not_found(
+async def test_other_path_is_not_found(
     sandbox: Sandbox, client: httpx.AsyncClient, path: str
 ) -> None:
     assert (await client.get(sandbox.shop_url + path)).status_code == 404
 
 
-async def test_a_name_is_shown_and_not_run(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_name_of_a_product_is_escaped(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
     answer = await client.get(f"{sandbox.shop_url}/product/12121212/24680246802")
 
     assert "&lt;Linear&gt;" in answer.text
 
 
-async def test_the_login_page_has_a_password_field(
-    sandbox: Sandbox, client: httpx.AsyncClient
-) -> None:
+async def test_login_page_has_a_password_field(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
     answer = await client.get(f"{sandbox.shop_url}/buyer/login")
 
     assert 'type="password"' in answer.text
 
 
-async def test_signing_in_makes_the_cookies_of_the_account(
+async def test_sign_in_sets_the_cookies_of_the_account(
     sandbox: Sandbox, client: httpx.AsyncClient
 ) -> None:
     next_page = f"{sandbox.portal_url}/offer/product_offer/5"
@@ -67,7 +65,9 @@ async def test_signing_in_makes_the_cookies_of_the_account(
     assert [cookie.partition("=")[0] for cookie in seen_by_scripts] == ["csrftoken"]
 
 
-async def test_signing_in_leads_nowhere_else(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_sign_in_redirects_to_no_other_site(
+    sandbox: Sandbox, client: httpx.AsyncClient
+) -> None:
     answer = await client.post(
         f"{sandbox.shop_url}/buyer/login",
         params={"next": f"{sandbox.portal_url}.evil.example/"},
@@ -77,7 +77,7 @@ async def test_signing_in_leads_nowhere_else(sandbox: Sandbox, client: httpx.Asy
     assert answer.headers["location"] == f"{sandbox.portal_url}/offer/custom_link"
 
 
-async def test_an_account_is_a_number(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_sign_in_of_no_number_is_refused(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
     answer = await client.post(f"{sandbox.shop_url}/buyer/login", data={"loginKey": "me"})
 
     assert answer.status_code == 400
@@ -85,7 +85,7 @@ async def test_an_account_is_a_number(sandbox: Sandbox, client: httpx.AsyncClien
 
 
 @pytest.mark.parametrize("kind", ["captcha", "traffic"])
-async def test_the_human_check_is_on_both_hosts(
+async def test_human_check_is_on_shop_and_portal(
     sandbox: Sandbox, client: httpx.AsyncClient, kind: str
 ) -> None:
     for origin in (sandbox.shop_url, sandbox.portal_url):
@@ -107,7 +107,7 @@ async def test_the_human_check_is_on_both_hosts(
         ("p7i8", 302, "{shop}/opaanlp/7/8"),
     ],
 )
-async def test_a_redirect(
+async def test_redirect_code_redirects(
     sandbox: Sandbox, client: httpx.AsyncClient, code: str, status: int, location: str
 ) -> None:
     answer = await client.get(f"{sandbox.short_url}/{code}")
@@ -117,7 +117,9 @@ async def test_a_redirect(
     assert answer.headers["location"].startswith(expected)
 
 
-async def test_a_redirect_without_a_location(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_redirect_code_without_location_has_none(
+    sandbox: Sandbox, client: httpx.AsyncClient
+) -> None:
     answer = await client.get(f"{sandbox.short_url}/nowhere")
 
     assert answer.status_code == 302
@@ -138,7 +140,7 @@ async def test_a_redirect_without_a_location(sandbox: Sandbox, client: httpx.Asy
         ("signin", '<link rel="canonical" href="{shop}/product/88201679/23456789012">'),
     ],
 )
-async def test_a_page_that_goes_on(
+async def test_page_code_goes_on(
     sandbox: Sandbox, client: httpx.AsyncClient, code: str, text: str
 ) -> None:
     answer = await client.get(f"{sandbox.short_url}/{code}")
@@ -166,13 +168,13 @@ async def test_unknown_code_answers_with_a_page_without_addresses(
 
 
 @pytest.mark.parametrize(("code", "status"), [("gone", 404), ("broken", 500), ("dlinkXy", 404)])
-async def test_a_dead_code(
+async def test_dead_code_is_not_found(
     sandbox: Sandbox, client: httpx.AsyncClient, code: str, status: int
 ) -> None:
     assert (await client.get(f"{sandbox.short_url}/{code}")).status_code == status
 
 
-async def test_a_slow_code_answers_after_the_hold(
+async def test_slow_code_answers_after_the_hold(
     sandbox: Sandbox, client: httpx.AsyncClient
 ) -> None:
     begin = trio.current_time()
@@ -182,13 +184,15 @@ async def test_a_slow_code_answers_after_the_hold(
     assert trio.current_time() - begin >= sandbox.state.hold
 
 
-async def test_a_big_answer(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_big_code_answers_with_a_big_page(
+    sandbox: Sandbox, client: httpx.AsyncClient
+) -> None:
     answer = await client.get(f"{sandbox.short_url}/big")
 
     assert len(answer.content) > BIG_BODY
 
 
-async def test_opening_a_login_link_is_counted(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
+async def test_opened_login_link_is_counted(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
     await client.get(f"{sandbox.short_url}/direct")
     before = sandbox.state.counters["dlink opened"]
     await client.get(f"{sandbox.short_url}/dlink7Qx")
@@ -196,7 +200,7 @@ async def test_opening_a_login_link_is_counted(sandbox: Sandbox, client: httpx.A
     assert (before, sandbox.state.counters["dlink opened"]) == (0, 1)
 
 
-async def test_a_cookie_that_comes_along_is_counted(
+async def test_cookie_sent_to_a_short_link_is_counted(
     sandbox: Sandbox, client: httpx.AsyncClient
 ) -> None:
     await client.get(f"{sandbox.short_url}/direct")

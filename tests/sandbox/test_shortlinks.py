@@ -31,7 +31,7 @@ def product_at(url: str) -> tuple[int, int] | None:
 
 
 @pytest.mark.parametrize("row", CODES, ids=lambda row: row.code)
-def test_a_code_ends_on_a_product_exactly_when_the_table_says_so(row: object) -> None:
+def test_code_ends_on_a_product_when_the_table_says_so(row: object) -> None:
     code, good = getattr(row, "code", ""), getattr(row, "good", False)
     hops, end = walk(code)
 
@@ -39,18 +39,18 @@ def test_a_code_ends_on_a_product_exactly_when_the_table_says_so(row: object) ->
 
 
 @pytest.mark.parametrize("row", [row for row in CODES if row.good], ids=lambda row: row.code)
-def test_the_portal_knows_the_product_behind_a_good_code(row: object) -> None:
+def test_portal_knows_the_product_of_each_good_code(row: object) -> None:
     code = getattr(row, "code", "")
 
     assert product_behind(code) == product_at(walk(code)[1])
 
 
 @pytest.mark.parametrize("hops", [2, 3, 4, 5, 6, 9])
-def test_a_chain_takes_as_many_hops_as_it_says(hops: int) -> None:
+def test_chain_takes_its_number_of_hops(hops: int) -> None:
     assert walk(f"chain{hops}")[0] == hops
 
 
-def test_a_loop_never_ends() -> None:
+def test_loop_never_ends() -> None:
     assert walk("loop")[0] == 10
 
 
@@ -59,6 +59,6 @@ def test_any_product_has_a_short_link() -> None:
 
 
 @pytest.mark.parametrize("code", ["", "nonesuch", "dlink1", "p1", "p1i2x", "chain0", "chain10"])
-def test_an_unknown_code_is_gone(code: str) -> None:
+def test_unknown_code_is_gone(code: str) -> None:
     assert hop_of(code, shop_url=SHOP, short_url=SHORT) == Hop(Way.GONE)
     assert product_behind(code) is None

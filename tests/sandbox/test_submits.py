@@ -21,7 +21,7 @@ def changed(call: dict[str, Any], **variables: Any) -> dict[str, Any]:
     return call | {"variables": call["variables"] | variables}
 
 
-async def test_a_product_link_becomes_the_accounts_own(portal: Portal) -> None:
+async def test_product_link_becomes_the_accounts_own(portal: Portal) -> None:
     (row,) = await portal.rows(portal.product(9, shop_id=8), subId1="fb", subId3="x9")
 
     parts = urlsplit(row["longLink"])
@@ -34,13 +34,13 @@ async def test_a_product_link_becomes_the_accounts_own(portal: Portal) -> None:
     assert query["utm_medium"] == ["affiliates"]
 
 
-async def test_rows_come_in_the_order_of_the_links(portal: Portal) -> None:
+async def test_rows_are_in_the_order_of_the_links(portal: Portal) -> None:
     rows = await portal.rows(*(portal.product(item) for item in (11, 13, 12)))
 
     assert [row["longLink"].partition("?")[0][-2:] for row in rows] == ["11", "13", "12"]
 
 
-async def test_a_short_link_leads_to_its_long_link(portal: Portal) -> None:
+async def test_short_link_leads_to_its_long_link(portal: Portal) -> None:
     (row,) = await portal.rows(portal.product(11))
 
     answer = await portal.client.get(row["shortLink"])
@@ -48,13 +48,13 @@ async def test_a_short_link_leads_to_its_long_link(portal: Portal) -> None:
     assert answer.headers["location"] == row["longLink"]
 
 
-async def test_some_short_links_are_stamped(portal: Portal) -> None:
+async def test_some_short_links_have_the_landing_parameter(portal: Portal) -> None:
     rows = await portal.rows(portal.product(12), portal.product(13))
 
     assert [row["shortLink"].endswith("?lp=aff") for row in rows] == [True, False]
 
 
-async def test_a_known_short_link_is_taken(portal: Portal) -> None:
+async def test_known_short_link_is_accepted(portal: Portal) -> None:
     (row,) = await portal.rows(f"{portal.sandbox.short_url}/p5i6")
 
     assert "/product/5/6?" in row["longLink"]
@@ -75,7 +75,7 @@ async def test_a_known_short_link_is_taken(portal: Portal) -> None:
         "",
     ],
 )
-async def test_other_links_have_fail_code_2(portal: Portal, link: str) -> None:
+async def test_other_link_has_fail_code_2(portal: Portal, link: str) -> None:
     sandbox = portal.sandbox
     link = link.format(shop=sandbox.shop_url, short=sandbox.short_url)
 
@@ -85,7 +85,7 @@ async def test_other_links_have_fail_code_2(portal: Portal, link: str) -> None:
 @pytest.mark.parametrize(
     ("place", "value"), [(1, "a b"), (2, "ă"), (3, "x" * 51), (4, "a-b"), (5, "-")]
 )
-async def test_a_bad_sub_id_has_the_fail_code_of_its_place(
+async def test_bad_sub_id_has_the_fail_code_of_its_place(
     portal: Portal, place: int, value: str
 ) -> None:
     (row,) = await portal.rows(portal.product(1), **{f"subId{place}": value})
@@ -104,7 +104,7 @@ async def test_a_bad_sub_id_has_the_fail_code_of_its_place(
         ({"q": "other"}, 404),
     ],
 )
-async def test_a_call_that_the_page_would_not_make_is_refused(
+async def test_call_that_the_page_would_not_make_is_refused(
     portal: Portal, headers: dict[str, Any], status: int
 ) -> None:
     answer = await portal.post(portal.call(portal.product(1)), **headers)
@@ -126,7 +126,7 @@ async def test_a_call_that_the_page_would_not_make_is_refused(
         {"extra": 1},
     ],
 )
-async def test_a_malformed_call_is_a_graphql_error(portal: Portal, body: dict[str, Any]) -> None:
+async def test_malformed_call_is_a_graphql_error(portal: Portal, body: dict[str, Any]) -> None:
     answer = await portal.post(portal.call(portal.product(1)) | body)
 
     assert answer.status_code == 200
@@ -134,26 +134,26 @@ async def test_a_malformed_call_is_a_graphql_error(portal: Portal, body: dict[st
     assert answer.json()["errors"][0]["message"]
 
 
-async def test_another_caller_is_a_graphql_error(portal: Portal) -> None:
+async def test_call_of_another_caller_is_a_graphql_error(portal: Portal) -> None:
     call = changed(portal.call(portal.product(1)), sourceCaller="OTHER")
 
     assert "errors" in (await portal.post(call)).json()
 
 
-async def test_more_links_than_the_limit_are_refused(portal: Portal) -> None:
+async def test_links_over_the_limit_are_refused(portal: Portal) -> None:
     answer = await portal.post(portal.call(*[portal.product(1)] * 6))
 
     assert "1 to 5" in answer.json()["errors"][0]["message"]
 
 
-async def test_the_limit_can_be_another(client: httpx.AsyncClient, portal: Portal) -> None:
+async def test_limit_is_configurable(client: httpx.AsyncClient, portal: Portal) -> None:
     async with open_sandbox(rows=7) as wide:
         other = type(portal)(wide, client)
 
         assert len(await other.rows(*[other.product(1)] * 7)) == 7
 
 
-async def test_without_a_session_nothing_is_made(portal: Portal) -> None:
+async def test_submit_without_session_makes_nothing(portal: Portal) -> None:
     portal.cookies["SPC_EC"] = "expired"
 
     answer = await portal.post(portal.call(portal.product(1)))
@@ -172,7 +172,7 @@ async def test_without_a_session_nothing_is_made(portal: Portal) -> None:
         (900_000_012, {"shortLink": ""}),
     ],
 )
-async def test_a_magic_item_spoils_its_own_row(
+async def test_magic_item_fails_its_own_row(
     portal: Portal, item_id: int, changes: dict[str, Any]
 ) -> None:
     rows = await portal.rows(portal.product(1), portal.product(item_id), portal.product(2))
@@ -181,27 +181,27 @@ async def test_a_magic_item_spoils_its_own_row(
     assert {name: rows[1][name] for name in changes} == changes
 
 
-async def test_a_lost_row_is_null(portal: Portal) -> None:
+async def test_lost_row_is_null(portal: Portal) -> None:
     rows = await portal.rows(portal.product(900_000_010), portal.product(1))
 
     assert rows[0] is None
     assert rows[1]["failCode"] == 0
 
 
-async def test_a_row_that_earns_for_somebody_else(portal: Portal) -> None:
+async def test_armed_row_earns_for_another_affiliate(portal: Portal) -> None:
     (row,) = await portal.rows(portal.product(900_000_013))
 
     assert row["failCode"] == 0
     assert f"an_{affiliate_id(portal.account)}" not in row["longLink"]
 
 
-async def test_a_row_for_another_item(portal: Portal) -> None:
+async def test_armed_row_is_of_another_item(portal: Portal) -> None:
     (row,) = await portal.rows(portal.product(900_000_014))
 
     assert "/900000014?" not in row["longLink"]
 
 
-async def test_overlapping_submits_of_one_account_are_seen(
+async def test_overlapping_submits_of_one_account_are_counted(
     sandbox: Sandbox, portal: Portal
 ) -> None:
     sandbox.state.delays.submit_ms = 100
@@ -224,7 +224,7 @@ async def test_submits_of_two_accounts_do_not_overlap(sandbox: Sandbox, portal: 
     assert [sandbox.state.submits.accounts[a].overlapping for a in ("4711", "4712")] == [1, 1]
 
 
-async def test_a_client_that_leaves_ends_its_submit(sandbox: Sandbox, portal: Portal) -> None:
+async def test_client_that_leaves_ends_its_submit(sandbox: Sandbox, portal: Portal) -> None:
     sandbox.state.delays.submit_ms = 60_000
     with trio.move_on_after(0.3):
         await portal.rows(portal.product(1))
@@ -235,7 +235,7 @@ async def test_a_client_that_leaves_ends_its_submit(sandbox: Sandbox, portal: Po
     assert sandbox.state.submits.accounts[portal.account].running == 0
 
 
-async def test_another_account_has_another_affiliate_id(sandbox: Sandbox, portal: Portal) -> None:
+async def test_each_account_has_its_own_affiliate_id(sandbox: Sandbox, portal: Portal) -> None:
     other = type(portal)(sandbox, portal.client, "4712")
 
     (mine,), (theirs,) = await portal.rows(portal.product(1)), await other.rows(other.product(1))

@@ -15,7 +15,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import inf
@@ -64,17 +64,27 @@ REACH = (
 )
 
 
-def find_executable(setting: Path | None) -> Path:
+def find_executable(
+    setting: Path | None,
+    *,
+    candidates: Sequence[str] = CANDIDATES,
+    wrappers: Mapping[str, str] = DEBIAN_WRAPPERS,
+) -> Path:
     """Return the browser to start: `setting`, else the best one that is installed.
 
     A snap (Ubuntu's `chromium` is one) is never taken: it starts only from somebody's login, and
     sees none of the folders that it is given here.
 
+    Args:
+        setting: `browser.executable`, if it is set.
+        candidates: paths, or names to look up in PATH; the best first.
+        wrappers: by the path of a script, the program that it starts.
+
     Raises:
         LaunchFailed: there is none, or `setting` (`browser.executable`) cannot be used.
     """
     if setting is not None:
-        chosen = Path(DEBIAN_WRAPPERS.get(str(setting), setting))
+        chosen = Path(wrappers.get(str(setting), setting))
         try:
             mode = mode_of(chosen)
         except OSError as error:
@@ -88,7 +98,7 @@ def find_executable(setting: Path | None) -> Path:
         if _is_snap(chosen):
             raise LaunchFailed(f"browser.executable: {chosen} {SNAP}; {REMEDY}")
         return chosen
-    found = [Path(path) for path in map(shutil.which, CANDIDATES) if path is not None]
+    found = [Path(path) for path in map(shutil.which, candidates) if path is not None]
     for program in found:
         if not _is_snap(program):
             return program
@@ -214,7 +224,7 @@ class Chromium:
 
         Raises `OSError` or `NoThread` if it cannot be measured.
         """
-        return await on_thread(_memory_of_session, self.pid)
+        return await on_thread(memory_of_session, self.pid)
 
 
 @asynccontextmanager
@@ -353,7 +363,7 @@ def _reason(stderr: str) -> str:
     return first_line(_LOG_PREFIX.sub("", last))
 
 
-def _memory_of_session(session: int) -> int:
+def memory_of_session(session: int) -> int:
     """Return the summed memory in bytes of the processes in a session.
 
     A command leads a session, and Chromium's processes stay in it.

@@ -13,7 +13,7 @@ import ctypes
 import os
 import pwd
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -45,13 +45,21 @@ _MS_REC_PRIVATE = ctypes.c_ulong(0x4000 | 0x40000)
 _NO_FLAGS = ctypes.c_ulong(0)
 
 
-def main(path: Path, read: Callable[[], Settings]) -> int:
+def main(
+    path: Path,
+    read: Callable[[], Settings],
+    *,
+    private: Path = PRIVATE,
+    hidden: Sequence[str] = HIDDEN,
+) -> int:
     """Print what the daemon and its crews would be with the settings at `path`.
 
     Return `GOOD`, or `FAILED` if the daemon would start without some of its crews.
 
     Args:
         read: returns the settings.
+        private: the folder of dynamic users' state.
+        hidden: the folders that their services do not see.
 
     Raises:
         ConfigError: the daemon would not start. The error has all problems that can be found.
@@ -59,8 +67,8 @@ def main(path: Path, read: Callable[[], Settings]) -> int:
     try:
         settings = read()
     except ConfigError as wrong:
-        raise _with_all_problems(path, wrong) from None
-    unchecked = become_the_daemon(settings.state.directory)
+        raise _with_all_problems(path, wrong, private, hidden) from None
+    unchecked = become_the_daemon(settings.state.directory, private=private, hidden=hidden)
     unmet = out_of_reach(settings, memory_limit())
     for warning in (*settings.warnings, *unchecked, *_notify_problems(settings), *unmet):
         print(f"warning: {warning}", file=sys.stderr)
@@ -84,12 +92,14 @@ def _check_crews(settings: Settings, unchecked: list[Problem]) -> Catalog:
     return read_catalog(settings, may_start_interpreters=not is_root_for_another)
 
 
-def _with_all_problems(path: Path, wrong: ConfigError) -> ConfigError:
+def _with_all_problems(
+    path: Path, wrong: ConfigError, private: Path, hidden: Sequence[str]
+) -> ConfigError:
     """Return `wrong` with the problems of the files and programs that the configuration names."""
     rest = wrong.rest
     if rest is None:
         return wrong
-    unchecked = become_the_daemon(rest.state.directory)
+    unchecked = become_the_daemon(rest.state.directory, private=private, hidden=hidden)
     crews = tuple(_check_crew_file(path, entry, rest) for entry in rest.crews)
     broken = _check_crews(replace(rest, crews=crews), unchecked).broken
     of_crews = (each for crew in broken for each in crew.problems)
@@ -209,8 +219,12 @@ def _print_problems(problems: Iterable[Problem]) -> None:
         print(problem, file=sys.stderr)
 
 
-def become_the_daemon(directory: Path) -> list[Problem]:
+def become_the_daemon(
+    directory: Path, *, private: Path = PRIVATE, hidden: Sequence[str] = HIDDEN
+) -> list[Problem]:
     """Become the owner of the state directory, if this process is root.
+
+    An owner with state in `private` is a dynamic user, who does not see the folders in `hidden`.
 
     Return what cannot be checked as that user. The process stays root if there is no state
     directory, or root owns it.
@@ -219,7 +233,7 @@ def become_the_daemon(directory: Path) -> list[Problem]:
         return []
     try:
         owner = directory.stat()
-        dynamic = directory.resolve().is_relative_to(PRIVATE)
+        dynamic = directory.resolve().is_relative_to(private)
     except OSError:
         fault = (
             "is not there yet, so its owner, the daemon's user, is not known. All was looked at as "
@@ -230,7 +244,7 @@ def become_the_daemon(directory: Path) -> list[Problem]:
         return [Problem("state.directory", fault, remedy)]
     if owner.st_uid == 0:
         return []
-    problems = _hide() if dynamic else []
+    problems = _hide(hidden) if dynamic else []
     try:
         groups = os.getgrouplist(pwd.getpwuid(owner.st_uid).pw_name, owner.st_gid)
     except KeyError:  # a dynamic user of a service that does not run
@@ -241,16 +255,16 @@ def become_the_daemon(directory: Path) -> list[Problem]:
     return problems
 
 
-def _hide() -> list[Problem]:
+def _hide(hidden: Sequence[str]) -> list[Problem]:
     try:
         _call("unshare", _CLONE_NEWNS)
         _call("mount", b"none", b"/", None, _MS_REC_PRIVATE, None)
-        for folder in HIDDEN:
+        for folder in hidden:
             if Path(folder).is_dir():
                 _call("mount", b"tmpfs", folder.encode(), b"tmpfs", _NO_FLAGS, b"mode=000")
     except OSError as error:
         fault = f"cannot be looked at as the service sees them ({error.strerror})"
-        remedy = f"keep nothing that they need below {', '.join(HIDDEN)}"
+        remedy = f"keep nothing that they need below {', '.join(hidden)}"
         return [Problem("crews", fault, remedy)]
     return []
 

@@ -13,6 +13,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -145,7 +146,7 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-async def is_sandbox_unusable(say: Say) -> bool:
+async def is_sandbox_unusable(say: Say, executable: Path | None = None) -> bool:
     """Return True, after a warning, if Chromium starts here only without its sandbox.
 
     The demo may run without it, since it opens only its own portal's pages, on loopback. `serve`
@@ -153,13 +154,13 @@ async def is_sandbox_unusable(say: Say) -> bool:
 
     Raises `LaunchFailed` if Chromium does not start at all.
     """
-    settings = LaunchSettings()
+    settings = LaunchSettings(executable=executable)
     try:
         async with launch(settings):
             return False
     except LaunchFailed as failure:
         try:
-            async with launch(LaunchSettings(no_sandbox=True)):
+            async with launch(replace(settings, no_sandbox=True)):
                 pass
         except LaunchFailed:
             raise failure from None  # the sandbox is not the cause

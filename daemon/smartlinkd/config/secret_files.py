@@ -128,9 +128,10 @@ def shown_to(config: Path) -> Path:
 class SecretReader:
     """Reads files of secrets, credentials, and crews' files of variables into a draft."""
 
-    def __init__(self, draft: Draft, given: Sequence[Credentials]) -> None:
+    def __init__(self, draft: Draft, given: Sequence[Credentials], shown: Path = SHOWN) -> None:
         self._draft = draft
         self._given = given
+        self._shown = shown
 
     def read_secrets(self) -> None:
         """Set each secret's key to the content of its file or credential."""
@@ -252,7 +253,7 @@ class SecretReader:
     def _warn_if_open(self, name: str, path: Path, mode: int) -> None:
         guarded = any(each.guards(path) for each in self._given)
         # systemd gives a service access by an ACL, whose mask shows as the group's permissions.
-        if mode & _OPEN_TO_OTHERS and not guarded and not path.is_relative_to(SHOWN):
+        if mode & _OPEN_TO_OTHERS and not guarded and not path.is_relative_to(self._shown):
             remedy = f"chmod 600 {path}"
             if not any(path.is_relative_to(each.folder) for each in self._given):
                 # The service's user could not read a file that is root's alone.

@@ -134,7 +134,7 @@ def install(paths: ServicePaths, requested: Bind | None, source: Path) -> None:
                 f"{copy.with_name('config.toml')}: daemon.crews.deal_post is now called "
                 f"smartlinkd.crews.deal_post; the file as it was is {copy}"
             )
-        _print_summary(paths, settings, ready=ready)
+        print_summary(paths, settings, ready=ready)
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,8 @@ def _clean_up(paths: ServicePaths) -> None:
         print(f"warning: {fault}")
 
 
-def _print_summary(paths: ServicePaths, settings: Settings, *, ready: bool) -> None:
+def print_summary(paths: ServicePaths, settings: Settings, *, ready: bool) -> None:
+    """Print where the service runs and how to use it. `ready` is false if its browser is not."""
     option = "" if paths == ServicePaths() else f" --config {paths.configuration}"
     if not settings.needs_browser:
         browser = "it needs no Chromium"

@@ -43,11 +43,14 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def parse_arguments(
-    parser: argparse.ArgumentParser, words: Sequence[str] | None = None
+    parser: argparse.ArgumentParser, words: Sequence[str] | None = None, *, etc: Path = ETC
 ) -> argparse.Namespace:
-    """Parse `words`, by default the program's own. Exits with 2 if they are wrong."""
+    """Parse `words`, by default the program's own. Exits with 2 if they are wrong.
+
+    `etc` is the folder of configurations.
+    """
     arguments = parser.parse_args(words)
-    configuration = ETC / f"smartlinkd@{arguments.instance}" / "config.toml"
+    configuration = etc / f"smartlinkd@{arguments.instance}" / "config.toml"
     if arguments.instance and not arguments.bind and not configuration.exists():
         parser.error("a new instance needs an address of its own: --bind HOST:PORT")
     return arguments

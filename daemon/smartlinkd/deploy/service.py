@@ -99,20 +99,31 @@ def _start(verb: str, unit: str) -> None:
         raise InstallFailed(f"{error}\n{log_tail(unit)}") from None
 
 
-def wait_until_ready(paths: ServicePaths, bind: Bind, *, with_browser: bool) -> bool:
+def wait_until_ready(
+    paths: ServicePaths,
+    bind: Bind,
+    *,
+    with_browser: bool,
+    answers_within_s: float = ANSWERS_WITHIN,
+    browser_within_s: float = BROWSER_WITHIN,
+) -> bool:
     """Wait until the service answers, then for its browser. Return False if that is not ready.
 
     Raises `InstallFailed` if the service does not answer.
     """
-    if not _until(ANSWERS_WITHIN, lambda: _is("active", paths) and _health(bind).get("ok") is True):
+
+    def answers() -> bool:
+        return _is("active", paths) and _health(bind).get("ok") is True
+
+    if not _until(answers_within_s, answers):
         state = _run("systemctl", "is-active", paths.service).stdout.strip()
         raise InstallFailed(
-            f"{paths.service} is {state} and does not answer at {bind} within {ANSWERS_WITHIN:g} s"
-            f"\n{log_tail(paths.service)}"
+            f"{paths.service} is {state} and does not answer at {bind} within "
+            f"{answers_within_s:g} s\n{log_tail(paths.service)}"
         )
     if not with_browser:
         return True
-    return _until(BROWSER_WITHIN, lambda: _health(bind).get("browserReady") is True)
+    return _until(browser_within_s, lambda: _health(bind).get("browserReady") is True)
 
 
 def log_tail(unit: str) -> str:

@@ -89,8 +89,18 @@ query batchGetCustomLink($linkParams: [CustomLinkParam!], $sourceCaller: SourceC
 _CALL = files(__package__).joinpath("portal_call.js").read_text("utf-8")
 
 
-async def open_links_page(page: PortalPage, market: Market) -> None:
+async def open_links_page(
+    page: PortalPage,
+    market: Market,
+    *,
+    form_timeout_s: float = FORM_TIMEOUT,
+    frozen_after_s: float = FROZEN_AFTER,
+) -> None:
     """Load the custom link page and wait until its form can be used.
+
+    Args:
+        form_timeout_s: for the page's script to build the form.
+        frozen_after_s: until a disabled form is no longer one that is being built.
 
     Raises:
         HumanCheck: the portal asks for a human check.
@@ -103,7 +113,7 @@ async def open_links_page(page: PortalPage, market: Market) -> None:
     check_frames(page, market)
     await load(page, market.portal_url + _LINKS_PAGE)
     disabled_since, state = None, PageState()
-    with trio.move_on_after(FORM_TIMEOUT):
+    with trio.move_on_after(form_timeout_s):
         while True:
             state = await read_state(page, market)
             state.check()
@@ -113,23 +123,28 @@ async def open_links_page(page: PortalPage, market: Market) -> None:
                 disabled_since = None
             elif disabled_since is None:
                 disabled_since = trio.current_time()
-            elif trio.current_time() - disabled_since >= FROZEN_AFTER:
+            elif trio.current_time() - disabled_since >= frozen_after_s:
                 raise AccountFrozen
             await trio.sleep(POLL_INTERVAL)
     check_url(await page.url())
     if state.hang is not None:
         raise state.hang
-    raise PortalChanged(f"no form on its custom link page within {FORM_TIMEOUT:g} seconds")
+    raise PortalChanged(f"no form on its custom link page within {form_timeout_s:g} seconds")
 
 
 async def submit_form(
-    page: PortalPage, market: Market, products: Sequence[links.Product], sub_ids: Sequence[str]
+    page: PortalPage,
+    market: Market,
+    products: Sequence[links.Product],
+    sub_ids: Sequence[str],
+    *,
+    timeout_s: float = ANSWER_TIMEOUT,
 ) -> list[Row]:
     """Make links for `products` by the form. Returns a row for each, in their order.
 
     `open_links_page` has opened the page, which may have had submits since. If GraphQL refuses the
     whole call, each row is -1. Raises as `open_links_page`, and `PortalSilent` if there is no
-    answer.
+    answer within `timeout_s`.
     """
     check_frames(page, market)  # before the form script closes dialogs
     urls: JsonValue = [product.url(market) for product in products]
@@ -150,23 +165,35 @@ async def submit_form(
         if pressed.get("pressed") is not True:
             await check_settled(page, market)  # the form may have gone because the page has
             raise _not_pressed(pressed)
-        response = await resolve_redirect(await _links_response(page, market, responses), signs)
+        response = await resolve_redirect(
+            await _links_response(page, market, responses, timeout_s), signs
+        )
     if response.lost:
         raise await _broken_off(page, market, response, "to a submit")
     return _rows(response, products, sub_ids, market)
 
 
 async def submit_fetch(
-    page: PortalPage, market: Market, products: Sequence[links.Product], sub_ids: Sequence[str]
+    page: PortalPage,
+    market: Market,
+    products: Sequence[links.Product],
+    sub_ids: Sequence[str],
+    *,
+    timeout_s: float = ANSWER_TIMEOUT,
 ) -> list[Row]:
     """Make links as `submit_form`, by a call from the page."""
     url, body = market.portal_url + _LINKS_CALL, _links_body(products, sub_ids, market)
-    answer = await _call(page, market, "POST", url, body=body, timeout_s=ANSWER_TIMEOUT)
+    answer = await _call(page, market, "POST", url, body=body, timeout_s=timeout_s)
     return _rows(answer, products, sub_ids, market)
 
 
 async def read_product_fetch(
-    page: PortalPage, market: Market, product: links.Product, *, default_cap: int
+    page: PortalPage,
+    market: Market,
+    product: links.Product,
+    *,
+    default_cap: int,
+    timeout_s: float = PRODUCT_TIMEOUT,
 ) -> ProductData:
     """Read the portal's data of a product, by a call from any of its pages.
 
@@ -177,17 +204,22 @@ async def read_product_fetch(
         ProductsRefused: it refuses the data, or wants a login for it.
         NotThere: it knows no such product.
         PortalDown: it answered with an error.
-        PortalSilent: there is no answer.
+        PortalSilent: there is no answer within `timeout_s`.
         BrowserFailed: a call to the tab failed.
     """
     url = f"{market.portal_url}{_PRODUCT_CALL}?item_id={product.item_id}"
     with _login_refuses_products():
-        answer = await _call(page, market, "GET", url, body=None, timeout_s=PRODUCT_TIMEOUT)
+        answer = await _call(page, market, "GET", url, body=None, timeout_s=timeout_s)
     return parse_portal_product(answer, asked=product, market=market, default_cap=default_cap)
 
 
 async def read_product_page(
-    page: PortalPage, market: Market, product: links.Product, *, default_cap: int
+    page: PortalPage,
+    market: Market,
+    product: links.Product,
+    *,
+    default_cap: int,
+    timeout_s: float = PRODUCT_TIMEOUT,
 ) -> ProductData:
     """Read the same by opening the product's page, from the call that the page makes.
 
@@ -199,7 +231,7 @@ async def read_product_page(
         sign_responses(page) as signs,
     ):
         with _login_refuses_products():
-            response = await _product_response(page, market, product, responses)
+            response = await _product_response(page, market, product, responses, timeout_s)
             response = await resolve_redirect(response, signs)
             if response.lost:
                 raise await _broken_off(page, market, response, "about a product")
@@ -220,18 +252,19 @@ async def _product_response(
     market: Market,
     product: links.Product,
     responses: trio.MemoryReceiveChannel[PageResponse],
+    timeout_s: float,
 ) -> PageResponse:
     """Open the product's page, and return the response to its call."""
     try:
         check_frames(page, market)
         await load(page, f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}")
-        with trio.move_on_after(PRODUCT_TIMEOUT):
+        with trio.move_on_after(timeout_s):
             return await _first(page, market, responses, lambda url: _is_about(url, product))
     except (PortalDown, NavigationFailed) as failed:
         raise ProductsDown(str(failed)) from None
     check_frames(page, market)
     check_url(await page.url())
-    raise PortalSilent(f"no product data within {PRODUCT_TIMEOUT:g} seconds")
+    raise PortalSilent(f"no product data within {timeout_s:g} seconds")
 
 
 def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:
@@ -244,14 +277,17 @@ def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:
 
 
 async def _links_response(
-    page: PortalPage, market: Market, responses: trio.MemoryReceiveChannel[PageResponse]
+    page: PortalPage,
+    market: Market,
+    responses: trio.MemoryReceiveChannel[PageResponse],
+    timeout_s: float,
 ) -> PageResponse:
     """Wait for the response to a submit."""
-    with trio.move_on_after(ANSWER_TIMEOUT):
+    with trio.move_on_after(timeout_s):
         return await _first(page, market, responses, _is_links_call)
     check_frames(page, market)
     check_url(await page.url())
-    raise PortalSilent(f"nothing to the submitted links within {ANSWER_TIMEOUT:g} seconds")
+    raise PortalSilent(f"nothing to the submitted links within {timeout_s:g} seconds")
 
 
 async def _broken_off(

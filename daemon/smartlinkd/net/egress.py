@@ -90,9 +90,12 @@ class _Body:
 class Sender:
     """A pool of checked connections. `open_sender` makes one."""
 
-    def __init__(self, pool: httpcore.AsyncConnectionPool, trust: TrustStore) -> None:
+    def __init__(
+        self, pool: httpcore.AsyncConnectionPool, trust: TrustStore, deadline_s: float
+    ) -> None:
         self._pool = pool
         self._trust = trust
+        self._deadline_s = deadline_s
 
     async def post(
         self, url: str, headers: Mapping[str, str], body: bytes
@@ -101,8 +104,9 @@ class Sender:
 
         The answer counts with its status: a receiver that sends 200 and then breaks off has it.
         """
-        outcome: Answered | Unanswered = Unanswered(f"no answer within {DEADLINE:g} seconds")
-        with trio.move_on_after(DEADLINE):
+        why = f"no answer within {self._deadline_s:g} seconds"
+        outcome: Answered | Unanswered = Unanswered(why)
+        with trio.move_on_after(self._deadline_s):
             try:
                 request = _request(url, headers, body)
                 if request["url"].scheme == b"https":
@@ -133,7 +137,12 @@ async def resolve_name(host: str) -> Sequence[Address]:
     return [ip_address(each[0]) for *_, each in found]
 
 
-def is_local(address: Address) -> bool:
+def can_bind(address: Address) -> bool:
+    """Return True if a socket of this machine can have the address. Raises `CannotConnect`."""
+    return _own_address(address, lambda probe: probe.bind((str(address), 0))) is not None
+
+
+def is_local(address: Address, can_bind: Callable[[Address], bool] = can_bind) -> bool:
     """Return True if the address is this machine's, or on an IPv6 link of it. Sends nothing.
 
     Raises:
@@ -141,14 +150,10 @@ def is_local(address: Address) -> bool:
     """
     target = effective_address(address)
     # Where any address can be bound (ip_nonlocal_bind), a bind says nothing.
-    if _can_bind(target) and not _can_bind(_DOCUMENTATION[target.version]):
+    if can_bind(target) and not can_bind(_DOCUMENTATION[target.version]):
         return True
     source = _source_address(target)
     return source is not None and (source == target or is_same_link(source, target))
-
-
-def _can_bind(address: Address) -> bool:
-    return _own_address(address, lambda probe: probe.bind((str(address), 0))) is not None
 
 
 def _source_address(address: Address) -> Address | None:
@@ -226,6 +231,7 @@ async def open_sender(
     max_connections: int,
     resolve: Resolve | None = None,
     is_local: IsLocal = is_local,
+    deadline_s: float = DEADLINE,
 ) -> AsyncIterator[Sender]:
     """Open a sender for the length of the block.
 
@@ -233,6 +239,7 @@ async def open_sender(
         allow: networks that may be reached besides the public internet.
         resolve: returns the addresses of a name; None for the system's resolver.
         is_local: returns True if an address is this machine's or on a link of it.
+        deadline_s: for a whole call.
     """
     trust = TrustStore()
     pool = httpcore.AsyncConnectionPool(
@@ -243,7 +250,7 @@ async def open_sender(
         network_backend=_CheckedNetwork(allow, resolve or resolve_name, is_local),
     )
     async with pool:
-        yield Sender(pool, trust)
+        yield Sender(pool, trust, deadline_s)
 
 
 def _request(url: str, headers: Mapping[str, str], body: bytes) -> _Request:

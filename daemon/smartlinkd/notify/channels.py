@@ -18,7 +18,7 @@ from typing import Final, Protocol
 import trio
 from pydantic import SecretStr
 
-from smartlinkd.net.egress import open_sender
+from smartlinkd.net.egress import DEADLINE, open_sender
 from smartlinkd.net.outcomes import Answered
 from smartlinkd.processes.process_tree import run_process_tree
 from smartlinkd.processes.redaction import Redactor
@@ -54,12 +54,13 @@ class RequestChannel:
 
     name = "notify.url"
 
-    def __init__(self, url: SecretStr) -> None:
+    def __init__(self, url: SecretStr, *, deadline_s: float = DEADLINE) -> None:
         self._url = url
+        self._deadline_s = deadline_s
 
     async def send(self, body: Mapping[str, str]) -> None:
         # A sender of its own: notices are rare, so no connection is kept.
-        async with open_sender(_ANYWHERE, max_connections=1) as sender:
+        async with open_sender(_ANYWHERE, max_connections=1, deadline_s=self._deadline_s) as sender:
             outcome = await sender.post(self._url.get_secret_value(), {}, json.dumps(body).encode())
         if not isinstance(outcome, Answered):
             raise NotSent(outcome.why, is_final=outcome.is_final)
@@ -76,8 +77,9 @@ class CommandChannel:
 
     name = "notify.command"
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], *, deadline_s: float = COMMAND_DEADLINE) -> None:
         self._command = tuple(command)
+        self._deadline_s = deadline_s
         arguments = enumerate(command[1:], start=1)  # one of them may be a key
         self._redactor = Redactor({f"argument {number}": word for number, word in arguments})
 
@@ -100,14 +102,14 @@ class CommandChannel:
         async with run_process_tree(
             self._command, environment=_environment(body), working_folder=Path("/"), stdin=stdin
         ) as program:
-            with trio.move_on_after(COMMAND_DEADLINE):
+            with trio.move_on_after(self._deadline_s):
                 status = await program.wait()
                 if status.code == 0:
                     return None
                 stderr = self._redactor.redact_tail(program.stderr_tail)
                 last = stderr.rstrip().rpartition("\n")[2][-MAX_ERROR_LINE:]
                 return f"{status}; {last or 'without a word on standard error'}"
-            return f"it did not end within {COMMAND_DEADLINE:g} s"
+            return f"it did not end within {self._deadline_s:g} s"
 
 
 def _environment(body: Mapping[str, str]) -> dict[str, str]:

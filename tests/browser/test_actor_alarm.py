@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,11 +9,8 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd.browser.actor import Browser
-from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.instance import InstanceSettings
-from smartlinkd.logs import LogEvent
 from smartlinkd.supervision.policy import Backoff
-from tests.browser.jobs import LIMITS
+from tests.browser.jobs import LIMITS, instance_settings
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedChromiums
@@ -27,29 +22,22 @@ LONG_ENOUGH = LIMITS.failures_before_alarm * (1.0 + BACKOFF.longest)
 """Seconds for so many launches, each with the wait behind it."""
 
 
-class Watched(Browser):
-    """Keeps what it has told of Chromium."""
+class WatchedBrowser(Browser):
+    """Keeps its alarms: why Chromium is down, and None when it is up again."""
 
-    def __init__(self, *, longest: float = BACKOFF.longest) -> None:
-        settings = InstanceSettings(
-            launch=LaunchSettings(),
-            contexts=2,
-            idle_s=10_000,
-            recycle_after_s=RECYCLE_AFTER,
-            recycle_bytes=1 << 30,
-        )
+    def __init__(self) -> None:
         self.told: list[str | None] = []
-        backoff = replace(BACKOFF, longest=longest)
-        super().__init__(settings, queue=2, backoff=backoff, on_down=self.told.append)
+        settings = instance_settings(recycle_after_s=RECYCLE_AFTER)
+        super().__init__(settings, queue=2, backoff=BACKOFF, on_down=self.told.append)
 
 
 @pytest.fixture
-def browser() -> Watched:
-    return Watched()
+def browser() -> WatchedBrowser:
+    return WatchedBrowser()
 
 
-async def test_browser_that_never_starts_is_reported_once_and_its_return_when_it_lasts(
-    browser: Watched,
+async def test_browser_that_never_starts_alarms_once_and_ends_it_when_healthy(
+    browser: WatchedBrowser,
     chromiums: PlayedChromiums,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
@@ -66,8 +54,8 @@ async def test_browser_that_never_starts_is_reported_once_and_its_return_when_it
     assert browser.told[1:] == [None]
 
 
-async def test_early_ends_are_reported_across_restarts_of_the_actor(
-    browser: Watched,
+async def test_early_ends_alarm_across_restarts_of_the_actor(
+    browser: WatchedBrowser,
     chromiums: PlayedChromiums,
     autojump_clock: MockClock,
 ) -> None:
@@ -84,27 +72,21 @@ async def test_early_ends_are_reported_across_restarts_of_the_actor(
     assert browser.told == ["crashed: Chromium ended: signal 9"]
 
 
-async def test_rare_ends_are_not_reported(
-    browser: Watched,
+async def test_rare_ends_do_not_alarm(
+    browser: WatchedBrowser,
     chromiums: PlayedChromiums,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
-    caplog: pytest.LogCaptureFixture,
 ) -> None:
     await nursery.start(browser.run)
     for _ in range(2 * LIMITS.failures_before_alarm):
         await trio.sleep(HEALTHY + 5)
         chromiums.launched[-1].exit()
     assert browser.told == []
-    caplog.set_level(logging.INFO, "smartlinkd")
-    caplog.clear()
-    await trio.sleep(5)
-    events = [record.event for record in caplog.records if hasattr(record, "event")]
-    assert events == [LogEvent.BROWSER_RESTARTED, LogEvent.BROWSER_READY]
 
 
-async def test_failed_launches_are_not_reported_while_a_recycled_browser_serves(
-    browser: Watched,
+async def test_failed_launches_alarm_once_no_recycled_browser_serves(
+    browser: WatchedBrowser,
     chromiums: PlayedChromiums,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
@@ -119,29 +101,3 @@ async def test_failed_launches_are_not_reported_while_a_recycled_browser_serves(
     await trio.sleep(chromiums.launch_takes + 0.1)
     assert not browser.is_ready
     assert browser.told == ["launch failed: no room"]
-
-
-async def test_end_of_a_recycled_browser_is_counted_and_the_next_launched_at_once(
-    chromiums: PlayedChromiums,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    browser = Watched(longest=500)
-    down: list[float] = []
-    monkeypatch.setattr(browser.downtime, "observe", down.append)
-    await nursery.start(browser.run)
-    await trio.sleep(RECYCLE_AFTER + 2 * chromiums.launch_takes - 100)
-    chromiums.launch_fails = "no room"
-    await trio.sleep(2000)
-    chromiums.launch_fails = ""
-    down.clear()
-    caplog.clear()
-    chromiums.launched[0].exit()
-    await trio.sleep(chromiums.launch_takes + 0.1)
-    assert browser.is_ready
-    assert browser.status().last_end == "crashed: Chromium ended: signal 9"
-    assert down == [pytest.approx(chromiums.launch_takes, abs=0.1)]
-    told = [record.event for record in caplog.records if hasattr(record, "event")]
-    assert told == [LogEvent.BROWSER_RESTARTED]

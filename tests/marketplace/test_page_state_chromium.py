@@ -1,4 +1,4 @@
-"""The form's script in a real Chromium, on forms as the portal might build them."""
+"""FORM_SCRIPT in a real Chromium, on forms as the portal might build them."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ FORMS = {kind: f"<form>{AREA}{subs(kind)}{BUTTON}</form>" for kind in FIELDS} | 
 }
 
 
-async def test_the_form_is_found_and_filled_in_whatever_its_shape() -> None:
+async def test_form_of_any_shape_is_found_and_filled_in() -> None:
     expected = [["\n".join(LINKS), "a", "", "c", "", ""]]
     found = {}
     async with tab() as page:
@@ -156,7 +156,7 @@ REFUSED = {
 }
 
 
-async def test_a_form_that_cannot_be_used_is_not_pressed() -> None:
+async def test_form_that_cannot_be_used_is_not_pressed() -> None:
     found = {}
     async with tab() as page:
         for html in REFUSED.values():
@@ -170,7 +170,7 @@ async def test_a_form_that_cannot_be_used_is_not_pressed() -> None:
     assert found == REFUSED
 
 
-async def test_a_missing_field_that_is_not_needed_is_no_fault() -> None:
+async def test_form_without_a_field_that_is_not_needed_is_submitted() -> None:
     async with tab() as page:
         await show(page, f"<form>{AREA}{BUTTON}</form>")
         assert await submit(page) == {"pressed": True}
@@ -178,7 +178,7 @@ async def test_a_missing_field_that_is_not_needed_is_no_fault() -> None:
         assert await noted(page) == [["\n".join(LINKS)]] * 2
 
 
-async def test_what_is_given_stays_text() -> None:
+async def test_markup_in_links_and_sub_ids_stays_text() -> None:
     odd = '"); alert(1); ("</textarea>\\u0041${1}`'
     async with tab() as page:
         await show(page, f"<form>{AREA}{subs()}{BUTTON}</form>")
@@ -198,7 +198,7 @@ LOOKS = {
 }
 
 
-async def test_state_of_a_page_is_read() -> None:
+async def test_form_state_of_each_page_is_read() -> None:
     found = {}
     async with tab() as page:
         for html in LOOKS:
