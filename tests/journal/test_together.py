@@ -22,7 +22,7 @@ from smartlinkd.journal.recent import Recent
 from smartlinkd.journal.schema import open_database
 from smartlinkd.journal.store import Store
 from tests.journal.conftest import KEY
-from tests.supervision.test_mailbox import note
+from tests.supervision.conftest import note
 
 pytestmark = pytest.mark.usefixtures("quick_disk")
 
