@@ -150,15 +150,6 @@ async def test_full_mailbox_refuses_at_once_and_does_not_count_the_call_in_work(
     assert answers == ["A", "B", "C"]
 
 
-async def test_mailbox_without_room_answers_when_the_actor_is_free(
-    worker: Worker, nursery: trio.Nursery
-) -> None:
-    mailbox = Mailbox[Worker]("desk", size=0)
-    nursery.start_soon(mailbox.serve, worker)
-    await wait_all_tasks_blocked()
-    assert await mailbox.ask(Worker.work, "a") == "A"
-
-
 # Callers that leave
 
 

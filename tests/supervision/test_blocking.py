@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -161,28 +160,6 @@ async def test_work_is_done_with_the_log_context_of_its_caller(
     assert shelf.contexts == [(LogContext(request_id="one"),), (LogContext(request_id="two"),)]
 
 
-async def test_result_is_freed_when_its_caller_has_let_it_go(
-    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
-) -> None:
-    made: list[weakref.ref[Shelf]] = []
-
-    def make(_: Shelf) -> Shelf:
-        large = Shelf()
-        made.append(weakref.ref(large))
-        return large
-
-    async def ask() -> None:
-        await mailbox.ask(make)
-
-    async with trio.open_nursery() as asking:
-        for _ in range(3):
-            asking.start_soon(ask)
-        await wait_all_tasks_blocked()
-        nursery.start_soon(serve, mailbox, shelf)
-
-    await until(lambda: [large() for large in made] == [None] * 3)
-
-
 # Threads
 
 
@@ -246,23 +223,6 @@ async def test_error_ends_the_actor_and_calls_after_it_wait_for_the_next_instanc
     await until(lambda: all(after))
     assert after == [["B"], ["C"], ["D"]]
     assert shelf.visits == [["a"], ["b", "c", "d"]]
-
-
-async def test_error_that_does_not_recur_alone_is_nobodys(
-    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
-) -> None:
-    faults = [ZeroDivisionError(), None]
-
-    def fail_once(_: Shelf) -> str:
-        if fault := faults.pop(0):
-            raise fault
-        return "B"
-
-    async with trio.open_nursery() as asking:
-        answers = await ask_each(asking, mailbox, put("a"), fail_once)
-        nursery.start_soon(serve, mailbox, shelf)
-
-    assert answers == [["A"], ["B"]]
 
 
 async def test_error_with_a_full_queue_refuses_the_last_call_that_finds_no_room(
