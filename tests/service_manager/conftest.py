@@ -6,12 +6,22 @@ import array
 import fcntl
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import trio
+
+from smartlinkd.admin.status import (
+    AccountReport,
+    BrowserReport,
+    CookieReport,
+    CrewReport,
+    PartReport,
+    StatusReport,
+)
 
 PATIENCE = 20.0  # seconds; what takes longer hangs
 MOST_RIGHTS = 4 * array.array("i").itemsize
@@ -152,3 +162,24 @@ def is_open() -> Callable[[int], bool]:
         return True
 
     return look
+
+
+def report(
+    *parts: PartReport,
+    browser: BrowserReport | None = None,
+    cookie: CookieReport | None = None,
+    accounts: list[AccountReport] | None = None,
+    crews: Sequence[CrewReport] = (),
+) -> StatusReport:
+    """The report of a daemon, as `smartlinkd status` has it."""
+    return StatusReport(
+        version="1",
+        started_at=datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC),
+        second_factor=None,
+        actors=list(parts),
+        browser=browser,
+        conversion=None,
+        cookie=cookie,
+        accounts=accounts,
+        crews=list(crews),
+    )

@@ -84,7 +84,6 @@ class Pings:
                 self._last = trio.current_time()
             await trio.sleep(self._watchdog.interval_s)
 
-    @property
     def are_overdue(self) -> bool:
         """True if systemd would have killed the daemon by now."""
         return self.longest > LIMIT
@@ -141,7 +140,7 @@ async def test_loop_whose_slots_are_all_busy_for_its_allowance_is_pinged_for(
         nursery.start_soon(ask_on, serial, LIMIT - 1, 1.0)
         nursery.start_soon(ask_on, concurrent, 60.0, 20.0)
         await trio.sleep(3600.0)
-        assert not pings.are_overdue
+        assert not pings.are_overdue()
         nursery.cancel_scope.cancel()
 
 
@@ -157,7 +156,7 @@ async def test_webhooks_that_wait_for_a_full_journal_are_pinged_for(
     spec = ChildSpec("webhooks", webhooks.run, heartbeats=(webhooks.heartbeat,))
     async with watched(spec) as pings:
         await trio.sleep(3600.0)
-        assert not pings.are_overdue
+        assert not pings.are_overdue()
 
 
 async def test_part_that_restarts_slowly_is_pinged_for(
@@ -173,7 +172,7 @@ async def test_part_that_restarts_slowly_is_pinged_for(
         for _ in range(4):  # the fourth wait is 4 s
             await serial.ask(Worker.crash)
         await trio.sleep(60.0)
-        assert not pings.are_overdue
+        assert not pings.are_overdue()
     assert hung(caplog) == []
 
 
@@ -185,9 +184,9 @@ async def test_call_that_hangs_stops_the_pings_and_is_logged_once_with_its_stack
             await serial.ask(Worker.hang)
         await trio.sleep(LIMIT + LIMIT / CHECKS_PER_LIMIT)
         assert hung(caplog) == ["serial"]  # before systemd kills the daemon
-        assert not pings.are_overdue
+        assert not pings.are_overdue()
         await trio.sleep(KILLED_AFTER)
-        assert pings.are_overdue
+        assert pings.are_overdue()
         serial.release.set()
     (text,) = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
     assert text.startswith(
@@ -206,7 +205,7 @@ async def test_loop_that_goes_on_is_logged_and_pinged_for_again(
         await trio.sleep(30.0)
         serial.release.set()
         await trio.sleep(60.0)
-        assert not pings.are_overdue
+        assert not pings.are_overdue()
     assert "serial goes on after 35 s" in caplog.text
 
 
@@ -217,10 +216,10 @@ async def test_loop_with_several_slots_hangs_when_the_last_one_does(
         for _ in range(2):
             nursery.start_soon(concurrent.ask, Worker.hang)
         await trio.sleep(3600.0)
-        assert not pings.are_overdue
+        assert not pings.are_overdue()
         nursery.start_soon(concurrent.ask, Worker.hang)
         await trio.sleep(60.0 + KILLED_AFTER)
-        assert pings.are_overdue
+        assert pings.are_overdue()
         concurrent.release.set()
 
 
@@ -247,7 +246,7 @@ async def test_part_that_never_serves_and_a_start_that_never_ends_stop_the_pings
         if not is_started:
             await serial.ask(Worker.crash)
         await trio.sleep(30.0 + KILLED_AFTER)
-        assert pings.are_overdue
+        assert pings.are_overdue()
         serial.release.set()
     assert hung(caplog) == [logged]
 
