@@ -1,4 +1,4 @@
-"""What is said about logins, and what never is."""
+"""The log of logins, and secrets that are never shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = "192.0.2.1"
 Shown = Callable[..., str]
 
 
-async def test_the_log_tells_the_events_and_no_secret(
+async def test_log_and_errors_show_the_events_and_no_secret(
     auth: Auth,
     shown: Shown,
     wrong_code: Callable[[str], str],
@@ -91,7 +91,7 @@ async def test_the_log_tells_the_events_and_no_secret(
 
 
 @pytest.mark.parametrize("what", ["a password", "a code"])
-async def test_who_has_to_wait_between_tries_is_told_of(
+async def test_address_that_is_slowed_down_is_logged_once(
     what: str,
     auth: Auth,
     enable: Callable[[Auth], Awaitable[tuple[str, str]]],

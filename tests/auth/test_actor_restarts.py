@@ -1,4 +1,4 @@
-"""Restarts, disks that fail, askers that go away."""
+"""Restarts, disks that fail, callers that leave."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -16,7 +17,7 @@ from smartlinkd.auth import state
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.files import SavedState, load, save
 from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
-from smartlinkd.state_files import NotSaved, StateUnusable
+from smartlinkd.state_files import StateUnusable
 from smartlinkd.supervision.actor import ActorRestarting
 from smartlinkd.threads import NoThread
 from tests.fakes.files import lose_names
@@ -31,7 +32,7 @@ New_auth = Callable[..., Auth]
 Running = Callable[..., AbstractAsyncContextManager[Auth]]
 
 
-async def test_what_was_promised_survives_a_restart(
+async def test_restart_keeps_sessions_and_used_codes(
     running: Running,
     log_in: Log_in,
     enable: Enable,
@@ -56,7 +57,7 @@ async def test_what_was_promised_survives_a_restart(
 
 
 @pytest.mark.parametrize("signing_secret", ["", "ab" * 32], ids=["its own", "given"])
-async def test_a_second_factor_that_is_lost_between_two_starts_is_warned_of(
+async def test_second_factor_that_is_lost_between_starts_is_logged(
     new_auth: New_auth,
     running: Running,
     tmp_path: Path,
@@ -72,58 +73,11 @@ async def test_a_second_factor_that_is_lost_between_two_starts_is_warned_of(
     ]
 
 
-async def test_logins_half_done_do_not_survive_a_restart(
-    new_auth: New_auth,
-    running: Running,
-    enable: Enable,
-    begin_login: Log_in,
-    shown: Shown,
-) -> None:
-    auth = new_auth()
-    async with running(auth):
-        secret, _ = await enable(auth)
-        temp_token = await begin_login(auth)
-
-    async with running(auth):
-        with pytest.raises(NotAllowed):
-            await auth.verify_mfa(temp_token, shown(secret), HERE)
-
-
-async def test_a_setup_does_not_survive_a_restart(
-    new_auth: New_auth,
-    running: Running,
-    log_in: Log_in,
-    shown: Shown,
-) -> None:
-    auth = new_auth()
-    async with running(auth):
-        token = await log_in(auth)
-        secret = (await auth.begin_setup()).secret
-
-    async with running(auth):
-        session = await auth.check_session(token)
-        with pytest.raises(Invalid, match=r"^secret: is not the latest"):
-            await auth.enable(session, secret, shown(secret), HERE)
-
-
-async def test_a_damaged_state_keeps_the_actor_from_starting(
-    running: Running, tmp_path: Path
-) -> None:
+async def test_damaged_state_stops_the_start(running: Running, tmp_path: Path) -> None:
     (tmp_path / "auth.json").write_text("{}")
     (tmp_path / "auth.json").chmod(0o600)
 
     with pytest.RaisesGroup(StateUnusable):
-        async with running():
-            pass
-
-
-async def test_a_missing_folder_keeps_the_actor_from_starting(
-    running: Running, tmp_path: Path
-) -> None:
-    with (
-        full_disk(tmp_path),
-        pytest.RaisesGroup(pytest.RaisesExc(NotSaved, match="No such file or directory")),
-    ):
         async with running():
             pass
 
@@ -142,77 +96,7 @@ CANNOT_WRITE = (
 )
 
 
-async def test_a_disk_that_refuses_is_told_to_the_caller_and_the_log(
-    auth: Auth, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with full_disk(tmp_path), pytest.raises(Unavailable, match=CANNOT_WRITE) as refused:
-        await auth.revoke_all()
-
-    assert refused.value.retry_after == 30
-    assert caplog.messages[-1] == (
-        f"{tmp_path}/auth.json could not be written: No such file or directory"
-    )
-
-
-async def test_sessions_that_could_not_be_ended_go_on(
-    auth: Auth, log_in: Log_in, tmp_path: Path
-) -> None:
-    token = await log_in(auth)
-
-    with full_disk(tmp_path), pytest.raises(Unavailable):
-        await auth.revoke_all()
-
-    await auth.check_session(token)
-
-
-async def test_an_enabling_that_was_not_saved_can_be_repeated(
-    auth: Auth, log_in: Log_in, shown: Shown, tmp_path: Path
-) -> None:
-    token = await log_in(auth)
-    session = await auth.check_session(token)
-    secret = (await auth.begin_setup()).secret
-    code = shown(secret)
-
-    with full_disk(tmp_path), pytest.raises(Unavailable):
-        await auth.enable(session, secret, code, HERE)
-    assert not await auth.has_second_factor()
-    await auth.check_session(token)
-
-    await auth.enable(session, secret, code, HERE)
-
-
-async def test_a_code_that_was_not_saved_can_be_sent_again(
-    auth: Auth,
-    enable: Enable,
-    begin_login: Log_in,
-    shown: Shown,
-    tmp_path: Path,
-) -> None:
-    secret, _ = await enable(auth)
-    temp_token, code = await begin_login(auth), shown(secret)
-
-    with full_disk(tmp_path):
-        for _ in range(10):  # which is nobody's failure
-            with pytest.raises(Unavailable):
-                await auth.verify_mfa(temp_token, code, HERE)
-
-    await auth.verify_mfa(temp_token, code, HERE)
-
-
-async def test_a_disabling_that_was_not_saved_can_be_repeated(
-    auth: Auth, enable: Enable, shown: Shown, tmp_path: Path
-) -> None:
-    secret, token = await enable(auth)
-    session, code = await auth.check_session(token), shown(secret)
-
-    with full_disk(tmp_path), pytest.raises(Unavailable):
-        await auth.disable(session, code, HERE)
-    assert await auth.has_second_factor()
-
-    await auth.disable(session, code, HERE)
-
-
-async def test_when_the_disk_may_have_either_the_next_instance_reads_it(
+async def test_disk_error_after_a_write_restarts_the_actor_which_reads_the_disk(
     new_auth: New_auth, running: Running, log_in: Log_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     auth = new_auth()
@@ -229,7 +113,7 @@ async def test_when_the_disk_may_have_either_the_next_instance_reads_it(
             await auth.check_session(token)
 
 
-async def test_with_no_thread_to_be_had_all_is_refused_and_nothing_changed_or_counted(
+async def test_calls_without_a_thread_are_refused_and_change_and_count_nothing(
     auth: Auth, enable: Enable, begin_login: Log_in, shown: Shown, no_thread: Shortage
 ) -> None:
     secret, token = await enable(auth)
@@ -279,7 +163,7 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
     return disk
 
 
-async def test_an_asker_that_goes_while_it_is_saved_leaves_no_half_change(
+async def test_caller_that_leaves_during_a_save_leaves_a_whole_change(
     auth: Auth, enable: Enable, slow_disk: SlowDisk, tmp_path: Path
 ) -> None:
     async with trio.open_nursery() as nursery:
@@ -295,26 +179,7 @@ async def test_an_asker_that_goes_while_it_is_saved_leaves_no_half_change(
     assert load(tmp_path).second_factor is not None
 
 
-async def test_an_asker_that_goes_while_it_waits_changes_nothing(
-    auth: Auth, enable: Enable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await enable(auth)
-    disk = SlowDisk()
-    monkeypatch.setattr(state, "save", disk.save)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(auth.revoke_all)
-        await disk.reached()
-        async with trio.open_nursery() as waiting:
-            waiting.start_soon(auth.reset_second_factor)
-            await trio.testing.wait_all_tasks_blocked()
-            waiting.cancel_scope.cancel()
-        disk.go_on()
-
-    assert await auth.has_second_factor()
-
-
-async def test_a_code_sent_twice_at_the_same_moment_is_good_once(
+async def test_code_sent_twice_at_the_same_time_is_accepted_once(
     auth: Auth,
     enable: Enable,
     begin_login: Log_in,
@@ -345,27 +210,57 @@ async def test_a_code_sent_twice_at_the_same_moment_is_good_once(
     assert disk.saves == 1
 
 
-async def test_a_login_pushed_out_while_its_code_is_saved_is_still_finished(
+async def test_change_that_was_not_saved_has_not_happened_and_can_be_repeated(
+    *,
     auth: Auth,
     enable: Enable,
     begin_login: Log_in,
+    log_in: Log_in,
     shown: Shown,
-    monkeypatch: pytest.MonkeyPatch,
+    wall: SimpleNamespace,
+    tmp_path: Path,
 ) -> None:
-    secret, _ = await enable(auth)
-    temp_token = await begin_login(auth)
-    monkeypatch.setattr(state, "MAX_PENDING_LOGINS", 1)
-    disk = SlowDisk()
-    monkeypatch.setattr(state, "save", disk.save)
-    tokens: list[str] = []
+    token = await log_in(auth)
+    session = await auth.check_session(token)
+    secret = (await auth.begin_setup()).secret
+    code = shown(secret)
+    with full_disk(tmp_path):
+        with pytest.raises(Unavailable, match=CANNOT_WRITE) as refused:
+            await auth.revoke_all()
+        assert refused.value.retry_after == 30
+        with pytest.raises(Unavailable):
+            await auth.enable(session, secret, code, HERE)
+    assert not await auth.has_second_factor()
+    await auth.check_session(token)
+    await auth.enable(session, secret, code, HERE)
 
-    async def verify() -> None:
-        tokens.append(await auth.verify_mfa(temp_token, shown(secret), HERE))
+    wall.now += 30
+    temp_token, code = await begin_login(auth), shown(secret)
+    with full_disk(tmp_path):
+        for _ in range(10):  # which is nobody's failure
+            with pytest.raises(Unavailable):
+                await auth.verify_mfa(temp_token, code, HERE)
+        with pytest.raises(Unavailable):
+            await auth.disable(session, code, HERE)
+    assert await auth.has_second_factor()
+    await auth.verify_mfa(temp_token, code, HERE)
+    wall.now += 30
+    await auth.disable(session, shown(secret), HERE)
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(verify)
-        await disk.reached()
-        await begin_login(auth)
-        disk.go_on()
 
-    await auth.check_session(tokens[0])
+async def test_restart_ends_unfinished_logins_and_setups(
+    new_auth: New_auth, running: Running, enable: Enable, begin_login: Log_in, shown: Shown
+) -> None:
+    auth = new_auth()
+    async with running(auth):
+        secret, token = await enable(auth)
+        temp_token = await begin_login(auth)
+    async with running(auth):
+        with pytest.raises(NotAllowed):
+            await auth.verify_mfa(temp_token, shown(secret), HERE)
+        await auth.reset_second_factor()
+        secret = (await auth.begin_setup()).secret
+    async with running(auth):
+        session = await auth.check_session(token)
+        with pytest.raises(Invalid, match=r"^secret: is not the latest"):
+            await auth.enable(session, secret, shown(secret), HERE)

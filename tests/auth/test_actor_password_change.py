@@ -1,11 +1,7 @@
-"""The password is changed, while the daemon runs or between two starts: whoever is in is out.
-
-In the midst of anything, and for good.
-"""
+"""A changed password ends every session, while the daemon runs and between two starts."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -15,14 +11,11 @@ import trio
 import trio.testing
 from pydantic import SecretStr
 
-from smartlinkd.auth import passwords, state
+from smartlinkd.auth import passwords
 from smartlinkd.auth.actor import Auth, LoggedIn
-from smartlinkd.auth.files import SavedState, load, save
+from smartlinkd.auth.files import load
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.errors import NotAllowed, Unavailable, WrongCredential
-from smartlinkd.state_files import NotSaved
-from smartlinkd.threads import NoThread
-from tests.shortage import Shortage
 
 HERE = "192.0.2.1"
 OLD = hash_password("the right one")
@@ -43,14 +36,14 @@ def new_auth(new_auth: Callable[..., Auth], monkeypatch: pytest.MonkeyPatch) -> 
     return new_auth
 
 
-async def test_only_the_new_one_opens(auth: Auth) -> None:
+async def test_changed_password_alone_logs_in(auth: Auth) -> None:
     await auth.change_password(NEW)
     assert isinstance(await auth.login("open barley", HERE), LoggedIn)
     with pytest.raises(WrongCredential):
         await auth.login("the right one", HERE)
 
 
-async def test_every_session_has_ended(
+async def test_changed_password_ends_every_session(
     auth: Auth, log_in: Callable[[Auth], Awaitable[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     token = await log_in(auth)
@@ -62,7 +55,7 @@ async def test_every_session_has_ended(
     assert said == ["the password was changed: every session has ended"]
 
 
-async def test_a_login_with_the_old_one_that_is_under_way_fails(
+async def test_login_with_the_old_password_that_is_under_way_fails(
     auth: Auth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is being compared, rightly, with the hash that goes."""
@@ -87,7 +80,7 @@ async def test_a_login_with_the_old_one_that_is_under_way_fails(
         goes_on.set()
 
 
-async def test_a_login_half_done_cannot_be_finished(
+async def test_unfinished_login_cannot_be_finished_after_a_password_change(
     auth: Auth,
     enable: Callable[[Auth], Awaitable[tuple[str, str]]],
     begin_login: Callable[[Auth], Awaitable[str]],
@@ -100,47 +93,9 @@ async def test_a_login_half_done_cannot_be_finished(
         await auth.verify_mfa(temporary, shown(secret, ahead=30), HERE)
 
 
-async def test_nor_does_one_whose_code_is_being_saved_end_in_a_session(
-    auth: Auth, enable: Enable, begin_login: Log_in, shown: Shown, monkeypatch: pytest.MonkeyPatch
+async def test_old_password_that_is_put_back_brings_no_session_back(
+    auth: Auth, log_in: Log_in
 ) -> None:
-    secret, _ = await enable(auth)
-    temporary = await begin_login(auth)
-    came, goes_on = threading.Event(), threading.Event()
-    tokens: list[str] = []
-
-    def first_is_slow(directory: Path, saved: SavedState) -> None:
-        if not came.is_set():
-            came.set()
-            assert goes_on.wait(10)
-        save(directory, saved)
-
-    async def verify() -> None:
-        tokens.append(await auth.verify_mfa(temporary, shown(secret), HERE))
-
-    monkeypatch.setattr(state, "save", first_is_slow)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(verify)
-        await trio.to_thread.run_sync(came.wait)
-        nursery.start_soon(auth.change_password, NEW)
-        await trio.testing.wait_all_tasks_blocked(0.05)
-        goes_on.set()
-
-    with pytest.raises(NotAllowed):
-        await auth.check_session(tokens[0])
-
-
-async def test_the_next_instance_has_it_too(
-    new_auth: Callable[..., Auth],
-    running: Callable[..., AbstractAsyncContextManager[Auth]],
-) -> None:
-    handle = new_auth()
-    async with running(handle):
-        await handle.change_password(NEW)
-    async with running(handle):
-        assert isinstance(await handle.login("open barley", HERE), LoggedIn)
-
-
-async def test_the_old_one_put_back_brings_no_session_back(auth: Auth, log_in: Log_in) -> None:
     await auth.change_password(SecretStr(OLD))
     token = await log_in(auth)
     await auth.change_password(NEW)
@@ -151,7 +106,7 @@ async def test_the_old_one_put_back_brings_no_session_back(auth: Auth, log_in: L
 
 
 @pytest.mark.parametrize("between", ["a start", "a reload"])
-async def test_nor_does_it_at_a_later_start(
+async def test_old_password_at_a_later_start_brings_no_session_back(
     new_auth: New_auth,
     running: Running,
     log_in: Log_in,
@@ -175,7 +130,7 @@ async def test_nor_does_it_at_a_later_start(
     ]
 
 
-async def test_a_new_one_ends_the_session_that_was_spared(
+async def test_new_password_at_a_start_ends_the_spared_session(
     new_auth: New_auth,
     running: Running,
     enable: Callable[[Auth], Awaitable[tuple[str, str]]],
@@ -189,7 +144,7 @@ async def test_a_new_one_ends_the_session_that_was_spared(
         assert await auth.has_second_factor()
 
 
-async def test_sessions_outlast_a_start_with_the_same_one_and_an_upgrade(
+async def test_session_survives_a_start_with_the_same_password_and_an_upgrade(
     new_auth: New_auth, running: Running, log_in: Log_in, tmp_path: Path
 ) -> None:
     """An older daemon did not save which password it is."""
@@ -204,7 +159,7 @@ async def test_sessions_outlast_a_start_with_the_same_one_and_an_upgrade(
 
 
 @pytest.mark.parametrize("unsaved", ["auth.json", "password-digest"])
-async def test_on_a_full_disk_it_is_in_force_and_taken_again(
+async def test_password_change_on_a_full_disk_is_in_force_and_can_be_repeated(
     new_auth: New_auth, running: Running, log_in: Log_in, tmp_path: Path, unsaved: str
 ) -> None:
     async with running(new_auth(password_hash=OLD)) as auth:
@@ -223,41 +178,3 @@ async def test_on_a_full_disk_it_is_in_force_and_taken_again(
     async with running(new_auth(password_hash=OLD)) as auth:
         with pytest.raises(NotAllowed):
             await auth.check_session(token)
-
-
-async def test_and_in_the_next_instance(
-    new_auth: New_auth, running: Running, tmp_path: Path
-) -> None:
-    handle = new_auth()
-    async with running(handle):
-        (tmp_path / ".auth.json.new").mkdir()
-        with pytest.raises(Unavailable):
-            await handle.change_password(NEW)
-        (tmp_path / ".auth.json.new").rmdir()
-    async with running(handle):
-        assert isinstance(await handle.login("open barley", HERE), LoggedIn)
-
-
-async def test_with_no_thread_to_be_had_too(
-    new_auth: New_auth, running: Running, log_in: Log_in, no_thread: Shortage
-) -> None:
-    async with running(new_auth(password_hash=OLD)) as auth:
-        token = await log_in(auth)
-        with no_thread(), pytest.raises(NoThread):
-            await auth.change_password(NEW)
-        with pytest.raises(WrongCredential):
-            await auth.login("the right one", HERE)
-        with pytest.raises(NotAllowed):
-            await auth.check_session(token)
-        await auth.change_password(NEW)
-
-
-async def test_what_could_not_be_saved_of_it_keeps_the_next_start_from_going_on(
-    new_auth: New_auth, running: Running, tmp_path: Path
-) -> None:
-    async with running(new_auth(password_hash=OLD)):
-        pass
-    (tmp_path / ".auth.json.new").mkdir()
-    with pytest.RaisesGroup(pytest.RaisesExc(NotSaved, match=r"auth\.json could not be written")):
-        async with running(new_auth(password_hash=NEW.get_secret_value())):
-            pass

@@ -1,4 +1,4 @@
-"""A logout: it ends one session, for good."""
+"""A logout ends one session for good."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import trio
 
 from smartlinkd.auth import state
 from smartlinkd.auth.actor import Auth, KeySpec
@@ -47,7 +46,7 @@ async def test_logout_ends_that_session_and_no_other(auth: Auth, log_in: Log_in)
     assert [await is_good(auth, token) for token in (ended, other)] == [False, True]
 
 
-async def test_ended_session_changes_nothing_any_more(
+async def test_session_after_a_logout_cannot_change_anything(
     auth: Auth, enable: Enable, shown: Shown
 ) -> None:
     secret, token = await enable(auth)  # the session that was spared
@@ -70,7 +69,7 @@ async def test_logout_survives_restart(running: Running, log_in: Log_in, tmp_pat
         assert [await is_good(auth, token) for token in (ended, other)] == [False, True]
 
 
-async def test_logout_that_is_not_saved_has_not_happened(
+async def test_logout_that_was_not_saved_has_not_happened(
     auth: Auth, log_in: Log_in, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
@@ -84,7 +83,7 @@ async def test_logout_that_is_not_saved_has_not_happened(
     assert await is_good(auth, token)
 
 
-async def test_what_has_expired_long_ago_is_forgotten(
+async def test_logout_is_forgotten_a_day_after_its_expiry(
     auth: Auth, log_in: Log_in, wall: SimpleNamespace, tmp_path: Path
 ) -> None:
     await log_out(auth, await log_in(auth))
@@ -96,7 +95,7 @@ async def test_what_has_expired_long_ago_is_forgotten(
     assert len(load_logouts(tmp_path).ended) == 2
 
 
-async def test_more_logouts_than_there_is_room_for_end_every_session(
+async def test_1001st_logout_ends_every_session(
     running: Running,
     log_in: Log_in,
     wall: SimpleNamespace,
@@ -121,25 +120,19 @@ async def test_more_logouts_than_there_is_room_for_end_every_session(
         assert len(load_logouts(tmp_path).ended) == 1
 
 
-def test_without_file_there_are_no_logouts(tmp_path: Path) -> None:
-    assert load_logouts(tmp_path) == Logouts()
-
-
-def test_field_of_newer_daemon_is_no_fault(tmp_path: Path) -> None:
+def test_logouts_file_of_a_newer_daemon_is_loaded(tmp_path: Path) -> None:
     write_private(tmp_path / LOGOUTS_FILE, json.dumps({"version": 1, "ended": {}, "more": 1}))
     assert load_logouts(tmp_path) == Logouts()
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"version": 2}', '{"ended": {"a": "b"}}'])
-def test_damaged_file_is_refused_and_named(tmp_path: Path, content: str) -> None:
+def test_damaged_logouts_file_is_refused(tmp_path: Path, content: str) -> None:
     path = write_private(tmp_path / LOGOUTS_FILE, content)
     with pytest.raises(StateUnusable, match=f"^{re.escape(str(path))} is damaged"):
         load_logouts(tmp_path)
 
 
-async def test_cookie_has_a_name_of_its_own_for_each_secret(
-    new_auth: New_auth, running: Running
-) -> None:
+async def test_cookie_name_differs_by_signing_secret(new_auth: New_auth, running: Running) -> None:
     names = []
     for secret in ("ab" * 32, "ab" * 32, "cd" * 32):
         async with running(new_auth(signing_secret=secret)) as auth:
@@ -147,12 +140,3 @@ async def test_cookie_has_a_name_of_its_own_for_each_secret(
     assert names[0] == names[1] != names[2]
     assert all(re.fullmatch("smartlinkd_[0-9a-f]{12}", name) for name in names)
     assert "ab" * 6 not in names[0]
-
-
-async def test_logout_and_key_at_the_same_time_are_both_kept(auth: Auth, log_in: Log_in) -> None:
-    token = await log_in(auth)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(log_out, auth, token)
-        nursery.start_soon(auth.create_key_in_shell, KeySpec("a", ["convert"], None))
-    assert not await is_good(auth, token)
-    assert len(await auth.list_keys()) == 1
