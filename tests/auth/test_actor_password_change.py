@@ -58,7 +58,7 @@ async def test_changed_password_ends_every_session(
 async def test_login_with_the_old_password_that_is_under_way_fails(
     auth: Auth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is being compared, rightly, with the hash that goes."""
+    """The check with the old hash succeeds after the change."""
     came = trio.Event()
     goes_on = trio.Event()
 

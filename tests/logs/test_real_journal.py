@@ -1,4 +1,4 @@
-"""What systemd's own journal makes of our records, and the daemon's of a service's standard error.
+"""Records in systemd's own journal, and a daemon whose standard error is a stream of the journal.
 
 A journal of its own runs in a mount namespace of its own, with a /run that nobody else sees: for
 that one has to be root, and systemd has to be installed. It need not be what runs this machine.
@@ -61,13 +61,13 @@ stream.close()
 
 
 def run(script: str, *arguments: str, timeout: float = 30) -> list[dict[str, Any]]:
-    """Run Python as a service; the journal's entries."""
+    """Run Python as a service. Return the journal's entries."""
     printed = journalctl("--output json --all", script, *arguments, timeout=timeout)
     return [json.loads(line) for line in printed.splitlines()]
 
 
 def journalctl(how: str, script: str, *arguments: str, timeout: float = 30) -> str:
-    """Run Python as a service; what `journalctl` prints of it."""
+    """Run Python as a service. Return the output of `journalctl`."""
     program = [sys.executable, "-c", AS_A_SERVICE + script, *arguments]
     done = subprocess.run(
         [

@@ -40,7 +40,7 @@ class Message:
 
 
 class Manager:
-    """What systemd does with notifications: takes them in order, keeps and drops descriptors."""
+    """A stand-in for systemd: it reads notifications in order, and stores and drops descriptors."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -51,7 +51,7 @@ class Manager:
         self._socket.bind(f"\0{address[1:]}" if address.startswith("@") else address)
 
     def listen(self) -> list[Message]:
-        """All that has come; also what came before is in `heard`."""
+        """Return the messages since the last call. `heard` has all of them."""
         new: list[Message] = []
         while True:
             try:
@@ -69,13 +69,13 @@ class Manager:
             self._keep(new[-1])
 
     async def attend(self) -> None:
-        """Listen all the time: the queue holds ten messages or so."""
+        """Listen all the time. The queue holds about ten messages."""
         while True:
             await trio.lowlevel.wait_readable(self._socket)
             self.listen()
 
     async def until(self, text: str) -> Message:
-        """The first message that begins so, once it has come. Somebody has to `attend`."""
+        """Wait for a message that begins so, and return it. `attend` has to run."""
         with trio.fail_after(PATIENCE):
             while True:
                 for message in self.heard:
@@ -84,7 +84,7 @@ class Manager:
                 await self._news.wait()
 
     def said(self, name: str) -> list[str]:
-        """The values that a field had, in the order they came."""
+        """Return the values of a field, in their order."""
         self.listen()
         return [each.fields[name] for each in self.heard if name in each.fields]
 
@@ -109,7 +109,7 @@ class Manager:
 
 @pytest.fixture(params=["path", "abstract"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a service manager may listen: both kinds that there are."""
+    """An address of each of the two kinds where a service manager may listen."""
     if request.param == "path":
         return str(tmp_path / "notify")
     return f"@smartlinkd-test-{os.getpid()}-{id(request)}"
@@ -124,7 +124,7 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 
 @pytest.fixture
 def manager_at() -> Iterator[Callable[[str], Manager]]:
-    """One that listens at a given address."""
+    """Make a manager that listens at a given address."""
     made: list[Manager] = []
 
     def make(address: str) -> Manager:

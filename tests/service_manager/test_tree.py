@@ -17,7 +17,7 @@ from smartlinkd.supervision.supervisor import Supervisor
 
 PATIENCE = 20.0
 UPKEEP = "browser upkeep"
-"""It goes round without being probed; tests/browser/test_actor.py tests it."""
+"""This loop turns without probes; tests/browser/test_actor.py tests it."""
 LOOPS = [
     *("smartlinkd", "pauses", "auth", "vault", "history", "browser", UPKEEP, "conversion"),
     *("crew tokens", "crews", "journal", "executor", "webhooks"),

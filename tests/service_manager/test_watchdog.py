@@ -328,15 +328,6 @@ async def test_stacks_show_the_thread_that_a_task_waits_for_and_no_other(
         release.set()
 
 
-async def test_stacks_of_a_task_that_has_ended_say_so(nursery: trio.Nursery) -> None:
-    waiter = Waiter()
-    async with trio.open_nursery() as ended:
-        ended.start_soon(waiter.wait)
-        await wait_all_tasks_blocked()
-        ended.cancel_scope.cancel()
-    assert waiter.stacks.endswith(" at its end")
-
-
 async def test_dump_without_a_thread_for_its_timer_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 
 import pytest
@@ -10,8 +9,6 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.errors import Invalid, NotAllowed, Refused, Unavailable
-from smartlinkd.logs import LogContext, bind_log_contexts
-from smartlinkd.logs.context import ContextFilter
 from smartlinkd.supervision.actor import ActorGone, ActorRestarting, Mailbox, Overloaded
 from tests.supervision.conftest import note
 
@@ -423,22 +420,6 @@ async def test_peek_that_fails_by_a_bug_ends_the_actor_and_one_that_refuses_does
 # Logs and heartbeats
 
 
-async def test_log_records_of_a_call_have_the_callers_context(
-    mailbox: Mailbox[Worker], actor: Instance, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def say(_: Worker) -> None:
-        await trio.lowlevel.checkpoint()
-        logging.getLogger("smartlinkd.test").info("done")
-
-    caplog.handler.addFilter(ContextFilter())
-    caplog.set_level(logging.INFO, "smartlinkd")
-    for id_ in ("one", "two"):
-        with bind_log_contexts((LogContext(request_id=id_),)):
-            await mailbox.ask(say)
-    contexts = [one.__dict__["log_contexts"] for one in caplog.records if one.message == "done"]
-    assert contexts == [(LogContext(request_id="one"),), (LogContext(request_id="two"),)]
-
-
 async def silence_after_probes(mailbox: Mailbox[Worker], seconds: float) -> float:
     """Probe every 5 s for so long. Return the time since the last heartbeat."""
     until = trio.current_time() + seconds
@@ -462,21 +443,6 @@ async def test_heartbeat_stops_when_calls_hang_in_all_slots(
     assert await silence_after_probes(mailbox, 600.0) >= 600.0
     release.set()
     assert await silence_after_probes(mailbox, 60.0) == 5.0
-
-
-async def test_heartbeat_goes_on_while_a_full_mailbox_is_worked_off(
-    worker: Worker, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    mailbox = Mailbox[Worker]("desk", size=4)
-
-    async def ask_on() -> None:
-        while True:
-            nursery.start_soon(note, [], mailbox.ask(Worker.work, "a", 2.0))
-            await trio.sleep(0.1)
-
-    nursery.start_soon(mailbox.serve, worker)
-    nursery.start_soon(ask_on)
-    assert await silence_after_probes(mailbox, 600.0) <= 2.0
 
 
 async def test_probe_takes_no_place_in_the_mailbox(

@@ -312,20 +312,6 @@ async def test_actor_cancelled_before_its_visit_leaves_no_caller_waiting(
 # Heartbeats
 
 
-async def test_probe_of_an_idle_actor_moves_its_heartbeat_without_a_visit(
-    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
-) -> None:
-    nursery.start_soon(serve, mailbox, shelf)
-    await wait_all_tasks_blocked()
-    mailbox.heartbeat.last = -1.0
-
-    mailbox.heartbeat.probe()
-    await wait_all_tasks_blocked()
-
-    assert mailbox.heartbeat.last >= 0.0
-    assert shelf.visits == []
-
-
 async def test_heartbeat_moves_before_each_work_that_is_done_alone(
     mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
 ) -> None:

@@ -142,21 +142,6 @@ async def test_failure_right_after_serving_is_one_restart(
     assert tree.supervisor.snapshot()[0].restarts == 1
 
 
-async def test_second_started_is_a_failure_of_the_child(
-    grow: Grow, autojump_clock: MockClock
-) -> None:
-    async def serve_twice(task_status: trio.TaskStatus[None]) -> None:
-        task_status.started()
-        await trio.lowlevel.checkpoint()
-        task_status.started()
-
-    tree = grow(Supervisor("tree", [ChildSpec("b", serve_twice, restart=Restart.TEMPORARY)]))
-    await trio.sleep(1)
-    (child,) = tree.supervisor.snapshot()
-    assert child.state is ChildState.DOWN
-    assert "called 'started' twice" in str(child.last_error)
-
-
 @pytest.mark.parametrize("when", ["before it runs", "while a child starts", "as a child serves"])
 async def test_stop_during_the_start_starts_no_more_children(
     *, a: Child, b: Child, c: Child, grow: Grow, autojump_clock: MockClock, when: str
@@ -620,22 +605,6 @@ async def test_snapshot_shows_each_state_of_a_child_since_when(
         ChildSnapshot("a", ChildState.STARTING, at(6), 1, error, None),
         ChildSnapshot("a", ChildState.STOPPING, at(10), 1, error, None),
         ChildSnapshot("a", ChildState.DOWN, at(12), 1, error, None),
-    ]
-
-
-async def test_start_that_failed_once_too_often_is_down_while_the_others_stop(
-    a: Child, b: Child, grow: Grow, autojump_clock: MockClock
-) -> None:
-    specs, once = [a.spec(), b.spec()], Intensity(restarts=1)
-    tree = grow(Supervisor("tree", specs, backoff=EVEN, intensity=once, wall=wall))
-    await trio.sleep(1)
-    a.before = break_down
-    b.stop_takes = 2.0
-    a.fail()
-    await trio.sleep(2)
-    assert [(each.state, each.since) for each in tree.supervisor.snapshot()] == [
-        (ChildState.DOWN, at(2)),
-        (ChildState.STOPPING, at(2)),
     ]
 
 

@@ -71,21 +71,6 @@ async def test_dependant_that_is_done_stays_done_when_its_base_comes_back(
     assert [child.instances for child in (a, b, c)] == [2, 1, 2]
 
 
-async def test_dependant_that_is_done_as_its_base_fails_is_down_or_runs_again(
-    a: Child, b: Child, grow: Grow, autojump_clock: MockClock
-) -> None:
-    for _ in range(CHANCES):
-        tree = grow(rest_for_one(a.spec(), b.spec(restart=Restart.TRANSIENT)))
-        await trio.sleep(1)
-        a.fail()
-        b.finish()
-        await trio.sleep(20)
-        (_, dependant) = tree.supervisor.snapshot()
-        assert dependant.state is (ChildState.RUNNING if b.serving else ChildState.DOWN)
-        assert dependant.next_retry is None
-        await tree.stop()
-
-
 async def test_temporary_dependant_stops_with_its_base_and_its_mailbox_is_closed(
     a: Child, b: Child, grow: Grow, autojump_clock: MockClock
 ) -> None:
