@@ -20,6 +20,13 @@ from smartlinkd.auth.passwords import hash_password
 
 HASH = hash_password("the right one")
 
+LogIn = Callable[[Auth], Awaitable[str]]
+Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
+Shown = Callable[..., str]
+NewAuth = Callable[..., Auth]
+Running = Callable[..., AbstractAsyncContextManager[Auth]]
+WrongCode = Callable[[str], str]
+
 
 @pytest.fixture
 def wall() -> SimpleNamespace:

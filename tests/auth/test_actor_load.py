@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -16,15 +15,14 @@ from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.files import SavedState, save
 from smartlinkd.errors import Unavailable
 from smartlinkd.supervision.actor import Overloaded
-
-Log_in = Callable[[Auth], Awaitable[str]]
+from tests.auth.conftest import LogIn
 
 BUSY = r"^too many logins or changes at once; try again shortly$"
 
 
 @pytest.mark.parametrize("address", ["192.0.2.{}", "192.0.2.1"], ids=["many", "one"])
 async def test_token_is_checked_while_logins_and_the_disk_hang(
-    auth: Auth, log_in: Log_in, monkeypatch: pytest.MonkeyPatch, address: str
+    auth: Auth, log_in: LogIn, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     """Whoever it is that logs in: of one address most wait for the verdicts of the others."""
     token = await log_in(auth)

@@ -14,16 +14,15 @@ from smartlinkd.auth.state import AuthState
 from smartlinkd.auth.throttle import FREE_FAILURES
 from smartlinkd.errors import Refused, TooManyTries, WrongCredential
 from smartlinkd.logs import LogEvent
+from tests.auth.conftest import Enable, Shown, WrongCode
 
 HERE = "192.0.2.1"
-
-Shown = Callable[..., str]
 
 
 async def test_log_and_errors_show_the_events_and_no_secret(
     auth: Auth,
     shown: Shown,
-    wrong_code: Callable[[str], str],
+    wrong_code: WrongCode,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -94,8 +93,8 @@ async def test_log_and_errors_show_the_events_and_no_secret(
 async def test_address_that_is_slowed_down_is_logged_once(
     what: str,
     auth: Auth,
-    enable: Callable[[Auth], Awaitable[tuple[str, str]]],
-    wrong_code: Callable[[str], str],
+    enable: Enable,
+    wrong_code: WrongCode,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     secret, token = await enable(auth)

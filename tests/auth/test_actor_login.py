@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,13 +19,11 @@ from smartlinkd.auth.state import LOGIN_SLOTS, AuthState
 from smartlinkd.auth.throttle import FREE_FAILURES
 from smartlinkd.auth.tokens import Claims
 from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
+from tests.auth.conftest import LogIn, NewAuth, Running
 
 WEEK = 7 * 24 * 3600
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 
-Log_in = Callable[[Auth], Awaitable[str]]
-New_auth = Callable[..., Auth]
-Running = Callable[..., AbstractAsyncContextManager[Auth]]
 
 REFUSED = r"^the session token is invalid or has expired; log in again at /api/auth/login$"
 
@@ -64,7 +60,7 @@ async def test_login_with_the_password_gives_a_session_of_a_week(
 
 
 async def test_session_is_refused_after_a_week(
-    auth: Auth, log_in: Log_in, wall: SimpleNamespace
+    auth: Auth, log_in: LogIn, wall: SimpleNamespace
 ) -> None:
     token = await log_in(auth)
     wall.now += WEEK - 1
@@ -195,7 +191,7 @@ async def test_overlong_password_is_refused_and_not_counted(auth: Auth) -> None:
     await auth.login("the right one", HERE)
 
 
-async def test_revoke_all_ends_every_session(auth: Auth, log_in: Log_in) -> None:
+async def test_revoke_all_ends_every_session(auth: Auth, log_in: LogIn) -> None:
     tokens = [await log_in(auth), await log_in(auth)]
 
     await auth.revoke_all()
@@ -207,7 +203,7 @@ async def test_revoke_all_ends_every_session(auth: Auth, log_in: Log_in) -> None
 
 
 async def test_given_signing_secret_is_used_and_not_saved(
-    new_auth: New_auth, running: Running, log_in: Log_in, tmp_path: Path
+    new_auth: NewAuth, running: Running, log_in: LogIn, tmp_path: Path
 ) -> None:
     async with running(new_auth(signing_secret="ab" * 32)) as auth:
         token = await log_in(auth)
@@ -220,6 +216,6 @@ async def test_given_signing_secret_is_used_and_not_saved(
             await auth.check_session(token)
 
 
-def test_malformed_signing_secret_is_refused_at_once(new_auth: New_auth) -> None:
+def test_malformed_signing_secret_is_refused_at_once(new_auth: NewAuth) -> None:
     with pytest.raises(ValueError, match="the signing secret must be 64 hexadecimal digits"):
         new_auth(signing_secret="short")

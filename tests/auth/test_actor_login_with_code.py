@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 from types import SimpleNamespace
 
@@ -11,13 +10,11 @@ from trio.testing import MockClock
 
 from smartlinkd.auth.actor import Auth
 from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
+from tests.auth.conftest import Enable, LogIn, Shown
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 DAY = 24 * 3600
 
-Log_in = Callable[[Auth], Awaitable[str]]
-Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
-Shown = Callable[..., str]
 
 WRONG_CODE = (
     r"^code: is wrong, was used already, or is too old; wait for the app to show the next one$"
@@ -28,7 +25,7 @@ REFUSED = r"^tempToken: is invalid, used or expired; log in again at /api/auth/l
 class Owner:
     """Somebody who knows the password and has the phone, logging in."""
 
-    def __init__(self, auth: Auth, wall: SimpleNamespace, code: Shown, begin: Log_in) -> None:
+    def __init__(self, auth: Auth, wall: SimpleNamespace, code: Shown, begin: LogIn) -> None:
         self.auth, self.wall, self.code = auth, wall, code
         self._begin = begin
 
@@ -52,7 +49,7 @@ class Owner:
 
 @pytest.fixture
 async def owner(
-    auth: Auth, enable: Enable, begin_login: Log_in, shown: Shown, wall: SimpleNamespace
+    auth: Auth, enable: Enable, begin_login: LogIn, shown: Shown, wall: SimpleNamespace
 ) -> Owner:
     secret, _ = await enable(auth)
     return Owner(auth, wall, partial(shown, secret), begin_login)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,16 +14,11 @@ from smartlinkd.auth.actor import Auth, KeySpec
 from smartlinkd.auth.files import LOGOUTS_FILE, MAX_LOGOUTS, Logouts, load_logouts, save_logouts
 from smartlinkd.errors import NotAllowed, Unavailable
 from smartlinkd.state_files import NotSaved, StateUnusable
+from tests.auth.conftest import Enable, LogIn, NewAuth, Running, Shown
 from tests.fakes.files import write_private
 
 HERE = "192.0.2.1"
 WEEK = 7 * 86_400
-
-Log_in = Callable[[Auth], Awaitable[str]]
-Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
-Shown = Callable[..., str]
-New_auth = Callable[..., Auth]
-Running = Callable[..., AbstractAsyncContextManager[Auth]]
 
 
 async def log_out(auth: Auth, token: str) -> None:
@@ -40,7 +33,7 @@ async def is_good(auth: Auth, token: str) -> bool:
     return True
 
 
-async def test_logout_ends_that_session_and_no_other(auth: Auth, log_in: Log_in) -> None:
+async def test_logout_ends_that_session_and_no_other(auth: Auth, log_in: LogIn) -> None:
     ended, other = await log_in(auth), await log_in(auth)
     await log_out(auth, ended)
     assert [await is_good(auth, token) for token in (ended, other)] == [False, True]
@@ -60,7 +53,7 @@ async def test_session_after_a_logout_cannot_change_anything(
     await auth.logout(session)  # once more ends nothing
 
 
-async def test_logout_survives_restart(running: Running, log_in: Log_in, tmp_path: Path) -> None:
+async def test_logout_survives_restart(running: Running, log_in: LogIn, tmp_path: Path) -> None:
     async with running() as auth:
         ended, other = await log_in(auth), await log_in(auth)
         await log_out(auth, ended)
@@ -70,7 +63,7 @@ async def test_logout_survives_restart(running: Running, log_in: Log_in, tmp_pat
 
 
 async def test_logout_that_was_not_saved_has_not_happened(
-    auth: Auth, log_in: Log_in, monkeypatch: pytest.MonkeyPatch
+    auth: Auth, log_in: LogIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise NotSaved("no room")
@@ -84,7 +77,7 @@ async def test_logout_that_was_not_saved_has_not_happened(
 
 
 async def test_logout_is_forgotten_a_day_after_its_expiry(
-    auth: Auth, log_in: Log_in, wall: SimpleNamespace, tmp_path: Path
+    auth: Auth, log_in: LogIn, wall: SimpleNamespace, tmp_path: Path
 ) -> None:
     await log_out(auth, await log_in(auth))
     wall.now += WEEK + 86_400 - 1
@@ -97,7 +90,7 @@ async def test_logout_is_forgotten_a_day_after_its_expiry(
 
 async def test_1001st_logout_ends_every_session(
     running: Running,
-    log_in: Log_in,
+    log_in: LogIn,
     wall: SimpleNamespace,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -132,7 +125,7 @@ def test_damaged_logouts_file_is_refused(tmp_path: Path, content: str) -> None:
         load_logouts(tmp_path)
 
 
-async def test_cookie_name_differs_by_signing_secret(new_auth: New_auth, running: Running) -> None:
+async def test_cookie_name_differs_by_signing_secret(new_auth: NewAuth, running: Running) -> None:
     names = []
     for secret in ("ab" * 32, "ab" * 32, "cd" * 32):
         async with running(new_auth(signing_secret=secret)) as auth:

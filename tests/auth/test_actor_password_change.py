@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -16,21 +14,16 @@ from smartlinkd.auth.actor import Auth, LoggedIn
 from smartlinkd.auth.files import load
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.errors import NotAllowed, Unavailable, WrongCredential
+from tests.auth.conftest import Enable, LogIn, NewAuth, Running, Shown
 
 HERE = "192.0.2.1"
 OLD = hash_password("the right one")
 NEW = SecretStr(hash_password("open barley"))
 COMPARE = passwords.matches
 
-Log_in = Callable[[Auth], Awaitable[str]]
-Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
-Shown = Callable[..., str]
-New_auth = Callable[..., Auth]
-Running = Callable[..., AbstractAsyncContextManager[Auth]]
-
 
 @pytest.fixture
-def new_auth(new_auth: Callable[..., Auth], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Auth]:
+def new_auth(new_auth: NewAuth, monkeypatch: pytest.MonkeyPatch) -> NewAuth:
     """With hashes that are really compared."""
     monkeypatch.setattr(passwords, "matches", COMPARE)
     return new_auth
@@ -44,7 +37,7 @@ async def test_changed_password_alone_logs_in(auth: Auth) -> None:
 
 
 async def test_changed_password_ends_every_session(
-    auth: Auth, log_in: Callable[[Auth], Awaitable[str]], caplog: pytest.LogCaptureFixture
+    auth: Auth, log_in: LogIn, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = await log_in(auth)
     await auth.check_session(token)
@@ -82,9 +75,9 @@ async def test_login_with_the_old_password_that_is_under_way_fails(
 
 async def test_unfinished_login_cannot_be_finished_after_a_password_change(
     auth: Auth,
-    enable: Callable[[Auth], Awaitable[tuple[str, str]]],
-    begin_login: Callable[[Auth], Awaitable[str]],
-    shown: Callable[..., str],
+    enable: Enable,
+    begin_login: LogIn,
+    shown: Shown,
 ) -> None:
     secret, _ = await enable(auth)
     temporary = await begin_login(auth)
@@ -94,7 +87,7 @@ async def test_unfinished_login_cannot_be_finished_after_a_password_change(
 
 
 async def test_old_password_that_is_put_back_brings_no_session_back(
-    auth: Auth, log_in: Log_in
+    auth: Auth, log_in: LogIn
 ) -> None:
     await auth.change_password(SecretStr(OLD))
     token = await log_in(auth)
@@ -107,9 +100,9 @@ async def test_old_password_that_is_put_back_brings_no_session_back(
 
 @pytest.mark.parametrize("between", ["a start", "a reload"])
 async def test_old_password_at_a_later_start_brings_no_session_back(
-    new_auth: New_auth,
+    new_auth: NewAuth,
     running: Running,
-    log_in: Log_in,
+    log_in: LogIn,
     between: str,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -131,9 +124,9 @@ async def test_old_password_at_a_later_start_brings_no_session_back(
 
 
 async def test_new_password_at_a_start_ends_the_spared_session(
-    new_auth: New_auth,
+    new_auth: NewAuth,
     running: Running,
-    enable: Callable[[Auth], Awaitable[tuple[str, str]]],
+    enable: Enable,
     tmp_path: Path,
 ) -> None:
     async with running(new_auth(password_hash=OLD)) as auth:
@@ -145,7 +138,7 @@ async def test_new_password_at_a_start_ends_the_spared_session(
 
 
 async def test_session_survives_a_start_with_the_same_password_and_an_upgrade(
-    new_auth: New_auth, running: Running, log_in: Log_in, tmp_path: Path
+    new_auth: NewAuth, running: Running, log_in: LogIn, tmp_path: Path
 ) -> None:
     """An older daemon did not save which password it is."""
     async with running(new_auth(password_hash=OLD)) as auth:
@@ -160,7 +153,7 @@ async def test_session_survives_a_start_with_the_same_password_and_an_upgrade(
 
 @pytest.mark.parametrize("unsaved", ["auth.json", "password-digest"])
 async def test_password_change_on_a_full_disk_is_in_force_and_can_be_repeated(
-    new_auth: New_auth, running: Running, log_in: Log_in, tmp_path: Path, unsaved: str
+    new_auth: NewAuth, running: Running, log_in: LogIn, tmp_path: Path, unsaved: str
 ) -> None:
     async with running(new_auth(password_hash=OLD)) as auth:
         token = await log_in(auth)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,23 +20,18 @@ from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from smartlinkd.state_files import StateUnusable
 from smartlinkd.supervision.actor import ActorRestarting
 from smartlinkd.threads import NoThread
+from tests.auth.conftest import Enable, LogIn, NewAuth, Running, Shown
 from tests.fakes.files import lose_names
 from tests.shortage import Shortage
 
 HERE = "192.0.2.1"
 
-Log_in = Callable[[Auth], Awaitable[str]]
-Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
-Shown = Callable[..., str]
-New_auth = Callable[..., Auth]
-Running = Callable[..., AbstractAsyncContextManager[Auth]]
-
 
 async def test_restart_keeps_sessions_and_used_codes(
     running: Running,
-    log_in: Log_in,
+    log_in: LogIn,
     enable: Enable,
-    begin_login: Log_in,
+    begin_login: LogIn,
     shown: Shown,
 ) -> None:
     async with running() as auth:
@@ -58,7 +53,7 @@ async def test_restart_keeps_sessions_and_used_codes(
 
 @pytest.mark.parametrize("signing_secret", ["", "ab" * 32], ids=["its own", "given"])
 async def test_second_factor_that_is_lost_between_starts_is_logged(
-    new_auth: New_auth,
+    new_auth: NewAuth,
     running: Running,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -97,7 +92,7 @@ CANNOT_WRITE = (
 
 
 async def test_disk_error_after_a_write_restarts_the_actor_which_reads_the_disk(
-    new_auth: New_auth, running: Running, log_in: Log_in, monkeypatch: pytest.MonkeyPatch
+    new_auth: NewAuth, running: Running, log_in: LogIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     auth = new_auth()
     with pytest.RaisesGroup(pytest.RaisesGroup(OSError)):
@@ -114,7 +109,7 @@ async def test_disk_error_after_a_write_restarts_the_actor_which_reads_the_disk(
 
 
 async def test_calls_without_a_thread_are_refused_and_change_and_count_nothing(
-    auth: Auth, enable: Enable, begin_login: Log_in, shown: Shown, no_thread: Shortage
+    auth: Auth, enable: Enable, begin_login: LogIn, shown: Shown, no_thread: Shortage
 ) -> None:
     secret, token = await enable(auth)
     session = await auth.check_session(token)
@@ -182,7 +177,7 @@ async def test_caller_that_leaves_during_a_save_leaves_a_whole_change(
 async def test_code_sent_twice_at_the_same_time_is_accepted_once(
     auth: Auth,
     enable: Enable,
-    begin_login: Log_in,
+    begin_login: LogIn,
     shown: Shown,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -214,8 +209,8 @@ async def test_change_that_was_not_saved_has_not_happened_and_can_be_repeated(
     *,
     auth: Auth,
     enable: Enable,
-    begin_login: Log_in,
-    log_in: Log_in,
+    begin_login: LogIn,
+    log_in: LogIn,
     shown: Shown,
     wall: SimpleNamespace,
     tmp_path: Path,
@@ -249,7 +244,7 @@ async def test_change_that_was_not_saved_has_not_happened_and_can_be_repeated(
 
 
 async def test_restart_ends_unfinished_logins_and_setups(
-    new_auth: New_auth, running: Running, enable: Enable, begin_login: Log_in, shown: Shown
+    new_auth: NewAuth, running: Running, enable: Enable, begin_login: LogIn, shown: Shown
 ) -> None:
     auth = new_auth()
     async with running(auth):

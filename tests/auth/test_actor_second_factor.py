@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from functools import partial
 
 import pytest
@@ -10,13 +9,10 @@ from trio.testing import MockClock
 
 from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep, Session
 from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
+from tests.auth.conftest import Enable, LogIn, Shown, WrongCode
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 
-Log_in = Callable[[Auth], Awaitable[str]]
-Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
-Shown = Callable[..., str]
-Wrong_code = Callable[[str], str]
 
 WRONG_CODE = (
     r"^code: is wrong, was used already, or is too old; wait for the app to show the next one$"
@@ -32,7 +28,7 @@ OFF_ALREADY = r"^the second factor is switched off already$"
 
 
 @pytest.fixture
-async def session(auth: Auth, log_in: Log_in) -> Session:
+async def session(auth: Auth, log_in: LogIn) -> Session:
     return await auth.check_session(await log_in(auth))
 
 
@@ -51,7 +47,7 @@ async def test_enabled_second_factor_makes_logins_ask_for_a_code(
     assert await auth.has_second_factor() is True
 
 
-async def test_enabling_ends_all_other_sessions(auth: Auth, enable: Enable, log_in: Log_in) -> None:
+async def test_enabling_ends_all_other_sessions(auth: Auth, enable: Enable, log_in: LogIn) -> None:
     other = await log_in(auth)
     _, its_own = await enable(auth)
 
@@ -73,7 +69,7 @@ async def test_enabling_again_ends_the_session_that_was_spared_before(
 
 
 async def test_code_that_enabled_is_used_up(
-    auth: Auth, enable: Enable, begin_login: Log_in, shown: Shown
+    auth: Auth, enable: Enable, begin_login: LogIn, shown: Shown
 ) -> None:
     secret, token = await enable(auth)
     session = await auth.check_session(token)
@@ -130,7 +126,7 @@ async def test_setup_enables_once(auth: Auth, enable: Enable, shown: Shown) -> N
 
 
 async def test_wrong_code_does_not_enable_and_the_next_may(
-    auth: Auth, session: Session, shown: Shown, wrong_code: Wrong_code
+    auth: Auth, session: Session, shown: Shown, wrong_code: WrongCode
 ) -> None:
     secret = (await auth.begin_setup()).secret
 
@@ -152,7 +148,7 @@ async def test_code_disables_and_keeps_the_session(
 
 
 async def test_wrong_code_does_not_disable(
-    auth: Auth, enable: Enable, wrong_code: Wrong_code
+    auth: Auth, enable: Enable, wrong_code: WrongCode
 ) -> None:
     secret, token = await enable(auth)
     session = await auth.check_session(token)
@@ -206,7 +202,7 @@ async def test_wrong_codes_of_many_addresses_slow_down_switching(
     session: Session,
     enable: Enable,
     shown: Shown,
-    wrong_code: Wrong_code,
+    wrong_code: WrongCode,
     is_on: bool,
 ) -> None:
     async def switch(code: str, address: str) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -27,16 +25,11 @@ from smartlinkd.auth.keys import (
 )
 from smartlinkd.errors import Invalid, NotAllowed, NotFound, Unavailable, WrongCredential
 from smartlinkd.state_files import NotSaved, StateUnusable
+from tests.auth.conftest import Enable, LogIn, NewAuth, Running, Shown, WrongCode
 from tests.fakes.files import write_private
 
 HERE = "192.0.2.1"
 DAY = 86_400
-
-Log_in = Callable[[Auth], Awaitable[str]]
-Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
-Shown = Callable[..., str]
-New_auth = Callable[..., Auth]
-Running = Callable[..., AbstractAsyncContextManager[Auth]]
 
 
 def wanted(*scopes: Scope, name: str = "a bot", days: int | None = None) -> KeySpec:
@@ -163,7 +156,7 @@ async def test_on_key_created_is_called_for_each_key(nursery: trio.Nursery, tmp_
 
 
 async def test_keys_survive_restart_and_new_password(
-    running: Running, new_auth: New_auth, wall: SimpleNamespace
+    running: Running, new_auth: NewAuth, wall: SimpleNamespace
 ) -> None:
     async with running() as auth:
         kept, ended = await make(auth, "crews", days=3), await make(auth)
@@ -210,7 +203,7 @@ async def test_damaged_keys_file_stops_the_start(
 
 
 async def test_key_with_a_second_factor_needs_a_code_which_is_used_up(
-    auth: Auth, enable: Enable, shown: Shown, wrong_code: Callable[[str], str]
+    auth: Auth, enable: Enable, shown: Shown, wrong_code: WrongCode
 ) -> None:
     secret, token = await enable(auth)
     session = await auth.check_session(token)
@@ -227,7 +220,7 @@ async def test_key_with_a_second_factor_needs_a_code_which_is_used_up(
     assert len(await auth.list_keys()) == 1
 
 
-async def test_key_without_a_second_factor_needs_no_code(auth: Auth, log_in: Log_in) -> None:
+async def test_key_without_a_second_factor_needs_no_code(auth: Auth, log_in: LogIn) -> None:
     session = await auth.check_session(await log_in(auth))
     made = await auth.create_key(wanted(), session, None, HERE)
     await auth.check_key(made.key.get_secret_value())
@@ -235,7 +228,7 @@ async def test_key_without_a_second_factor_needs_no_code(auth: Auth, log_in: Log
         await auth.create_key(wanted(), session, "", HERE)
 
 
-async def test_ended_session_cannot_make_a_key(auth: Auth, log_in: Log_in) -> None:
+async def test_ended_session_cannot_make_a_key(auth: Auth, log_in: LogIn) -> None:
     session = await auth.check_session(await log_in(auth))
     await auth.revoke_all()
     with pytest.raises(NotAllowed):
@@ -244,7 +237,7 @@ async def test_ended_session_cannot_make_a_key(auth: Auth, log_in: Log_in) -> No
 
 
 async def test_revoke_all_ends_keys_only_when_asked(
-    auth: Auth, log_in: Log_in, caplog: pytest.LogCaptureFixture
+    auth: Auth, log_in: LogIn, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = await make(auth)
     await auth.revoke_all()
@@ -316,7 +309,7 @@ async def test_last_uses_are_written_once_a_minute(
 
 @pytest.mark.parametrize("is_used", [True, False])
 async def test_last_use_is_written_at_the_end_and_without_one_nothing_is(
-    *, new_auth: New_auth, running: Running, wall: SimpleNamespace, tmp_path: Path, is_used: bool
+    *, new_auth: NewAuth, running: Running, wall: SimpleNamespace, tmp_path: Path, is_used: bool
 ) -> None:
     auth = new_auth()
     async with trio.open_nursery() as nursery:
