@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from trio.testing import MockClock
 
-from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep, Session
+from smartlinkd.auth.actor import Auth, LoggedIn, Session
 from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
 from tests.auth.conftest import Enable, LogIn, Shown, WrongCode
 
@@ -36,24 +36,6 @@ async def fail_passwords(auth: Auth, times: int) -> None:
     for _ in range(times):
         with pytest.raises(WrongCredential):
             await auth.login("a wrong one", HERE)
-
-
-async def test_enabled_second_factor_makes_logins_ask_for_a_code(
-    auth: Auth, enable: Enable
-) -> None:
-    await enable(auth)
-
-    assert isinstance(await auth.login("the right one", HERE), SecondStep)
-    assert await auth.has_second_factor() is True
-
-
-async def test_enabling_ends_all_other_sessions(auth: Auth, enable: Enable, log_in: LogIn) -> None:
-    other = await log_in(auth)
-    _, its_own = await enable(auth)
-
-    await auth.check_session(its_own)
-    with pytest.raises(NotAllowed):
-        await auth.check_session(other)
 
 
 async def test_enabling_again_ends_the_session_that_was_spared_before(
@@ -90,16 +72,6 @@ async def test_secret_that_setup_did_not_issue_is_refused(
     await auth.begin_setup()
     with pytest.raises(Invalid, match=NOT_ISSUED):
         await auth.enable(session, secret, "123456", HERE)
-
-
-async def test_secret_of_an_earlier_setup_is_refused(
-    auth: Auth, session: Session, shown: Shown
-) -> None:
-    former, latest = (await auth.begin_setup()).secret, (await auth.begin_setup()).secret
-
-    with pytest.raises(Invalid, match=NOT_ISSUED):
-        await auth.enable(session, former, shown(former), HERE)
-    await auth.enable(session, latest, shown(latest), HERE)
 
 
 async def test_setup_expires_after_ten_minutes(
