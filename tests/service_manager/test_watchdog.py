@@ -209,20 +209,6 @@ async def test_loop_that_goes_on_is_logged_and_pinged_for_again(
     assert "serial goes on after 35 s" in caplog.text
 
 
-async def test_loop_with_several_slots_hangs_when_the_last_one_does(
-    autojump_clock: MockClock, concurrent: Actor
-) -> None:
-    async with watched(concurrent.spec(busy=60.0)) as pings, trio.open_nursery() as nursery:
-        for _ in range(2):
-            nursery.start_soon(concurrent.ask, Worker.hang)
-        await trio.sleep(3600.0)
-        assert not pings.are_overdue()
-        nursery.start_soon(concurrent.ask, Worker.hang)
-        await trio.sleep(60.0 + KILLED_AFTER)
-        assert pings.are_overdue()
-        concurrent.release.set()
-
-
 @pytest.mark.parametrize(("is_started", "logged"), [(True, "part"), (False, "tree")])
 async def test_part_that_never_serves_and_a_start_that_never_ends_stop_the_pings(
     *,
