@@ -245,16 +245,6 @@ def test_record_without_a_free_descriptor_is_kept_in_the_daemon_alone(
     assert kept_in(manager) == [content("after")]
 
 
-def test_store_without_a_service_manager_keeps_nothing() -> None:
-    store = FdStore(NotifySocket(""), ())
-    memory = RecordMemory(store)
-    assert store.restore() is None
-    memory.write(record())
-    assert not store.is_kept
-    assert memory.read() == record()
-    memory.close()
-
-
 @pytest.mark.parametrize(
     ("name", "is_cookie"),
     [

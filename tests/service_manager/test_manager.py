@@ -114,14 +114,6 @@ def test_status_is_one_line_and_no_second_field(
     assert len(message.fields["STATUS"]) == MAX_STATUS_CHARS
 
 
-def test_error_that_ends_the_daemon_is_the_last_status(
-    manager: Manager, service_manager: ServiceManager
-) -> None:
-    with pytest.raises(Escalated), service_manager.report_error():
-        raise Escalated("auth needed more than 5 restarts")
-    assert manager.said("STATUS") == ["Ended: Escalated: auth needed more than 5 restarts"]
-
-
 def test_service_manager_without_an_address_is_absent_and_silent() -> None:
     service_manager = ServiceManager(SystemdEnvironment(watchdog_s=LIMIT))
     assert not service_manager.is_present

@@ -326,18 +326,6 @@ async def test_end_of_the_actor_refuses_its_calls_and_keeps_the_waiting_ones(
     assert waiting == ["B", "C"]
 
 
-async def test_actor_cancelled_between_calls_loses_none(
-    mailbox: Mailbox[Worker], actor: Instance, nursery: trio.Nursery
-) -> None:
-    await wait_all_tasks_blocked()
-    actor.scope.cancel()
-    await wait_all_tasks_blocked()
-    answers = await ask_each(nursery, mailbox, "a")
-    nursery.start_soon(Instance(mailbox, Worker()).run)
-    await wait_all_tasks_blocked()
-    assert answers == ["A"]
-
-
 # The end, and a new start
 
 

@@ -237,17 +237,6 @@ async def test_one_restart_more_than_the_limit_over_all_children_escalates(
     assert (a.alive, b.alive) == (0, 0)
 
 
-async def test_children_that_fail_together_all_come_back(
-    a: Child, b: Child, c: Child, grow: Grow, autojump_clock: MockClock
-) -> None:
-    grow(Supervisor("tree", [a.spec(), b.spec(), c.spec()], backoff=EVEN))
-    await trio.sleep(1)
-    for child in (c, a, b):
-        child.fail(ExceptionGroup("several", [ValueError("broken"), KeyError("lost")]))
-    await trio.sleep(5)
-    assert [(child.serving, child.instances) for child in (a, b, c)] == [(True, 2)] * 3
-
-
 @pytest.mark.parametrize(
     ("restart", "fails", "why"),
     [
