@@ -1,4 +1,4 @@
-"""An auth actor on a folder of its own, with the machine's clock in the test's hand."""
+"""An auth actor in its own folder, with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -19,6 +19,13 @@ from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep
 from smartlinkd.auth.passwords import hash_password
 
 HASH = hash_password("the right one")
+
+LogIn = Callable[[Auth], Awaitable[str]]
+Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
+Shown = Callable[..., str]
+NewAuth = Callable[..., Auth]
+Running = Callable[..., AbstractAsyncContextManager[Auth]]
+WrongCode = Callable[[str], str]
 
 
 @pytest.fixture
@@ -70,7 +77,7 @@ async def auth(new_auth: Callable[..., Auth], nursery: trio.Nursery) -> Auth:
 
 @pytest.fixture
 def shown(wall: SimpleNamespace) -> Callable[..., str]:
-    """What the owner's phone shows: RFC 6238, written down once more."""
+    """The code on the owner's phone: a second implementation of RFC 6238."""
 
     def code(secret: str, *, ahead: float = 0) -> str:
         counter = struct.pack(">Q", int(wall.now + ahead) // 30)

@@ -1,27 +1,23 @@
-"""API keys: what is kept of them, which of them are good, and what ends them."""
+"""API keys: their file, their use and their end."""
 
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import trio
-from pydantic import SecretStr, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from trio.testing import MockClock
 
 from smartlinkd.auth import keys
-from smartlinkd.auth.actor import ApiKey, Auth, KeySpec
+from smartlinkd.auth.actor import Auth, KeySpec
 from smartlinkd.auth.keys import (
     HINT,
     KEYS_FILE,
     MAX_KEYS,
     KeyName,
-    SavedKeys,
     Scope,
     WrongKey,
     load_keys,
@@ -29,16 +25,11 @@ from smartlinkd.auth.keys import (
 )
 from smartlinkd.errors import Invalid, NotAllowed, NotFound, Unavailable, WrongCredential
 from smartlinkd.state_files import NotSaved, StateUnusable
+from tests.auth.conftest import Enable, LogIn, NewAuth, Running, Shown, WrongCode
 from tests.fakes.files import write_private
 
 HERE = "192.0.2.1"
 DAY = 86_400
-
-Log_in = Callable[[Auth], Awaitable[str]]
-Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
-Shown = Callable[..., str]
-New_auth = Callable[..., Auth]
-Running = Callable[..., AbstractAsyncContextManager[Auth]]
 
 
 def wanted(*scopes: Scope, name: str = "a bot", days: int | None = None) -> KeySpec:
@@ -62,7 +53,7 @@ def refuse_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys, "save_keys", full)
 
 
-async def test_made_key_is_good_and_has_what_was_asked_for(
+async def test_key_has_what_was_asked_for_and_is_accepted(
     auth: Auth, wall: SimpleNamespace
 ) -> None:
     made = await auth.create_key_in_shell(wanted("status", "convert", "status", days=2))
@@ -74,26 +65,15 @@ async def test_made_key_is_good_and_has_what_was_asked_for(
     assert (await auth.check_key(key)).id == entry.id
 
 
-async def test_keys_are_never_alike(auth: Auth) -> None:
-    assert len({await make(auth) for _ in range(5)}) == 5
-    assert len({entry.id for entry in await auth.list_keys()}) == 5
-
-
 @pytest.mark.parametrize("given", ["", "slk_", "slk_" + "A" * 43, "\ud800", "slk_" + "x" * 10_000])
-async def test_key_that_never_was_is_wrong(auth: Auth, given: str) -> None:
+async def test_unknown_key_is_refused(auth: Auth, given: str) -> None:
     await make(auth)
     with pytest.raises(WrongKey, match=r"^the API key is wrong, has expired or was revoked; "):
         await auth.check_key(given)
     assert await last_use(auth) is None
 
 
-async def test_each_of_many_keys_is_found(auth: Auth) -> None:
-    made = [await make(auth) for _ in range(3)]
-    found = [(await auth.check_key(key)).id for key in made]
-    assert found == [entry.id for entry in await auth.list_keys()]
-
-
-async def test_key_is_wrong_from_the_moment_it_expires(auth: Auth, wall: SimpleNamespace) -> None:
+async def test_key_is_refused_from_its_expiry(auth: Auth, wall: SimpleNamespace) -> None:
     key = await make(auth, days=1)
     wall.now += DAY - 1
     await auth.check_key(key)
@@ -103,19 +83,7 @@ async def test_key_is_wrong_from_the_moment_it_expires(auth: Auth, wall: SimpleN
     assert len(await auth.list_keys()) == 1  # it is listed until it is revoked
 
 
-async def test_revoked_key_is_wrong_and_the_others_stay(auth: Auth) -> None:
-    first, second = await make(auth), await make(auth)
-    await auth.revoke_key((await auth.check_key(first)).id)
-    with pytest.raises(WrongKey):
-        await auth.check_key(first)
-    await auth.check_key(second)
-    with pytest.raises(NotFound, match=r"^there is no API key of that id"):
-        await auth.revoke_key("none")
-
-
-async def test_only_digest_of_key_is_on_disk_and_for_nobody_else(
-    auth: Auth, tmp_path: Path
-) -> None:
+async def test_key_is_on_disk_as_a_digest_in_a_private_file(auth: Auth, tmp_path: Path) -> None:
     key = await make(auth)
     path = tmp_path / KEYS_FILE
     assert path.stat().st_mode & 0o777 == 0o600
@@ -125,7 +93,7 @@ async def test_only_digest_of_key_is_on_disk_and_for_nobody_else(
     assert len(bytes.fromhex(entry["digest"])) == 32
 
 
-async def test_key_is_in_no_log_and_no_text(auth: Auth, caplog: pytest.LogCaptureFixture) -> None:
+async def test_key_is_in_no_log_and_no_repr(auth: Auth, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     made = await auth.create_key_in_shell(wanted("convert", "metrics"))
     await auth.check_key(made.key.get_secret_value())
@@ -139,60 +107,10 @@ async def test_key_is_in_no_log_and_no_text(auth: Auth, caplog: pytest.LogCaptur
     assert made.entry.digest not in said
 
 
-async def test_there_are_no_more_than_fifty(auth: Auth) -> None:
-    for _ in range(MAX_KEYS):
-        await make(auth)
-    too_many = r"^there are 50 API keys already; revoke one that is not needed$"
-    with pytest.raises(Invalid, match=too_many):
-        await make(auth)
-    await auth.revoke_key((await auth.list_keys())[0].id)
-    await make(auth)
-
-
-@pytest.mark.parametrize("name", ["", "  ", "x" * 61, "a\nb", "a\x00", "\u200b"])
-def test_name_that_is_none_is_refused(name: str) -> None:
-    with pytest.raises(ValidationError, match="must be 1 to 60 printable characters"):
-        TypeAdapter(KeyName).validate_python(name)
-
-
-@pytest.mark.parametrize("name", ["x", "x" * 60, "Máy bán hàng 🛒", "  trimmed "])
-def test_name_is_taken_without_spaces_around_it(name: str) -> None:
-    assert TypeAdapter(KeyName).validate_python(name) == name.strip()
-
-
-async def test_each_made_key_is_told(nursery: trio.Nursery, tmp_path: Path) -> None:
-    told: list[ApiKey] = []
-    auth = Auth(
-        tmp_path,
-        password_hash=SecretStr(""),
-        signing_secret=SecretStr(""),
-        on_key_created=told.append,
-    )
-    await nursery.start(auth.run)
-    await make(auth)
-    await make(auth)
-    assert tuple(told) == await auth.list_keys()
-
-
 # Over restarts
 
 
-async def test_keys_survive_restart_and_new_password(
-    running: Running, new_auth: New_auth, wall: SimpleNamespace
-) -> None:
-    async with running() as auth:
-        kept, ended = await make(auth, "crews", days=3), await make(auth)
-        await auth.revoke_key((await auth.check_key(ended)).id)
-        listed = await auth.list_keys()
-    async with running(new_auth(password_hash="$argon2id$another")) as auth:
-        await auth.change_password(SecretStr("$argon2id$one more"))
-        assert await auth.list_keys() == listed
-        assert (await auth.check_key(kept)).scopes == ("crews",)
-        with pytest.raises(WrongKey):
-            await auth.check_key(ended)
-
-
-def test_what_newer_daemon_has_written_is_kept(tmp_path: Path) -> None:
+def test_keys_file_of_a_newer_daemon_keeps_its_unknown_fields(tmp_path: Path) -> None:
     entry = {
         "id": "1",
         "name": "a bot",
@@ -210,13 +128,8 @@ def test_what_newer_daemon_has_written_is_kept(tmp_path: Path) -> None:
     assert json.loads((tmp_path / KEYS_FILE).read_text()) == written
 
 
-def test_without_file_there_are_no_keys_and_none_is_made(tmp_path: Path) -> None:
-    assert load_keys(tmp_path) == SavedKeys()
-    assert not (tmp_path / KEYS_FILE).exists()
-
-
 @pytest.mark.parametrize("content", ["", "{", '{"version": 2}', '{"version": 1, "keys": [{}]}'])
-async def test_damaged_file_keeps_the_actor_from_starting(
+async def test_damaged_keys_file_stops_the_start(
     running: Running, tmp_path: Path, content: str
 ) -> None:
     write_private(tmp_path / KEYS_FILE, content)
@@ -229,8 +142,8 @@ async def test_damaged_file_keeps_the_actor_from_starting(
 # The second factor, sessions
 
 
-async def test_with_second_factor_on_key_needs_code_that_is_used_up(
-    auth: Auth, enable: Enable, shown: Shown, wrong_code: Callable[[str], str]
+async def test_key_with_a_second_factor_needs_a_code_which_is_used_up(
+    auth: Auth, enable: Enable, shown: Shown, wrong_code: WrongCode
 ) -> None:
     secret, token = await enable(auth)
     session = await auth.check_session(token)
@@ -247,15 +160,7 @@ async def test_with_second_factor_on_key_needs_code_that_is_used_up(
     assert len(await auth.list_keys()) == 1
 
 
-async def test_without_second_factor_key_needs_no_code(auth: Auth, log_in: Log_in) -> None:
-    session = await auth.check_session(await log_in(auth))
-    made = await auth.create_key(wanted(), session, None, HERE)
-    await auth.check_key(made.key.get_secret_value())
-    with pytest.raises(Invalid, match=r"^code: must be the 6 digits"):
-        await auth.create_key(wanted(), session, "", HERE)
-
-
-async def test_ended_session_makes_no_key(auth: Auth, log_in: Log_in) -> None:
+async def test_ended_session_cannot_make_a_key(auth: Auth, log_in: LogIn) -> None:
     session = await auth.check_session(await log_in(auth))
     await auth.revoke_all()
     with pytest.raises(NotAllowed):
@@ -263,18 +168,8 @@ async def test_ended_session_makes_no_key(auth: Auth, log_in: Log_in) -> None:
     assert await auth.list_keys() == ()
 
 
-async def test_full_list_uses_no_code_up(auth: Auth, enable: Enable, shown: Shown) -> None:
-    secret, token = await enable(auth)
-    session = await auth.check_session(token)
-    for _ in range(MAX_KEYS):
-        await make(auth)
-    with pytest.raises(Invalid, match=r"^there are 50 API keys already"):
-        await auth.create_key(wanted(), session, shown(secret), HERE)
-    await auth.disable(session, shown(secret), HERE)
-
-
-async def test_ending_all_sessions_ends_keys_only_when_told_so(
-    auth: Auth, log_in: Log_in, caplog: pytest.LogCaptureFixture
+async def test_revoke_all_ends_keys_only_when_asked(
+    auth: Auth, log_in: LogIn, caplog: pytest.LogCaptureFixture
 ) -> None:
     key = await make(auth)
     await auth.revoke_all()
@@ -297,7 +192,7 @@ async def test_ending_all_sessions_ends_keys_only_when_told_so(
 # Disks
 
 
-async def test_change_that_is_not_saved_has_not_happened(
+async def test_key_change_that_was_not_saved_has_not_happened(
     auth: Auth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = await make(auth)
@@ -316,16 +211,7 @@ async def test_change_that_is_not_saved_has_not_happened(
 # When they were last used
 
 
-async def test_last_use_is_shown_at_once(auth: Auth, wall: SimpleNamespace) -> None:
-    key = await make(auth)
-    assert await last_use(auth) is None
-    await auth.check_key(key)
-    wall.now += 5
-    await auth.check_key(key)
-    assert await last_use(auth) == wall.now
-
-
-async def test_requests_write_nothing_but_once_a_minute(
+async def test_last_uses_are_written_once_a_minute(
     autojump_clock: MockClock, auth: Auth, wall: SimpleNamespace, tmp_path: Path
 ) -> None:
     key = await make(auth)
@@ -344,47 +230,20 @@ async def test_requests_write_nothing_but_once_a_minute(
     assert path.stat().st_ino == written  # nothing was used since
 
 
-async def test_last_use_is_written_with_the_next_change(
-    auth: Auth, wall: SimpleNamespace, tmp_path: Path
-) -> None:
-    key = await make(auth)
-    await auth.check_key(key)
-    await make(auth)
-    assert load_keys(tmp_path).keys[0].last_used_at == wall.now
-
-
-async def test_last_use_is_written_at_the_end(
-    new_auth: New_auth, running: Running, nursery: trio.Nursery, wall: SimpleNamespace
+@pytest.mark.parametrize("is_used", [True, False])
+async def test_last_use_is_written_at_the_end_and_without_one_nothing_is(
+    *, new_auth: NewAuth, running: Running, wall: SimpleNamespace, tmp_path: Path, is_used: bool
 ) -> None:
     auth = new_auth()
-    ended = trio.Event()
-
-    async def run(task_status: trio.TaskStatus[None]) -> None:
-        await auth.run(task_status)
-        ended.set()
-
-    await nursery.start(run)
-    await auth.check_key(await make(auth))
-    auth.stop()
-    await ended.wait()
-    async with running() as again:
-        assert await last_use(again) == wall.now
-
-
-async def test_end_without_a_use_writes_nothing(
-    new_auth: New_auth, nursery: trio.Nursery, tmp_path: Path
-) -> None:
-    auth = new_auth()
-    ended = trio.Event()
-
-    async def run(task_status: trio.TaskStatus[None]) -> None:
-        await auth.run(task_status)
-        ended.set()
-
-    await nursery.start(run)
-    auth.stop()
-    await ended.wait()
-    assert not (tmp_path / KEYS_FILE).exists()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(auth.run)
+        if is_used:
+            await auth.check_key(await make(auth))
+        auth.stop()
+    assert (tmp_path / KEYS_FILE).exists() is is_used
+    if is_used:
+        async with running() as again:
+            assert await last_use(again) == wall.now
 
 
 async def test_last_use_that_cannot_be_written_is_written_later(
@@ -410,35 +269,34 @@ async def test_last_use_that_cannot_be_written_is_written_later(
     assert load_keys(tmp_path).keys[0].last_used_at == wall.now
 
 
-async def test_use_while_the_file_is_written_is_written_next_time(
-    autojump_clock: MockClock,
-    auth: Auth,
-    wall: SimpleNamespace,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    came, goes_on = threading.Event(), threading.Event()
+async def test_51st_key_is_refused_until_one_is_revoked(auth: Auth) -> None:
+    for _ in range(MAX_KEYS):
+        await make(auth)
+    with pytest.raises(Invalid, match=r"^there are 50 API keys already; revoke one"):
+        await make(auth)
+    await auth.revoke_key((await auth.list_keys())[0].id)
+    await make(auth)
 
-    def slowly(directory: Path, saved: SavedKeys) -> None:
-        came.set()
-        assert goes_on.wait(10)
-        save_keys(directory, saved)
 
-    key = await make(auth)
-    await auth.check_key(key)
-    first = wall.now
-    with monkeypatch.context() as patch:
-        patch.setattr(keys, "save_keys", slowly)
-        await trio.sleep(60)
-        assert await trio.to_thread.run_sync(came.wait, 10)
-        wall.now += 7
-        await auth.check_key(key)
-        goes_on.set()
-        with pytest.raises(NotFound):
-            await auth.revoke_key("none")
-    assert load_keys(tmp_path).keys[0].last_used_at == first
-    assert await last_use(auth) == wall.now
-    await trio.sleep(61)
-    with pytest.raises(NotFound):
-        await auth.revoke_key("none")
-    assert load_keys(tmp_path).keys[0].last_used_at == wall.now
+@pytest.mark.parametrize(
+    ("name", "is_good"),
+    [
+        *[(name, False) for name in ("", "  ", "x" * 61, "a\nb", "a\x00", "\u200b")],
+        *[(name, True) for name in ("x", "x" * 60, "Máy bán hàng 🛒", "  trimmed ")],
+    ],
+)
+def test_key_name_is_1_to_60_printable_characters_and_is_stripped(name: str, is_good: bool) -> None:
+    names = TypeAdapter(KeyName)
+    if is_good:
+        assert names.validate_python(name) == name.strip()
+    else:
+        with pytest.raises(ValidationError, match="must be 1 to 60 printable characters"):
+            names.validate_python(name)
+
+
+async def test_key_without_a_second_factor_needs_no_code(auth: Auth, log_in: LogIn) -> None:
+    session = await auth.check_session(await log_in(auth))
+    made = await auth.create_key(wanted(), session, None, HERE)
+    await auth.check_key(made.key.get_secret_value())
+    with pytest.raises(Invalid, match=r"^code: must be the 6 digits"):
+        await auth.create_key(wanted(), session, "", HERE)

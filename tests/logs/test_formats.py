@@ -1,4 +1,4 @@
-"""What the log looks like: one record a line, nothing forged, nothing lost, nothing endless."""
+"""Log records as JSON and for terminals: one record a line, nothing forged, nothing endless."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lines(stream: io.StringIO) -> list[dict[str, object]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_pipe_gets_one_object_a_line() -> None:
+def test_pipe_gets_one_json_object_a_line() -> None:
     stream = io.StringIO()
     logs.set_up("info", stream)
     record = logging.makeLogRecord(
@@ -57,7 +57,7 @@ def test_a_pipe_gets_one_object_a_line() -> None:
     ]
 
 
-def test_an_exception_group_is_one_record() -> None:
+def test_exception_group_is_one_record() -> None:
     stream = io.StringIO()
     logs.set_up("info", stream)
     log_raised(ExceptionGroup("both", [ValueError("first"), KeyError("second")]), "ended")
@@ -68,7 +68,7 @@ def test_an_exception_group_is_one_record() -> None:
     assert "raise error" in trace
 
 
-def test_a_terminal_gets_text_that_cannot_move_its_cursor() -> None:
+def test_terminal_gets_no_control_characters() -> None:
     stream = Terminal()
     logs.set_up("info", stream)
     logger.warning("account %s", "\x1b[2Jroot\n12:00:00 INFO forged \x9b2J \u202eeno")
@@ -77,7 +77,7 @@ def test_a_terminal_gets_text_that_cannot_move_its_cursor() -> None:
     assert line.endswith(f"WARNING test: {told}")
 
 
-def test_a_terminal_gets_a_traceback_below_the_line() -> None:
+def test_terminal_gets_the_traceback_below_the_line() -> None:
     stream = Terminal()
     logs.set_up("info", stream)
     log_raised(ValueError("bad \x1b[31m"), "ended")
@@ -87,7 +87,7 @@ def test_a_terminal_gets_a_traceback_below_the_line() -> None:
     assert shown[-1] == "ValueError: bad \\x1b[31m"
 
 
-def test_what_is_too_long_loses_its_middle() -> None:
+def test_long_message_and_traceback_lose_their_middle() -> None:
     stream = io.StringIO()
     logs.set_up("info", stream)
     log_raised(ValueError("<" + 100_000 * "x" + ">"), "<" + 100_000 * "y" + ">")
@@ -104,7 +104,7 @@ def test_what_is_too_long_loses_its_middle() -> None:
     ("level", "heard"),
     [("debug", ["ours", "theirs"]), ("warning", ["theirs"]), ("error", [])],
 )
-def test_other_loggers_are_heard_from_warning_on(level: str, heard: list[str]) -> None:
+def test_libraries_are_logged_from_warning_on(level: str, heard: list[str]) -> None:
     stream = io.StringIO()
     logs.set_up(level, stream)
     logger.debug("ours")
@@ -113,18 +113,10 @@ def test_other_loggers_are_heard_from_warning_on(level: str, heard: list[str]) -
     assert [line["message"] for line in lines(stream)] == heard
 
 
-def test_setting_up_again_does_not_double_lines() -> None:
-    first, second = io.StringIO(), io.StringIO()
-    logs.set_up("info", first)
-    logs.set_up("info", second)
-    logger.info("once")
-    assert (len(lines(first)), len(lines(second))) == (0, 1)
-
-
 WORK = LogContext(request_id="0123456789abcdef", crew="post", kickoff_id="4711")
 
 
-def test_a_line_says_what_where_and_for_whom() -> None:
+def test_line_has_event_place_and_context() -> None:
     stream = io.StringIO()
     logs.set_up("info", stream)
     with bind_log_actor("conversion"), bind_log_contexts((WORK, LogContext(request_id="other"))):
@@ -143,11 +135,11 @@ def test_a_line_says_what_where_and_for_whom() -> None:
         "kickoff_id": "4711",
         "account": "7",
         "code_file": __file__,
-        "code_func": "test_a_line_says_what_where_and_for_whom",
+        "code_func": "test_line_has_event_place_and_context",
     }
 
 
-def test_what_a_record_is_about_comes_before_whom_it_is_for() -> None:
+def test_subject_of_a_record_comes_before_its_context() -> None:
     stream = io.StringIO()
     logs.set_up("info", stream)
     with bind_log_actor("supervisor"), bind_log_contexts((WORK,)):
@@ -159,7 +151,7 @@ def test_what_a_record_is_about_comes_before_whom_it_is_for() -> None:
     assert line["crew"] == "post"
 
 
-def test_a_field_that_is_too_long_loses_its_middle() -> None:
+def test_long_field_loses_its_middle() -> None:
     stream = io.StringIO()
     logs.set_up("info", stream)
     with bind_log_contexts((LogContext(request_id="<" + 5000 * "x" + ">"),)):
@@ -170,7 +162,7 @@ def test_a_field_that_is_too_long_loses_its_middle() -> None:
     assert told[0] + told[-1] == "<>"
 
 
-def test_a_terminal_shows_whom_a_line_is_for_and_nothing_more() -> None:
+def test_terminal_shows_the_ids_of_a_line_alone() -> None:
     stream = Terminal()
     logs.set_up("info", stream)
     with bind_log_actor("crews"), bind_log_contexts((WORK, LogContext(request_id="\x1b[2J"))):

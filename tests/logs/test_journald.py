@@ -1,15 +1,13 @@
-"""The journal's own protocol: what a record is there, and what happens when it is not taken."""
+"""The journal's own protocol, and standard error while the journal takes nothing."""
 
 from __future__ import annotations
 
 import io
-import json
 import logging
 import os
 import socket
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -18,6 +16,7 @@ import pytest
 
 from smartlinkd import logs
 from smartlinkd.logs import LogContext, LogEvent, bind_log_actor, bind_log_contexts, journald
+from smartlinkd.logs.journald import is_journal
 
 if TYPE_CHECKING:
     from tests.logs.conftest import Entry, Journal
@@ -63,18 +62,10 @@ def stderr() -> Iterator[Stderr]:
 
 
 @pytest.fixture
-def logging_to(stderr: Stderr, journal: Journal, monkeypatch: pytest.MonkeyPatch) -> Journal:
-    monkeypatch.setattr(journald.Journal.__init__, "__defaults__", (str(journal.path),))
-    logs.set_up("debug", stderr.stream, {"JOURNAL_STREAM": stderr.variable})
+def logging_to(stderr: Stderr, journal: Journal) -> Journal:
+    environ = {"JOURNAL_STREAM": stderr.variable}
+    logs.set_up("debug", stderr.stream, environ, journal_socket=str(journal.path))
     return journal
-
-
-@contextmanager
-def in_time(seconds: float = 10.0) -> Iterator[None]:
-    """Nothing in the body waits for anybody; what it does takes milliseconds."""
-    began = time.monotonic()
-    yield
-    assert time.monotonic() - began < seconds
 
 
 def descriptors() -> list[str]:
@@ -86,7 +77,7 @@ def one(journal: Journal) -> Entry:
     return entry
 
 
-def test_a_record_is_an_entry_of_fields(logging_to: Journal, stderr: Stderr) -> None:
+def test_record_is_an_entry_of_fields(logging_to: Journal, stderr: Stderr) -> None:
     with (
         bind_log_actor("conversion"),
         bind_log_contexts((LogContext("r1", "post", "k1"), LogContext("r2"))),
@@ -107,7 +98,7 @@ def test_a_record_is_an_entry_of_fields(logging_to: Journal, stderr: Stderr) -> 
         "KICKOFF_ID": [b"k1"],
         "ACCOUNT": [b"7"],
         "CODE_FILE": [__file__.encode()],
-        "CODE_FUNC": [b"test_a_record_is_an_entry_of_fields"],
+        "CODE_FUNC": [b"test_record_is_an_entry_of_fields"],
     }
     assert stderr.read() == b""
 
@@ -116,12 +107,12 @@ def test_a_record_is_an_entry_of_fields(logging_to: Journal, stderr: Stderr) -> 
     ("level", "priority"),
     [("debug", b"7"), ("info", b"6"), ("warning", b"4"), ("error", b"3"), ("critical", b"2")],
 )
-def test_levels_are_syslogs(logging_to: Journal, level: str, priority: bytes) -> None:
+def test_levels_are_syslog_priorities(logging_to: Journal, level: str, priority: bytes) -> None:
     getattr(logger, level)("x")
     assert one(logging_to)["PRIORITY"] == [priority]
 
 
-def test_no_value_forges_a_field_or_an_entry(logging_to: Journal) -> None:
+def test_value_forges_no_field_and_no_entry(logging_to: Journal) -> None:
     with bind_log_contexts((LogContext(request_id=FORGED, crew=FORGED),)):
         logger.info("%s", FORGED, extra=LogEvent.STARTED(account=FORGED))
     entry = one(logging_to)
@@ -143,9 +134,7 @@ def test_no_value_forges_a_field_or_an_entry(logging_to: Journal) -> None:
         ("giá 5\u00a0₫", "giá 5\u00a0₫"),
     ],
 )
-def test_a_message_moves_no_cursor_and_is_no_blob(
-    logging_to: Journal, text: str, shown: str
-) -> None:
+def test_message_has_no_control_characters(logging_to: Journal, text: str, shown: str) -> None:
     """`journalctl` hides a text with a control character that is no line end and no tab."""
     logger.info("%s", text)
     assert one(logging_to)["MESSAGE"] == [shown.encode()]
@@ -154,7 +143,7 @@ def test_a_message_moves_no_cursor_and_is_no_blob(
     assert all(each.isprintable() or each in "\n\t\u00a0" for each in failed)
 
 
-def test_an_exception_is_a_field_of_its_own(logging_to: Journal) -> None:
+def test_exception_is_a_field_of_its_own(logging_to: Journal) -> None:
     both = ExceptionGroup("both", [ValueError("first\nline"), KeyError("second")])
     logger.error("http failed", exc_info=both)
     entry = one(logging_to)
@@ -165,32 +154,11 @@ def test_an_exception_is_a_field_of_its_own(logging_to: Journal) -> None:
     assert entry["PRIORITY"] == [b"3"]
 
 
-def test_what_is_too_large_for_a_datagram_goes_as_a_sealed_file(
-    logging_to: Journal, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("smartlinkd.logs.formats.MAX_MESSAGE_CHARS", 1 << 20)
-    logger.info("<" + 600_000 * "y" + "\n>")
-    logger.info("small")
-    large, small = logging_to.read()
-    assert logging_to.files == 1
-    assert large["MESSAGE"] == [b"<" + 600_000 * b"y" + b"\n>"]
-    assert small["MESSAGE"] == [b"small"]
-
-
-def test_nothing_is_left_open(logging_to: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smartlinkd.logs.formats.MAX_MESSAGE_CHARS", 1 << 20)
-    before = descriptors()
-    for _ in range(5):
-        logger.info("x" * 600_000)
-    logging_to.read()
-    assert descriptors() == before
-
-
-def test_without_the_journals_socket_lines_go_to_standard_error(
+def test_lines_go_to_standard_error_without_the_journals_socket(
     logging_to: Journal, stderr: Stderr
 ) -> None:
     logging_to.path.unlink()
-    with in_time(), bind_log_contexts((LogContext(request_id="r1"),)):
+    with bind_log_contexts((LogContext(request_id="r1"),)):
         logger.error("one\ntwo")
     line, end, rest = stderr.read().partition(b"\n")
     assert (end, rest) == (b"\n", b"")
@@ -199,9 +167,7 @@ def test_without_the_journals_socket_lines_go_to_standard_error(
     assert b'"request_id": "r1"' in line
 
 
-def test_a_journal_that_was_started_again_is_found_again(
-    logging_to: Journal, stderr: Stderr
-) -> None:
+def test_restarted_journal_is_found_again(logging_to: Journal, stderr: Stderr) -> None:
     logging_to.path.unlink()
     logger.info("between")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as again:
@@ -211,10 +177,9 @@ def test_a_journal_that_was_started_again_is_found_again(
     assert b"between" in stderr.read()
 
 
-def test_a_journal_that_is_full_holds_up_nobody(logging_to: Journal, stderr: Stderr) -> None:
-    with in_time():
-        for number in range(2000):
-            logger.info("record %d", number)
+def test_full_journal_is_not_waited_for(logging_to: Journal, stderr: Stderr) -> None:
+    for number in range(2000):
+        logger.info("record %d", number)
     entries = logging_to.read()
     lines = stderr.read().splitlines()
     assert 0 < len(entries) < 2000
@@ -223,16 +188,12 @@ def test_a_journal_that_is_full_holds_up_nobody(logging_to: Journal, stderr: Std
     assert f"record {len(entries)}".encode() in lines[0]
 
 
-def test_what_nobody_takes_is_counted_and_the_count_is_told(
-    logging_to: Journal, stderr: Stderr
-) -> None:
+def test_lost_records_are_counted_and_logged_once(logging_to: Journal, stderr: Stderr) -> None:
     stderr.fill()
-    with in_time():
-        for number in range(600):
-            logger.info("record %d", number)
+    for number in range(600):
+        logger.info("record %d", number)
     taken = len(logging_to.read())
-    with in_time():
-        logger.info("after")
+    logger.info("after")
     after, lost = logging_to.read()
     assert after["MESSAGE"] == [b"after"]
     assert lost["MESSAGE"] == [
@@ -243,38 +204,13 @@ def test_what_nobody_takes_is_counted_and_the_count_is_told(
     assert one(logging_to)["MESSAGE"] == [b"later"]  # it is told once
 
 
-def test_a_line_that_was_taken_in_part_is_ended_before_the_next(
-    logging_to: Journal, stderr: Stderr
-) -> None:
-    logging_to.path.unlink()
-    with socket.socket(fileno=os.dup(stderr.stream.fileno())) as ours:
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    read = b""
-    with in_time():
-        for number in range(100):
-            logger.error("%d %s", number, "x" * 7000)
-            read += stderr.other_end.recv(1500, socket.MSG_DONTWAIT)
-        read += stderr.read()
-        for number in range(20):  # the end of a torn line, and the count of the lost
-            logger.error("%d, nearly the last", number)
-            read += stderr.read()
-    lines = read.splitlines()
-    assert 10 < len(lines) < 120
-    for line in lines:
-        assert line[:3] in (b"<3>", b"<4>")
-        assert "message" in json.loads(line[3:])
-    assert b'"message": "19, nearly the last"' in lines[-1]
-    assert any(b"records are lost" in line for line in lines)
-
-
-def test_who_has_gone_from_the_other_end_ends_nothing(logging_to: Journal, stderr: Stderr) -> None:
+def test_closed_standard_error_is_ignored(logging_to: Journal, stderr: Stderr) -> None:
     logging_to.path.unlink()
     stderr.other_end.close()
-    with in_time():
-        logger.error("to nobody")
+    logger.error("to nobody")
 
 
-def test_a_fault_of_a_record_is_its_own(logging_to: Journal) -> None:
+def test_faulty_record_does_not_stop_the_next(logging_to: Journal) -> None:
     before, logging.raiseExceptions = logging.raiseExceptions, False
     try:
         logger.info("%d", "no number")
@@ -284,42 +220,32 @@ def test_a_fault_of_a_record_is_its_own(logging_to: Journal) -> None:
     assert one(logging_to)["MESSAGE"] == [b"after"]
 
 
-# Whether the journal is there
+def test_entry_that_is_too_large_for_a_datagram_is_sent_as_a_sealed_file(journal: Journal) -> None:
+    sending = journald.Journal(str(journal.path))
+    before = descriptors()
+    for size in (600_000, 5):
+        sending.send(b"MESSAGE=%s\n" % (b"y" * size))
+    large, small = journal.read()
+    assert journal.files == 1
+    assert large["MESSAGE"] == [b"y" * 600_000]
+    assert small["MESSAGE"] == [b"yyyyy"]
+    assert descriptors() == before
+    sending.close()
 
 
-def kinds(stream: TextIO, environ: dict[str, str]) -> str:
-    logs.set_up("info", stream, environ)
-    (handler,) = [each for each in logging.getLogger().handlers if hasattr(each, "formatter")][-1:]
-    return type(handler).__name__ + "/" + type(handler.formatter).__name__
-
-
-def test_only_the_journals_own_stream_is_the_journals(stderr: Stderr) -> None:
+def test_journal_is_recognized_by_its_own_stream_alone(stderr: Stderr, tmp_path: Path) -> None:
     device, inode = stderr.variable.split(":")
-    assert kinds(stderr.stream, {"JOURNAL_STREAM": stderr.variable}).startswith("JournalHandler")
+    assert is_journal(stderr.stream, {"JOURNAL_STREAM": stderr.variable})
     for other in ({}, {"JOURNAL_STREAM": ""}, {"JOURNAL_STREAM": f"{device}:{int(inode) + 1}"}):
-        assert kinds(stderr.stream, other) == "StreamHandler/JsonFormatter"
-
-
-def test_standard_error_that_was_redirected_is_not(stderr: Stderr, tmp_path: str) -> None:
-    environ = {"JOURNAL_STREAM": stderr.variable}
-    with open(f"{tmp_path}/log", "w") as file:  # noqa: PTH123
-        assert kinds(file, environ) == "StreamHandler/JsonFormatter"
-    assert kinds(io.StringIO(), environ) == "StreamHandler/JsonFormatter"
-    screen, ours = os.openpty()
-    with os.fdopen(screen, "w"), os.fdopen(ours, "w") as terminal:
-        assert kinds(terminal, environ) == "LineHandler/TerminalFormatter"
-
-
-def test_a_file_that_the_variable_names_is_no_stream_of_the_journals(tmp_path: str) -> None:
-    with open(f"{tmp_path}/log", "w") as file:  # noqa: PTH123
+        assert not is_journal(stderr.stream, other)
+    assert not is_journal(io.StringIO(), {"JOURNAL_STREAM": stderr.variable})
+    with (tmp_path / "log").open("w") as file:
+        assert not is_journal(file, {"JOURNAL_STREAM": stderr.variable})  # it was redirected
         status = os.fstat(file.fileno())
-        environ = {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"}
-        assert kinds(file, environ) == "StreamHandler/JsonFormatter"
+        assert not is_journal(file, {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"})
 
 
-def test_setting_up_again_replaces_the_journals_handler(
-    logging_to: Journal, stderr: Stderr
-) -> None:
+def test_second_set_up_replaces_the_journals_handler(logging_to: Journal) -> None:
     other = io.StringIO()
     logs.set_up("info", other, {})
     logger.info("once")

@@ -1,4 +1,4 @@
-"""A pipe or a terminal that takes nothing for a while holds nobody up, and lines stay lines."""
+"""Pipes and terminals that take nothing are not waited for, and lines stay whole."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def drained(reading: int) -> bytes:
     return found
 
 
-def test_a_pipe_that_nobody_reads_is_not_waited_for(pipe: tuple[int, TextIO]) -> None:
+def test_full_pipe_is_not_waited_for_and_lost_records_are_counted(pipe: tuple[int, TextIO]) -> None:
     reading, stream = pipe
     logs.set_up("info", stream, {})
     for number in range(MORE_THAN_IT_HOLDS):
@@ -62,7 +62,7 @@ def test_a_pipe_that_nobody_reads_is_not_waited_for(pipe: tuple[int, TextIO]) ->
     assert os.get_blocking(stream.fileno())  # it is the shell's, too
 
 
-def test_a_pipe_whose_reader_has_gone_is_not_waited_for(capfd: pytest.CaptureFixture[str]) -> None:
+def test_broken_pipe_is_ignored(capfd: pytest.CaptureFixture[str]) -> None:
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as stream:
         logs.set_up("info", stream, {})
@@ -71,7 +71,7 @@ def test_a_pipe_whose_reader_has_gone_is_not_waited_for(capfd: pytest.CaptureFix
     assert capfd.readouterr().err == ""  # it is nobody's fault, and nothing to tell of elsewhere
 
 
-def test_a_terminal_that_was_halted_is_not_waited_for() -> None:
+def test_halted_terminal_is_not_waited_for() -> None:
     screen, ours = pty.openpty()
     tty.setraw(ours)
     os.set_blocking(screen, False)
@@ -86,7 +86,7 @@ def test_a_terminal_that_was_halted_is_not_waited_for() -> None:
     os.close(screen)
 
 
-def test_a_line_that_was_torn_is_ended_before_the_next_however_little_is_taken_at_once() -> None:
+def test_torn_line_is_completed_before_the_next_one() -> None:
     taken, room = bytearray(), 2
 
     def send(data: bytes) -> int:
@@ -109,7 +109,7 @@ def test_a_line_that_was_torn_is_ended_before_the_next_however_little_is_taken_a
     assert taken == b"abcdef\ngh\ni\n"
 
 
-def test_half_a_character_is_no_reason_to_lose_a_line() -> None:
+def test_lone_surrogate_loses_no_line() -> None:
     screen, ours = pty.openpty()
     os.set_blocking(screen, False)
     with os.fdopen(ours, "w") as stream:

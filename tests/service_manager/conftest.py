@@ -6,12 +6,22 @@ import array
 import fcntl
 import os
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 import trio
+
+from smartlinkd.admin.status import (
+    AccountReport,
+    BrowserReport,
+    CookieReport,
+    CrewReport,
+    PartReport,
+    StatusReport,
+)
 
 PATIENCE = 20.0  # seconds; what takes longer hangs
 MOST_RIGHTS = 4 * array.array("i").itemsize
@@ -30,7 +40,7 @@ class Message:
 
 
 class Manager:
-    """What systemd does with notifications: takes them in order, keeps and drops descriptors."""
+    """A stand-in for systemd: it reads notifications in order, and stores and drops descriptors."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -41,7 +51,7 @@ class Manager:
         self._socket.bind(f"\0{address[1:]}" if address.startswith("@") else address)
 
     def listen(self) -> list[Message]:
-        """All that has come; also what came before is in `heard`."""
+        """Return the messages since the last call. `heard` has all of them."""
         new: list[Message] = []
         while True:
             try:
@@ -59,13 +69,13 @@ class Manager:
             self._keep(new[-1])
 
     async def attend(self) -> None:
-        """Listen all the time: the queue holds ten messages or so."""
+        """Listen all the time. The queue holds about ten messages."""
         while True:
             await trio.lowlevel.wait_readable(self._socket)
             self.listen()
 
     async def until(self, text: str) -> Message:
-        """The first message that begins so, once it has come. Somebody has to `attend`."""
+        """Wait for a message that begins so, and return it. `attend` has to run."""
         with trio.fail_after(PATIENCE):
             while True:
                 for message in self.heard:
@@ -74,7 +84,7 @@ class Manager:
                 await self._news.wait()
 
     def said(self, name: str) -> list[str]:
-        """The values that a field had, in the order they came."""
+        """Return the values of a field, in their order."""
         self.listen()
         return [each.fields[name] for each in self.heard if name in each.fields]
 
@@ -99,7 +109,7 @@ class Manager:
 
 @pytest.fixture(params=["path", "abstract"])
 def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a service manager may listen: both kinds that there are."""
+    """An address of each of the two kinds where a service manager may listen."""
     if request.param == "path":
         return str(tmp_path / "notify")
     return f"@smartlinkd-test-{os.getpid()}-{id(request)}"
@@ -114,7 +124,7 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 
 @pytest.fixture
 def manager_at() -> Iterator[Callable[[str], Manager]]:
-    """One that listens at a given address."""
+    """Make a manager that listens at a given address."""
     made: list[Manager] = []
 
     def make(address: str) -> Manager:
@@ -152,3 +162,24 @@ def is_open() -> Callable[[int], bool]:
         return True
 
     return look
+
+
+def report(
+    *parts: PartReport,
+    browser: BrowserReport | None = None,
+    cookie: CookieReport | None = None,
+    accounts: list[AccountReport] | None = None,
+    crews: Sequence[CrewReport] = (),
+) -> StatusReport:
+    """The report of a daemon, as `smartlinkd status` has it."""
+    return StatusReport(
+        version="1",
+        started_at=datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC),
+        second_factor=None,
+        actors=list(parts),
+        browser=browser,
+        conversion=None,
+        cookie=cookie,
+        accounts=accounts,
+        crews=list(crews),
+    )

@@ -1,4 +1,4 @@
-"""The daemon as a process under a service manager: started, asked, hung, killed, started again."""
+"""The daemon as a process under a service manager: started, hung, killed and started again."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import re
 import signal
 import socket
 import sys
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from subprocess import PIPE
@@ -19,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 import trio
+import trio.testing
 
 from smartlinkd.admin.control_socket import call
 from smartlinkd.auth.passwords import hash_password
@@ -75,14 +74,14 @@ BLOCK = HANG.replace("with trio.CancelScope(shield=True):", "while True:").repla
 
 
 class Process:
-    """A daemon, and what it says."""
+    """A daemon and its standard error."""
 
     def __init__(self, process: trio.Process) -> None:
         self.process = process
         self.said = ""
 
     async def until(self, pattern: str) -> str:
-        """Read standard error up to a line that has it."""
+        """Read standard error up to a line that matches."""
         assert self.process.stderr is not None
         with trio.fail_after(PATIENCE):
             while not (found := re.search(f".*(?:{pattern}).*", self.said)):
@@ -104,7 +103,7 @@ class Process:
 
 
 class Host:
-    """The machine: a socket that is always open, and daemons behind it, one at a time."""
+    """A machine: a listening socket that stays open, and one daemon at a time."""
 
     def __init__(self, folder: Path, manager: Manager, nursery: trio.Nursery) -> None:
         self.manager = manager
@@ -130,7 +129,7 @@ class Host:
     async def start(
         self, *, before: str = "", watchdog: float = 20.0, door: bool = True, ready: bool = True
     ) -> Process:
-        """As the unit does: with the socket, and with what is in the store."""
+        """Start the daemon as its unit does, with the socket and the stored descriptors."""
         self.manager.listen()
         self.manager.heard.clear()
         given = ({"http": self.door.fileno()} if door else {}) | self.manager.store
@@ -161,14 +160,13 @@ class Host:
             await self.manager.until("READY=1")
         return process
 
-    async def sync_cookie(self) -> None:
-        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=PATIENCE) as client:
-            answer = await client.post(f"{self.url}/api/sync-cookie", json={"cookie": COOKIE})
-            assert answer.status_code == 200
-
-    async def cookie(self) -> Any:
-        async with httpx.AsyncClient(trust_env=False, verify=False, timeout=PATIENCE) as client:
-            return (await client.get(f"{self.url}/api/sync-cookie")).json().get("cookie")
+    async def cookie(self, *, sync: str | None = None) -> Any:
+        """Return the stored cookie, after a sync if a cookie is given."""
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
+            url = f"{self.url}/api/sync-cookie"
+            if sync is not None:
+                assert (await client.post(url, json={"cookie": sync})).status_code == 200
+            return (await client.get(url)).json().get("cookie")
 
 
 @pytest.fixture
@@ -180,7 +178,7 @@ async def host(tmp_path: Path, manager: Manager, nursery: trio.Nursery) -> Async
     nursery.cancel_scope.cancel()
 
 
-async def test_it_is_ready_when_it_answers_and_says_how_it_is(
+async def test_daemon_is_ready_when_it_answers_and_reports_its_state(
     host: Host, capfd: pytest.CaptureFixture[str]
 ) -> None:
     daemon = await host.start(watchdog=1.0)
@@ -196,9 +194,9 @@ async def test_it_is_ready_when_it_answers_and_says_how_it_is(
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
-async def test_the_cookie_outlives_it_and_not_a_stop(host: Host, end: signal.Signals) -> None:
+async def test_cookie_outlives_the_process_but_not_a_stop(host: Host, end: signal.Signals) -> None:
     daemon = await host.start()
-    await host.sync_cookie()
+    assert await host.cookie(sync=COOKIE) == COOKIE
     status = await call(host.state, "status")
     assert status["cookie"]["kept"] is True
     await daemon.end(end)
@@ -215,40 +213,7 @@ async def test_the_cookie_outlives_it_and_not_a_stop(host: Host, end: signal.Sig
     assert "hunter2" not in daemon.said
 
 
-async def ask(port: int, *, think: float) -> str:
-    """One request on a connection of its own: what is wrong with it, or nothing."""
-    request = b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-    try:
-        with trio.fail_after(PATIENCE):
-            async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
-                await trio.sleep(think)  # the way to the daemon
-                await stream.send_all(request)
-                answer = b"".join([part async for part in stream])
-    except (OSError, trio.BrokenResourceError, trio.TooSlowError) as error:
-        return repr(error)
-    return "" if answer.startswith(b"HTTP/1.1 200 ") else repr(answer)
-
-
-@asynccontextmanager
-async def steady_clients(port: int) -> AsyncIterator[Counter[str]]:
-    """Some 20 requests a second, from near and from far; what was wrong with them."""
-    wrong = Counter[str]()
-    over = trio.Event()
-
-    async def go_on(think: float) -> None:
-        while not over.is_set():
-            wrong[await ask(port, think=think)] += 1
-            with trio.move_on_after(0.1):
-                await over.wait()
-
-    async with trio.open_nursery() as clients:
-        for think in (0.0, 0.0, 0.02, 0.1):
-            clients.start_soon(go_on, think)
-        yield wrong
-        over.set()
-
-
-async def test_a_configuration_that_is_refused_is_what_is_shown_of_it(host: Host) -> None:
+async def test_refused_configuration_is_the_last_status(host: Host) -> None:
     host.config.write_text(host.config.read_text().replace("links", "lynx").replace('"none"', "7"))
     daemon = await host.start(ready=False)
     assert await daemon.ended() == 2
@@ -257,19 +222,26 @@ async def test_a_configuration_that_is_refused_is_what_is_shown_of_it(host: Host
     assert host.manager.said("READY") == []
 
 
-async def test_nobody_is_refused_across_a_restart(host: Host) -> None:
+async def test_restart_refuses_no_client(host: Host) -> None:
+    answers: list[int] = []
+
+    async def ask() -> None:
+        async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
+            answers.append((await client.get(f"{host.url}/livez")).status_code)
+
     daemon = await host.start()
-    async with steady_clients(host.port) as wrong:
-        for _ in range(2):
-            await trio.sleep(0.7)
-            assert await daemon.end() == 0
-            daemon = await host.start()
+    assert await daemon.end() == 0
+    async with trio.open_nursery() as clients:
+        for _ in range(20):
+            clients.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked(0.1)
+        assert answers == []
+        daemon = await host.start()
+    assert answers == [200] * 20
     await daemon.end()
-    assert wrong.keys() == {""}
-    assert wrong[""] > 20
 
 
-async def test_a_part_that_hangs_is_told_and_not_pinged_for(host: Host) -> None:
+async def test_part_that_hangs_is_logged_and_stops_the_pings(host: Host) -> None:
     daemon = await host.start(before=HANG, watchdog=1.0)
     record = json.loads(await daemon.until("vault has shown no sign of life"))
     assert (record["event"], record["actor"]) == ("watchdog", "vault")
@@ -281,7 +253,7 @@ async def test_a_part_that_hangs_is_told_and_not_pinged_for(host: Host) -> None:
     await daemon.end(signal.SIGKILL)
 
 
-async def test_a_blocked_loop_pings_nobody_and_tells_where_it_stands(host: Host) -> None:
+async def test_blocked_event_loop_stops_the_pings_and_dumps_its_stack(host: Host) -> None:
     daemon = await host.start(before=BLOCK, watchdog=2.0, ready=False)
     assert "(0:00:01." in await daemon.until("Timeout ")  # before the manager's two seconds
     assert "in current" in await daemon.until('File "<string>", line')
@@ -292,7 +264,7 @@ async def test_a_blocked_loop_pings_nobody_and_tells_where_it_stands(host: Host)
     assert await daemon.end(signal.SIGKILL) == -signal.SIGKILL  # it had not ended by itself
 
 
-async def test_why_it_could_not_start_is_told(host: Host) -> None:
+async def test_start_that_fails_is_the_last_status(host: Host) -> None:
     daemon = await host.start(door=False, ready=False)
     assert await daemon.ended() == 1
     host.manager.listen()

@@ -15,7 +15,7 @@ from smartlinkd.systemd.environment import NO_SYSTEMD, pop_environment
 ROOT = Path(__file__).parents[2]
 US = str(os.getpid())
 
-# Puts descriptors where a manager puts them, in a process of its own; then takes them over.
+# Puts descriptors where systemd puts them, in a process of its own; then reads them.
 LOOK = """
 import fcntl, json, os, sys
 from smartlinkd.systemd.environment import pop_environment
@@ -30,40 +30,30 @@ environment = pop_environment(os.environ)
 print(json.dumps([(each.name, each.number, os.get_inheritable(each.number), os.readlink(
     f"/proc/self/fd/{each.number}").partition(" ")[0]) for each in environment.descriptors]))
 """
+A, B = [3, False, "/memfd:a"], [4, False, "/memfd:b"]  # number, is inherited, and file
 
 
-def descriptors(*closed: int, **environ: str) -> list[list[object]]:
-    """Name, number, whether a child inherits it, and what it is."""
-    command = [sys.executable, "-c", LOOK, json.dumps(environ), *map(str, closed)]
+@pytest.mark.parametrize(
+    ("count", "names", "closed", "found"),
+    [
+        ("2", "http:cookie-7", [], [["http", *A], ["cookie-7", *B]]),
+        ("2", "http", [], [["http", *A], ["unknown", *B]]),
+        ("2", ":", [], [["unknown", *A], ["unknown", *B]]),
+        ("2", "http:cookie-7", ["3"], [["cookie-7", *B]]),
+        ("1", "http:cookie-7", [], [["http", *A]]),
+    ],
+    ids=["both", "one name", "empty names", "closed before", "names beyond"],
+)
+def test_descriptors_have_their_names_and_are_not_inherited(
+    count: str, names: str, closed: list[str], found: list[list[object]]
+) -> None:
+    environ = json.dumps({"LISTEN_FDS": count, "LISTEN_FDNAMES": names})
+    command = [sys.executable, "-c", LOOK, environ, *closed]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=30)
-    found: list[list[object]] = json.loads(done.stdout)
-    return found
+    assert json.loads(done.stdout) == found
 
 
-def test_descriptors_have_their_names_and_no_child_inherits_them() -> None:
-    assert descriptors(LISTEN_FDS="2", LISTEN_FDNAMES="http:cookie-7") == [
-        ["http", 3, False, "/memfd:a"],
-        ["cookie-7", 4, False, "/memfd:b"],
-    ]
-
-
-@pytest.mark.parametrize("names", ["", ":", "http", "http:"])
-def test_one_without_a_name_is_unknown(names: str) -> None:
-    found = descriptors(LISTEN_FDS="2", LISTEN_FDNAMES=names)
-    first = names.partition(":")[0] or "unknown"
-    assert [name for name, *_ in found] == [first, "unknown"]
-
-
-def test_one_that_is_closed_already_is_none() -> None:
-    found = descriptors(3, LISTEN_FDS="2", LISTEN_FDNAMES="http:cookie-7")
-    assert [name for name, *_ in found] == ["cookie-7"]
-
-
-def test_names_beyond_the_descriptors_are_none() -> None:
-    assert len(descriptors(LISTEN_FDS="1", LISTEN_FDNAMES="http:cookie-7")) == 1
-
-
-def test_nothing_of_it_is_left_in_the_environment() -> None:
+def test_variables_of_systemd_are_removed_from_the_environment() -> None:
     environ = {
         "NOTIFY_SOCKET": "/run/systemd/notify",
         "WATCHDOG_USEC": "20000000",
@@ -78,6 +68,7 @@ def test_nothing_of_it_is_left_in_the_environment() -> None:
     environment = pop_environment(environ)
     assert (environment.notify_socket, environment.watchdog_s) == ("/run/systemd/notify", 20.0)
     assert sorted(environ) == ["CREDENTIALS_DIRECTORY", "HOME"]
+    assert pop_environment({"WATCHDOG_USEC": "1500000"}).watchdog_s == 1.5
 
 
 @pytest.mark.parametrize(
@@ -86,7 +77,6 @@ def test_nothing_of_it_is_left_in_the_environment() -> None:
         {},
         {"LISTEN_FDS": "1"},
         {"LISTEN_FDS": "1", "LISTEN_PID": "1"},
-        {"LISTEN_FDS": "1", "LISTEN_PID": f"{US}0"},
         {"LISTEN_FDS": "0", "LISTEN_PID": US},
         {"LISTEN_FDS": "-1", "LISTEN_PID": US},
         {"LISTEN_FDS": "many", "LISTEN_PID": US},
@@ -98,10 +88,8 @@ def test_nothing_of_it_is_left_in_the_environment() -> None:
         {"WATCHDOG_USEC": "²"},
     ],
 )
-def test_what_is_not_for_us_or_makes_no_sense_is_not_given(environ: dict[str, str]) -> None:
+def test_variables_for_another_process_or_without_sense_count_as_unset(
+    environ: dict[str, str],
+) -> None:
     assert pop_environment(environ) == NO_SYSTEMD
     assert not environ
-
-
-def test_a_watchdog_for_whoever_has_the_variable_is_ours() -> None:
-    assert pop_environment({"WATCHDOG_USEC": "1500000"}).watchdog_s == 1.5

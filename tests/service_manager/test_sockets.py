@@ -1,4 +1,4 @@
-"""Sockets that the manager opened: which are taken, and what is said of those that are not."""
+"""Listening sockets that systemd opened, and the errors of those that are of no use."""
 
 from __future__ import annotations
 
@@ -19,35 +19,20 @@ from smartlinkd.systemd.sockets import (
 )
 from tests.fakes.lent import lent
 
-# By name
 
-
-def test_the_main_address() -> None:
-    given = Descriptor("http", 3)
-    assert select_sockets([given]) == ActivatedSockets(main=(given,))
-
-
-def test_a_crew_has_its_name_behind_a_word() -> None:
-    one, two, other = (Descriptor(f"crew-{name}", 3) for name in ("a", "a", "b-2"))
-    assert select_sockets([one, other, two]).crews == {"a": (one, two), "b-2": (other,)}
-
-
-@pytest.mark.parametrize("name", ["https", "cookie-1", "stored", "xcrew-a", "", UNNAMED])
-def test_others_are_none(name: str) -> None:
-    assert select_sockets([Descriptor(name, 3)]) == ActivatedSockets()
-
-
-@pytest.mark.parametrize("name", ["smartlinkd.socket", "smartlinkd-research.socket"])
-def test_one_without_a_name_is_not_taken_for_the_main_address(name: str) -> None:
-    """It has its unit's, which may be that of a crew's address."""
-    assert select_sockets([Descriptor(name, 3)]) == ActivatedSockets()
-
-
-# By kind
+def test_sockets_are_selected_by_their_names_alone() -> None:
+    http, one, two, other = (
+        Descriptor(name, 3) for name in ("http", "crew-a", "crew-a", "crew-b-2")
+    )
+    # A socket without a name has its unit's, which may be that of a crew's address.
+    units = ("smartlinkd.socket", "smartlinkd-research.socket")
+    unknown = ("https", "cookie-1", "stored", "xcrew-a", "", UNNAMED, *units)
+    selected = select_sockets([one, http, other, *(Descriptor(name, 3) for name in unknown), two])
+    assert selected == ActivatedSockets((http,), {"a": (one, two), "b-2": (other,)})
 
 
 @pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_INET6])
-def test_a_listening_one_is_taken(family: socket.AddressFamily) -> None:
+def test_listening_socket_is_opened(family: socket.AddressFamily) -> None:
     if family is socket.AF_INET6 and not socket.has_dualstack_ipv6():
         pytest.skip("this machine has no IPv6")
     host = "127.0.0.1" if family is socket.AF_INET else "::1"
@@ -80,7 +65,7 @@ def not_listening() -> socket.socket:
         (not_listening, "is not listening"),
     ],
 )
-def test_another_kind_is_told_by_name_with_what_its_unit_needs(
+def test_socket_of_another_kind_is_refused_with_its_remedy_and_all_are_closed(
     make: Callable[[], socket.socket],
     fault: str,
     theirs: socket.socket,
@@ -93,24 +78,23 @@ def test_another_kind_is_told_by_name_with_what_its_unit_needs(
     assert not any(is_open(each.number) for each in given)
 
 
-def test_what_is_no_socket_is_told(is_open: Callable[[int], bool]) -> None:
+def test_descriptor_that_is_no_socket_is_refused(is_open: Callable[[int], bool]) -> None:
     given = Descriptor("http", os.memfd_create("no"))
     with pytest.raises(Invalid, match=r"descriptor 'http' is no socket: .*ListenStream="):
         open_sockets([given])
     assert not is_open(given.number)
 
 
-# What is configured, and what is
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
 @pytest.mark.parametrize("port", [0, None])
-def test_the_same_address_agrees(host: str, port: int | None, theirs: socket.socket) -> None:
+def test_socket_listens_at_the_address_that_it_has(
+    host: str, port: int | None, theirs: socket.socket
+) -> None:
     where = Bind(host, theirs.getsockname()[1] if port is None else port)
     assert listens_at(where, [theirs])
 
 
-def test_another_address_does_not(theirs: socket.socket) -> None:
+def test_socket_does_not_listen_at_another_address(theirs: socket.socket) -> None:
     host, port = theirs.getsockname()
     assert not listens_at(Bind("127.0.0.2", port), [theirs])
     assert not listens_at(Bind(host, port - 1), [theirs])

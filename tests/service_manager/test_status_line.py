@@ -1,8 +1,7 @@
-"""The daemon in one line."""
+"""The line that `systemctl status` shows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -19,9 +18,11 @@ from smartlinkd.admin.reports import (
 )
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.systemd.status_line import format_shutdown, format_status
+from tests.service_manager.conftest import report
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 COOKIE = CookieReport(account_name="Shop", synced_at=NOW, kept=True)
+FULL = "OSError: disk full"
 
 
 def part(
@@ -65,26 +66,6 @@ def crew(
         users=[],
         running=running,
         waiting=waiting,
-    )
-
-
-def report(
-    *parts: PartReport,
-    browser: BrowserReport | None = None,
-    cookie: CookieReport | None = None,
-    accounts: list[AccountReport] | None = None,
-    crews: Sequence[CrewReport] = (),
-) -> StatusReport:
-    return StatusReport(
-        version="1",
-        started_at=NOW,
-        second_factor=None,
-        actors=list(parts),
-        browser=browser,
-        conversion=None,
-        cookie=cookie,
-        accounts=accounts,
-        crews=list(crews),
     )
 
 
@@ -146,7 +127,9 @@ def account(state: str, reason: str | None = None) -> AccountReport:
         ),
     ],
 )
-def test_how_it_is(found: StatusReport, line: str) -> None:
+def test_status_line_shows_what_does_not_run_and_what_needs_the_owner(
+    found: StatusReport, line: str
+) -> None:
     assert format_status(found) == line
 
 
@@ -154,7 +137,7 @@ def snapshot(name: str, state: ChildState) -> ChildSnapshot:
     return ChildSnapshot(name, state, NOW, 0, None, None)
 
 
-def test_who_is_still_to_end() -> None:
+def test_shutdown_line_shows_the_parts_that_are_left() -> None:
     parts = [
         snapshot("service manager", ChildState.RUNNING),
         snapshot("auth", ChildState.RUNNING),

@@ -26,7 +26,7 @@ from smartlinkd.store.model import (
     StoreLimits,
 )
 from tests.store.conftest import KEY
-from tests.supervision.test_mailbox import note
+from tests.supervision.conftest import note
 
 New = Callable[..., NewExecution]
 Question = Callable[[StoreDatabase], object]

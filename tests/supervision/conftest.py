@@ -1,4 +1,4 @@
-"""A child that does as it is told and notes its life."""
+"""A child that a test controls, and a supervisor that runs in the background."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
+from smartlinkd.errors import Refused
 from smartlinkd.supervision.child import ChildSpec, Closable
 from smartlinkd.supervision.policy import Restart
 from smartlinkd.supervision.supervisor import Supervisor
 
 
 class Child:
-    """One child for a supervisor: it notes what happens to it in `events`.
+    """A supervised child. It records its life in `events`.
 
-    `before` runs before it serves; `tidy` runs when it ends, whatever the reason. `fail`,
-    `finish` end the instance that serves. Told to `stop` it returns after `stop_takes` seconds.
+    `before` runs before it serves, `tidy` when it ends. `fail` and `finish` end the instance that
+    serves. After `stop` it returns within `stop_takes` seconds.
     """
 
     def __init__(self, name: str, events: list[str]) -> None:
@@ -55,8 +56,8 @@ class Child:
             self.events.append(f"{self.name} ends")
             self.tidy()
 
-    def fail(self, error: BaseException) -> None:
-        self._error = error
+    def fail(self, error: BaseException | None = None) -> None:
+        self._error = error or ValueError("broken")
         self._told.set()
 
     def finish(self) -> None:
@@ -75,7 +76,6 @@ class Child:
         start_timeout: float = 30.0,
         mailbox: Closable | None = None,
     ) -> ChildSpec:
-        """A spec with `stop`; for one without, take `ChildSpec` itself."""
         return ChildSpec(
             self.name,
             self.run,
@@ -112,13 +112,17 @@ class Tree:
         self.end_time = trio.current_time()
         self.over.set()
 
+    async def stop(self) -> None:
+        self.supervisor.stop()
+        await self.over.wait()
+
 
 Grow = Callable[[Supervisor], Tree]
 
 
 @pytest.fixture
 def grow(nursery: trio.Nursery) -> Grow:
-    """Runs a supervisor in the background until the test ends, if not sooner."""
+    """Run a supervisor in the background until the test ends."""
 
     def run(supervisor: Supervisor) -> Tree:
         tree = Tree(supervisor)
@@ -130,7 +134,7 @@ def grow(nursery: trio.Nursery) -> Grow:
 
 @pytest.fixture
 def events() -> list[str]:
-    """What happens to all three children, in one list."""
+    """The events of all children, in one list."""
     return []
 
 
@@ -147,3 +151,15 @@ def b(events: list[str]) -> Child:
 @pytest.fixture
 def c(events: list[str]) -> Child:
     return Child("c", events)
+
+
+async def note(answers: list[object], ask: Awaitable[object]) -> None:
+    """Append the answer, or the refusal that is the answer."""
+    try:
+        answers.append(await ask)
+    except Refused as refusal:
+        answers.append(refusal)
+
+
+async def do_nothing(state: None) -> None:
+    """Be a call that any mailbox answers."""

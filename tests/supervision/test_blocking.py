@@ -1,10 +1,8 @@
-"""An actor whose work blocks: a thread does it, all that waits in one visit, and no asker hangs."""
+"""Actors whose work blocks: one visit of a thread for all waiting calls."""
 
 from __future__ import annotations
 
-import logging
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -21,42 +19,46 @@ from smartlinkd.supervision.actor import ActorGone, ActorRestarting
 from smartlinkd.supervision.blocking import BlockingMailbox
 from smartlinkd.threads import NoThread
 from tests.shortage import Shortage
-from tests.supervision.test_mailbox import note
-
-MOST = 3
+from tests.supervision.conftest import note
 
 
 class Shelf:
-    """Notes what is put onto it, and with what else in one visit."""
+    """The state of an actor: the things that were put onto it, by the visits that did it.
+
+    A visit that finds the door closed waits until it opens.
+    """
 
     def __init__(self) -> None:
         self.visits: list[list[str]] = []
         self.entered = 0
         self.threads: set[int] = set()
-        self.for_whom: list[Sequence[LogContext]] = []
+        self.contexts: list[Sequence[LogContext]] = []
         self.door = threading.Event()
         self.door.set()
-        self._now: list[str] | None = None
+        self._visit: list[str] | None = None
 
     def together(self, tasks: Sequence[Callable[[Shelf], object]]) -> list[object]:
-        self._now = []
+        self._visit = []
         try:
             done = [task(self) for task in tasks]
-            self.visits.append(self._now)
+            self.visits.append(self._visit)
         finally:
-            self._now = None
+            self._visit = None
         return done
 
     def put(self, thing: str) -> str:
         self.entered += 1
         assert self.door.wait(10)
-        if self._now is None:
+        if self._visit is None:
             self.visits.append([thing])
         else:
-            self._now.append(thing)
+            self._visit.append(thing)
         self.threads.add(threading.get_ident())
-        self.for_whom.append(tuple(current_log_contexts()))
+        self.contexts.append(tuple(current_log_contexts()))
         return thing.upper()
+
+
+Work = Callable[[Shelf], object]
 
 
 def put(thing: str) -> Callable[[Shelf], str]:
@@ -67,7 +69,8 @@ def refuse(_: Shelf) -> None:
     raise Invalid("thing: no")
 
 
-def fail(_: Shelf) -> None:
+def fail(shelf: Shelf) -> None:
+    assert shelf.door.wait(10)
     raise ZeroDivisionError
 
 
@@ -85,7 +88,6 @@ def mailbox() -> BlockingMailbox[Shelf]:
 
 @contextmanager
 def closed_door(shelf: Shelf) -> Iterator[None]:
-    """Who visits in here, stays until its end."""
     shelf.door.clear()
     try:
         yield
@@ -93,69 +95,94 @@ def closed_door(shelf: Shelf) -> Iterator[None]:
         shelf.door.set()
 
 
-async def until_entered(shelf: Shelf) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     with trio.fail_after(10):
-        while not shelf.entered:
+        while not condition():
             await trio.lowlevel.checkpoint()
 
 
 async def serve(mailbox: BlockingMailbox[Shelf], shelf: Shelf) -> None:
-    await mailbox.serve(shelf, Shelf.together, most=MOST)
+    await mailbox.serve(shelf, Shelf.together, most=3)
 
 
-async def test_the_answer_is_what_the_work_returns(
+async def ask_each(
+    nursery: trio.Nursery, mailbox: BlockingMailbox[Shelf], *works: Work
+) -> list[list[object]]:
+    """Ask for each work, in order. The answers come into the returned lists."""
+    answers: list[list[object]] = []
+    for work in works:
+        answers.append([])
+        nursery.start_soon(note, answers[-1], mailbox.ask(work))
+        await wait_all_tasks_blocked()
+    return answers
+
+
+async def test_waiting_calls_are_done_in_order_in_bounded_visits_on_a_thread(
     mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
 ) -> None:
-    nursery.start_soon(serve, mailbox, shelf)
-
-    answer: str = await mailbox.ask(put("a"))
-
-    assert answer == "A"
-    assert threading.get_ident() not in shelf.threads
-
-
-async def test_all_that_wait_are_done_in_one_visit_in_their_order_and_no_more_than_that(
-    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
-) -> None:
-    answers: list[object] = []
     nursery.start_soon(serve, mailbox, shelf)
     async with trio.open_nursery() as asking:
         with closed_door(shelf):
-            asking.start_soon(note, answers, mailbox.ask(put("a")))
-            await until_entered(shelf)
-            for thing in "bcdef":
-                asking.start_soon(note, answers, mailbox.ask(put(thing)))
-                await wait_all_tasks_blocked()
+            first = await ask_each(asking, mailbox, put("a"))
+            await until(lambda: shelf.entered > 0)
+            others = await ask_each(asking, mailbox, *map(put, "bcdef"))
 
     assert shelf.visits == [["a"], ["b", "c", "d"], ["e", "f"]]
-    assert sorted(map(str, answers)) == ["A", "B", "C", "D", "E", "F"]
+    assert first + others == [["A"], ["B"], ["C"], ["D"], ["E"], ["F"]]
+    assert threading.get_ident() not in shelf.threads
 
 
-async def test_with_no_thread_to_be_had_all_that_wait_are_refused_and_the_actor_lives_on(
+async def test_calls_beyond_the_length_of_a_visit_are_done_in_the_next_one(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    def two_of(shelf: Shelf, works: Sequence[Work]) -> list[object]:
+        return shelf.together(works[:2])
+
+    async with trio.open_nursery() as asking:
+        answers = await ask_each(asking, mailbox, *map(put, "abcde"))
+        nursery.start_soon(partial(mailbox.serve, shelf, two_of, most=5))
+
+    assert answers == [["A"], ["B"], ["C"], ["D"], ["E"]]
+    assert shelf.visits == [["a", "b"], ["c", "d"], ["e"]]
+
+
+async def test_work_is_done_with_the_log_context_of_its_caller(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    async with trio.open_nursery() as asking:
+        for request_id in ("one", "two"):
+            with bind_log_contexts([LogContext(request_id=request_id)]):
+                asking.start_soon(note, [], mailbox.ask(put(request_id)))
+                await wait_all_tasks_blocked()
+        nursery.start_soon(serve, mailbox, shelf)
+
+    assert shelf.visits == [["one", "two"]]
+    assert shelf.contexts == [(LogContext(request_id="one"),), (LogContext(request_id="two"),)]
+
+
+# Threads
+
+
+async def test_calls_are_refused_without_a_thread_and_the_actor_lives_on(
     mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery, no_thread: Shortage
 ) -> None:
-    answers: list[object] = []
     with no_thread():
         async with trio.open_nursery() as asking:
-            for thing in "ab":
-                asking.start_soon(note, answers, mailbox.ask(put(thing)))
+            answers = await ask_each(asking, mailbox, put("a"), put("b"))
             nursery.start_soon(serve, mailbox, shelf)
 
-    assert [type(each) for each in answers] == [NoThread, NoThread]
+    assert [type(each) for (each,) in answers] == [NoThread, NoThread]
     assert await mailbox.ask(put("c")) == "C"
     assert shelf.visits == [["c"]]
 
 
-async def test_who_has_all_the_other_threads_does_not_hold_it_up(
+async def test_actor_has_a_thread_when_all_default_threads_are_taken(
     mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
 ) -> None:
     others = trio.to_thread.current_default_thread_limiter()
-    answers: list[object] = []
     for _ in range(int(others.total_tokens)):
         others.acquire_on_behalf_of_nowait(object())
-    for thing in "ab":
-        nursery.start_soon(note, answers, mailbox.ask(put(thing)))
-        await wait_all_tasks_blocked()
+    await ask_each(nursery, mailbox, put("a"), put("b"))
     nursery.start_soon(serve, mailbox, shelf)
 
     with trio.fail_after(10):
@@ -164,177 +191,45 @@ async def test_who_has_all_the_other_threads_does_not_hold_it_up(
     assert shelf.visits == [["a", "b", "c"], ["d"]]
 
 
-async def test_a_refusal_is_its_askers_alone_and_each_is_done_in_a_visit_of_its_own(
-    mailbox: BlockingMailbox[Shelf],
-    shelf: Shelf,
-    nursery: trio.Nursery,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    answers: list[object] = []
-    caplog.set_level(logging.DEBUG)
-    async with trio.open_nursery() as asking:
-        for work in (put("a"), refuse, put("b")):
-            asking.start_soon(note, answers, mailbox.ask(work))
-            await wait_all_tasks_blocked()
-        nursery.start_soon(serve, mailbox, shelf)
-
-    assert [str(answer) for answer in answers] == ["A", "thing: no", "B"]
-    assert shelf.visits == [["a"], ["b"]]
-    assert "3 are done one by one: Invalid" in caplog.text
+# Errors
 
 
-async def test_a_crash_is_the_actors_end_and_no_asker_hangs(
+async def test_refusal_is_its_callers_alone_and_the_others_are_done_one_by_one(
     mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
 ) -> None:
-    answers: dict[str, list[object]] = {}
-    for name, work in {"a": put("a"), "fault": fail, "b": put("b"), "c": put("c")}.items():
-        answers[name] = []
-        nursery.start_soon(note, answers[name], mailbox.ask(work))
-        await wait_all_tasks_blocked()
+    async with trio.open_nursery() as asking:
+        answers = await ask_each(asking, mailbox, put("a"), refuse, put("b"))
+        nursery.start_soon(serve, mailbox, shelf)
 
+    assert [str(answer) for (answer,) in answers] == ["A", "thing: no", "B"]
+    assert shelf.visits == [["a"], ["b"]]
+
+
+async def test_error_ends_the_actor_and_calls_after_it_wait_for_the_next_instance(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+) -> None:
+    before, faulty, *after = await ask_each(
+        nursery, mailbox, put("a"), fail, put("b"), put("c"), put("d")
+    )
     with pytest.raises(ZeroDivisionError):
-        await serve(mailbox, shelf)
+        await mailbox.serve(shelf, Shelf.together, most=4)
     await wait_all_tasks_blocked()
 
-    assert answers["a"] == ["A"]
-    assert [type(answer) for answer in answers["fault"]] == [ActorRestarting]
-    assert "the shelf part of the daemon" in str(answers["fault"][0])
-    assert answers["b"] == []  # who had not come to its turn waits for the next instance
+    assert before == ["A"]
+    assert [type(answer) for answer in faulty] == [ActorRestarting]
+    assert "the shelf part of the daemon" in str(faulty[0])
+    assert after == [[], [], []]
     nursery.start_soon(serve, mailbox, shelf)
-    assert await mailbox.ask(put("d")) == "D"
-    await wait_all_tasks_blocked()
-    assert answers["b"] == ["B"]
-    assert answers["c"] == ["C"]
+    await until(lambda: all(after))
+    assert after == [["B"], ["C"], ["D"]]
     assert shelf.visits == [["a"], ["b", "c", "d"]]
 
 
-async def test_a_fault_that_does_not_come_again_is_nobodys(
-    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
-) -> None:
-    answers: list[object] = []
-    faults = [ZeroDivisionError(), None]
-
-    def fail_once(_: Shelf) -> str:
-        if fault := faults.pop(0):
-            raise fault
-        return "B"
-
-    async with trio.open_nursery() as asking:
-        for work in (put("a"), fail_once):
-            asking.start_soon(note, answers, mailbox.ask(work))
-            await wait_all_tasks_blocked()
-        nursery.start_soon(serve, mailbox, shelf)
-
-    assert answers == ["A", "B"]
-
-
-async def test_who_goes_while_others_of_its_visit_are_done_alone_takes_its_work_along(
-    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
-) -> None:
-    answers: list[object] = []
-    async with trio.open_nursery() as asking:
-        asking.start_soon(note, answers, mailbox.ask(refuse))
-        await wait_all_tasks_blocked()
-        asking.start_soon(note, answers, mailbox.ask(put("a")))
-        await wait_all_tasks_blocked()
-        leaving = trio.CancelScope()
-
-        async def leave() -> None:
-            with leaving:
-                await mailbox.ask(put("b"))
-
-        asking.start_soon(leave)
-        await wait_all_tasks_blocked()
-        with closed_door(shelf):
-            nursery.start_soon(serve, mailbox, shelf)
-            await until_entered(shelf)
-            leaving.cancel()
-            await wait_all_tasks_blocked()
-
-    assert [str(answer) for answer in answers] == ["thing: no", "A"]
-    assert shelf.visits == [["a"]]
-
-
-async def test_who_goes_before_its_turn_takes_its_work_along(
-    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
-) -> None:
-    async with trio.open_nursery() as asking:
-        asking.start_soon(mailbox.ask, put("a"))
-        await wait_all_tasks_blocked()
-        asking.cancel_scope.cancel()
-    nursery.start_soon(serve, mailbox, shelf)
-
-    await mailbox.ask(put("b"))
-
-    assert shelf.visits == [["b"]]
-
-
-class Large:
-    """An answer that shows whether anybody still has it."""
-
-
-async def test_answers_are_gone_when_their_askers_have_let_them_go(
-    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
-) -> None:
-    made: list[weakref.ref[Large]] = []
-
-    def make(_: Shelf) -> Large:
-        large = Large()
-        made.append(weakref.ref(large))
-        return large
-
-    async def ask() -> None:
-        await mailbox.ask(make)
-
-    async with trio.open_nursery() as asking:
-        for _ in range(MOST):
-            asking.start_soon(ask)
-        await wait_all_tasks_blocked()
-        nursery.start_soon(serve, mailbox, shelf)
-
-    with trio.fail_after(10):  # the thread lets go of it when it has given it
-        while [large() for large in made] != [None] * MOST:
-            await trio.lowlevel.checkpoint()
-
-
-async def test_those_for_whom_a_visit_was_too_long_have_the_next_one(
-    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
-) -> None:
-    answers: list[object] = []
-    asked: list[int] = []
-
-    def two_of(shelf: Shelf, works: Sequence[Callable[[Shelf], object]]) -> list[object]:
-        asked.append(len(works))
-        return shelf.together(works[:2])
-
-    async with trio.open_nursery() as asking:
-        for thing in "abcde":
-            asking.start_soon(note, answers, mailbox.ask(put(thing)))
-            await wait_all_tasks_blocked()
-        nursery.start_soon(partial(mailbox.serve, shelf, two_of, most=5))
-
-    assert sorted(map(str, answers)) == ["A", "B", "C", "D", "E"]
-    assert asked == [5, 3]  # the last one is alone
-    assert shelf.visits == [["a", "b"], ["c", "d"], ["e"]]
-
-
-async def test_a_full_queue_takes_back_as_many_as_it_has_room_for(
+async def test_error_with_a_full_queue_refuses_the_last_call_that_finds_no_room(
     shelf: Shelf, nursery: trio.Nursery
 ) -> None:
     mailbox = BlockingMailbox[Shelf]("shelf", size=3)
-    answers: dict[str, list[object]] = {name: [] for name in ("fault", "b", "c", "d", "e")}
-
-    async def ask(name: str, work: Callable[[Shelf], object]) -> None:
-        nursery.start_soon(note, answers[name], mailbox.ask(work))
-        await wait_all_tasks_blocked()
-
-    def fail_once_the_queue_is_full(_: Shelf) -> None:
-        assert shelf.door.wait(10)
-        raise ZeroDivisionError
-
-    await ask("fault", fail_once_the_queue_is_full)
-    await ask("b", put("b"))
-    await ask("c", put("c"))
+    _, b, c = await ask_each(nursery, mailbox, fail, put("b"), put("c"))
     async with trio.open_nursery() as instance:
 
         async def crash() -> None:
@@ -344,103 +239,91 @@ async def test_a_full_queue_takes_back_as_many_as_it_has_room_for(
         with closed_door(shelf):
             instance.start_soon(crash)
             await wait_all_tasks_blocked()
-            await ask("d", put("d"))
-            await ask("e", put("e"))
+            d, e = await ask_each(nursery, mailbox, put("d"), put("e"))
     await wait_all_tasks_blocked()
-    assert [type(answer) for answer in answers["e"]] == [ActorRestarting]
+    assert [type(answer) for answer in e] == [ActorRestarting]
 
     nursery.start_soon(serve, mailbox, shelf)
-    with trio.fail_after(10):
-        while not all(answers[name] for name in "bcd"):
-            await trio.lowlevel.checkpoint()
-
-    assert [answers[name] for name in "bcd"] == [["B"], ["C"], ["D"]]
+    await until(lambda: all((b, c, d)))
+    assert (b, c, d) == (["B"], ["C"], ["D"])
     assert shelf.visits == [["b", "c", "d"]]
 
 
-async def test_an_idle_one_comes_round_without_a_visit(
-    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
+# Callers that leave, and the end
+
+
+@pytest.mark.parametrize("when", ["in the queue", "while another is done alone"])
+async def test_work_of_a_caller_that_has_left_is_not_done(
+    mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery, when: str
 ) -> None:
-    nursery.start_soon(serve, mailbox, shelf)
-    await wait_all_tasks_blocked()
-    mailbox.heartbeat.last = -1.0
-
-    mailbox.heartbeat.probe()
-    await wait_all_tasks_blocked()
-
-    assert mailbox.heartbeat.last >= 0.0
-    assert shelf.visits == []
-
-
-async def test_it_comes_round_before_each_that_is_done_alone(
-    mailbox: BlockingMailbox[Shelf],
-    shelf: Shelf,
-    nursery: trio.Nursery,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    answers: list[object] = []
-    beats: list[int] = []
-    for work in (refuse, put("a"), put("b")):
-        nursery.start_soon(note, answers, mailbox.ask(work))
-        await wait_all_tasks_blocked()
-    monkeypatch.setattr(mailbox.heartbeat, "touch", lambda: beats.append(len(shelf.visits)))
-
-    nursery.start_soon(serve, mailbox, shelf)
+    is_alone = when == "while another is done alone"
+    async with trio.open_nursery() as leaving:
+        answers = await ask_each(nursery, mailbox, *[refuse] * is_alone, put("a"))
+        await ask_each(leaving, mailbox, put("b"))
+        if is_alone:
+            with closed_door(shelf):
+                nursery.start_soon(serve, mailbox, shelf)
+                await until(lambda: shelf.entered > 0)
+                leaving.cancel_scope.cancel()
+                await wait_all_tasks_blocked()
+        leaving.cancel_scope.cancel()
+    if not is_alone:
+        nursery.start_soon(serve, mailbox, shelf)
     await mailbox.ask(put("c"))
+    await until(lambda: len(answers[-1]) > 0)
 
-    assert beats[:4] == [0, 0, 0, 1]  # at the beginning, and before each
+    assert answers[-1] == ["A"]
+    assert "b" not in [thing for visit in shelf.visits for thing in visit]
 
 
-async def test_who_is_cancelled_waits_for_the_thread_and_answers(
+async def test_cancelled_actor_waits_for_its_thread_and_answers(
     mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
 ) -> None:
-    answers: list[object] = []
     async with trio.open_nursery() as instance:
         instance.start_soon(serve, mailbox, shelf)
         with closed_door(shelf):
-            nursery.start_soon(note, answers, mailbox.ask(put("a")))
-            await until_entered(shelf)
+            answers = await ask_each(nursery, mailbox, put("a"))
+            await until(lambda: shelf.entered > 0)
             instance.cancel_scope.cancel()
             await wait_all_tasks_blocked()
-            assert answers == []
+            assert answers == [[]]
     await wait_all_tasks_blocked()
 
-    assert answers == ["A"]
+    assert answers == [["A"]]
 
 
-async def test_one_that_is_cancelled_before_its_visit_leaves_nobody_waiting(
+async def test_actor_cancelled_before_its_visit_leaves_no_caller_waiting(
     mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
 ) -> None:
-    answers: list[object] = []
-    nursery.start_soon(note, answers, mailbox.ask(put("a")))
-    await wait_all_tasks_blocked()
-
+    ((answers),) = await ask_each(nursery, mailbox, put("a"))
     with trio.CancelScope() as scope:
         scope.cancel()
         await serve(mailbox, shelf)
     mailbox.close("it is over")
+    await note(answers, mailbox.ask(put("b")))
     await wait_all_tasks_blocked()
 
-    assert [type(answer) for answer in answers] == [ActorGone]
-    with pytest.raises(ActorGone):
-        await mailbox.ask(put("b"))
+    assert [type(answer) for answer in answers] == [ActorGone, ActorGone]
     nursery.start_soon(serve, mailbox, shelf)
     await wait_all_tasks_blocked()
     assert await mailbox.ask(put("c")) == "C"
 
 
-async def test_what_is_done_for_somebody_is_done_as_part_of_their_work(
+# Heartbeats
+
+
+async def test_heartbeat_moves_before_each_work_that_is_done_alone(
     mailbox: BlockingMailbox[Shelf], shelf: Shelf, nursery: trio.Nursery
 ) -> None:
-    async def ask(request_id: str) -> None:
-        with bind_log_contexts([LogContext(request_id=request_id)]):
-            await mailbox.ask(put(request_id))
+    beats: list[float] = []
+
+    def look(_: Shelf) -> None:
+        beats.append(mailbox.heartbeat.last)
+        mailbox.heartbeat.last = -1.0
 
     async with trio.open_nursery() as asking:
-        for request_id in ("one", "two"):
-            asking.start_soon(ask, request_id)
-            await wait_all_tasks_blocked()
+        await ask_each(asking, mailbox, refuse, look, look)
         nursery.start_soon(serve, mailbox, shelf)
 
-    assert shelf.visits == [["one", "two"]]
-    assert shelf.for_whom == [(LogContext(request_id="one"),), (LogContext(request_id="two"),)]
+    assert len(beats) == 2
+    assert min(beats) >= 0.0

@@ -1,7 +1,8 @@
-"""The vault: one record, replaced only by a good one, and there after every restart."""
+"""The vault holds one record, which only a valid cookie replaces, over restarts."""
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 
 import pytest
@@ -25,38 +26,16 @@ def vault() -> Vault:
     return Vault(wall=lambda: NOW)
 
 
-def test_a_label_has_two_hundred_characters_at_the_most() -> None:
-    assert MAX_ACCOUNT_NAME == 200
-
-
-async def test_nothing_is_stored_at_first(vault: Vault, nursery: trio.Nursery) -> None:
-    await nursery.start(vault.run)
-    assert await vault.current() is None
-
-
-async def test_what_is_stored_is_current_as_it_came_and_when(
+async def test_stored_cookie_is_current_with_its_label_and_time(
     vault: Vault, nursery: trio.Nursery
 ) -> None:
     await nursery.start(vault.run)
+    assert await vault.current() is None
+    await vault.store("a=old", "Old")
     stored = await vault.store("  SPC_U=1;a=b ", "Shop")
     assert (stored.cookie_text, stored.account_name) == ("  SPC_U=1;a=b ", "Shop")
     assert stored.synced_at == NOW
     assert await vault.current() == stored
-
-
-async def test_the_time_is_utc_where_no_clock_is_given(nursery: trio.Nursery) -> None:
-    vault = Vault()
-    await nursery.start(vault.run)
-    before = datetime.now(UTC)
-    stored = await vault.store("a=b", "Shop")
-    assert before <= stored.synced_at <= datetime.now(UTC)
-
-
-async def test_a_new_record_replaces_the_old_one(vault: Vault, nursery: trio.Nursery) -> None:
-    await nursery.start(vault.run)
-    await vault.store("a=old", "Old")
-    new = await vault.store("a=new", "New")
-    assert await vault.current() == new
 
 
 @pytest.mark.parametrize(
@@ -68,7 +47,7 @@ async def test_a_new_record_replaces_the_old_one(vault: Vault, nursery: trio.Nur
         (f"a={SECRET}", "x" * (MAX_ACCOUNT_NAME + 1), "accountName"),
     ],
 )
-async def test_what_is_refused_leaves_the_stored_one_and_the_actor(
+async def test_refused_cookie_or_label_leaves_the_stored_one(
     *, vault: Vault, nursery: trio.Nursery, cookie_text: str, account_name: str, field: str
 ) -> None:
     await nursery.start(vault.run)
@@ -80,7 +59,7 @@ async def test_what_is_refused_leaves_the_stored_one_and_the_actor(
 
 
 @pytest.mark.parametrize("account_name", ["", "x" * MAX_ACCOUNT_NAME, "\ud7ff\ue000 ü 😀"])
-async def test_any_other_label_is_taken(
+async def test_label_may_be_any_text_up_to_200_characters(
     vault: Vault, nursery: trio.Nursery, account_name: str
 ) -> None:
     await nursery.start(vault.run)
@@ -90,7 +69,7 @@ async def test_any_other_label_is_taken(
     assert current.account_name == account_name
 
 
-async def test_the_record_survives_the_actor(vault: Vault) -> None:
+async def test_record_survives_a_restart_of_the_actor(vault: Vault) -> None:
     async with trio.open_nursery() as first:
         await first.start(vault.run)
         stored = await vault.store("a=b", "Shop")
@@ -101,7 +80,7 @@ async def test_the_record_survives_the_actor(vault: Vault) -> None:
         second.cancel_scope.cancel()
 
 
-async def test_with_no_descriptor_left_the_stored_one_and_the_actor_stay(
+async def test_store_without_a_free_descriptor_leaves_the_stored_one(
     *,
     vault: Vault,
     nursery: trio.Nursery,
@@ -118,7 +97,7 @@ async def test_with_no_descriptor_left_the_stored_one_and_the_actor_stay(
     assert await vault.current() == new
 
 
-async def test_cookie_of_another_account_is_refused_where_the_account_is_to_stay(
+async def test_cookie_of_another_account_is_refused_with_keep_account(
     vault: Vault, nursery: trio.Nursery
 ) -> None:
     await nursery.start(vault.run)
@@ -131,7 +110,7 @@ async def test_cookie_of_another_account_is_refused_where_the_account_is_to_stay
     assert await vault.store("SPC_U=2; SPC_EC=c", "Other") == await vault.current()
 
 
-async def test_a_crash_keeps_the_record_and_shows_nothing_of_the_cookie(
+async def test_crash_keeps_the_record_and_shows_nothing_of_the_cookie(
     *,
     vault: Vault,
     nursery: trio.Nursery,
@@ -147,7 +126,7 @@ async def test_a_crash_keeps_the_record_and_shows_nothing_of_the_cookie(
     await nursery.start(supervisor.run)
     stored = await vault.store("a=b", "Shop")
     with monkeypatch.context() as broken:
-        broken.setattr("os.memfd_create", fail)
+        broken.setattr(os, "memfd_create", fail)
         with pytest.raises(ActorRestarting):
             await vault.store(f"a={SECRET}", "Other")
     assert await vault.current() == stored

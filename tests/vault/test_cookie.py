@@ -1,4 +1,4 @@
-"""A cookie string is taken strictly, to the byte, and its values are never shown."""
+"""Cookie strings are parsed strictly, and their values are never shown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def of_size(size: int, filling: str = "v") -> str:
     return text + "last=" + "v" * (rest % width) + filling * (rest // width)
 
 
-def test_the_limits_are_those_that_are_promised() -> None:
+def test_limits_are_the_documented_ones() -> None:
     assert (MAX_BYTES, MAX_PAIRS, MAX_PAIR_BYTES) == (65536, 150, 4096)
 
 
@@ -47,59 +47,40 @@ def test_the_limits_are_those_that_are_promised() -> None:
         ("__Host-a=b", (("__Host-a", "b"),)),
     ],
 )
-def test_pairs_are_read_in_order(text: str, pairs: tuple[tuple[str, str], ...]) -> None:
+def test_cookie_has_its_pairs_in_order(text: str, pairs: tuple[tuple[str, str], ...]) -> None:
     assert parse_cookie(text).pairs == pairs
 
 
-def test_of_a_repeated_name_the_first_counts_and_keeps_its_place() -> None:
+def test_first_of_a_repeated_name_counts() -> None:
     cookie = parse_cookie("a=1; b=2; a=3")
     assert cookie.pairs == (("a", "1"), ("b", "2"))
     assert cookie.get("a") == "1"
 
 
-def test_a_value_is_found_by_its_name() -> None:
-    cookie = parse_cookie("a=1; b=2")
-    assert cookie.get("b") == "2"
-    assert cookie.get("B") is None
-
-
-def test_the_header_is_one_line_of_pairs() -> None:
+def test_header_is_one_line_of_pairs() -> None:
     assert parse_cookie(" b=2;a=1 ; c=").header() == "b=2; a=1; c="
 
 
-def test_the_digest_is_that_of_the_whole_cookie() -> None:
+def test_digest_is_that_of_the_whole_header() -> None:
     assert parse_cookie("b=2 ;a=1").digest == hashlib.sha256(b"b=2; a=1").hexdigest()
 
 
-@pytest.mark.parametrize("text", ["a=1", "a=1; SPC_U=12345"])
-def test_a_cookie_is_hashed_once(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    cookie, hashed, sha256 = parse_cookie(text), [], hashlib.sha256
-
-    def hash_it(content: bytes) -> object:
-        hashed.append(content)
-        return sha256(content)
-
-    monkeypatch.setattr(hashlib, "sha256", hash_it)
-    assert len({(cookie.digest, cookie.account) for _ in range(3)}) == 1
-    assert hashed == [text.encode()]
-
-
 @pytest.mark.parametrize("other", ["a=1", "a=1; b=3", "b=2; a=1", "a=1; b=2; c="])
-def test_cookies_that_differ_at_all_have_other_digests(other: str) -> None:
+def test_digest_differs_for_another_cookie(other: str) -> None:
     assert parse_cookie(other).digest != parse_cookie("a=1; b=2").digest
 
 
-def test_the_account_is_the_marketplaces_user_id() -> None:
+def test_account_is_the_user_id() -> None:
     assert parse_cookie("a=1; SPC_U=12345").account == "12345"
 
 
 @pytest.mark.parametrize("text", ["a=1", "a=1; SPC_U=", "a=1; SPC_U=-", "a=1; spc_u=12345"])
-def test_without_a_user_id_the_account_is_the_digest(text: str) -> None:
+def test_account_without_a_user_id_is_the_digest(text: str) -> None:
     cookie = parse_cookie(text)
     assert cookie.account == cookie.digest
 
 
-def test_cookies_are_equal_when_their_pairs_are() -> None:
+def test_cookies_with_equal_pairs_are_equal() -> None:
     one, same, other = parse_cookie("a=1;b=2"), parse_cookie("a=1; b=2"), parse_cookie("a=1")
     assert one.digest  # kept in the one and not in the same: they are equal all the same
     assert one == same
@@ -109,13 +90,8 @@ def test_cookies_are_equal_when_their_pairs_are() -> None:
     assert len({one, same, other}) == 2
 
 
-def test_a_cookie_cannot_be_changed() -> None:
-    with pytest.raises(AttributeError):
-        parse_cookie("a=1").pairs = ()  # type: ignore[misc]
-
-
 @pytest.mark.parametrize("text", ["", "   ", ";", " ; ;; "])
-def test_no_pair_at_all_is_refused(text: str) -> None:
+def test_text_without_a_pair_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match=r"^cookie: holds no name=value pair"):
         parse_cookie(text)
 
@@ -128,7 +104,7 @@ def test_no_pair_at_all_is_refused(text: str) -> None:
         (f"a=1; na\u00a0me={SECRET}", 2),
     ],
 )
-def test_a_part_that_is_no_pair_is_refused_by_its_place(text: str, place: int) -> None:
+def test_part_that_is_no_pair_is_refused_by_its_place(text: str, place: int) -> None:
     with pytest.raises(Invalid, match=rf"^cookie: part {place} is not a name=value pair; "):
         parse_cookie(text)
 
@@ -136,24 +112,24 @@ def test_a_part_that_is_no_pair_is_refused_by_its_place(text: str, place: int) -
 @pytest.mark.parametrize(
     "text", ["a=1; flag", "flag; a=1", "a=1; flag;; Secure", "a=1; =b", " = b; a=1", "=;a=1"]
 )
-def test_a_part_without_a_name_is_left_out(text: str) -> None:
+def test_part_without_a_name_is_left_out(text: str) -> None:
     assert parse_cookie(text).pairs == (("a", "1"),)
 
 
 @pytest.mark.parametrize("text", [f"{SECRET}; Secure", f"={SECRET}", f" = {SECRET}", "="])
-def test_nothing_but_parts_without_a_name_is_no_cookie(text: str) -> None:
+def test_parts_without_a_name_alone_are_refused(text: str) -> None:
     with pytest.raises(Invalid, match=r"^cookie: holds no name=value pair; "):
         parse_cookie(text)
 
 
 @pytest.mark.parametrize("char", ["\0", "\t", "\n", "\r", "\x1f", "\x7f", "\x80", "\x85", "\x9f"])
 @pytest.mark.parametrize("text", ["a=b{}c", "a{}=b", "{}a=b", "a=b{}", "a=b;{} c=d"])
-def test_control_characters_are_refused_wherever_they_are(text: str, char: str) -> None:
+def test_control_character_is_refused_anywhere(text: str, char: str) -> None:
     with pytest.raises(Invalid, match=r"^cookie: holds a control character"):
         parse_cookie(text.format(char))
 
 
-def test_control_characters_are_those_that_unicode_calls_so() -> None:
+def test_refused_control_characters_are_those_of_unicode() -> None:
     whole = [char for char in map(chr, range(sys.maxunicode + 1)) if category(char) != "Cs"]
     assert {char for char in whole if is_refused(f"a=b{char}c")} == {
         char for char in whole if category(char) == "Cc"
@@ -168,19 +144,14 @@ def is_refused(text: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("char", [" ", "~", "\u00a0", "ÿ"])
-def test_the_neighbours_of_control_characters_are_taken(char: str) -> None:
-    assert parse_cookie(f"a=b{char}c").get("a") == f"b{char}c"
-
-
 @pytest.mark.parametrize("half", [chr(0xD800), chr(0xDC80), chr(0xDFFF)])
-def test_a_lone_surrogate_is_refused(half: str) -> None:
+def test_lone_surrogate_is_refused(half: str) -> None:
     with pytest.raises(Invalid, match=r"^cookie: holds half a character"):
         parse_cookie(f"a={half}")
 
 
 @pytest.mark.parametrize("filling", ["v", "é", "😀"])
-def test_a_cookie_may_have_just_so_many_bytes(filling: str) -> None:
+def test_cookie_beyond_its_bytes_is_refused(filling: str) -> None:
     assert len(of_size(MAX_BYTES, filling).encode()) == MAX_BYTES
     assert parse_cookie(of_size(MAX_BYTES, filling)).pairs[-1][0] == "last"
     with pytest.raises(Invalid, match=r"^cookie: 65537 bytes, more than the 65536"):
@@ -188,21 +159,21 @@ def test_a_cookie_may_have_just_so_many_bytes(filling: str) -> None:
 
 
 @pytest.mark.parametrize("filling", ["v", "é", "😀"])
-def test_a_pair_may_have_just_so_many_bytes(filling: str) -> None:
+def test_pair_beyond_its_bytes_is_refused(filling: str) -> None:
     rest = MAX_PAIR_BYTES - len("key=")
     assert parse_cookie("a=b; key=" + filling * (rest // len(filling.encode()))).get("key")
     with pytest.raises(Invalid, match=r"^cookie: pair 2 is over the 4096 bytes"):
         parse_cookie("a=b; key=" + filling * (rest // len(filling.encode())) + "v")
 
 
-def test_the_name_counts_for_a_pairs_size_and_the_blanks_around_it_do_not() -> None:
+def test_size_of_a_pair_counts_its_name_but_no_blanks() -> None:
     name = "n" * (MAX_PAIR_BYTES - len("="))
     assert parse_cookie(f"  {name} =  ; a=b").pairs[0] == (name, "")
     with pytest.raises(Invalid):
         parse_cookie(f"{name}=v")
 
 
-def test_there_may_be_just_so_many_pairs() -> None:
+def test_pairs_beyond_their_number_are_refused() -> None:
     pairs = [f"n{number}=v" for number in range(MAX_PAIRS)]
     assert len(parse_cookie("; ".join(pairs)).pairs) == MAX_PAIRS
     with pytest.raises(Invalid, match=r"^cookie: 151 pairs, more than the 150"):
@@ -220,7 +191,7 @@ def refused_texts() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_a_refusal_shows_nothing_of_the_cookie(number: int) -> None:
+def test_refusal_shows_nothing_of_the_cookie(number: int) -> None:
     text = list(refused_texts())[number]
     with pytest.raises(Invalid) as refused:
         parse_cookie(text)
@@ -228,7 +199,7 @@ def test_a_refusal_shows_nothing_of_the_cookie(number: int) -> None:
     assert SECRET not in shown
 
 
-def test_a_cookie_shows_nothing_of_its_values() -> None:
+def test_cookie_shows_nothing_of_its_values() -> None:
     cookie = parse_cookie(f"a=1; SPC_U={SECRET}")
     assert cookie.account == SECRET  # which is kept in it
     for shown in (repr(cookie), str(cookie), f"{cookie}", f"{[cookie]}", pprint.pformat(cookie)):
@@ -236,7 +207,7 @@ def test_a_cookie_shows_nothing_of_its_values() -> None:
         assert "Cookie" in shown
 
 
-def test_a_failed_assertion_shows_nothing_of_a_cookies_values() -> None:
+def test_failed_assertion_shows_nothing_of_a_cookie() -> None:
     one, other = parse_cookie(f"a={SECRET}"), Cookie((("a", SECRET + "!"),))
     with pytest.raises(AssertionError) as failed:
         assert one == other

@@ -1,12 +1,10 @@
-"""The record's memory: sealed, replaced whole, one descriptor at the most, never shown."""
+"""The record's memory: sealed, replaced whole, one descriptor at most, never shown."""
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import pprint
-import weakref
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -60,7 +58,7 @@ def descriptor(memory: RecordMemory) -> int:
     return descriptor
 
 
-def test_there_is_no_record_before_the_first(memory: RecordMemory) -> None:
+def test_memory_without_a_record_returns_none(memory: RecordMemory) -> None:
     assert memory.read() is None
 
 
@@ -72,34 +70,20 @@ def test_there_is_no_record_before_the_first(memory: RecordMemory) -> None:
         record(account_name=""),
     ],
 )
-def test_what_was_written_is_read(memory: RecordMemory, stored: CookieRecord) -> None:
+def test_record_is_read_as_it_was_written(memory: RecordMemory, stored: CookieRecord) -> None:
     memory.write(stored)
     assert memory.read() == stored
     assert memory.read() == stored
 
 
-def test_the_largest_record_is_read_whole(memory: RecordMemory) -> None:
+def test_largest_record_is_read_whole(memory: RecordMemory) -> None:
     largest = record(cookie_text='a="' + "\\" * (MAX_BYTES - 3), account_name="\x01" * 200)
     assert len(largest.model_dump_json().encode()) < MAX_RECORD
     memory.write(largest)
     assert memory.read() == largest
 
 
-def test_a_record_replaces_the_one_before(memory: RecordMemory) -> None:
-    memory.write(record(account_name="a much longer name than the next one"))
-    memory.write(record(account_name="short"))
-    read = memory.read()
-    assert read is not None
-    assert read.account_name == "short"
-
-
-def test_a_closed_memory_has_no_record(memory: RecordMemory) -> None:
-    memory.write(record())
-    memory.close()
-    assert memory.read() is None
-
-
-def test_each_record_closes_the_descriptor_of_the_one_before(
+def test_new_record_closes_the_descriptor_of_the_last(
     memory: RecordMemory, descriptor: int
 ) -> None:
     before = len(descriptors())
@@ -108,7 +92,7 @@ def test_each_record_closes_the_descriptor_of_the_one_before(
     assert len(descriptors()) == before
 
 
-def test_the_descriptor_ends_with_the_memory() -> None:
+def test_descriptor_is_closed_with_its_memory() -> None:
     before = descriptors()
     memory = RecordMemory()
     memory.write(record())
@@ -116,11 +100,12 @@ def test_the_descriptor_ends_with_the_memory() -> None:
     assert descriptors() == before
 
 
-def test_it_is_sealed_for_good(descriptor: int) -> None:
+def test_descriptor_is_sealed_and_not_inherited(descriptor: int) -> None:
     assert fcntl.fcntl(descriptor, F_GET_SEALS) == SEALED_FOR_GOOD
+    assert not os.get_inheritable(descriptor)
 
 
-def test_nobody_can_write_to_it(descriptor: int) -> None:
+def test_descriptor_cannot_be_written_to(descriptor: int) -> None:
     with pytest.raises(PermissionError):
         os.write(descriptor, b"x")
     again = os.open(f"/proc/self/fd/{descriptor}", os.O_RDWR)
@@ -133,53 +118,7 @@ def test_nobody_can_write_to_it(descriptor: int) -> None:
         os.close(again)
 
 
-def test_no_child_process_inherits_it(descriptor: int) -> None:
-    assert not os.get_inheritable(descriptor)
-
-
-@pytest.mark.parametrize("call", ["fcntl.fcntl", "os.fdopen"])
-def test_a_write_that_fails_keeps_the_old_record_and_leaks_nothing(
-    memory: RecordMemory, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(errno.EIO, "no")
-
-    memory.write(record(account_name="old"))
-    before = descriptors()
-    monkeypatch.setattr(call, fail)
-    with pytest.raises(OSError, match="no"):
-        memory.write(record(account_name="new"))
-    monkeypatch.undo()
-    assert descriptors() == before
-    read = memory.read()
-    assert read is not None
-    assert read.account_name == "old"
-
-
-def test_a_record_holds_its_parsed_cookie() -> None:
-    stored = record(cookie_text="a=1; b=2")
-    assert stored.cookie.get("b") == "2"
-    assert stored.cookie is stored.cookie
-
-
-def test_the_parsed_cookie_goes_with_its_record(memory: RecordMemory) -> None:
-    """And is neither kept with it elsewhere, nor what tells it from another one."""
-    stored = record()
-    text = stored.model_dump_json()
-    cookie = weakref.ref(stored.cookie)
-    assert stored == record()
-    assert stored.model_dump_json() == text
-    memory.write(stored)
-    del stored
-    assert cookie() is None
-
-
-def test_a_record_cannot_be_changed() -> None:
-    with pytest.raises(ValidationError):
-        record().cookie_text = "a=b"
-
-
-def test_a_record_shows_its_label_and_time_and_nothing_of_its_cookie() -> None:
+def test_record_shows_its_label_and_time_and_nothing_of_its_cookie() -> None:
     stored = record()
     assert stored.cookie.get("SPC_EC") == SECRET  # it is parsed by now
     for shown in (repr(stored), str(stored), f"{stored}", f"{[stored]}", pprint.pformat(stored)):
@@ -188,14 +127,14 @@ def test_a_record_shows_its_label_and_time_and_nothing_of_its_cookie() -> None:
         assert "2026" in shown
 
 
-def test_a_failed_assertion_shows_nothing_of_a_records_cookie() -> None:
+def test_failed_assertion_shows_nothing_of_a_record() -> None:
     with pytest.raises(AssertionError) as failed:
         assert record() == record(cookie_text=f"SPC_EC={SECRET}!")
     assert "CookieRecord" in str(failed.value)
     assert SECRET not in str(failed.value)
 
 
-def test_a_broken_record_is_not_shown_by_its_error() -> None:
+def test_error_of_a_broken_record_does_not_show_it() -> None:
     with pytest.raises(ValidationError) as failed:
         CookieRecord.model_validate_json(f'{{"cookie_text": "{SECRET}", "account_name": 1}}')
     assert "account_name" in str(failed.value)

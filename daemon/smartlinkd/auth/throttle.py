@@ -76,10 +76,16 @@ class Tries:
 
 
 class Throttle:
-    """Counts failures by network, and wrong codes over all. `clock` is monotonic, in seconds."""
+    """Counts failures by network, and wrong codes over all.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    Args:
+        clock: monotonic, in seconds.
+        max_addresses: networks that are kept.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, max_addresses: int = MAX_ADDRESSES) -> None:
         self._clock = clock
+        self._max_addresses = max_addresses
         self._by_network: dict[str, Tries] = {}  # least recently used first
         self._wrong_codes: deque[float] = deque(maxlen=WRONG_CODES)
 
@@ -135,7 +141,7 @@ class Throttle:
         tries = self._by_network.pop(network, None)
         if tries is None:
             tries = Tries()
-            if len(self._by_network) >= MAX_ADDRESSES:
+            if len(self._by_network) >= self._max_addresses:
                 tries.failures = self._replace_one()
         self._by_network[network] = tries
         return tries

@@ -18,18 +18,29 @@ from typing import TextIO
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.events import LogEvent
 from smartlinkd.logs.formats import JsonFormatter, TerminalFormatter
-from smartlinkd.logs.journald import NO_WAIT, Journal, encode_entry, is_journal, priority
+from smartlinkd.logs.journald import (
+    NO_WAIT,
+    SOCKET,
+    Journal,
+    encode_entry,
+    is_journal,
+    priority,
+)
 
 
 def set_up(
-    level: str, stream: TextIO | None = None, environ: Mapping[str, str] = os.environ
+    level: str,
+    stream: TextIO | None = None,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    journal_socket: str = SOCKET,
 ) -> None:
     """Send the log to `stream`, by default standard error. Another call replaces the handler.
 
     Args:
         level: the lowest level of our own records ("debug", "info", …).
     """
-    handler = _make_handler(sys.stderr if stream is None else stream, environ)
+    handler = _make_handler(sys.stderr if stream is None else stream, environ, journal_socket)
     handler.addFilter(ContextFilter())
     root = logging.getLogger()
     for old in root.handlers[:]:
@@ -152,9 +163,11 @@ class JournalHandler(NonBlockingHandler):
         super().close()
 
 
-def _make_handler(stream: TextIO, environ: Mapping[str, str]) -> logging.Handler:
+def _make_handler(
+    stream: TextIO, environ: Mapping[str, str], journal_socket: str
+) -> logging.Handler:
     if is_journal(stream, environ):
-        return JournalHandler(stream, Journal())
+        return JournalHandler(stream, Journal(journal_socket))
     descriptor = _reopen_nonblocking(stream)
     handler = logging.StreamHandler(stream) if descriptor is None else LineHandler(descriptor)
     handler.setFormatter(TerminalFormatter() if stream.isatty() else JsonFormatter())

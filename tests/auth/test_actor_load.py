@@ -1,9 +1,8 @@
-"""Who waits for whom when there is much to do."""
+"""Calls are bounded, and tokens are checked under any load."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -12,19 +11,18 @@ import trio.testing
 from pydantic import SecretStr
 
 from smartlinkd.auth import passwords, state
-from smartlinkd.auth.actor import QUEUE, Auth
+from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.files import SavedState, save
 from smartlinkd.errors import Unavailable
 from smartlinkd.supervision.actor import Overloaded
-
-Log_in = Callable[[Auth], Awaitable[str]]
+from tests.auth.conftest import LogIn
 
 BUSY = r"^too many logins or changes at once; try again shortly$"
 
 
 @pytest.mark.parametrize("address", ["192.0.2.{}", "192.0.2.1"], ids=["many", "one"])
-async def test_a_token_is_checked_while_everything_else_stands_still(
-    auth: Auth, log_in: Log_in, monkeypatch: pytest.MonkeyPatch, address: str
+async def test_token_is_checked_while_logins_and_the_disk_hang(
+    auth: Auth, log_in: LogIn, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     """Whoever it is that logs in: of one address most wait for the verdicts of the others."""
     token = await log_in(auth)
@@ -62,14 +60,7 @@ async def test_a_token_is_checked_while_everything_else_stands_still(
     await auth.revoke_all()
 
 
-async def test_a_burst_of_requests_is_answered(auth: Auth, log_in: Log_in) -> None:
-    token = await log_in(auth)
-    async with trio.open_nursery() as nursery:
-        for _ in range(2 * QUEUE):
-            nursery.start_soon(auth.check_session, token)
-
-
-async def test_while_it_is_not_there_a_thousand_wait(tmp_path: Path) -> None:
+async def test_actor_that_is_down_lets_1024_calls_wait(tmp_path: Path) -> None:
     auth = Auth(tmp_path, password_hash=SecretStr(""), signing_secret=SecretStr(""))
     overloaded = 0
 

@@ -1,32 +1,24 @@
-"""A logout: it ends one session, for good."""
+"""A logout ends one session for good."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import trio
 
 from smartlinkd.auth import state
 from smartlinkd.auth.actor import Auth, KeySpec
 from smartlinkd.auth.files import LOGOUTS_FILE, MAX_LOGOUTS, Logouts, load_logouts, save_logouts
 from smartlinkd.errors import NotAllowed, Unavailable
 from smartlinkd.state_files import NotSaved, StateUnusable
+from tests.auth.conftest import Enable, LogIn, NewAuth, Running, Shown
 from tests.fakes.files import write_private
 
 HERE = "192.0.2.1"
 WEEK = 7 * 86_400
-
-Log_in = Callable[[Auth], Awaitable[str]]
-Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
-Shown = Callable[..., str]
-New_auth = Callable[..., Auth]
-Running = Callable[..., AbstractAsyncContextManager[Auth]]
 
 
 async def log_out(auth: Auth, token: str) -> None:
@@ -41,13 +33,13 @@ async def is_good(auth: Auth, token: str) -> bool:
     return True
 
 
-async def test_logout_ends_that_session_and_no_other(auth: Auth, log_in: Log_in) -> None:
+async def test_logout_ends_that_session_and_no_other(auth: Auth, log_in: LogIn) -> None:
     ended, other = await log_in(auth), await log_in(auth)
     await log_out(auth, ended)
     assert [await is_good(auth, token) for token in (ended, other)] == [False, True]
 
 
-async def test_ended_session_changes_nothing_any_more(
+async def test_session_after_a_logout_cannot_change_anything(
     auth: Auth, enable: Enable, shown: Shown
 ) -> None:
     secret, token = await enable(auth)  # the session that was spared
@@ -61,7 +53,7 @@ async def test_ended_session_changes_nothing_any_more(
     await auth.logout(session)  # once more ends nothing
 
 
-async def test_logout_survives_restart(running: Running, log_in: Log_in, tmp_path: Path) -> None:
+async def test_logout_survives_restart(running: Running, log_in: LogIn, tmp_path: Path) -> None:
     async with running() as auth:
         ended, other = await log_in(auth), await log_in(auth)
         await log_out(auth, ended)
@@ -70,8 +62,8 @@ async def test_logout_survives_restart(running: Running, log_in: Log_in, tmp_pat
         assert [await is_good(auth, token) for token in (ended, other)] == [False, True]
 
 
-async def test_logout_that_is_not_saved_has_not_happened(
-    auth: Auth, log_in: Log_in, monkeypatch: pytest.MonkeyPatch
+async def test_logout_that_was_not_saved_has_not_happened(
+    auth: Auth, log_in: LogIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise NotSaved("no room")
@@ -84,8 +76,8 @@ async def test_logout_that_is_not_saved_has_not_happened(
     assert await is_good(auth, token)
 
 
-async def test_what_has_expired_long_ago_is_forgotten(
-    auth: Auth, log_in: Log_in, wall: SimpleNamespace, tmp_path: Path
+async def test_logout_is_forgotten_a_day_after_its_expiry(
+    auth: Auth, log_in: LogIn, wall: SimpleNamespace, tmp_path: Path
 ) -> None:
     await log_out(auth, await log_in(auth))
     wall.now += WEEK + 86_400 - 1
@@ -96,9 +88,9 @@ async def test_what_has_expired_long_ago_is_forgotten(
     assert len(load_logouts(tmp_path).ended) == 2
 
 
-async def test_more_logouts_than_there_is_room_for_end_every_session(
+async def test_1001st_logout_ends_every_session(
     running: Running,
-    log_in: Log_in,
+    log_in: LogIn,
     wall: SimpleNamespace,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -121,25 +113,19 @@ async def test_more_logouts_than_there_is_room_for_end_every_session(
         assert len(load_logouts(tmp_path).ended) == 1
 
 
-def test_without_file_there_are_no_logouts(tmp_path: Path) -> None:
-    assert load_logouts(tmp_path) == Logouts()
-
-
-def test_field_of_newer_daemon_is_no_fault(tmp_path: Path) -> None:
+def test_logouts_file_of_a_newer_daemon_is_loaded(tmp_path: Path) -> None:
     write_private(tmp_path / LOGOUTS_FILE, json.dumps({"version": 1, "ended": {}, "more": 1}))
     assert load_logouts(tmp_path) == Logouts()
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"version": 2}', '{"ended": {"a": "b"}}'])
-def test_damaged_file_is_refused_and_named(tmp_path: Path, content: str) -> None:
+def test_damaged_logouts_file_is_refused(tmp_path: Path, content: str) -> None:
     path = write_private(tmp_path / LOGOUTS_FILE, content)
     with pytest.raises(StateUnusable, match=f"^{re.escape(str(path))} is damaged"):
         load_logouts(tmp_path)
 
 
-async def test_cookie_has_a_name_of_its_own_for_each_secret(
-    new_auth: New_auth, running: Running
-) -> None:
+async def test_cookie_name_differs_by_signing_secret(new_auth: NewAuth, running: Running) -> None:
     names = []
     for secret in ("ab" * 32, "ab" * 32, "cd" * 32):
         async with running(new_auth(signing_secret=secret)) as auth:
@@ -147,12 +133,3 @@ async def test_cookie_has_a_name_of_its_own_for_each_secret(
     assert names[0] == names[1] != names[2]
     assert all(re.fullmatch("smartlinkd_[0-9a-f]{12}", name) for name in names)
     assert "ab" * 6 not in names[0]
-
-
-async def test_logout_and_key_at_the_same_time_are_both_kept(auth: Auth, log_in: Log_in) -> None:
-    token = await log_in(auth)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(log_out, auth, token)
-        nursery.start_soon(auth.create_key_in_shell, KeySpec("a", ["convert"], None))
-    assert not await is_good(auth, token)
-    assert len(await auth.list_keys()) == 1

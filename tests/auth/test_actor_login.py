@@ -1,33 +1,28 @@
+"""Logins with a password, and the sessions that they begin."""
+
 from __future__ import annotations
 
 import base64
 import threading
-import time
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from dataclasses import FrozenInstanceError
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import trio
 from pydantic import SecretStr
-from trio.testing import MockClock
 
 from smartlinkd.auth import passwords
-from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep, Session
+from smartlinkd.auth.actor import Auth, LoggedIn, Session
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.auth.state import LOGIN_SLOTS, AuthState
 from smartlinkd.auth.throttle import FREE_FAILURES
 from smartlinkd.auth.tokens import Claims
 from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
+from tests.auth.conftest import LogIn, NewAuth, Running
 
 WEEK = 7 * 24 * 3600
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 
-Log_in = Callable[[Auth], Awaitable[str]]
-New_auth = Callable[..., Auth]
-Running = Callable[..., AbstractAsyncContextManager[Auth]]
 
 REFUSED = r"^the session token is invalid or has expired; log in again at /api/auth/login$"
 
@@ -44,7 +39,9 @@ async def fail(auth: Auth, times: int, address: str = HERE) -> None:
             await auth.login("a wrong one", address)
 
 
-async def test_the_right_password_gives_a_session(tmp_path: Path, nursery: trio.Nursery) -> None:
+async def test_login_with_the_password_gives_a_session_of_a_week(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
     password_hash = SecretStr(hash_password("open sesame"))
     auth = Auth(
         tmp_path, password_hash=password_hash, signing_secret=SecretStr(""), wall_clock=lambda: 1e9
@@ -61,36 +58,9 @@ async def test_the_right_password_gives_a_session(tmp_path: Path, nursery: trio.
         await auth.login("open barley", HERE)
 
 
-async def test_by_default_it_is_the_machines_clock(tmp_path: Path, nursery: trio.Nursery) -> None:
-    password_hash = SecretStr(hash_password("open sesame"))
-    auth = Auth(tmp_path, password_hash=password_hash, signing_secret=SecretStr(""))
-    await nursery.start(auth.run)
-    answer = await auth.login("open sesame", HERE)
-    assert isinstance(answer, LoggedIn)
-
-    await auth.check_session(answer.token)
-    assert expiry(answer.token) == pytest.approx(time.time() + WEEK, abs=10)
-
-
-@pytest.mark.parametrize(
-    ("answer", "name"),
-    [(LoggedIn(""), "token"), (SecondStep(""), "temp_token"), (Session("", "", 0), "epoch")],
-    ids=lambda value: type(value).__name__,
-)
-def test_an_answer_cannot_be_changed(answer: object, name: str) -> None:
-    with pytest.raises(FrozenInstanceError):
-        setattr(answer, name, "other")
-
-
-async def test_every_login_is_a_session_of_its_own(auth: Auth, log_in: Log_in) -> None:
-    one = await auth.check_session(await log_in(auth))
-    other = await auth.check_session(await log_in(auth))
-
-    assert one.jti != other.jti
-    assert len(one.jti) == 32
-
-
-async def test_a_session_lasts_a_week(auth: Auth, log_in: Log_in, wall: SimpleNamespace) -> None:
+async def test_session_is_refused_after_a_week(
+    auth: Auth, log_in: LogIn, wall: SimpleNamespace
+) -> None:
     token = await log_in(auth)
     wall.now += WEEK - 1
     await auth.check_session(token)
@@ -100,7 +70,7 @@ async def test_a_session_lasts_a_week(auth: Auth, log_in: Log_in, wall: SimpleNa
         await auth.check_session(token)
 
 
-async def test_no_token_is_refused_with_a_hint(auth: Auth) -> None:
+async def test_missing_token_is_refused_with_a_hint(auth: Auth) -> None:
     with pytest.raises(
         NotAllowed,
         match=r"^no session token; send the one from /api/auth/login as `Authorization: Bearer …`$",
@@ -108,30 +78,7 @@ async def test_no_token_is_refused_with_a_hint(auth: Auth) -> None:
         await auth.check_session(None)
 
 
-@pytest.mark.parametrize("token", ["", "x", "a.b.c"])
-async def test_a_malformed_token_is_refused(token: str, auth: Auth) -> None:
-    with pytest.raises(NotAllowed, match=REFUSED):
-        await auth.check_session(token)
-
-
-async def test_ten_wrong_passwords_are_free_then_one_waits(
-    auth: Auth, mock_clock: MockClock
-) -> None:
-    await fail(auth, 10)
-
-    with pytest.raises(TooManyTries) as refused:
-        await auth.login("the right one", HERE)
-    assert refused.value.retry_after == 1
-
-    await auth.login("the right one", THERE)
-    mock_clock.jump(1)
-    await fail(auth, 1)
-    mock_clock.jump(2)
-    await auth.login("the right one", HERE)
-    await fail(auth, 10)
-
-
-async def test_guesses_side_by_side_do_not_pass_together(auth: Auth) -> None:
+async def test_concurrent_wrong_passwords_are_limited_to_ten(auth: Auth) -> None:
     outcomes: list[type[Exception]] = []
 
     async def guess() -> None:
@@ -148,7 +95,7 @@ async def test_guesses_side_by_side_do_not_pass_together(auth: Auth) -> None:
     assert outcomes.count(TooManyTries) == 20
 
 
-async def test_right_passwords_side_by_side_are_no_failures(
+async def test_concurrent_right_passwords_all_log_in(
     auth: Auth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a bot sends them that logs in for each of its messages."""
@@ -170,7 +117,7 @@ async def test_right_passwords_side_by_side_are_no_failures(
     assert len(tokens) == LOGIN_SLOTS
 
 
-async def test_logins_that_wait_for_others_that_fail_have_to_wait(
+async def test_login_behind_ten_failures_has_to_wait(
     auth: Auth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate = threading.Event()
@@ -192,7 +139,7 @@ async def _refused(auth: Auth) -> None:
         await auth.login("the right one", HERE)
 
 
-async def test_hanging_up_early_does_not_hide_a_failure(
+async def test_caller_that_leaves_early_does_not_hide_a_failure(
     auth: Auth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fail(auth, 9)
@@ -220,7 +167,7 @@ async def itself(state: AuthState) -> AuthState:
     return state
 
 
-async def test_a_password_that_is_none_does_not_count(auth: Auth) -> None:
+async def test_overlong_password_is_refused_and_not_counted(auth: Auth) -> None:
     for _ in range(20):
         with pytest.raises(Invalid, match=r"^password: is longer than 1024 characters"):
             await auth.login("x" * 1025, HERE)
@@ -228,30 +175,8 @@ async def test_a_password_that_is_none_does_not_count(auth: Auth) -> None:
     await auth.login("the right one", HERE)
 
 
-async def test_revoking_ends_every_session(auth: Auth, log_in: Log_in) -> None:
-    tokens = [await log_in(auth), await log_in(auth)]
-
-    await auth.revoke_all()
-
-    for token in tokens:
-        with pytest.raises(NotAllowed, match=REFUSED):
-            await auth.check_session(token)
-    await auth.check_session(await log_in(auth))
-
-
-async def test_a_new_password_ends_every_session(
-    new_auth: New_auth, running: Running, log_in: Log_in
-) -> None:
-    async with running() as auth:
-        token = await log_in(auth)
-
-    async with running(new_auth(password_hash=hash_password("another"))) as auth:
-        with pytest.raises(NotAllowed, match=REFUSED):
-            await auth.check_session(token)
-
-
-async def test_a_given_signing_secret_is_used_and_not_kept(
-    new_auth: New_auth, running: Running, log_in: Log_in, tmp_path: Path
+async def test_given_signing_secret_is_used_and_not_saved(
+    new_auth: NewAuth, running: Running, log_in: LogIn, tmp_path: Path
 ) -> None:
     async with running(new_auth(signing_secret="ab" * 32)) as auth:
         token = await log_in(auth)
@@ -264,13 +189,6 @@ async def test_a_given_signing_secret_is_used_and_not_kept(
             await auth.check_session(token)
 
 
-async def test_an_empty_signing_secret_is_none(
-    new_auth: New_auth, running: Running, tmp_path: Path
-) -> None:
-    async with running(new_auth(signing_secret="")):
-        assert (tmp_path / "signing-secret").exists()
-
-
-def test_a_bad_signing_secret_is_refused_at_once(new_auth: New_auth) -> None:
+def test_malformed_signing_secret_is_refused_at_once(new_auth: NewAuth) -> None:
     with pytest.raises(ValueError, match="the signing secret must be 64 hexadecimal digits"):
         new_auth(signing_secret="short")
