@@ -181,5 +181,5 @@ async def ended_once(world: World, kickoff_id: str) -> Json:
 
 
 async def story(world: World, kickoff_id: str) -> list[str]:
-    events = await world.stage.crews.journal.events(kickoff_id, after=0, limit=500)
+    events = await world.stage.crews.store.events(kickoff_id, after=0, limit=500)
     return [event.type for event in events]

@@ -119,7 +119,7 @@ class Reloader:
         await self._insist(partial(crews.executor.apply_catalog, catalog))
         await self._insist(partial(crews.tokens.set_users, catalog.users()))
         self._takers.http_apps.apply_config(settings, catalog)
-        crews.journal.set_retention(retention(settings))
+        crews.store.set_retention(retention(settings))
         self._takers.history.set_retention(history_retention(settings))
         if "auth.password_hash" in found.applied:
             password = settings.auth.password_hash

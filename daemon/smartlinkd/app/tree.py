@@ -400,7 +400,7 @@ def _over(crews: Crews) -> Supervisor:
     return Supervisor(
         "crews",
         [
-            _actor("journal", crews.journal, busy=DISK_PATIENCE),
+            _actor("journal", crews.store, busy=DISK_PATIENCE),
             _actor(
                 "executor",
                 executor,

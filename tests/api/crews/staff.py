@@ -58,12 +58,12 @@ def alpha(folder: Path, script: str, *, other: Input, max_running: int) -> Crew:
 
 async def run_executor(nursery: trio.Nursery, crews: Catalog, folder: Path) -> Executor:
     """Start one, with a journal of its own."""
-    journal = Store(
+    store = Store(
         folder / "journal.sqlite3",
         key=SecretBytes(bytes(32)),
         retention=Retention(timedelta(days=1), 100),
     )
-    executor = Executor(crews, journal, tools={}, runs=folder / "runs", queued=lambda: None)
-    await nursery.start(journal.run)
+    executor = Executor(crews, store, tools={}, runs=folder / "runs", queued=lambda: None)
+    await nursery.start(store.run)
     await nursery.start(executor.run)
     return executor

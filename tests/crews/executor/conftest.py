@@ -189,7 +189,7 @@ class House:
         self.calls = 0
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
-        self.journal = Store(
+        self.store = Store(
             folder / "journal.db",
             key=SecretBytes(b"k" * 32),
             retention=Retention(timedelta(days=1), 1000),
@@ -198,7 +198,7 @@ class House:
         )
         self.executor = Executor(
             Catalog({crew.name: crew for crew in crews}, broken),
-            self.journal,
+            self.store,
             tools=self._tools(),
             runs=folder / "runs",
             queued=self._called,
@@ -210,7 +210,7 @@ class House:
         try:
             with self.scope:
                 async with trio.open_nursery() as nursery:
-                    await nursery.start(self.journal.run)
+                    await nursery.start(self.store.run)
                     await self.executor.run(task_status)
                     nursery.cancel_scope.cancel()
         finally:
@@ -312,7 +312,7 @@ class House:
             )
 
     async def events(self, kickoff_id: str) -> list[ExecutionEvent]:
-        return await self.journal.events(kickoff_id, after=0, limit=500)
+        return await self.store.events(kickoff_id, after=0, limit=500)
 
     async def story(self, kickoff_id: str) -> list[str]:
         """The types of its events."""
@@ -411,7 +411,11 @@ def new_house(
 ) -> NewHouse:
     """Makes a daemon with these crews, that nobody has started yet."""
 
-    def make(*crews: Crew, broken: tuple[BrokenCrew, ...] = ()) -> House:
+    def make(
+        *crews: Crew,
+        broken: tuple[BrokenCrew, ...] = (),
+        store_limits: StoreLimits = store_limits,
+    ) -> House:
         return House(
             folder, crews or (make_crew(),), broken, ExecutorLimits(**limits), store_limits
         )

@@ -34,13 +34,13 @@ async def one_running_one_waiting(house: House) -> tuple[str, str]:
 
 def records_late(house: House, monkeypatch: pytest.MonkeyPatch) -> trio.Event:
     """Its journal records no change until this is set."""
-    record, may_record = house.journal.record, trio.Event()
+    record, may_record = house.store.record, trio.Event()
 
     async def late(*args: Any) -> None:
         await may_record.wait()
         await record(*args)
 
-    monkeypatch.setattr(house.journal, "record", late)
+    monkeypatch.setattr(house.store, "record", late)
     return may_record
 
 

@@ -102,7 +102,7 @@ async def test_one_that_was_ended_behind_its_back_ends_alone(
     await house.gate.reaches(2)
     subject = subject_of(await house.look(kickoff_id))
     end = ended(subject, failure(Status.STOPPED, "by nobody we know"), datetime.now(UTC))
-    await house.journal.record(kickoff_id, end)
+    await house.store.record(kickoff_id, end)
     house.gate.open()
     assert (await house.end_of(other)).state is ExecutionState.SUCCESS
     assert (await house.end_of(await house.kickoff())).state is ExecutionState.SUCCESS

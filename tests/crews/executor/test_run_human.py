@@ -145,7 +145,7 @@ async def test_an_answer_to_a_worker_that_says_no_more_and_has_not_ended(
 
 def hold_up_answers(house: House, monkeypatch: pytest.MonkeyPatch) -> tuple[trio.Event, trio.Event]:
     """Set when an answer is to be recorded; and to be set when it may be."""
-    record = house.journal.record
+    record = house.store.record
     recording, go_on = trio.Event(), trio.Event()
 
     async def hold_up(execution_id: str, entry: ExecutionUpdate) -> None:
@@ -154,7 +154,7 @@ def hold_up_answers(house: House, monkeypatch: pytest.MonkeyPatch) -> tuple[trio
             await go_on.wait()
         await record(execution_id, entry)
 
-    monkeypatch.setattr(house.journal, "record", hold_up)
+    monkeypatch.setattr(house.store, "record", hold_up)
     return recording, go_on
 
 

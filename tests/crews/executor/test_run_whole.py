@@ -165,7 +165,7 @@ async def test_missing_inputs_are_named_and_nothing_is_created(
     with pytest.raises(Unprocessable, match="age, topic") as refusal:
         await house.kickoff(inputs={"tone": "dry"})
     assert refusal.value.details == {"missing_inputs": ["age", "topic"]}
-    assert await house.journal.unfinished() == []
+    assert await house.store.unfinished() == []
     listed = await house.executor.executions(CrewUser("c"), state=None, limit=10, cursor=None)
     assert listed.executions == ()
 
@@ -173,7 +173,7 @@ async def test_missing_inputs_are_named_and_nothing_is_created(
 async def test_values_that_cannot_be_kept_are_refused_and_nothing_is_created(house: House) -> None:
     with pytest.raises(Invalid, match="inputs"):
         await house.kickoff(inputs={"x": float("nan")})
-    assert await house.journal.unfinished() == []
+    assert await house.store.unfinished() == []
     assert (await house.end_of(await house.kickoff())).state is ExecutionState.SUCCESS
 
 

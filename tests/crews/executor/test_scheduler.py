@@ -98,7 +98,7 @@ async def test_a_full_queue_says_so_and_has_room_again(
     with pytest.raises(Unavailable, match="the queue of crew c is full, with 2 waiting") as refusal:
         await house.kickoff(*WAITS)
     assert refusal.value.retry_after == FULL_RETRY_AFTER
-    assert len(await house.journal.unfinished()) == 3
+    assert len(await house.store.unfinished()) == 3
 
     await house.stop_one(next_one)
     last = await house.kickoff(*WAITS)
@@ -138,7 +138,7 @@ async def test_kickoffs_at_the_same_moment_do_not_get_past_the_bound(
         for _ in range(40):
             nursery.start_soon(kick_off)
     assert (len(ids), len(refused)) == (5, 35)
-    assert {each.id for each in await house.journal.unfinished()} == set(ids)
+    assert {each.id for each in await house.store.unfinished()} == set(ids)
     house.gate.open()
     for each in ids:
         await house.end_of(each)

@@ -109,7 +109,7 @@ async def test_a_turn_that_comes_while_a_kickoff_is_recorded_is_had(
     go = house.folder / "go"
     os.mkfifo(go)
     first = await house.kickoff(f"read {go}", "started", "log here", "hang")
-    create = house.journal.create
+    create = house.store.create
 
     async def slow(*args: Any, **kwargs: Any) -> Created:
         created = await create(*args, **kwargs)
@@ -117,7 +117,7 @@ async def test_a_turn_that_comes_while_a_kickoff_is_recorded_is_had(
         await house.hears(first, "here")
         return created
 
-    monkeypatch.setattr(house.journal, "create", slow)
+    monkeypatch.setattr(house.store, "create", slow)
     await completes(house, await house.kickoff())
 
 
@@ -128,7 +128,7 @@ async def test_a_turn_for_a_kickoff_that_is_refused_is_the_next_ones(
         raise Unavailable("the disk is full", retry_after=5)
 
     with monkeypatch.context() as patch:
-        patch.setattr(house.journal, "create", full)
+        patch.setattr(house.store, "create", full)
         with pytest.raises(Unavailable, match="the disk is full"):
             await house.kickoff()
     await completes(house, await house.kickoff())

@@ -40,7 +40,7 @@ async def test_one_that_waits_whose_end_is_on_the_disk_though_the_journal_said_t
     house = await open_house(crew(max_running=1))
     _, waiting = [await house.kickoff(*WAITS) for _ in range(2)]
     await house.gate.reaches(1)
-    record = house.journal.record
+    record = house.store.record
     said: list[str] = []
 
     async def doubtful(*args: Any) -> None:
@@ -49,7 +49,7 @@ async def test_one_that_waits_whose_end_is_on_the_disk_though_the_journal_said_t
             said.append("no")
             raise Unavailable("the disk did not say whether it is", retry_after=1)
 
-    monkeypatch.setattr(house.journal, "record", doubtful)
+    monkeypatch.setattr(house.store, "record", doubtful)
     await house.stop_one(waiting)
     assert said
     assert (await house.look(waiting)).status is Status.STOPPED
@@ -187,7 +187,7 @@ async def test_one_that_comes_to_its_end_first(
     kickoff_id = await house.kickoff("started", "call gate", "hear", "result ok")
     await house.gate.reaches(1)
     ending, stopping = trio.Event(), trio.Event()
-    record, cancel = house.journal.record, RunningExecution.cancel
+    record, cancel = house.store.record, RunningExecution.cancel
 
     async def hold_up(execution_id: str, entry: ExecutionUpdate) -> None:
         if entry.change.get("status") is Status.COMPLETED:
@@ -199,7 +199,7 @@ async def test_one_that_comes_to_its_end_first(
         stopping.set()
         cancel(self, *args)
 
-    monkeypatch.setattr(house.journal, "record", hold_up)
+    monkeypatch.setattr(house.store, "record", hold_up)
     monkeypatch.setattr(RunningExecution, "cancel", note)
     house.gate.open()
     await ending.wait()

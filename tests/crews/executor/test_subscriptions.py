@@ -187,7 +187,7 @@ async def test_one_that_ends_between_the_questions_is_told_to_its_end(
     """Behind the first question, and behind the second."""
     house = await open_house(crew(max_running=1))
     running, waiting = [await house.kickoff(*WAITS) for _ in range(2)]
-    honest = getattr(house.journal, question)
+    honest = getattr(house.store, question)
 
     async def end_behind_it(*args: Any, **named: Any) -> Any:
         answer = await honest(*args, **named)
@@ -197,7 +197,7 @@ async def test_one_that_ends_between_the_questions_is_told_to_its_end(
 
     with trio.fail_after(10):
         async with house.executor.follow(C, waiting, after=0) as following:
-            monkeypatch.setattr(house.journal, question, end_behind_it)
+            monkeypatch.setattr(house.store, question, end_behind_it)
             assert [event.type for event in await following.next()] == ["crew_kickoff_failed"]
             assert await following.next() == []
     await house.stop_one(running)
@@ -209,5 +209,5 @@ async def test_one_that_was_forgotten_ends_the_stream(house: House) -> None:
     async with house.executor.follow(C, kickoff_id, after=0) as following:
         assert await following.next()
         far = (await house.look(kickoff_id)).created_at.replace(year=9000)
-        assert await house.journal.prune(far) == 1
+        assert await house.store.prune(far) == 1
         assert await following.next() == []

@@ -127,7 +127,7 @@ async def test_what_has_a_new_credential_waits_behind_a_failed_call_with_the_old
     execution_id = await desk.execution(old)
     await desk.queue(execution_id, old, b"first")
     call = NewDelivery(new, b"second", desk.wall())
-    await desk.journal.record(
+    await desk.store.record(
         execution_id, ExecutionUpdate(Change(webhooks=(new,)), deliveries=[call])
     )
     await desk.begin()
@@ -339,7 +339,7 @@ async def test_call_whose_end_was_not_recorded_is_repeated_with_its_id(
 
     await desk.call(receiver.url(), b"{}", b"next")
     with monkeypatch.context() as patched:
-        patched.setattr(desk.journal, "remove_delivery", never)
+        patched.setattr(desk.store, "remove_delivery", never)
         stop = await desk.begin()
         await noting.wait()
         stop()
@@ -393,7 +393,7 @@ async def test_a_journal_that_cannot_be_used_is_waited_for(  # noqa: PLR0917 - f
 ) -> None:
     await desk.call(receiver.url(), b"{}")
     with monkeypatch.context() as patched:
-        patched.setattr(desk.journal, question, unavailable)
+        patched.setattr(desk.store, question, unavailable)
         await desk.begin()
         for tries, full in ((1, 1), (2, 2), (3, 4)):
             while caplog.text.count("its disk is full") < tries:
@@ -417,14 +417,14 @@ async def test_it_does_not_look_without_a_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looks = 0
-    due_deliveries = desk.journal.due_deliveries
+    due_deliveries = desk.store.due_deliveries
 
     async def counted(*arguments: Any, **options: Any) -> Any:
         nonlocal looks
         looks += 1
         return await due_deliveries(*arguments, **options)
 
-    monkeypatch.setattr(desk.journal, "due_deliveries", counted)
+    monkeypatch.setattr(desk.store, "due_deliveries", counted)
     receiver.usual = behave.hang
     for _ in range(9):
         await desk.call(receiver.url(), b"{}", b"{}")
@@ -490,7 +490,7 @@ async def test_a_replaced_target_stays_for_what_was_queued(desk: Any, receiver: 
     new = WebhookTarget("task", receiver.url("/new"), auth=SecretStr("Bearer new"))
     execution_id = await desk.execution(old)
     await desk.queue(execution_id, old, b"1")
-    await desk.journal.record(execution_id, ExecutionUpdate(Change(webhooks=(new,))))
+    await desk.store.record(execution_id, ExecutionUpdate(Change(webhooks=(new,))))
     await desk.queue(execution_id, new, b"2")
     await desk.begin()
     await desk.done()

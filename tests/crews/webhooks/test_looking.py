@@ -27,7 +27,7 @@ LIMITS = WebhookLimits()
 def looks(desk: Any, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Awaitable[None]]]:
     """What happens at the end of each look from now on; an entry goes with its look."""
     happens: list[Callable[[], Awaitable[None]]] = []
-    due_deliveries = desk.journal.due_deliveries
+    due_deliveries = desk.store.due_deliveries
 
     async def looked(*arguments: Any, **options: Any) -> Any:
         found = await due_deliveries(*arguments, **options)
@@ -35,7 +35,7 @@ def looks(desk: Any, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Await
             await happens.pop(0)()
         return found
 
-    monkeypatch.setattr(desk.journal, "due_deliveries", looked)
+    monkeypatch.setattr(desk.store, "due_deliveries", looked)
     return happens
 
 
@@ -68,7 +68,7 @@ async def test_with_nothing_to_do_it_looks_once_a_minute(
 
 def dispatcher_of(desk: Any) -> WebhookDispatcher:
     allow = [ip_network("127.0.0.0/8")]
-    return WebhookDispatcher(desk.journal, allow=allow, key=None, wall=desk.wall)
+    return WebhookDispatcher(desk.store, allow=allow, key=None, wall=desk.wall)
 
 
 async def hanging(desk: Any, open_receiver: OpenReceiver, behave: Any, hosts: int) -> list[Any]:
@@ -153,7 +153,7 @@ async def test_while_it_waits_for_the_journal_it_is_not_taken_for_hung(
     async def unavailable(*_: object, **__: object) -> None:
         raise Unavailable("its disk is full", retry_after=5)
 
-    monkeypatch.setattr(desk.journal, "due_deliveries", unavailable)
+    monkeypatch.setattr(desk.store, "due_deliveries", unavailable)
     await nursery.start((dispatcher := dispatcher_of(desk)).run)
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert dispatcher.heartbeat.allowance_s >= JOURNAL_BACKOFF.longest
@@ -169,7 +169,7 @@ async def test_a_call_with_a_new_credential_waits_for_those_with_the_old_one(
     await desk.queue(execution_id, old, b"first")
     change = Change(webhooks=(new,))
     call = NewDelivery(new, b"second", desk.wall())
-    await desk.journal.record(execution_id, ExecutionUpdate(change, deliveries=[call]))
+    await desk.store.record(execution_id, ExecutionUpdate(change, deliveries=[call]))
     await desk.begin()
     await receiver.until(1)
     await trio.testing.wait_all_tasks_blocked(0.05)

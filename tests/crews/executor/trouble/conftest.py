@@ -11,7 +11,6 @@ import trio
 
 from smartlinkd.errors import Unavailable
 from smartlinkd.store.actor import Store
-from smartlinkd.store.database import StoreDatabase
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import House, NewHouse
@@ -60,15 +59,15 @@ class Disk:
 def disk(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> Disk:
     """The disk under the journal. Between two tries of the executor's there is no long pause."""
     disk = Disk()
-    create, record = StoreDatabase.create, StoreDatabase.record
+    create, record = Store.create, Store.record
 
-    def try_to_create(self: StoreDatabase, *args: Any) -> Any:
+    async def try_to_create(self: Store, *args: Any, **named: Any) -> Any:
         disk.create()
-        return create(self, *args)
+        return await create(self, *args, **named)
 
-    def try_to_record(self: StoreDatabase, *args: Any) -> None:
+    async def try_to_record(self: Store, *args: Any) -> None:
         disk.record()
-        record(self, *args)
+        await record(self, *args)
 
     monkeypatch.setattr(Store, "create", try_to_create)
     monkeypatch.setattr(Store, "record", try_to_record)

@@ -55,7 +55,7 @@ async def test_a_kickoff_is_refused_and_nothing_is_created(disk: Disk, house: Ho
     with pytest.raises(Unavailable, match="disk is full"):
         await house.kickoff()
     disk.refusing = False
-    assert await house.journal.unfinished() == []
+    assert await house.store.unfinished() == []
     assert (await house.end_of(await house.kickoff())).state is ExecutionState.SUCCESS
 
 
@@ -93,13 +93,13 @@ async def test_one_whose_worker_finds_no_room_is_held_up_and_nobody_behind_it_fa
     disk: Disk, open_house: OpenHouse, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch, why: int
 ) -> None:
     house = await open_house(crew(max_running=1))
-    look, looked = house.journal.look_at_disk, []
+    look, looked = house.store.look_at_disk, []
 
     async def noting() -> None:
         await look()
         looked.append(True)
 
-    monkeypatch.setattr(house.journal, "look_at_disk", noting)
+    monkeypatch.setattr(house.store, "look_at_disk", noting)
     folders = NoFolders(monkeypatch, 3, why)
     ran = [await house.kickoff() for _ in range(3)]
     ends = [await house.end_of(each) for each in ran]
@@ -118,7 +118,7 @@ async def test_a_look_at_the_disk_that_finds_no_thread_ends_nothing(
         looks += 1
         raise NoThread("there is no thread to be had", retry_after=1)
 
-    monkeypatch.setattr(house.journal, "look_at_disk", look_in_vain)
+    monkeypatch.setattr(house.store, "look_at_disk", look_in_vain)
     NoFolders(monkeypatch, 2)
     assert (await house.end_of(await house.kickoff())).state is ExecutionState.SUCCESS
     assert looks == 2
@@ -260,7 +260,7 @@ async def test_what_was_recorded_in_the_moment_of_a_stop_is_told(
     """Whoever records is cut short before it hears that the journal has it."""
     webhook = WebhookTarget("task", "http://127.0.0.1:9/", (), None)
     recorded = trio.Event()
-    record = house.journal.record
+    record = house.store.record
 
     async def record_and_hang(execution_id: str, entry: ExecutionUpdate) -> None:
         await record(execution_id, entry)
@@ -270,7 +270,7 @@ async def test_what_was_recorded_in_the_moment_of_a_stop_is_told(
 
     kickoff_id = await house.kickoff(*SCRIPT, webhooks=(webhook,))
     await house.gate.reaches(1)
-    monkeypatch.setattr(house.journal, "record", record_and_hang)
+    monkeypatch.setattr(house.store, "record", record_and_hang)
     house.gate.open()
     await recorded.wait()
     assert house.calls == 0

@@ -185,7 +185,7 @@ def ended_once(end: Execution, story: list[str]) -> None:
 
 
 async def unfinished(house: House) -> list[str]:
-    return [each.id for each in await house.journal.unfinished()]
+    return [each.id for each in await house.store.unfinished()]
 
 
 async def idle(house: House) -> None:

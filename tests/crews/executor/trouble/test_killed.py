@@ -42,16 +42,16 @@ crew = Crew(
     "c", WorkerSettings(("/bin/sh", "-c", worker, str(folder / "pids")), {}, 2**28), (),
     4, 100, 1000, 1000, "fail", (), (),
 )
-journal = Store(
+store = Store(
     folder / "journal.db", key=SecretBytes(b"k" * 32), retention=Retention(timedelta(days=1), 1000)
 )
 executor = Executor(
-    Catalog({"c": crew}), journal, tools={}, runs=folder / "runs", queued=lambda: None
+    Catalog({"c": crew}), store, tools={}, runs=folder / "runs", queued=lambda: None
 )
 
 async def main():
     async with trio.open_nursery() as nursery:
-        await nursery.start(journal.run)
+        await nursery.start(store.run)
         await nursery.start(executor.run)
         for _ in range(24):
             new = Kickoff({})

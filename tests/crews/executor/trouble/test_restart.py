@@ -175,7 +175,7 @@ async def test_one_that_was_stopped_before_its_turn_is_stopped_though_the_daemon
     await house.kickoff(*WAITS)
     await house.gate.reaches(1)
     kickoff_id = await house.kickoff(*WAITS)
-    record, refused = house.journal.record, trio.Event()
+    record, refused = house.store.record, trio.Event()
 
     async def refuses_once(*args: Any, **named: Any) -> Any:
         if args[0] == kickoff_id and not refused.is_set():
@@ -183,7 +183,7 @@ async def test_one_that_was_stopped_before_its_turn_is_stopped_though_the_daemon
             raise Unavailable("not now", retry_after=1)
         return await record(*args, **named)
 
-    monkeypatch.setattr(house.journal, "record", refuses_once)
+    monkeypatch.setattr(house.store, "record", refuses_once)
 
     @nursery.start_soon
     async def stop() -> None:
@@ -243,7 +243,7 @@ async def test_one_that_has_no_room_for_another_run_is_interrupted(
     await house.gate.reaches(1)
     await house.kill()
 
-    house = await open_house(again, limits=StoreLimits(events=3))
+    house = await open_house(again, store_limits=StoreLimits(events=3))
     end = await house.end_of(kickoff_id)
     assert end.status is Status.INTERRUPTED
     assert end.error == (
@@ -436,7 +436,7 @@ async def test_nor_has_one_whose_beginning_is_just_being_recorded(
     house = await open_house(crew(max_running=1))
     await house.kickoff("started", "call gate", "hear", "result ok")
     await house.gate.reaches(1)
-    record, suspend = house.journal.record, RunningExecution.suspend
+    record, suspend = house.store.record, RunningExecution.suspend
     recording, left = trio.Event(), trio.Event()
 
     async def record_late(execution_id: str, entry: ExecutionUpdate) -> None:
@@ -449,7 +449,7 @@ async def test_nor_has_one_whose_beginning_is_just_being_recorded(
         suspend(self)
         left.set()
 
-    monkeypatch.setattr(house.journal, "record", record_late)
+    monkeypatch.setattr(house.store, "record", record_late)
     monkeypatch.setattr(RunningExecution, "suspend", note)
     kickoff_id = await house.kickoff()
     house.gate.open()
@@ -466,7 +466,7 @@ async def test_one_whose_turn_comes_as_the_daemon_ends_has_not_begun(
     house = await open_house(crew(max_running=1))
     await house.kickoff("started", "call gate", "hear", "result ok")
     await house.gate.reaches(1)
-    read, suspend = house.journal.execution, RunningExecution.suspend
+    read, suspend = house.store.execution, RunningExecution.suspend
     reading, left = trio.Event(), trio.Event()
 
     async def read_late(*args: Any, **named: Any) -> Any:
@@ -478,7 +478,7 @@ async def test_one_whose_turn_comes_as_the_daemon_ends_has_not_begun(
         suspend(self)
         left.set()
 
-    monkeypatch.setattr(house.journal, "execution", read_late)
+    monkeypatch.setattr(house.store, "execution", read_late)
     monkeypatch.setattr(RunningExecution, "suspend", note)
     kickoff_id = await house.kickoff()
     house.gate.open()

@@ -24,11 +24,11 @@ GRACE = 20.0
 
 
 def tree(house: House) -> Supervisor:
-    journal, executor = house.journal, house.executor
+    store, executor = house.store, house.executor
     return Supervisor(
         "crews",
         [
-            ChildSpec("journal", journal.run, mailbox=journal.mailbox),
+            ChildSpec("journal", store.run, mailbox=store.mailbox),
             ChildSpec(
                 "executor",
                 executor.run,
@@ -45,7 +45,7 @@ def tree(house: House) -> Supervisor:
 async def break_journal(house: House) -> None:
     """A question that only a bug would ask."""
     with pytest.raises(Unavailable):
-        await house.journal.record("no-such-id", ExecutionUpdate(Change()))
+        await house.store.record("no-such-id", ExecutionUpdate(Change()))
 
 
 def restarts(supervisor: Supervisor) -> dict[str, int]:
@@ -118,14 +118,14 @@ async def test_a_journal_that_fails_at_an_execution_is_not_waited_for(
     await nursery.start(supervisor.run)
     await house.kickoff(*WAITS)
     await house.gate.reaches(1)
-    record = house.journal.record
+    record = house.store.record
     ids = ["no-such-id"]
 
     async def break_once(execution_id: str, entry: ExecutionUpdate) -> None:
         broken = entry.change.get("status") is moment and ids
         await record(ids.pop() if broken else execution_id, entry)
 
-    monkeypatch.setattr(house.journal, "record", break_once)
+    monkeypatch.setattr(house.store, "record", break_once)
     with trio.fail_after(GRACE - 1):
         kickoff_id = await house.kickoff()
         house.gate.open()
@@ -202,7 +202,7 @@ async def test_followers_outlive_a_restart(
 
 
 async def all_ended(house: House) -> None:
-    while left := await house.journal.unfinished():
+    while left := await house.store.unfinished():
         for each in left:
             await house.end_of(each.id, each.crew)
 
