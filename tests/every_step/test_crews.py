@@ -2,7 +2,7 @@
 
 An execution that a client was told of is known and comes to an end, once; one that nobody was told
 of does so too, if it is there at all. The same with real workers and a journal on threads, for
-whoever asks the executor itself, is in `tests/crews/executor/trouble/test_every_step.py`.
+whoever asks the executor itself, is in `tests/crews/executor/test_executor_every_step.py`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -43,9 +43,7 @@ from smartlinkd.store.model import (
 
 MIB = 2**20
 HANG = 20.0  # seconds; what takes that long hangs
-
 Step = str | dict[str, JsonValue]
-
 # Does the steps of its input "script", one after the other. An object is said as it is.
 PUPPET = r"""
 import json, os, signal, socket, sys, time
@@ -169,7 +167,7 @@ class Gate:
         self._news = trio.Event()
 
 
-class House:
+class CrewsDaemon:
     """One daemon's journal and executor. Another one on the same folder is the daemon's next start.
 
     `calls` counts how often it was said that webhook calls were queued.
@@ -350,8 +348,8 @@ class House:
         return {"gate": self.gate.use, "add": add, "refuse": refuse, "bug": bug}
 
 
-OpenHouse = Callable[..., Awaitable[House]]
-NewHouse = Callable[..., House]
+StartDaemon = Callable[..., Awaitable[CrewsDaemon]]
+NewDaemon = Callable[..., CrewsDaemon]
 MakeCrew = Callable[..., Crew]
 
 
@@ -406,17 +404,17 @@ def store_limits() -> StoreLimits:
 
 
 @pytest.fixture
-def new_house(
+def new_daemon(
     nothing_left: None, folder: Path, limits: dict[str, Any], store_limits: StoreLimits
-) -> NewHouse:
+) -> NewDaemon:
     """Makes a daemon with these crews, that nobody has started yet."""
 
     def make(
         *crews: Crew,
         broken: tuple[BrokenCrew, ...] = (),
         store_limits: StoreLimits = store_limits,
-    ) -> House:
-        return House(
+    ) -> CrewsDaemon:
+        return CrewsDaemon(
             folder, crews or (make_crew(),), broken, ExecutorLimits(**limits), store_limits
         )
 
@@ -424,18 +422,93 @@ def new_house(
 
 
 @pytest.fixture
-def open_house(new_house: NewHouse, nursery: trio.Nursery) -> OpenHouse:
+def start_daemon(new_daemon: NewDaemon, nursery: trio.Nursery) -> StartDaemon:
     """Starts a daemon with these crews; it is killed with the test, if it has not ended by then."""
 
-    async def start(*crews: Crew, **more: Any) -> House:
-        house = new_house(*crews, **more)
-        await nursery.start(house.serve)
-        return house
+    async def start(*crews: Crew, **more: Any) -> CrewsDaemon:
+        daemon = new_daemon(*crews, **more)
+        await nursery.start(daemon.serve)
+        return daemon
 
     return start
 
 
 @pytest.fixture
-async def house(open_house: OpenHouse) -> House:
+async def daemon(start_daemon: StartDaemon) -> CrewsDaemon:
     """A daemon with one crew "c", whose workers are puppets."""
-    return await open_house()
+    return await start_daemon()
+
+
+class Disk:
+    """Refuses to write as long as it is `refusing`, or at a certain one of all records."""
+
+    def __init__(self) -> None:
+        self.refusing = False
+        self.refused = 0
+        self._records = 0
+        self._at = 0
+        self._times = 0
+
+    def refuses_record(self, *, number: int, times: int) -> None:
+        """Refuse the so-manieth thing that is recorded from now on, so many times."""
+        self._records, self._at, self._times = 0, number, times
+
+    async def has_refused(self, times: int) -> None:
+        """Wait until it has refused so many times in all."""
+        with trio.fail_after(HANG):
+            while self.refused < times:  # noqa: ASYNC110 - a thread of the journal's counts
+                await trio.sleep(0.002)
+
+    def create(self) -> None:
+        """Something is to be created."""
+        if self.refusing:
+            self._refuse()
+
+    def record(self) -> None:
+        """Something is to be recorded."""
+        if self.refusing or (self._records + 1 == self._at and self._times > 0):
+            self._times -= 1
+            self._refuse()
+        self._records += 1
+
+    def _refuse(self) -> None:
+        self.refused += 1
+        raise Unavailable("its disk is full", retry_after=5)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> Disk:
+    """The disk under the journal. Between two tries of the executor's there is no long pause."""
+    disk = Disk()
+    create, record = Store.create, Store.record
+
+    async def try_to_create(self: Store, *args: Any, **named: Any) -> Any:
+        disk.create()
+        return await create(self, *args, **named)
+
+    async def try_to_record(self: Store, *args: Any) -> None:
+        disk.record()
+        await record(self, *args)
+
+    monkeypatch.setattr(Store, "create", try_to_create)
+    monkeypatch.setattr(Store, "record", try_to_record)
+    limits.update(first_retry_s=0.01, longest_retry_s=0.01)
+    return disk
+
+
+RunningDaemon = Callable[[], AbstractAsyncContextManager[CrewsDaemon]]
+
+
+@pytest.fixture
+def running_daemon(new_daemon: NewDaemon) -> RunningDaemon:
+    """A daemon with one crew "c", for scenarios that are struck at every step."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[CrewsDaemon]:
+        daemon = new_daemon()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(daemon.serve)
+            yield daemon
+            await daemon.stop()
+
+    return opened

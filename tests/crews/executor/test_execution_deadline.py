@@ -1,27 +1,29 @@
-"""Deadlines: the worker's own, the human's, and how the one stands still while the other runs.
+"""The deadlines of a worker and of a human, and a worker whose start hangs.
 
-The clock is the test's: it stands still until it is told to jump, while workers take what time
-they take.
+The clock stands still until a test moves it, while workers take the time that they take.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.crews import execution
+from smartlinkd.crews.execution import NOT_STARTED
 from smartlinkd.crews.protocol import Conversation, FromWorker, ProtocolFault, Result
-from smartlinkd.crews.worker import Worker, start_worker
+from smartlinkd.crews.scheduler import INTERRUPTED
 from smartlinkd.errors import Invalid
-from smartlinkd.store.model import ExecutionState, Status, StoreLimits, WebhookTarget
+from smartlinkd.processes.process_tree import Limits, shared_fork_server
+from smartlinkd.store.model import Execution, ExecutionState, Status, StoreLimits, WebhookTarget
+from tests.processes.family import server_of, sleeping
 
 if TYPE_CHECKING:
-    from tests.crews.executor.conftest import House, MakeCrew, OpenHouse
+    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
 
 BEGINS = ("started", "task a", "call gate", "hear")
 ASKS = ("ask a", "hear")
@@ -29,12 +31,14 @@ ENDS = ("done a", "result ok")
 
 
 @pytest.fixture
-async def timed(mock_clock: MockClock, open_house: OpenHouse, crew: MakeCrew) -> House:
+async def timed(mock_clock: MockClock, start_daemon: StartDaemon, crew: MakeCrew) -> CrewsDaemon:
     """Executions may run for 100 s, wait for a human for 1000 s, and have 50 s to end."""
-    return await open_house(crew(deadline=100.0, human_deadline=1000.0, grace=50.0))
+    return await start_daemon(crew(deadline=100.0, human_deadline=1000.0, grace=50.0))
 
 
-async def test_one_that_runs_too_long(mock_clock: MockClock, timed: House) -> None:
+async def test_execution_over_its_deadline_has_timed_out(
+    mock_clock: MockClock, timed: CrewsDaemon
+) -> None:
     kickoff_id = await timed.kickoff("started", "task a", "call gate", "hear", "result ok")
     await timed.gate.reaches(1)
     mock_clock.jump(99)
@@ -49,68 +53,9 @@ async def test_one_that_runs_too_long(mock_clock: MockClock, timed: House) -> No
     )
 
 
-@pytest.mark.parametrize("stopped", [False, True])
-async def test_the_owner_finds_the_words_of_one_that_was_too_late(
-    mock_clock: MockClock, timed: House, caplog: pytest.LogCaptureFixture, *, stopped: bool
+async def test_time_in_the_queue_does_not_count_to_the_deadline(
+    mock_clock: MockClock, timed: CrewsDaemon
 ) -> None:
-    """Its error cannot say what it was at. Of one that somebody has stopped nobody asks."""
-    kickoff_id = await timed.kickoff("started", "call gate", "hear", "result ok")
-    await timed.gate.reaches(1)
-    if stopped:
-        await timed.stop_one(kickoff_id)
-    else:
-        mock_clock.jump(101)
-    end = await timed.end_of(kickoff_id)
-    assert end.status is (Status.STOPPED if stopped else Status.TIMED_OUT)
-    told = f"execution {kickoff_id} failed; its worker's standard error ended:\nstopped\n"
-    assert (told in caplog.text) is not stopped
-
-
-async def test_one_that_ignores_its_deadline_too(mock_clock: MockClock, timed: House) -> None:
-    kickoff_id = await timed.kickoff("started", "deaf", "call gate", "hang")
-    await timed.gate.reaches(1)
-    mock_clock.jump(101)
-    for _ in range(2):  # the time for `stop`, and the time for SIGTERM
-        await wait_all_tasks_blocked()
-        mock_clock.jump(50)
-    end = await timed.end_of(kickoff_id)
-    assert end.status is Status.TIMED_OUT
-    assert "(deadline); the worker ignored the message `stop` and SIGTERM" in (end.error or "")
-
-
-async def test_the_time_in_which_it_was_started_counts(
-    mock_clock: MockClock, timed: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    @asynccontextmanager
-    async def slowly(*given: Any, **more: Any) -> AsyncIterator[Worker]:
-        await trio.sleep(60)
-        async with start_worker(*given, **more) as worker:
-            yield worker
-
-    monkeypatch.setattr(execution, "start_worker", slowly)
-    kickoff_id = await timed.kickoff("started", "task a", "call gate", "hear", "result ok")
-    await wait_all_tasks_blocked()
-    mock_clock.jump(60)
-    await timed.gate.reaches(1)
-    mock_clock.jump(41)
-    assert (await timed.end_of(kickoff_id)).status is Status.TIMED_OUT
-
-
-async def test_when_the_daemon_ends_a_worker_has_its_grace(
-    mock_clock: MockClock, timed: House, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
-) -> None:
-    await timed.kickoff("started", "deaf", "call gate", "hang")
-    await timed.gate.reaches(1)
-    nursery.start_soon(timed.stop)
-    for seconds in (10, 40):  # the time for `stop`, and the time for SIGTERM
-        await wait_all_tasks_blocked()
-        assert "is killed" not in caplog.text
-        mock_clock.jump(seconds)
-    await wait_all_tasks_blocked()
-    assert "ignores SIGTERM and is killed" in caplog.text
-
-
-async def test_time_in_the_queue_does_not_count(mock_clock: MockClock, timed: House) -> None:
     running = [await timed.kickoff("started", "call gate", "hear", "result ok") for _ in range(2)]
     waiting = await timed.kickoff()
     await timed.gate.reaches(2)
@@ -123,8 +68,8 @@ async def test_time_in_the_queue_does_not_count(mock_clock: MockClock, timed: Ho
     assert (await timed.end_of(waiting)).state is ExecutionState.SUCCESS
 
 
-async def test_the_clock_stands_still_while_a_human_is_asked(
-    mock_clock: MockClock, timed: House
+async def test_deadline_stands_still_while_a_human_is_asked(
+    mock_clock: MockClock, timed: CrewsDaemon
 ) -> None:
     kickoff_id = await timed.kickoff(*BEGINS, *ASKS, *ENDS)
     await timed.gate.reaches(1)
@@ -138,7 +83,9 @@ async def test_the_clock_stands_still_while_a_human_is_asked(
     assert (await timed.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
-async def test_the_clock_goes_on_with_the_answer(mock_clock: MockClock, timed: House) -> None:
+async def test_deadline_counts_on_after_the_answer(
+    mock_clock: MockClock, timed: CrewsDaemon
+) -> None:
     """60 s before the question and 41 s after it are too many."""
     kickoff_id = await timed.kickoff(*BEGINS, *ASKS, "log resumed", "hang")
     await timed.gate.reaches(1)
@@ -162,7 +109,9 @@ async def test_the_clock_goes_on_with_the_answer(mock_clock: MockClock, timed: H
     )
 
 
-async def test_nobody_answers(mock_clock: MockClock, timed: House) -> None:
+async def test_question_that_nobody_answers_times_out(
+    mock_clock: MockClock, timed: CrewsDaemon
+) -> None:
     kickoff_id = await timed.kickoff("started", "task a", *ASKS, *ENDS)
     await timed.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
     await wait_all_tasks_blocked()
@@ -176,8 +125,8 @@ async def test_nobody_answers(mock_clock: MockClock, timed: House) -> None:
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(targets=0)])
-async def test_an_answer_that_was_refused_leaves_the_human_the_time_there_was(
-    mock_clock: MockClock, timed: House
+async def test_refused_answer_leaves_the_human_the_rest_of_the_time(
+    mock_clock: MockClock, timed: CrewsDaemon
 ) -> None:
     kickoff_id = await timed.kickoff("started", "task a", *ASKS, *ENDS)
     await timed.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
@@ -194,13 +143,13 @@ async def test_an_answer_that_was_refused_leaves_the_human_the_time_there_was(
     assert (await timed.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
-async def test_what_it_has_said_stands_though_it_is_slow_to_leave(
+async def test_result_stands_when_the_worker_exits_after_the_deadline(
     mock_clock: MockClock,
-    open_house: OpenHouse,
+    start_daemon: StartDaemon,
     crew: MakeCrew,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    house = await open_house(crew(deadline=10.0, grace=50.0))
+    daemon = await start_daemon(crew(deadline=10.0, grace=50.0))
     said_all = trio.Event()
     hear = Conversation.receive
 
@@ -211,10 +160,80 @@ async def test_what_it_has_said_stands_though_it_is_slow_to_leave(
         return message
 
     monkeypatch.setattr(Conversation, "receive", noting)
-    kickoff_id = await house.kickoff("started", "log so far", "result ok", "hang")
+    kickoff_id = await daemon.kickoff("started", "log so far", "result ok", "hang")
     await said_all.wait()
     mock_clock.jump(11)  # past the deadline, and not past the grace
     await wait_all_tasks_blocked(0.02)
     mock_clock.jump(50)
-    end = await house.end_of(kickoff_id)
+    end = await daemon.end_of(kickoff_id)
     assert (end.status, end.result) == (Status.COMPLETED, "ok")
+
+
+@pytest.fixture(autouse=True)
+async def fork_server() -> AsyncIterator[None]:
+    """It does not answer, until it is killed for that and replaced."""
+    async with shared_fork_server(Limits(leave=0.1)):
+        async with sleeping() as tree:
+            server = server_of(tree)
+        os.kill(server, signal.SIGSTOP)
+        yield
+
+
+async def starting(daemon: CrewsDaemon) -> str:
+    """An execution whose worker is being started."""
+    kickoff_id = await daemon.kickoff()
+    await wait_all_tasks_blocked()
+    assert (await daemon.look(kickoff_id)).state is ExecutionState.RUNNING
+    return kickoff_id
+
+
+async def ended_after(
+    seconds: float, daemon: CrewsDaemon, kickoff_id: str, clock: MockClock
+) -> Execution:
+    """The execution, which ends then and not a second earlier."""
+    clock.jump(seconds - 1)
+    await wait_all_tasks_blocked()
+    assert (await daemon.look(kickoff_id)).state is ExecutionState.RUNNING
+    clock.jump(1)
+    clock.rate = 1.0
+    return await daemon.end_of(kickoff_id)
+
+
+async def has_a_place(daemon: CrewsDaemon) -> None:
+    """In a crew that has one place, the next execution runs."""
+    assert (await daemon.end_of(await daemon.kickoff())).status is Status.COMPLETED
+
+
+async def test_worker_start_that_hangs_counts_to_the_deadline(
+    mock_clock: MockClock, start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    daemon = await start_daemon(crew(max_running=1, deadline=30.0))
+    end = await ended_after(30.0, daemon, await starting(daemon), mock_clock)
+    assert end.status is Status.TIMED_OUT
+    assert end.error == f"it ran longer than the 30 s that its crew may (deadline); {NOT_STARTED}"
+    await has_a_place(daemon)
+
+
+async def test_stop_cuts_a_worker_start_that_hangs_short(
+    mock_clock: MockClock, start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    daemon = await start_daemon(crew(max_running=1))
+    kickoff_id = await starting(daemon)
+    mock_clock.rate = 1.0
+    await daemon.stop_one(kickoff_id)
+    end = await daemon.look(kickoff_id)
+    assert end.status is Status.STOPPED
+    assert end.error == f"stopped by a holder of the organization token; {NOT_STARTED}"
+    await has_a_place(daemon)
+
+
+async def test_daemons_end_cuts_a_worker_start_short_and_interrupts_the_execution(
+    mock_clock: MockClock, start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    daemon = await start_daemon(crew())
+    kickoff_id = await starting(daemon)
+    mock_clock.rate = 1.0
+    await daemon.stop()
+    assert mock_clock.current_time() < Limits().start
+    end = await (await start_daemon(crew())).end_of(kickoff_id)
+    assert (end.status, end.error) == (Status.INTERRUPTED, INTERRUPTED)
