@@ -69,15 +69,15 @@ TOKENS = {
     "a crew's user sees own executions alone; another crew's token opens nothing": [
         "api/crews/test_who_may_call.py::test_execution_of_another_owner_is_404_to_a_user",
         "api/crews/test_who_may_call.py::test_execution_of_another_crew_is_404",
-        "crews/test_tokens.py::test_no_token_opens_another_crew",
+        "crews/test_tokens.py::test_token_opens_no_other_crew",
     ],
     "a crew's token is compared in the same work, however wrong it is": [
-        "crews/test_tokens.py::test_each_way_of_being_wrong_is_the_same_work",
+        "crews/test_tokens.py::test_refusing_any_wrong_token_takes_the_same_steps",
         "api/crews/test_who_may_call.py::test_unknown_crew_looks_like_a_wrong_token",
     ],
     "a rotated crew token is wrong at once, and no rotation brings it back": [
         "api/crews/test_who_may_call.py::test_rotated_token_is_401_and_the_others_stay",
-        "crews/test_tokens_rotation.py::test_no_rotation_brings_a_token_back",
+        "crews/test_tokens.py::test_rotated_token_is_never_valid_again",
     ],
 }
 
@@ -305,9 +305,8 @@ SECRETS = {
         "processes/test_process_limits.py::test_private_process_is_closed_to_its_user",
     ],
     "a crew's environment is told by none of its ends": [
-        "crews/test_worker_ends.py"
-        "::test_what_it_sent_is_quoted_without_the_values_of_its_environment",
-        "crews/test_worker_ends.py::test_a_value_at_the_edge_of_the_quote_is_not_shown_in_part",
+        "crews/test_worker_end.py::test_quote_of_a_broken_line_hides_the_values_of_the_environment",
+        "crews/test_worker_end.py::test_value_at_the_edge_of_the_quote_is_not_shown_in_part",
     ],
 }
 

@@ -11,15 +11,13 @@ import pytest
 
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
-from smartlinkd.crews.catalog.catalog import ADAPTER, Catalog, longest_read_s, read_catalog
-from smartlinkd.crews.catalog.checks import PROBE_TIMEOUT_S
+from smartlinkd.crews.catalog.catalog import ADAPTER, Catalog, read_catalog
 from smartlinkd.crews.model import BrokenCrew, Input
 from smartlinkd.errors import NotFound, Unavailable
 from smartlinkd.net.addresses import Bind
 
 HASH = hash_password("correct horse")
 SERVER = "127.0.0.1:8788"
-
 Table = dict[str, object]
 
 
@@ -97,30 +95,6 @@ def test_a_crewai_project_becomes_a_crew(crewai: Callable[..., Table], tmp_path:
     assert crew.worker.command == (sys.executable, str(ADAPTER), str(tmp_path / "project"))
     assert ADAPTER.is_file()
     assert crew.inputs == (Input("topic"), Input("year", False, 2030), Input("more"))
-
-
-def test_an_interpreter_that_crews_share_is_asked_once(
-    crewai: Callable[..., Table], tmp_path: Path
-) -> None:
-    asked, python = tmp_path / "asked", tmp_path / "python"
-    python.write_text(f"#!/bin/sh\necho >> {asked}\nexit 1\n")
-    python.chmod(0o755)
-    tables = [crewai(name=name, python=str(python)) for name in ("a", "b", "c")]
-    tables.append(crewai(name="d", python=str(python), environment={}))
-    broken = read(*tables).broken
-    assert [list(told(each)) for each in broken] == [[f'crew "{name}": python'] for name in "abcd"]
-    assert asked.read_text() == 2 * "\n"  # the last one's sees another environment
-    settings = build({"auth": {"password_hash": HASH}, "crews": [*tables, command("e")]})
-    assert longest_read_s(settings) == 2 * PROBE_TIMEOUT_S
-
-
-def test_without_crews_there_are_none() -> None:
-    catalog = read()
-    assert (dict(catalog.crews), catalog.broken, catalog.default) == ({}, (), None)
-
-
-def test_crews_are_in_the_order_of_the_file() -> None:
-    assert list(read(command("b"), command("a"), command("c")).crews) == ["b", "a", "c"]
 
 
 @pytest.mark.parametrize(
@@ -210,11 +184,6 @@ def test_a_broken_crew_keeps_its_name_from_a_later_one() -> None:
     assert catalog.names() == ("a",)
 
 
-def test_crew_that_no_entry_names_is_gone() -> None:
-    catalog = read(command("a"), command("b", command=["/nowhere"]))
-    assert [catalog.is_gone(name) for name in ("a", "b", "post")] == [False, False, True]
-
-
 def test_there_is_one_default() -> None:
     catalog = read(command("a"), command("b", default=True), command("c", default=True))
     assert catalog.default == "b"
@@ -240,19 +209,6 @@ def test_the_daemons_own_address_is_taken(server: str, own: str) -> None:
     (crew,) = read(command("a", bind=own), server={"bind": server}).broken
     assert "(server.bind) listens already" in told(crew)['crew "a": bind']
     assert (crew.name, crew.bind) == ("a", None)
-
-
-@pytest.mark.parametrize(
-    ("server", "own"),
-    [
-        ("127.0.0.1:8787", "127.0.0.1:8788"),
-        ("127.0.0.1:8787", "127.0.0.2:8787"),
-        ("127.0.0.1:8787", "[::1]:8787"),
-        ("127.0.0.1:0", "127.0.0.1:0"),
-    ],
-)
-def test_another_address_is_free(server: str, own: str) -> None:
-    assert read(command("a", bind=own), server={"bind": server}).broken == ()
 
 
 def test_an_address_is_the_first_crews() -> None:

@@ -6,21 +6,17 @@ import os
 import subprocess
 import sys
 import time
-import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from smartlinkd.crews.catalog.checks import check_folder, check_program, check_python
+from smartlinkd.crews.catalog.checks import check_program, check_python
 from smartlinkd.validation import BadValue
-from tests.shortage import Shortage
 
 PATIENCE = 10.0
-
 Script = Callable[..., Path]
-
 LONGEST_PATH, LONGEST_NAME = 4095, 255  # bytes: PATH_MAX without its NUL, and NAME_MAX
 
 
@@ -128,23 +124,9 @@ def test_a_script_whose_interpreter_is_closed_to_us_is_told(
     assert ended.stdout.startswith(begins + says.format(home=home))
 
 
-@pytest.mark.parametrize("first", [b"#!/usr/bin/env -S python3 -u", b"#!", b"", b"\x7fELF\xff"])
-def test_what_else_it_begins_with_is_its_own_affair(tmp_path: Path, first: bytes) -> None:
-    path = tmp_path / "program"
-    path.write_bytes(first)
-    path.chmod(0o755)
-    check_program(str(path), {})
-
-
 def test_a_file_that_may_not_be_executed_is_told(script: Script) -> None:
     told = fault(check_program, str(script("#!/bin/sh\n", 0o644)), {})
     assert "may not execute" in told
-
-
-def test_a_folder(tmp_path: Path) -> None:
-    check_folder(tmp_path)
-    assert fault(check_folder, tmp_path / "x") == "names a folder that does not exist"
-    assert fault(check_folder, Path("/dev/null")) == "names a file"
 
 
 # --- interpreters --------------------------------------------------------------------------------
@@ -170,29 +152,6 @@ def test_an_interpreter_without_crewai_is_told() -> None:
     assert raised.value.remedy == f"install it: {sys.executable} -m pip install crewai"
 
 
-def test_who_has_no_environment_of_its_own_is_told_to_make_one(tmp_path: Path) -> None:
-    python = tmp_path / "bin" / "python"
-    python.parent.mkdir()
-    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    python.chmod(0o755)
-    with pytest.raises(BadValue) as raised:
-        check_python(python, {})
-    assert raised.value.remedy.startswith("make a virtual environment")
-
-
-def test_a_place_beside_it_that_cannot_be_looked_at_is_none(tmp_path: Path) -> None:
-    """The path of its `pyvenv.cfg` is longer than a path may be, and its own is not."""
-    root = tmp_path
-    while (room := LONGEST_PATH - len(os.fsencode(root)) - len("/b/p")) > 1:
-        root /= "x" * min(room - 1, LONGEST_NAME)
-        root.mkdir()
-    python = root / "b" / "p"
-    python.parent.mkdir()
-    python.write_text("#!/bin/sh\necho 'smartlinkd: crewai is not here'\n")
-    python.chmod(0o755)
-    assert fault(check_python, python, {}) == "has no package crewai"
-
-
 def test_an_interpreter_sees_nothing_of_our_environment(
     crewai: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,11 +173,6 @@ def test_what_is_no_interpreter_is_told(script: Script, text: str, says: str) ->
     assert says in fault(check_python, script(text), {})
 
 
-def test_an_interpreter_that_is_not_there_is_told(tmp_path: Path) -> None:
-    (tmp_path / "python").symlink_to(tmp_path / "gone")
-    assert fault(check_python, tmp_path / "python", {}) == "names a program that does not exist"
-
-
 @pytest.mark.parametrize(
     "hangs", ["echo $$ > ${0}.pid; exec sleep 100", "sleep 100 & echo $! > ${0}.pid; wait"]
 )
@@ -229,33 +183,10 @@ def test_an_interpreter_that_hangs_is_told_and_ended(script: Script, hangs: str)
     assert is_gone(int(Path(f"{path}.pid").read_text()))
 
 
-def test_that_it_cannot_be_started_for_a_shortage_is_told_as_what_may_pass(
-    script: Script, shortage: Shortage
-) -> None:
-    path = script("#!/bin/sh\n")
-    with shortage(), pytest.raises(BadValue) as raised:
-        check_python(path, {})
-    assert raised.value.fault == "cannot be started just now (Too many open files)"
-    assert raised.value.remedy.startswith("this may pass;")
-
-
 def test_what_an_interpreter_leaves_behind_is_ended_and_not_waited_for(script: Script) -> None:
     path = script(f'#!/bin/sh\nsleep 100 & echo $! > ${{0}}.pid\nexec {sys.executable} "$@"\n')
     assert fault(check_python, path, {}) == "has no package crewai"
     assert is_gone(int(Path(f"{path}.pid").read_text()))
-
-
-def test_an_interpreter_that_talks_without_end_takes_no_memory(
-    script: Script,
-) -> None:
-    path = script("#!/bin/sh\nexec yes\n")
-    tracemalloc.start()
-    try:
-        probe = partial(check_python, timeout_s=0.2)
-        assert fault(probe, path, {}) == "did not come to an end within 0.2 s"
-        assert tracemalloc.get_traced_memory()[1] < 2**20
-    finally:
-        tracemalloc.stop()
 
 
 def is_gone(pid: int) -> bool:

@@ -110,13 +110,6 @@ def test_a_default_that_nobody_can_be_sent_is_told(name: str, default: object, f
     assert found.remedy
 
 
-def test_what_was_commented_out_is_passed_over() -> None:
-    search = InputCollector()
-    search.add_agents("agents.yaml", {"scout": "", "writer": None})
-    search.add_agents("agents.yaml", None)
-    assert (search.inputs, search.faults) == ((), [])
-
-
 @pytest.mark.parametrize(
     ("crew", "faults"),
     [
@@ -137,16 +130,6 @@ def test_what_crewai_could_not_use_is_told(crew: object, faults: list[str]) -> N
     search.add_crew("crew.json", crew)
     assert [fault.fault for fault in search.faults] == faults
     assert all(fault.remedy for fault in search.faults)
-
-
-def test_a_table_of_names_has_to_be_one() -> None:
-    search = InputCollector()
-    search.add_tasks("tasks.yaml", ["x"])
-    search.add_agents("agents.yaml", {"scout": "x"})
-    assert [fault.fault for fault in search.faults] == [
-        "tasks.yaml is no table",
-        "agents.yaml: scout is no table",
-    ]
 
 
 def test_inputs_are_bounded() -> None:

@@ -16,8 +16,6 @@ from smartlinkd.crews.protocol import FromWorker, Step
 from smartlinkd.crews.worker import Worker
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]
-
-
 STAND_IN = {
     "dotenv.py": """
         def load_dotenv(path):

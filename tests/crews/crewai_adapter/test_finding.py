@@ -11,8 +11,6 @@ from smartlinkd.crews.crewai_adapter.texts import Unusable
 from tests.crews.crewai_adapter.stand_in import write
 
 CREW = {"src/press/crew.py": ""}
-
-
 TWO = {**CREW, "src/radio/crew.py": ""}
 
 

@@ -11,10 +11,7 @@ from smartlinkd.crews.protocol import (
     Log,
     Result,
     Step,
-    TaskCompleted,
-    TaskStarted,
 )
-from smartlinkd.crews.worker import Stopped
 from tests.crews.crewai_adapter.stand_in import Begin, whole
 
 ASKING = """
@@ -58,14 +55,6 @@ async def test_a_human_is_asked_until_the_answer_is_approved(crew: Begin) -> Non
     assert end == Result(
         output="draft 2, ['shorter', 'This is not good enough yet. Improve it.'], False"
     )
-
-
-async def test_a_stop_ends_it_while_a_human_is_asked(crew: Begin) -> None:
-    async with crew(ASKING) as worker:
-        async for message in worker.messages:
-            if isinstance(message, HumanInput):
-                break
-        assert await worker.stop() is Stopped.WITHOUT_SIGNAL
 
 
 @pytest.mark.parametrize(
@@ -164,68 +153,6 @@ async def test_a_human_answers_what_a_hook_asks(crew: Begin) -> None:
         "found",
     ]
     assert [(step.tool, step.thought) for step in told] == [("remove", "It is old.")]
-
-
-@pytest.mark.parametrize(
-    ("opened", "told"),
-    [
-        (1, ["started one", "asked one", "asked one", "completed one"]),
-        (
-            0,
-            [
-                *("started strange", "asked strange", "completed strange"),
-                *("started strange-2", "asked strange-2", "completed strange-2"),
-            ],
-        ),
-        (
-            2,
-            [
-                *("started one", "started two"),
-                *("started strange", "asked strange", "completed strange"),
-                *("started strange-2", "asked strange-2", "completed strange-2"),
-                *("completed one", "completed two"),
-            ],
-        ),
-    ],
-)
-async def test_what_is_asked_within_a_delegated_task_is_about_the_one_that_is_open(
-    crew: Begin, opened: int, told: list[str]
-) -> None:
-    """Whose it is when several are open nobody can tell, and each must be free to end. An agent
-    uses tools beside each other."""
-    code = f"""
-        from concurrent.futures import ThreadPoolExecutor
-        from crewai import Crew, output, task, tell
-        from crewai.hooks import ToolCallHookContext
-
-        def ask(strange):
-            return ToolCallHookContext("remove", {{}}, strange).request_human_input("Allow it?")
-
-        def kickoff(crew, inputs):
-            for each in crew.tasks:
-                tell(each, "task_started")
-            with ThreadPoolExecutor(2) as pool:
-                list(pool.map(ask, [task("strange")] * 2))
-            for each in crew.tasks:
-                tell(each, "task_completed", output=output("done"))
-            return "done"
-
-        press = Crew(*map(task, ["one", "two"][:{opened}]), kickoff=kickoff)
-        """
-    heard = []
-    async with crew(code) as worker:
-        async for message in worker.messages:
-            match message:
-                case TaskStarted(task_id=task):
-                    heard.append(f"started {task}")
-                case TaskCompleted(task_id=task):
-                    heard.append(f"completed {task}")
-                case HumanInput(task_id=task):
-                    heard.append(f"asked {task}")
-                    answer = HumanFeedback(task_id=task, feedback="", approved=True)
-                    await worker.send(answer)
-        assert await worker.exit_reason() == Result(output="done")
-    assert heard == told
 
 
 @pytest.mark.parametrize("beside", [False, True])

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from smartlinkd.crews.catalog.catalog import ADAPTER
-from smartlinkd.crews.protocol import Failed, Result, Started, TokenUsage
+from smartlinkd.crews.protocol import Failed, Result, Started
 from tests.crews.crewai_adapter.stand_in import STAND_IN, Begin, whole, write
 
 
@@ -38,21 +38,6 @@ async def test_whatever_a_kickoff_returns_is_a_result(
     async with crew(code) as worker:
         _, end = await whole(worker)
     assert end == Result(output=output, output_json=output_json)
-
-
-@pytest.mark.parametrize("returned", ["'text'", "output('text', tokens=(1, 1))"])
-async def test_tokens_are_counted_whatever_a_kickoff_returns(crew: Begin, returned: str) -> None:
-    """A project's own callback may return what it likes, and know of one agent's tokens alone."""
-    code = f"""
-        from crewai import Crew, Thing, output
-
-        press = Crew(kickoff=lambda crew, inputs: {returned})
-        press.usage_metrics = Thing(total_tokens=7, prompt_tokens=3, completion_tokens=4)
-        """
-    async with crew(code) as worker:
-        _, end = await whole(worker)
-    usage = TokenUsage(total_tokens=7, prompt_tokens=3, completion_tokens=4)
-    assert end == Result(output="text", token_usage=usage)
 
 
 async def test_an_error_is_one_line_without_secrets(crew: Begin) -> None:
@@ -101,33 +86,6 @@ async def test_a_project_without_a_crew_that_works(crew: Begin, code: str, error
     assert messages == [Started()]
     assert isinstance(end, Failed)
     assert end.error.startswith(error)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        """
-        from crewai import Crew
-
-        class Press:
-            is_crew_class = True
-
-            def crew(self):
-                return Crew()
-
-        press = Press()
-        """,
-        """
-        from crewai import Crew
-        press = crew = Crew()
-        """,
-    ],
-    ids=["an object of its class", "two names"],
-)
-async def test_one_crew_however_often_it_is_there(crew: Begin, code: str) -> None:
-    async with crew(code) as worker:
-        _, end = await whole(worker)
-    assert end == Result(output="done")
 
 
 async def test_an_interpreter_without_crewai(begin: Begin, tmp_path: Path) -> None:

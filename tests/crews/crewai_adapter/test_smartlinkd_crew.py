@@ -81,19 +81,3 @@ async def test_arguments_that_are_no_json_go_nowhere(crew: Begin) -> None:
     assert messages == [Started(total_tasks=0)]
     assert isinstance(end, Failed)
     assert end.error.startswith("ToolFailed: convert_links: its arguments are no JSON object")
-
-
-async def test_it_may_call_before_it_has_started(crew: Begin) -> None:
-    code = """
-        from crewai import Crew
-        from smartlinkd_crew import call
-        press = Crew(kickoff=lambda crew, inputs, made=call("convert_links"): made)
-        """
-    async with crew(code) as worker:
-        messages = []
-        async for message in worker.messages:
-            messages.append(message)
-            if isinstance(message, ToolCall):
-                await worker.send(ToolResult(call_id=message.call_id, result="early"))
-        assert await worker.exit_reason() == Result(output="early")
-    assert [message.type for message in messages] == ["started", "tool_call"]

@@ -85,11 +85,6 @@ def test_a_wrong_input_is_named(name: str, given: object) -> None:
         read_inputs({"links": "a", name: given})
 
 
-def test_what_is_left_out_has_a_default() -> None:
-    wishes = read_inputs({"links": "a", "language": None, "title": None, "currency": None})
-    assert (wishes.language, wishes.title, wishes.currency) == ("vi", "", "VND")
-
-
 # How it ranks
 
 
@@ -119,14 +114,6 @@ def test_the_order_is_by_commission_then_sales_then_as_given() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"), [(-1, "try again later"), (10, "expired"), (40300, "sync a new one")]
-)
-def test_each_code_has_a_reason(code: int, reason: str) -> None:
-    _, [failure] = sort_out({"a": {"error": True, "failCode": code}})
-    assert reason in failure.reason
-
-
 # What a post holds
 
 
@@ -134,26 +121,6 @@ def test_each_code_has_a_reason(code: int, reason: str) -> None:
 def test_the_template_fulfils_what_is_asked_of_a_post(language: str) -> None:
     deals = [deal("a", price=5), deal("ab"), Deal("https://s.shopee.vn/c", (LINK,), {})]
     assert fault(fill(deals, read_inputs({"links": "x", "language": language})), deals) is None
-
-
-def test_what_is_not_known_leaves_no_gap() -> None:
-    post = fill([Deal("https://s.shopee.vn/c", (LINK,), {})], read_inputs({"links": "x"}))
-    assert post.startswith(
-        "🔥 Deal hay hôm nay\n\nSản phẩm gợi ý\n👉 Xem chi tiết và giá: https://s.shopee.vn/c\n\n"
-    )
-
-
-def test_another_currency_is_named() -> None:
-    post = fill([deal("a", price=1290)], read_inputs({"links": "x", "currency": "THB"}))
-    assert "Giá: 1.290 THB\n" in post
-
-
-def test_a_name_is_one_line_of_bounded_length() -> None:
-    post = fill([deal("a \n b " + "x" * 300)], read_inputs({"links": "x"}))
-    name = post.split("\n")[2]
-    assert name.startswith("a b x")
-    assert len(name) == 160
-    assert name.endswith("…")
 
 
 @pytest.mark.parametrize(

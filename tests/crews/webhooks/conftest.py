@@ -28,7 +28,6 @@ from smartlinkd.store.model import (
 from tests.net.receivers import behave, open_receiver, receiver
 
 __all__ = ["behave", "open_receiver", "receiver"]  # fixtures
-
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 

@@ -1,4 +1,4 @@
-"""The actor over a journal on disk: what it calls, in which order, and what it tells."""
+"""The dispatcher over a store on disk: which calls it makes, when, and in which order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import logging
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_network
 from typing import Any
 
 import pytest
@@ -15,13 +15,14 @@ import trio
 import trio.testing
 from pydantic import SecretBytes, SecretStr
 
-from smartlinkd.crews.webhooks.dispatcher import WebhookLimits
+from smartlinkd.crews.webhooks.dispatcher import (
+    WebhookDispatcher,
+    WebhookLimits,
+)
 from smartlinkd.errors import Unavailable
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.formats import context_fields
-from smartlinkd.net import egress
-from smartlinkd.store.model import Change, ExecutionUpdate, NewDelivery, WebhookTarget
-from tests.fakes.scrape import observed
+from smartlinkd.store.model import Change, ExecutionUpdate, WebhookTarget
 
 OpenReceiver = Callable[..., Awaitable[Any]]
 
@@ -33,17 +34,6 @@ async def test_what_was_queued_before_the_start(desk: Any, receiver: Any) -> Non
 
     (request,) = receiver.received
     assert (request.method, request.target, request.body) == ("POST", "/a?b=c", b'{"n": 1}')
-
-
-async def test_what_is_queued_while_it_sleeps(desk: Any, receiver: Any) -> None:
-    await desk.begin()
-    await trio.testing.wait_all_tasks_blocked(0.01)
-
-    await desk.call(receiver.url(), b"{}")
-    desk.nudge()
-
-    await desk.done()
-    assert receiver.bodies == [b"{}"]
 
 
 async def test_calls_to_one_target_go_in_order_and_one_at_a_time(desk: Any, receiver: Any) -> None:
@@ -72,18 +62,6 @@ async def test_a_call_carries_the_targets_credential_and_a_signature(
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + request.body
     expected = hmac.new(key, signed, "sha256").digest()
     assert headers["webhook-signature"] == "v1," + b64encode(expected).decode()
-
-
-async def test_without_a_secret_there_is_no_signature(desk: Any, receiver: Any) -> None:
-    await desk.call(receiver.url(), b"{}")
-    await desk.begin()
-    await desk.done()
-
-    assert "webhook-signature" not in receiver.received[0].headers
-    assert "authorization" not in receiver.received[0].headers
-
-
-# Receivers that do not take it
 
 
 async def attempts(desk: Any, count: int) -> Any:
@@ -118,29 +96,6 @@ async def test_a_call_that_failed_is_made_again_as_it_was(
     assert len({each["webhook-signature"] for each in headers}) == 3
 
 
-async def test_what_has_a_new_credential_waits_behind_a_failed_call_with_the_old_one(
-    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
-) -> None:
-    receiver.behaviours.append(behave.answer(503))
-    old = WebhookTarget("task", receiver.url(), auth=SecretStr("Bearer old"))
-    new = WebhookTarget("task", receiver.url(), auth=SecretStr("Bearer new"))
-    execution_id = await desk.execution(old)
-    await desk.queue(execution_id, old, b"first")
-    call = NewDelivery(new, b"second", desk.wall())
-    await desk.store.record(
-        execution_id, ExecutionUpdate(Change(webhooks=(new,)), deliveries=[call])
-    )
-    await desk.begin()
-    await attempts(desk, 1)
-    await trio.testing.wait_all_tasks_blocked(0.05)
-    assert receiver.bodies == [b"first"]
-    mock_clock.jump(5)
-    await desk.done()
-    assert receiver.bodies == [b"first", b"first", b"second"]
-    credentials = [each.headers["authorization"] for each in receiver.received]
-    assert credentials == ["Bearer old", "Bearer old", "Bearer new"]
-
-
 async def test_what_waits_behind_a_failed_call_waits_on(
     desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
 ) -> None:
@@ -159,34 +114,6 @@ async def test_what_waits_behind_a_failed_call_waits_on(
     mock_clock.jump(5)
     await desk.done()
     assert receiver.bodies == [b"first", b"first", b"second", b"third"]
-
-
-async def test_how_late_calls_are_and_what_comes_of_them_is_counted(
-    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
-) -> None:
-    receiver.behaviours.extend([behave.hang, behave.answer(404)])
-    await desk.call(receiver.url(), b"first", b"second")
-    await desk.begin()
-    await receiver.until(1)
-    await trio.testing.wait_all_tasks_blocked(0.01)
-    mock_clock.jump(egress.DEADLINE)
-    delivery = await attempts(desk, 1)
-    await trio.testing.wait_all_tasks_blocked(0.01)
-    again = (delivery.next_at - desk.wall()).total_seconds()
-    mock_clock.jump(again + 20)
-    await desk.done()
-
-    (count, late) = observed(desk.timings.wait)[""]
-    assert count == 3
-    # The first at once, 20 s late when it is made again, and then the one behind it.
-    assert late == pytest.approx(20 + egress.DEADLINE + again + 20, abs=0.1)
-    took = observed(desk.timings.attempt)
-    assert {outcome: count for outcome, (count, _) in took.items()} == {
-        "later": 1,
-        "given up": 1,
-        "done": 1,
-    }
-    assert took["later"][1] == pytest.approx(egress.DEADLINE, abs=0.1)
 
 
 async def test_one_targets_failure_holds_up_no_other(
@@ -244,9 +171,6 @@ async def test_what_a_receiver_refuses_is_given_up_and_the_next_is_tried(
     assert context_fields(given_up)["crew"] == ["deal-post"]
 
 
-# Calls that are old
-
-
 async def test_call_older_than_the_maximum_is_made_once_more_at_most(
     desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
 ) -> None:
@@ -287,30 +211,6 @@ async def test_call_that_always_fails_is_given_up_after_a_day(
         mock_clock.jump(600)
         desk.nudge()
     assert timedelta(hours=25) <= desk.wall() - began <= timedelta(hours=27)
-
-
-# Receivers that hang
-
-
-async def test_one_that_hangs_is_left_and_comes_again(
-    desk: Any,
-    receiver: Any,
-    behave: Any,
-    mock_clock: trio.testing.MockClock,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO)
-    receiver.behaviours.append(behave.hang)
-    await desk.call(receiver.url(), b"{}")
-    await desk.begin()
-    await receiver.until(1)
-    mock_clock.jump(30)
-
-    await attempts(desk, 1)
-    assert "failed: no answer within 30 seconds (attempt 1); again in" in caplog.text
-
-
-# Starts and ends
 
 
 async def test_a_call_that_was_cut_off_is_made_again(desk: Any, receiver: Any, behave: Any) -> None:
@@ -375,9 +275,6 @@ async def test_every_call_is_made_over_many_sudden_ends(desk: Any, receiver: Any
         assert bodies == sorted(bodies)  # repeated, maybe, but never out of turn
 
 
-# The journal
-
-
 async def unavailable(*_: object, **__: object) -> None:
     raise Unavailable("its disk is full", retry_after=5)
 
@@ -407,36 +304,6 @@ async def test_a_journal_that_cannot_be_used_is_waited_for(  # noqa: PLR0917 - f
     await desk.done()
 
     assert receiver.bodies == [b"{}"]  # also not a second time for want of a note
-
-
-async def test_it_does_not_look_without_a_reason(
-    desk: Any,
-    receiver: Any,
-    behave: Any,
-    mock_clock: trio.testing.MockClock,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looks = 0
-    due_deliveries = desk.store.due_deliveries
-
-    async def counted(*arguments: Any, **options: Any) -> Any:
-        nonlocal looks
-        looks += 1
-        return await due_deliveries(*arguments, **options)
-
-    monkeypatch.setattr(desk.store, "due_deliveries", counted)
-    receiver.usual = behave.hang
-    for _ in range(9):
-        await desk.call(receiver.url(), b"{}", b"{}")
-    await desk.begin()
-    await receiver.until(WebhookLimits().at_once_to_a_host)
-    await trio.testing.wait_all_tasks_blocked(0.05)
-    # More are due, but the second look has found no free slot for them.
-    assert looks == 2
-
-    mock_clock.jump(WebhookLimits().longest_sleep_s)
-    await trio.testing.wait_all_tasks_blocked(0.05)
-    assert looks > 2  # the clock may have been set
 
 
 async def test_an_address_that_is_none_ends_nothing_but_its_call(desk: Any, receiver: Any) -> None:
@@ -497,3 +364,116 @@ async def test_a_replaced_target_stays_for_what_was_queued(desk: Any, receiver: 
 
     seen = {request.target: request.headers["authorization"] for request in receiver.received}
     assert seen == {"/old": "Bearer old", "/new": "Bearer new"}
+
+
+LIMITS = WebhookLimits()
+
+
+@pytest.fixture
+def looks(desk: Any, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Awaitable[None]]]:
+    """What happens at the end of each look from now on; an entry goes with its look."""
+    happens: list[Callable[[], Awaitable[None]]] = []
+    due_deliveries = desk.store.due_deliveries
+
+    async def looked(*arguments: Any, **options: Any) -> Any:
+        found = await due_deliveries(*arguments, **options)
+        if happens:
+            await happens.pop(0)()
+        return found
+
+    monkeypatch.setattr(desk.store, "due_deliveries", looked)
+    return happens
+
+
+async def test_what_is_queued_in_the_midst_of_a_look_does_not_wait_for_the_next_minute(
+    desk: Any, receiver: Any, looks: list[Callable[[], Awaitable[None]]]
+) -> None:
+    async def queue() -> None:
+        await desk.call(receiver.url(), b"{}")
+        desk.nudge()
+
+    await desk.begin()
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    looks.append(queue)
+    desk.nudge()
+    with trio.fail_after(LIMITS.longest_sleep_s / 4):
+        await receiver.until(1)
+
+
+def dispatcher_of(desk: Any) -> WebhookDispatcher:
+    allow = [ip_network("127.0.0.0/8")]
+    return WebhookDispatcher(desk.store, allow=allow, key=None, wall=desk.wall)
+
+
+async def hanging(desk: Any, open_receiver: OpenReceiver, behave: Any, hosts: int) -> list[Any]:
+    """Open receivers that hang, and queue ten calls to each."""
+    receivers = [await open_receiver() for _ in range(hosts)]
+    for receiver in receivers:
+        receiver.usual = behave.hang
+        for _ in range(10):
+            await desk.call(receiver.url(), b"{}")
+    return receivers
+
+
+async def test_host_that_hangs_leaves_slots_for_others(
+    desk: Any, open_receiver: OpenReceiver, behave: Any
+) -> None:
+    (silent,) = await hanging(desk, open_receiver, behave, 1)
+    other = await open_receiver()
+    await desk.begin()
+    await silent.until(LIMITS.at_once_to_a_host)
+    for _ in range(3):
+        await desk.call(other.url(), b"{}")
+    desk.nudge()
+    await other.until(3)
+    assert silent.most_at_once == len(silent.received) == LIMITS.at_once_to_a_host
+
+
+@pytest.mark.parametrize(("calls", "size"), [(150, 2), (8, 3 * 1024 * 1024)])
+async def test_many_calls_to_a_host_that_hangs_hide_no_other(
+    desk: Any, open_receiver: OpenReceiver, behave: Any, calls: int, size: int
+) -> None:
+    silent, other = await open_receiver(), await open_receiver("127.0.0.2")
+    silent.usual = behave.hang
+    for _ in range(calls):
+        await desk.call(silent.url(), b"x" * size)
+    await desk.begin()
+    await silent.until(LIMITS.at_once_to_a_host)
+    await desk.call(other.url(), b"{}")
+    desk.nudge()
+    with trio.fail_after(LIMITS.longest_sleep_s / 2):  # of the clock that only the test moves
+        await other.until(1)
+
+
+async def test_slots_are_limited_also_for_calls_that_come_later(
+    desk: Any, open_receiver: OpenReceiver, behave: Any
+) -> None:
+    receivers = await hanging(desk, open_receiver, behave, 7)
+    await desk.begin()
+    for receiver in receivers:
+        await receiver.until(LIMITS.at_once_to_a_host)
+    receivers += await hanging(desk, open_receiver, behave, 3)
+    desk.nudge()
+    while sum(receiver.at_once for receiver in receivers) < LIMITS.at_once:
+        await trio.testing.wait_all_tasks_blocked(0.01)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert sum(receiver.at_once for receiver in receivers) == LIMITS.at_once == 16
+
+
+async def test_dispatcher_with_all_slots_in_use_touches_its_heartbeat(
+    desk: Any,
+    open_receiver: OpenReceiver,
+    behave: Any,
+    nursery: trio.Nursery,
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    receivers = await hanging(desk, open_receiver, behave, 8)
+    await nursery.start((dispatcher := dispatcher_of(desk)).run)
+    for receiver in receivers:
+        await receiver.until(LIMITS.at_once_to_a_host)
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    mock_clock.jump(20)
+    dispatcher.heartbeat.probe()
+    await trio.testing.wait_all_tasks_blocked(0.01)
+    assert dispatcher.heartbeat.last == trio.current_time()
+    assert dispatcher.heartbeat.allowance_s == 0
