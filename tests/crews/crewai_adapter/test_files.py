@@ -15,7 +15,7 @@ from smartlinkd.crews.protocol import Failed, Result, Started
 from tests.crews.crewai_adapter.stand_in import Begin, whole
 
 
-def test_what_a_crew_writes_is_kept_apart_from_other_runs(
+def test_files_of_a_crew_are_in_the_runs_own_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As CrewAI has it: without `create_directory`, a folder is one that is there."""
@@ -45,7 +45,7 @@ def test_what_a_crew_writes_is_kept_apart_from_other_runs(
     )
     assert (absolute.output_file, absolute.create_directory) == ("/srv/{topic}.md", False)
     assert (none.output_file, none.create_directory) == (None, False)
-    assert log._path == str(tmp_path / "logs/crew.txt")
+    assert vars(log)["_path"] == str(tmp_path / "logs/crew.txt")
     assert (tmp_path / "logs").is_dir()
     assert [each.location for each in kept] == [str(tmp_path / ".checkpoints")] * 4
     assert there.checkpoint.location == "/srv/press.db"
@@ -66,7 +66,7 @@ def test_what_a_crew_writes_is_kept_apart_from_other_runs(
         ("/srv/{topic}.md", "../tea", True),
     ],
 )
-async def test_an_input_leads_no_file_out_of_its_folder(
+async def test_input_that_leads_an_output_file_elsewhere_is_refused(
     crew: Begin, template: str, topic: str, strays: bool
 ) -> None:
     code = f"""
@@ -109,7 +109,7 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Locks:
     return made
 
 
-def test_runs_that_share_a_storage_wait_for_one_another(tmp_path: Path, locks: Locks) -> None:
+def test_lock_of_a_shared_storage_excludes_other_runs(tmp_path: Path, locks: Locks) -> None:
     share_locks(tmp_path / "first")
     first = locks.lock
     share_locks(tmp_path / "second")
@@ -133,7 +133,7 @@ def test_runs_that_share_a_storage_wait_for_one_another(tmp_path: Path, locks: L
     assert waits.is_set()
 
 
-async def test_a_run_shares_its_storage_with_others(crew: Begin, tmp_path: Path) -> None:
+async def test_run_with_a_shared_storage_has_its_locks_there(crew: Begin, tmp_path: Path) -> None:
     code = """
         from crewai import Crew
         from crewai_core import lock_store

@@ -39,7 +39,7 @@ ASKING = """
     """
 
 
-async def test_a_human_is_asked_until_the_answer_is_approved(crew: Begin) -> None:
+async def test_human_is_asked_until_the_answer_is_approved(crew: Begin) -> None:
     answers = iter([("shorter", False), ("", False), ("fine", True)])
     seen = []
     async with crew(ASKING) as worker:
@@ -61,7 +61,7 @@ async def test_a_human_is_asked_until_the_answer_is_approved(crew: Begin) -> Non
     ("process", "limits", "agents"),
     [("sequential", [None, 5, 5], ["b"]), ("hierarchical", [5, 5, None], ["boss"])],
 )
-async def test_the_time_of_a_human_is_not_the_agents(
+async def test_agent_that_asks_a_human_has_no_time_limit(
     crew: Begin, process: str, limits: list[int | None], agents: list[str]
 ) -> None:
     code = f"""
@@ -120,7 +120,7 @@ GATES = """
     """
 
 
-async def test_a_human_answers_what_a_hook_asks(crew: Begin) -> None:
+async def test_human_answers_the_question_of_a_hook(crew: Begin) -> None:
     """CrewAI lets the tool run when a hook raises anything but HookAborted."""
     answers = iter([(" yes ", True), ("", True), ("too dear", False), (" ", False)])
     asked: list[HumanInput] = []
@@ -156,9 +156,7 @@ async def test_a_human_answers_what_a_hook_asks(crew: Begin) -> None:
 
 
 @pytest.mark.parametrize("beside", [False, True])
-async def test_a_refusal_ends_a_crew_whose_hooks_cannot_stop_anything(
-    crew: Begin, beside: bool
-) -> None:
+async def test_refused_hook_ends_a_crew_of_an_older_crewai(crew: Begin, beside: bool) -> None:
     """An older CrewAI goes on after whatever a hook raises, and has a task beside others on a
     thread, of which it waits for an Exception or what it returns."""
     code = f"""

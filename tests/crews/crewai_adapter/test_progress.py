@@ -16,7 +16,7 @@ from smartlinkd.crews.protocol import (
 from tests.crews.crewai_adapter.stand_in import Begin, steps, whole
 
 
-async def test_a_run_from_its_start_to_its_result(crew: Begin) -> None:
+async def test_run_reports_its_task_step_and_result(crew: Begin) -> None:
     code = """
         from crewai import Crew, answered, output, task, tell
 
@@ -45,7 +45,7 @@ async def test_a_run_from_its_start_to_its_result(crew: Begin) -> None:
     assert end == Result(output="of tea", output_json={"b": 2}, token_usage=usage)
 
 
-async def test_tasks_have_names_that_are_used_once(crew: Begin) -> None:
+async def test_task_ids_are_unique(crew: Begin) -> None:
     code = """
         from crewai import Crew, output, task, tell
 
@@ -65,7 +65,7 @@ async def test_tasks_have_names_that_are_used_once(crew: Begin) -> None:
     assert names == ["post", "task-2", "post-2", "task-4", "task-5", "post-3"]
 
 
-async def test_tasks_that_nobody_ended_are_ended_before_the_result(crew: Begin) -> None:
+async def test_open_tasks_are_completed_before_the_result(crew: Begin) -> None:
     code = """
         from crewai import Crew, output, task, tell
 
@@ -83,7 +83,7 @@ async def test_tasks_that_nobody_ended_are_ended_before_the_result(crew: Begin) 
     assert end == Result(output="done")
 
 
-async def test_an_event_that_is_not_understood_harms_nothing(crew: Begin) -> None:
+async def test_unexpected_event_is_ignored(crew: Begin) -> None:
     code = """
         from crewai import Crew, tell
 
@@ -98,7 +98,7 @@ async def test_an_event_that_is_not_understood_harms_nothing(crew: Begin) -> Non
     assert end == Result(output="task_completed")
 
 
-async def test_threads_do_not_tear_lines(crew: Begin) -> None:
+async def test_messages_of_threads_are_whole_lines(crew: Begin) -> None:
     code = """
         import threading
         from crewai import Crew, output, task, tell, used
@@ -126,7 +126,7 @@ async def test_threads_do_not_tear_lines(crew: Begin) -> None:
         assert own == [{"n": n} for n in range(100)]
 
 
-async def test_steps_end_where_the_ends_need_the_room(crew: Begin) -> None:
+async def test_steps_beyond_the_bound_are_left_out(crew: Begin) -> None:
     code = """
         from crewai import Crew, output, task, tell, used
 
@@ -151,7 +151,7 @@ async def test_steps_end_where_the_ends_need_the_room(crew: Begin) -> None:
     assert isinstance(messages[-1], TaskCompleted)
 
 
-async def test_long_texts_are_cut_and_say_so(crew: Begin) -> None:
+async def test_long_texts_are_cut_visibly(crew: Begin) -> None:
     code = """
         from crewai import Crew, output, task, tell, used
 
@@ -205,7 +205,7 @@ async def test_many_long_outputs_leave_room_for_the_result(crew: Begin, given: s
     assert len(messages) == 601
 
 
-async def test_nothing_is_said_after_the_result(crew: Begin) -> None:
+async def test_nothing_is_sent_after_the_result(crew: Begin) -> None:
     code = """
         import threading
         from crewai import Crew, task, tell, used

@@ -28,7 +28,7 @@ from tests.crews.crewai_adapter.stand_in import STAND_IN, Begin, whole, write
         ("None", "null", None),
     ],
 )
-async def test_whatever_a_kickoff_returns_is_a_result(
+async def test_return_value_of_a_kickoff_becomes_the_result(
     crew: Begin, returned: str, output: str, output_json: Any
 ) -> None:
     code = f"""
@@ -40,7 +40,7 @@ async def test_whatever_a_kickoff_returns_is_a_result(
     assert end == Result(output=output, output_json=output_json)
 
 
-async def test_an_error_is_one_line_without_secrets(crew: Begin) -> None:
+async def test_error_is_one_line_without_secrets(crew: Begin) -> None:
     code = """
         import os
         from crewai import Crew
@@ -80,7 +80,9 @@ async def test_an_error_is_one_line_without_secrets(crew: Begin) -> None:
         ),
     ],
 )
-async def test_a_project_without_a_crew_that_works(crew: Begin, code: str, error: str) -> None:
+async def test_project_without_a_working_crew_fails_with_the_reason(
+    crew: Begin, code: str, error: str
+) -> None:
     async with crew(code) as worker:
         messages, end = await whole(worker)
     assert messages == [Started()]
@@ -88,7 +90,9 @@ async def test_a_project_without_a_crew_that_works(crew: Begin, code: str, error
     assert end.error.startswith(error)
 
 
-async def test_an_interpreter_without_crewai(begin: Begin, tmp_path: Path) -> None:
+async def test_interpreter_without_crewai_fails_with_the_reason(
+    begin: Begin, tmp_path: Path
+) -> None:
     project = write(tmp_path, {"src/press/crew.py": ""})
     command = (sys.executable, "-I", str(ADAPTER), str(project))
     async with begin(*command) as worker:
@@ -102,9 +106,7 @@ def modules_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*.py*"))
 
 
-async def test_a_project_is_given_its_own_modules_and_packages(
-    begin: Begin, tmp_path: Path
-) -> None:
+async def test_project_may_have_modules_named_as_the_adapters(begin: Begin, tmp_path: Path) -> None:
     """Also those that are named as ours are. Neither folder is left with what is compiled of it."""
     adapter = tmp_path / "adapter"
     shutil.copytree(ADAPTER.parent, adapter, ignore=shutil.ignore_patterns("__pycache__"))

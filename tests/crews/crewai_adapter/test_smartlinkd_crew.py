@@ -9,7 +9,7 @@ from smartlinkd.crews.tools import TOOL_NAMES
 from tests.crews.crewai_adapter.stand_in import Begin, whole
 
 
-async def test_it_has_the_tools_that_there_are(crew: Begin) -> None:
+async def test_tools_are_those_of_the_daemon(crew: Begin) -> None:
     code = """
         from crewai import Crew
         from smartlinkd_crew import tools
@@ -21,7 +21,7 @@ async def test_it_has_the_tools_that_there_are(crew: Begin) -> None:
     assert end.output_json == sorted(TOOL_NAMES)
 
 
-async def test_a_crew_that_may_use_none_has_none(crew: Begin) -> None:
+async def test_crew_without_tools_has_none(crew: Begin) -> None:
     code = """
         from crewai import Crew
         from smartlinkd_crew import ConvertLinks, tools
@@ -33,7 +33,7 @@ async def test_a_crew_that_may_use_none_has_none(crew: Begin) -> None:
     assert end.error.startswith("this crew may not use convert_links; if it should, add it")
 
 
-async def test_tools_are_called_beside_each_other_and_answered_in_any_order(crew: Begin) -> None:
+async def test_tool_calls_overlap_and_are_answered_in_any_order(crew: Begin) -> None:
     code = """
         from concurrent.futures import ThreadPoolExecutor
         from crewai import Crew
@@ -70,7 +70,7 @@ async def test_tools_are_called_beside_each_other_and_answered_in_any_order(crew
     assert end.output_json == [f"not {n}" if n % 2 else n for n in range(40)]
 
 
-async def test_arguments_that_are_no_json_go_nowhere(crew: Begin) -> None:
+async def test_tool_arguments_that_are_no_json_fail_the_call(crew: Begin) -> None:
     code = """
         from crewai import Crew
         from smartlinkd_crew import call

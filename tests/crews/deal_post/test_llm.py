@@ -19,7 +19,7 @@ GOOD = "Hôm nay có https://s.shopee.vn/ears và https://s.shopee.vn/lips, mua 
 KEY = "sk-a-secret-of-the-owner"
 
 
-async def test_the_models_post_is_the_result(
+async def test_post_of_the_model_is_the_result(
     run_crew: RunCrew, links: list[str], fake_model: FakeModel
 ) -> None:
     fake_model.will_write(f" {GOOD}\n", prompt_tokens=200, completion_tokens=50, total_tokens=250)
@@ -33,7 +33,7 @@ async def test_the_models_post_is_the_result(
     assert run.warnings == []
 
 
-async def test_the_model_is_asked_as_the_api_wants_it(
+async def test_request_to_the_model_has_the_apis_form(
     run_crew: RunCrew, links: list[str], fake_model: FakeModel
 ) -> None:
     fake_model.will_write(GOOD)
@@ -67,7 +67,7 @@ async def test_the_model_is_asked_as_the_api_wants_it(
     ],
     ids=["lacks a link", "a link of its own", "empty", "no text", "endless"],
 )
-async def test_a_post_of_no_use_gives_way_to_the_template(
+async def test_unusable_post_of_the_model_is_replaced_by_the_template(
     run_crew: RunCrew, links: list[str], fake_model: FakeModel, text: object, why: str
 ) -> None:
     fake_model.will_write(text)
@@ -77,7 +77,7 @@ async def test_a_post_of_no_use_gives_way_to_the_template(
     assert run.warnings == [f"no post by the model gpt-4o-mini, the template writes it: {why}"]
 
 
-async def test_an_error_is_told_without_the_key(
+async def test_error_of_the_model_hides_the_key(
     run_crew: RunCrew, links: list[str], fake_model: FakeModel
 ) -> None:
     fake_model.will_answer(401, json.dumps({"error": f"wrong key {KEY}"}).encode())
@@ -90,7 +90,7 @@ async def test_an_error_is_told_without_the_key(
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[]", b'{"choices": []}', b"[" * 100_000], ids=range(5)
 )
-async def test_what_is_no_answer_is_none(
+async def test_malformed_answer_of_the_model_is_unusable(
     run_crew: RunCrew, links: list[str], fake_model: FakeModel, body: bytes
 ) -> None:
     fake_model.will_answer(200, body)
@@ -98,7 +98,7 @@ async def test_what_is_no_answer_is_none(
     assert "its answer has no text" in run.warnings[0]
 
 
-async def test_a_server_that_is_not_there_is_named(run_crew: RunCrew, links: list[str]) -> None:
+async def test_missing_model_server_is_named(run_crew: RunCrew, links: list[str]) -> None:
     environment = {"OPENAI_BASE_URL": "http://127.0.0.1:1", "OPENAI_API_KEY": KEY}
     run = await run_crew({"links": links[:2]}, environment=environment)
     assert run.json["writer"] == "template"
@@ -114,12 +114,12 @@ async def test_a_server_that_is_not_there_is_named(run_crew: RunCrew, links: lis
         ("http://host", "sk-\n", "OPENAI_API_KEY: has characters that no key has"),
     ],
 )
-def test_a_wrong_setting_is_named(url: str, key: str, why: str) -> None:
+def test_wrong_model_setting_is_named(url: str, key: str, why: str) -> None:
     draft = Model(url, key, "tiny").write("{}", read_inputs({"links": "x"}))
     assert draft.text == ""
     assert draft.wrong.startswith(why)
     assert key not in draft.wrong
 
 
-def test_the_key_is_not_in_its_print() -> None:
+def test_repr_of_a_model_hides_the_key() -> None:
     assert KEY not in repr(Model("http://host", KEY, os.devnull))

@@ -32,7 +32,7 @@ def success(short: str, product: dict[str, Any] | None = None) -> dict[str, Any]
     ],
     ids=["list", "lines", "untidy lines"],
 )
-def test_links_are_a_list_or_lines(given: object, links: tuple[str, ...]) -> None:
+def test_links_may_be_a_list_or_lines(given: object, links: tuple[str, ...]) -> None:
     assert read_inputs({"links": given}).links == links
 
 
@@ -50,12 +50,12 @@ SHARED = "Check out Son on Shopee! https://s.shopee.vn/abc"
         ("https%3A%2F%2Fa.vn%2F1%2F2 a.vn/3/4", ("https%3A%2F%2Fa.vn%2F1%2F2", "a.vn/3/4")),
     ],
 )
-def test_links_inside_text_are_divided_by_link(given: object, links: tuple[str, ...]) -> None:
+def test_links_in_a_text_are_divided(given: object, links: tuple[str, ...]) -> None:
     assert read_inputs({"links": given}).links == links
 
 
 @pytest.mark.parametrize("given", [None, "", " \n", [], [1], {"a": "b"}, 7], ids=repr)
-def test_these_are_no_links(given: object) -> None:
+def test_input_without_links_is_refused(given: object) -> None:
     with pytest.raises(WrongInput, match=r"^links: "):
         read_inputs({"links": given})
 
@@ -65,7 +65,9 @@ def test_these_are_no_links(given: object) -> None:
     [(None, ()), ("", ()), ([], ()), (["a", ""], ("a", "")), ("a, b", ("a", "b"))],
     ids=repr,
 )
-def test_sub_ids_are_a_list_or_text_with_commas(given: object, sub_ids: tuple[str, ...]) -> None:
+def test_sub_ids_may_be_a_list_or_a_text_with_commas(
+    given: object, sub_ids: tuple[str, ...]
+) -> None:
     assert read_inputs({"links": "a", "subIds": given}).sub_ids == sub_ids
 
 
@@ -80,7 +82,7 @@ def test_sub_ids_are_a_list_or_text_with_commas(given: object, sub_ids: tuple[st
         ("currency", "đ"),
     ],
 )
-def test_a_wrong_input_is_named(name: str, given: object) -> None:
+def test_wrong_input_is_named(name: str, given: object) -> None:
     with pytest.raises(WrongInput, match=f"^{name}: "):
         read_inputs({"links": "a", name: given})
 
@@ -95,7 +97,7 @@ def test_links_to_the_same_product_are_one_deal() -> None:
     assert failures == []
 
 
-def test_the_order_is_by_commission_then_sales_then_as_given() -> None:
+def test_deals_are_ranked_by_commission_then_sales_then_as_given() -> None:
     deals = [
         deal("unknown"),
         deal("none", commission=0),
@@ -118,7 +120,7 @@ def test_the_order_is_by_commission_then_sales_then_as_given() -> None:
 
 
 @pytest.mark.parametrize("language", ["vi", "en"])
-def test_the_template_fulfils_what_is_asked_of_a_post(language: str) -> None:
+def test_template_fulfils_the_rules_of_a_post(language: str) -> None:
     deals = [deal("a", price=5), deal("ab"), Deal("https://s.shopee.vn/c", (LINK,), {})]
     assert fault(fill(deals, read_inputs({"links": "x", "language": language})), deals) is None
 
@@ -143,7 +145,7 @@ def test_the_template_fulfils_what_is_asked_of_a_post(language: str) -> None:
         ("**https://s.shopee.vn/a**", None),
     ],
 )
-def test_a_post_has_all_its_links(post: str, why: str | None) -> None:
+def test_post_without_all_its_links_is_refused(post: str, why: str | None) -> None:
     assert fault(post, [deal("a")]) == why
 
 
@@ -167,7 +169,7 @@ def test_a_post_has_all_its_links(post: str, why: str | None) -> None:
         "s.shopee.vn/other",
     ],
 )
-def test_a_post_has_no_other_link(other: str) -> None:
+def test_post_with_another_link_is_refused(other: str) -> None:
     post = f"https://s.shopee.vn/a {other}"
     assert fault(post, [deal("a")]) == "it has a link that is none of the deals'"
 
@@ -176,5 +178,5 @@ def test_a_post_has_no_other_link(other: str) -> None:
     "text",
     ["Dr.Martens", "Mr.Bean 2.0", "5.290.000đ/cái", "f/2.8", "Đẹp.Mua ngay", "Co.,Ltd", "1.5kg"],
 )
-def test_names_and_prices_are_no_links(text: str) -> None:
+def test_names_and_prices_in_a_post_are_no_links(text: str) -> None:
     assert fault(f"{text} https://s.shopee.vn/a {text}", [deal("a")]) is None

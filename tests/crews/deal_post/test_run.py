@@ -44,7 +44,9 @@ Bài viết có gắn link tiếp thị liên kết: khi bạn mua qua link, mì
 hồng nhỏ, còn bạn không phải trả thêm đồng nào."""
 
 
-async def test_a_post_in_vietnamese(run_crew: RunCrew, links: list[str]) -> None:
+async def test_post_in_vietnamese_has_all_deals_and_failures(
+    run_crew: RunCrew, links: list[str]
+) -> None:
     run = await run_crew({"links": links})
     assert run.result.output == POST
     assert run.json["post"] == POST
@@ -60,7 +62,7 @@ async def test_a_post_in_vietnamese(run_crew: RunCrew, links: list[str]) -> None
     assert run.result.token_usage == TokenUsage()
 
 
-async def test_a_post_in_english(run_crew: RunCrew, links: list[str]) -> None:
+async def test_post_in_english_has_its_title(run_crew: RunCrew, links: list[str]) -> None:
     run = await run_crew({"links": links[:1], "language": "en", "title": "Only  today!"})
     assert run.result.output == (
         "🔥 Only today!\n\n"
@@ -75,14 +77,16 @@ async def test_a_post_in_english(run_crew: RunCrew, links: list[str]) -> None:
     )
 
 
-async def test_the_links_and_sub_ids_are_passed_on(run_crew: RunCrew, links: list[str]) -> None:
+async def test_links_and_sub_ids_are_passed_to_the_tool(
+    run_crew: RunCrew, links: list[str]
+) -> None:
     run = await run_crew({"links": links, "subIds": ["tiktok", ""]})
     [call] = run.calls
     assert call.tool == "convert_links"
     assert call.arguments == {"links": links, "subIds": ["tiktok", ""]}
 
 
-async def test_no_link_converted_is_a_failure_with_the_reasons(
+async def test_run_without_a_converted_link_fails_with_the_reasons(
     run_crew: RunCrew, links: list[str]
 ) -> None:
     run = await run_crew({"links": links[3:]})
@@ -92,13 +96,13 @@ async def test_no_link_converted_is_a_failure_with_the_reasons(
     )
 
 
-async def test_a_wrong_input_is_named_before_anything_is_done(run_crew: RunCrew) -> None:
+async def test_wrong_input_fails_the_run_before_any_task(run_crew: RunCrew) -> None:
     run = await run_crew({"links": []})
     assert run.error.startswith("links: give product or short links")
     assert run.said == [Started(total_tasks=3)]
 
 
-def test_it_needs_the_standard_library_alone() -> None:
+def test_crew_imports_the_standard_library_alone() -> None:
     root = str(Path(smartlinkd.__file__).parents[1])
     code = "import sys; sys.path.append(sys.argv[1]); import smartlinkd.crews.deal_post.crew"
     # Isolated and without site-packages: what is not Python's own cannot be imported.
@@ -106,7 +110,7 @@ def test_it_needs_the_standard_library_alone() -> None:
     subprocess.run(command, check=True, timeout=30)
 
 
-async def test_at_stop_it_ends_without_a_signal(begin: Begin) -> None:
+async def test_stopped_crew_ends_without_a_signal(begin: Begin) -> None:
     command = (sys.executable, "-m", "smartlinkd.crews.deal_post")
     inputs = Inputs(inputs={"links": ["https://shopee.vn/x"]}, tools=("convert_links",))
     async with begin(*command, inputs=inputs) as worker:

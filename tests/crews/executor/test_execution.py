@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from smartlinkd.crews.model import CrewUser, ExecutorLimits, Input
+from smartlinkd.crews.model import CrewUser, Input
 from smartlinkd.errors import Invalid, Unprocessable
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import (
@@ -265,8 +265,6 @@ async def test_output_of_a_failed_worker_is_logged(
     assert "standard" not in caplog.text
 
 
-HANG = 20.0  # seconds; what takes that long hangs
-MAX_BATCH = ExecutorLimits().max_batch
 URL = "https://example.com/"
 STARTED = {"type": "started", "total_tasks": 1}
 TASK = {"type": "task_started", "task_id": "a", "name": "scout"}

@@ -19,7 +19,6 @@ from smartlinkd.store.model import ExecutionState
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
 
-HANG = 20.0
 WAITS = ("started", "call gate", "hear", "result ok")
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 WAITS = ("started", "call gate", "hear", "result ok")
 BODY: JsonValue = {"inputs": {"x": 1}}
 BROKEN = Catalog({}, (BrokenCrew("c", (), ()),))
-HANG = 20.0  # seconds; what takes that long hangs
 
 
 async def test_repeated_key_and_body_return_the_same_execution(daemon: CrewsDaemon) -> None:

@@ -27,7 +27,6 @@ from smartlinkd.store.model import (
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, StartDaemon
 
-HANG = 20.0  # seconds; what takes that long hangs
 MAX_RERUNS = ExecutorLimits().max_reruns
 WAITS = ("started", "task a", "call gate", "hear", "done a", "task b", "done b", "result ok")
 

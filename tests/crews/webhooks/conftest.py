@@ -33,7 +33,7 @@ LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 
 @dataclass
-class Desk:
+class RunningDispatcher:
     """A journal on disk, and the webhooks part over it."""
 
     path: Path
@@ -110,10 +110,12 @@ def store_limits() -> StoreLimits:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, nursery: trio.Nursery, store_limits: StoreLimits) -> Desk:
+async def dispatcher(
+    tmp_path: Path, nursery: trio.Nursery, store_limits: StoreLimits
+) -> RunningDispatcher:
     kept = Retention(age=timedelta(days=30), count=1000)
     path = tmp_path / "journal.db"
     key = SecretBytes(b"k" * 32)
     store = Store(path, key=key, retention=kept, limits=store_limits, synchronous="OFF")
     await nursery.start(store.run)
-    return Desk(path, store, nursery)
+    return RunningDispatcher(path, store, nursery)

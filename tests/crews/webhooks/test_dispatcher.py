@@ -27,66 +27,70 @@ from smartlinkd.store.model import Change, ExecutionUpdate, WebhookTarget
 OpenReceiver = Callable[..., Awaitable[Any]]
 
 
-async def test_what_was_queued_before_the_start(desk: Any, receiver: Any) -> None:
-    await desk.call(receiver.url("/a?b=c"), b'{"n": 1}')
-    await desk.begin()
-    await desk.done()
+async def test_call_queued_before_the_start_is_made(dispatcher: Any, receiver: Any) -> None:
+    await dispatcher.call(receiver.url("/a?b=c"), b'{"n": 1}')
+    await dispatcher.begin()
+    await dispatcher.done()
 
     (request,) = receiver.received
     assert (request.method, request.target, request.body) == ("POST", "/a?b=c", b'{"n": 1}')
 
 
-async def test_calls_to_one_target_go_in_order_and_one_at_a_time(desk: Any, receiver: Any) -> None:
+async def test_calls_to_one_target_are_made_in_order_and_one_at_a_time(
+    dispatcher: Any, receiver: Any
+) -> None:
     bodies = [b"%d" % number for number in range(20)]
-    await desk.call(receiver.url(), *bodies)
-    await desk.begin()
-    await desk.done()
+    await dispatcher.call(receiver.url(), *bodies)
+    await dispatcher.begin()
+    await dispatcher.done()
 
     assert receiver.bodies == bodies
     assert receiver.most_at_once == 1
 
 
-async def test_a_call_carries_the_targets_credential_and_a_signature(
-    desk: Any, receiver: Any
+async def test_call_has_the_targets_credential_and_a_signature(
+    dispatcher: Any, receiver: Any
 ) -> None:
     key = b"0123456789abcdef01234567"
-    execution_id = await desk.call(receiver.url(), b'{"a":1}', auth=SecretStr("Bearer swordfish"))
-    await desk.begin(key=SecretBytes(key))
-    await desk.done()
+    execution_id = await dispatcher.call(
+        receiver.url(), b'{"a":1}', auth=SecretStr("Bearer swordfish")
+    )
+    await dispatcher.begin(key=SecretBytes(key))
+    await dispatcher.done()
 
     (request,) = receiver.received
     headers = request.headers
     assert headers["authorization"] == "Bearer swordfish"
     assert headers["webhook-id"] == f"msg_{execution_id}_1"
-    assert int(headers["webhook-timestamp"]) == int(desk.wall().timestamp())
+    assert int(headers["webhook-timestamp"]) == int(dispatcher.wall().timestamp())
     signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + request.body
     expected = hmac.new(key, signed, "sha256").digest()
     assert headers["webhook-signature"] == "v1," + b64encode(expected).decode()
 
 
-async def attempts(desk: Any, count: int) -> Any:
+async def attempts(dispatcher: Any, count: int) -> Any:
     """Wait until the one call that waits was tried so often; returns it."""
-    (delivery,) = await desk.until(lambda found: found and found[0].attempts == count)
+    (delivery,) = await dispatcher.until(lambda found: found and found[0].attempts == count)
     return delivery
 
 
-async def test_a_call_that_failed_is_made_again_as_it_was(
-    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+async def test_failed_call_is_repeated_with_the_same_id_and_body(
+    dispatcher: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
 ) -> None:
     receiver.behaviours.extend([behave.answer(503), behave.reset])
-    await desk.call(receiver.url(), b'{"id": "e-1"}')
-    await desk.begin(key=SecretBytes(b"s"))
+    await dispatcher.call(receiver.url(), b'{"id": "e-1"}')
+    await dispatcher.begin(key=SecretBytes(b"s"))
 
     for count, full in ((1, 5), (2, 10)):
-        delivery = await attempts(desk, count)
-        wait = (delivery.next_at - desk.wall()).total_seconds()
+        delivery = await attempts(dispatcher, count)
+        wait = (delivery.next_at - dispatcher.wall()).total_seconds()
         assert full * 0.8 <= wait <= full
         await trio.testing.wait_all_tasks_blocked(0.01)
         mock_clock.jump(wait - 0.1)
         await trio.testing.wait_all_tasks_blocked(0.01)
         assert len(receiver.received) == count
         mock_clock.jump(0.2)
-    await desk.done()
+    await dispatcher.done()
 
     assert receiver.bodies == [b'{"id": "e-1"}'] * 3
     headers = [request.headers for request in receiver.received]
@@ -96,45 +100,45 @@ async def test_a_call_that_failed_is_made_again_as_it_was(
     assert len({each["webhook-signature"] for each in headers}) == 3
 
 
-async def test_what_waits_behind_a_failed_call_waits_on(
-    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+async def test_calls_behind_a_failed_one_wait_over_a_restart(
+    dispatcher: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
 ) -> None:
     receiver.behaviours.append(behave.answer(500))
-    await desk.call(receiver.url(), b"first", b"second", b"third")
-    stop = await desk.begin()
-    await attempts(desk, 1)
+    await dispatcher.call(receiver.url(), b"first", b"second", b"third")
+    stop = await dispatcher.begin()
+    await attempts(dispatcher, 1)
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert receiver.bodies == [b"first"]
 
     stop()  # and a new start knows it, too
-    await desk.begin()
+    await dispatcher.begin()
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert receiver.bodies == [b"first"]
 
     mock_clock.jump(5)
-    await desk.done()
+    await dispatcher.done()
     assert receiver.bodies == [b"first", b"first", b"second", b"third"]
 
 
-async def test_one_targets_failure_holds_up_no_other(
-    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+async def test_failing_target_holds_up_no_other(
+    dispatcher: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
 ) -> None:
     bad = WebhookTarget("step", receiver.url("/bad"))
     good = WebhookTarget("task", receiver.url("/good"))
-    execution_id = await desk.execution(bad, good)
+    execution_id = await dispatcher.execution(bad, good)
     receiver.behaviours.append(behave.answer(500))
-    await desk.queue(execution_id, bad, *[b"bad"] * 150)  # more than one look shows
-    await desk.begin()
-    await desk.until(lambda found: found[0].attempts == 1)
+    await dispatcher.queue(execution_id, bad, *[b"bad"] * 150)  # more than one look shows
+    await dispatcher.begin()
+    await dispatcher.until(lambda found: found[0].attempts == 1)
 
-    await desk.queue(execution_id, good, b"good")
-    desk.nudge()
+    await dispatcher.queue(execution_id, good, b"good")
+    dispatcher.nudge()
     await receiver.until(2)
     assert receiver.bodies == [b"bad", b"good"]
 
 
-async def test_a_receiver_may_ask_for_a_wait(
-    desk: Any,
+async def test_retry_after_of_a_receiver_is_kept(
+    dispatcher: Any,
     receiver: Any,
     behave: Any,
     mock_clock: trio.testing.MockClock,
@@ -142,23 +146,23 @@ async def test_a_receiver_may_ask_for_a_wait(
 ) -> None:
     caplog.set_level(logging.INFO)
     receiver.behaviours.append(behave.answer(429, Retry_After="600"))
-    await desk.call(receiver.url(), b"{}")
-    await desk.begin()
+    await dispatcher.call(receiver.url(), b"{}")
+    await dispatcher.begin()
 
-    delivery = await attempts(desk, 1)
-    assert delivery.next_at - desk.wall() == timedelta(seconds=600)
+    delivery = await attempts(dispatcher, 1)
+    assert delivery.next_at - dispatcher.wall() == timedelta(seconds=600)
     assert "failed: HTTP 429 (attempt 1); again in 600 s" in caplog.text
 
 
 @pytest.mark.parametrize("status", [301, 404, 410])
-async def test_what_a_receiver_refuses_is_given_up_and_the_next_is_tried(
-    desk: Any, receiver: Any, behave: Any, status: int, caplog: pytest.LogCaptureFixture
+async def test_refused_call_is_given_up_and_the_next_is_made(
+    dispatcher: Any, receiver: Any, behave: Any, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.handler.addFilter(ContextFilter())
     receiver.behaviours.append(behave.answer(status, Location=receiver.url("/elsewhere")))
-    execution_id = await desk.call(receiver.url(), b"first", b"second")
-    await desk.begin()
-    await desk.done()
+    execution_id = await dispatcher.call(receiver.url(), b"first", b"second")
+    await dispatcher.begin()
+    await dispatcher.done()
 
     assert receiver.bodies == [b"first", b"second"]
     assert (
@@ -172,56 +176,58 @@ async def test_what_a_receiver_refuses_is_given_up_and_the_next_is_tried(
 
 
 async def test_call_older_than_the_maximum_is_made_once_more_at_most(
-    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+    dispatcher: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
 ) -> None:
     receiver.usual = behave.answer(500)
-    await desk.call(receiver.url(), b"old")
+    await dispatcher.call(receiver.url(), b"old")
     mock_clock.jump(WebhookLimits().max_age_s + 1)
-    await desk.begin()
-    await desk.done()
+    await dispatcher.begin()
+    await dispatcher.done()
     assert receiver.bodies == [b"old"]
 
 
 async def test_call_behind_one_that_was_too_old_has_its_own_attempts(
-    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+    dispatcher: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
 ) -> None:
     receiver.behaviours.extend([behave.answer(500), behave.answer(500)])
     target = WebhookTarget(kind="task", url=receiver.url())
-    execution_id = await desk.execution(target)
-    await desk.queue(execution_id, target, b"old")
+    execution_id = await dispatcher.execution(target)
+    await dispatcher.queue(execution_id, target, b"old")
     mock_clock.jump(WebhookLimits().max_age_s + 1)
-    await desk.queue(execution_id, target, b"new")
-    await desk.begin()
-    await attempts(desk, 1)
+    await dispatcher.queue(execution_id, target, b"new")
+    await dispatcher.begin()
+    await attempts(dispatcher, 1)
     await trio.testing.wait_all_tasks_blocked(0.01)
     mock_clock.jump(5)
-    await desk.done()
+    await dispatcher.done()
     assert receiver.bodies == [b"old", b"new", b"new"]
 
 
 async def test_call_that_always_fails_is_given_up_after_a_day(
-    desk: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
+    dispatcher: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
 ) -> None:
     receiver.usual = behave.answer(500)
-    began = desk.wall()
-    await desk.call(receiver.url(), b"{}")
-    await desk.begin()
-    while await desk.waiting():
+    began = dispatcher.wall()
+    await dispatcher.call(receiver.url(), b"{}")
+    await dispatcher.begin()
+    while await dispatcher.waiting():
         await trio.testing.wait_all_tasks_blocked(0.01)
         mock_clock.jump(600)
-        desk.nudge()
-    assert timedelta(hours=25) <= desk.wall() - began <= timedelta(hours=27)
+        dispatcher.nudge()
+    assert timedelta(hours=25) <= dispatcher.wall() - began <= timedelta(hours=27)
 
 
-async def test_a_call_that_was_cut_off_is_made_again(desk: Any, receiver: Any, behave: Any) -> None:
+async def test_call_cut_off_by_a_stop_is_repeated(
+    dispatcher: Any, receiver: Any, behave: Any
+) -> None:
     receiver.behaviours.append(behave.hang)
-    await desk.call(receiver.url(), b"{}")
-    stop = await desk.begin()
+    await dispatcher.call(receiver.url(), b"{}")
+    stop = await dispatcher.begin()
     await receiver.until(1)
 
     stop()
-    await desk.begin()
-    await desk.done()
+    await dispatcher.begin()
+    await dispatcher.done()
 
     assert receiver.bodies == [b"{}", b"{}"]
     one, other = (request.headers["webhook-id"] for request in receiver.received)
@@ -229,7 +235,7 @@ async def test_a_call_that_was_cut_off_is_made_again(desk: Any, receiver: Any, b
 
 
 async def test_call_whose_end_was_not_recorded_is_repeated_with_its_id(
-    desk: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch
+    dispatcher: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     noting = trio.Event()
 
@@ -237,27 +243,29 @@ async def test_call_whose_end_was_not_recorded_is_repeated_with_its_id(
         noting.set()
         await trio.sleep_forever()
 
-    await desk.call(receiver.url(), b"{}", b"next")
+    await dispatcher.call(receiver.url(), b"{}", b"next")
     with monkeypatch.context() as patched:
-        patched.setattr(desk.store, "remove_delivery", never)
-        stop = await desk.begin()
+        patched.setattr(dispatcher.store, "remove_delivery", never)
+        stop = await dispatcher.begin()
         await noting.wait()
         stop()
         await trio.testing.wait_all_tasks_blocked(0.01)
-    await desk.begin()
-    await desk.done()
+    await dispatcher.begin()
+    await dispatcher.done()
 
     assert receiver.bodies == [b"{}", b"{}", b"next"]
     ids = [request.headers["webhook-id"] for request in receiver.received]
     assert ids[0] == ids[1] != ids[2]
 
 
-async def test_every_call_is_made_over_many_sudden_ends(desk: Any, receiver: Any) -> None:
-    executions = [await desk.call(receiver.url(), b"1", b"2", b"3") for _ in range(8)]
+async def test_calls_over_many_sudden_ends_are_all_made_in_order(
+    dispatcher: Any, receiver: Any
+) -> None:
+    executions = [await dispatcher.call(receiver.url(), b"1", b"2", b"3") for _ in range(8)]
     later = 0
-    while await desk.waiting():
+    while await dispatcher.waiting():
         seen = len(receiver.received)
-        stop = await desk.begin()
+        stop = await dispatcher.begin()
         await receiver.until(seen + 1)
         for _ in range(later):
             await trio.lowlevel.checkpoint()
@@ -280,18 +288,18 @@ async def unavailable(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize("question", ["due_deliveries", "remove_delivery"])
-async def test_a_journal_that_cannot_be_used_is_waited_for(  # noqa: PLR0917 - fixtures
-    desk: Any,
+async def test_dispatcher_waits_for_a_store_that_is_unavailable(  # noqa: PLR0917 - fixtures
+    dispatcher: Any,
     receiver: Any,
     question: str,
     mock_clock: trio.testing.MockClock,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    await desk.call(receiver.url(), b"{}")
+    await dispatcher.call(receiver.url(), b"{}")
     with monkeypatch.context() as patched:
-        patched.setattr(desk.store, question, unavailable)
-        await desk.begin()
+        patched.setattr(dispatcher.store, question, unavailable)
+        await dispatcher.begin()
         for tries, full in ((1, 1), (2, 2), (3, 4)):
             while caplog.text.count("its disk is full") < tries:
                 await trio.lowlevel.checkpoint()
@@ -301,37 +309,37 @@ async def test_a_journal_that_cannot_be_used_is_waited_for(  # noqa: PLR0917 - f
             if tries < 3:
                 mock_clock.jump(full * 0.25)
     mock_clock.jump(1)
-    await desk.done()
+    await dispatcher.done()
 
     assert receiver.bodies == [b"{}"]  # also not a second time for want of a note
 
 
-async def test_an_address_that_is_none_ends_nothing_but_its_call(desk: Any, receiver: Any) -> None:
-    await desk.call("http://\x00/swordfish", b"{}")
-    await desk.call(receiver.url(), b"{}")
-    await desk.begin()
-    await desk.done()
+async def test_malformed_address_ends_its_call_alone(dispatcher: Any, receiver: Any) -> None:
+    await dispatcher.call("http://\x00/swordfish", b"{}")
+    await dispatcher.call(receiver.url(), b"{}")
+    await dispatcher.begin()
+    await dispatcher.done()
     assert receiver.bodies == [b"{}"]
 
 
-async def test_a_bug_in_one_call_ends_nothing_but_its_attempt(
-    desk: Any, receiver: Any, caplog: pytest.LogCaptureFixture
+async def test_bug_in_one_call_ends_its_attempt_alone(
+    dispatcher: Any, receiver: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def look_up(host: str) -> Sequence[IPv4Address | IPv6Address]:
         if host == "swordfish.example":
             raise RuntimeError("swordfish")
         return [IPv4Address("127.0.0.1")]
 
-    await desk.call("http://swordfish.example/x", b"{}")
-    await desk.call(receiver.url(), b"{}")
-    await desk.begin(resolve=look_up)
-    await attempts(desk, 1)
+    await dispatcher.call("http://swordfish.example/x", b"{}")
+    await dispatcher.call(receiver.url(), b"{}")
+    await dispatcher.begin(resolve=look_up)
+    await attempts(dispatcher, 1)
     await receiver.until(1)
     assert "a bug of ours (RuntimeError) in the task webhook call 1" in caplog.text
 
 
-async def test_no_log_holds_a_path_or_a_credential(
-    desk: Any,
+async def test_log_of_calls_has_no_path_and_no_credential(
+    dispatcher: Any,
     receiver: Any,
     behave: Any,
     mock_clock: trio.testing.MockClock,
@@ -341,26 +349,28 @@ async def test_no_log_holds_a_path_or_a_credential(
     receiver.behaviours.extend([behave.answer(503), behave.answer(404), behave.answer(200)])
     credential = SecretStr("Bearer swordfish")
     url = receiver.url("/swordfish?token=swordfish")
-    await desk.call(url, b"swordfish", b"swordfish", auth=credential)
-    await desk.begin(key=SecretBytes(b"swordfish"))
-    await attempts(desk, 1)
+    await dispatcher.call(url, b"swordfish", b"swordfish", auth=credential)
+    await dispatcher.begin(key=SecretBytes(b"swordfish"))
+    await attempts(dispatcher, 1)
     mock_clock.jump(5)
-    await desk.done()
+    await dispatcher.done()
     await trio.testing.wait_all_tasks_blocked(0.05)
 
     assert caplog.text.count(f"http://127.0.0.1:{receiver.port}") >= 3
     assert "swordfish" not in caplog.text
 
 
-async def test_a_replaced_target_stays_for_what_was_queued(desk: Any, receiver: Any) -> None:
+async def test_replaced_target_stays_for_calls_queued_before(
+    dispatcher: Any, receiver: Any
+) -> None:
     old = WebhookTarget("task", receiver.url("/old"), auth=SecretStr("Bearer old"))
     new = WebhookTarget("task", receiver.url("/new"), auth=SecretStr("Bearer new"))
-    execution_id = await desk.execution(old)
-    await desk.queue(execution_id, old, b"1")
-    await desk.store.record(execution_id, ExecutionUpdate(Change(webhooks=(new,))))
-    await desk.queue(execution_id, new, b"2")
-    await desk.begin()
-    await desk.done()
+    execution_id = await dispatcher.execution(old)
+    await dispatcher.queue(execution_id, old, b"1")
+    await dispatcher.store.record(execution_id, ExecutionUpdate(Change(webhooks=(new,))))
+    await dispatcher.queue(execution_id, new, b"2")
+    await dispatcher.begin()
+    await dispatcher.done()
 
     seen = {request.target: request.headers["authorization"] for request in receiver.received}
     assert seen == {"/old": "Bearer old", "/new": "Bearer new"}
@@ -370,10 +380,10 @@ LIMITS = WebhookLimits()
 
 
 @pytest.fixture
-def looks(desk: Any, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Awaitable[None]]]:
+def looks(dispatcher: Any, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Awaitable[None]]]:
     """What happens at the end of each look from now on; an entry goes with its look."""
     happens: list[Callable[[], Awaitable[None]]] = []
-    due_deliveries = desk.store.due_deliveries
+    due_deliveries = dispatcher.store.due_deliveries
 
     async def looked(*arguments: Any, **options: Any) -> Any:
         found = await due_deliveries(*arguments, **options)
@@ -381,79 +391,81 @@ def looks(desk: Any, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Await
             await happens.pop(0)()
         return found
 
-    monkeypatch.setattr(desk.store, "due_deliveries", looked)
+    monkeypatch.setattr(dispatcher.store, "due_deliveries", looked)
     return happens
 
 
-async def test_what_is_queued_in_the_midst_of_a_look_does_not_wait_for_the_next_minute(
-    desk: Any, receiver: Any, looks: list[Callable[[], Awaitable[None]]]
+async def test_call_queued_while_due_calls_are_read_is_made_at_once(
+    dispatcher: Any, receiver: Any, looks: list[Callable[[], Awaitable[None]]]
 ) -> None:
     async def queue() -> None:
-        await desk.call(receiver.url(), b"{}")
-        desk.nudge()
+        await dispatcher.call(receiver.url(), b"{}")
+        dispatcher.nudge()
 
-    await desk.begin()
+    await dispatcher.begin()
     await trio.testing.wait_all_tasks_blocked(0.01)
     looks.append(queue)
-    desk.nudge()
+    dispatcher.nudge()
     with trio.fail_after(LIMITS.longest_sleep_s / 4):
         await receiver.until(1)
 
 
-def dispatcher_of(desk: Any) -> WebhookDispatcher:
+def dispatcher_of(dispatcher: Any) -> WebhookDispatcher:
     allow = [ip_network("127.0.0.0/8")]
-    return WebhookDispatcher(desk.store, allow=allow, key=None, wall=desk.wall)
+    return WebhookDispatcher(dispatcher.store, allow=allow, key=None, wall=dispatcher.wall)
 
 
-async def hanging(desk: Any, open_receiver: OpenReceiver, behave: Any, hosts: int) -> list[Any]:
+async def hanging(
+    dispatcher: Any, open_receiver: OpenReceiver, behave: Any, hosts: int
+) -> list[Any]:
     """Open receivers that hang, and queue ten calls to each."""
     receivers = [await open_receiver() for _ in range(hosts)]
     for receiver in receivers:
         receiver.usual = behave.hang
         for _ in range(10):
-            await desk.call(receiver.url(), b"{}")
+            await dispatcher.call(receiver.url(), b"{}")
     return receivers
 
 
 async def test_host_that_hangs_leaves_slots_for_others(
-    desk: Any, open_receiver: OpenReceiver, behave: Any
+    dispatcher: Any, open_receiver: OpenReceiver, behave: Any
 ) -> None:
-    (silent,) = await hanging(desk, open_receiver, behave, 1)
+    (silent,) = await hanging(dispatcher, open_receiver, behave, 1)
     other = await open_receiver()
-    await desk.begin()
+    await dispatcher.begin()
     await silent.until(LIMITS.at_once_to_a_host)
     for _ in range(3):
-        await desk.call(other.url(), b"{}")
-    desk.nudge()
+        await dispatcher.call(other.url(), b"{}")
+    dispatcher.nudge()
     await other.until(3)
     assert silent.most_at_once == len(silent.received) == LIMITS.at_once_to_a_host
 
 
 @pytest.mark.parametrize(("calls", "size"), [(150, 2), (8, 3 * 1024 * 1024)])
 async def test_many_calls_to_a_host_that_hangs_hide_no_other(
-    desk: Any, open_receiver: OpenReceiver, behave: Any, calls: int, size: int
+    dispatcher: Any, open_receiver: OpenReceiver, behave: Any, calls: int, size: int
 ) -> None:
     silent, other = await open_receiver(), await open_receiver("127.0.0.2")
     silent.usual = behave.hang
     for _ in range(calls):
-        await desk.call(silent.url(), b"x" * size)
-    await desk.begin()
+        await dispatcher.call(silent.url(), b"x" * size)
+    await dispatcher.begin()
     await silent.until(LIMITS.at_once_to_a_host)
-    await desk.call(other.url(), b"{}")
-    desk.nudge()
+    await dispatcher.call(other.url(), b"{}")
+    dispatcher.nudge()
     with trio.fail_after(LIMITS.longest_sleep_s / 2):  # of the clock that only the test moves
         await other.until(1)
 
 
-async def test_slots_are_limited_also_for_calls_that_come_later(
-    desk: Any, open_receiver: OpenReceiver, behave: Any
+async def test_slots_are_limited_for_later_calls_too(
+    dispatcher: Any, open_receiver: OpenReceiver, behave: Any
 ) -> None:
-    receivers = await hanging(desk, open_receiver, behave, 7)
-    await desk.begin()
+    receivers = await hanging(dispatcher, open_receiver, behave, 7)
+    await dispatcher.begin()
     for receiver in receivers:
         await receiver.until(LIMITS.at_once_to_a_host)
-    receivers += await hanging(desk, open_receiver, behave, 3)
-    desk.nudge()
+    receivers += await hanging(dispatcher, open_receiver, behave, 3)
+    dispatcher.nudge()
     while sum(receiver.at_once for receiver in receivers) < LIMITS.at_once:
         await trio.testing.wait_all_tasks_blocked(0.01)
     await trio.testing.wait_all_tasks_blocked(0.01)
@@ -461,19 +473,19 @@ async def test_slots_are_limited_also_for_calls_that_come_later(
 
 
 async def test_dispatcher_with_all_slots_in_use_touches_its_heartbeat(
-    desk: Any,
+    dispatcher: Any,
     open_receiver: OpenReceiver,
     behave: Any,
     nursery: trio.Nursery,
     mock_clock: trio.testing.MockClock,
 ) -> None:
-    receivers = await hanging(desk, open_receiver, behave, 8)
-    await nursery.start((dispatcher := dispatcher_of(desk)).run)
+    receivers = await hanging(dispatcher, open_receiver, behave, 8)
+    await nursery.start((other := dispatcher_of(dispatcher)).run)
     for receiver in receivers:
         await receiver.until(LIMITS.at_once_to_a_host)
     await trio.testing.wait_all_tasks_blocked(0.01)
     mock_clock.jump(20)
-    dispatcher.heartbeat.probe()
+    other.heartbeat.probe()
     await trio.testing.wait_all_tasks_blocked(0.01)
-    assert dispatcher.heartbeat.last == trio.current_time()
-    assert dispatcher.heartbeat.allowance_s == 0
+    assert other.heartbeat.last == trio.current_time()
+    assert other.heartbeat.allowance_s == 0
