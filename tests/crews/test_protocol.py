@@ -335,16 +335,6 @@ def test_message_out_of_order_is_a_fault_with_its_line(lines: list[bytes], reaso
     assert hear(*lines) == ProtocolFault(reason, lines[-1])
 
 
-@pytest.mark.parametrize(
-    ("last", "final"), [(RESULT, Result(output="o")), (FAILED, Failed(error="e"))]
-)
-def test_last_message_is_kept_as_final(last: bytes, final: Result | Failed) -> None:
-    conversation = Conversation()
-    heard = hear(STARTED, LOG, last, conversation=conversation)
-    assert heard == final
-    assert conversation.final is heard
-
-
 def test_human_may_be_asked_again_after_the_answer() -> None:
     conversation = Conversation()
     hear(STARTED, opened("1"), human("1"), conversation=conversation)
@@ -361,15 +351,6 @@ def test_seventeenth_waiting_call_is_a_fault() -> None:
     assert not isinstance(conversation.receive(call("one more")), ProtocolFault)
     assert conversation.receive(call("and one")) == ProtocolFault(
         "`tool_call` while 16 others wait for their result", call("and one")
-    )
-
-
-def test_call_id_is_not_free_after_its_answer() -> None:
-    conversation = Conversation()
-    hear(STARTED, call("1"), conversation=conversation)
-    conversation.note_answer(ToolResult(call_id="1"))
-    assert conversation.receive(call("1")) == ProtocolFault(
-        "`tool_call` with a `call_id` that was used before", call("1")
     )
 
 

@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import re
-import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -23,7 +22,6 @@ from pydantic import SecretBytes, SecretStr
 
 from smartlinkd.crews.model import CrewUser
 from smartlinkd.crews.tokens import (
-    ROTATIONS_AT_ONCE,
     CrewTokens,
     TokenVersions,
     derive,
@@ -311,45 +309,6 @@ async def test_failed_fsync_of_the_folder_restarts_the_actor(
     monkeypatch.undo()
     async with running_tokens(USERS) as tokens:
         assert await shown(tokens, "post") != before
-
-
-class Disk:
-    """A disk that takes as long as the test likes."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.is_slow = False
-        self.is_written_to = trio.Event()
-        self.goes_on = threading.Event()
-        self._fsync = os.fsync
-        monkeypatch.setattr(os, "fsync", self.fsync)
-
-    def fsync(self, descriptor: int) -> None:
-        if self.is_slow:
-            trio.from_thread.run_sync(self.is_written_to.set)
-            assert self.goes_on.wait(5)
-        self._fsync(descriptor)
-
-
-@pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    disk = Disk(monkeypatch)
-    yield disk
-    disk.goes_on.set()
-
-
-async def test_caller_is_checked_while_a_rotation_waits_for_the_disk(
-    tokens: CrewTokens, disk: Disk, nursery: trio.Nursery
-) -> None:
-    current = await shown(tokens, "post")
-    disk.is_slow = True
-    for _ in range(ROTATIONS_AT_ONCE):
-        nursery.start_soon(tokens.rotate, "post")
-    await disk.is_written_to.wait()
-    assert await is_valid(tokens, "post", current)
-    assert await shown(tokens, "post") == current
-    with pytest.raises(Unavailable, match="too many tokens are being rotated"):
-        await tokens.rotate("mail")
-    disk.goes_on.set()
 
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32

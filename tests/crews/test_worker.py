@@ -14,16 +14,12 @@ import trio
 
 from smartlinkd.crews.protocol import (
     MAX_LINE,
-    HumanFeedback,
-    HumanInput,
     Inputs,
     Log,
     Result,
     Started,
     TaskCompleted,
     TaskStarted,
-    ToolCall,
-    ToolResult,
 )
 from smartlinkd.crews.worker import CannotStart, Worker, WorkerSettings
 
@@ -158,34 +154,6 @@ async def test_worker_messages_come_in_order_without_the_last(begin: Begin) -> N
         assert await worker.exit_reason() == DONE
 
 
-async def test_worker_receives_the_answers_to_its_questions(begin: Begin) -> None:
-    program = """
-say("started")
-hear()
-say("tool_call", call_id="c", tool="convert_links", arguments={"links": []})
-answer = hear()
-say("task_started", task_id="1")
-say("human_input", task_id="1", prompt="good?")
-feedback = hear()
-say("task_completed", task_id="1", output="")
-say("result", output="", output_json=[answer, feedback])
-"""
-    async with begin(*python(program)) as worker:
-        async for message in worker.messages:
-            match message:
-                case ToolCall():
-                    await worker.send(ToolResult(call_id=message.call_id, result={"a": 1}))
-                case HumanInput():
-                    await worker.send(HumanFeedback(task_id="1", feedback="yes", approved=True))
-        assert await worker.exit_reason() == Result(
-            output="",
-            output_json=[
-                {"type": "tool_result", "call_id": "c", "result": {"a": 1}, "error": None},
-                {"type": "human_feedback", "task_id": "1", "feedback": "yes", "approved": True},
-            ],
-        )
-
-
 async def test_messages_of_a_dead_worker_are_still_read(begin: Begin, until: Until) -> None:
     program = 'say("started")\nfor n in range(100): say("log", text=str(n))\nos._exit(3)'
     async with begin(*python(program)) as worker:
@@ -254,9 +222,3 @@ async def test_script_without_its_interpreter_is_named(begin: Begin, tmp_path: P
     with pytest.raises(CannotStart, match=f"^{script}: what its first line .* is not there$"):
         async with begin(str(script)):
             raise AssertionError("it was started")
-
-
-async def test_error_inside_the_block_is_no_failure_to_start(begin: Begin) -> None:
-    with pytest.raises(FileNotFoundError, match="mine"):
-        async with begin(*shell("sleep 1000")):
-            raise FileNotFoundError("mine")

@@ -73,26 +73,6 @@ async def test_message_in_pieces_is_read_whole(
     assert heard == [Started(), Log(text="Chào")]
 
 
-async def test_flood_of_messages_lets_other_tasks_run(
-    channel: WorkerChannel, theirs: socket.socket
-) -> None:
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await trio.lowlevel.checkpoint()
-
-    theirs.send(STARTED + b'{"type":"step"}\n' * 100)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(other)
-        for _ in range(101):
-            await anext(channel)
-        nursery.cancel_scope.cancel()
-    assert turns >= 100
-
-
 async def test_received_returns_messages_that_were_read_already(
     channel: WorkerChannel, theirs: socket.socket
 ) -> None:
@@ -151,15 +131,6 @@ async def test_cancelled_send_leaves_lines_whole(
     assert patience.cancelled_caught
     async with trio.open_nursery() as nursery:
         nursery.start_soon(channel.send, Stop())
-        assert await lines(theirs, 2) == [encode(LARGE), encode(Stop())]
-
-
-async def test_sends_of_two_tasks_do_not_mix(channel: WorkerChannel, theirs: socket.socket) -> None:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(channel.deliver)
-        await wait_all_tasks_blocked(0.001)
-        nursery.start_soon(channel.send, Stop())
-        await wait_all_tasks_blocked(0.001)
         assert await lines(theirs, 2) == [encode(LARGE), encode(Stop())]
 
 

@@ -50,12 +50,6 @@ async def test_base_address_is_healthy(served: ServedCrews, where: str) -> None:
         assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
 
 
-@pytest.mark.parametrize("where", WHERE)
-async def test_inputs_are_listed_sorted(served: ServedCrews, where: str) -> None:
-    answer = await served.at(where).get("/inputs", served.token)
-    assert (answer.status_code, answer.json()) == (200, {"inputs": ["audience", "style", "topic"]})
-
-
 @pytest.mark.parametrize("where", ["root", "own"])
 async def test_path_with_a_double_slash_is_served(served: ServedCrews, where: str) -> None:
     """`GET /api/crews` tells of `/`, so a client asks for `//inputs`."""

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
-from smartlinkd.crews.catalog.catalog import Catalog
-from smartlinkd.crews.executor import Executor
-from smartlinkd.errors import Unavailable
 from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
-    from tests.api.crews.conftest import ServeCrews, ServedCrews, StandIn
+    from tests.api.crews.conftest import ServedCrews, StandIn
 
 
 @pytest.mark.parametrize("path", ["/", "/inputs"])
@@ -22,13 +19,6 @@ async def test_broken_crew_is_503(served: ServedCrews, path: str) -> None:
     assert int(answer.headers["Retry-After"]) >= 1
     assert answer.json()["error"] == "Service Unavailable"
     assert "gamma" in answer.json()["message"]
-
-
-async def test_kickoff_of_a_broken_crew_is_503(served: ServedCrews, executor: StandIn) -> None:
-    executor.refusal = Unavailable("crew gamma cannot run", retry_after=60)
-    answer = await served.main.post("/crews/gamma/kickoff", served.tokens["gamma"], {})
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "60")
-    assert answer.json()["message"] == "crew gamma cannot run"
 
 
 async def test_executions_of_a_broken_crew_stay_readable(
@@ -55,12 +45,3 @@ async def test_user_of_a_broken_crew_sees_own_executions_alone(
         for each in (own, other)
     ]
     assert statuses == [200, 404]
-
-
-async def test_broken_default_crew_is_503_at_root(
-    serve_crews: ServeCrews, executor: StandIn, crews: Catalog
-) -> None:
-    catalog = Catalog(crews=crews.crews, broken=crews.broken, default="gamma")
-    async with serve_crews(cast(Executor, executor), catalog=catalog) as served:
-        answer = await served.main.get("/inputs", served.tokens["gamma"])
-    assert answer.status_code == 503

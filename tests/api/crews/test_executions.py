@@ -20,21 +20,6 @@ ID = "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f"
 # The list
 
 
-async def test_list_has_the_newest_first(served: ServedCrews, executor: StandIn) -> None:
-    known = [
-        executor.add(status=status) for status in (Status.ERROR, Status.RUNNING, Status.PENDING)
-    ]
-    answer = await served.own.get("/executions?limit=2", served.token)
-    assert answer.status_code == 200
-    told = answer.json()
-    assert [each["kickoff_id"] for each in told["executions"]] == [known[2].id, known[1].id]
-    assert told["next_cursor"] == "older"
-    assert set(told["executions"][0]) == {
-        "kickoff_id", "state", "status", "error", "current_task", "progress", "execution_time",
-        "created_at", "started_at", "finished_at",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("query", "asked"),
     [
@@ -165,30 +150,6 @@ async def test_resume_with_a_forbidden_address_is_400_that_names_it(
     assert answer.status_code == 400
     assert answer.json()["message"].startswith("crewWebhookUrl: ")
     assert executor.known[known.id] is known
-
-
-@pytest.mark.parametrize(
-    ("status", "task"),
-    [
-        (Status.PENDING, None),
-        (Status.RUNNING, "1"),
-        (Status.COMPLETED, None),
-        (Status.WAITING_FOR_HUMAN_INPUT, "2"),
-    ],
-)
-async def test_resume_of_an_execution_that_asks_nobody_is_400(
-    served: ServedCrews, executor: StandIn, status: Status, task: str | None
-) -> None:
-    known = executor.add(status=status, current_task=task)
-    answer = await served.own.post("/resume", served.token, answer_of(known.id))
-    assert (answer.status_code, answer.json()["error"]) == (400, "Bad Request")
-
-
-@pytest.mark.parametrize("kickoff_id", [ID, "none", "", "\u0000", "x" * 5000])
-async def test_resume_of_an_unknown_execution_is_404(served: ServedCrews, kickoff_id: str) -> None:
-    answer = await served.own.post("/resume", served.token, answer_of(kickoff_id))
-    assert (answer.status_code, answer.json()["error"]) == (404, "Not Found")
-    assert answer.json()["message"].startswith("execution_id: ")  # as it is called in this body
 
 
 @pytest.mark.parametrize(

@@ -166,24 +166,6 @@ async def test_wait_ends_with_a_change_of_state(
     assert executor.asked == [{"wait": 50.0}]
 
 
-async def test_wait_may_last_a_minute(
-    served: ServedCrews, executor: StandIn, mock_clock: MockClock
-) -> None:
-    served.own.http.timeout = None
-    known = executor.add()
-    told: list[str] = []
-
-    async def wait() -> None:
-        told.append((await status(served, known.id, "?wait=60"))["state"])
-
-    async with trio.open_nursery() as waiting:
-        waiting.start_soon(wait)
-        await executor.heard.wait()
-        await wait_all_tasks_blocked()
-        mock_clock.jump(60)
-    assert told == ["PENDING"]
-
-
 async def test_wait_ends_when_the_server_stops(
     served: ServedCrews, executor: StandIn, nursery: trio.Nursery
 ) -> None:

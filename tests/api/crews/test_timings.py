@@ -64,17 +64,6 @@ async def test_request_whose_client_has_gone_is_counted_as_left(
     assert timed(served, STOP) == 1
 
 
-async def test_requested_wait_whose_client_has_gone_is_not_timed(
-    served: ServedCrews, executor: StandIn
-) -> None:
-    known = executor.add()
-    async with await trio.open_tcp_stream("127.0.0.1", served.own.port) as stream:
-        await stream.send_all(head(served, "GET", f"/status/{known.id}?wait=50"))
-        await executor.heard.wait()
-    await comes_to(served, STATUS, "left")
-    assert timed(served, STATUS) == 0
-
-
 async def test_event_stream_is_timed_until_it_begins(
     served: ServedCrews, executor: StandIn
 ) -> None:

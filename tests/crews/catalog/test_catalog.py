@@ -177,12 +177,6 @@ def test_second_crew_of_a_name_is_broken() -> None:
     assert catalog.binds() == {}
 
 
-def test_broken_crew_keeps_its_name_from_a_later_one() -> None:
-    catalog = read(command("a", command=["/nowhere"]), command("a"))
-    assert [crew.name for crew in catalog.broken] == ["a", None]
-    assert catalog.names() == ("a",)
-
-
 def test_second_default_crew_is_broken() -> None:
     catalog = read(command("a"), command("b", default=True), command("c", default=True))
     assert catalog.default == "b"

@@ -131,17 +131,3 @@ def test_lock_of_a_shared_storage_excludes_other_runs(tmp_path: Path, locks: Loc
         second.start()
     second.join()
     assert waits.is_set()
-
-
-async def test_run_with_a_shared_storage_has_its_locks_there(crew: Begin, tmp_path: Path) -> None:
-    code = """
-        from crewai import Crew
-        from crewai_core import lock_store
-
-        with lock_store.lock("chromadb", timeout=0):
-            press = Crew()
-        """
-    async with crew(code, CREWAI_STORAGE_DIR=str(tmp_path / "storage")) as worker:
-        _, end = await whole(worker)
-    assert end == Result(output="done")
-    assert len(list((tmp_path / "storage/.locks").iterdir())) == 1

@@ -68,16 +68,3 @@ async def test_tool_calls_overlap_and_are_answered_in_any_order(crew: Begin) -> 
         end = await worker.exit_reason()
     assert isinstance(end, Result)
     assert end.output_json == [f"not {n}" if n % 2 else n for n in range(40)]
-
-
-async def test_tool_arguments_that_are_no_json_fail_the_call(crew: Begin) -> None:
-    code = """
-        from crewai import Crew
-        from smartlinkd_crew import call
-        press = Crew(kickoff=lambda crew, inputs: call("convert_links", links=float("nan")))
-        """
-    async with crew(code) as worker:
-        messages, end = await whole(worker)
-    assert messages == [Started(total_tasks=0)]
-    assert isinstance(end, Failed)
-    assert end.error.startswith("ToolFailed: convert_links: its arguments are no JSON object")

@@ -77,15 +77,6 @@ async def test_post_in_english_has_its_title(run_crew: RunCrew, links: list[str]
     )
 
 
-async def test_links_and_sub_ids_are_passed_to_the_tool(
-    run_crew: RunCrew, links: list[str]
-) -> None:
-    run = await run_crew({"links": links, "subIds": ["tiktok", ""]})
-    [call] = run.calls
-    assert call.tool == "convert_links"
-    assert call.arguments == {"links": links, "subIds": ["tiktok", ""]}
-
-
 async def test_run_without_a_converted_link_fails_with_the_reasons(
     run_crew: RunCrew, links: list[str]
 ) -> None:

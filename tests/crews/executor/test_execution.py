@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import trio
 
 from smartlinkd.crews.model import CrewUser, Input
 from smartlinkd.errors import Invalid, Unprocessable
@@ -270,7 +269,6 @@ STARTED = {"type": "started", "total_tasks": 1}
 TASK = {"type": "task_started", "task_id": "a", "name": "scout"}
 DONE = {"type": "task_completed", "task_id": "a", "output": "two"}
 CALL = {"type": "tool_call", "call_id": "1", "tool": "gate", "arguments": {}}
-ASK = {"type": "human_input", "task_id": "a", "prompt": "good?"}
 RESULT = {"type": "result", "output": "ok"}
 
 
@@ -321,38 +319,6 @@ async def test_messages_sent_with_the_last_one_are_recorded_with_the_outcome(
     assert recorded == [["task_started", "log", "task_completed", "crew_kickoff_completed"]]
     assert (end.result, end.total_tasks, end.completed_tasks) == ("ok", 1, 1)
     assert (await daemon.story(end.id))[1:] == recorded[0]
-
-
-async def test_tool_and_question_sent_with_others_begin_once_all_are_recorded(
-    daemon: CrewsDaemon, recorded: list[list[str]]
-) -> None:
-    said = at_once(STARTED, TASK, CALL, ASK, log("1"))
-    kickoff_id = await daemon.kickoff(said, "hear", "hear", "done a", "result ok")
-    await daemon.gate.reaches(1)
-    first = ["task_started", "tool_usage_started", "human_input_requested", "log"]
-    assert recorded == [first]
-    assert (await daemon.look(kickoff_id)).status is Status.WAITING_FOR_HUMAN_INPUT
-    await daemon.resume(kickoff_id)
-    daemon.gate.open()
-    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
-    heard = {json.loads(text)["type"] for text in (await daemon.logs(kickoff_id))[1:]}
-    assert heard == {"tool_result", "human_feedback"}
-
-
-async def test_tool_call_sent_with_the_result_is_not_begun(daemon: CrewsDaemon) -> None:
-    end = await daemon.end_of(await daemon.kickoff(at_once(STARTED, CALL, RESULT)))
-    assert end.result == "ok"
-    await daemon.comes_to_rest()
-    assert daemon.gate.most_waiting == 0
-    assert (await daemon.story(end.id))[1:] == ["tool_usage_started", "crew_kickoff_completed"]
-
-
-async def test_messages_before_a_broken_line_are_recorded(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff(at_once(STARTED, log("1"), log("2")) + "\nnonsense")
-    end = await daemon.end_of(kickoff_id)
-    assert end.status is Status.ERROR
-    assert "a line is not JSON" in (end.error or "")
-    assert await daemon.logs(kickoff_id) == ["1", "2"]
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(events=3)])
@@ -476,11 +442,6 @@ SAID = (STARTED, TASK, log("1"), log("2"), DONE)
 SAID_STORY = ["crew_kickoff_started", "task_started", "log", "log", "task_completed"]
 
 
-async def has_room_soon(disk: Disk) -> None:
-    await disk.has_refused(disk.refused + 2)
-    disk.refuses_record(number=0, times=0)
-
-
 @pytest.mark.parametrize("script", [(at_once(*SAID, RESULT),), (at_once(*SAID), "result ok")])
 async def test_messages_sent_together_over_a_full_disk_are_recorded_once(
     disk: Disk, daemon: CrewsDaemon, script: tuple[str, ...]
@@ -490,18 +451,3 @@ async def test_messages_sent_together_over_a_full_disk_are_recorded_once(
     assert disk.refused == 3
     assert (end.state, end.result, end.completed_tasks) == (ExecutionState.SUCCESS, "ok", 1)
     assert await daemon.story(end.id) == [*SAID_STORY, "crew_kickoff_completed"]
-
-
-async def test_stop_while_the_result_waits_for_the_disk_leaves_the_result(
-    disk: Disk, daemon: CrewsDaemon
-) -> None:
-    disk.refuses_record(number=1, times=1_000_000)
-    kickoff_id = await daemon.kickoff(at_once(*SAID, RESULT), "hang")
-    await disk.has_refused(1)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(has_room_soon, disk)
-        with pytest.raises(Invalid, match="ended by itself before it was stopped"):
-            await daemon.stop_one(kickoff_id)
-    end = await daemon.look(kickoff_id)
-    assert (end.status, end.result) == (Status.COMPLETED, "ok")
-    assert await daemon.story(kickoff_id) == [*SAID_STORY, "crew_kickoff_completed"]

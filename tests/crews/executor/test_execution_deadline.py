@@ -11,15 +11,12 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
 import pytest
-import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.crews.execution import NOT_STARTED
-from smartlinkd.crews.protocol import Conversation, FromWorker, ProtocolFault, Result
 from smartlinkd.crews.scheduler import INTERRUPTED
-from smartlinkd.errors import Invalid
 from smartlinkd.processes.process_tree import Limits, shared_fork_server
-from smartlinkd.store.model import Execution, ExecutionState, Status, StoreLimits, WebhookTarget
+from smartlinkd.store.model import Execution, ExecutionState, Status
 from tests.processes.family import server_of, sleeping
 
 if TYPE_CHECKING:
@@ -51,21 +48,6 @@ async def test_execution_over_its_deadline_has_timed_out(
         "it ran longer than the 100 s that its crew may (deadline); the worker ended without a "
         "signal"
     )
-
-
-async def test_time_in_the_queue_does_not_count_to_the_deadline(
-    mock_clock: MockClock, timed: CrewsDaemon
-) -> None:
-    running = [await timed.kickoff("started", "call gate", "hear", "result ok") for _ in range(2)]
-    waiting = await timed.kickoff()
-    await timed.gate.reaches(2)
-    mock_clock.jump(99)
-    assert (await timed.look(waiting)).state is ExecutionState.PENDING
-    await wait_all_tasks_blocked()
-    mock_clock.jump(2)
-    for each in running:
-        assert (await timed.end_of(each)).status is Status.TIMED_OUT
-    assert (await timed.end_of(waiting)).state is ExecutionState.SUCCESS
 
 
 async def test_deadline_stands_still_while_a_human_is_asked(
@@ -122,51 +104,6 @@ async def test_question_that_nobody_answers_times_out(
         "nobody answered the question about task a within the 1000 s that its crew gives a human "
         "(human_deadline); the worker ended without a signal"
     )
-
-
-@pytest.mark.parametrize("store_limits", [StoreLimits(targets=0)])
-async def test_refused_answer_leaves_the_human_the_rest_of_the_time(
-    mock_clock: MockClock, timed: CrewsDaemon
-) -> None:
-    kickoff_id = await timed.kickoff("started", "task a", *ASKS, *ENDS)
-    await timed.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
-    await wait_all_tasks_blocked()
-    mock_clock.jump(500)
-    await wait_all_tasks_blocked()
-    with pytest.raises(Invalid, match="webhooks: more than 0"):
-        await timed.resume(
-            kickoff_id, webhooks=(WebhookTarget("task", "https://example.com/", ()),)
-        )
-    mock_clock.jump(499)
-    await wait_all_tasks_blocked()
-    await timed.resume(kickoff_id)
-    assert (await timed.end_of(kickoff_id)).state is ExecutionState.SUCCESS
-
-
-async def test_result_stands_when_the_worker_exits_after_the_deadline(
-    mock_clock: MockClock,
-    start_daemon: StartDaemon,
-    crew: MakeCrew,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    daemon = await start_daemon(crew(deadline=10.0, grace=50.0))
-    said_all = trio.Event()
-    hear = Conversation.receive
-
-    def noting(self: Conversation, line: bytes) -> FromWorker | ProtocolFault:
-        message = hear(self, line)
-        if isinstance(message, Result):
-            said_all.set()
-        return message
-
-    monkeypatch.setattr(Conversation, "receive", noting)
-    kickoff_id = await daemon.kickoff("started", "log so far", "result ok", "hang")
-    await said_all.wait()
-    mock_clock.jump(11)  # past the deadline, and not past the grace
-    await wait_all_tasks_blocked(0.02)
-    mock_clock.jump(50)
-    end = await daemon.end_of(kickoff_id)
-    assert (end.status, end.result) == (Status.COMPLETED, "ok")
 
 
 @pytest.fixture(autouse=True)

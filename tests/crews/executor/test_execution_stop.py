@@ -52,15 +52,6 @@ async def test_stop_of_a_running_execution_ends_its_worker(daemon: CrewsDaemon) 
     await daemon.gate.reaches(0)
 
 
-async def test_stop_while_the_worker_starts_ends_the_execution(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff("started", "hang")
-    await daemon.stop_one(kickoff_id)
-    end = await daemon.look(kickoff_id)
-    assert end.status is Status.STOPPED
-    assert end.error is not None
-    assert end.error.startswith(BY)
-
-
 async def test_stop_of_an_ended_execution_is_refused(daemon: CrewsDaemon) -> None:
     kickoff_id = await daemon.kickoff()
     before = await daemon.end_of(kickoff_id)
@@ -166,21 +157,6 @@ async def test_execution_keeps_its_slot_until_its_worker_has_exited(
     assert "does not end within 0.2 s of its last message, and is killed" in caplog.text
     await daemon.comes_to_rest()
     assert list((daemon.folder / "runs").iterdir()) == []
-
-
-async def test_kickoff_behind_an_exiting_worker_takes_no_place_in_the_queue(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(max_running=1, queue=0, grace=0.2))
-    await daemon.end_of(await daemon.kickoff(*LINGERS))
-    next_one = await daemon.kickoff()
-    with pytest.raises(Unavailable) as refusal:
-        await daemon.kickoff()
-    assert str(refusal.value) == (
-        "the queue of crew c is full, with 1 waiting: it takes 0 (queue), and 1 more whose turn is "
-        "about to come; try again later"
-    )
-    assert (await daemon.end_of(next_one)).state is ExecutionState.SUCCESS
 
 
 async def test_stop_after_the_result_leaves_the_worker_its_grace(

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-import trio
 from pydantic import JsonValue
 
 from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.model import BrokenCrew, CrewUser, Input
 from smartlinkd.errors import Refused, Unavailable, Unprocessable
-from smartlinkd.store.model import ExecutionState
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
@@ -42,23 +40,6 @@ async def test_created_by_returns_the_execution_of_a_key(daemon: CrewsDaemon) ->
         await ask("k", {})
 
 
-async def test_same_key_at_the_same_moment_creates_one_execution(daemon: CrewsDaemon) -> None:
-    ids: list[str] = []
-
-    async def kick_off() -> None:
-        ids.append(await daemon.kickoff(*WAITS, key="k", body=BODY))
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(20):
-            nursery.start_soon(kick_off)
-    assert len(ids) == 20
-    assert len(set(ids)) == 1
-    assert await count(daemon) == 1
-    daemon.gate.open()
-    await daemon.end_of(ids[0])
-    assert daemon.gate.most_waiting == 1
-
-
 async def test_repeated_key_needs_no_room_in_the_queue(
     start_daemon: StartDaemon, crew: MakeCrew
 ) -> None:
@@ -86,39 +67,6 @@ async def test_repeated_key_needs_no_crew_that_can_run(
     with pytest.raises(Unprocessable, match="Idempotency-Key"):
         await daemon.kickoff(key="k", body={"inputs": {"x": 2}})
     assert await daemon.kickoff(key="k", body=BODY) == first
-
-
-async def test_key_with_another_body_is_refused(daemon: CrewsDaemon) -> None:
-    await daemon.kickoff(key="k", body=BODY)
-    with pytest.raises(Unprocessable, match="Idempotency-Key"):
-        await daemon.kickoff(key="k", body={"inputs": {"x": 2}})
-    assert await count(daemon) == 1
-
-
-async def test_refused_kickoff_spends_no_key(start_daemon: StartDaemon, crew: MakeCrew) -> None:
-    daemon = await start_daemon(crew(inputs=(Input("topic"),), max_running=1, queue=0))
-    running = await daemon.kickoff(*WAITS, inputs={"topic": "tea"})
-    with pytest.raises(Unprocessable, match="topic"):
-        await daemon.kickoff(key="k", body={"inputs": {}})
-    with pytest.raises(Unavailable):
-        await daemon.kickoff(inputs={"topic": "tea"}, key="k", body=BODY)
-    daemon.gate.open()
-    await daemon.end_of(running)
-    kickoff_id = await daemon.kickoff(inputs={"topic": "tea"}, key="k", body={"other": "body"})
-    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
-
-
-async def test_keys_are_scoped_to_the_crew_and_the_user(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(), crew("other"))
-    ids = [
-        await daemon.kickoff(key="k", body=BODY),
-        await daemon.kickoff(key="k", body=BODY, user="an"),
-        await daemon.kickoff(key="k", body={"another": "body"}, user="bo"),
-        await daemon.kickoff(key="k", body=BODY, crew="other"),
-    ]
-    assert len(set(ids)) == 4
 
 
 async def test_key_outlives_a_restart(start_daemon: StartDaemon, crew: MakeCrew) -> None:

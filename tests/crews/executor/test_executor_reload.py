@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -37,17 +37,6 @@ async def its_place_is_free(daemon: CrewsDaemon) -> None:
     with trio.fail_after(HANG):
         while daemon.executor.load()["c"] != CrewLoad(running=0, waiting=1):
             await wait_all_tasks_blocked(0.001)
-
-
-async def test_reload_with_a_new_crew_takes_its_kickoffs(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew())
-    await daemon.executor.apply_catalog(having(crew(), crew("new")))
-    assert (
-        await daemon.end_of(await daemon.kickoff(crew="new"), "new")
-    ).state is ExecutionState.SUCCESS
-    assert set(daemon.executor.catalog.crews) == {"c", "new"}
 
 
 async def test_reload_with_more_slots_starts_what_waits(
@@ -117,19 +106,6 @@ async def test_waiting_execution_of_a_broken_crew_waits_until_it_is_mended(
     assert (await daemon.look(waiting)).state is ExecutionState.PENDING
     await daemon.executor.apply_catalog(having(crew(max_running=1)))
     assert (await daemon.end_of(waiting)).state is ExecutionState.SUCCESS
-
-
-async def test_waiting_execution_of_a_broken_crew_can_be_stopped(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(max_running=1))
-    _, waiting = await one_running_one_waiting(daemon)
-    await daemon.executor.apply_catalog(BROKEN)
-    await daemon.stop_one(waiting)
-    assert (await daemon.look(waiting)).status is Status.STOPPED
-    await daemon.executor.apply_catalog(having(crew(max_running=1)))
-    daemon.gate.open()
-    assert set(daemon.executor.load().values()) <= {CrewLoad(1, 0), CrewLoad(0, 0)}
 
 
 async def test_kickoffs_during_a_reload_without_their_crew_are_refused_or_ended(
@@ -202,20 +178,6 @@ async def test_load_counts_what_waits_for_a_broken_crew(
     assert daemon.executor.load()["c"] == CrewLoad(running=1, waiting=1)
     daemon.gate.open()
     assert (await daemon.end_of(ids[3])).state is ExecutionState.SUCCESS
-
-
-@pytest.mark.parametrize(("most", "waiting"), [(3, 2), (0, 1)])
-async def test_load_counts_interrupted_executions_that_run_again(
-    start_daemon: StartDaemon,
-    crew: MakeCrew,
-    limits: dict[str, Any],
-    most: int,
-    waiting: int,
-) -> None:
-    limits["max_reruns"] = most
-    await killed_with_one_running(await start_daemon(crew(max_running=1)), waiting=1)
-    daemon = await start_daemon(crew("other"), broken=(BrokenCrew("c", (), on_restart="rerun"),))
-    await comes_to(daemon, CrewLoad(), CrewLoad(waiting=waiting))
 
 
 async def test_broken_crew_with_a_running_execution_is_listed_as_running(

@@ -141,21 +141,6 @@ async def test_each_write_that_a_full_disk_refuses_is_recorded_once(
     assert await daemon.story(kickoff_id) == STORY
 
 
-async def test_start_that_a_full_disk_refuses_is_recorded_once(
-    disk: Disk, start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(max_running=1))
-    await daemon.kickoff("started", "call gate", "hear", "result ok")
-    kickoff_id = await daemon.kickoff(*SCRIPT)
-    await daemon.gate.reaches(1)
-    disk.refuses_record(number=BEGINNING_OF_NEXT, times=3)
-    daemon.gate.open()
-    end = await daemon.end_of(kickoff_id)
-    assert disk.refused == 3
-    assert (end.status, end.completed_tasks) == (Status.COMPLETED, 1)
-    assert await daemon.story(kickoff_id) == STORY
-
-
 async def test_nothing_is_shown_before_it_is_on_disk(disk: Disk, daemon: CrewsDaemon) -> None:
     kickoff_id = await daemon.kickoff("started", "call gate", "hear", "result ok")
     await daemon.gate.reaches(1)
@@ -243,28 +228,6 @@ async def test_stop_on_a_full_disk_is_unavailable_in_time(
     disk.refusing = False
     assert (await daemon.end_of(kickoff_id)).status is Status.STOPPED
     daemon.gate.open()
-
-
-async def test_stop_during_loading_on_a_full_disk_is_unavailable_in_time(
-    disk: Disk, start_daemon: StartDaemon, crew: MakeCrew, limits: dict[str, Any]
-) -> None:
-    limits["settle_timeout_s"] = 0.05
-    one = crew(max_running=1, on_restart="rerun")
-    daemon = await start_daemon(one)
-    running, waiting = [await daemon.kickoff("started", "call gate", "hear") for _ in range(2)]
-    await daemon.gate.reaches(1)
-    await daemon.kill()
-
-    disk.refusing = True
-    daemon = await start_daemon(one)
-    await disk.has_refused(1)
-    for each in (running, waiting):
-        with pytest.raises(Unavailable, match="nothing was stopped; try again"):
-            await daemon.stop_one(each)
-    disk.refusing = False
-    for each in (running, waiting):
-        await daemon.stop_one(each)
-        assert (await daemon.end_of(each)).status is Status.STOPPED
 
 
 @pytest.mark.parametrize("on_restart", ["fail", "rerun"])

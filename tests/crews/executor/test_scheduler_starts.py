@@ -9,8 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd.crews.model import CrewLoad
-from smartlinkd.errors import Unavailable
-from smartlinkd.store.model import Created, Execution, ExecutionState, Status
+from smartlinkd.store.model import Execution, ExecutionState, Status
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
@@ -50,33 +49,11 @@ async def test_next_worker_waits_while_another_starts(daemon: CrewsDaemon) -> No
     await completes(daemon, second)
 
 
-async def test_workers_start_in_the_order_of_the_kickoffs(daemon: CrewsDaemon) -> None:
-    first = await daemon.kickoff("hang")
-    others = [await one_that_waits(daemon) for _ in range(3)]
-    await daemon.stop_one(first)
-    began = [(await completes(daemon, each)).started_at for each in others]
-    assert None not in began
-    assert began == sorted(began, key=str)
-
-
 async def test_crew_with_no_starting_worker_waits_for_no_other_crew(daemon: CrewsDaemon) -> None:
     first = await daemon.kickoff("hang")
     await one_that_waits(daemon)
     await completes(daemon, await daemon.kickoff(crew="other"), "other")
     assert (await daemon.look(first)).state is ExecutionState.RUNNING
-
-
-async def test_turn_of_a_refused_kickoff_goes_to_the_next(
-    daemon: CrewsDaemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def full(*_: Any, **__: Any) -> Created:
-        raise Unavailable("the disk is full", retry_after=5)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(daemon.store, "create", full)
-        with pytest.raises(Unavailable, match="the disk is full"):
-            await daemon.kickoff()
-    await completes(daemon, await daemon.kickoff())
 
 
 async def test_worker_counts_as_started_once_it_said_something(daemon: CrewsDaemon) -> None:
@@ -105,42 +82,6 @@ async def test_worker_that_ends_at_its_start_holds_up_nobody(
     first = await daemon.kickoff(*script)
     await completes(daemon, await daemon.kickoff())
     assert (await daemon.end_of(first)).status is Status.ERROR
-
-
-async def test_execution_that_waits_for_a_start_can_be_stopped(daemon: CrewsDaemon) -> None:
-    first = await daemon.kickoff("hang")
-    second = await one_that_waits(daemon)
-    third = await one_that_waits(daemon)
-    await daemon.stop_one(second)
-    assert str((await daemon.look(second)).error).endswith("before its turn came")
-    await daemon.stop_one(first)
-    await completes(daemon, third)
-
-
-async def test_execution_that_waits_for_a_start_takes_no_place_in_the_queue(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(max_running=3, queue=1))
-    await daemon.kickoff("hang")
-    for _ in range(3):
-        await one_that_waits(daemon)
-    with pytest.raises(Unavailable, match=r"3 waiting: it takes 1 \(queue\), and 2 more"):
-        await daemon.kickoff()
-
-
-async def test_wait_for_a_start_does_not_count_to_the_deadline(
-    mock_clock: MockClock, start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    mock_clock.rate = 1.0
-    daemon = await start_daemon(crew(deadline=40.0))
-    first = await daemon.kickoff("hang")
-    second = await one_that_waits(daemon, "started", "call gate", "hear", "result ok")
-    mock_clock.jump(25.0)
-    await daemon.stop_one(first)
-    await daemon.gate.reaches(1)
-    mock_clock.jump(25.0)
-    daemon.gate.open()
-    await completes(daemon, second)
 
 
 @pytest.mark.parametrize("how", ["in order", "in the midst of all"])

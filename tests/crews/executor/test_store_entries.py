@@ -11,7 +11,6 @@ from pydantic import JsonValue
 
 from smartlinkd.crews.outcome import Subject, failure, success
 from smartlinkd.crews.protocol import (
-    Failed,
     FromWorker,
     HumanInput,
     Log,
@@ -102,16 +101,6 @@ def test_total_tasks_counts_the_started_tasks_where_the_worker_told_no_total() -
     changes = [book.entry_for(message, NOW, 0.0).change for message in said]
     assert [change.get("total_tasks") for change in changes] == [None, 1, None, 2, 3]
     assert "total_tasks" not in changes[2]
-
-
-def test_total_tasks_stays_what_the_worker_told() -> None:
-    assert "total_tasks" not in hear(ledger(), Started(total_tasks=1), task("a"), task("b")).change
-
-
-@pytest.mark.parametrize("message", [Result(output="x"), Failed(error="x")])
-def test_entry_of_a_last_message_is_refused(message: FromWorker) -> None:
-    with pytest.raises(TypeError, match=message.type):
-        ledger().entry_for(message, NOW, 0.0)
 
 
 def test_event_queues_calls_to_its_targets() -> None:

@@ -97,21 +97,6 @@ async def test_wait_goes_on_over_events_that_change_no_state(daemon: CrewsDaemon
     assert ended == [ExecutionState.FAILED]
 
 
-async def test_wait_ends_with_its_time(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff(*WAITS)
-    await daemon.gate.reaches(1)
-    with trio.fail_after(5):
-        answer = await daemon.executor.wait(C, kickoff_id, 0.01)
-    assert answer.state is ExecutionState.RUNNING
-
-
-async def test_wait_for_an_ended_execution_ends_at_once(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff()
-    await daemon.end_of(kickoff_id)
-    with trio.fail_after(5):
-        assert (await daemon.executor.wait(C, kickoff_id, 1000)).state is ExecutionState.SUCCESS
-
-
 async def test_unknown_execution_leaves_no_subscription(daemon: CrewsDaemon) -> None:
     with pytest.raises(NotFound):
         await daemon.executor.wait(C, "no-such-id", 1)
@@ -154,16 +139,6 @@ async def test_events_come_live_and_end_with_the_execution(daemon: CrewsDaemon) 
                     daemon.gate.open()
     assert types == await daemon.story(kickoff_id)
     assert types[-1] == "crew_kickoff_completed"
-
-
-async def test_follower_that_returns_gets_the_events_since(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff("started", "log 1", "log 2", "result ok")
-    await daemon.end_of(kickoff_id)
-    async with daemon.executor.follow(C, kickoff_id, after=2) as following:
-        assert [event.number for event in await following.next()] == [3, 4]
-        assert await following.next() == []
-    async with daemon.executor.follow(C, kickoff_id, after=99) as following:
-        assert await following.next() == []
 
 
 async def test_slow_follower_loses_nothing_and_holds_up_nobody(daemon: CrewsDaemon) -> None:

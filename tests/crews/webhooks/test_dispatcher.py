@@ -5,9 +5,9 @@ from __future__ import annotations
 import hmac
 import logging
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from ipaddress import IPv4Address, IPv6Address, ip_network
+from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -137,23 +137,6 @@ async def test_failing_target_holds_up_no_other(
     assert receiver.bodies == [b"bad", b"good"]
 
 
-async def test_retry_after_of_a_receiver_is_kept(
-    dispatcher: Any,
-    receiver: Any,
-    behave: Any,
-    mock_clock: trio.testing.MockClock,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO)
-    receiver.behaviours.append(behave.answer(429, Retry_After="600"))
-    await dispatcher.call(receiver.url(), b"{}")
-    await dispatcher.begin()
-
-    delivery = await attempts(dispatcher, 1)
-    assert delivery.next_at - dispatcher.wall() == timedelta(seconds=600)
-    assert "failed: HTTP 429 (attempt 1); again in 600 s" in caplog.text
-
-
 @pytest.mark.parametrize("status", [301, 404, 410])
 async def test_refused_call_is_given_up_and_the_next_is_made(
     dispatcher: Any, receiver: Any, behave: Any, status: int, caplog: pytest.LogCaptureFixture
@@ -184,23 +167,6 @@ async def test_call_older_than_the_maximum_is_made_once_more_at_most(
     await dispatcher.begin()
     await dispatcher.done()
     assert receiver.bodies == [b"old"]
-
-
-async def test_call_behind_one_that_was_too_old_has_its_own_attempts(
-    dispatcher: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
-) -> None:
-    receiver.behaviours.extend([behave.answer(500), behave.answer(500)])
-    target = WebhookTarget(kind="task", url=receiver.url())
-    execution_id = await dispatcher.execution(target)
-    await dispatcher.queue(execution_id, target, b"old")
-    mock_clock.jump(WebhookLimits().max_age_s + 1)
-    await dispatcher.queue(execution_id, target, b"new")
-    await dispatcher.begin()
-    await attempts(dispatcher, 1)
-    await trio.testing.wait_all_tasks_blocked(0.01)
-    mock_clock.jump(5)
-    await dispatcher.done()
-    assert receiver.bodies == [b"old", b"new", b"new"]
 
 
 async def test_call_that_always_fails_is_given_up_after_a_day(
@@ -320,22 +286,6 @@ async def test_malformed_address_ends_its_call_alone(dispatcher: Any, receiver: 
     await dispatcher.begin()
     await dispatcher.done()
     assert receiver.bodies == [b"{}"]
-
-
-async def test_bug_in_one_call_ends_its_attempt_alone(
-    dispatcher: Any, receiver: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def look_up(host: str) -> Sequence[IPv4Address | IPv6Address]:
-        if host == "swordfish.example":
-            raise RuntimeError("swordfish")
-        return [IPv4Address("127.0.0.1")]
-
-    await dispatcher.call("http://swordfish.example/x", b"{}")
-    await dispatcher.call(receiver.url(), b"{}")
-    await dispatcher.begin(resolve=look_up)
-    await attempts(dispatcher, 1)
-    await receiver.until(1)
-    assert "a bug of ours (RuntimeError) in the task webhook call 1" in caplog.text
 
 
 async def test_log_of_calls_has_no_path_and_no_credential(

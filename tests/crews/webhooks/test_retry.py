@@ -77,10 +77,6 @@ def test_last_attempt_that_fails_gives_the_call_up(outcome: Answered | Unanswere
     assert judged(outcome, 35, is_last=True) == GivenUp("HTTP 503 (attempt 35)")
 
 
-def test_last_attempt_that_succeeds_is_delivered() -> None:
-    assert judged(Answered(200), 35, is_last=True) == Delivered()
-
-
 @pytest.mark.parametrize(
     ("asked", "waits"),
     [
