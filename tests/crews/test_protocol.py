@@ -268,7 +268,7 @@ def human(task: str) -> bytes:
 
 
 def hear(*lines: bytes, conversation: Conversation | None = None) -> FromWorker | ProtocolFault:
-    """What comes of the last line; those before must be in place."""
+    """Return what comes of the last line; the lines before it must be in order."""
     conversation = conversation or Conversation()
     *before, last = [conversation.receive(one) for one in lines]
     assert not [one for one in before if isinstance(one, ProtocolFault)]

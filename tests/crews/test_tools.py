@@ -1,4 +1,4 @@
-"""What a crew may have the daemon do: a real service and vault, with a made-up source of links."""
+"""The tools of crews: a real service and vault, with a made-up source of links."""
 
 from __future__ import annotations
 

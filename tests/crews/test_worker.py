@@ -55,7 +55,7 @@ def python(program: str) -> tuple[str, ...]:
 
 
 async def output(worker: Worker) -> str:
-    """What one that ends well writes to standard output."""
+    """Return the standard output of a worker that ends well."""
     with trio.fail_after(10):
         assert await worker.exit_reason() == DONE
         await worker.drain()

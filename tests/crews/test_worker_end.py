@@ -91,7 +91,9 @@ async def test_exit_without_a_result_has_its_code_and_last_words(begin: Begin, c
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-async def test_a_signal_of_somebody_elses(begin: Begin, number: signal.Signals) -> None:
+async def test_worker_killed_by_a_foreign_signal_has_that_signal_as_its_end(
+    begin: Begin, number: signal.Signals
+) -> None:
     async with begin(*shell("sleep 1000")) as worker:
         await anext(worker.messages)
         os.kill(worker.pid, number)

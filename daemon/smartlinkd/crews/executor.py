@@ -36,9 +36,9 @@ from smartlinkd.crews.model import (
     ListedCrew,
     no_such_execution,
 )
-from smartlinkd.crews.recorder import Recorder
+from smartlinkd.crews.recorder import ExecutionRecorder
 from smartlinkd.crews.scheduler import Scheduler
-from smartlinkd.crews.subscriptions import EventStream, Subscriptions
+from smartlinkd.crews.subscriptions import ExecutionEventStream, Subscriptions
 from smartlinkd.crews.tools import Tool
 from smartlinkd.errors import Invalid
 from smartlinkd.nurseries import sole_error
@@ -86,7 +86,7 @@ class Executor:
         self._catalog = catalog
         self._store = store
         self._subscriptions = Subscriptions()
-        self._recorder = Recorder(store, self._subscriptions, queued, wall, self._limits)
+        self._recorder = ExecutionRecorder(store, self._subscriptions, queued, wall, self._limits)
         self._context = ExecutionContext(self._recorder, tools, runs)
         self._stopping = trio.Event()
         self._scheduler: Scheduler | None = None
@@ -252,7 +252,7 @@ class Executor:
     @asynccontextmanager
     async def follow(
         self, user: CrewUser, kickoff_id: str, *, after: int
-    ) -> AsyncIterator[EventStream]:
+    ) -> AsyncIterator[ExecutionEventStream]:
         """Yield a stream of the events numbered above `after`, as they happen.
 
         Raises:
@@ -260,7 +260,7 @@ class Executor:
         """
         with self._subscriptions.subscribe(kickoff_id) as subscription:
             await self._summary(user, kickoff_id)
-            yield EventStream(self._store, kickoff_id, subscription, after)
+            yield ExecutionEventStream(self._store, kickoff_id, subscription, after)
 
     def listed(self) -> list[ListedCrew]:
         """Return all crews of the configuration: those that can run, then the broken ones."""

@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Recorder:
+class ExecutionRecorder:
     """Records executions. `queued` is called when webhook calls were queued."""
 
     store: Store

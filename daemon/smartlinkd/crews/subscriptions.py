@@ -80,7 +80,7 @@ class Subscriptions:
             subscription.notify(state)
 
 
-class EventStream:
+class ExecutionEventStream:
     """The events of one execution, from some number on. Made by `Executor.follow()`."""
 
     def __init__(

@@ -138,7 +138,7 @@ async def send(
 
 
 class Refused(Exception):  # noqa: N818 - it names what happened
-    """What its HTTP library raises for 400 and above: all that the plugin's user is shown."""
+    """The error that its HTTP library raises for 400 and above: all that the plugin's user is shown."""
 
 
 @dataclass
@@ -177,7 +177,7 @@ class SemanticKernel:
         return answer
 
     async def wait(self, kickoff_id: str) -> str:
-        """What its user gets at the end. It means to raise for a failure, and never does."""
+        """Return what its user gets at the end. It means to raise for a failure, and never does."""
         with trio.fail_after(SOON):
             while True:
                 answer = await self.status(kickoff_id)

@@ -1,4 +1,4 @@
-"""What happens in an execution, as it happens."""
+"""The events of an execution as server-sent events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an execution stands."""
+"""The status of an execution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `/metrics` tells of requests that take long for another reason than a slow daemon."""
+"""Metrics of requests that take long for another reason than a slow daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may call a crew, and what a user token may see."""
+"""The callers of a crew, and the executions that a user token may see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether what a crew names can be started."""
+"""The checks that a crew's program, folder and interpreter can be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run writes, and what it shares with others."""
+"""The files of a run, and the storage that runs share."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_input_that_leads_an_output_file_elsewhere_is_refused(
 
 
 class Locks(ModuleType):
-    """What CrewAI has for its locks."""
+    """The module with CrewAI's locks."""
 
     def __init__(self) -> None:
         super().__init__("crewai_core.lock_store")

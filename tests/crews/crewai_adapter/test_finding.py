@@ -1,4 +1,4 @@
-"""What a project is, by its files."""
+"""The crew of a project, found by its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a crew asks a human."""
+"""Questions of a crew to a human."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ MAPPING: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Run:
-    """What an execution said, and its end."""
+    """The messages of an execution, and its end."""
 
     said: list[FromWorker]
     end: ExitReason

@@ -379,7 +379,7 @@ def trivial() -> str:
 
 @pytest.fixture
 def in_use() -> Callable[[], object]:
-    """What this process has open, and its children, to be compared."""
+    """Look at the open descriptors and the children of this process."""
 
     def look() -> object:
         lists = Path("/proc/self/task").glob("*/children")

@@ -337,7 +337,7 @@ def call(tool: str, call_id: str = "1", **arguments: Any) -> dict[str, Any]:
 
 
 async def heard(daemon: CrewsDaemon, kickoff_id: str) -> list[Any]:
-    """What the worker was answered."""
+    """Return the answers that the worker has logged."""
     return [json.loads(text) for text in await daemon.logs(kickoff_id)]
 
 

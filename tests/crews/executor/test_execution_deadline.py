@@ -108,7 +108,7 @@ async def test_question_that_nobody_answers_times_out(
 
 @pytest.fixture(autouse=True)
 async def fork_server() -> AsyncIterator[None]:
-    """It does not answer, until it is killed for that and replaced."""
+    """A fork server that does not answer until it is killed and replaced."""
     async with shared_fork_server(Limits(leave=0.1)):
         async with sleeping() as tree:
             server = server_of(tree)

@@ -1,4 +1,4 @@
-"""What each caller sees of executions, and what the log tells of them."""
+"""The executions that each caller sees, and their lines in the log."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_log_of_an_interrupted_execution_has_its_own_event(
 async def test_error_text_of_a_worker_is_one_printable_line_in_the_log(
     start_daemon: StartDaemon, crew: MakeCrew, log: pytest.LogCaptureFixture
 ) -> None:
-    """It may be anything, and is not to look like lines of ours."""
+    """A worker's text must not look like a line of the daemon's."""
     daemon = await start_daemon(crew())
     end = await daemon.end_of(await daemon.kickoff("started", "failed one\nanother \x1b[31m"))
     assert end.error == "one\nanother \x1b[31m"

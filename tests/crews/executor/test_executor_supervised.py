@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WAITS = ("started", "task a", "call gate", "hear", "done a", "result ok")
 GRACE = 20.0
-"""What the executor has to end in order. A test that needs it has found something that hangs."""
+"""The executor's time to end in order. A test that needs it has found something that hangs."""
 
 
 def tree(daemon: CrewsDaemon) -> Supervisor:

@@ -35,8 +35,8 @@ STORY = [
     "crew_kickoff_completed",
 ]
 BEGINNING_OF_NEXT = 4
-"""What is recorded once a worker is let through the gate: the tool's answer, what it says of that,
-its end, and this."""
+"""Records from the gate's opening to the next start: the tool's answer, the log line, the outcome,
+the start."""
 
 
 async def test_kickoff_on_a_full_disk_is_refused(disk: Disk, daemon: CrewsDaemon) -> None:
@@ -114,7 +114,7 @@ async def test_execution_that_waits_for_disk_space_can_be_stopped(
 async def test_execution_that_waits_for_disk_space_is_run_by_the_next_daemon(
     disk: Disk, daemon: CrewsDaemon, start_daemon: StartDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has not begun, so nothing of it is interrupted."""
+    """Its worker has not begun, so nothing is interrupted."""
     folders = NoFolders(monkeypatch, inf)
     kickoff_id = await daemon.kickoff()
     with trio.fail_after(HANG):

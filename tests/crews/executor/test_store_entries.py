@@ -1,4 +1,4 @@
-"""What is recorded of each moment: pure rules."""
+"""The store entry of each message and moment: pure rules."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def ledger(*webhooks: WebhookTarget) -> ExecutionProgress:
 
 
 def hear(book: ExecutionProgress, *messages: FromWorker) -> ExecutionUpdate:
-    """What is recorded of the last of these."""
+    """Return the entry of the last message."""
     for message in messages[:-1]:
         book.entry_for(message, NOW, 0.0)
     return book.entry_for(messages[-1], LATER, 2.5)

@@ -1,4 +1,4 @@
-"""EventStream: bells that lose no ring, and events that come whole however slowly they are read."""
+"""Subscriptions lose no notification, and event streams lose no event."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_clients_that_leave_leave_no_subscription(daemon: CrewsDaemon) -> 
     assert daemon.executor.followers == 0
 
 
-# EventStream
+# ExecutionEventStream
 
 
 async def test_events_come_live_and_end_with_the_execution(daemon: CrewsDaemon) -> None:

@@ -331,7 +331,7 @@ LIMITS = WebhookLimits()
 
 @pytest.fixture
 def looks(dispatcher: Any, monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], Awaitable[None]]]:
-    """What happens at the end of each look from now on; an entry goes with its look."""
+    """Callbacks for the ends of the next reads of due calls, one a read."""
     happens: list[Callable[[], Awaitable[None]]] = []
     due_deliveries = dispatcher.store.due_deliveries
 

@@ -1,4 +1,4 @@
-"""What an answer means, and when it is tried again."""
+"""The verdict on an answer, and the wait before a repetition."""
 
 from __future__ import annotations
 
