@@ -296,16 +296,6 @@ async def test_worker_that_ignores_sigterm_is_killed_within_its_grace(
     assert "ignores SIGTERM and is killed" in caplog.text
 
 
-async def test_stop_of_a_worker_whose_reaper_is_killed_does_not_say_that_it_ended(
-    begin: Begin, until: Until
-) -> None:
-    async with begin(*shell(FAMILY), grace=5.0) as worker:
-        await until(lambda: len(family(worker)) == 3)
-        os.kill(parent(worker.pid), signal.SIGKILL)
-        with trio.fail_after(3):
-            assert await worker.stop() == Stopped.OUT_OF_SIGHT
-
-
 async def test_worker_that_has_not_read_its_inputs_can_be_stopped(begin: Begin) -> None:
     inputs = Inputs(inputs={"text": "x" * MAX_LINE})
     async with begin("/bin/sleep", "1000", inputs=inputs, grace=5.0) as worker:

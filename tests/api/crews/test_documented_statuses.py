@@ -5,18 +5,12 @@ That nothing else is given is checked for every answer of every test here (`conf
 
 from __future__ import annotations
 
-import json
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
-import trio
-from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.errors import Invalid, NotFound, Unavailable, Unprocessable
-from smartlinkd.http_server import HttpLimits
-from smartlinkd.http_server.places import Places
 from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
@@ -91,30 +85,6 @@ async def given(served: ServedCrews, method: str, path: str, status: int, body: 
     if status == 403:
         token = await served.make_key("convert")
     return (await served.own.ask(method, path, token, body)).status_code
-
-
-@pytest.mark.parametrize("limits", [HttpLimits(connections=8)])
-async def test_token_that_holds_its_share_of_connections_is_429(
-    served: ServedCrews, executor: StandIn, conformity: Conformity, limits: HttpLimits
-) -> None:
-    known = executor.add(status=Status.RUNNING)
-    async with AsyncExitStack() as opened:
-        for _ in range(Places(limits.connections).most_of_one_token):
-            stream = await trio.open_tcp_stream("127.0.0.1", served.own.port)
-            await opened.enter_async_context(stream)
-            await stream.send_all(half_sent("POST", "/kickoff", served.token))
-        await wait_all_tasks_blocked()
-        for name, statuses in documented(conformity).items():
-            if 429 not in statuses:
-                continue
-            method, path = name.format(kickoff_id=known.id).split()
-            query = "?wait=60" if "status" in path else ""
-            request = half_sent(method, path + query, served.token)
-            head, _, body = (await served.own.raw(request)).partition(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 429 "), name
-            assert b"\r\nretry-after: 5\r\n" in head
-            assert json.loads(body)["error"] == "Too Many Requests"
-            assert json.loads(body)["message"].startswith("this token has 2 event streams")
 
 
 async def test_documented_statuses_are_these(served: ServedCrews, conformity: Conformity) -> None:

@@ -71,26 +71,15 @@ async def test_meta_may_be_any_json(served: ServedCrews, executor: StandIn, meta
         (b"", "the body is empty"),
         (b"{", "not valid JSON"),
         (b'{"inputs": {}} x', "not valid JSON"),
-        (b"\xff", "not valid JSON"),
         (b"[" * 50_000, "not valid JSON"),
         (b"[]", "the body must be an object"),
-        (b"null", "the body must be an object"),
-        (b'"x"', "the body must be an object"),
         ({"inputs": []}, "inputs: must be an object"),
-        ({"inputs": "topic"}, "inputs: must be an object"),
-        ({"inputs": 0}, "inputs: must be an object"),
         ({"taskWebhookUrl": 1}, "taskWebhookUrl: must be a string"),
-        ({"stepWebhookUrl": {}}, "stepWebhookUrl: must be a string"),
-        ({"crewWebhookUrl": []}, "crewWebhookUrl: must be a string"),
         ({"webhooks": []}, "webhooks: must be an object"),
         ({"webhooks": {}}, "webhooks.url: is missing"),
         (
             {"webhooks": {"url": "https://a.example"}},
             "webhooks: needs `events`, the list of the types that are wanted",
-        ),
-        (
-            {"webhooks": {"events": "all", "url": "https://a.example"}},
-            "webhooks.events: must be an array",
         ),
         (
             {"webhooks": {"events": [1], "url": "https://a.example", "realtime": "yes"}},
@@ -109,10 +98,6 @@ async def test_meta_may_be_any_json(served: ServedCrews, executor: StandIn, meta
         (
             {"humanInputWebhook": {"url": "", "authentication": {"strategy": "digest"}}},
             "humanInputWebhook.authentication.strategy: must be 'bearer' or 'basic'",
-        ),
-        (
-            {"humanInputWebhook": {"url": "", "authentication": {"strategy": "bearer"}}},
-            "humanInputWebhook.authentication: needs `token`",
         ),
         (
             {

@@ -138,7 +138,7 @@ async def send(
 
 
 class Refused(Exception):  # noqa: N818 - it names what happened
-    """The error that its HTTP library raises for 400 and above: all that the plugin's user is shown."""
+    """The error of its HTTP library for 400 and above: all that its user is shown."""
 
 
 @dataclass

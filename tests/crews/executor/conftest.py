@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -83,9 +82,6 @@ for step in given["inputs"].get("script", ["started", "result done"]):
         say("failed", error=rest)
     elif word == "raw":
         print(rest, file=line, flush=True)
-    elif word == "close":
-        for each in (line, answers, socket):
-            each.close()
     elif word == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     elif word == "hang":
@@ -108,7 +104,6 @@ for step in given["inputs"].get("script", ["started", "result done"]):
     else:
         raise ValueError(step)
 """
-TRIVIAL = """printf '{"type":"started"}\\n{"type":"result","output":"done"}\\n' >&3"""
 
 
 def make_crew(name: str = "c", *command: str, **different: object) -> Crew:
@@ -152,9 +147,6 @@ class Gate:
 
     def open(self) -> None:
         self._opened.set()
-
-    def close(self) -> None:
-        self._opened = trio.Event()
 
     async def reaches(self, waiting: int) -> None:
         """Wait until so many wait at it."""
@@ -372,24 +364,6 @@ def crew() -> MakeCrew:
 
 
 @pytest.fixture
-def trivial() -> str:
-    """A program for /bin/sh that is a worker: done as soon as it has begun."""
-    return TRIVIAL
-
-
-@pytest.fixture
-def in_use() -> Callable[[], object]:
-    """Look at the open descriptors and the children of this process."""
-
-    def look() -> object:
-        lists = Path("/proc/self/task").glob("*/children")
-        children = {pid for one in lists for pid in one.read_text(encoding="ascii").split()}
-        return {entry.name for entry in os.scandir("/proc/self/fd")}, children
-
-    return look
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A state directory. No worker's folder may be left in it."""
     yield tmp_path
@@ -494,21 +468,3 @@ def disk(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> Disk:
     monkeypatch.setattr(Store, "record", try_to_record)
     limits.update(first_retry_s=0.01, longest_retry_s=0.01)
     return disk
-
-
-RunningDaemon = Callable[[], AbstractAsyncContextManager[CrewsDaemon]]
-
-
-@pytest.fixture
-def running_daemon(new_daemon: NewDaemon) -> RunningDaemon:
-    """A daemon with one crew "c", for scenarios that are struck at every step."""
-
-    @asynccontextmanager
-    async def opened() -> AsyncIterator[CrewsDaemon]:
-        daemon = new_daemon()
-        async with trio.open_nursery() as nursery:
-            await nursery.start(daemon.serve)
-            yield daemon
-            await daemon.stop()
-
-    return opened

@@ -94,22 +94,6 @@ async def test_two_stops_at_the_same_moment_end_the_execution_once(
     assert (await daemon.story(kickoff_id)).count("crew_kickoff_failed") == 1
 
 
-@pytest.mark.parametrize("waits", [False, True])
-async def test_stop_whose_client_leaves_at_once_still_stops(
-    start_daemon: StartDaemon, crew: MakeCrew, waits: bool
-) -> None:
-    daemon = await start_daemon(crew(max_running=1))
-    if waits:
-        await daemon.kickoff(*WAITS)
-    kickoff_id = await daemon.kickoff(*WAITS)
-    await daemon.gate.reaches(1)
-    with trio.CancelScope() as asked:
-        asked.cancel()
-        await daemon.stop_one(kickoff_id)
-    daemon.gate.open()
-    assert (await daemon.end_of(kickoff_id)).status is Status.STOPPED
-
-
 async def test_completion_whose_outcome_is_recorded_does_not_wait_for_the_worker() -> None:
     completion = Completion(0.0)
     completion.status = Status.STOPPED

@@ -230,27 +230,6 @@ async def test_stop_on_a_full_disk_is_unavailable_in_time(
     daemon.gate.open()
 
 
-@pytest.mark.parametrize("on_restart", ["fail", "rerun"])
-async def test_restart_on_a_full_disk_goes_on_when_there_is_room(
-    disk: Disk, start_daemon: StartDaemon, crew: MakeCrew, on_restart: str
-) -> None:
-    one = crew(max_running=1, on_restart=on_restart)
-    daemon = await start_daemon(one)
-    left = [await daemon.kickoff(*SCRIPT) for _ in range(2)]
-    await daemon.gate.reaches(1)
-    await daemon.kill()
-
-    disk.refusing = True
-    daemon = await start_daemon(one)
-    daemon.gate.open()
-    await disk.has_refused(3)
-    assert (await daemon.look(left[0])).state is ExecutionState.RUNNING
-    disk.refusing = False
-    ran = [await daemon.end_of(each) for each in left]
-    first = Status.COMPLETED if on_restart == "rerun" else Status.INTERRUPTED
-    assert [each.status for each in ran] == [first, Status.COMPLETED]
-
-
 async def test_full_disk_does_not_keep_the_daemon_from_ending(
     disk: Disk, start_daemon: StartDaemon, crew: MakeCrew
 ) -> None:

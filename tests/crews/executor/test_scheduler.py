@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,53 +10,12 @@ import trio
 from smartlinkd.crews.model import CrewLoad
 from smartlinkd.crews.scheduler import FULL_RETRY_AFTER
 from smartlinkd.errors import Unavailable
-from smartlinkd.store.model import Execution, ExecutionState
-from tests.hygiene.tasks import all_tasks
+from smartlinkd.store.model import ExecutionState
 
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, StartDaemon
 
 WAITS = ("started", "call gate", "hear", "result ok")
-
-
-def resident() -> int:
-    """Bytes of memory that this process has."""
-    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-    return int(pages) * 4096
-
-
-def most_at_once(ran: list[Execution]) -> int:
-    moments = [(each.started_at, 1) for each in ran] + [(each.finished_at, -1) for each in ran]
-    running = most = 0
-    for _, step in sorted(moments, key=lambda moment: (moment[0], moment[1])):
-        running += step
-        most = max(most, running)
-    return most
-
-
-async def test_two_hundred_executions_run_in_order_and_leave_nothing(
-    start_daemon: StartDaemon, crew: MakeCrew, trivial: str, in_use: Callable[[], object]
-) -> None:
-    daemon = await start_daemon(crew("c", "/bin/sh", "-c", trivial, max_running=8, queue=200))
-    await daemon.end_of(await daemon.kickoff())
-    await daemon.comes_to_rest()
-    gc.collect()
-    before, memory_before = (len(all_tasks()), in_use()), resident()
-
-    ids = [await daemon.kickoff() for _ in range(200)]
-    ran = [await daemon.end_of(each) for each in ids]
-
-    assert {each.state for each in ran} == {ExecutionState.SUCCESS}
-    started = [each.started_at for each in ran]
-    assert all(started)
-    assert started == sorted(started)  # type: ignore[type-var]
-    assert [each.sequence for each in ran] == list(range(2, 202))
-    assert 1 < most_at_once(ran) <= 8
-    await daemon.comes_to_rest()
-    assert list((daemon.folder / "runs").iterdir()) == []
-    gc.collect()
-    assert (len(all_tasks()), in_use()) == before
-    assert resident() - memory_before < 20 * 2**20
 
 
 async def test_no_more_run_than_max_running(start_daemon: StartDaemon, crew: MakeCrew) -> None:

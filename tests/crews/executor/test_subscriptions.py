@@ -106,25 +106,6 @@ async def test_unknown_execution_leaves_no_subscription(daemon: CrewsDaemon) -> 
     assert daemon.executor.followers == 0
 
 
-async def test_clients_that_leave_leave_no_subscription(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff(*WAITS)
-    await daemon.gate.reaches(1)
-
-    async def follow() -> None:
-        async with daemon.executor.follow(C, kickoff_id, after=0) as following:
-            while await following.next():
-                pass
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(20):
-            nursery.start_soon(follow)
-            nursery.start_soon(daemon.executor.wait, C, kickoff_id, 60)
-        await wait_all_tasks_blocked()
-        assert daemon.executor.followers == 40
-        nursery.cancel_scope.cancel()
-    assert daemon.executor.followers == 0
-
-
 # ExecutionEventStream
 
 
