@@ -41,15 +41,6 @@ def body_of(raw: bytes) -> tuple[int, Any]:
 # What answers
 
 
-@pytest.mark.parametrize("where", WHERE)
-async def test_base_address_is_healthy(served: ServedCrews, where: str) -> None:
-    at = served.at(where)
-    for path in ["/"] if where != "under" else ["/", ""]:
-        answer = await at.get(path, served.token)
-        assert (answer.status_code, answer.text) == (200, "Healthy")
-        assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
-
-
 @pytest.mark.parametrize("where", ["root", "own"])
 async def test_path_with_a_double_slash_is_served(served: ServedCrews, where: str) -> None:
     """`GET /api/crews` tells of `/`, so a client asks for `//inputs`."""

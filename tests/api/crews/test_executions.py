@@ -61,18 +61,6 @@ async def test_executions_with_a_wrong_query_is_400(
 # Stop
 
 
-@pytest.mark.parametrize("where", ["under", "root", "own"])
-@pytest.mark.parametrize("status", [Status.PENDING, Status.RUNNING, Status.WAITING_FOR_HUMAN_INPUT])
-async def test_stop_is_answered_when_the_execution_has_ended(
-    served: ServedCrews, executor: StandIn, where: str, status: Status
-) -> None:
-    known = executor.add(status=status)
-    answer = await served.at(where).post(f"/stop/{known.id}", served.token)
-    assert answer.status_code == 200
-    assert answer.json() == {"status": "stopped", "kickoffId": known.id}
-    assert executor.known[known.id].status is Status.STOPPED
-
-
 async def test_stop_waits_for_the_longest_grace(
     served: ServedCrews, executor: StandIn, mock_clock: MockClock
 ) -> None:

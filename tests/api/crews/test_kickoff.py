@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 import pytest
 
@@ -16,24 +15,6 @@ if TYPE_CHECKING:
 
 BEARER = {"strategy": "bearer"}
 BASIC = {"strategy": "basic", "username": "u", "password": "p"}
-
-
-@pytest.mark.parametrize("where", ["under", "root", "own"])
-async def test_kickoff_is_answered_with_its_id(
-    served: ServedCrews, executor: StandIn, where: str
-) -> None:
-    answer = await served.at(where).post("/kickoff", served.token, {"inputs": {"topic": "AI"}})
-    assert answer.status_code == 200
-    assert list(answer.json()) == ["kickoff_id"]
-    assert UUID(answer.json()["kickoff_id"]).version == 4
-    ((caller, kickoff, key, _),) = executor.kickoffs
-    assert (caller.crew, caller.user) == ("alpha", "")
-    assert (kickoff.inputs, kickoff.meta, kickoff.webhooks, key) == (
-        {"topic": "AI"},
-        None,
-        (),
-        None,
-    )
 
 
 @pytest.mark.parametrize(

@@ -64,17 +64,6 @@ async def test_status_has_one_shape_in_each_state(
 
 
 @pytest.mark.parametrize(
-    ("result", "parsed"), [("done", None), ('{"a": 1}', {"a": 1}), ("", None), (None, None)]
-)
-async def test_status_of_a_success_has_its_result(
-    served: ServedCrews, executor: StandIn, result: str | None, parsed: Any
-) -> None:
-    known = executor.add(status=Status.COMPLETED, result=result, result_json=parsed)
-    told = await status(served, known.id)
-    assert (told["result"], told["result_json"], told["error"]) == (result or "", parsed, None)
-
-
-@pytest.mark.parametrize(
     "word", [Status.ERROR, Status.STOPPED, Status.TIMED_OUT, Status.INTERRUPTED]
 )
 @pytest.mark.parametrize("error", ["it broke", None])
@@ -135,35 +124,7 @@ async def test_status_has_times_in_utc(served: ServedCrews, executor: StandIn) -
     assert told["execution_time"] == 2.5
 
 
-@pytest.mark.parametrize(
-    ("word", "output"), [(Status.COMPLETED, "done"), (Status.ERROR, "it broke")]
-)
-async def test_status_has_the_result_as_an_object_on_request(
-    served: ServedCrews, executor: StandIn, word: Status, output: str
-) -> None:
-    known = executor.add(status=word, result="done", error="it broke", tasks=TASKS)
-    told = await status(served, known.id, "?result=object")
-    assert told["result"] == {"output": output, "tasks": told["tasks"]}
-    assert len(told["tasks"]) == 2
-    assert (await status(served, known.id, "?result=text"))["result"] == output
-
-
 # Waiting
-
-
-async def test_wait_ends_with_a_change_of_state(
-    served: ServedCrews, executor: StandIn, nursery: trio.Nursery
-) -> None:
-    known = executor.add()
-
-    async def begin() -> None:
-        await executor.heard.wait()
-        executor.change(known.id, status=Status.RUNNING)
-
-    nursery.start_soon(begin)
-    with trio.fail_after(5):
-        assert (await status(served, known.id, "?wait=50"))["state"] == "RUNNING"
-    assert executor.asked == [{"wait": 50.0}]
 
 
 async def test_wait_ends_when_the_server_stops(

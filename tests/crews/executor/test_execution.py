@@ -88,21 +88,6 @@ async def test_execution_events_and_result_are_complete_and_in_order(daemon: Cre
     assert before <= end.created_at <= end.started_at <= end.finished_at <= datetime.now(UTC)
 
 
-async def test_running_execution_shows_its_current_task(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff(
-        {"type": "started", "total_tasks": 1}, "task a", "call gate", "hear", "done a", "result ok"
-    )
-    await daemon.gate.reaches(1)
-    now = await daemon.look(kickoff_id)
-    assert (now.state, now.status) == (ExecutionState.RUNNING, Status.RUNNING)
-    assert (now.current_task, now.completed_tasks, now.total_tasks) == ("task a", 0, 1)
-    assert daemon.executor.load()["c"].running == 1
-    daemon.gate.open()
-    await daemon.end_of(kickoff_id)
-    await daemon.comes_to_rest()
-    assert daemon.executor.ends == {("c", Status.COMPLETED): 1}
-
-
 async def test_input_that_is_not_given_has_its_default(
     start_daemon: StartDaemon, crew: MakeCrew
 ) -> None:

@@ -50,6 +50,21 @@ async def test_execution_over_its_deadline_has_timed_out(
     )
 
 
+async def test_time_in_the_queue_does_not_count_to_the_deadline(
+    mock_clock: MockClock, timed: CrewsDaemon
+) -> None:
+    running = [await timed.kickoff("started", "call gate", "hear", "result ok") for _ in range(2)]
+    waiting = await timed.kickoff()
+    await timed.gate.reaches(2)
+    mock_clock.jump(99)
+    assert (await timed.look(waiting)).state is ExecutionState.PENDING
+    await wait_all_tasks_blocked()
+    mock_clock.jump(2)
+    for each in running:
+        assert (await timed.end_of(each)).status is Status.TIMED_OUT
+    assert (await timed.end_of(waiting)).state is ExecutionState.SUCCESS
+
+
 async def test_deadline_stands_still_while_a_human_is_asked(
     mock_clock: MockClock, timed: CrewsDaemon
 ) -> None:

@@ -52,14 +52,6 @@ async def test_stop_of_a_running_execution_ends_its_worker(daemon: CrewsDaemon) 
     await daemon.gate.reaches(0)
 
 
-async def test_stop_of_an_ended_execution_is_refused(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff()
-    before = await daemon.end_of(kickoff_id)
-    with pytest.raises(Invalid, match="has ended already"):
-        await daemon.stop_one(kickoff_id)
-    assert await daemon.look(kickoff_id) == before
-
-
 async def test_stop_while_a_human_is_asked_withdraws_the_question(daemon: CrewsDaemon) -> None:
     kickoff_id = await daemon.kickoff("started", "task a", "ask a", "hear", "done a", "result ok")
     await daemon.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)

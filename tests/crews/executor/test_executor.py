@@ -14,10 +14,9 @@ from smartlinkd.errors import NotFound
 from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.formats import context_fields, message_text
-from smartlinkd.store.model import ExecutionState
 
 if TYPE_CHECKING:
-    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
+    from tests.crews.executor.conftest import MakeCrew, StartDaemon
 
 WAITS = ("started", "call gate", "hear", "result ok")
 
@@ -61,24 +60,6 @@ async def test_execution_of_another_owner_is_not_found(
     assert len(refusals) == 1
     assert await daemon.look(kickoff_id) == before
     assert daemon.executor.followers == 0
-
-
-async def test_list_of_a_user_has_its_own_executions(daemon: CrewsDaemon) -> None:
-    ids = {user: await daemon.kickoff(*WAITS, user=user) for user in ("an", "bo", "")}
-    assert await listed(daemon, CrewUser("c", "an")) == [ids["an"]]
-    assert await listed(daemon, CrewUser("c", "bo")) == [ids["bo"]]
-    assert await listed(daemon, CrewUser("c", "cy")) == []
-    assert await listed(daemon, CrewUser("c")) == [ids[""], ids["bo"], ids["an"]]
-    assert await listed(daemon, CrewUser("other")) == []
-    await daemon.gate.reaches(2)
-    assert await listed(daemon, CrewUser("c"), ExecutionState.PENDING) == [ids[""]]
-
-
-async def listed(
-    daemon: CrewsDaemon, caller: CrewUser, state: ExecutionState | None = None
-) -> list[str]:
-    page = await daemon.executor.executions(caller, state=state, limit=100, cursor=None)
-    return [each.id for each in page.executions]
 
 
 @pytest.fixture

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pydantic import JsonValue
 
 from smartlinkd.crews.outcome import Subject, failure, success
 from smartlinkd.crews.protocol import (
@@ -19,7 +17,6 @@ from smartlinkd.crews.protocol import (
     Step,
     TaskCompleted,
     TaskStarted,
-    TokenUsage,
     ToolCall,
 )
 from smartlinkd.crews.store_entries import (
@@ -165,14 +162,6 @@ def test_current_task_is_the_latest_open_one() -> None:
 # A human is asked
 
 
-def test_question_names_the_task_id_that_its_answer_takes() -> None:
-    entry = hear(ledger(), task("a", "scout"), HumanInput(task_id="a", prompt="good?", output="x"))
-    assert entry.change == {"status": Status.WAITING_FOR_HUMAN_INPUT, "current_task": "a"}
-    (event,) = entry.events
-    assert event.type == "human_input_requested"
-    assert event.data == {"task_id": "a", "prompt": "good?", "output": "x"}
-
-
 def test_current_task_is_the_one_in_question_while_a_human_is_asked() -> None:
     book = ledger()
     entry = hear(book, task("a", "one"), HumanInput(task_id="a", prompt="?"), task("b", "two"))
@@ -206,27 +195,6 @@ def test_new_webhooks_replace_those_of_their_kinds_at_once() -> None:
 
 
 # The end
-
-
-def test_entry_of_a_success_has_its_result() -> None:
-    usage = TokenUsage(total_tokens=3, prompt_tokens=2, completion_tokens=1)
-    entry = ended(
-        Subject("some-id", None, (WebhookTarget("crew", URL),)),
-        success(Result(output="all", output_json={"a": 1}, token_usage=usage)),
-        NOW,
-    )
-    assert entry.change == {
-        "status": Status.COMPLETED,
-        "result": "all",
-        "result_json": {"a": 1},
-        "error": None,
-        "current_task": None,
-        "finished_at": NOW,
-    }
-    data: JsonValue = {"status": "completed", "result": "all"}
-    assert entry.events == (NewEvent("crew_kickoff_completed", NOW, data),)
-    (call,) = entry.deliveries
-    assert json.loads(call.body)["token_usage"] == usage.model_dump()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import logging
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from ipaddress import ip_network
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ import trio.testing
 from pydantic import SecretBytes, SecretStr
 
 from smartlinkd.crews.webhooks.dispatcher import (
-    WebhookDispatcher,
     WebhookLimits,
 )
 from smartlinkd.errors import Unavailable
@@ -360,11 +358,6 @@ async def test_call_queued_while_due_calls_are_read_is_made_at_once(
         await receiver.until(1)
 
 
-def dispatcher_of(dispatcher: Any) -> WebhookDispatcher:
-    allow = [ip_network("127.0.0.0/8")]
-    return WebhookDispatcher(dispatcher.store, allow=allow, key=None, wall=dispatcher.wall)
-
-
 async def hanging(
     dispatcher: Any, open_receiver: OpenReceiver, behave: Any, hosts: int
 ) -> list[Any]:
@@ -420,22 +413,3 @@ async def test_slots_are_limited_for_later_calls_too(
         await trio.testing.wait_all_tasks_blocked(0.01)
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert sum(receiver.at_once for receiver in receivers) == LIMITS.at_once == 16
-
-
-async def test_dispatcher_with_all_slots_in_use_touches_its_heartbeat(
-    dispatcher: Any,
-    open_receiver: OpenReceiver,
-    behave: Any,
-    nursery: trio.Nursery,
-    mock_clock: trio.testing.MockClock,
-) -> None:
-    receivers = await hanging(dispatcher, open_receiver, behave, 8)
-    await nursery.start((other := dispatcher_of(dispatcher)).run)
-    for receiver in receivers:
-        await receiver.until(LIMITS.at_once_to_a_host)
-    await trio.testing.wait_all_tasks_blocked(0.01)
-    mock_clock.jump(20)
-    other.heartbeat.probe()
-    await trio.testing.wait_all_tasks_blocked(0.01)
-    assert other.heartbeat.last == trio.current_time()
-    assert other.heartbeat.allowance_s == 0
