@@ -17,7 +17,6 @@ from smartlinkd.crews.worker import Worker, WorkerSettings, start_worker
 from tests.hygiene.at_once import nothing_left, until
 
 __all__ = ["nothing_left", "until"]  # fixtures
-
 MIB = 2**20
 
 

@@ -1,4 +1,4 @@
-"""A line of a worker's: what is a message, and what is said of one that is none."""
+"""A worker's lines: which are messages, which may come when, and what is said of others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from smartlinkd.crews.protocol import (
     MAX_MESSAGES,
     MAX_NAME,
     MAX_TEXT,
+    MAX_WAITING_CALLS,
+    Conversation,
     Failed,
+    FromWorker,
     HumanFeedback,
     HumanInput,
     Inputs,
@@ -99,11 +102,11 @@ USAGE = {"total_tokens": 3, "prompt_tokens": 2, "completion_tokens": 1}
         (line("failed", error="e"), Failed(error="e")),
     ],
 )  # fmt: skip
-def test_a_message_is_what_its_line_says(sent: bytes, message: object) -> None:
+def test_line_is_parsed_into_its_message(sent: bytes, message: object) -> None:
     assert parse(sent) == message
 
 
-def test_text_is_utf_8_or_escaped() -> None:
+def test_text_may_be_utf_8_or_escaped() -> None:
     assert parse('{"type":"log","text":"Chào 👋"}'.encode()) == Log(text="Chào 👋")
     assert parse(line("log", text="Chào 👋")) == Log(text="Chào 👋")
 
@@ -157,7 +160,7 @@ def test_text_is_utf_8_or_escaped() -> None:
         ),
     ],
 )  # fmt: skip
-def test_what_is_no_message_is_told_with_its_fault(sent: bytes, reason: str) -> None:
+def test_line_that_is_no_message_is_a_fault_with_its_reason(sent: bytes, reason: str) -> None:
     assert fault(sent).lower().startswith(reason.lower())
 
 
@@ -173,19 +176,14 @@ def test_what_is_no_message_is_told_with_its_fault(sent: bytes, reason: str) -> 
         ("failed", "error", MAX_ERROR, {}),
     ],
 )
-def test_a_text_may_have_its_bound_and_no_more(
+def test_text_beyond_its_bound_is_a_fault(
     type: str, field: str, bound: int, rest: dict[str, Any]
 ) -> None:
     assert not isinstance(parse(line(type, **rest, **{field: "x" * bound})), ProtocolFault)
     assert f"at most {bound}" in fault(line(type, **rest, **{field: "x" * (bound + 1)}))
 
 
-def test_the_number_of_tasks_has_its_bound() -> None:
-    assert parse(line("started", total_tasks=MAX_MESSAGES)) == Started(total_tasks=MAX_MESSAGES)
-    assert "`total_tasks`" in fault(line("started", total_tasks=MAX_MESSAGES + 1))
-
-
-def test_a_line_may_have_its_bound_and_no_more() -> None:
+def test_line_beyond_its_bound_is_a_fault() -> None:
     room = MAX_LINE - len(line("result", output=""))
     assert parse(line("result", output="x" * room)) == Result(output="x" * room)
     assert fault(line("result", output="x" * (room + 1))) == (
@@ -193,7 +191,7 @@ def test_a_line_may_have_its_bound_and_no_more() -> None:
     )
 
 
-def test_a_reason_holds_foreign_text_only_short_and_printable() -> None:
+def test_reason_quotes_foreign_text_short_and_printable() -> None:
     reason = fault(line("started", **{"\x1b[31m" + "x" * 5000: 1}))
     assert reason.startswith("`\\x1b[31mxxx")
     assert len(reason) < 300
@@ -209,7 +207,7 @@ def test_a_reason_holds_foreign_text_only_short_and_printable() -> None:
         ("x" * 201, "x" * 200 + "… (201 characters)"),
     ],
 )
-def test_a_quote_is_short_and_printable(text: str, quote: str) -> None:
+def test_quote_is_short_and_printable(text: str, quote: str) -> None:
     assert quoted(text) == quote
 
 
@@ -232,11 +230,159 @@ def test_a_quote_is_short_and_printable(text: str, quote: str) -> None:
         (Stop(), '{"type":"stop"}'),
     ],
 )
-def test_what_is_sent_is_one_line(
+def test_encoded_message_is_one_line(
     message: Inputs | ToolResult | HumanFeedback | Stop, sent: str
 ) -> None:
     assert encode(message) == f"{sent}\n".encode()
 
 
-def test_a_message_shows_nothing_of_what_it_holds() -> None:
+def test_repr_of_a_message_hides_its_content() -> None:
     assert repr(Log(text="secret")) == str(Log(text="secret")) == "<Log>"
+
+
+STARTED = line("started")
+LOG = line("log", text="")
+STEP = line("step")
+RESULT = line("result", output="o")
+FAILED = line("failed", error="e")
+
+
+def opened(task: str) -> bytes:
+    return line("task_started", task_id=task)
+
+
+def completed(task: str) -> bytes:
+    return line("task_completed", task_id=task, output="o")
+
+
+def step(task: str) -> bytes:
+    return line("step", task_id=task)
+
+
+def call(number: str) -> bytes:
+    return line("tool_call", call_id=number, tool="x", arguments={})
+
+
+def human(task: str) -> bytes:
+    return line("human_input", task_id=task, prompt="?")
+
+
+def hear(*lines: bytes, conversation: Conversation | None = None) -> FromWorker | ProtocolFault:
+    """Return what comes of the last line; the lines before it must be in order."""
+    conversation = conversation or Conversation()
+    *before, last = [conversation.receive(one) for one in lines]
+    assert not [one for one in before if isinstance(one, ProtocolFault)]
+    return last
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [STARTED, RESULT],
+        [STARTED, FAILED],
+        [STARTED, LOG, STEP, RESULT],
+        [STARTED, opened("1"), step("1"), completed("1"), opened("2"), completed("2"), RESULT],
+        [STARTED, opened("1"), opened("2"), completed("1"), completed("2"), RESULT],
+        [STARTED, opened("1"), completed("1"), step("1")],
+        [STARTED, opened("1"), FAILED],
+        [STARTED, call("1"), call("2"), RESULT],
+        [STARTED, opened("1"), human("1"), opened("2"), completed("2"), FAILED],
+    ],
+)
+def test_messages_in_order_are_accepted(lines: list[bytes]) -> None:
+    assert not isinstance(hear(*lines), ProtocolFault)
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        ([RESULT], "`result` before `started`, which is the first message"),
+        ([FAILED], "`failed` before `started`, which is the first message"),
+        ([LOG], "`log` before `started`, which is the first message"),
+        ([STARTED, STARTED], "`started` a second time"),
+        (
+            [STARTED, opened("1"), opened("1")],
+            "`task_started` with a `task_id` that was used before",
+        ),
+        (
+            [STARTED, opened("1"), completed("1"), opened("1")],
+            "`task_started` with a `task_id` that was used before",
+        ),
+        ([STARTED, completed("1")], "`task_completed` of a task that is not open"),
+        (
+            [STARTED, opened("1"), completed("1"), completed("1")],
+            "`task_completed` of a task that is not open",
+        ),
+        ([STARTED, opened("1"), RESULT], "`result` while a task is open"),
+        ([STARTED, step("1")], "`step` of a task that was not started"),
+        ([STARTED, call("1"), call("1")], "`tool_call` with a `call_id` that was used before"),
+        ([STARTED, human("1")], "`human_input` of a task that is not open"),
+        (
+            [STARTED, opened("1"), completed("1"), human("1")],
+            "`human_input` of a task that is not open",
+        ),
+        (
+            [STARTED, opened("1"), human("1"), human("1")],
+            "`human_input` while another one waits",
+        ),
+        (
+            [STARTED, opened("1"), human("1"), completed("1")],
+            "`task_completed` of a task about which a human is asked",
+        ),
+    ],
+)
+def test_message_out_of_order_is_a_fault_with_its_line(lines: list[bytes], reason: str) -> None:
+    assert hear(*lines) == ProtocolFault(reason, lines[-1])
+
+
+def test_human_may_be_asked_again_after_the_answer() -> None:
+    conversation = Conversation()
+    hear(STARTED, opened("1"), human("1"), conversation=conversation)
+    conversation.note_answer(HumanFeedback(task_id="1", feedback="better", approved=False))
+    last = hear(human("1"), conversation=conversation)
+    assert not isinstance(last, ProtocolFault)
+
+
+def test_seventeenth_waiting_call_is_a_fault() -> None:
+    conversation = Conversation()
+    waiting = [call(str(number)) for number in range(MAX_WAITING_CALLS)]
+    hear(STARTED, *waiting, conversation=conversation)
+    conversation.note_answer(ToolResult(call_id="3"))
+    assert not isinstance(conversation.receive(call("one more")), ProtocolFault)
+    assert conversation.receive(call("and one")) == ProtocolFault(
+        "`tool_call` while 16 others wait for their result", call("and one")
+    )
+
+
+def test_answer_without_a_question_raises() -> None:
+    conversation = Conversation()
+    hear(STARTED, opened("1"), opened("2"), human("1"), call("1"), conversation=conversation)
+    conversation.note_answer(ToolResult(call_id="1"))
+    for answer in (
+        ToolResult(call_id="1"),
+        ToolResult(call_id="2"),
+        HumanFeedback(task_id="2", feedback="", approved=True),
+    ):
+        with pytest.raises(ValueError, match="no question of the worker's"):
+            conversation.note_answer(answer)
+
+
+def test_message_beyond_the_most_of_an_execution_is_a_fault() -> None:
+    conversation = Conversation()
+    conversation.receive(STARTED)
+    for _ in range(MAX_MESSAGES - 1):
+        assert not isinstance(conversation.receive(STEP), ProtocolFault)
+    assert conversation.receive(STEP) == ProtocolFault(
+        "an execution may have 10000 messages, this is one more", STEP
+    )
+
+
+def test_bytes_beyond_the_most_of_an_execution_are_a_fault() -> None:
+    conversation = Conversation(max_output=len(STARTED) + 2 * len(LOG))
+    assert not isinstance(hear(STARTED, LOG, LOG, conversation=conversation), ProtocolFault)
+    fault = conversation.receive(LOG)
+    assert fault == ProtocolFault(
+        f"an execution's messages may have {len(STARTED) + 2 * len(LOG)} bytes in all, "
+        "this is over",
+        LOG,
+    )

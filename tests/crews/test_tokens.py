@@ -1,4 +1,4 @@
-"""The crew tokens actor: who is let in as whom, and who is not."""
+"""Crew tokens: who is let in, rotation, their file, and the master secret."""
 
 from __future__ import annotations
 
@@ -7,23 +7,54 @@ import hashlib
 import hmac
 import json
 import logging
+import os
 import re
+import threading
 import traceback
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
-from pydantic import SecretBytes
+from pydantic import SecretBytes, SecretStr
 
-from smartlinkd.crews.tokens import MAX_TOKEN, CrewTokens
-from smartlinkd.errors import NotFound, WrongCredential
-from smartlinkd.state_files import NotSaved, StateUnusable
-from tests.crews.holders import EVERYBODY, USERS, all_shown, is_valid, shown
+from smartlinkd.crews.model import CrewUser
+from smartlinkd.crews.tokens import (
+    CrewTokens,
+    TokenVersions,
+    derive,
+    load_master_secret,
+    load_versions,
+    save_versions,
+)
+from smartlinkd.errors import Invalid, NotFound, Unavailable, WrongCredential
+from smartlinkd.state_files import StateUnusable
+from smartlinkd.supervision.actor import ActorRestarting
+
+USERS: dict[str, tuple[str, ...]] = {"post": ("ann", "bob"), "mail": ("ann",), "quiet": ()}
+EVERYBODY = [CrewUser(crew, user) for crew, users in USERS.items() for user in ("", *users)]
+
+
+async def shown(tokens: CrewTokens, crew: str, user: str = "") -> str:
+    return (await tokens.show(crew, user)).get_secret_value()
+
+
+async def all_shown(tokens: CrewTokens) -> dict[CrewUser, str]:
+    return {who: await shown(tokens, who.crew, who.user) for who in EVERYBODY}
+
+
+async def is_valid(tokens: CrewTokens, crew: str, token: str) -> bool:
+    try:
+        await tokens.caller(crew, token)
+    except WrongCredential:
+        return False
+    return True
+
 
 MASTER = bytes(range(32))
-
 Running = Callable[..., AbstractAsyncContextManager[CrewTokens]]
 
 
@@ -33,24 +64,17 @@ async def tokens(running_tokens: Running) -> AsyncIterator[CrewTokens]:
         yield one
 
 
-# Tokens
-
-
-async def test_a_token_says_who_calls(tokens: CrewTokens) -> None:
+async def test_token_names_its_caller(tokens: CrewTokens) -> None:
     for who, token in (await all_shown(tokens)).items():
         assert await tokens.caller(who.crew, token) == who
 
 
-async def test_no_two_are_the_same(tokens: CrewTokens) -> None:
-    assert len(set((await all_shown(tokens)).values())) == len(EVERYBODY)
-
-
-async def test_a_token_tells_its_kind_and_has_256_bits(tokens: CrewTokens) -> None:
+async def test_token_has_its_kinds_prefix_and_256_bits(tokens: CrewTokens) -> None:
     assert re.fullmatch("slc_[A-Za-z0-9_-]{43}", await shown(tokens, "post"))
     assert re.fullmatch("slu_[A-Za-z0-9_-]{43}", await shown(tokens, "post", "ann"))
 
 
-async def test_a_token_can_be_computed_by_whoever_has_both_files(
+async def test_token_is_computed_from_both_files_in_a_fixed_form(
     tokens: CrewTokens, tmp_path: Path
 ) -> None:
     """The form is for good: with another one an update would lock every client out."""
@@ -62,22 +86,7 @@ async def test_a_token_can_be_computed_by_whoever_has_both_files(
     assert await shown(tokens, "post", "ann") == f"slu_{text}"
 
 
-async def test_another_master_secret_gives_other_tokens(running_tokens: Running) -> None:
-    async with running_tokens(USERS) as tokens:
-        before = await shown(tokens, "post")
-    async with running_tokens(USERS, master=bytes(32)) as tokens:
-        assert await shown(tokens, "post") != before
-
-
-async def test_a_lost_file_brings_no_token_back(running_tokens: Running, tmp_path: Path) -> None:
-    async with running_tokens(USERS) as tokens:
-        known = [await shown(tokens, "post"), (await tokens.rotate("post")).get_secret_value()]
-    (tmp_path / "crew-tokens.json").unlink()
-    async with running_tokens(USERS) as tokens:
-        assert [await is_valid(tokens, "post", token) for token in known] == [False, False]
-
-
-async def test_nothing_of_the_daemons_shows_a_token(
+async def test_token_is_in_no_log_repr_or_file(
     running_tokens: Running, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -91,10 +100,7 @@ async def test_nothing_of_the_daemons_shows_a_token(
     assert not [token for token in secret if token in "".join(told)]
 
 
-# Who is not let in
-
-
-async def test_without_a_token_nobody_is_let_in(tokens: CrewTokens) -> None:
+async def test_missing_token_is_refused(tokens: CrewTokens) -> None:
     for crew in ("post", "nowhere"):
         with pytest.raises(WrongCredential) as refused:
             await tokens.caller(crew, None)
@@ -103,7 +109,7 @@ async def test_without_a_token_nobody_is_let_in(tokens: CrewTokens) -> None:
         )
 
 
-async def test_no_token_opens_another_crew(tokens: CrewTokens) -> None:
+async def test_token_opens_no_other_crew(tokens: CrewTokens) -> None:
     for who, token in (await all_shown(tokens)).items():
         others = [crew for crew in (*USERS, "nowhere", "") if crew != who.crew]
         assert [await is_valid(tokens, crew, token) for crew in others] == [False] * 4
@@ -127,7 +133,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("spoil", WRONG.values(), ids=list(WRONG))
-async def test_what_is_no_token_is_just_wrong(
+async def test_malformed_token_is_refused_as_a_wrong_one(
     tokens: CrewTokens, spoil: Callable[[str], str]
 ) -> None:
     wrong = spoil(await shown(tokens, "post"))
@@ -140,7 +146,7 @@ async def test_what_is_no_token_is_just_wrong(
         )
 
 
-async def test_each_way_of_being_wrong_is_the_same_work(
+async def test_refusing_any_wrong_token_takes_the_same_steps(
     tokens: CrewTokens, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted, not measured: a hash of what was sent, and nothing for each crew or user."""
@@ -164,27 +170,8 @@ async def test_each_way_of_being_wrong_is_the_same_work(
     assert hashed == [47] * 5
 
 
-async def test_a_token_without_end_is_not_hashed_whole(
-    tokens: CrewTokens, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    longest = 0
-    digest = hmac.digest
-
-    def measuring(key: bytes, message: bytes, name: str) -> bytes:
-        nonlocal longest
-        longest = max(longest, len(message))
-        return digest(key, message, name)
-
-    monkeypatch.setattr(hmac, "digest", measuring)
-    assert not await is_valid(tokens, "post", "\N{OK HAND SIGN}" * 60_000)
-    assert longest <= 4 * MAX_TOKEN
-
-
-# Which there are
-
-
 @pytest.mark.parametrize("ask", [CrewTokens.show, CrewTokens.rotate])
-async def test_what_there_is_not_is_answered_with_what_there_is(
+async def test_unknown_crew_or_user_is_answered_with_the_known_ones(
     tokens: CrewTokens, ask: Callable[..., object]
 ) -> None:
     method = getattr(tokens, ask.__name__)
@@ -199,17 +186,7 @@ async def test_what_there_is_not_is_answered_with_what_there_is(
         assert str(refused.value) == text
 
 
-async def test_without_crews_there_are_no_tokens(running_tokens: Running) -> None:
-    async with running_tokens({}) as tokens:
-        with pytest.raises(NotFound, match="the configuration has none"):
-            await tokens.show("post")
-        assert not await is_valid(tokens, "post", "slc_" + "A" * 43)
-
-
-# The start
-
-
-async def test_a_damaged_file_keeps_the_actor_from_starting(tmp_path: Path) -> None:
+async def test_damaged_file_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "crew-tokens.json").write_text("{}")
     (tmp_path / "crew-tokens.json").chmod(0o600)
 
@@ -218,16 +195,7 @@ async def test_a_damaged_file_keeps_the_actor_from_starting(tmp_path: Path) -> N
             await nursery.start(CrewTokens(tmp_path, SecretBytes(MASTER), USERS).run)
 
 
-async def test_a_missing_folder_keeps_the_actor_from_starting(tmp_path: Path) -> None:
-    with pytest.RaisesGroup(NotSaved):
-        async with trio.open_nursery() as nursery:
-            await nursery.start(CrewTokens(tmp_path / "gone", SecretBytes(MASTER), USERS).run)
-
-
-# Other crews and users, while it runs
-
-
-async def test_whoever_stays_keeps_their_token(running_tokens: Running) -> None:
+async def test_reload_keeps_the_tokens_of_those_who_stay(running_tokens: Running) -> None:
     async with running_tokens({"post": ("ann", "bob"), "old": ()}) as tokens:
         before = {name: await shown(tokens, "post", name) for name in ("", "ann", "bob")}
         old = await shown(tokens, "old")
@@ -240,10 +208,306 @@ async def test_whoever_stays_keeps_their_token(running_tokens: Running) -> None:
         assert not await is_valid(tokens, "old", old)
 
 
-async def test_next_instance_has_the_same_crews(tmp_path: Path, running_tokens: Running) -> None:
+async def test_restarted_actor_keeps_the_reloaded_crews(
+    tmp_path: Path, running_tokens: Running
+) -> None:
     async with running_tokens({"post": ()}) as tokens:
         await tokens.set_users({"new": ("ann",)})
     async with trio.open_nursery() as nursery:
         await nursery.start(tokens.run)
         assert await is_valid(tokens, "new", await shown(tokens, "new", "ann"))
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("who", EVERYBODY, ids=str)
+async def test_rotation_changes_one_token_alone(
+    running_tokens: Running, who: CrewUser, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "smartlinkd.crews.tokens")
+    async with running_tokens(USERS) as tokens:
+        before = await all_shown(tokens)
+        new = (await tokens.rotate(who.crew, who.user)).get_secret_value()
+        after = await all_shown(tokens)
+        assert after == {**before, who: new}
+        assert new != before[who]
+        assert not await is_valid(tokens, who.crew, before[who])
+        assert await tokens.caller(who.crew, new) == who
+    whose = f"user {who.user}" if who.user else "organization"
+    assert caplog.messages[1:] == [f"rotated the token of crew {who.crew}, {whose}"]
+    async with running_tokens(USERS) as tokens:
+        assert await all_shown(tokens) == after
+
+
+async def test_rotated_token_is_never_valid_again(tokens: CrewTokens) -> None:
+    known = [await shown(tokens, "post")]
+    known += [(await tokens.rotate("post")).get_secret_value() for _ in range(5)]
+    assert all(one != other for one, other in combinations(known, 2))
+    assert [await is_valid(tokens, "post", token) for token in known] == [False] * 5 + [True]
+
+
+async def test_rotated_token_stays_invalid_after_its_crew_was_away(
+    running_tokens: Running,
+) -> None:
+    async with running_tokens(USERS) as tokens:
+        old = await all_shown(tokens)
+        for who in (CrewUser("post"), CrewUser("post", "ann")):
+            await tokens.rotate(who.crew, who.user)
+        rotated = await all_shown(tokens)
+    async with running_tokens({"mail": ("ann",)}) as tokens:
+        for token in rotated.values():
+            assert not await is_valid(tokens, "post", token)
+        await tokens.rotate("mail")
+    async with running_tokens(USERS) as tokens:
+        back = await all_shown(tokens)
+        assert {who for who in EVERYBODY if back[who] != rotated[who]} == {CrewUser("mail")}
+        assert not await is_valid(tokens, "post", old[CrewUser("post")])
+        assert not await is_valid(tokens, "post", old[CrewUser("post", "ann")])
+
+
+@contextmanager
+def full_disk(folder: Path) -> Iterator[None]:
+    """Nothing can be written: the folder is elsewhere for a while."""
+    elsewhere = folder.rename(folder.with_name("elsewhere"))
+    yield
+    elsewhere.rename(folder)
+
+
+async def test_rotation_on_a_full_disk_changes_nothing(
+    running_tokens: Running, tmp_path: Path
+) -> None:
+    async with running_tokens(USERS) as tokens:
+        before = await all_shown(tokens)
+        with full_disk(tmp_path), pytest.raises(Unavailable, match="so nothing was changed"):
+            await tokens.rotate("post")
+        assert await all_shown(tokens) == before
+        assert await is_valid(tokens, "post", before[CrewUser("post")])
+        await tokens.rotate("mail")
+    async with running_tokens(USERS) as tokens:
+        assert await shown(tokens, "post") == before[CrewUser("post")]
+
+
+class SlowDisk:
+    """A disk whose writes wait for the test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_slow = False
+        self.is_written_to = trio.Event()
+        self.goes_on = threading.Event()
+        self._fsync = os.fsync
+        monkeypatch.setattr(os, "fsync", self.fsync)
+
+    def fsync(self, descriptor: int) -> None:
+        if self.is_slow:
+            trio.from_thread.run_sync(self.is_written_to.set)
+            assert self.goes_on.wait(5)
+        self._fsync(descriptor)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
+    disk = SlowDisk(monkeypatch)
+    yield disk
+    disk.goes_on.set()
+
+
+async def test_rotation_whose_caller_gives_up_is_as_the_disk_has_it(
+    running_tokens: Running, disk: SlowDisk
+) -> None:
+    async with running_tokens(USERS) as tokens:
+        before = await shown(tokens, "post")
+        disk.is_slow = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tokens.rotate, "post")
+            await disk.is_written_to.wait()
+            nursery.cancel_scope.cancel()
+        disk.goes_on.set()
+        await tokens.rotate("mail")  # its turn is after that one
+        after = await shown(tokens, "post")
+        assert after != before
+        assert await is_valid(tokens, "post", after)
+    async with running_tokens(USERS) as tokens:
+        assert await shown(tokens, "post") == after
+
+
+async def test_failed_fsync_of_the_folder_restarts_the_actor(
+    running_tokens: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one reads what is really there."""
+    fsync = os.fsync
+
+    def only_files(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").is_dir():
+            raise OSError(5, "Input/output error")
+        fsync(descriptor)
+
+    async def rotate(tokens: CrewTokens) -> None:
+        with pytest.raises(ActorRestarting):
+            await tokens.rotate("post")
+
+    fault = pytest.RaisesExc(OSError, match="Input/output error")
+    with pytest.RaisesGroup(fault, flatten_subgroups=True):
+        async with running_tokens(USERS) as tokens, trio.open_nursery() as nursery:
+            before = await shown(tokens, "post")
+            monkeypatch.setattr(os, "fsync", only_files)
+            nursery.start_soon(rotate, tokens)
+    monkeypatch.undo()
+    async with running_tokens(USERS) as tokens:
+        assert await shown(tokens, "post") != before
+
+
+A, B, C = "a" * 32, "b" * 32, "c" * 32
+SOME = TokenVersions(version=1, first=A, rotated={"post": {"": B, "ann": C}})
+
+
+def written(directory: Path, content: str | bytes) -> Path:
+    path = directory / "crew-tokens.json"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    path.chmod(0o600)
+    return path
+
+
+def good() -> dict[str, Any]:
+    return {"version": 1, "first": A, "rotated": {"post": {"": B, "ann": C}}}
+
+
+def test_version_is_random_and_does_not_repeat() -> None:
+    words = {SOME.with_new("post", "").of("post", "") for _ in range(100)}
+
+    assert len(words) == 100
+    assert all(re.fullmatch("[0-9a-f]{32}", word) for word in words)
+
+
+def test_saved_versions_are_loaded(tmp_path: Path) -> None:
+    save_versions(tmp_path, SOME)
+
+    assert load_versions(tmp_path) == SOME
+    assert json.loads((tmp_path / "crew-tokens.json").read_text()) == good()
+    assert (tmp_path / "crew-tokens.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_first_start_makes_the_file_without_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    made = load_versions(tmp_path)
+
+    assert made.rotated == {}
+    assert load_versions(tmp_path) == made
+    assert [(r.levelno, r.getMessage()) for r in caplog.records] == [
+        (
+            logging.INFO,
+            f"{tmp_path}/crew-tokens.json was not there: made one; the tokens of all crews are new",
+        )
+    ]
+
+
+def test_lost_file_makes_no_rotated_token_valid(tmp_path: Path) -> None:
+    before = load_versions(tmp_path)
+    save_versions(tmp_path, before.with_new("post", ""))
+    (tmp_path / "crew-tokens.json").unlink()
+
+    assert load_versions(tmp_path).of("post", "") != before.of("post", "")
+
+
+DAMAGED = {
+    "empty": "",
+    "cut off": json.dumps(good())[:-1],
+    "no object": "[]",
+    "not UTF-8": b"\xff",
+    "newer": json.dumps({**good(), "version": 2}),
+    "unknown field": json.dumps({**good(), "more": 1}),
+    "no first": json.dumps({"version": 1, "rotated": {}}),
+    "a short first": json.dumps({**good(), "first": "a"}),
+    "no rotated": json.dumps({"version": 1, "first": A}),
+    "strange rotated": json.dumps({**good(), "rotated": {"post": B}}),
+    "an empty word": json.dumps({**good(), "rotated": {"post": {"": ""}}}),
+    "more than a word": json.dumps({**good(), "rotated": {"post": {"": B + "\n"}}}),
+}
+
+
+@pytest.mark.parametrize("content", DAMAGED.values(), ids=list(DAMAGED))
+def test_damaged_versions_file_is_refused_and_kept(content: str | bytes, tmp_path: Path) -> None:
+    path = written(tmp_path, content)
+    before = path.read_bytes()
+
+    with pytest.raises(StateUnusable) as refused:
+        load_versions(tmp_path)
+
+    assert str(refused.value) == (
+        f"{path} is damaged, or of another version of smartlinkd: restore it from a backup, "
+        "or delete it, which gives every crew new tokens"
+    )
+    assert path.read_bytes() == before
+
+
+def test_versions_file_open_to_others_is_refused(tmp_path: Path) -> None:
+    written(tmp_path, json.dumps(good())).chmod(0o640)
+
+    with pytest.raises(StateUnusable, match=r"crew-tokens\.json is open to other users"):
+        load_versions(tmp_path)
+
+
+def test_file_over_its_limit_is_refused_and_the_saved_one_stays(tmp_path: Path) -> None:
+    full = TokenVersions(
+        version=1, first=A, rotated={"post": {f"user-{i}": B for i in range(30_000)}}
+    )
+    save_versions(tmp_path, SOME)
+
+    with pytest.raises(Invalid, match="would have more than 1048576 bytes; stop the daemon and"):
+        save_versions(tmp_path, full)
+
+    assert load_versions(tmp_path) == SOME
+
+
+NONE = SecretStr("")
+MASTER_SECRET = SecretBytes(bytes(range(32)))
+
+
+def load(directory: Path, configured: SecretStr = NONE) -> bytes:
+    return load_master_secret(directory, configured).get_secret_value()
+
+
+def test_master_secret_is_made_at_the_first_start_and_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    made = load(tmp_path)
+
+    assert len(made) == 32
+    assert load(tmp_path) == made
+    assert (tmp_path / "crew-master-secret").stat().st_mode & 0o777 == 0o600
+    assert [(r.levelno, r.getMessage()) for r in caplog.records] == [
+        (logging.INFO, f"made the crews' master secret {tmp_path}/crew-master-secret")
+    ]
+
+
+def test_configured_master_secret_is_used_and_no_file_is_made(tmp_path: Path) -> None:
+    assert load(tmp_path, SecretStr("0aF0" * 16)) == bytes.fromhex("0af0" * 16)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_malformed_master_secret_is_refused_and_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^the crews' master secret must be 64 hex") as refused:
+        load(tmp_path, SecretStr("hunter2"))
+    assert "hunter2" not in str(refused.value)
+
+
+def test_damaged_master_secret_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "crew-master-secret"
+    path.write_text("0aF0")
+    path.chmod(0o600)
+
+    with pytest.raises(StateUnusable, match="which makes a new one and gives every crew new"):
+        load(tmp_path)
+
+    assert path.read_text() == "0aF0"
+
+
+def test_derived_keys_differ_by_their_use() -> None:
+    key = derive(MASTER_SECRET, "journal").get_secret_value()
+
+    assert key == hmac.new(bytes(range(32)), b"journal", hashlib.sha256).digest()
+    assert key != derive(MASTER_SECRET, "crew tokens").get_secret_value()
+    assert key != derive(SecretBytes(bytes(32)), "journal").get_secret_value()

@@ -1,4 +1,4 @@
-"""What a crew may have the daemon do: a real service and vault, with a made-up source of links."""
+"""The tools of crews: a real service and vault, with a made-up source of links."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from tests.fakes.limits import conversion_limits
 LINK = "https://shopee.vn/a-thing-i.7.1"
 OTHER = "https://shopee.vn/a-thing-i.7.2"
 COOKIE = "SPC_U=4711; SPC_EC=first"
-
 Convert = Callable[[dict[str, JsonValue]], Awaitable[JsonValue]]
 
 
@@ -107,7 +106,7 @@ def source() -> Source:
     return Source(needs_cookie=True)
 
 
-def test_the_names_are_those_of_the_tools() -> None:
+def test_tool_names_are_those_of_the_tools() -> None:
     source = Source(needs_cookie=True)
     conversion = ConversionService(
         ConversionSetup(market("vn"), source, source, source, conversion_limits())
@@ -115,7 +114,7 @@ def test_the_names_are_those_of_the_tools() -> None:
     assert set(tools(conversion, Vault())) == TOOL_NAMES
 
 
-async def test_entries_are_those_of_the_conversion_api(source: Source) -> None:
+async def test_convert_links_answers_as_the_conversion_api(source: Source) -> None:
     async with workshop(source) as convert:
         answer = await convert({"links": [LINK, OTHER, "nonsense"]})
     product: JsonValue = dict.fromkeys(FIELD_NAMES) | {"name": "thing 1", "price": 5}
@@ -138,13 +137,13 @@ async def test_entries_are_those_of_the_conversion_api(source: Source) -> None:
     }
 
 
-async def test_the_stored_cookie_and_the_sub_ids_are_used(source: Source) -> None:
+async def test_convert_links_uses_the_stored_cookie_and_the_sub_ids(source: Source) -> None:
     async with workshop(source) as convert:
         await convert({"links": [LINK, LINK], "subIds": ["", "crew", ""]})
     assert source.asked == [("4711", ("", "crew"))]
 
 
-async def test_without_a_cookie_it_is_refused_with_a_remedy_and_the_owner_is_told(
+async def test_convert_links_without_a_cookie_is_refused_and_logged(
     source: Source, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with workshop(source, cookie=None) as convert:
@@ -154,14 +153,7 @@ async def test_without_a_cookie_it_is_refused_with_a_remedy_and_the_owner_is_tol
     assert [getattr(each, "event", None) for each in caplog.records] == [LogEvent.COOKIE_MISSING]
 
 
-async def test_a_source_that_needs_no_cookie_is_used_without() -> None:
-    source = Source(needs_cookie=False)
-    async with workshop(source, cookie=None) as convert:
-        await convert({"links": [LINK]})
-    assert source.asked == [(None, ())]
-
-
-async def test_what_is_being_restarted_is_waited_for(
+async def test_convert_links_waits_while_the_browser_restarts(
     source: Source, autojump_clock: trio.testing.MockClock
 ) -> None:
     source.down_until = trio.current_time() + 25
@@ -172,7 +164,9 @@ async def test_what_is_being_restarted_is_waited_for(
     assert len(source.asked) > 5
 
 
-async def test_but_not_for_ever(source: Source, autojump_clock: trio.testing.MockClock) -> None:
+async def test_convert_links_gives_up_after_its_patience(
+    source: Source, autojump_clock: trio.testing.MockClock
+) -> None:
     source.down_until = inf
     async with workshop(source) as convert:
         with pytest.raises(Unavailable, match="the browser is down"):
@@ -180,18 +174,8 @@ async def test_but_not_for_ever(source: Source, autojump_clock: trio.testing.Moc
     assert trio.current_time() == pytest.approx(TOOL_PATIENCE)
 
 
-async def test_a_browser_that_ends_meanwhile_is_waited_for(
-    source: Source, autojump_clock: trio.testing.MockClock
-) -> None:
-    source.ends = 2
-    async with workshop(source) as convert:
-        answer = await convert({"links": [LINK]})
-    assert short_links(answer) == ["https://s.shopee.vn/1"]
-    assert len(source.asked) == 3
-
-
 @pytest.mark.parametrize("down", [5.0, inf])
-async def test_the_rest_is_waited_for_too_and_what_there_is_then_is_the_answer(
+async def test_convert_links_waits_for_the_rest_and_answers_with_what_there_is(
     source: Source, autojump_clock: trio.testing.MockClock, down: float
 ) -> None:
     async with workshop(source) as convert:
@@ -201,13 +185,6 @@ async def test_the_rest_is_waited_for_too_and_what_there_is_then_is_the_answer(
     made = "https://s.shopee.vn/1"
     assert short_links(answer) == [made, None if down == inf else "https://s.shopee.vn/2"]
     assert trio.current_time() == pytest.approx(min(down, TOOL_PATIENCE), abs=2)
-
-
-async def test_refusal_of_the_service_is_the_crews_to_read(source: Source) -> None:
-    source.refusal = UpstreamFailed("the portal wants a login; sync a new cookie")
-    async with workshop(source) as convert:
-        with pytest.raises(UpstreamFailed, match="the portal wants a login"):
-            await convert({"links": [LINK]})
 
 
 @pytest.mark.parametrize(
@@ -229,7 +206,7 @@ async def test_refusal_of_the_service_is_the_crews_to_read(source: Source) -> No
     ],
     ids=["no links", "a text", "empty", "a number", "16 links", "a sub-id", "a cookie"],
 )
-async def test_wrong_arguments_are_named(
+async def test_convert_links_with_wrong_arguments_names_them(
     source: Source, arguments: dict[str, JsonValue], fault: str
 ) -> None:
     async with workshop(source) as convert:

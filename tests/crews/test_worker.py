@@ -14,24 +14,18 @@ import trio
 
 from smartlinkd.crews.protocol import (
     MAX_LINE,
-    HumanFeedback,
-    HumanInput,
     Inputs,
     Log,
     Result,
     Started,
     TaskCompleted,
     TaskStarted,
-    ToolCall,
-    ToolResult,
 )
-from smartlinkd.crews.worker import CannotStart, Worker, WorkerSettings, start_worker
+from smartlinkd.crews.worker import CannotStart, Worker, WorkerSettings
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
-
 pytestmark = pytest.mark.usefixtures("nothing_left")
-
 DONE = Result(output="done")
 SHELL = """
 say() { printf '%s\\n' "$1" >&3; }
@@ -61,7 +55,7 @@ def python(program: str) -> tuple[str, ...]:
 
 
 async def output(worker: Worker) -> str:
-    """What one that ends well writes to standard output."""
+    """Return the standard output of a worker that ends well."""
     with trio.fail_after(10):
         assert await worker.exit_reason() == DONE
         await worker.drain()
@@ -71,7 +65,7 @@ async def output(worker: Worker) -> str:
 # What it is given
 
 
-async def test_it_gets_its_inputs_first(begin: Begin) -> None:
+async def test_worker_gets_its_inputs_first(begin: Begin) -> None:
     inputs = Inputs(inputs={"topic": "Chào"}, tools=("convert_links",))
     async with begin(*shell('read -r line <&3; echo "$line"'), inputs=inputs) as worker:
         assert json.loads(await output(worker)) == {
@@ -82,7 +76,7 @@ async def test_it_gets_its_inputs_first(begin: Begin) -> None:
         }
 
 
-async def test_its_environment_is_this_and_nothing_of_ours(
+async def test_worker_environment_has_nothing_of_the_daemons(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SMARTLINKD_SECRET", "secret")
@@ -99,7 +93,9 @@ async def test_its_environment_is_this_and_nothing_of_ours(
     }
 
 
-async def test_the_configuration_may_set_what_is_not_the_daemons_to_say(begin: Begin) -> None:
+async def test_configured_environment_does_not_replace_the_daemons_own_variables(
+    begin: Begin,
+) -> None:
     configured = dict.fromkeys(("PATH", "LANG", "HOME", "TMPDIR", "SMARTLINKD_FD"), "/mine")
     async with begin(
         *shell('echo "$PATH $LANG"; echo "$HOME $TMPDIR $SMARTLINKD_FD"'), environment=configured
@@ -109,9 +105,7 @@ async def test_the_configuration_may_set_what_is_not_the_daemons_to_say(begin: B
     assert "/mine" not in second
 
 
-async def test_it_has_a_private_folder_that_is_its_home_and_goes_with_it(
-    begin: Begin, runs: Path
-) -> None:
+async def test_worker_folder_is_private_and_removed_with_it(begin: Begin, runs: Path) -> None:
     command = shell('pwd; echo "$HOME"; stat -c %a .; ls -A; mkdir a; echo x > a/file')
     async with begin(*command) as worker:
         here, home, mode = (await output(worker)).split()
@@ -120,18 +114,13 @@ async def test_it_has_a_private_folder_that_is_its_home_and_goes_with_it(
         assert mode == "700"
 
 
-async def test_it_has_no_standard_input(begin: Begin) -> None:
-    async with begin(*shell("cat; readlink /proc/$$/fd/0")) as worker:
-        assert await output(worker) == "/dev/null\n"
-
-
-async def test_the_ends_of_what_it_prints_are_kept_apart(begin: Begin) -> None:
+async def test_worker_output_and_error_output_are_kept_apart(begin: Begin) -> None:
     async with begin(*shell("echo out; echo err >&2")) as worker:
         assert await output(worker) == "out\n"
         assert worker.stderr_tail == "err\n"
 
 
-async def test_values_of_its_environment_are_not_shown(begin: Begin) -> None:
+async def test_worker_output_hides_the_values_of_its_environment(begin: Begin) -> None:
     command = shell('set -x; : "$SHORT" "$KEY" "$LONGER"; echo "$KEY"')
     environment = {"KEY": "sk-12345", "LONGER": "sk-12345-and-more", "SHORT": "true"}
     async with begin(*command, environment=environment) as worker:
@@ -139,20 +128,15 @@ async def test_values_of_its_environment_are_not_shown(begin: Begin) -> None:
         assert worker.stderr_tail.startswith("+ : true [KEY] [LONGER]\n")
 
 
-def test_settings_do_not_show_their_environment() -> None:
+def test_repr_of_worker_settings_hides_the_environment() -> None:
     settings = WorkerSettings(("/bin/x",), {"KEY": "secret"}, memory=1)
     assert "secret" not in repr(settings)
-
-
-async def test_its_number_is_its_process(begin: Begin) -> None:
-    async with begin(*shell("echo $$")) as worker:
-        assert int(await output(worker)) == worker.pid
 
 
 # What it says and is told
 
 
-async def test_its_messages_come_in_order_but_for_the_last(begin: Begin) -> None:
+async def test_worker_messages_come_in_order_without_the_last(begin: Begin) -> None:
     command = shell(
         """
         say '{"type":"task_started","task_id":"1"}'
@@ -170,50 +154,7 @@ async def test_its_messages_come_in_order_but_for_the_last(begin: Begin) -> None
         assert await worker.exit_reason() == DONE
 
 
-async def test_it_is_answered(begin: Begin) -> None:
-    program = """
-say("started")
-hear()
-say("tool_call", call_id="c", tool="convert_links", arguments={"links": []})
-answer = hear()
-say("task_started", task_id="1")
-say("human_input", task_id="1", prompt="good?")
-feedback = hear()
-say("task_completed", task_id="1", output="")
-say("result", output="", output_json=[answer, feedback])
-"""
-    async with begin(*python(program)) as worker:
-        async for message in worker.messages:
-            match message:
-                case ToolCall():
-                    await worker.send(ToolResult(call_id=message.call_id, result={"a": 1}))
-                case HumanInput():
-                    await worker.send(HumanFeedback(task_id="1", feedback="yes", approved=True))
-        assert await worker.exit_reason() == Result(
-            output="",
-            output_json=[
-                {"type": "tool_result", "call_id": "c", "result": {"a": 1}, "error": None},
-                {"type": "human_feedback", "task_id": "1", "feedback": "yes", "approved": True},
-            ],
-        )
-
-
-async def test_an_answer_to_nothing_is_an_error_of_ours(begin: Begin) -> None:
-    async with begin(*shell("sleep 1000")) as worker:
-        with pytest.raises(ValueError, match="no question"):
-            await worker.send(ToolResult(call_id="1"))
-
-
-async def test_an_answer_to_one_that_has_ended_is_no_error(begin: Begin) -> None:
-    command = shell("""say '{"type":"tool_call","call_id":"1","tool":"x","arguments":{}}'""")
-    async with begin(*command) as worker:
-        async for _ in worker.messages:
-            pass
-        await worker.send(ToolResult(call_id="1", result="x" * MAX_LINE))
-        assert await worker.exit_reason() == DONE
-
-
-async def test_what_it_said_before_it_died_is_heard_later(begin: Begin, until: Until) -> None:
+async def test_messages_of_a_dead_worker_are_still_read(begin: Begin, until: Until) -> None:
     program = 'say("started")\nfor n in range(100): say("log", text=str(n))\nos._exit(3)'
     async with begin(*python(program)) as worker:
         await until(lambda: not Path(f"/proc/{worker.pid}").exists())
@@ -224,13 +165,7 @@ async def test_what_it_said_before_it_died_is_heard_later(begin: Begin, until: U
 # What holds it up
 
 
-async def test_one_that_does_not_read_may_still_end_well(begin: Begin) -> None:
-    # Its end is then closed with something unread in it, which the kernel tells as an error.
-    async with begin(*shell("")) as worker:
-        assert await worker.exit_reason() == DONE
-
-
-async def test_large_inputs_meet_a_worker_that_speaks_first(begin: Begin) -> None:
+async def test_large_inputs_reach_a_worker_that_speaks_first(begin: Begin) -> None:
     program = """
 say("started")
 for n in range(20): say("log", text="x" * 50_000)
@@ -242,7 +177,7 @@ say("result", output=str(len(hear()["inputs"]["text"])))
             assert await worker.exit_reason() == Result(output=str(MAX_LINE))
 
 
-async def test_one_that_is_not_listened_to_waits(begin: Begin, until: Until) -> None:
+async def test_worker_that_nobody_reads_is_held_up(begin: Begin, until: Until) -> None:
     program = """
 import select
 say("started")
@@ -272,29 +207,18 @@ say("result", output="done")
         ("/etc/passwd", "/etc/passwd: .* Permission denied"),
     ],
 )
-async def test_what_cannot_be_started_says_so(begin: Begin, command: str, reason: str) -> None:
+async def test_command_that_cannot_be_started_is_named(
+    begin: Begin, command: str, reason: str
+) -> None:
     with pytest.raises(CannotStart, match=reason):
         async with begin(command):
             raise AssertionError("it was started")
 
 
-async def test_a_script_that_nobody_can_read_is_told_as_such(begin: Begin, tmp_path: Path) -> None:
+async def test_script_without_its_interpreter_is_named(begin: Begin, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text("#!/no/such/sh\n")
     script.chmod(0o755)
     with pytest.raises(CannotStart, match=f"^{script}: what its first line .* is not there$"):
         async with begin(str(script)):
             raise AssertionError("it was started")
-
-
-async def test_without_a_place_for_its_folder_it_cannot_be_started(tmp_path: Path) -> None:
-    settings = WorkerSettings(("/bin/true",), {}, memory=2**20)
-    with pytest.raises(CannotStart, match=r"No such file or directory: .*missing"):
-        async with start_worker(settings, "id", Inputs(inputs={}), runs=tmp_path / "missing"):
-            raise AssertionError("it was started")
-
-
-async def test_an_error_of_the_blocks_own_is_no_failure_to_start(begin: Begin) -> None:
-    with pytest.raises(FileNotFoundError, match="mine"):
-        async with begin(*shell("sleep 1000")):
-            raise FileNotFoundError("mine")

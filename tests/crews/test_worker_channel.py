@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.crews.protocol import (
     MAX_LINE,
@@ -17,10 +18,9 @@ from smartlinkd.crews.protocol import (
     Result,
     Started,
     Stop,
-    ToolResult,
     encode,
 )
-from smartlinkd.crews.worker_channel import WorkerChannel
+from smartlinkd.crews.worker_channel import SEND_LIMIT, WorkerChannel
 
 LARGE = Inputs(inputs={"text": "x" * MAX_LINE})
 STARTED = b'{"type":"started"}\n'
@@ -56,7 +56,9 @@ async def lines(theirs: socket.socket, count: int) -> list[bytes]:
     return received.splitlines(keepends=True)
 
 
-async def test_a_message_may_come_in_pieces(channel: WorkerChannel, theirs: socket.socket) -> None:
+async def test_message_in_pieces_is_read_whole(
+    channel: WorkerChannel, theirs: socket.socket
+) -> None:
     heard = []
 
     async def hear() -> None:
@@ -67,26 +69,8 @@ async def test_a_message_may_come_in_pieces(channel: WorkerChannel, theirs: sock
         nursery.start_soon(hear)
         for byte in STARTED + b'{"type":"log","text":"Ch\xc3\xa0o"}\n':
             theirs.send(bytes([byte]))
-            await trio.testing.wait_all_tasks_blocked(0.0005)
+            await wait_all_tasks_blocked(0.0005)
     assert heard == [Started(), Log(text="Chào")]
-
-
-async def test_a_flood_lets_others_run(channel: WorkerChannel, theirs: socket.socket) -> None:
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await trio.lowlevel.checkpoint()
-
-    theirs.send(STARTED + b'{"type":"step"}\n' * 100)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(other)
-        for _ in range(101):
-            await anext(channel)
-        nursery.cancel_scope.cancel()
-    assert turns >= 100
 
 
 async def test_received_returns_messages_that_were_read_already(
@@ -116,7 +100,7 @@ async def test_received_returns_nothing_after_the_last_message(
 @pytest.mark.parametrize(
     "broken", [b"{}\n", b"x" * (MAX_LINE + 1) + b"\n"], ids=["no message", "too long"]
 )
-async def test_at_hand_is_what_came_before_a_broken_line(
+async def test_messages_before_a_broken_line_are_read(
     channel: WorkerChannel, theirs: socket.socket, nursery: trio.Nursery, broken: bytes
 ) -> None:
     connection = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
@@ -130,9 +114,7 @@ async def test_at_hand_is_what_came_before_a_broken_line(
     assert channel.received(9) == []
 
 
-async def test_a_cancelled_wait_loses_nothing(
-    channel: WorkerChannel, theirs: socket.socket
-) -> None:
+async def test_cancelled_read_loses_nothing(channel: WorkerChannel, theirs: socket.socket) -> None:
     theirs.send(STARTED[:5])
     with trio.move_on_after(0.01) as patience:
         await anext(channel)
@@ -141,7 +123,7 @@ async def test_a_cancelled_wait_loses_nothing(
     assert await anext(channel) == Started()
 
 
-async def test_a_cancelled_send_leaves_lines_whole(
+async def test_cancelled_send_leaves_lines_whole(
     channel: WorkerChannel, theirs: socket.socket
 ) -> None:
     with trio.move_on_after(0.01) as patience:
@@ -152,53 +134,18 @@ async def test_a_cancelled_send_leaves_lines_whole(
         assert await lines(theirs, 2) == [encode(LARGE), encode(Stop())]
 
 
-async def test_sends_of_two_tasks_do_not_mix(channel: WorkerChannel, theirs: socket.socket) -> None:
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(channel.deliver)
-        await trio.testing.wait_all_tasks_blocked(0.001)
-        nursery.start_soon(channel.send, Stop())
-        await trio.testing.wait_all_tasks_blocked(0.001)
-        assert await lines(theirs, 2) == [encode(LARGE), encode(Stop())]
-
-
-async def test_the_inputs_go_first_whoever_sends(
-    channel: WorkerChannel, theirs: socket.socket
+async def test_worker_that_does_not_read_in_time_breaks_the_protocol(
+    channel: WorkerChannel, mock_clock: MockClock
 ) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(channel.send, Stop())
-        await trio.testing.wait_all_tasks_blocked(0.001)
-        nursery.start_soon(channel.deliver)
-        assert await lines(theirs, 2) == [encode(LARGE), encode(Stop())]
-
-
-async def test_one_that_does_not_read_is_given_up_and_its_hearer_told(
-    channel: WorkerChannel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("smartlinkd.crews.worker_channel.SEND_LIMIT", 0.02)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(channel.send, Stop())
+        await wait_all_tasks_blocked()
+        mock_clock.jump(SEND_LIMIT)
         assert [message async for message in channel] == []
-    assert channel.fault == ProtocolFault("it did not read `stop` within 0.02 s")
+    assert channel.fault == ProtocolFault("it did not read `stop` within 30 s")
 
 
-async def test_an_answer_that_is_not_read_any_more_is_no_fault(
-    channel: WorkerChannel, theirs: socket.socket
-) -> None:
-    theirs.send(STARTED + CALL)
-    assert len([await anext(channel) for _ in range(2)]) == 2
-    with trio.fail_after(5):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(channel.send, ToolResult(call_id="1"))
-            await trio.testing.wait_all_tasks_blocked(0.001)
-            theirs.send(RESULT)
-            nursery.start_soon(anext, channel, None)
-            await trio.testing.wait_all_tasks_blocked(0.001)
-            theirs.close()
-    assert channel.fault is None
-    assert channel.final == Result(output="done")
-
-
-async def test_nothing_is_sent_to_one_that_has_gone(
+async def test_send_to_a_worker_that_has_gone_does_nothing(
     channel: WorkerChannel, theirs: socket.socket
 ) -> None:
     theirs.close()
@@ -208,7 +155,7 @@ async def test_nothing_is_sent_to_one_that_has_gone(
     assert channel.fault is None
 
 
-async def test_what_is_not_a_whole_line_is_kept(
+async def test_half_a_line_at_the_end_is_kept_as_unfinished(
     channel: WorkerChannel, theirs: socket.socket
 ) -> None:
     theirs.send(STARTED + RESULT[:10])
@@ -216,24 +163,3 @@ async def test_what_is_not_a_whole_line_is_kept(
     assert [message async for message in channel] == [Started()]
     assert channel.unfinished == RESULT[:10]
     assert channel.final is None
-
-
-async def test_the_last_message_ends_it_and_nothing_is_heard_after_it(
-    channel: WorkerChannel, theirs: socket.socket
-) -> None:
-    theirs.send(STARTED + RESULT + b"x\n" + CALL)
-    with trio.fail_after(5):
-        assert [message async for message in channel] == [Started()]
-        assert [message async for message in channel] == []
-    assert channel.fault is None
-    assert channel.final == Result(output="done")
-
-
-async def test_a_hearer_that_comes_again_after_a_fault_hears_nothing(
-    channel: WorkerChannel, theirs: socket.socket
-) -> None:
-    theirs.send(b"x\n" + STARTED)
-    for _ in range(2):
-        assert [message async for message in channel] == []
-    assert channel.fault is not None
-    assert channel.fault.line == b"x"

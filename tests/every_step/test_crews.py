@@ -1,8 +1,7 @@
 """Kickoff, stop and resume, whose client leaves at every step, or one of whose parts fails.
 
 An execution that a client was told of is known and comes to an end, once; one that nobody was told
-of does so too, if it is there at all. The same with real workers and a journal on threads, for
-whoever asks the executor itself, is in `tests/crews/executor/trouble/test_every_step.py`.
+of does so too, if it is there at all.
 """
 
 from __future__ import annotations
@@ -181,5 +180,5 @@ async def ended_once(world: World, kickoff_id: str) -> Json:
 
 
 async def story(world: World, kickoff_id: str) -> list[str]:
-    events = await world.stage.crews.journal.events(kickoff_id, after=0, limit=500)
+    events = await world.stage.crews.store.events(kickoff_id, after=0, limit=500)
     return [event.type for event in events]

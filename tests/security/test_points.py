@@ -67,18 +67,17 @@ TOKENS = {
         "security/test_tokens.py::test_a_crew_s_other_addresses_ask_for_the_same",
     ],
     "a crew's user sees own executions alone; another crew's token opens nothing": [
-        "api/crews/test_whole.py::test_a_user_meets_a_wall",
-        "api/crews/test_who_may_call.py::test_anothers_is_404_to_a_user",
-        "api/crews/test_who_may_call.py::test_another_crews_execution_is_404",
-        "crews/test_tokens.py::test_no_token_opens_another_crew",
+        "api/crews/test_who_may_call.py::test_execution_of_another_owner_is_404_to_a_user",
+        "api/crews/test_who_may_call.py::test_execution_of_another_crew_is_404",
+        "crews/test_tokens.py::test_token_opens_no_other_crew",
     ],
     "a crew's token is compared in the same work, however wrong it is": [
-        "crews/test_tokens.py::test_each_way_of_being_wrong_is_the_same_work",
-        "api/crews/test_who_may_call.py::test_an_unknown_crew_looks_like_a_wrong_token",
+        "crews/test_tokens.py::test_refusing_any_wrong_token_takes_the_same_steps",
+        "api/crews/test_who_may_call.py::test_unknown_crew_looks_like_a_wrong_token",
     ],
     "a rotated crew token is wrong at once, and no rotation brings it back": [
-        "api/crews/test_who_may_call.py::test_a_rotated_token_is_401_and_the_others_stay",
-        "crews/test_tokens_rotation.py::test_no_rotation_brings_a_token_back",
+        "api/crews/test_who_may_call.py::test_rotated_token_is_401_and_the_others_stay",
+        "crews/test_tokens.py::test_rotated_token_is_never_valid_again",
     ],
 }
 
@@ -248,7 +247,7 @@ HTTP = {
     ],
     "clients that do not read": [
         "http_server/test_guards.py::test_a_client_that_stops_reading_does_not_delay_the_stop",
-        "api/crews/test_sse.py::test_a_client_that_stops_reading_is_cut_off",
+        "api/crews/test_sse.py::test_event_stream_whose_client_stops_reading_is_cut_off",
     ],
     "pipelining": [
         "security/test_http.py::test_pipelined_requests_are_answered_in_their_order",
@@ -306,9 +305,8 @@ SECRETS = {
         "processes/test_process_limits.py::test_private_process_is_closed_to_its_user",
     ],
     "a crew's environment is told by none of its ends": [
-        "crews/test_worker_ends.py"
-        "::test_what_it_sent_is_quoted_without_the_values_of_its_environment",
-        "crews/test_worker_ends.py::test_a_value_at_the_edge_of_the_quote_is_not_shown_in_part",
+        "crews/test_worker_end.py::test_quote_of_a_broken_line_hides_the_values_of_the_environment",
+        "crews/test_worker_end.py::test_value_at_the_edge_of_the_quote_is_not_shown_in_part",
     ],
 }
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from smartlinkd.admin.status import (
+from smartlinkd.admin.reports import (
     AccountReport,
     BrowserReport,
     CookieReport,

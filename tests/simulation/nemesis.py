@@ -336,7 +336,7 @@ class Nemesis:
             "browser": life.browser,
             "conversion": life.conversion,
             "crew tokens": crews.tokens,
-            "journal": crews.journal,
+            "journal": crews.store,
             "executor": crews.executor,
         }
         return {name: owner.mailbox for name, owner in owners.items()}  # type: ignore[attr-defined]

@@ -159,7 +159,7 @@ class Crews:
     """The actors that run crews."""
 
     tokens: CrewTokens
-    journal: Store
+    store: Store
     executor: Executor
     webhooks: WebhookDispatcher
 
@@ -179,25 +179,23 @@ def make_crews(
     """
     directory = settings.state.directory
     master = load_master_secret(directory, settings.crew_tokens.master_secret)
-    journal = Store(
+    store = Store(
         directory / "journal.sqlite3",
         key=derive(master, "journal"),
         retention=retention(settings),
         disk_full=notifier.report_disk,
     )
-    webhooks = WebhookDispatcher(
-        journal, allow=settings.webhooks.allow, key=settings.webhooks.secret
-    )
+    webhooks = WebhookDispatcher(store, allow=settings.webhooks.allow, key=settings.webhooks.secret)
     executor = Executor(
         catalog,
-        journal,
+        store,
         tools=tools(conversion, vault),
         runs=directory / "runs",
         queued=webhooks.nudge,
     )
     return Crews(
         tokens=CrewTokens(directory, master, catalog.users()),
-        journal=journal,
+        store=store,
         executor=executor,
         webhooks=webhooks,
     )

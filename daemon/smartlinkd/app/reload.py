@@ -114,7 +114,7 @@ class Reloader:
         await self._apply_to(partial(crews.executor.apply_catalog, catalog))
         await self._apply_to(partial(crews.tokens.set_users, catalog.users()))
         self._targets.http_apps.apply_config(settings, catalog)
-        crews.journal.set_retention(retention(settings))
+        crews.store.set_retention(retention(settings))
         self._targets.history.set_retention(history_retention(settings))
         if "auth.password_hash" in found.applied:
             password = settings.auth.password_hash

@@ -403,7 +403,7 @@ def _supervise_crews(crews: Crews) -> Supervisor:
     return Supervisor(
         "crews",
         [
-            _actor("journal", crews.journal, busy=DISK_TIMEOUT_S),
+            _actor("journal", crews.store, busy=DISK_TIMEOUT_S),
             _actor(
                 "executor",
                 executor,

@@ -22,7 +22,7 @@ from smartlinkd.crews.human_input import HumanAnswer, Question
 from smartlinkd.crews.model import Crew, Feedback
 from smartlinkd.crews.outcome import Outcome, failure, outcome_of
 from smartlinkd.crews.protocol import FromWorker, HumanInput, Inputs, ToolCall, ToolResult
-from smartlinkd.crews.recorder import Recorder
+from smartlinkd.crews.recorder import ExecutionRecorder
 from smartlinkd.crews.store_entries import ExecutionProgress, begun, requeued, subject_of
 from smartlinkd.crews.tools import Tool
 from smartlinkd.crews.worker import CannotStart, NoSpace, Worker, start_worker
@@ -53,7 +53,7 @@ NOT_STARTED = "its worker was still being started"
 class ExecutionContext:
     """The things that all executions use. Each worker has a folder of its own in `runs`."""
 
-    recorder: Recorder
+    recorder: ExecutionRecorder
     tools: Mapping[str, Tool]
     runs: Path
 

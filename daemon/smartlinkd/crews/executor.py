@@ -36,9 +36,9 @@ from smartlinkd.crews.model import (
     ListedCrew,
     no_such_execution,
 )
-from smartlinkd.crews.recorder import Recorder
+from smartlinkd.crews.recorder import ExecutionRecorder
 from smartlinkd.crews.scheduler import Scheduler
-from smartlinkd.crews.subscriptions import EventStream, Subscriptions
+from smartlinkd.crews.subscriptions import ExecutionEventStream, Subscriptions
 from smartlinkd.crews.tools import Tool
 from smartlinkd.errors import Invalid
 from smartlinkd.nurseries import sole_error
@@ -69,7 +69,7 @@ class Executor:
     def __init__(
         self,
         catalog: Catalog,
-        journal: Store,
+        store: Store,
         *,
         tools: Mapping[str, Tool],
         runs: Path,
@@ -84,9 +84,9 @@ class Executor:
         self._limits = limits or ExecutorLimits()
         self.mailbox = Mailbox[Scheduler]("executor", size=self._limits.mailbox_size)
         self._catalog = catalog
-        self._journal = journal
+        self._store = store
         self._subscriptions = Subscriptions()
-        self._recorder = Recorder(journal, self._subscriptions, queued, wall, self._limits)
+        self._recorder = ExecutionRecorder(store, self._subscriptions, queued, wall, self._limits)
         self._context = ExecutionContext(self._recorder, tools, runs)
         self._stopping = trio.Event()
         self._scheduler: Scheduler | None = None
@@ -167,7 +167,7 @@ class Executor:
         if idempotency_key is None:
             return None
         key = IdempotencyKey(idempotency_key, body)
-        return await self._journal.created_by(user.crew, user.user, key)
+        return await self._store.created_by(user.crew, user.user, key)
 
     async def stop(self, user: CrewUser, kickoff_id: str) -> None:
         """End an execution, and return when it has ended.
@@ -221,14 +221,14 @@ class Executor:
         Raises:
             NotFound: there is none that the user may see.
         """
-        found = await self._journal.execution(kickoff_id, crew=user.crew, owner=user.sees_only)
+        found = await self._store.execution(kickoff_id, crew=user.crew, owner=user.sees_only)
         return _found(found, field)
 
     async def executions(
         self, user: CrewUser, *, state: ExecutionState | None, limit: int, cursor: str | None
     ) -> ListPage:
         """Return what the user may see, newest first. Raises `Invalid` for a foreign cursor."""
-        return await self._journal.executions(
+        return await self._store.executions(
             user.crew, owner=user.sees_only, state=state, limit=limit, cursor=cursor
         )
 
@@ -252,7 +252,7 @@ class Executor:
     @asynccontextmanager
     async def follow(
         self, user: CrewUser, kickoff_id: str, *, after: int
-    ) -> AsyncIterator[EventStream]:
+    ) -> AsyncIterator[ExecutionEventStream]:
         """Yield a stream of the events numbered above `after`, as they happen.
 
         Raises:
@@ -260,7 +260,7 @@ class Executor:
         """
         with self._subscriptions.subscribe(kickoff_id) as subscription:
             await self._summary(user, kickoff_id)
-            yield EventStream(self._journal, kickoff_id, subscription, after)
+            yield ExecutionEventStream(self._store, kickoff_id, subscription, after)
 
     def listed(self) -> list[ListedCrew]:
         """Return all crews of the configuration: those that can run, then the broken ones."""
@@ -299,7 +299,7 @@ class Executor:
         return self._subscriptions.count
 
     async def _summary(self, user: CrewUser, kickoff_id: str, field: str = "kickoff_id") -> Summary:
-        found = await self._journal.summary(kickoff_id, crew=user.crew, owner=user.sees_only)
+        found = await self._store.summary(kickoff_id, crew=user.crew, owner=user.sees_only)
         return _found(found, field)
 
 

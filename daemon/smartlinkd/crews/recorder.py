@@ -45,10 +45,10 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Recorder:
+class ExecutionRecorder:
     """Records executions. `queued` is called when webhook calls were queued."""
 
-    journal: Store
+    store: Store
     subscriptions: Subscriptions
     queued: Callable[[], None]
     wall: Callable[[], datetime]
@@ -73,7 +73,7 @@ class Recorder:
     async def read(self, execution_id: str) -> Execution:
         """Return an execution, retried until the journal answers. Raises LookupError for none."""
         found = await self.retry_until_success(
-            f"execution {execution_id}", partial(self.journal.execution, execution_id)
+            f"execution {execution_id}", partial(self.store.execution, execution_id)
         )
         if found is None:
             raise LookupError(f"execution {execution_id} has not ended and is not in the journal")
@@ -86,7 +86,7 @@ class Recorder:
 
         Raises what `Store.create` does, without a retry.
         """
-        created = await self.journal.create(new, idempotency=key, update=entry)
+        created = await self.store.create(new, idempotency=key, update=entry)
         if entry is not None and created.is_new and entry.deliveries:
             self.queued()
         return created
@@ -148,8 +148,8 @@ class Recorder:
             except NoSpace as fault:
                 logger.warning("%s is held up: %s", what, fault)
             with suppress(NoThread):
-                await self.journal.look_at_disk()
-            await self.journal.wait_for_room(pause)
+                await self.store.look_at_disk()
+            await self.store.wait_for_room(pause)
             pause = min(self.limits.longest_retry_s, pause * 2)
 
     async def retry_until_success(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
@@ -164,13 +164,13 @@ class Recorder:
                 await trio.sleep_forever()
             except Unavailable as fault:
                 logger.warning("%s is held up: %s", what, fault)
-            await self.journal.wait_for_room(pause)
+            await self.store.wait_for_room(pause)
             pause = min(self.limits.longest_retry_s, pause * 2)
 
     async def _record(
         self, execution_id: str, state: ExecutionState, entry: ExecutionUpdate
     ) -> None:
-        record = partial(self.journal.record, execution_id, entry)
+        record = partial(self.store.record, execution_id, entry)
         try:
             await self.retry_until_success(f"execution {execution_id}", record)
         finally:  # it may be recorded although this task was cancelled meanwhile

@@ -97,7 +97,7 @@ class Scheduler:
         self._catalog = catalog
         self._context = context
         self._recorder = context.recorder
-        self._journal = context.recorder.journal
+        self._store = context.recorder.store
         self._limits = context.recorder.limits
         self._executions = executions
         self._writes = writes
@@ -115,7 +115,7 @@ class Scheduler:
         Of a crew that cannot run, it waits until a reload has mended the crew. Of a crew that is
         gone, all executions end.
         """
-        found = await self._recorder.retry_until_success("going on", self._journal.unfinished)
+        found = await self._recorder.retry_until_success("going on", self._store.unfinished)
         unfinished = sorted(found, key=attrgetter("crew", "sequence"))
         if unfinished:
             logger.info("%d executions have not ended: going on with them", len(unfinished))
@@ -171,7 +171,7 @@ class Scheduler:
         """Put an execution back to its beginning. Return False if it has ended instead."""
         reruns = await self._recorder.retry_until_success(
             f"execution {interrupted.id}",
-            partial(self._journal.count_bare_events, interrupted.id, REQUEUED),
+            partial(self._store.count_bare_events, interrupted.id, REQUEUED),
         )
         if reruns >= self._limits.max_reruns:
             why = f"{INTERRUPTED}, as in {self._limits.max_reruns} runs before"
@@ -317,7 +317,7 @@ class Scheduler:
     async def _created_by(self, user: CrewUser, key: IdempotencyKey | None) -> str | None:
         if key is None:
             return None
-        return await self._journal.created_by(user.crew, user.user, key)
+        return await self._store.created_by(user.crew, user.user, key)
 
     async def _settled_queue(self, crew: str) -> CrewQueue | None:
         """Return the crew's queue once nothing is being enqueued; None if it has none."""

@@ -80,13 +80,13 @@ class Subscriptions:
             subscription.notify(state)
 
 
-class EventStream:
+class ExecutionEventStream:
     """The events of one execution, from some number on. Made by `Executor.follow()`."""
 
     def __init__(
-        self, journal: Store, kickoff_id: str, subscription: Subscription, after: int
+        self, store: Store, kickoff_id: str, subscription: Subscription, after: int
     ) -> None:
-        self._journal = journal
+        self._store = store
         self._id = kickoff_id
         self._subscription = subscription
         self._after = after
@@ -98,7 +98,7 @@ class EventStream:
         """
         has_ended = False
         while True:
-            events = await self._journal.events(
+            events = await self._store.events(
                 self._id, after=self._after, limit=EVENTS_AT_ONCE, offset=self._offset
             )
             if events:
@@ -108,7 +108,7 @@ class EventStream:
                 return events
             if has_ended:
                 return []
-            execution = await self._journal.summary(self._id)
+            execution = await self._store.summary(self._id)
             has_ended = execution is None or execution.state.ended
             # Its end may have been recorded between the two questions: then ask for events again.
             if not has_ended:

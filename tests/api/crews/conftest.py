@@ -1,7 +1,7 @@
 """The crews' API over loopback: on the main address, at `/` there, and on an address of its own.
 
 Nothing is faked but, in most tests, the executor: a `StandIn` with its handle, which can be put
-into any state and made to fail. The tests in `test_whole.py` have the real one.
+into any state and made to fail.
 """
 
 from __future__ import annotations
@@ -121,21 +121,21 @@ class StandIn:
     async def kickoff(
         self, caller: CrewUser, kickoff: Kickoff, *, idempotency_key: str | None, body: JsonValue
     ) -> str:
-        self._refuse()
+        self.refuse()
         self.kickoffs.append((caller, kickoff, idempotency_key, body))
         return self.add(caller.crew, caller.user, inputs=kickoff.inputs, meta=kickoff.meta).id
 
     async def created_by(
         self, _caller: CrewUser, *, idempotency_key: str | None, body: JsonValue
     ) -> str | None:
-        self._refuse()
+        self.refuse()
         asked = (idempotency_key, body)
         return next((known for key, sent, known in self.keys if (key, sent) == asked), None)
 
     async def execution(
         self, caller: CrewUser, kickoff_id: str, field: str = "kickoff_id"
     ) -> Execution:
-        self._refuse()
+        self.refuse()
         found = self.known.get(kickoff_id)
         if (
             found is None
@@ -148,7 +148,7 @@ class StandIn:
     async def executions(
         self, caller: CrewUser, *, state: ExecutionState | None, limit: int, cursor: str | None
     ) -> ListPage:
-        self._refuse()
+        self.refuse()
         self.asked.append({"state": state, "limit": limit, "cursor": cursor})
         seen: list[Summary] = [
             each
@@ -213,7 +213,7 @@ class StandIn:
             if not self.waiting:
                 self.left.set()
 
-    def _refuse(self) -> None:
+    def refuse(self) -> None:
         if self.refusal is not None:
             raise self.refusal
 
@@ -228,7 +228,7 @@ class _Following:
 
     async def next(self) -> list[ExecutionEvent]:
         while True:
-            self._of._refuse()
+            self._of.refuse()
             told = self._of.events[self._id][self._after :]
             self._after += len(told)
             if told or self._of.known[self._id].state.ended:
@@ -283,7 +283,7 @@ class Address(Client):
 
 
 @dataclass
-class House:
+class ServedCrews:
     """A daemon's crews: `alpha` (the default, with a bind of its own), `beta`, and the broken
     `gamma`. Each has an organization token; `alpha` has those of `ann` and `bob` too.
     """
@@ -355,31 +355,38 @@ def limits() -> HttpLimits:
     return HttpLimits()
 
 
-OpenHouse = Callable[..., AbstractAsyncContextManager[House]]
+@pytest.fixture
+def body_timeout_s() -> float | None:
+    """The time for a whole body; None for the server's own."""
+    return None
+
+
+ServeCrews = Callable[..., AbstractAsyncContextManager[ServedCrews]]
 
 
 @pytest.fixture
-def open_house(
+def serve_crews(  # noqa: PLR0917 - fixtures
     nursery: trio.Nursery,
     crews: Catalog,
     tmp_path: Path,
     conformity: Conformity,
     limits: HttpLimits,
-) -> OpenHouse:
+    body_timeout_s: float | None,
+) -> ServeCrews:
     """Serves crews over an executor, on two ports, for the length of a block.
 
-    `open_house(executor)`, and `catalog=` for other crews than `crews`.
+    `serve_crews(executor)`, and `catalog=` for other crews than `crews`.
     """
     return partial(
         opened, catalog=crews, nursery=nursery, directory=tmp_path, conformity=conformity,
-        limits=limits,
+        limits=limits, body_timeout_s=body_timeout_s,
     )  # fmt: skip
 
 
 @pytest.fixture
-async def house(open_house: OpenHouse, executor: StandIn) -> AsyncIterator[House]:
+async def served(serve_crews: ServeCrews, executor: StandIn) -> AsyncIterator[ServedCrews]:
     """Crews over a stand-in."""
-    async with open_house(cast(Executor, executor)) as made:
+    async with serve_crews(cast(Executor, executor)) as made:
         yield made
 
 
@@ -392,7 +399,8 @@ async def opened(
     directory: Path,
     conformity: Conformity,
     limits: HttpLimits,
-) -> AsyncIterator[House]:
+    body_timeout_s: float | None,
+) -> AsyncIterator[ServedCrews]:
     tokens = CrewTokens(directory, SecretBytes(bytes(32)), catalog.users())
     await nursery.start(tokens.run)
     known = CrewServices(
@@ -429,6 +437,8 @@ async def opened(
     )
     app = build_app(services)
     own = build_crew_app("alpha", services)
+    if body_timeout_s is not None:
+        app.config["BODY_TIMEOUT"] = own.config["BODY_TIMEOUT"] = body_timeout_s
     stop = trio.Event()
     async with (
         serving(
@@ -441,7 +451,7 @@ async def opened(
         shown = {crew: await tokens.show(crew) for crew in catalog.names()}
         shown |= {user: await tokens.show("alpha", user) for user in ("ann", "bob")}
         plain = {name: token.get_secret_value() for name, token in shown.items()}
-        yield House(at_main, at_own, plain, tokens, auth, metrics, stop)
+        yield ServedCrews(at_main, at_own, plain, tokens, auth, metrics, stop)
 
 
 @asynccontextmanager

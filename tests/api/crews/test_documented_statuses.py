@@ -1,33 +1,21 @@
 """Every status that `/openapi.json` names for a crew's operations is one that they can give.
 
 That nothing else is given is checked for every answer of every test here (`conftest.serving`).
-
-| promised | test |
-|---|---|
-| seed 7 and the contract, each status | `test_each_documented_status_is_given[…]` |
-| nothing documented besides | `test_there_is_no_other_status` |
 """
 
 from __future__ import annotations
 
-import json
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
-import trio
-from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.errors import Invalid, NotFound, Unavailable, Unprocessable
-from smartlinkd.http_server import HttpLimits
-from smartlinkd.http_server import app as http_app
-from smartlinkd.http_server.places import Places
 from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity
-    from tests.api.crews.conftest import House, StandIn
+    from tests.api.crews.conftest import ServedCrews, StandIn
 
 UNDER = "/crews/{crew}"
 REFUSALS = {
@@ -40,12 +28,6 @@ REFUSALS = {
 RESUME = {"task_id": "1", "human_feedback": "", "is_approve": True}
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server waits for a body no longer than a test does."""
-    monkeypatch.setattr(http_app, "BODY_SECONDS", 0.1)
-
-
 def documented(conformity: Conformity) -> dict[str, set[int]]:
     """The statuses of each of a crew's operations."""
     return {
@@ -55,13 +37,14 @@ def documented(conformity: Conformity) -> dict[str, set[int]]:
     }
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("body_timeout_s", [0.1])
 @pytest.mark.parametrize("status", [200, 400, 401, 403, 404, 408, 413, 422, 500, 503])
-async def test_each_documented_status_is_given(
-    house: House,
+async def test_each_documented_status_is_given(  # noqa: PLR0917 - fixtures
+    served: ServedCrews,
     executor: StandIn,
     conformity: Conformity,
     monkeypatch: pytest.MonkeyPatch,
+    body_timeout_s: float,
     status: int,
 ) -> None:
     operations = [name for name, given in documented(conformity).items() if status in given]
@@ -83,7 +66,7 @@ async def test_each_documented_status_is_given(
             body = RESUME | {"execution_id": known.id} if path == "/resume" else {}
         if status == 413:
             body = b" " * 100_000
-        assert await given(house, method, path, status, body) == status, name
+        assert await given(served, method, path, status, body) == status, name
 
 
 def half_sent(method: str, path: str, token: str) -> bytes:
@@ -94,41 +77,17 @@ def half_sent(method: str, path: str, token: str) -> bytes:
     ).encode()
 
 
-async def given(house: House, method: str, path: str, status: int, body: Any) -> int:
+async def given(served: ServedCrews, method: str, path: str, status: int, body: Any) -> int:
     """The status of the answer to a request that leads to `status`."""
     if status == 408:
-        return int((await house.own.raw(half_sent(method, path, house.token))).split()[1])
-    token = "" if status == 401 else house.token
+        return int((await served.own.raw(half_sent(method, path, served.token))).split()[1])
+    token = "" if status == 401 else served.token
     if status == 403:
-        token = await house.make_key("convert")
-    return (await house.own.ask(method, path, token, body)).status_code
+        token = await served.make_key("convert")
+    return (await served.own.ask(method, path, token, body)).status_code
 
 
-@pytest.mark.parametrize("limits", [HttpLimits(connections=8)])
-async def test_429_is_given_to_a_token_that_holds_its_share(
-    house: House, executor: StandIn, conformity: Conformity, limits: HttpLimits
-) -> None:
-    known = executor.add(status=Status.RUNNING)
-    async with AsyncExitStack() as opened:
-        for _ in range(Places(limits.connections).most_of_one_token):
-            stream = await trio.open_tcp_stream("127.0.0.1", house.own.port)
-            await opened.enter_async_context(stream)
-            await stream.send_all(half_sent("POST", "/kickoff", house.token))
-        await wait_all_tasks_blocked()
-        for name, statuses in documented(conformity).items():
-            if 429 not in statuses:
-                continue
-            method, path = name.format(kickoff_id=known.id).split()
-            query = "?wait=60" if "status" in path else ""
-            request = half_sent(method, path + query, house.token)
-            head, _, body = (await house.own.raw(request)).partition(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 429 "), name
-            assert b"\r\nretry-after: 5\r\n" in head
-            assert json.loads(body)["error"] == "Too Many Requests"
-            assert json.loads(body)["message"].startswith("this token has 2 event streams")
-
-
-async def test_there_is_no_other_status(house: House, conformity: Conformity) -> None:
+async def test_documented_statuses_are_these(served: ServedCrews, conformity: Conformity) -> None:
     found = documented(conformity)
     everywhere = {200, 401, 403, 500, 503}
     assert found == {

@@ -1,23 +1,4 @@
-"""What happens in an execution, as it happens.
-
-| promised | test |
-|---|---|
-| contract, an id and JSON data {type, timestamp, data} | `test_all_events_are_told_…[…]` |
-| contract, without `Last-Event-ID` from the start | `test_all_events_are_told_from_the_start[…]` |
-| contract, with it from the next one | `test_it_goes_on_after_the_last_event[…]` |
-| contract, it closes when the execution has ended | `test_it_is_live` |
-| events as they happen | `test_it_is_live` |
-| a comment while nothing happens | `test_silence_is_broken_by_a_comment` |
-| longer than any other answer may take | `test_it_outlives_the_time_for_answers` |
-| a client that leaves, leaves nothing behind | `test_a_client_that_leaves_leaves_nothing[…]` |
-| a client that stops reading | `test_a_client_that_stops_reading_is_cut_off` |
-| it ends when the server stops | `test_it_ends_when_the_server_stops[…]` |
-| a part behind it is restarted | `test_it_ends_early_when_a_part_restarts` |
-| … the one that knows the tokens | `test_no_event_is_left_out_when_its_reader_is_admitted_late` |
-| a refusal is told before anything else | `test_too_many_followers_is_503`, `…_is_404` |
-| contract, a token's followers are bounded (429) | `test_follower_beyond_the_share_…[…]` |
-| HEAD | `test_head_tells_no_events` |
-"""
+"""The events of an execution as server-sent events."""
 
 from __future__ import annotations
 
@@ -32,15 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 from pydantic import JsonValue
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.api.crews import sse
 from smartlinkd.errors import Unavailable
 from smartlinkd.http_server import HttpLimits
-from smartlinkd.http_server import app as http_app
+from smartlinkd.http_server.app import RESPONSE_SECONDS
 from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
-    from tests.api.crews.conftest import Address, House, StandIn
+    from tests.api.crews.conftest import Address, ServedCrews, StandIn
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 SOON = 5.0  # seconds; far above what any of this takes
@@ -100,8 +82,8 @@ def told(text: str) -> list[tuple[int, Any]]:
 
 
 @pytest.mark.parametrize("where", ["under", "root", "own"])
-async def test_all_events_are_told_from_the_start(
-    house: House, executor: StandIn, where: str
+async def test_events_are_sent_from_the_start(
+    served: ServedCrews, executor: StandIn, where: str
 ) -> None:
     known = executor.add()
     happened: list[tuple[str, Any]] = [
@@ -112,7 +94,7 @@ async def test_all_events_are_told_from_the_start(
     for kind, data in happened:
         executor.happen(known.id, kind, data)
     executor.change(known.id, status=Status.COMPLETED)
-    answer = await house.at(where).get(f"/events/{known.id}", house.token)
+    answer = await served.at(where).get(f"/events/{known.id}", served.token)
     assert answer.status_code == 200
     assert answer.headers["Content-Type"] == "text/event-stream"
     assert answer.headers["Cache-Control"] == "no-store"
@@ -125,77 +107,69 @@ async def test_all_events_are_told_from_the_start(
 
 
 @pytest.mark.parametrize(("last", "expected"), [("0", [1, 2, 3]), ("2", [3]), ("3", []), ("9", [])])
-async def test_it_goes_on_after_the_last_event(
-    house: House, executor: StandIn, last: str, expected: list[int]
+async def test_events_go_on_after_the_last_event_id(
+    served: ServedCrews, executor: StandIn, last: str, expected: list[int]
 ) -> None:
     known = executor.add()
     for _ in range(3):
         executor.happen(known.id, "log")
     executor.change(known.id, status=Status.ERROR)
-    answer = await house.own.get(f"/events/{known.id}", house.token, Last_Event_ID=last)
+    answer = await served.own.get(f"/events/{known.id}", served.token, Last_Event_ID=last)
     assert [number for number, _ in told(answer.text)] == expected
 
 
 @pytest.mark.parametrize("last", ["x", "-1", "1.5", "", str(2**53), "9" * 5000])
-async def test_a_last_event_that_is_none_is_400(house: House, executor: StandIn, last: str) -> None:
+async def test_wrong_last_event_id_is_400(
+    served: ServedCrews, executor: StandIn, last: str
+) -> None:
     known = executor.add()
-    answer = await house.own.get(f"/events/{known.id}", house.token, Last_Event_ID=last)
+    answer = await served.own.get(f"/events/{known.id}", served.token, Last_Event_ID=last)
     assert answer.status_code == 400
     assert answer.json()["message"].startswith("Last-Event-ID: must be ")
 
 
-async def test_it_is_live(house: House, executor: StandIn) -> None:
-    known = executor.add()
-    async with follow(house.own, house.token, known.id) as stream:
-        await stream.until(b"follow")  # it begins before anything has happened
-        for number in (1, 2):
-            executor.happen(known.id, "log")
-            await stream.until(b"id: %d\n" % number)
-        executor.change(known.id, status=Status.COMPLETED)
-        await stream.until(b"\r\n0\r\n\r\n")
-    assert executor.waiting == 0
+async def let_silence_pass(clock: MockClock) -> None:
+    """Move the clock by the time after which a comment is sent."""
+    await wait_all_tasks_blocked(0.01)
+    clock.jump(sse.KEEP_ALIVE)
 
 
-async def test_an_old_client_gets_them_too(house: House, executor: StandIn) -> None:
-    known = executor.add()
-    executor.happen(known.id, "log")
-    executor.change(known.id, status=Status.COMPLETED)
-    async with follow(house.own, house.token, known.id, http="1.0") as stream:
-        assert b"\n\nid: 1\ndata: {" in await stream.rest()
-
-
-async def test_silence_is_broken_by_a_comment(
-    house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch
+async def test_stream_in_silence_has_a_comment_and_outlives_the_time_for_answers(
+    served: ServedCrews, executor: StandIn, mock_clock: MockClock
 ) -> None:
-    monkeypatch.setattr(sse, "KEEP_ALIVE", 0.02)
     known = executor.add()
-    async with follow(house.own, house.token, known.id) as stream:
-        received = await stream.until(b": nothing new\n\n")
-        assert b"data" not in received
+    async with follow(served.own, served.token, known.id, http="1.0") as stream:
+        await stream.until(b"follow")
+        for count in range(1, 10):
+            await let_silence_pass(mock_clock)
+            received = await stream.until(b": nothing new\n\n" * count)
+            assert b"data" not in received
+        assert mock_clock.current_time() > 2 * RESPONSE_SECONDS
         executor.happen(known.id, "log")
         await stream.until(b"id: 1\n")
-        assert b": nothing new\n\n" in await stream.stream.receive_some()  # it is told once
 
 
-async def test_no_event_is_left_out_when_its_reader_is_admitted_late(
-    house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch
+async def test_stream_whose_token_is_checked_late_leaves_out_no_event(
+    served: ServedCrews, executor: StandIn, monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock
 ) -> None:
-    """As when the part that knows the tokens is being restarted."""
-    monkeypatch.setattr(sse, "KEEP_ALIVE", 0.02)
+    """The part that knows the tokens may be restarting."""
     known = executor.add()
     is_there = [trio.Event()]
     is_there[0].set()
-    caller = house.crew_tokens.caller
+    caller = served.crew_tokens.caller
 
     async def late(*asked: Any) -> Any:
         await is_there[0].wait()
         return await caller(*asked)
 
-    monkeypatch.setattr(house.crew_tokens, "caller", late)
-    async with follow(house.own, house.token, known.id) as stream:
+    monkeypatch.setattr(served.crew_tokens, "caller", late)
+    async with follow(served.own, served.token, known.id) as stream:
         await stream.until(b"follow")
         is_there[0] = trio.Event()
         executor.happen(known.id, "log")
+        await let_silence_pass(mock_clock)
+        await wait_all_tasks_blocked(0.01)
+        mock_clock.jump(sse.CHECK_SECONDS)
         await stream.until(b": nothing new\n\n")
         executor.happen(known.id, "log")
         is_there[0].set()
@@ -203,33 +177,16 @@ async def test_no_event_is_left_out_when_its_reader_is_admitted_late(
         assert received.index(b"id: 1\n") < received.index(b"id: 2\n")
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An ordinary answer has to be sent in no time."""
-    monkeypatch.setattr(http_app, "RESPONSE_SECONDS", 0.01)
-
-
-async def test_it_outlives_the_time_for_answers(
-    impatient: None, house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sse, "KEEP_ALIVE", 0.05)
-    known = executor.add()
-    async with follow(house.own, house.token, known.id) as stream:
-        await stream.until(b": nothing new\n\n")
-        executor.happen(known.id, "log")
-        await stream.until(b"id: 1\n")
-
-
 # Ends
 
 
 @pytest.mark.parametrize("how", ["close", "half-close", "reset"])
-async def test_a_client_that_leaves_leaves_nothing(
-    house: House, executor: StandIn, how: str
+async def test_event_stream_whose_client_leaves_leaves_nothing(
+    served: ServedCrews, executor: StandIn, how: str
 ) -> None:
     known = executor.add()
     before = trio.lowlevel.current_statistics().tasks_living
-    async with follow(house.own, house.token, known.id) as stream:
+    async with follow(served.own, served.token, known.id) as stream:
         await stream.until(b"follow")
         assert executor.waiting == 1
         if how == "half-close":
@@ -245,120 +202,92 @@ async def test_a_client_that_leaves_leaves_nothing(
 
 
 @pytest.mark.parametrize("limits", [HttpLimits(send_seconds=0.2)])
-async def test_a_client_that_stops_reading_is_cut_off(
-    limits: HttpLimits, house: House, executor: StandIn
+async def test_event_stream_whose_client_stops_reading_is_cut_off(
+    limits: HttpLimits, served: ServedCrews, executor: StandIn
 ) -> None:
     known = executor.add()
     for _ in range(40):
         executor.happen(known.id, "log", "x" * 1_000_000)
-    async with follow(house.own, house.token, known.id) as stream:
+    async with follow(served.own, served.token, known.id) as stream:
         await stream.until(b"id: 1\n")
         with trio.fail_after(SOON):
             await executor.left.wait()
 
 
 @pytest.mark.parametrize("when", ["silent", "busy"])
-async def test_it_ends_when_the_server_stops(house: House, executor: StandIn, when: str) -> None:
+async def test_event_stream_ends_when_the_server_stops(
+    served: ServedCrews, executor: StandIn, when: str
+) -> None:
     known = executor.add()
-    async with follow(house.own, house.token, known.id) as stream:
+    async with follow(served.own, served.token, known.id) as stream:
         if when == "busy":
             executor.happen(known.id, "log")
         await stream.until(b"\nid: 1" if when == "busy" else b"follow")
-        house.stop.set()
+        served.stop.set()
         assert (await stream.rest()).endswith(b"\r\n0\r\n\r\n")
     assert executor.waiting == 0
 
 
-async def test_it_ends_early_when_a_part_restarts(house: House, executor: StandIn) -> None:
+async def test_event_stream_ends_when_the_store_restarts_and_can_be_resumed(
+    served: ServedCrews, executor: StandIn
+) -> None:
     known = executor.add()
     executor.happen(known.id, "log")
-    async with follow(house.own, house.token, known.id) as stream:
+    async with follow(served.own, served.token, known.id) as stream:
         await stream.until(b"id: 1\n")
         executor.refusal = Unavailable("the journal part restarted", retry_after=1)
         executor.happen(known.id, "log")
         assert b"\nid: 2" not in await stream.until(b"\r\n0\r\n\r\n")
     executor.refusal = None
-    async with follow(house.own, house.token, known.id, more="Last-Event-ID: 1\r\n") as stream:
+    async with follow(served.own, served.token, known.id, more="Last-Event-ID: 1\r\n") as stream:
         assert b"id: 1\n" not in await stream.until(b"id: 2\n")
-
-
-async def test_it_ends_at_once_when_a_part_has_restarted_before_its_first_event(
-    house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known = executor.add()
-    executor.happen(known.id, "log")
-    follow = executor.follow
-    refusals = [None, Unavailable("the journal part restarted", retry_after=1)]
-
-    @asynccontextmanager
-    async def follow_once(*args: Any, **more: Any) -> AsyncIterator[Any]:
-        if (refusal := refusals.pop(0)) is not None:
-            raise refusal
-        async with follow(*args, **more) as following:
-            yield following
-
-    monkeypatch.setattr(executor, "follow", follow_once)
-    answer = await house.own.get(f"/events/{known.id}", house.token)
-    assert (answer.status_code, answer.content) == (200, sse._BEGIN)
 
 
 # Refusals
 
 
-async def test_who_holds_a_rotated_token_is_told_nothing_more(
-    house: House, executor: StandIn
+async def test_event_stream_of_a_rotated_token_sends_nothing_more(
+    served: ServedCrews, executor: StandIn
 ) -> None:
     known = executor.add()
     executor.happen(known.id, "crew_kickoff_started", None)
-    async with follow(house.own, house.token, known.id) as stream:
+    async with follow(served.own, served.token, known.id) as stream:
         await stream.until(b"crew_kickoff_started")
-        await house.crew_tokens.rotate("alpha")
+        await served.crew_tokens.rotate("alpha")
         executor.happen(known.id, "log", {"text": "for those who may know"})
         assert b"for those" not in await stream.until(b"\r\n0\r\n\r\n")
 
 
-@pytest.mark.parametrize("how", ["rotated", "taken out"])
-async def test_nor_does_it_hold_a_place_while_nothing_happens(
-    house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch, how: str
+async def test_stream_of_a_rotated_token_ends_in_its_silence(
+    served: ServedCrews, executor: StandIn, mock_clock: MockClock
 ) -> None:
-    monkeypatch.setattr(sse, "KEEP_ALIVE", 0.02)
     known = executor.add(owner="ann")
-    async with follow(house.own, house.tokens["ann"], known.id) as stream:
-        await stream.until(b": nothing new\n\n")
-        if how == "rotated":
-            await house.crew_tokens.rotate("alpha", "ann")
-        else:
-            await house.crew_tokens.set_users({"alpha": ()})
+    async with follow(served.own, served.tokens["ann"], known.id) as stream:
+        await stream.until(b"follow")
+        await served.crew_tokens.rotate("alpha", "ann")
+        await let_silence_pass(mock_clock)
         await stream.until(b"\r\n0\r\n\r\n")
     assert executor.waiting == 0
-
-
-async def test_too_many_followers_is_503(house: House, executor: StandIn) -> None:
-    known = executor.add()
-    executor.refusal = Unavailable("512 clients follow executions already", retry_after=5)
-    answer = await house.own.get(f"/events/{known.id}", house.token)
-    assert (answer.status_code, answer.headers["Retry-After"]) == (503, "5")
-    assert answer.headers["Content-Type"] == "application/json"
 
 
 @pytest.mark.parametrize("limits", [HttpLimits(connections=8)])
 @pytest.mark.parametrize("how", ["close", "half-close"])
 async def test_follower_beyond_the_share_of_its_token_is_429_until_another_leaves(
-    house: House, executor: StandIn, limits: HttpLimits, how: str
+    served: ServedCrews, executor: StandIn, limits: HttpLimits, how: str
 ) -> None:
     known = executor.add()
     path = f"/events/{known.id}"
     for _ in range(3):
         async with (
-            follow(house.own, house.token, known.id) as one,
-            follow(house.own, house.token, known.id) as two,
+            follow(served.own, served.token, known.id) as one,
+            follow(served.own, served.token, known.id) as two,
         ):
             await one.until(b"follow")
             await two.until(b"follow")
-            answer = await house.own.get(path, house.token)
+            answer = await served.own.get(path, served.token)
             assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
-            assert (await house.own.ask("HEAD", path, house.token)).status_code == 200
-            async with follow(house.own, house.tokens["ann"], known.id) as another:
+            assert (await served.own.ask("HEAD", path, served.token)).status_code == 200
+            async with follow(served.own, served.tokens["ann"], known.id) as another:
                 await another.until(b"404 ")  # it may follow, but not this one
             if how == "half-close":
                 await one.stream.send_eof()
@@ -369,29 +298,19 @@ async def test_follower_beyond_the_share_of_its_token_is_429_until_another_leave
             await executor.left.wait()
 
 
-@pytest.mark.parametrize("limits", [HttpLimits(connections=8)])
-async def test_refused_follower_holds_no_place(
-    house: House, executor: StandIn, limits: HttpLimits
-) -> None:
-    for _ in range(4):
-        answer = await house.own.get("/events/3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f", house.token)
-        assert answer.status_code == 404
-
-
-async def test_large_event_is_told_whole_however_long_its_second_part_takes(
-    house: House, executor: StandIn, monkeypatch: pytest.MonkeyPatch
+async def test_event_in_two_parts_has_no_comment_between_them(
+    served: ServedCrews, executor: StandIn, mock_clock: MockClock
 ) -> None:
     """A comment between the parts would be in the middle of a line."""
-    monkeypatch.setattr(sse, "KEEP_ALIVE", 0.02)
     known = executor.add()
     data: JsonValue = {"text": "a\u2028b\x85c"}
     executor.happen(known.id, "log", data)
     (whole,) = executor.events[known.id]
     cut = whole.json.index(b"b")
     executor.events[known.id] = [replace(whole, json=whole.json[:cut])]
-    async with follow(house.own, house.token, known.id, http="1.0") as stream:
+    async with follow(served.own, served.token, known.id, http="1.0") as stream:
         await stream.until(b"id: 1\n")
-        await trio.sleep(0.1)
+        await let_silence_pass(mock_clock)
         executor.events[known.id].append(replace(whole, json=whole.json[cut:], offset=cut))
         executor.change(known.id, status=Status.COMPLETED)
         _, _, body = (await stream.rest()).partition(b"\r\n\r\n")
@@ -400,18 +319,12 @@ async def test_large_event_is_told_whole_however_long_its_second_part_takes(
     assert b"nothing new" not in body
 
 
-async def test_an_unknown_execution_is_404(house: House) -> None:
-    path = "/events/3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f"
-    answer = await house.own.get(path, house.token)
-    assert (answer.status_code, answer.json()["error"]) == (404, "Not Found")
-
-
-async def test_head_tells_no_events(
-    house: House, executor: StandIn, caplog: pytest.LogCaptureFixture
+async def test_head_of_events_has_no_events(
+    served: ServedCrews, executor: StandIn, caplog: pytest.LogCaptureFixture
 ) -> None:
     known = executor.add()  # never ends
     with trio.fail_after(SOON):
-        answer = await house.own.ask("HEAD", f"/events/{known.id}", house.token)
+        answer = await served.own.ask("HEAD", f"/events/{known.id}", served.token)
     assert (answer.status_code, answer.content) == (200, b"")
     assert answer.headers["Content-Type"] == "text/event-stream"
     assert executor.waiting == 0

@@ -11,15 +11,12 @@ import pytest
 
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import build
-from smartlinkd.crews.catalog.catalog import ADAPTER, Catalog, longest_read_s, read_catalog
-from smartlinkd.crews.catalog.checks import PROBE_TIMEOUT_S
+from smartlinkd.crews.catalog.catalog import ADAPTER, Catalog, read_catalog
 from smartlinkd.crews.model import BrokenCrew, Input
 from smartlinkd.errors import NotFound, Unavailable
 from smartlinkd.net.addresses import Bind
 
 HASH = hash_password("correct horse")
-SERVER = "127.0.0.1:8788"
-
 Table = dict[str, object]
 
 
@@ -59,7 +56,7 @@ def crewai(tmp_path: Path) -> Callable[..., Table]:
     return table
 
 
-def test_a_command_becomes_a_crew() -> None:
+def test_command_entry_becomes_a_crew() -> None:
     catalog = read(
         command(
             "greeter",
@@ -90,7 +87,7 @@ def test_a_command_becomes_a_crew() -> None:
     assert "hunter2" not in repr(catalog)
 
 
-def test_a_crewai_project_becomes_a_crew(crewai: Callable[..., Table], tmp_path: Path) -> None:
+def test_crewai_entry_becomes_a_crew(crewai: Callable[..., Table], tmp_path: Path) -> None:
     catalog = read(crewai(inputs=[{"name": "year", "default": 2030}, "more"]))
     assert catalog.broken == ()
     crew = catalog.crew("news")
@@ -99,40 +96,16 @@ def test_a_crewai_project_becomes_a_crew(crewai: Callable[..., Table], tmp_path:
     assert crew.inputs == (Input("topic"), Input("year", False, 2030), Input("more"))
 
 
-def test_an_interpreter_that_crews_share_is_asked_once(
-    crewai: Callable[..., Table], tmp_path: Path
-) -> None:
-    asked, python = tmp_path / "asked", tmp_path / "python"
-    python.write_text(f"#!/bin/sh\necho >> {asked}\nexit 1\n")
-    python.chmod(0o755)
-    tables = [crewai(name=name, python=str(python)) for name in ("a", "b", "c")]
-    tables.append(crewai(name="d", python=str(python), environment={}))
-    broken = read(*tables).broken
-    assert [list(told(each)) for each in broken] == [[f'crew "{name}": python'] for name in "abcd"]
-    assert asked.read_text() == 2 * "\n"  # the last one's sees another environment
-    settings = build({"auth": {"password_hash": HASH}, "crews": [*tables, command("e")]})
-    assert longest_read_s(settings) == 2 * PROBE_TIMEOUT_S
-
-
-def test_without_crews_there_are_none() -> None:
-    catalog = read()
-    assert (dict(catalog.crews), catalog.broken, catalog.default) == ({}, (), None)
-
-
-def test_crews_are_in_the_order_of_the_file() -> None:
-    assert list(read(command("b"), command("a"), command("c")).crews) == ["b", "a", "c"]
-
-
 @pytest.mark.parametrize(
     "fault", [{"command": ["/nowhere"]}, {"memory": "much"}, {"environment": {"no name": "x"}}]
 )
-def test_what_becomes_of_interrupted_executions_is_known_of_a_broken_crew_too(fault: Table) -> None:
+def test_broken_crew_keeps_its_on_restart(fault: Table) -> None:
     """Whatever is wrong with it, and be it that nothing else can be looked at."""
     broken = read(command("a", on_restart="rerun", **fault), command("b", **fault)).broken
     assert [each.on_restart for each in broken] == ["rerun", "fail"]
 
 
-def test_a_broken_crew_stops_no_other_and_is_still_addressed() -> None:
+def test_broken_crew_keeps_its_name_users_and_bind() -> None:
     catalog = read(
         command("good", users=["anna"]),
         command("bad", command=["/nowhere"], users=["bob"], bind="127.0.0.1:8802", default=True),
@@ -152,7 +125,7 @@ def test_a_broken_crew_stops_no_other_and_is_still_addressed() -> None:
             catalog.crew(name)
 
 
-def test_all_faults_of_a_crew_are_told_at_once(
+def test_all_faults_of_a_crew_are_named_at_once(
     crewai: Callable[..., Table], tmp_path: Path
 ) -> None:
     tasks = tmp_path / "project/src/news/config/tasks.yaml"
@@ -175,7 +148,7 @@ def test_all_faults_of_a_crew_are_told_at_once(
     assert set(blind) == {'crew "blind": environment.PATH'}
 
 
-def test_what_is_told_is_a_line_of_text_whatever_files_are_called(
+def test_problem_text_is_printable_whatever_the_file_is_called(
     crewai: Callable[..., Table], tmp_path: Path
 ) -> None:
     """A name may be bytes that are no UTF-8, or what a terminal takes for an order."""
@@ -193,7 +166,7 @@ def test_what_is_told_is_a_line_of_text_whatever_files_are_called(
 # --- what two cannot both have -------------------------------------------------------------------
 
 
-def test_a_name_is_the_first_ones() -> None:
+def test_second_crew_of_a_name_is_broken() -> None:
     catalog = read(command("a", users=["anna"]), command("a", users=["bob"], bind="127.0.0.1:1"))
     (second,) = catalog.broken
     assert told(second) == {
@@ -204,18 +177,7 @@ def test_a_name_is_the_first_ones() -> None:
     assert catalog.binds() == {}
 
 
-def test_a_broken_crew_keeps_its_name_from_a_later_one() -> None:
-    catalog = read(command("a", command=["/nowhere"]), command("a"))
-    assert [crew.name for crew in catalog.broken] == ["a", None]
-    assert catalog.names() == ("a",)
-
-
-def test_crew_that_no_entry_names_is_gone() -> None:
-    catalog = read(command("a"), command("b", command=["/nowhere"]))
-    assert [catalog.is_gone(name) for name in ("a", "b", "post")] == [False, False, True]
-
-
-def test_there_is_one_default() -> None:
+def test_second_default_crew_is_broken() -> None:
     catalog = read(command("a"), command("b", default=True), command("c", default=True))
     assert catalog.default == "b"
     (third,) = catalog.broken
@@ -236,26 +198,13 @@ def test_there_is_one_default() -> None:
         ("links.example:8787", "LINKS.example:8787"),
     ],
 )
-def test_the_daemons_own_address_is_taken(server: str, own: str) -> None:
+def test_bind_at_the_daemons_own_address_is_broken(server: str, own: str) -> None:
     (crew,) = read(command("a", bind=own), server={"bind": server}).broken
     assert "(server.bind) listens already" in told(crew)['crew "a": bind']
     assert (crew.name, crew.bind) == ("a", None)
 
 
-@pytest.mark.parametrize(
-    ("server", "own"),
-    [
-        ("127.0.0.1:8787", "127.0.0.1:8788"),
-        ("127.0.0.1:8787", "127.0.0.2:8787"),
-        ("127.0.0.1:8787", "[::1]:8787"),
-        ("127.0.0.1:0", "127.0.0.1:0"),
-    ],
-)
-def test_another_address_is_free(server: str, own: str) -> None:
-    assert read(command("a", bind=own), server={"bind": server}).broken == ()
-
-
-def test_an_address_is_the_first_crews() -> None:
+def test_second_crew_of_a_bind_is_broken() -> None:
     catalog = read(*(command(name, bind="127.0.0.1:8801") for name in "ab"))
     assert catalog.binds() == {"a": Bind("127.0.0.1", 8801)}
     (second,) = catalog.broken
@@ -265,5 +214,5 @@ def test_an_address_is_the_first_crews() -> None:
 
 
 @pytest.mark.usefixtures("nothing_left")
-def test_reading_leaves_nothing_behind(crewai: Callable[..., Table]) -> None:
+def test_reading_the_catalog_leaves_no_process(crewai: Callable[..., Table]) -> None:
     read(crewai(), crewai(name="gone", project="/nowhere", python="/bin/true"))

@@ -29,7 +29,7 @@ from smartlinkd.crews.model import Input
         ("{topic", []),
     ],
 )
-def test_a_placeholder_is_what_crewai_replaces(text: str, names: list[str]) -> None:
+def test_placeholders_are_those_that_crewai_replaces(text: str, names: list[str]) -> None:
     assert list(placeholders(text)) == names
 
 
@@ -37,7 +37,7 @@ def names(search: InputCollector) -> list[str]:
     return [each.name for each in search.inputs]
 
 
-def test_a_classic_projects_inputs_are_in_the_fields_that_are_replaced() -> None:
+def test_placeholders_count_in_the_fields_that_crewai_replaces() -> None:
     search = InputCollector()
     search.add_agents(
         "agents.yaml",
@@ -67,7 +67,7 @@ def test_a_classic_projects_inputs_are_in_the_fields_that_are_replaced() -> None
     assert search.faults == []
 
 
-def test_a_json_crews_inputs_are_defaults() -> None:
+def test_inputs_of_a_json_crew_are_defaults() -> None:
     search = InputCollector()
     agents = search.add_crew(
         "crew.json",
@@ -98,7 +98,7 @@ def test_a_json_crews_inputs_are_defaults() -> None:
         ("a", json.loads(30 * "[" + 30 * "]"), "inputs: a has a default that is nested more than"),
     ],
 )
-def test_a_default_that_nobody_can_be_sent_is_told(name: str, default: object, fault: str) -> None:
+def test_default_that_is_no_json_is_named(name: str, default: object, fault: str) -> None:
     """Python's reader of JSON takes it, and what lists crews could not write it again."""
     search = InputCollector()
     search.add_crew(
@@ -108,13 +108,6 @@ def test_a_default_that_nobody_can_be_sent_is_told(name: str, default: object, f
     (found,) = search.faults
     assert found.fault.startswith(f"crew.json: {fault}")
     assert found.remedy
-
-
-def test_what_was_commented_out_is_passed_over() -> None:
-    search = InputCollector()
-    search.add_agents("agents.yaml", {"scout": "", "writer": None})
-    search.add_agents("agents.yaml", None)
-    assert (search.inputs, search.faults) == ((), [])
 
 
 @pytest.mark.parametrize(
@@ -132,24 +125,14 @@ def test_what_was_commented_out_is_passed_over() -> None:
         ),
     ],
 )
-def test_what_crewai_could_not_use_is_told(crew: object, faults: list[str]) -> None:
+def test_malformed_crew_is_named(crew: object, faults: list[str]) -> None:
     search = InputCollector()
     search.add_crew("crew.json", crew)
     assert [fault.fault for fault in search.faults] == faults
     assert all(fault.remedy for fault in search.faults)
 
 
-def test_a_table_of_names_has_to_be_one() -> None:
-    search = InputCollector()
-    search.add_tasks("tasks.yaml", ["x"])
-    search.add_agents("agents.yaml", {"scout": "x"})
-    assert [fault.fault for fault in search.faults] == [
-        "tasks.yaml is no table",
-        "agents.yaml: scout is no table",
-    ]
-
-
-def test_inputs_are_bounded() -> None:
+def test_inputs_beyond_the_bound_are_a_fault() -> None:
     search = InputCollector()
     search.add_agent("a.json", {"role": " ".join(f"{{i{n}}}" for n in range(MAX_INPUTS + 1))})
     assert len(search.inputs) == MAX_INPUTS
@@ -168,7 +151,7 @@ def test_inputs_are_bounded() -> None:
         (InputTable("more"), Input("more")),
     ],
 )
-def test_the_configuration_refines_what_was_found(configured: InputTable, result: Input) -> None:
+def test_configured_input_refines_the_found_one(configured: InputTable, result: Input) -> None:
     found = [Input("topic"), Input("year", False, 2030)]
     inputs = {each.name: each for each in merge_inputs(found, [configured])}
     assert inputs[configured.name] == result

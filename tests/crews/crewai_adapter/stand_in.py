@@ -1,4 +1,4 @@
-"""What stands in for CrewAI.
+"""A stand-in for CrewAI.
 
 It has the shape of what the adapter uses of it and does nothing by itself: the crew of each test
 says what happens. The real one is in `tests/crewai`.
@@ -16,8 +16,6 @@ from smartlinkd.crews.protocol import FromWorker, Step
 from smartlinkd.crews.worker import Worker
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]
-
-
 STAND_IN = {
     "dotenv.py": """
         def load_dotenv(path):
@@ -143,7 +141,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 
 
 async def whole(worker: Worker) -> tuple[list[FromWorker], ExitReason]:
-    """What it says, to its program's end."""
+    """Return the messages and the end of a worker."""
     said = [message async for message in worker.messages], await worker.exit_reason()
     await worker.drain()
     return said

@@ -1,4 +1,4 @@
-"""What a run writes, and what it shares with others."""
+"""The files of a run, and the storage that runs share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smartlinkd.crews.protocol import Failed, Result, Started
 from tests.crews.crewai_adapter.stand_in import Begin, whole
 
 
-def test_what_a_crew_writes_is_kept_apart_from_other_runs(
+def test_files_of_a_crew_are_in_the_runs_own_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As CrewAI has it: without `create_directory`, a folder is one that is there."""
@@ -45,7 +45,7 @@ def test_what_a_crew_writes_is_kept_apart_from_other_runs(
     )
     assert (absolute.output_file, absolute.create_directory) == ("/srv/{topic}.md", False)
     assert (none.output_file, none.create_directory) == (None, False)
-    assert log._path == str(tmp_path / "logs/crew.txt")
+    assert vars(log)["_path"] == str(tmp_path / "logs/crew.txt")
     assert (tmp_path / "logs").is_dir()
     assert [each.location for each in kept] == [str(tmp_path / ".checkpoints")] * 4
     assert there.checkpoint.location == "/srv/press.db"
@@ -66,7 +66,7 @@ def test_what_a_crew_writes_is_kept_apart_from_other_runs(
         ("/srv/{topic}.md", "../tea", True),
     ],
 )
-async def test_an_input_leads_no_file_out_of_its_folder(
+async def test_input_that_leads_an_output_file_elsewhere_is_refused(
     crew: Begin, template: str, topic: str, strays: bool
 ) -> None:
     code = f"""
@@ -89,23 +89,8 @@ async def test_an_input_leads_no_file_out_of_its_folder(
         assert end == Result(output=topic)
 
 
-async def test_a_crew_that_does_not_show_its_files_has_none_with_a_placeholder(
-    crew: Begin,
-) -> None:
-    code = """
-        from crewai import Crew, task
-        del Crew._interpolate_inputs
-
-        press = Crew(task("post", output_file="reports/{topic}.md"))
-        """
-    async with crew(code, inputs={"topic": "tea"}) as worker:
-        _, end = await whole(worker)
-    assert isinstance(end, Failed)
-    assert end.error.startswith("this CrewAI does not show where an output_file with a placeholder")
-
-
 class Locks(ModuleType):
-    """What CrewAI has for its locks."""
+    """The module with CrewAI's locks."""
 
     def __init__(self) -> None:
         super().__init__("crewai_core.lock_store")
@@ -124,7 +109,7 @@ def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Locks:
     return made
 
 
-def test_runs_that_share_a_storage_wait_for_one_another(tmp_path: Path, locks: Locks) -> None:
+def test_lock_of_a_shared_storage_excludes_other_runs(tmp_path: Path, locks: Locks) -> None:
     share_locks(tmp_path / "first")
     first = locks.lock
     share_locks(tmp_path / "second")
@@ -146,69 +131,3 @@ def test_runs_that_share_a_storage_wait_for_one_another(tmp_path: Path, locks: L
         second.start()
     second.join()
     assert waits.is_set()
-
-
-def test_a_lock_of_what_is_the_runs_own_leaves_nothing_in_the_storage(
-    tmp_path: Path, locks: Locks
-) -> None:
-    share_locks(tmp_path / "home")
-    with locks.lock(f"file:{tmp_path}/home/crew.txt", timeout=0):
-        assert len(list((tmp_path / "home/.locks").iterdir())) == 1
-    assert not (tmp_path / "storage").exists()
-
-
-@pytest.mark.parametrize("storage", ["press", "{home}/crewai"])
-def test_a_storage_that_nobody_shares_has_crewais_own_locks(
-    tmp_path: Path, locks: Locks, monkeypatch: pytest.MonkeyPatch, storage: str
-) -> None:
-    monkeypatch.setenv("CREWAI_STORAGE_DIR", storage.format(home=tmp_path / "home"))
-    share_locks(tmp_path / "home")
-    assert locks.lock is None
-
-
-@pytest.mark.parametrize("module", [None, ModuleType("crewai_core.lock_store")])
-def test_a_crewai_whose_locks_cannot_be_replaced_keeps_them(
-    tmp_path: Path, locks: Locks, monkeypatch: pytest.MonkeyPatch, module: ModuleType | None
-) -> None:
-    monkeypatch.setitem(sys.modules, locks.__name__, module)
-    share_locks(tmp_path / "home")
-    assert not (tmp_path / "storage").exists()
-
-
-async def test_a_run_shares_its_storage_with_others(crew: Begin, tmp_path: Path) -> None:
-    code = """
-        from crewai import Crew
-        from crewai_core import lock_store
-
-        with lock_store.lock("chromadb", timeout=0):
-            press = Crew()
-        """
-    async with crew(code, CREWAI_STORAGE_DIR=str(tmp_path / "storage")) as worker:
-        _, end = await whole(worker)
-    assert end == Result(output="done")
-    assert len(list((tmp_path / "storage/.locks").iterdir())) == 1
-
-
-async def test_a_lock_is_free_although_a_forked_child_has_its_file_open(
-    crew: Begin, tmp_path: Path
-) -> None:
-    code = """
-        import os
-        from crewai import Crew
-        from crewai_core import lock_store
-
-        ends, alive = os.pipe()
-        with lock_store.lock("chromadb", timeout=0):
-            child = os.fork()
-            if child == 0:
-                os.close(alive)
-                os.read(ends, 1)
-                os._exit(0)
-        with lock_store.lock("chromadb", timeout=0):
-            press = Crew()
-        os.close(alive)
-        os.waitpid(child, 0)
-        """
-    async with crew(code, CREWAI_STORAGE_DIR=str(tmp_path / "storage")) as worker:
-        _, end = await whole(worker)
-    assert end == Result(output="done")

@@ -1,4 +1,4 @@
-"""What a project is, by its files."""
+"""The crew of a project, found by its files."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from smartlinkd.crews.crewai_adapter.texts import Unusable
 from tests.crews.crewai_adapter.stand_in import write
 
 CREW = {"src/press/crew.py": ""}
-
-
 TWO = {**CREW, "src/radio/crew.py": ""}
 
 
@@ -34,7 +32,7 @@ TWO = {**CREW, "src/radio/crew.py": ""}
         ),
     ],
 )
-def test_what_a_project_is(tmp_path: Path, files: dict[str, str], found: str) -> None:
+def test_crew_of_a_project_is_found(tmp_path: Path, files: dict[str, str], found: str) -> None:
     crew = find(write(tmp_path, files))
     assert (str(crew.relative_to(tmp_path)) if isinstance(crew, Path) else crew) == found
 
@@ -55,13 +53,15 @@ def test_what_a_project_is(tmp_path: Path, files: dict[str, str], found: str) ->
         ),
     ],
 )
-def test_what_is_no_project(tmp_path: Path, files: dict[str, str], fault: str) -> None:
+def test_folder_without_a_usable_project_is_refused(
+    tmp_path: Path, files: dict[str, str], fault: str
+) -> None:
     with pytest.raises(Unusable) as raised:
         find(write(tmp_path / "project", files) if files else tmp_path)
     assert str(raised.value).startswith(fault)
     assert "; " in str(raised.value)
 
 
-def test_a_folder_that_there_is_not(tmp_path: Path) -> None:
+def test_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Unusable, match=r"there is no folder .*; name the one"):
         find(tmp_path / "gone")

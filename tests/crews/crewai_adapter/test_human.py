@@ -1,4 +1,4 @@
-"""What a crew asks a human."""
+"""Questions of a crew to a human."""
 
 from __future__ import annotations
 
@@ -11,10 +11,7 @@ from smartlinkd.crews.protocol import (
     Log,
     Result,
     Step,
-    TaskCompleted,
-    TaskStarted,
 )
-from smartlinkd.crews.worker import Stopped
 from tests.crews.crewai_adapter.stand_in import Begin, whole
 
 ASKING = """
@@ -42,7 +39,7 @@ ASKING = """
     """
 
 
-async def test_a_human_is_asked_until_the_answer_is_approved(crew: Begin) -> None:
+async def test_human_is_asked_until_the_answer_is_approved(crew: Begin) -> None:
     answers = iter([("shorter", False), ("", False), ("fine", True)])
     seen = []
     async with crew(ASKING) as worker:
@@ -60,19 +57,11 @@ async def test_a_human_is_asked_until_the_answer_is_approved(crew: Begin) -> Non
     )
 
 
-async def test_a_stop_ends_it_while_a_human_is_asked(crew: Begin) -> None:
-    async with crew(ASKING) as worker:
-        async for message in worker.messages:
-            if isinstance(message, HumanInput):
-                break
-        assert await worker.stop() is Stopped.WITHOUT_SIGNAL
-
-
 @pytest.mark.parametrize(
     ("process", "limits", "agents"),
     [("sequential", [None, 5, 5], ["b"]), ("hierarchical", [5, 5, None], ["boss"])],
 )
-async def test_the_time_of_a_human_is_not_the_agents(
+async def test_agent_that_asks_a_human_has_no_time_limit(
     crew: Begin, process: str, limits: list[int | None], agents: list[str]
 ) -> None:
     code = f"""
@@ -131,7 +120,7 @@ GATES = """
     """
 
 
-async def test_a_human_answers_what_a_hook_asks(crew: Begin) -> None:
+async def test_human_answers_the_question_of_a_hook(crew: Begin) -> None:
     """CrewAI lets the tool run when a hook raises anything but HookAborted."""
     answers = iter([(" yes ", True), ("", True), ("too dear", False), (" ", False)])
     asked: list[HumanInput] = []
@@ -166,72 +155,8 @@ async def test_a_human_answers_what_a_hook_asks(crew: Begin) -> None:
     assert [(step.tool, step.thought) for step in told] == [("remove", "It is old.")]
 
 
-@pytest.mark.parametrize(
-    ("opened", "told"),
-    [
-        (1, ["started one", "asked one", "asked one", "completed one"]),
-        (
-            0,
-            [
-                *("started strange", "asked strange", "completed strange"),
-                *("started strange-2", "asked strange-2", "completed strange-2"),
-            ],
-        ),
-        (
-            2,
-            [
-                *("started one", "started two"),
-                *("started strange", "asked strange", "completed strange"),
-                *("started strange-2", "asked strange-2", "completed strange-2"),
-                *("completed one", "completed two"),
-            ],
-        ),
-    ],
-)
-async def test_what_is_asked_within_a_delegated_task_is_about_the_one_that_is_open(
-    crew: Begin, opened: int, told: list[str]
-) -> None:
-    """Whose it is when several are open nobody can tell, and each must be free to end. An agent
-    uses tools beside each other."""
-    code = f"""
-        from concurrent.futures import ThreadPoolExecutor
-        from crewai import Crew, output, task, tell
-        from crewai.hooks import ToolCallHookContext
-
-        def ask(strange):
-            return ToolCallHookContext("remove", {{}}, strange).request_human_input("Allow it?")
-
-        def kickoff(crew, inputs):
-            for each in crew.tasks:
-                tell(each, "task_started")
-            with ThreadPoolExecutor(2) as pool:
-                list(pool.map(ask, [task("strange")] * 2))
-            for each in crew.tasks:
-                tell(each, "task_completed", output=output("done"))
-            return "done"
-
-        press = Crew(*map(task, ["one", "two"][:{opened}]), kickoff=kickoff)
-        """
-    heard = []
-    async with crew(code) as worker:
-        async for message in worker.messages:
-            match message:
-                case TaskStarted(task_id=task):
-                    heard.append(f"started {task}")
-                case TaskCompleted(task_id=task):
-                    heard.append(f"completed {task}")
-                case HumanInput(task_id=task):
-                    heard.append(f"asked {task}")
-                    answer = HumanFeedback(task_id=task, feedback="", approved=True)
-                    await worker.send(answer)
-        assert await worker.exit_reason() == Result(output="done")
-    assert heard == told
-
-
 @pytest.mark.parametrize("beside", [False, True])
-async def test_a_refusal_ends_a_crew_whose_hooks_cannot_stop_anything(
-    crew: Begin, beside: bool
-) -> None:
+async def test_refused_hook_ends_a_crew_of_an_older_crewai(crew: Begin, beside: bool) -> None:
     """An older CrewAI goes on after whatever a hook raises, and has a task beside others on a
     thread, of which it waits for an Exception or what it returns."""
     code = f"""

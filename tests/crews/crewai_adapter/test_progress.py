@@ -1,13 +1,11 @@
-"""What the daemon is told of a crew's events."""
+"""The messages that come of a crew's events, and the room that they have."""
 
 from __future__ import annotations
 
 import pytest
 
 from smartlinkd.crews.protocol import (
-    Failed,
-    HumanFeedback,
-    HumanInput,
+    Log,
     Result,
     Started,
     Step,
@@ -18,7 +16,7 @@ from smartlinkd.crews.protocol import (
 from tests.crews.crewai_adapter.stand_in import Begin, steps, whole
 
 
-async def test_a_run_from_its_start_to_its_result(crew: Begin) -> None:
+async def test_run_reports_its_task_step_and_result(crew: Begin) -> None:
     code = """
         from crewai import Crew, answered, output, task, tell
 
@@ -47,131 +45,7 @@ async def test_a_run_from_its_start_to_its_result(crew: Begin) -> None:
     assert end == Result(output="of tea", output_json={"b": 2}, token_usage=usage)
 
 
-async def test_thoughts_belong_to_what_came_of_them(crew: Begin) -> None:
-    code = """
-        from crewai import Crew, answered, task, tell, used
-
-        def kickoff(crew, inputs):
-            [post] = crew.tasks
-            tell(post, "task_started")
-            answered(post, "Thought: I need links\\nAction: find\\nAction Input: {}", "look")
-            used(post, "find", "found", what="tea")
-            answered(post, "first try", "write")
-            answered(post, "second try", "write better")
-            tell(post, "agent_execution_completed", agent=post.agent, task=post, output="second")
-            return "done"
-
-        press = Crew(task("post"), kickoff=kickoff)
-        """
-    async with crew(code) as worker:
-        messages, _ = await whole(worker)
-    used, first, second = steps(messages)
-    assert (used.prompt, used.thought, used.tool, used.result) == (
-        "look",
-        "I need links",
-        "find",
-        "found",
-    )
-    assert used.tool_input == {"what": "tea"}
-    assert (first.prompt, first.result) == ("write", "first try")
-    assert second.result == "second"
-
-
-async def test_an_answer_in_json_is_told_as_it_was_said(crew: Begin) -> None:
-    """CrewAI tells of what it has read from it as Python prints that."""
-    code = """
-        from crewai import Crew, answered, task, tell, used
-        from crewai.core.providers import human_input
-
-        def end(post):
-            tell(post, "agent_execution_completed", agent=post.agent, task=post, output="title='T'")
-
-        def kickoff(crew, inputs):
-            [post] = crew.tasks
-            tell(post, "task_started")
-            answered(post, '{"title": "T"}')
-            end(post)
-            answered(post, '{"title": "first"}')
-            answered(post, '{"title": "shown"}')
-            human_input.human._progress.ask(post, '{"title": "shown"}')
-            end(post)
-            answered(post, '{"title": "draft"}')
-            answered(post, "no tool")
-            used(post, "find", "[1]")
-            end(post)
-            return "done"
-
-        press = Crew(task("post"), kickoff=kickoff)
-        """
-    messages = []
-    async with crew(code) as worker:
-        async for message in worker.messages:
-            messages.append(message)
-            if isinstance(message, HumanInput):
-                answer = HumanFeedback(task_id=message.task_id, feedback="", approved=True)
-                await worker.send(answer)
-        assert isinstance(await worker.exit_reason(), Result)
-    assert [step.result for step in steps(messages)] == [
-        '{"title": "T"}',
-        '{"title": "first"}',
-        '{"title": "shown"}',
-        '{"title": "draft"}',
-        "[1]",
-        "title='T'",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("answers", "output"),
-    [
-        (['{"plan": 1}', "A post."], "A post."),
-        (['{"key": "secret"}'], '{"key": "[REDACTED]"}'),
-    ],
-    ids=["a plan in JSON", "a hook has changed it"],
-)
-async def test_what_came_of_an_answer_is_told(crew: Begin, answers: list[str], output: str) -> None:
-    code = f"""
-        from crewai import Crew, answered, task, tell
-
-        def kickoff(crew, inputs):
-            [post] = crew.tasks
-            tell(post, "task_started")
-            for answer in {answers}:
-                answered(post, answer)
-            tell(post, "agent_execution_completed", agent=post.agent, task=post, output={output!r})
-            return "done"
-
-        press = Crew(task("post"), kickoff=kickoff)
-        """
-    async with crew(code) as worker:
-        messages, _ = await whole(worker)
-    assert [step.result for step in steps(messages)] == [*answers[:-1], output]
-
-
-@pytest.mark.parametrize("ends", ["return 'done'", "raise KeyError('done')"])
-async def test_what_a_model_said_last_is_told(crew: Begin, ends: str) -> None:
-    code = f"""
-        from crewai import Crew, answered, task, tell
-
-        def kickoff(crew, inputs):
-            [post] = crew.tasks
-            tell(post, "task_started")
-            answered(post, "of a try")
-            tell(post, "agent_execution_error", agent=post.agent, task=post, error="no luck")
-            answered(post, "of an agent without events of its end")
-            {ends}
-
-        press = Crew(task("post"), kickoff=kickoff)
-        """
-    async with crew(code) as worker:
-        messages, end = await whole(worker)
-    assert isinstance(end, Result | Failed)
-    told = [each.result if isinstance(each, Step) else each.type for each in messages[2:]]
-    said = ["of a try", "log", "of an agent without events of its end"]
-    assert told == said + (["task_completed"] if isinstance(end, Result) else [])
-
-
-async def test_tasks_have_names_that_are_used_once(crew: Begin) -> None:
+async def test_task_ids_are_unique(crew: Begin) -> None:
     code = """
         from crewai import Crew, output, task, tell
 
@@ -191,7 +65,7 @@ async def test_tasks_have_names_that_are_used_once(crew: Begin) -> None:
     assert names == ["post", "task-2", "post-2", "task-4", "task-5", "post-3"]
 
 
-async def test_tasks_that_nobody_ended_are_ended_before_the_result(crew: Begin) -> None:
+async def test_open_tasks_are_completed_before_the_result(crew: Begin) -> None:
     code = """
         from crewai import Crew, output, task, tell
 
@@ -209,7 +83,7 @@ async def test_tasks_that_nobody_ended_are_ended_before_the_result(crew: Begin) 
     assert end == Result(output="done")
 
 
-async def test_an_event_that_is_not_understood_harms_nothing(crew: Begin) -> None:
+async def test_unexpected_event_is_ignored(crew: Begin) -> None:
     code = """
         from crewai import Crew, tell
 
@@ -222,3 +96,130 @@ async def test_an_event_that_is_not_understood_harms_nothing(crew: Begin) -> Non
         _, end = await whole(worker)
         assert "crewai_adapter: task_completed: AttributeError" in worker.stderr_tail
     assert end == Result(output="task_completed")
+
+
+async def test_messages_of_threads_are_whole_lines(crew: Begin) -> None:
+    code = """
+        import threading
+        from crewai import Crew, output, task, tell, used
+
+        def work(task):
+            tell(task, "task_started")
+            for n in range(100):
+                used(task, "t", "x" * 5000, n=n)
+            tell(task, "task_completed", output=output(task.name))
+
+        def kickoff(crew, inputs):
+            threads = [threading.Thread(target=work, args=[task]) for task in crew.tasks]
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+            return "done"
+
+        press = Crew(*(task(f"t{n}") for n in range(8)), kickoff=kickoff)
+        """
+    async with crew(code) as worker:
+        messages, end = await whole(worker)
+    assert end == Result(output="done")
+    assert len(steps(messages)) == 800
+    for task in range(8):
+        own = [each.tool_input for each in steps(messages) if each.task_id == f"t{task}"]
+        assert own == [{"n": n} for n in range(100)]
+
+
+async def test_steps_beyond_the_bound_are_left_out(crew: Begin) -> None:
+    code = """
+        from crewai import Crew, output, task, tell, used
+
+        def kickoff(crew, inputs):
+            [post] = crew.tasks
+            tell(post, "task_started")
+            for n in range(12_000):
+                used(post, "t", n=n)
+            tell(post, "task_completed", output=output("x"))
+            return "done"
+
+        press = Crew(task("post"), kickoff=kickoff)
+        """
+    async with crew(code) as worker:
+        messages, end = await whole(worker)
+    assert end == Result(output="done")
+    assert 7_000 < len(steps(messages)) < 9_000
+    warning = "this execution has said so much that further steps are left out"
+    assert [message for message in messages if isinstance(message, Log)] == [
+        Log(level="warning", text=warning)
+    ]
+    assert isinstance(messages[-1], TaskCompleted)
+
+
+async def test_long_texts_are_cut_visibly(crew: Begin) -> None:
+    code = """
+        from crewai import Crew, output, task, tell, used
+
+        LONG = "ắ\\x00\\ud800" * 400_000
+
+        def kickoff(crew, inputs):
+            [post] = crew.tasks
+            tell(post, "task_started")
+            for n in range(40):
+                used(post, LONG, LONG, given=LONG)
+            tell(post, "task_completed", output=output(LONG, {"long": LONG}))
+            return output(LONG, {"long": LONG})
+
+        press = Crew(task("post", role=LONG, description=LONG, expected_output=LONG),
+                     kickoff=kickoff)
+        """
+    async with crew(code) as worker:
+        messages, end = await whole(worker)
+    mark = "… (cut: 1200000 characters in all)"
+    assert isinstance(end, Result), end.error
+    assert end.output.endswith(mark)
+    assert len(end.output) > 200_000
+    assert end.output_json is None
+    opened, done = messages[1], messages[-2]
+    assert isinstance(opened, TaskStarted)
+    assert isinstance(done, TaskCompleted)
+    for text in (opened.agent, opened.description, done.output, steps(messages)[0].result):
+        assert text is not None
+        assert text.endswith(mark)
+    assert messages[-1] == Log(
+        level="warning", text="output_json is left out: with it the result would be too long"
+    )
+
+
+@pytest.mark.parametrize("given", ['"x" * 900_000', '"x", {"a": "y" * 200_000}'])
+async def test_many_long_outputs_leave_room_for_the_result(crew: Begin, given: str) -> None:
+    code = f"""
+        from crewai import Crew, output, task, tell
+
+        def kickoff(crew, inputs):
+            for task in crew.tasks:
+                tell(task, "task_started")
+                tell(task, "task_completed", output=output({given}))
+            return "x" * 900_000
+
+        press = Crew(*(task(f"t{{n}}") for n in range(300)), kickoff=kickoff)
+        """
+    async with crew(code) as worker:
+        messages, end = await whole(worker)
+    assert end == Result(output="x" * 900_000)
+    assert len(messages) == 601
+
+
+async def test_nothing_is_sent_after_the_result(crew: Begin) -> None:
+    code = """
+        import threading
+        from crewai import Crew, task, tell, used
+
+        def later(task):
+            threading.main_thread().join()
+            used(task, "t")
+
+        def kickoff(crew, inputs):
+            threading.Thread(target=later, args=crew.tasks).start()
+            return "done"
+
+        press = Crew(task("post"), kickoff=kickoff)
+        """
+    async with crew(code) as worker:
+        messages, end = await whole(worker)
+    assert (messages, end) == ([Started(total_tasks=1)], Result(output="done"))

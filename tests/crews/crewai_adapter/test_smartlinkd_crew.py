@@ -9,7 +9,7 @@ from smartlinkd.crews.tools import TOOL_NAMES
 from tests.crews.crewai_adapter.stand_in import Begin, whole
 
 
-async def test_it_has_the_tools_that_there_are(crew: Begin) -> None:
+async def test_tools_are_those_of_the_daemon(crew: Begin) -> None:
     code = """
         from crewai import Crew
         from smartlinkd_crew import tools
@@ -21,7 +21,7 @@ async def test_it_has_the_tools_that_there_are(crew: Begin) -> None:
     assert end.output_json == sorted(TOOL_NAMES)
 
 
-async def test_a_crew_that_may_use_none_has_none(crew: Begin) -> None:
+async def test_crew_without_tools_has_none(crew: Begin) -> None:
     code = """
         from crewai import Crew
         from smartlinkd_crew import ConvertLinks, tools
@@ -33,7 +33,7 @@ async def test_a_crew_that_may_use_none_has_none(crew: Begin) -> None:
     assert end.error.startswith("this crew may not use convert_links; if it should, add it")
 
 
-async def test_tools_are_called_beside_each_other_and_answered_in_any_order(crew: Begin) -> None:
+async def test_tool_calls_overlap_and_are_answered_in_any_order(crew: Begin) -> None:
     code = """
         from concurrent.futures import ThreadPoolExecutor
         from crewai import Crew
@@ -68,32 +68,3 @@ async def test_tools_are_called_beside_each_other_and_answered_in_any_order(crew
         end = await worker.exit_reason()
     assert isinstance(end, Result)
     assert end.output_json == [f"not {n}" if n % 2 else n for n in range(40)]
-
-
-async def test_arguments_that_are_no_json_go_nowhere(crew: Begin) -> None:
-    code = """
-        from crewai import Crew
-        from smartlinkd_crew import call
-        press = Crew(kickoff=lambda crew, inputs: call("convert_links", links=float("nan")))
-        """
-    async with crew(code) as worker:
-        messages, end = await whole(worker)
-    assert messages == [Started(total_tasks=0)]
-    assert isinstance(end, Failed)
-    assert end.error.startswith("ToolFailed: convert_links: its arguments are no JSON object")
-
-
-async def test_it_may_call_before_it_has_started(crew: Begin) -> None:
-    code = """
-        from crewai import Crew
-        from smartlinkd_crew import call
-        press = Crew(kickoff=lambda crew, inputs, made=call("convert_links"): made)
-        """
-    async with crew(code) as worker:
-        messages = []
-        async for message in worker.messages:
-            messages.append(message)
-            if isinstance(message, ToolCall):
-                await worker.send(ToolResult(call_id=message.call_id, result="early"))
-        assert await worker.exit_reason() == Result(output="early")
-    assert [message.type for message in messages] == ["started", "tool_call"]

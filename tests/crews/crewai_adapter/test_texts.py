@@ -13,7 +13,7 @@ from smartlinkd.crews.crewai_adapter.texts import cut, encode, redact, thought_o
 from smartlinkd.crews.protocol import Inputs
 
 
-def test_the_bounds_are_the_protocols() -> None:
+def test_bounds_are_within_the_protocols() -> None:
     names = ("MAX_LINE", "MAX_WAITING_CALLS", "MAX_ID")
     assert [getattr(texts, name) for name in names] == [getattr(protocol, name) for name in names]
     bounds = (protocol.MAX_MESSAGES, protocol.MAX_OUTPUT)
@@ -26,17 +26,17 @@ def test_the_bounds_are_the_protocols() -> None:
 
 @pytest.mark.parametrize("limit", [100, 1000])
 @pytest.mark.parametrize("text", ["x" * 5000, "\x00" * 5000, "ắ" * 5000, '"' * 5000, "\n😀" * 3000])
-def test_a_cut_text_fits_and_is_no_shorter_than_it_must_be(text: str, limit: int) -> None:
+def test_cut_text_fits_and_is_not_too_short(text: str, limit: int) -> None:
     size = len(json.dumps(cut(text, limit), ensure_ascii=False).encode())
     assert limit - 40 <= size <= limit
     assert cut(text, limit).endswith(f"… (cut: {len(text)} characters in all)")
 
 
-def test_a_text_that_fits_is_not_cut() -> None:
+def test_text_that_fits_is_not_cut() -> None:
     assert cut("ắ" * 30, 92) == "ắ" * 30
 
 
-def test_a_line_is_utf_8_also_of_half_a_pair() -> None:
+def test_line_with_half_a_surrogate_pair_is_utf_8() -> None:
     assert encode({"a": "\ud800ắ", "b": None}) == '{"a": "?ắ"}\n'.encode()
 
 
@@ -50,11 +50,11 @@ def test_a_line_is_utf_8_also_of_half_a_pair() -> None:
         ({("a", "b"): 1}, None),
     ],
 )
-def test_what_is_told_of_a_value(value: object, told: object) -> None:
+def test_value_is_converted_to_json(value: object, told: object) -> None:
     assert to_json(value) == told
 
 
-def test_a_value_that_is_nested_too_deeply_is_not_told() -> None:
+def test_value_that_is_nested_too_deeply_is_left_out() -> None:
     value: object = 1
     for _ in range(texts.NESTING):
         value = [value]
@@ -74,11 +74,11 @@ def test_a_value_that_is_nested_too_deeply_is_not_told() -> None:
         ("no such form", None),
     ],
 )
-def test_the_thought_in_what_an_agent_writes(text: str, thought: str | None) -> None:
+def test_thought_is_read_from_an_agents_text(text: str, thought: str | None) -> None:
     assert thought_of(text) == thought
 
 
-def test_secrets_are_told_by_the_names_of_their_variables() -> None:
+def test_secrets_are_replaced_by_the_names_of_their_variables() -> None:
     environment = {
         "A_TOKEN": "abcdefgh-more",
         "API_KEY": "abcdefgh",

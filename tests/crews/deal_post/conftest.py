@@ -26,12 +26,10 @@ from smartlinkd.crews.protocol import (
 from smartlinkd.crews.worker import Worker
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]
-
 LIPSTICK = "https://shopee.vn/product/1/11"
 HEADPHONES = "https://shopee.vn/product/2/22"
 MYSTERY = "https://shopee.vn/product/3/33"
 GONE = "https://s.shopee.vn/gone"
-
 MAPPING: dict[str, Any] = {
     LIPSTICK: {
         "shortLink": "https://s.shopee.vn/lips",
@@ -73,7 +71,7 @@ MAPPING: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Run:
-    """What an execution said, and its end."""
+    """The messages of an execution, and its end."""
 
     said: list[FromWorker]
     end: ExitReason

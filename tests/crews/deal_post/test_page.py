@@ -25,7 +25,7 @@ def crew(text: str) -> Any:
     return table
 
 
-def test_the_configuration_is_a_crew_that_can_run(tmp_path: Path) -> None:
+def test_documented_configuration_is_a_crew_that_can_run(tmp_path: Path) -> None:
     table = crew(CREW + ENVIRONMENT)
     table["command"][0] = sys.executable
     catalog = read_catalog(
@@ -45,18 +45,18 @@ def test_the_configuration_is_a_crew_that_can_run(tmp_path: Path) -> None:
     assert read_inputs(found.complete({"links": "a"})) == read_inputs({"links": "a"})
 
 
-def test_each_input_is_there() -> None:
+def test_documented_inputs_are_those_that_are_read() -> None:
     names = {"subIds" if field.name == "sub_ids" else field.name for field in fields(PostRequest)}
     assert {each["name"] for each in crew(CREW)["inputs"]} == names
     assert set(re.findall(r"^\| `(\w+)` \|", PAGE, re.MULTILINE)) == names
 
 
-def test_the_environment_is_that_of_a_model() -> None:
+def test_documented_environment_is_that_of_a_model() -> None:
     model = find_model(crew("[[crews]]\n" + ENVIRONMENT)["environment"])
     assert model is not None
     assert (model.url, model.name) == ("https://api.openai.com/v1", DEFAULT_MODEL)
 
 
-def test_the_bounds_are_there() -> None:
+def test_documented_bounds_are_true() -> None:
     assert f"It has {TIMEOUT_S:g} s." in PAGE
     assert f"at most {MAX_TITLE} characters" in PAGE

@@ -13,8 +13,6 @@ import smartlinkd
 from smartlinkd.crews.protocol import (
     Inputs,
     Started,
-    TaskCompleted,
-    TaskStarted,
     TokenUsage,
     ToolCall,
 )
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
     from tests.crews.deal_post.conftest import Begin, RunCrew
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
-
 POST = """\
 🔥 3 deal đáng mua hôm nay
 
@@ -47,7 +44,9 @@ Bài viết có gắn link tiếp thị liên kết: khi bạn mua qua link, mì
 hồng nhỏ, còn bạn không phải trả thêm đồng nào."""
 
 
-async def test_a_post_in_vietnamese(run_crew: RunCrew, links: list[str]) -> None:
+async def test_post_in_vietnamese_has_all_deals_and_failures(
+    run_crew: RunCrew, links: list[str]
+) -> None:
     run = await run_crew({"links": links})
     assert run.result.output == POST
     assert run.json["post"] == POST
@@ -63,7 +62,7 @@ async def test_a_post_in_vietnamese(run_crew: RunCrew, links: list[str]) -> None
     assert run.result.token_usage == TokenUsage()
 
 
-async def test_a_post_in_english(run_crew: RunCrew, links: list[str]) -> None:
+async def test_post_in_english_has_its_title(run_crew: RunCrew, links: list[str]) -> None:
     run = await run_crew({"links": links[:1], "language": "en", "title": "Only  today!"})
     assert run.result.output == (
         "🔥 Only today!\n\n"
@@ -78,55 +77,7 @@ async def test_a_post_in_english(run_crew: RunCrew, links: list[str]) -> None:
     )
 
 
-async def test_each_agent_has_its_task(run_crew: RunCrew, links: list[str]) -> None:
-    run = await run_crew({"links": links})
-    assert run.said[0] == Started(total_tasks=3)
-    started = [(m.task_id, m.agent) for m in run.said if isinstance(m, TaskStarted)]
-    assert started == [("convert", "scout"), ("rank", "analyst"), ("write", "writer")]
-    completed = {m.task_id: m.output for m in run.said if isinstance(m, TaskCompleted)}
-    assert list(completed) == ["convert", "rank", "write"]
-    assert completed["write"] == POST
-
-
-async def test_the_links_and_sub_ids_are_passed_on(run_crew: RunCrew, links: list[str]) -> None:
-    run = await run_crew({"links": links, "subIds": ["tiktok", ""]})
-    [call] = run.calls
-    assert call.tool == "convert_links"
-    assert call.arguments == {"links": links, "subIds": ["tiktok", ""]}
-
-
-async def test_how_many_links_there_may_be_is_for_the_tool_to_say(
-    run_crew: RunCrew, links: list[str]
-) -> None:
-    """`/api/convert` counts them as they are sent, too, and converts each once."""
-    run = await run_crew({"links": links[:1] * 16}, refusal="links: at most 15")
-    [call] = run.calls
-    assert call.arguments["links"] == links[:1] * 16
-    assert run.error == "the links could not be converted: links: at most 15"
-
-
-async def test_the_analyst_says_why(run_crew: RunCrew, links: list[str]) -> None:
-    run = await run_crew({"links": links})
-    assert [(step.result, step.thought) for step in run.steps("analyst")] == [
-        (
-            "1. Tai Nghe Chống Ồn",
-            "Tai Nghe Chống Ồn earns 198,700 a sale (10%), and has sold 2,481 times.",
-        ),
-        ("2. Son Kem Lì", "Son Kem Lì earns 21,996 a sale (18%), and has sold 15,234 times."),
-        ("3. https://s.shopee.vn/what", "https://s.shopee.vn/what earns an unknown commission."),
-    ]
-
-
-async def test_a_failed_link_is_told_and_left_out(run_crew: RunCrew, links: list[str]) -> None:
-    run = await run_crew({"links": links})
-    assert run.warnings == [
-        f"left out: {links[3]}: it is no product or short link of the marketplace, or it has "
-        "expired"
-    ]
-    assert links[3] not in run.result.output
-
-
-async def test_no_link_converted_is_a_failure_with_the_reasons(
+async def test_run_without_a_converted_link_fails_with_the_reasons(
     run_crew: RunCrew, links: list[str]
 ) -> None:
     run = await run_crew({"links": links[3:]})
@@ -136,20 +87,13 @@ async def test_no_link_converted_is_a_failure_with_the_reasons(
     )
 
 
-async def test_a_tool_that_fails_is_quoted(run_crew: RunCrew, links: list[str]) -> None:
-    run = await run_crew({"links": links}, refusal="no affiliate cookie is stored; sync one")
-    assert run.error == (
-        "the links could not be converted: no affiliate cookie is stored; sync one"
-    )
-
-
-async def test_a_wrong_input_is_named_before_anything_is_done(run_crew: RunCrew) -> None:
+async def test_wrong_input_fails_the_run_before_any_task(run_crew: RunCrew) -> None:
     run = await run_crew({"links": []})
     assert run.error.startswith("links: give product or short links")
     assert run.said == [Started(total_tasks=3)]
 
 
-def test_it_needs_the_standard_library_alone() -> None:
+def test_crew_imports_the_standard_library_alone() -> None:
     root = str(Path(smartlinkd.__file__).parents[1])
     code = "import sys; sys.path.append(sys.argv[1]); import smartlinkd.crews.deal_post.crew"
     # Isolated and without site-packages: what is not Python's own cannot be imported.
@@ -157,7 +101,7 @@ def test_it_needs_the_standard_library_alone() -> None:
     subprocess.run(command, check=True, timeout=30)
 
 
-async def test_at_stop_it_ends_without_a_signal(begin: Begin) -> None:
+async def test_stopped_crew_ends_without_a_signal(begin: Begin) -> None:
     command = (sys.executable, "-m", "smartlinkd.crews.deal_post")
     inputs = Inputs(inputs={"links": ["https://shopee.vn/x"]}, tools=("convert_links",))
     async with begin(*command, inputs=inputs) as worker:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 import sys
 from collections.abc import Awaitable, Callable, Iterator
@@ -43,9 +42,7 @@ from smartlinkd.store.model import (
 
 MIB = 2**20
 HANG = 20.0  # seconds; what takes that long hangs
-
 Step = str | dict[str, JsonValue]
-
 # Does the steps of its input "script", one after the other. An object is said as it is.
 PUPPET = r"""
 import json, os, signal, socket, sys, time
@@ -85,9 +82,6 @@ for step in given["inputs"].get("script", ["started", "result done"]):
         say("failed", error=rest)
     elif word == "raw":
         print(rest, file=line, flush=True)
-    elif word == "close":
-        for each in (line, answers, socket):
-            each.close()
     elif word == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     elif word == "hang":
@@ -110,7 +104,6 @@ for step in given["inputs"].get("script", ["started", "result done"]):
     else:
         raise ValueError(step)
 """
-TRIVIAL = """printf '{"type":"started"}\\n{"type":"result","output":"done"}\\n' >&3"""
 
 
 def make_crew(name: str = "c", *command: str, **different: object) -> Crew:
@@ -155,9 +148,6 @@ class Gate:
     def open(self) -> None:
         self._opened.set()
 
-    def close(self) -> None:
-        self._opened = trio.Event()
-
     async def reaches(self, waiting: int) -> None:
         """Wait until so many wait at it."""
         with trio.fail_after(HANG):
@@ -169,7 +159,7 @@ class Gate:
         self._news = trio.Event()
 
 
-class House:
+class CrewsDaemon:
     """One daemon's journal and executor. Another one on the same folder is the daemon's next start.
 
     `calls` counts how often it was said that webhook calls were queued.
@@ -189,7 +179,7 @@ class House:
         self.calls = 0
         self.scope = trio.CancelScope()
         self.ended = trio.Event()
-        self.journal = Store(
+        self.store = Store(
             folder / "journal.db",
             key=SecretBytes(b"k" * 32),
             retention=Retention(timedelta(days=1), 1000),
@@ -198,7 +188,7 @@ class House:
         )
         self.executor = Executor(
             Catalog({crew.name: crew for crew in crews}, broken),
-            self.journal,
+            self.store,
             tools=self._tools(),
             runs=folder / "runs",
             queued=self._called,
@@ -210,7 +200,7 @@ class House:
         try:
             with self.scope:
                 async with trio.open_nursery() as nursery:
-                    await nursery.start(self.journal.run)
+                    await nursery.start(self.store.run)
                     await self.executor.run(task_status)
                     nursery.cancel_scope.cancel()
         finally:
@@ -312,7 +302,7 @@ class House:
             )
 
     async def events(self, kickoff_id: str) -> list[ExecutionEvent]:
-        return await self.journal.events(kickoff_id, after=0, limit=500)
+        return await self.store.events(kickoff_id, after=0, limit=500)
 
     async def story(self, kickoff_id: str) -> list[str]:
         """The types of its events."""
@@ -350,8 +340,8 @@ class House:
         return {"gate": self.gate.use, "add": add, "refuse": refuse, "bug": bug}
 
 
-OpenHouse = Callable[..., Awaitable[House]]
-NewHouse = Callable[..., House]
+StartDaemon = Callable[..., Awaitable[CrewsDaemon]]
+NewDaemon = Callable[..., CrewsDaemon]
 MakeCrew = Callable[..., Crew]
 
 
@@ -374,24 +364,6 @@ def crew() -> MakeCrew:
 
 
 @pytest.fixture
-def trivial() -> str:
-    """A program for /bin/sh that is a worker: done as soon as it has begun."""
-    return TRIVIAL
-
-
-@pytest.fixture
-def in_use() -> Callable[[], object]:
-    """What this process has open, and its children, to be compared."""
-
-    def look() -> object:
-        lists = Path("/proc/self/task").glob("*/children")
-        children = {pid for one in lists for pid in one.read_text(encoding="ascii").split()}
-        return {entry.name for entry in os.scandir("/proc/self/fd")}, children
-
-    return look
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A state directory. No worker's folder may be left in it."""
     yield tmp_path
@@ -406,13 +378,17 @@ def store_limits() -> StoreLimits:
 
 
 @pytest.fixture
-def new_house(
+def new_daemon(
     nothing_left: None, folder: Path, limits: dict[str, Any], store_limits: StoreLimits
-) -> NewHouse:
+) -> NewDaemon:
     """Makes a daemon with these crews, that nobody has started yet."""
 
-    def make(*crews: Crew, broken: tuple[BrokenCrew, ...] = ()) -> House:
-        return House(
+    def make(
+        *crews: Crew,
+        broken: tuple[BrokenCrew, ...] = (),
+        store_limits: StoreLimits = store_limits,
+    ) -> CrewsDaemon:
+        return CrewsDaemon(
             folder, crews or (make_crew(),), broken, ExecutorLimits(**limits), store_limits
         )
 
@@ -420,18 +396,75 @@ def new_house(
 
 
 @pytest.fixture
-def open_house(new_house: NewHouse, nursery: trio.Nursery) -> OpenHouse:
+def start_daemon(new_daemon: NewDaemon, nursery: trio.Nursery) -> StartDaemon:
     """Starts a daemon with these crews; it is killed with the test, if it has not ended by then."""
 
-    async def start(*crews: Crew, **more: Any) -> House:
-        house = new_house(*crews, **more)
-        await nursery.start(house.serve)
-        return house
+    async def start(*crews: Crew, **more: Any) -> CrewsDaemon:
+        daemon = new_daemon(*crews, **more)
+        await nursery.start(daemon.serve)
+        return daemon
 
     return start
 
 
 @pytest.fixture
-async def house(open_house: OpenHouse) -> House:
+async def daemon(start_daemon: StartDaemon) -> CrewsDaemon:
     """A daemon with one crew "c", whose workers are puppets."""
-    return await open_house()
+    return await start_daemon()
+
+
+class Disk:
+    """Refuses to write as long as it is `refusing`, or at a certain one of all records."""
+
+    def __init__(self) -> None:
+        self.refusing = False
+        self.refused = 0
+        self._records = 0
+        self._at = 0
+        self._times = 0
+
+    def refuses_record(self, *, number: int, times: int) -> None:
+        """Refuse the so-manieth thing that is recorded from now on, so many times."""
+        self._records, self._at, self._times = 0, number, times
+
+    async def has_refused(self, times: int) -> None:
+        """Wait until it has refused so many times in all."""
+        with trio.fail_after(HANG):
+            while self.refused < times:  # noqa: ASYNC110 - a thread of the journal's counts
+                await trio.sleep(0.002)
+
+    def create(self) -> None:
+        """Something is to be created."""
+        if self.refusing:
+            self._refuse()
+
+    def record(self) -> None:
+        """Something is to be recorded."""
+        if self.refusing or (self._records + 1 == self._at and self._times > 0):
+            self._times -= 1
+            self._refuse()
+        self._records += 1
+
+    def _refuse(self) -> None:
+        self.refused += 1
+        raise Unavailable("its disk is full", retry_after=5)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> Disk:
+    """The disk under the journal. Between two tries of the executor's there is no long pause."""
+    disk = Disk()
+    create, record = Store.create, Store.record
+
+    async def try_to_create(self: Store, *args: Any, **named: Any) -> Any:
+        disk.create()
+        return await create(self, *args, **named)
+
+    async def try_to_record(self: Store, *args: Any) -> None:
+        disk.record()
+        await record(self, *args)
+
+    monkeypatch.setattr(Store, "create", try_to_create)
+    monkeypatch.setattr(Store, "record", try_to_record)
+    limits.update(first_retry_s=0.01, longest_retry_s=0.01)
+    return disk

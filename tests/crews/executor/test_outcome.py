@@ -27,5 +27,5 @@ from smartlinkd.crews.protocol import Result
     ],
     ids=lambda value: str(value)[:12],
 )
-def test_which_text_counts_as_an_object(output: str, value: Any) -> None:
+def test_result_text_that_is_a_json_object_is_parsed(output: str, value: Any) -> None:
     assert success(Result(output=output)).result_json == value

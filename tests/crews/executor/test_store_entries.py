@@ -1,17 +1,14 @@
-"""What is recorded of each moment: pure rules."""
+"""The store entry of each message and moment: pure rules."""
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from pydantic import JsonValue
 
 from smartlinkd.crews.outcome import Subject, failure, success
 from smartlinkd.crews.protocol import (
-    Failed,
     FromWorker,
     HumanInput,
     Log,
@@ -20,19 +17,15 @@ from smartlinkd.crews.protocol import (
     Step,
     TaskCompleted,
     TaskStarted,
-    TokenUsage,
     ToolCall,
 )
 from smartlinkd.crews.store_entries import (
     ExecutionProgress,
-    begun,
     ended,
     requeued,
-    subject_of,
     together,
 )
 from smartlinkd.store.model import (
-    Execution,
     ExecutionUpdate,
     NewEvent,
     Status,
@@ -56,7 +49,7 @@ def ledger(*webhooks: WebhookTarget) -> ExecutionProgress:
 
 
 def hear(book: ExecutionProgress, *messages: FromWorker) -> ExecutionUpdate:
-    """What is recorded of the last of these."""
+    """Return the entry of the last message."""
     for message in messages[:-1]:
         book.entry_for(message, NOW, 0.0)
     return book.entry_for(messages[-1], LATER, 2.5)
@@ -64,12 +57,6 @@ def hear(book: ExecutionProgress, *messages: FromWorker) -> ExecutionUpdate:
 
 def task(task_id: str, name: str | None = None) -> TaskStarted:
     return TaskStarted(task_id=task_id, name=name)
-
-
-def test_its_turn_has_come() -> None:
-    entry = begun(subject(), NOW)
-    assert entry.change == {"status": Status.RUNNING, "started_at": NOW}
-    assert entry.events == (NewEvent("crew_kickoff_started", NOW),)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +83,7 @@ def test_its_turn_has_come() -> None:
     ],
     ids=lambda value: getattr(value, "type", ""),
 )
-def test_what_a_worker_says(
+def test_message_of_a_worker_becomes_a_change_and_an_event(
     message: FromWorker, change: Any, event: tuple[str, Any] | None
 ) -> None:
     entry = ledger().entry_for(message, NOW, 0.0)
@@ -113,23 +100,13 @@ def test_total_tasks_counts_the_started_tasks_where_the_worker_told_no_total() -
     assert "total_tasks" not in changes[2]
 
 
-def test_total_tasks_stays_what_the_worker_told() -> None:
-    assert "total_tasks" not in hear(ledger(), Started(total_tasks=1), task("a"), task("b")).change
-
-
-@pytest.mark.parametrize("message", [Result(output="x"), Failed(error="x")])
-def test_an_end_is_not_for_here(message: FromWorker) -> None:
-    with pytest.raises(TypeError, match=message.type):
-        ledger().entry_for(message, NOW, 0.0)
-
-
-def test_an_event_calls_who_wants_it() -> None:
+def test_event_queues_calls_to_its_targets() -> None:
     entry = ledger(STREAM, STEP).entry_for(Step(thought="hm"), NOW, 0.0)
     assert [call.target for call in entry.deliveries] == [STREAM, STEP]
     assert {call.due_at for call in entry.deliveries} == {NOW}
 
 
-def test_what_is_recorded_together_is_what_comes_of_all() -> None:
+def test_entries_recorded_together_add_up() -> None:
     book = ledger(STREAM, WebhookTarget("task", URL))
     said = (
         *(Started(total_tasks=2), task("a"), Step(thought="hm"), Step(thought="ah")),
@@ -153,7 +130,7 @@ def test_what_is_recorded_together_is_what_comes_of_all() -> None:
 # Tasks
 
 
-def test_a_completed_task_is_kept_with_how_it_began() -> None:
+def test_completed_task_is_recorded_with_its_beginning() -> None:
     began = TaskStarted(
         task_id="a", name="scout", agent="Scout", description="look", expected_output="a list"
     )
@@ -174,14 +151,7 @@ def test_a_completed_task_is_kept_with_how_it_began() -> None:
     }
 
 
-def test_a_clock_that_is_set_meanwhile_changes_no_time() -> None:
-    book = ledger()
-    book.entry_for(task("a"), LATER, 100.0)
-    entry = book.entry_for(TaskCompleted(task_id="a", output=""), NOW, 101.5)
-    assert entry.change["new_tasks"][0].execution_time == 1.5
-
-
-def test_the_task_at_hand_is_the_latest_that_is_open() -> None:
+def test_current_task_is_the_latest_open_one() -> None:
     book = ledger()
     assert hear(book, task("a", "one"), task("b")).change["current_task"] == "b"
     done = [TaskCompleted(task_id=each, output="") for each in "ba"]
@@ -192,15 +162,7 @@ def test_the_task_at_hand_is_the_latest_that_is_open() -> None:
 # A human is asked
 
 
-def test_a_question_names_what_the_answer_takes() -> None:
-    entry = hear(ledger(), task("a", "scout"), HumanInput(task_id="a", prompt="good?", output="x"))
-    assert entry.change == {"status": Status.WAITING_FOR_HUMAN_INPUT, "current_task": "a"}
-    (event,) = entry.events
-    assert event.type == "human_input_requested"
-    assert event.data == {"task_id": "a", "prompt": "good?", "output": "x"}
-
-
-def test_while_a_human_is_asked_the_task_at_hand_is_the_one_in_question() -> None:
+def test_current_task_is_the_one_in_question_while_a_human_is_asked() -> None:
     book = ledger()
     entry = hear(book, task("a", "one"), HumanInput(task_id="a", prompt="?"), task("b", "two"))
     assert entry.change["current_task"] == "a"
@@ -211,7 +173,7 @@ def test_while_a_human_is_asked_the_task_at_hand_is_the_one_in_question() -> Non
     assert hear(book, task("c")).change["current_task"] == "c"
 
 
-def test_an_answer_that_was_refused_has_changed_nothing() -> None:
+def test_refused_answer_reopens_the_question() -> None:
     book = ledger(STEP)
     hear(book, task("a", "one"), HumanInput(task_id="a", prompt="?"))
     book.answered((STREAM,), approved=True, now=NOW)
@@ -221,7 +183,7 @@ def test_an_answer_that_was_refused_has_changed_nothing() -> None:
     assert book.subject.webhooks == (STEP,)
 
 
-def test_new_webhooks_take_the_place_of_their_kinds_and_are_told_of_it() -> None:
+def test_new_webhooks_replace_those_of_their_kinds_at_once() -> None:
     book = ledger(STREAM, STEP)
     hear(book, task("a"), HumanInput(task_id="a", prompt="?"))
     new = (WebhookTarget("stream", "https://new.example/"), WebhookTarget("task", URL))
@@ -235,31 +197,10 @@ def test_new_webhooks_take_the_place_of_their_kinds_and_are_told_of_it() -> None
 # The end
 
 
-def test_a_good_end() -> None:
-    usage = TokenUsage(total_tokens=3, prompt_tokens=2, completion_tokens=1)
-    entry = ended(
-        Subject("some-id", None, (WebhookTarget("crew", URL),)),
-        success(Result(output="all", output_json={"a": 1}, token_usage=usage)),
-        NOW,
-    )
-    assert entry.change == {
-        "status": Status.COMPLETED,
-        "result": "all",
-        "result_json": {"a": 1},
-        "error": None,
-        "current_task": None,
-        "finished_at": NOW,
-    }
-    data: JsonValue = {"status": "completed", "result": "all"}
-    assert entry.events == (NewEvent("crew_kickoff_completed", NOW, data),)
-    (call,) = entry.deliveries
-    assert json.loads(call.body)["token_usage"] == usage.model_dump()
-
-
 @pytest.mark.parametrize(
     "status", [Status.ERROR, Status.STOPPED, Status.TIMED_OUT, Status.INTERRUPTED]
 )
-def test_a_bad_end(status: Status) -> None:
+def test_entry_of_a_failure_has_its_error(status: Status) -> None:
     entry = ended(Subject("some-id", None, ()), failure(status, "no luck"), NOW)
     assert entry.change["status"] is status
     assert (entry.change["result"], entry.change["error"]) == (None, "no luck")
@@ -271,7 +212,7 @@ def test_a_bad_end(status: Status) -> None:
     )
 
 
-def test_beginning_again_forgets_the_run_before() -> None:
+def test_requeued_execution_forgets_the_run_before() -> None:
     entry = requeued(Subject("some-id", None, (STREAM,)), NOW)
     assert entry.change == {
         "status": Status.PENDING,
@@ -283,28 +224,3 @@ def test_beginning_again_forgets_the_run_before() -> None:
     }
     assert entry.events == (NewEvent("crew_execution_requeued", NOW),)
     assert len(entry.deliveries) == 1
-
-
-def test_what_calls_say_of_an_execution() -> None:
-    execution = Execution(
-        id="some-id",
-        crew="c",
-        owner="",
-        status=Status.RUNNING,
-        error=None,
-        current_task=None,
-        completed_tasks=0,
-        total_tasks=None,
-        created_at=NOW,
-        started_at=None,
-        finished_at=None,
-        sequence=1,
-        inputs={},
-        meta={"m": 1},
-        webhooks=(STEP,),
-        result=None,
-        result_json=None,
-        tasks=(),
-        last_step=None,
-    )
-    assert subject_of(execution) == Subject("some-id", {"m": 1}, (STEP,))

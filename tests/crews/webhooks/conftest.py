@@ -28,17 +28,16 @@ from smartlinkd.store.model import (
 from tests.net.receivers import behave, open_receiver, receiver
 
 __all__ = ["behave", "open_receiver", "receiver"]  # fixtures
-
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 
 
 @dataclass
-class Desk:
+class RunningDispatcher:
     """A journal on disk, and the webhooks part over it."""
 
     path: Path
-    journal: Store
+    store: Store
     nursery: trio.Nursery
     ahead: timedelta = timedelta(0)  # by which the clock is set
     _began: float = field(default_factory=trio.current_time)
@@ -57,11 +56,11 @@ class Desk:
             inputs={},
             webhooks=targets,
         )
-        return (await self.journal.create(new, idempotency=None)).id
+        return (await self.store.create(new, idempotency=None)).id
 
     async def queue(self, execution_id: str, target: WebhookTarget, *bodies: bytes) -> None:
         calls = [NewDelivery(target, body, self.wall()) for body in bodies]
-        await self.journal.record(execution_id, ExecutionUpdate(Change(), deliveries=calls))
+        await self.store.record(execution_id, ExecutionUpdate(Change(), deliveries=calls))
 
     async def call(self, url: str, *bodies: bytes, **target: Any) -> str:
         """An execution of its own, with calls to one target."""
@@ -72,7 +71,7 @@ class Desk:
 
     async def waiting(self) -> list[Any]:
         """The calls that are not done: the first of each execution and target."""
-        return await self.journal.due_deliveries(NOW + timedelta(days=99), 100)
+        return await self.store.due_deliveries(NOW + timedelta(days=99), 100)
 
     async def until(self, met: Callable[[list[Any]], bool]) -> list[Any]:
         """Wait until what waits is as wanted. Each look takes real time, on a thread."""
@@ -86,7 +85,7 @@ class Desk:
     async def begin(self, **options: Any) -> Callable[[], None]:
         """Start the part; returns what stops it."""
         given: dict[str, Any] = {"allow": LOOPBACK, "key": None} | options
-        webhooks = WebhookDispatcher(self.journal, wall=self.wall, **given)
+        webhooks = WebhookDispatcher(self.store, wall=self.wall, **given)
         scope, self.over = trio.CancelScope(), trio.Event()
 
         async def run(task_status: trio.TaskStatus[None]) -> None:
@@ -111,10 +110,12 @@ def store_limits() -> StoreLimits:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, nursery: trio.Nursery, store_limits: StoreLimits) -> Desk:
+async def dispatcher(
+    tmp_path: Path, nursery: trio.Nursery, store_limits: StoreLimits
+) -> RunningDispatcher:
     kept = Retention(age=timedelta(days=30), count=1000)
     path = tmp_path / "journal.db"
     key = SecretBytes(b"k" * 32)
-    journal = Store(path, key=key, retention=kept, limits=store_limits, synchronous="OFF")
-    await nursery.start(journal.run)
-    return Desk(path, journal, nursery)
+    store = Store(path, key=key, retention=kept, limits=store_limits, synchronous="OFF")
+    await nursery.start(store.run)
+    return RunningDispatcher(path, store, nursery)

@@ -1,4 +1,4 @@
-"""What an answer means, and when it is tried again."""
+"""The verdict on an answer, and the wait before a repetition."""
 
 from __future__ import annotations
 
@@ -39,31 +39,26 @@ def wait(outcome: Answered | Unanswered, attempt: int = 1) -> float:
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-def test_delivered(status: int) -> None:
+def test_success_status_is_delivered(status: int) -> None:
     assert judged(Answered(status)) == Delivered()
 
 
 @pytest.mark.parametrize("status", [302, 303, 307, 408, 425, 429, 500, 502, 503, 504, 599])
-def test_tried_again(status: int) -> None:
+def test_transient_status_is_retried(status: int) -> None:
     assert judged(Answered(status)) == Retried(f"HTTP {status} (attempt 1)", 5.0)
 
 
 @pytest.mark.parametrize("status", [300, 301, 304, 308, 400, 401, 403, 404, 405, 410, 413, 422])
-def test_given_up(status: int) -> None:
+def test_refusal_status_is_given_up(status: int) -> None:
     assert judged(Answered(status)) == GivenUp(f"HTTP {status} (attempt 1)")
 
 
-@pytest.mark.parametrize("status", [101, 600, 999])
-def test_an_answer_that_is_none_is_given_up(status: int) -> None:
-    assert isinstance(judged(Answered(status)), GivenUp)
-
-
-def test_silence_is_tried_again_unless_it_is_our_own_fault() -> None:
+def test_unanswered_call_is_retried_unless_final() -> None:
     assert judged(Unanswered("why"), 2) == Retried("why (attempt 2)", 10.0)
     assert judged(Unanswered("why", is_final=True)) == GivenUp("why (attempt 1)")
 
 
-def test_the_waits_double_up_to_an_hour() -> None:
+def test_waits_double_up_to_an_hour() -> None:
     waits = [wait(Unanswered(""), attempt) for attempt in range(1, 21)]
     assert waits[:4] == [5, 10, 20, 40]
     assert waits[10:] == [HOUR] * 10
@@ -80,10 +75,6 @@ def test_waits_differ_by_chance() -> None:
 @pytest.mark.parametrize("outcome", [Answered(503), Unanswered("HTTP 503")])
 def test_last_attempt_that_fails_gives_the_call_up(outcome: Answered | Unanswered) -> None:
     assert judged(outcome, 35, is_last=True) == GivenUp("HTTP 503 (attempt 35)")
-
-
-def test_last_attempt_that_succeeds_is_delivered() -> None:
-    assert judged(Answered(200), 35, is_last=True) == Delivered()
 
 
 @pytest.mark.parametrize(
@@ -109,9 +100,5 @@ def test_last_attempt_that_succeeds_is_delivered() -> None:
         ("Mon, 04 May " + "9" * 20 + " 03:04:01 GMT", 5),
     ],
 )
-def test_a_receiver_may_ask_for_a_longer_wait(asked: str, waits: float) -> None:
+def test_retry_after_may_lengthen_the_wait(asked: str, waits: float) -> None:
     assert wait(Answered(503, asked)) == waits
-
-
-def test_a_date_in_another_time_zone() -> None:
-    assert wait(Answered(429, "Mon, 04 May 2026 05:04:01 +0200")) == 120

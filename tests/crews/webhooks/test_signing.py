@@ -17,7 +17,7 @@ THEN = datetime.fromtimestamp(1614265330, UTC)
 BODY = b'{"test": 2432232314}'
 
 
-def test_the_specifications_example() -> None:
+def test_signature_of_the_specifications_example() -> None:
     assert signature_headers(KEY, CALL_ID, THEN, BODY) == {
         "webhook-id": CALL_ID,
         "webhook-timestamp": "1614265330",
@@ -25,7 +25,7 @@ def test_the_specifications_example() -> None:
     }
 
 
-def test_openssl_comes_to_the_same() -> None:
+def test_signature_is_the_same_by_openssl() -> None:
     body = bytes(range(256))
     key = SecretBytes("càng dài càng tốt".encode())
     headers = signature_headers(key, "msg_1", THEN, body)
@@ -40,6 +40,6 @@ def test_openssl_comes_to_the_same() -> None:
     assert (version, b64decode(signature)) == ("v1", expected)
 
 
-def test_without_a_key_there_is_an_id_and_no_signature() -> None:
+def test_headers_without_a_key_have_an_id_and_no_signature() -> None:
     headers = signature_headers(None, CALL_ID, THEN, BODY)
     assert headers.keys() == {"webhook-id", "webhook-timestamp"}

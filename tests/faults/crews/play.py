@@ -258,7 +258,7 @@ class Play:
     async def _events(self) -> list[str]:
         """The types of all that happened."""
         found: list[str] = []
-        journal = self.stage.crews.journal
+        journal = self.stage.crews.store
         while page := await journal.events(self._scene.kickoff_id, after=len(found), limit=500):
             found += [event.type for event in page]
         return found
@@ -266,7 +266,7 @@ class Play:
     async def _owed(self) -> bool:
         """Whether calls are to be made, be it later."""
         ever = self.stage.wall.moment() + timedelta(days=9)
-        return bool(await self.stage.crews.journal.due_deliveries(ever, 1))
+        return bool(await self.stage.crews.store.due_deliveries(ever, 1))
 
     def _told(self) -> list[str]:
         return [

@@ -37,7 +37,7 @@ from smartlinkd.api.services import CrewServices
 from smartlinkd.api.timings import count_only
 from smartlinkd.config.crews import LONGEST_GRACE
 from smartlinkd.crews.model import CrewUser, Feedback, Kickoff, no_such_execution
-from smartlinkd.crews.subscriptions import EventStream
+from smartlinkd.crews.subscriptions import ExecutionEventStream
 from smartlinkd.errors import Refused
 from smartlinkd.http_server import hold_until_answered
 from smartlinkd.nurseries import background
@@ -150,7 +150,7 @@ def _add_read_routes(
         """
         kickoff_id = _checked_id(asked.kickoff_id)
 
-        def follow() -> AbstractAsyncContextManager[EventStream]:
+        def follow() -> AbstractAsyncContextManager[ExecutionEventStream]:
             return executor.follow(caller, kickoff_id, after=asked.last_event_id)
 
         shown, is_head = await guards.credential(), request.method == "HEAD"

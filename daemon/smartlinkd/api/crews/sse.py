@@ -18,7 +18,7 @@ from quart import Response
 from quart.wrappers.response import DataBody, ResponseBody
 
 from smartlinkd.api.crews.schemas import EventHead
-from smartlinkd.crews.subscriptions import EventStream
+from smartlinkd.crews.subscriptions import ExecutionEventStream
 from smartlinkd.errors import Refused, WrongCredential
 from smartlinkd.store.model import ExecutionEvent
 
@@ -41,7 +41,7 @@ _BREAKS_FOR_SOME: Final = {
 Python does."""
 
 Admit = Callable[[], Awaitable[object]]
-Follow = Callable[[], AbstractAsyncContextManager[EventStream]]
+Follow = Callable[[], AbstractAsyncContextManager[ExecutionEventStream]]
 
 
 def stream(follow: Follow, admit: Admit, stopping: trio.Event, *, head: bool) -> Response:
@@ -66,7 +66,7 @@ class _Stream(ResponseBody):
         self._admit = admit
         self._stopping = stopping
         self._held = AsyncExitStack()
-        self._following: EventStream | None = None
+        self._following: ExecutionEventStream | None = None
         self._begun = False
         self._ahead: list[ExecutionEvent] | None = None
         self._news: list[ExecutionEvent] | None = None
@@ -111,7 +111,7 @@ class _Stream(ResponseBody):
         self._news = None  # while the client does not read, only the piece is in memory
         return piece
 
-    async def _read(self, following: EventStream) -> None:
+    async def _read(self, following: ExecutionEventStream) -> None:
         """Set `_news` to the next events, to [] when there will be none, or to None for silence.
 
         The deadline is the nursery's own: an outer one could throw away events that were read. They
@@ -123,7 +123,7 @@ class _Stream(ResponseBody):
             nursery.start_soon(self._read_next, following, nursery.cancel_scope)
             nursery.start_soon(self._cancel_at_stop, nursery.cancel_scope)
 
-    async def _read_part(self, following: EventStream) -> None:
+    async def _read_part(self, following: ExecutionEventStream) -> None:
         """Set `_news` to the next part of the current event, or to [] when there will be none.
 
         It is on disk already, so there is no wait. The token was checked for the whole event.
@@ -134,7 +134,7 @@ class _Stream(ResponseBody):
             logger.info("an event stream ended within an event: %s", refusal)
             self._news = []
 
-    async def _read_next(self, following: EventStream, scope: trio.CancelScope) -> None:
+    async def _read_next(self, following: ExecutionEventStream, scope: trio.CancelScope) -> None:
         try:
             if self._ahead is None:
                 self._ahead = await following.next()

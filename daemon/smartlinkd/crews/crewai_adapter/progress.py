@@ -19,7 +19,7 @@ Who = tuple[str | None, str | None]
 """CrewAI's id of a task, and an agent's role."""
 
 
-class Progress:
+class CrewProgress:
     """Turns events into messages, but for tasks that are not the crew's own (a planner's)."""
 
     def __init__(self, daemon: DaemonConnection, tasks: list[Any]) -> None:

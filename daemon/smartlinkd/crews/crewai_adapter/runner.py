@@ -20,7 +20,7 @@ from typing import IO, Any, NoReturn
 
 from .connection import DaemonConnection
 from .finding import find
-from .progress import Progress, agent_of, last_text, value_of
+from .progress import CrewProgress, agent_of, last_text, value_of
 from .texts import Unusable, describe, redact, to_json
 
 # Without these, CrewAI and its libraries call home, or ask a person at a terminal. The crew's
@@ -68,7 +68,7 @@ def run(
     guard_files(crew, home)
     daemon.start(len(crew.tasks))
     lift_time_limits(crew, daemon)
-    progress = Progress(daemon, crew.tasks)
+    progress = CrewProgress(daemon, crew.tasks)
     progress.listen(events.crewai_event_bus)
     human_input.set_provider(Human(progress))
     ask_for_hooks(hooks, progress, daemon)
@@ -239,7 +239,7 @@ def _try_lock(file: IO[str]) -> bool:
 class Human:
     """A provider of human input for CrewAI that asks through the daemon."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: CrewProgress) -> None:
         self._progress = progress
 
     def setup_messages(self, _context: Any) -> bool:
@@ -279,7 +279,7 @@ def _fields_text(value: Any) -> str:
     return json.dumps(to_json(value), ensure_ascii=False)
 
 
-def ask_for_hooks(hooks: Any, progress: Progress, daemon: DaemonConnection) -> None:
+def ask_for_hooks(hooks: Any, progress: CrewProgress, daemon: DaemonConnection) -> None:
     """Have hooks ask humans (`context.request_human_input`) through the daemon.
 
     CrewAI would read the empty standard input and go on as if the human had agreed. Of a hook's

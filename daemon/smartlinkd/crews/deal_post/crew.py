@@ -14,14 +14,14 @@ from typing import Any, Final, TextIO
 
 from smartlinkd.crews.deal_post.deals import (
     Deal,
-    Failure,
+    FailedLink,
     PostRequest,
     WrongInput,
     rank,
     read_inputs,
     sort_out,
 )
-from smartlinkd.crews.deal_post.llm import Draft, Model, find_model, prompt_for
+from smartlinkd.crews.deal_post.llm import Model, ModelDraft, find_model, prompt_for
 from smartlinkd.crews.deal_post.post import fault, fill
 
 TOOL: Final = "convert_links"
@@ -33,7 +33,7 @@ class NothingConverted(Exception):  # noqa: N818 - its text is for the client
     """No link was converted. The text says why, for each link or for all."""
 
 
-class Conversation:
+class DaemonChannel:
     """The worker's end of the connection. It asks one question at a time."""
 
     def __init__(self, received: TextIO, sent: TextIO) -> None:
@@ -55,17 +55,17 @@ class Conversation:
         return message
 
 
-def open_connection(environment: Mapping[str, str]) -> Conversation:
+def open_connection(environment: Mapping[str, str]) -> DaemonChannel:
     """Return the connection that the daemon has opened for this process."""
     connection = socket.socket(fileno=int(environment["SMARTLINKD_FD"]))
     # One file for both directions would lose what it has read ahead at each write.
-    return Conversation(
+    return DaemonChannel(
         connection.makefile("r", encoding="utf-8", newline="\n"),
         connection.makefile("w", encoding="utf-8", newline="\n"),
     )
 
 
-def run(daemon: Conversation, environment: Mapping[str, str]) -> None:
+def run(daemon: DaemonChannel, environment: Mapping[str, str]) -> None:
     """Run one execution, from `started` to `result` or `failed`."""
     daemon.send("started", total_tasks=3)
     try:
@@ -90,7 +90,7 @@ def run(daemon: Conversation, environment: Mapping[str, str]) -> None:
     )
 
 
-def _convert(daemon: Conversation, request: PostRequest) -> tuple[list[Deal], list[Failure]]:
+def _convert(daemon: DaemonChannel, request: PostRequest) -> tuple[list[Deal], list[FailedLink]]:
     """Be the scout: have the links converted. Raises `NothingConverted`."""
     count = len(request.links)
     daemon.send(
@@ -134,7 +134,7 @@ def _convert(daemon: Conversation, request: PostRequest) -> tuple[list[Deal], li
     return deals, failures
 
 
-def _rank(daemon: Conversation, found: Sequence[Deal]) -> list[Deal]:
+def _rank(daemon: DaemonChannel, found: Sequence[Deal]) -> list[Deal]:
     """Be the analyst: put the deals in order, and say why."""
     daemon.send(
         "task_started",
@@ -162,8 +162,8 @@ def _rank(daemon: Conversation, found: Sequence[Deal]) -> list[Deal]:
 
 
 def _write(
-    daemon: Conversation, deals: Sequence[Deal], request: PostRequest, model: Model | None
-) -> tuple[Draft, str]:
+    daemon: DaemonChannel, deals: Sequence[Deal], request: PostRequest, model: Model | None
+) -> tuple[ModelDraft, str]:
     """Be the writer: return the model's post if it is good, else the template's; and the writer."""
     daemon.send(
         "task_started",
@@ -173,18 +173,20 @@ def _write(
         description=f"Write a post about {len(deals)} deal(s), the best first.",
         expected_output="A post in plain text that has the affiliate link of each deal.",
     )
-    draft, writer = Draft(""), "template"
+    draft, writer = ModelDraft(""), "template"
     if model is not None:
         draft, writer = _ask(daemon, model, deals, request), model.name
     if not draft.text:
-        draft, writer = Draft(fill(deals, request), usage=draft.usage), "template"
+        draft, writer = ModelDraft(fill(deals, request), usage=draft.usage), "template"
         thought = "The template takes what is known of each deal, and leaves out the rest."
         daemon.send("step", task_id="write", agent="writer", thought=thought, result=draft.text)
     daemon.send("task_completed", task_id="write", output=draft.text)
     return draft, writer
 
 
-def _ask(daemon: Conversation, model: Model, deals: Sequence[Deal], request: PostRequest) -> Draft:
+def _ask(
+    daemon: DaemonChannel, model: Model, deals: Sequence[Deal], request: PostRequest
+) -> ModelDraft:
     """Return the model's post; without a text if it is of no use, which the log explains."""
     prompt = prompt_for(deals, request)
     draft = model.write(prompt, request)
@@ -203,5 +205,5 @@ def _ask(daemon: Conversation, model: Model, deals: Sequence[Deal], request: Pos
     if wrong:
         text = f"no post by the model {model.name}, the template writes it: {wrong}"
         daemon.send("log", level="warning", text=text)
-        return Draft("", wrong, draft.usage)
+        return ModelDraft("", wrong, draft.usage)
     return draft

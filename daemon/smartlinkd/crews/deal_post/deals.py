@@ -68,7 +68,7 @@ class Deal:
 
 
 @dataclass(frozen=True)
-class Failure:
+class FailedLink:
     """A link that was not converted."""
 
     link: str
@@ -137,13 +137,13 @@ def _is_texts(given: object) -> bool:
     return isinstance(given, list) and all(isinstance(each, str) for each in given)
 
 
-def sort_out(mapping: Mapping[str, Mapping[str, Any]]) -> tuple[list[Deal], list[Failure]]:
+def sort_out(mapping: Mapping[str, Mapping[str, Any]]) -> tuple[list[Deal], list[FailedLink]]:
     """Return the tool's entries as deals and failures. Links to the same product are one deal."""
     deals: dict[str, Deal] = {}
     failures = []
     for link, entry in mapping.items():
         if entry.get("error"):
-            failures.append(Failure(link, entry["failCode"]))
+            failures.append(FailedLink(link, entry["failCode"]))
             continue
         short = entry["shortLink"]
         before = deals.get(short, Deal(short, (), {}))

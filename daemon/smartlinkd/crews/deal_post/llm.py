@@ -34,7 +34,7 @@ _FACTS = ("name", "price", "rating", "sales", "shopName")
 
 
 @dataclass(frozen=True)
-class Draft:
+class ModelDraft:
     """A model's post, or "" and what is `wrong`; and the tokens that it has cost."""
 
     text: str
@@ -50,24 +50,24 @@ class Model:
     key: str = field(repr=False)
     name: str
 
-    def write(self, prompt: str, request: PostRequest) -> Draft:
+    def write(self, prompt: str, request: PostRequest) -> ModelDraft:
         """Return the model's post, or why there is none, without the key in it."""
         language = _LANGUAGES[request.language]
         rules = _RULES.format(language=language, currency=request.currency)
         messages = [{"role": "system", "content": rules}, {"role": "user", "content": prompt}]
         if not (self.key.isascii() and self.key.isprintable()):
-            return Draft("", "OPENAI_API_KEY: has characters that no key has")
+            return ModelDraft("", "OPENAI_API_KEY: has characters that no key has")
         if not re.match("https?://[^/]", self.url):
-            return Draft("", "OPENAI_BASE_URL: must be an address such as https://host/v1")
+            return ModelDraft("", "OPENAI_BASE_URL: must be an address such as https://host/v1")
         try:
             status, data = self._post({"model": self.name, "messages": messages})
         except TimeoutError:
-            return Draft("", f"no answer within {TIMEOUT_S:g} s")
+            return ModelDraft("", f"no answer within {TIMEOUT_S:g} s")
         except (OSError, ValueError, http.client.HTTPException) as error:
-            return Draft("", f"{type(error).__name__}: {error}")
+            return ModelDraft("", f"{type(error).__name__}: {error}")
         if status != 200:
             said = data.decode(errors="replace").replace(self.key, "[OPENAI_API_KEY]")
-            return Draft("", f"HTTP {status}: {' '.join(said[:300].split())}")
+            return ModelDraft("", f"HTTP {status}: {' '.join(said[:300].split())}")
         return _read_completion(data)
 
     def _post(self, body: Mapping[str, Any]) -> tuple[int, bytes]:
@@ -107,10 +107,10 @@ def prompt_for(deals: Sequence[Deal], request: PostRequest) -> str:
     return json.dumps({**title, "deals": known}, ensure_ascii=False, indent=1)
 
 
-def _read_completion(data: bytes) -> Draft:
+def _read_completion(data: bytes) -> ModelDraft:
     """Return the post in a `chat.completion` object."""
     if len(data) > MAX_ANSWER:
-        return Draft("", f"its answer has more than {MAX_ANSWER} bytes")
+        return ModelDraft("", f"its answer has more than {MAX_ANSWER} bytes")
     usage, text = dict.fromkeys(TOKEN_COUNTS, 0), None
     try:
         answer = json.loads(data)
@@ -123,9 +123,9 @@ def _read_completion(data: bytes) -> Draft:
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         pass  # it has no text then
     if not isinstance(text, str) or not text.strip():
-        return Draft("", "its answer has no text at choices[0].message.content", usage)
+        return ModelDraft("", "its answer has no text at choices[0].message.content", usage)
     if len(text) > MAX_POST:
         wrong = f"its post has {len(text)} characters, {MAX_POST} are the most"
-        return Draft("", wrong, usage)
+        return ModelDraft("", wrong, usage)
     # JSON can hold lone surrogates, which a message to the daemon cannot.
-    return Draft(text.encode(errors="replace").decode().strip(), usage=usage)
+    return ModelDraft(text.encode(errors="replace").decode().strip(), usage=usage)

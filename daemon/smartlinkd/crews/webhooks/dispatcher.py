@@ -82,7 +82,7 @@ class WebhookDispatcher:
 
     def __init__(
         self,
-        journal: Store,
+        store: Store,
         *,
         allow: Sequence[Network],
         key: SecretBytes | None,
@@ -94,7 +94,7 @@ class WebhookDispatcher:
         """Make a handle of a dispatcher that is not running.
 
         Args:
-            journal: Holds the calls.
+            store: Holds the calls.
             allow: Networks that may be called beside the public internet.
             key: Signs the calls; None leaves them unsigned.
             limits: The bounds.
@@ -102,7 +102,7 @@ class WebhookDispatcher:
             resolve: Looks names up; None is the system's resolver.
             chance: Spreads the waits.
         """
-        self._journal = journal
+        self._store = store
         self._allow = tuple(allow)
         self._key = key
         self._limits = limits
@@ -158,7 +158,7 @@ class WebhookDispatcher:
         However many wait for a host that hangs, they hide no other.
         """
         self.heartbeat.touch(JOURNAL_BACKOFF.longest)  # also when it is tried for the tenth time
-        return await self._journal.due_deliveries(
+        return await self._store.due_deliveries(
             self._wall() + timedelta(seconds=self._limits.longest_sleep_s),
             self._limits.at_once,
             except_ids=tuple(self._held),
@@ -222,18 +222,18 @@ class WebhookDispatcher:
         """Write the verdict to the journal, however long it takes. A lost one repeats the call."""
         match verdict:
             case Delivered():
-                await self._retry(lambda: self._journal.remove_delivery(delivery.id))
+                await self._retry(lambda: self._store.remove_delivery(delivery.id))
                 logger.debug("made the %s", _described(delivery))
             case Retried(why, wait):
                 text = "the %s failed: %s; again in %.0f s"
                 logger.info(text, _described(delivery), why, wait)
                 next_at = self._wall() + timedelta(seconds=wait)
-                await self._retry(lambda: self._journal.reschedule(delivery.id, next_at))
+                await self._retry(lambda: self._store.reschedule(delivery.id, next_at))
             case GivenUp(why):
                 # Logged before it is so: a stop in between would leave it unsaid.
                 about = LogEvent.WEBHOOK_GIVEN_UP()
                 logger.warning("gave up the %s: %s", _described(delivery), why, extra=about)
-                await self._retry(lambda: self._journal.remove_delivery(delivery.id))
+                await self._retry(lambda: self._store.remove_delivery(delivery.id))
 
     async def _retry(self, ask: Callable[[], Awaitable[R]]) -> R:
         """Ask until it is not `Unavailable`, which the journal may be."""

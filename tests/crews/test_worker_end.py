@@ -1,4 +1,4 @@
-"""How a worker ends, and that what is told of it is true."""
+"""How a worker ends or is stopped: its outcome is told, and nothing of it is left."""
 
 from __future__ import annotations
 
@@ -20,16 +20,14 @@ from smartlinkd.crews.outcome import (
     ProtocolBroken,
     silent_exit,
 )
-from smartlinkd.crews.protocol import MAX_LINE, Failed, Result
-from smartlinkd.crews.worker import Worker
+from smartlinkd.crews.protocol import MAX_LINE, Failed, Inputs, Result
+from smartlinkd.crews.worker import Stopped, Worker
 from smartlinkd.processes.process_tree import ExitStatus
-from tests.processes.family import parent, stat
+from tests.processes.family import alive, parent
 
 Begin = Callable[..., AbstractAsyncContextManager[Worker]]
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
-
 pytestmark = pytest.mark.usefixtures("nothing_left")
-
 MIB = 2**20
 SHELL = """
 say() { printf '%s\\n' "$1" >&3; }
@@ -52,31 +50,18 @@ async def end(worker: Worker) -> ExitReason:
         return await worker.exit_reason()
 
 
-# What it says of its end
-
-
 @pytest.mark.parametrize("after", ["", "exit 7", "kill -9 $$", "kill -SEGV $$"])
-async def test_its_result_stands_whatever_becomes_of_it(begin: Begin, after: str) -> None:
+async def test_result_stands_however_the_worker_ends(begin: Begin, after: str) -> None:
     async with begin(*shell(f'say "$done"; {after}')) as worker:
         assert await end(worker) == Result(output="done")
 
 
-async def test_its_own_failure_is_told(begin: Begin) -> None:
+async def test_failed_message_is_the_exit_reason(begin: Begin) -> None:
     async with begin(*shell("""say '{"type":"failed","error":"no luck"}'; exit 1""")) as worker:
         assert await end(worker) == Failed(error="no luck")
 
 
-async def test_the_end_is_told_as_often_as_it_is_asked_for(begin: Begin) -> None:
-    async with begin(*shell('say "$done"')) as worker:
-        assert await end(worker) == await end(worker) == Result(output="done")
-
-
-async def test_its_result_is_its_end_while_it_lingers(begin: Begin) -> None:
-    async with begin(*shell('say "$done"; sleep 1000'), grace=1000) as worker:
-        assert await end(worker) == Result(output="done")
-
-
-async def test_one_that_lingers_has_its_grace_to_leave(
+async def test_worker_that_lingers_after_its_result_is_killed_after_its_grace(
     begin: Begin, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with begin(*shell('say "$done"; sleep 1000'), grace=0.1) as worker:
@@ -86,27 +71,10 @@ async def test_one_that_lingers_has_its_grace_to_leave(
     assert "does not end within 0.1 s of its last message, and is killed" in caplog.text
 
 
-@pytest.mark.parametrize("script", ["say x; sleep 1000", "exec 3>&-; sleep 1000"])
-async def test_one_that_has_said_nothing_of_its_end_is_given_no_more_time(
-    begin: Begin, script: str
-) -> None:
-    async with begin(*shell(script), grace=0.1) as worker:
-        assert isinstance(await end(worker), ProtocolBroken)
-        with trio.fail_after(0):
-            await worker.drain()
-
-
-async def test_one_that_reads_on_after_its_result_sees_that_it_may_go(begin: Begin) -> None:
-    async with begin(*shell('say "$done"; cat <&3 >/dev/null; echo bye'), grace=5) as worker:
-        assert await end(worker) == Result(output="done")
-        await worker.drain()
-        assert worker.stdout_tail == "bye\n"
-
-
 @pytest.mark.parametrize(
     "more", ['say "$done"', """say '{"type":"failed","error":"x"}'""", "say x", "printf x >&3"]
 )
-async def test_a_result_stands_with_more_after_it(
+async def test_result_stands_with_more_after_it(
     begin: Begin, caplog: pytest.LogCaptureFixture, more: str
 ) -> None:
     async with begin(*shell(f'say "$done"; {more}')) as worker:
@@ -116,24 +84,23 @@ async def test_a_result_stands_with_more_after_it(
     assert "says more after its last message" in caplog.text
 
 
-# What its process tells
-
-
 @pytest.mark.parametrize("code", [0, 1, 3])
-async def test_an_exit_without_a_result(begin: Begin, code: int) -> None:
+async def test_exit_without_a_result_has_its_code_and_last_words(begin: Begin, code: int) -> None:
     async with begin(*shell(f"echo first >&2; echo last >&2; exit {code}")) as worker:
         assert await end(worker) == ExitedWithoutResult(code, "last")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-async def test_a_signal_of_somebody_elses(begin: Begin, number: signal.Signals) -> None:
+async def test_worker_killed_by_a_foreign_signal_has_that_signal_as_its_end(
+    begin: Begin, number: signal.Signals
+) -> None:
     async with begin(*shell("sleep 1000")) as worker:
         await anext(worker.messages)
         os.kill(worker.pid, number)
         assert await end(worker) == KilledBySignal(number, "")
 
 
-async def test_end_of_a_killed_reapers_worker_is_unknown(
+async def test_end_of_a_worker_whose_reaper_is_killed_is_unknown(
     begin: Begin, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with begin(*shell("exec sleep 1000")) as worker:
@@ -142,44 +109,14 @@ async def test_end_of_a_killed_reapers_worker_is_unknown(
     assert "its guardian was killed" in caplog.text
 
 
-async def test_the_end_is_told_though_its_descriptor_is_open_elsewhere(
-    begin: Begin, until: Until
-) -> None:
-    async with begin(*shell("sleep 1000 & echo $!; wait")) as worker:
-        await until(lambda: worker.stdout_tail.endswith("\n"))
-        reaper = parent(worker.pid)
-        server = parent(reaper)
-        # Who would end what a killed reaper leaves is kept from it; not while it still has the
-        # descriptors that it has handed on, for then nobody's end of the connection would close.
-        await until(lambda: stat(server)[0] == "S")
-        os.kill(server, signal.SIGSTOP)
-        try:
-            os.kill(reaper, signal.SIGKILL)
-            assert await end(worker) == OutOfSight("")
-        finally:
-            os.kill(server, signal.SIGCONT)
-
-
-async def test_too_much_memory(begin: Begin) -> None:
-    program = f"x = bytearray({150 * MIB}); import time; time.sleep(1000)"
-    async with begin(*python(program), memory=50 * MIB) as worker:
-        ended = await end(worker)
-    assert isinstance(ended, OutOfMemory)
-    assert ended.limit == 50 * MIB
-    assert ended.used > ended.limit
-
-
-async def test_too_much_memory_in_a_child(begin: Begin) -> None:
+async def test_worker_whose_child_uses_too_much_memory_is_ended(begin: Begin) -> None:
     program = f"x = bytearray({150 * MIB}); import time; time.sleep(1000)"
     script = f'{sys.executable} -I -S -c "{program}"; exit 0'
     async with begin(*shell(script), memory=50 * MIB) as worker:
         assert isinstance(await end(worker), OutOfMemory)
 
 
-# What breaks the protocol
-
-
-async def test_what_it_sent_is_quoted_without_the_values_of_its_environment(begin: Begin) -> None:
+async def test_quote_of_a_broken_line_hides_the_values_of_the_environment(begin: Begin) -> None:
     command = shell('say "{\\"type\\":\\"$KEY\\"}"; sleep 1000')
     async with begin(*command, environment={"KEY": "sk-12345"}) as worker:
         ended = await end(worker)
@@ -188,7 +125,7 @@ async def test_what_it_sent_is_quoted_without_the_values_of_its_environment(begi
     assert ended.quote == '{"type":"[KEY]"}'
 
 
-async def test_a_value_is_hidden_as_json_has_it_too(begin: Begin) -> None:
+async def test_quote_hides_a_value_as_json_escapes_it(begin: Begin) -> None:
     program = """
 import json, os, socket
 line = socket.socket(fileno=3)
@@ -201,13 +138,13 @@ line.recv(1000)
     assert ended.quote == '{"type": "[KEY]"}'
 
 
-async def test_a_value_is_hidden_in_half_a_line_too(begin: Begin) -> None:
+async def test_quote_of_half_a_line_hides_a_value(begin: Begin) -> None:
     program = "import os; os.write(3, os.environ['KEY'].encode())"
     async with begin(*python(program), environment={"KEY": "sk-12345"}) as worker:
         assert await end(worker) == ProtocolBroken("its last line has no newline", "[KEY]")
 
 
-async def test_a_value_at_the_edge_of_the_last_words_is_not_shown_in_part(begin: Begin) -> None:
+async def test_value_at_the_edge_of_the_kept_output_is_not_shown_in_part(begin: Begin) -> None:
     script = """printf '%s%*s' "$KEY" 65526 x >&2; exit 4"""
     async with begin(*shell(script), environment={"KEY": "0123456789" * 2}) as worker:
         await end(worker)
@@ -215,7 +152,7 @@ async def test_a_value_at_the_edge_of_the_last_words_is_not_shown_in_part(begin:
         assert set(worker.stderr_tail) == set("… x")
 
 
-async def test_a_value_at_the_edge_of_the_quote_is_not_shown_in_part(begin: Begin) -> None:
+async def test_value_at_the_edge_of_the_quote_is_not_shown_in_part(begin: Begin) -> None:
     command = shell('say "$(printf %190s)$KEY"; sleep 1000')
     async with begin(*command, environment={"KEY": "0123456789" * 10}) as worker:
         ended = await end(worker)
@@ -223,14 +160,7 @@ async def test_a_value_at_the_edge_of_the_quote_is_not_shown_in_part(begin: Begi
     assert "0123" not in ended.quote
 
 
-async def test_no_message_is_heard_after_a_fault(begin: Begin) -> None:
-    script = """say x; say '{"type":"log","text":""}'; say "$done" """
-    async with begin(*shell(script)) as worker:
-        assert len([message async for message in worker.messages]) == 1
-        assert isinstance(await end(worker), ProtocolBroken)
-
-
-async def test_a_line_without_end_is_not_waited_for(begin: Begin) -> None:
+async def test_line_without_end_breaks_the_protocol(begin: Begin) -> None:
     async with begin(*shell("yes 0123456789 | tr -d '\\n' >&3")) as worker:
         ended = await end(worker)
     assert isinstance(ended, ProtocolBroken)
@@ -239,39 +169,33 @@ async def test_a_line_without_end_is_not_waited_for(begin: Begin) -> None:
     assert len(ended.quote) < 300
 
 
-async def test_a_last_line_without_newline_is_no_message(begin: Begin) -> None:
+async def test_last_line_without_newline_breaks_the_protocol(begin: Begin) -> None:
     async with begin(*shell('printf %s "$done" >&3')) as worker:
         assert await end(worker) == ProtocolBroken(
             "its last line has no newline", '{"type":"result","output":"done"}'
         )
 
 
-async def test_a_crash_in_the_middle_of_a_line_is_told_as_a_crash(begin: Begin) -> None:
+async def test_crash_in_the_middle_of_a_line_is_a_crash(begin: Begin) -> None:
     async with begin(*shell("""printf '{"type":"resu' >&3; kill -9 $$""")) as worker:
         assert await end(worker) == KilledBySignal(signal.SIGKILL, "")
 
 
-async def test_one_that_closes_its_end_and_runs_on(begin: Begin) -> None:
+async def test_worker_that_closes_its_descriptor_and_runs_on_breaks_the_protocol(
+    begin: Begin,
+) -> None:
     async with begin(*shell("exec 3>&-; sleep 1000"), grace=0.1) as worker:
         assert await end(worker) == ProtocolBroken(
             "it closed its descriptor without `result` or `failed` and runs on", ""
         )
 
 
-async def test_one_that_closes_its_end_and_leaves(begin: Begin) -> None:
-    async with begin(*shell("exec 3>&-; exit 3")) as worker:
-        assert await end(worker) == ExitedWithoutResult(3, "")
-
-
-async def test_one_that_says_too_much(begin: Begin) -> None:
+async def test_worker_that_says_too_much_breaks_the_protocol(begin: Begin) -> None:
     script = 'while :; do say \'{"type":"step"}\'; done'
     async with begin(*shell(script), max_output=1000) as worker:
         ended = await end(worker)
     assert isinstance(ended, ProtocolBroken)
     assert "1000 bytes in all" in ended.reason
-
-
-# The texts
 
 
 @pytest.mark.parametrize(
@@ -310,7 +234,7 @@ async def test_one_that_says_too_much(begin: Begin) -> None:
         (ProtocolBroken("no", "x"), "the worker broke the protocol: no. It sent: x"),
     ],
 )
-def test_each_end_has_a_text_of_its_own(
+def test_exit_reason_has_its_error_text(
     ended: ExitedWithoutResult | KilledBySignal | OutOfSight | OutOfMemory | ProtocolBroken,
     error: str,
 ) -> None:
@@ -330,3 +254,94 @@ def test_each_end_has_a_text_of_its_own(
 def test_last_words_are_one_short_printable_line(stderr: str, last_words: str) -> None:
     ended = silent_exit(ExitStatus(code=1), unfinished="", stderr=stderr, memory_limit=1)
     assert ended == ExitedWithoutResult(1, last_words)
+
+
+# A child, a child in a session of its own, and one whose parent has gone; none minds SIGTERM.
+FAMILY = """
+trap '' TERM
+sleep 1000 & echo $!
+setsid sh -c 'echo $$; exec sleep 1000' &
+( setsid sh -c 'sh -c "echo \\$\\$; exec sleep 1000" & ' & )
+while :; do sleep 1000; done
+"""
+
+
+def family(worker: Worker) -> list[int]:
+    return [int(word) for word in worker.stdout_tail.split()]
+
+
+async def test_worker_that_reads_stop_ends_without_a_signal(begin: Begin) -> None:
+    script = 'read -r inputs <&3; read -r line <&3; echo "$line"'
+    async with begin(*shell(script)) as worker:
+        assert await worker.stop() == Stopped.WITHOUT_SIGNAL
+        assert worker.stdout_tail == '{"type":"stop"}\n'
+
+
+async def test_worker_that_does_not_read_gets_sigterm(begin: Begin) -> None:
+    script = "trap 'echo bye; exit' TERM; while :; do sleep 0.01; done"
+    async with begin(*shell(script), grace=5.0) as worker:
+        await anext(worker.messages)
+        assert await worker.stop() == Stopped.BY_SIGTERM
+        assert worker.stdout_tail == "bye\n"
+
+
+async def test_worker_that_ignores_sigterm_is_killed_within_its_grace(
+    begin: Begin, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with begin(*shell(FAMILY), grace=0.3) as worker:
+        await until(lambda: len(family(worker)) == 3)
+        with trio.fail_after(3):
+            assert await worker.stop() == Stopped.BY_SIGKILL
+        await until(lambda: not any(alive(pid) for pid in [worker.pid, *family(worker)]))
+    assert "ignores SIGTERM and is killed" in caplog.text
+
+
+async def test_worker_that_has_not_read_its_inputs_can_be_stopped(begin: Begin) -> None:
+    inputs = Inputs(inputs={"text": "x" * MAX_LINE})
+    async with begin("/bin/sleep", "1000", inputs=inputs, grace=5.0) as worker:
+        assert await worker.stop() == Stopped.BY_SIGTERM
+
+
+async def test_worker_that_is_held_up_can_obey_stop(begin: Begin) -> None:
+    program = """
+import socket, sys
+line = socket.socket(fileno=3).makefile("rwb")
+line.readline()
+for n in range(100):
+    line.write(b"x" * 50_000)
+line.flush()
+assert b"stop" in line.readline()
+"""
+    async with begin(*python(program)) as worker:
+        with trio.fail_after(5):
+            assert await worker.stop() == Stopped.WITHOUT_SIGNAL
+
+
+async def test_cancelled_stop_leaves_no_process(begin: Begin, until: Until) -> None:
+    with trio.move_on_after(5) as scope:
+        async with begin(*shell(FAMILY), grace=1000.0) as worker:
+            await until(lambda: len(family(worker)) == 3)
+            with trio.move_on_after(0.05) as patience:
+                await worker.stop()
+            assert patience.cancelled_caught
+    assert not scope.cancelled_caught
+    assert not any(alive(pid) for pid in [worker.pid, *family(worker)])
+
+
+async def test_end_of_the_block_leaves_no_process(begin: Begin, until: Until) -> None:
+    async with begin(*shell(FAMILY)) as worker:
+        await until(lambda: len(family(worker)) == 3)
+    assert not any(alive(pid) for pid in [worker.pid, *family(worker)])
+
+
+@pytest.mark.parametrize("milliseconds", [0, 1, 3, 6, 10, 14, 18, 25, 40])
+async def test_worker_cancelled_at_any_moment_leaves_nothing(
+    begin: Begin, milliseconds: int
+) -> None:
+    # What must not be left is what the fixtures look for.
+    inputs = Inputs(inputs={"text": "x" * MAX_LINE})
+    with trio.move_on_after(milliseconds / 1000) as scope:
+        async with begin(*shell(FAMILY), inputs=inputs) as worker:
+            async for _ in worker.messages:
+                pass
+    assert scope.cancelled_caught

@@ -1,0 +1,191 @@
+"""Stopping an execution, and the worker of one that has its outcome already."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from smartlinkd.crews.execution import Completion
+from smartlinkd.crews.model import CrewLoad
+from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.store.model import ExecutionState, Status
+
+if TYPE_CHECKING:
+    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, NewDaemon, StartDaemon
+
+WAITS = ("started", "call gate", "hear", "result ok")
+BY = "stopped by a holder of the organization token"
+
+
+async def test_stop_of_a_waiting_execution_ends_it_unstarted(
+    start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    daemon = await start_daemon(crew(max_running=1))
+    running, waiting, next_one = [await daemon.kickoff(*WAITS) for _ in range(3)]
+    await daemon.stop_one(waiting)
+    end = await daemon.look(waiting)
+    assert (end.state, end.status) == (ExecutionState.FAILED, Status.STOPPED)
+    assert end.error == f"{BY} before its turn came"
+    assert (end.started_at, end.finished_at is not None) == (None, True)
+    assert await daemon.story(waiting) == ["crew_kickoff_failed"]
+    daemon.gate.open()
+    for each in (running, next_one):
+        assert (await daemon.end_of(each)).state is ExecutionState.SUCCESS
+
+
+async def test_stop_of_a_running_execution_ends_its_worker(daemon: CrewsDaemon) -> None:
+    kickoff_id = await daemon.kickoff("started", "task a", "call gate", "hear", "result ok")
+    await daemon.gate.reaches(1)
+    await daemon.stop_one(kickoff_id)
+    end = await daemon.look(kickoff_id)
+    assert (end.state, end.status, end.current_task) == (
+        ExecutionState.FAILED,
+        Status.STOPPED,
+        None,
+    )
+    assert end.error == f"{BY}; the worker ended without a signal"
+    assert (await daemon.story(kickoff_id))[-1] == "crew_kickoff_failed"
+    assert list((daemon.folder / "runs").iterdir()) == []
+    assert daemon.executor.load()["c"].running == 0
+    await daemon.gate.reaches(0)
+
+
+async def test_stop_while_a_human_is_asked_withdraws_the_question(daemon: CrewsDaemon) -> None:
+    kickoff_id = await daemon.kickoff("started", "task a", "ask a", "hear", "done a", "result ok")
+    await daemon.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
+    await daemon.stop_one(kickoff_id)
+    end = await daemon.look(kickoff_id)
+    assert (end.status, end.current_task) == (Status.STOPPED, None)
+    with pytest.raises(Invalid, match="not waiting"):
+        await daemon.resume(kickoff_id)
+
+
+async def test_stop_by_a_user_names_the_user_in_the_error(daemon: CrewsDaemon) -> None:
+    kickoff_id = await daemon.kickoff(*WAITS, user="an")
+    await daemon.gate.reaches(1)
+    await daemon.stop_one(kickoff_id, user="an")
+    error = (await daemon.look(kickoff_id)).error
+    assert error == "stopped by user an; the worker ended without a signal"
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_two_stops_at_the_same_moment_end_the_execution_once(
+    start_daemon: StartDaemon, crew: MakeCrew, waits: bool
+) -> None:
+    daemon = await start_daemon(crew(max_running=1))
+    if waits:
+        await daemon.kickoff(*WAITS)
+    kickoff_id = await daemon.kickoff(*WAITS)
+    await daemon.gate.reaches(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(daemon.stop_one, kickoff_id)
+        nursery.start_soon(daemon.stop_one, kickoff_id)
+    assert (await daemon.look(kickoff_id)).status is Status.STOPPED
+    assert (await daemon.story(kickoff_id)).count("crew_kickoff_failed") == 1
+
+
+async def test_completion_whose_outcome_is_recorded_does_not_wait_for_the_worker() -> None:
+    completion = Completion(0.0)
+    completion.status = Status.STOPPED
+    await completion.wait_stopped()
+
+
+async def test_completion_with_another_outcome_was_not_stopped() -> None:
+    completion = Completion(0.0)
+    completion.status = Status.COMPLETED
+    with pytest.raises(Invalid, match="ended by itself before it was stopped"):
+        await completion.wait_stopped()
+
+
+async def test_completion_that_is_not_recorded_in_time_is_unavailable() -> None:
+    with pytest.raises(Unavailable, match="cannot record its end"):
+        await Completion(0.0).wait_stopped()
+
+
+LINGERS = ("started", "log here", "result ok", "deaf", "hang")
+LONG = 1000.0
+"""Seconds of a grace that no test waits for."""
+BUSY = {"c": CrewLoad(running=1, waiting=0)}
+
+
+async def test_result_is_readable_while_the_worker_still_exits(
+    start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    daemon = await start_daemon(crew(grace=LONG))
+    end = await daemon.end_of(await daemon.kickoff(*LINGERS))
+    assert (end.state, end.result) == (ExecutionState.SUCCESS, "ok")
+    assert (await daemon.story(end.id))[-1] == "crew_kickoff_completed"
+    assert len(list((daemon.folder / "runs").iterdir())) == 1
+    assert daemon.executor.load() == BUSY
+
+
+async def test_execution_keeps_its_slot_until_its_worker_has_exited(
+    start_daemon: StartDaemon, crew: MakeCrew, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon = await start_daemon(crew(max_running=1, grace=0.2))
+    first = await daemon.end_of(await daemon.kickoff(*LINGERS))
+    second = await daemon.end_of(await daemon.kickoff())
+    assert first.finished_at is not None
+    assert second.started_at is not None
+    assert (second.started_at - first.finished_at).total_seconds() >= 0.2
+    assert "does not end within 0.2 s of its last message, and is killed" in caplog.text
+    await daemon.comes_to_rest()
+    assert list((daemon.folder / "runs").iterdir()) == []
+
+
+async def test_stop_after_the_result_leaves_the_worker_its_grace(
+    start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    daemon = await start_daemon(crew(grace=LONG))
+    kickoff_id = await daemon.kickoff("started", "result ok", "hang")
+    await daemon.end_of(kickoff_id)
+    with pytest.raises(Invalid, match="has ended already"):
+        await daemon.stop_one(kickoff_id)
+    await trio.sleep(0.2)  # a signal would have ended it by now
+    assert daemon.executor.load() == BUSY
+
+
+async def test_messages_after_the_result_are_ignored(
+    daemon: CrewsDaemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    kickoff_id = await daemon.kickoff("started", "result ok", "log more", "result other", "raw x")
+    assert (await daemon.end_of(kickoff_id)).result == "ok"
+    await daemon.comes_to_rest()
+    assert (await daemon.look(kickoff_id)).result == "ok"
+    assert await daemon.story(kickoff_id) == ["crew_kickoff_started", "crew_kickoff_completed"]
+    assert caplog.text.count("a worker says more after its last message") == 1
+
+
+async def test_stopping_daemon_terminates_a_worker_that_lingers_after_its_result(
+    start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    """By SIGTERM: a message `stop` would find nobody."""
+    daemon = await start_daemon(crew(grace=LONG))
+    kickoff_id = await daemon.kickoff("started", "result ok", "hang")
+    await daemon.end_of(kickoff_id)
+    with trio.fail_after(5):
+        await daemon.stop()
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+async def test_result_stands_when_the_daemon_ends_before_the_worker(
+    new_daemon: NewDaemon, crew: MakeCrew, caplog: pytest.LogCaptureFixture, *, in_order: bool
+) -> None:
+    one = crew(grace=0.2)
+    daemon = new_daemon(one)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(daemon.serve)
+        kickoff_id = await daemon.kickoff(*LINGERS)
+        await daemon.end_of(kickoff_id)
+        await (daemon.stop() if in_order else daemon.kill())
+    assert list((daemon.folder / "runs").iterdir()) == []
+    assert "ended by somebody else" not in caplog.text
+
+    daemon = new_daemon(one)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(daemon.serve)
+        assert (await daemon.look(kickoff_id)).status is Status.COMPLETED
+        assert daemon.executor.load() == {"c": CrewLoad(running=0, waiting=0)}
+        await daemon.kill()

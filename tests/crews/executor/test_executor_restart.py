@@ -1,0 +1,251 @@
+"""The next start goes on with what the last one has left, after a stop and after a SIGKILL."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from smartlinkd.crews.model import BrokenCrew, CrewLoad, ExecutorLimits
+from smartlinkd.crews.scheduler import INTERRUPTED, NEVER_RUN, NO_CREW
+from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.store.model import (
+    ExecutionState,
+    Status,
+    StoreLimits,
+    WebhookTarget,
+)
+
+if TYPE_CHECKING:
+    from tests.crews.executor.conftest import MakeCrew, StartDaemon
+
+MAX_RERUNS = ExecutorLimits().max_reruns
+WAITS = ("started", "task a", "call gate", "hear", "done a", "task b", "done b", "result ok")
+
+
+@pytest.fixture(params=["stop", "kill"])
+def ends(request: pytest.FixtureRequest) -> str:
+    """How the daemon ends: in order, or in the midst of all."""
+    return str(request.param)
+
+
+async def test_restart_interrupts_what_ran_and_runs_what_waited(
+    start_daemon: StartDaemon, crew: MakeCrew, ends: str
+) -> None:
+    daemon = await start_daemon(crew(max_running=2))
+    webhooks = (WebhookTarget("crew", "https://example.com/"),)
+    done = await daemon.kickoff()
+    ended_before = await daemon.end_of(done)
+    ids = [await daemon.kickoff(*WAITS, webhooks=webhooks) for _ in range(6)]
+    await daemon.gate.reaches(2)
+    await getattr(daemon, ends)()
+    assert list((daemon.folder / "runs").iterdir()) == []
+
+    daemon = await start_daemon(crew(max_running=1))
+    daemon.gate.open()
+    ran = [await daemon.end_of(each) for each in ids]
+    assert [each.status for each in ran] == [Status.INTERRUPTED] * 2 + [Status.COMPLETED] * 4
+    assert {each.error for each in ran[:2]} == {INTERRUPTED}
+    assert {each.state for each in ran[:2]} == {ExecutionState.FAILED}
+    started = [each.started_at for each in ran[2:]]
+    assert all(started)
+    assert started == sorted(started)  # type: ignore[type-var]
+    assert await daemon.look(done) == ended_before
+    assert len(daemon.owed()) == 6
+    assert (await daemon.story(ids[0]))[-1] == "crew_kickoff_failed"
+
+
+async def test_restart_reruns_what_ran_in_a_crew_that_reruns(
+    start_daemon: StartDaemon, crew: MakeCrew, ends: str
+) -> None:
+    again = crew(on_restart="rerun", max_running=2)
+    daemon = await start_daemon(again)
+    ids = [await daemon.kickoff(*WAITS) for _ in range(3)]
+    await daemon.gate.reaches(2)
+    await getattr(daemon, ends)()
+
+    daemon = await start_daemon(again)
+    await daemon.gate.reaches(2)
+    assert daemon.executor.load() == {"c": CrewLoad(running=2, waiting=1)}
+    first = await daemon.look(ids[0])
+    assert (first.state, first.completed_tasks, first.current_task) == (
+        ExecutionState.RUNNING,
+        0,
+        "task a",
+    )
+    daemon.gate.open()
+    for each in ids:
+        end = await daemon.end_of(each)
+        assert end.status is Status.COMPLETED
+        assert [task.task_id for task in end.tasks] == ["a", "b"]
+    story = await daemon.story(ids[0])
+    assert story.count("crew_kickoff_started") == 2
+    assert story.count("crew_execution_requeued") == 1
+    assert (await daemon.story(ids[2])).count("crew_execution_requeued") == 0
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_execution_that_is_being_stopped_is_stopped_when_the_daemon_ends(
+    start_daemon: StartDaemon, crew: MakeCrew, nursery: trio.Nursery, *, waits: bool
+) -> None:
+    again = crew(on_restart="rerun", grace=1.0)
+    daemon = await start_daemon(again)
+    kickoff_id = await daemon.kickoff("started", "deaf", "call gate", "hang")
+    await daemon.gate.reaches(1)
+    asked = trio.CancelScope()
+
+    @nursery.start_soon
+    async def stop() -> None:
+        with asked, suppress(Unavailable):
+            await daemon.stop_one(kickoff_id)
+
+    await daemon.all_asked()
+    if not waits:
+        asked.cancel()
+    await daemon.stop()
+
+    daemon = await start_daemon(again)
+    assert (await daemon.look(kickoff_id)).status is Status.STOPPED
+    assert "crew_execution_requeued" not in await daemon.story(kickoff_id)
+
+
+async def test_question_to_a_human_is_asked_again_after_a_rerun(
+    start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    again = crew(on_restart="rerun")
+    daemon = await start_daemon(again)
+    kickoff_id = await daemon.kickoff("started", "task a", "ask a", "hear", "done a", "result ok")
+    await daemon.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
+    await daemon.kill()
+
+    daemon = await start_daemon(again)
+    while (await daemon.story(kickoff_id)).count("human_input_requested") < 2:  # noqa: ASYNC110
+        await trio.sleep(0.01)
+    assert (await daemon.resume(kickoff_id)).state is not ExecutionState.FAILED
+    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
+
+
+async def test_execution_is_rerun_three_times_at_most(
+    start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    again = crew(on_restart="rerun")
+    daemon = await start_daemon(again)
+    kickoff_id = await daemon.kickoff(*WAITS)
+    for _ in range(MAX_RERUNS):
+        await daemon.gate.reaches(1)
+        await daemon.kill()
+        daemon = await start_daemon(again)
+    await daemon.gate.reaches(1)
+    await daemon.kill()
+
+    daemon = await start_daemon(again)
+    end = await daemon.end_of(kickoff_id)
+    assert (end.status, end.error) == (
+        Status.INTERRUPTED,
+        f"{INTERRUPTED}, as in {MAX_RERUNS} runs before",
+    )
+    assert (await daemon.story(kickoff_id)).count("crew_execution_requeued") == MAX_RERUNS
+
+
+async def test_execution_over_its_deadline_has_timed_out_when_the_daemon_ends(
+    start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    again = crew(on_restart="rerun", deadline=0.5, grace=1.0)
+    daemon = await start_daemon(again)
+    kickoff_id = await daemon.kickoff("started", "deaf", "call gate", "hang")
+    await daemon.gate.reaches(1)
+    await daemon.gate.reaches(0)  # its tool is cancelled: its time is over, its worker's is not
+    await daemon.stop()
+
+    daemon = await start_daemon(again)
+    assert (await daemon.look(kickoff_id)).status is Status.TIMED_OUT
+
+
+async def test_rerun_beyond_the_stores_limit_is_interrupted(
+    start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    """Its worker has said as much as one execution may: the daemon must not fail at it."""
+    again = crew(on_restart="rerun")
+    daemon = await start_daemon(again)
+    kickoff_id = await daemon.kickoff(*WAITS)
+    await daemon.gate.reaches(1)
+    await daemon.kill()
+
+    daemon = await start_daemon(again, store_limits=StoreLimits(events=3))
+    end = await daemon.end_of(kickoff_id)
+    assert end.status is Status.INTERRUPTED
+    assert end.error == (
+        f"{INTERRUPTED}, and cannot be run again: events: more than 3 in one execution; end it"
+    )
+
+
+async def test_restart_without_a_crew_ends_its_executions(
+    start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    daemon = await start_daemon(crew("old", max_running=1), crew("c"))
+    ids = [await daemon.kickoff(*WAITS, crew="old") for _ in range(3)]
+    await daemon.gate.reaches(1)
+    await daemon.kill()
+
+    daemon = await start_daemon(crew("c"))
+    why = [f"{INTERRUPTED}, and {NO_CREW}", NEVER_RUN, NEVER_RUN]  # the first one had begun
+    for each, error in zip(ids, why, strict=True):
+        end = await daemon.end_of(each, "old")
+        assert (end.status, end.error) == (Status.INTERRUPTED, error)
+    with pytest.raises(Invalid):
+        await daemon.stop_one(ids[0], crew="old")
+    assert (await daemon.end_of(await daemon.kickoff())).state is ExecutionState.SUCCESS
+
+
+async def test_restart_with_a_broken_crew_keeps_what_waits(
+    start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    daemon = await start_daemon(crew("old", max_running=1))
+    begun, stopped, waits = [await daemon.kickoff(*WAITS, crew="old") for _ in range(3)]
+    await daemon.gate.reaches(1)
+    await daemon.kill()
+
+    daemon = await start_daemon(broken=(BrokenCrew("old", ()),))
+    assert (await daemon.end_of(begun, "old")).error == INTERRUPTED
+    await daemon.stop_one(stopped, crew="old")
+    assert (await daemon.end_of(stopped, "old")).status is Status.STOPPED
+    with pytest.raises(Invalid):
+        await daemon.stop_one(stopped, crew="old")
+    assert (await daemon.look(waits, "old")).state is ExecutionState.PENDING
+    await daemon.stop()
+
+    daemon = await start_daemon(crew("old"))
+    daemon.gate.open()
+    assert (await daemon.end_of(waits, "old")).state is ExecutionState.SUCCESS
+
+
+async def test_execution_can_be_stopped_while_it_is_loaded_after_a_restart(
+    start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    one = crew(max_running=1, on_restart="rerun")
+    daemon = await start_daemon(one)
+    left = [await daemon.kickoff(*WAITS) for _ in range(3)]
+    await daemon.gate.reaches(1)
+    await daemon.kill()
+
+    daemon = await start_daemon(one)
+    async with trio.open_nursery() as nursery:
+        for each in left:
+            nursery.start_soon(daemon.stop_one, each)
+    for each in left:
+        assert (await daemon.look(each)).status is Status.STOPPED
+    assert daemon.executor.load() == {"c": CrewLoad(running=0, waiting=0)}
+
+
+# Kicks off 24 executions, 4 of which run, tells their ids, and waits for what comes.
+async def test_executor_start_removes_what_a_loss_of_power_left_of_workers(
+    start_daemon: StartDaemon, folder: Path
+) -> None:
+    left = folder / "runs" / "smartlinkd-crew-left"
+    left.mkdir(parents=True)
+    (left / "file").write_text("x")
+    await start_daemon()
+    assert not left.exists()

@@ -1,0 +1,165 @@
+"""A human is asked: who may answer, what the answer changes, and what may come in between."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from smartlinkd.errors import Invalid, NotFound
+from smartlinkd.store.model import (
+    ExecutionState,
+    ExecutionUpdate,
+    Status,
+    StoreLimits,
+    WebhookTarget,
+)
+
+if TYPE_CHECKING:
+    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
+
+ASKS = ("started", "task a", "ask a", "hear", "done a", "result ok")
+WAITING = Status.WAITING_FOR_HUMAN_INPUT
+
+
+async def test_answer_reaches_the_worker_that_asked(daemon: CrewsDaemon) -> None:
+    kickoff_id = await daemon.kickoff(*ASKS)
+    asked = await daemon.reaches(kickoff_id, WAITING)
+    assert (asked.state, asked.current_task) == (ExecutionState.RUNNING, "a")
+    answered = await daemon.resume(kickoff_id, text="make it shorter", approved=False)
+    assert answered.status in (Status.RUNNING, Status.COMPLETED)
+    end = await daemon.end_of(kickoff_id)
+    assert end.status is Status.COMPLETED
+    (heard,) = map(json.loads, await daemon.logs(kickoff_id))
+    assert heard == {
+        "type": "human_feedback",
+        "task_id": "a",
+        "feedback": "make it shorter",
+        "approved": False,
+    }
+    events = {event.type: event.data for event in await daemon.events(kickoff_id)}
+    assert events["human_input_requested"] == {"task_id": "a", "prompt": "good?"}
+    assert events["human_feedback_received"] == {"task_id": "a", "approved": False}
+
+
+async def test_answer_about_another_task_is_refused(daemon: CrewsDaemon) -> None:
+    kickoff_id = await daemon.kickoff(*ASKS)
+    await daemon.reaches(kickoff_id, WAITING)
+    with pytest.raises(Invalid, match="task_id"):
+        await daemon.resume(kickoff_id, "b")
+    assert (await daemon.look(kickoff_id)).status is WAITING
+    await daemon.resume(kickoff_id)
+    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
+
+
+async def test_answer_without_a_question_is_refused(
+    start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    daemon = await start_daemon(crew(max_running=1))
+    running = await daemon.kickoff("started", "call gate", "hear", "result ok")
+    waiting = await daemon.kickoff()
+    await daemon.gate.reaches(1)
+    for kickoff_id in (running, waiting):
+        with pytest.raises(Invalid, match="not waiting for human input"):
+            await daemon.resume(kickoff_id)
+    daemon.gate.open()
+    await daemon.end_of(waiting)
+    with pytest.raises(Invalid, match="not waiting for human input"):
+        await daemon.resume(waiting)
+    with pytest.raises(NotFound):
+        await daemon.resume("no-such-id")
+
+
+async def test_two_answers_at_the_same_moment_count_once(daemon: CrewsDaemon) -> None:
+    kickoff_id = await daemon.kickoff(*ASKS)
+    await daemon.reaches(kickoff_id, WAITING)
+    refused: list[Invalid] = []
+
+    async def answer(text: str) -> None:
+        try:
+            await daemon.resume(kickoff_id, text=text)
+        except Invalid as refusal:
+            refused.append(refusal)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(answer, "one")
+        nursery.start_soon(answer, "two")
+    await daemon.end_of(kickoff_id)
+    assert len(refused) == 1
+    assert (await daemon.story(kickoff_id)).count("human_feedback_received") == 1
+
+
+def hold_up_answers(
+    daemon: CrewsDaemon, monkeypatch: pytest.MonkeyPatch
+) -> tuple[trio.Event, trio.Event]:
+    """Set when an answer is to be recorded; and to be set when it may be."""
+    record = daemon.store.record
+    recording, go_on = trio.Event(), trio.Event()
+
+    async def hold_up(execution_id: str, entry: ExecutionUpdate) -> None:
+        if entry.change.get("status") is Status.RUNNING:
+            recording.set()
+            await go_on.wait()
+        await record(execution_id, entry)
+
+    monkeypatch.setattr(daemon.store, "record", hold_up)
+    return recording, go_on
+
+
+async def test_answer_cut_off_by_a_stop_is_refused(
+    daemon: CrewsDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`resume` says that it was recorded, so it does not say so when it was not."""
+    kickoff_id = await daemon.kickoff(*ASKS)
+    await daemon.reaches(kickoff_id, WAITING)
+    recording, _ = hold_up_answers(daemon, monkeypatch)
+    async with trio.open_nursery() as nursery:
+
+        async def answer() -> None:
+            with pytest.raises(
+                Invalid, match="has ended; /events tells whether the answer was taken"
+            ):
+                await daemon.resume(kickoff_id)
+
+        nursery.start_soon(answer)
+        await recording.wait()
+        await daemon.stop_one(kickoff_id)
+    assert "human_feedback_received" not in await daemon.story(kickoff_id)
+
+
+# Webhooks
+
+
+def target(kind: str, path: str) -> WebhookTarget:
+    events = ("human_feedback_received", "task_completed") if kind == "stream" else ()
+    return WebhookTarget(kind, f"https://example.com/{path}", events)  # type: ignore[arg-type]
+
+
+async def test_webhooks_of_an_answer_replace_those_of_their_kinds(daemon: CrewsDaemon) -> None:
+    old = (target("task", "old"), target("step", "old"), target("stream", "old"))
+    kickoff_id = await daemon.kickoff(*ASKS, webhooks=old)
+    await daemon.reaches(kickoff_id, WAITING)
+    new = (target("task", "new"), target("stream", "new-1"), target("stream", "new-2"))
+    answered = await daemon.resume(kickoff_id, webhooks=new)
+    assert answered.webhooks == (target("step", "old"), *new)
+    await daemon.end_of(kickoff_id)
+    called = [(url.rpartition("/")[2], kind) for kind, url, _ in daemon.owed()]
+    streams = [("new-1", "stream"), ("new-2", "stream")]
+    assert called == [*streams, ("new", "task"), *streams]
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(targets=3)])
+async def test_answer_with_too_many_webhooks_is_refused_and_the_question_stays(
+    daemon: CrewsDaemon,
+) -> None:
+    old = tuple(target("step", f"old-{number}") for number in range(3))
+    kickoff_id = await daemon.kickoff(*ASKS, webhooks=old)
+    await daemon.reaches(kickoff_id, WAITING)
+    with pytest.raises(Invalid, match="webhooks: more than 3"):
+        await daemon.resume(kickoff_id, webhooks=(target("task", "one"),))
+    now = await daemon.look(kickoff_id)
+    assert (now.status, now.current_task, now.webhooks) == (WAITING, "a", old)
+    await daemon.resume(kickoff_id)
+    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS

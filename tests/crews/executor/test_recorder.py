@@ -1,0 +1,299 @@
+"""A store that cannot write for a while: nothing is lost, and nothing is told twice."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.store.model import ExecutionState, Status
+
+if TYPE_CHECKING:
+    from tests.crews.executor.conftest import CrewsDaemon, Disk, MakeCrew, StartDaemon
+
+pytestmark = pytest.mark.usefixtures("one_by_one")
+HANG = 20.0  # seconds; what takes that long hangs
+SCRIPT = ("started", "task a", "log 1", "call gate", "hear", "done a", "log 2", "result ok")
+STORY = [
+    "crew_kickoff_started",
+    "task_started",
+    "log",
+    "tool_usage_started",
+    "tool_usage_finished",
+    "log",
+    "task_completed",
+    "log",
+    "crew_kickoff_completed",
+]
+BEGINNING_OF_NEXT = 4
+"""Records from the gate's opening to the next start: the tool's answer, the log line, the outcome,
+the start."""
+
+
+async def test_kickoff_on_a_full_disk_is_refused(disk: Disk, daemon: CrewsDaemon) -> None:
+    disk.refusing = True
+    with pytest.raises(Unavailable, match="disk is full"):
+        await daemon.kickoff()
+    disk.refusing = False
+    assert await daemon.store.unfinished() == []
+    assert (await daemon.end_of(await daemon.kickoff())).state is ExecutionState.SUCCESS
+
+
+async def test_kickoff_refused_by_a_full_disk_spends_no_key(
+    disk: Disk, daemon: CrewsDaemon
+) -> None:
+    disk.refusing = True
+    with pytest.raises(Unavailable):
+        await daemon.kickoff(key="k", body={"a": 1})
+    disk.refusing = False
+    kickoff_id = await daemon.kickoff(key="k", body={"a": 2})
+    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
+
+
+class NoFolders:
+    """There is no room for any, so many times; `asked` counts how often it was tried."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, times: float, why: int = errno.ENOSPC
+    ) -> None:
+        self.times = times
+        self.asked = 0
+        make = tempfile.mkdtemp
+
+        def try_to_make(**how: Any) -> str:
+            self.asked += 1
+            if self.asked <= self.times:
+                raise OSError(why, os.strerror(why))
+            made: str = make(**how)
+            return made
+
+        monkeypatch.setattr(tempfile, "mkdtemp", try_to_make)
+
+
+@pytest.mark.parametrize("why", [errno.ENOSPC, errno.EDQUOT])
+async def test_worker_without_space_for_its_folder_waits_and_fails_nobody(
+    disk: Disk, start_daemon: StartDaemon, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch, why: int
+) -> None:
+    daemon = await start_daemon(crew(max_running=1))
+    look, looked = daemon.store.look_at_disk, []
+
+    async def noting() -> None:
+        await look()
+        looked.append(True)
+
+    monkeypatch.setattr(daemon.store, "look_at_disk", noting)
+    folders = NoFolders(monkeypatch, 3, why)
+    ran = [await daemon.kickoff() for _ in range(3)]
+    ends = [await daemon.end_of(each) for each in ran]
+    assert [end.state for end in ends] == 3 * [ExecutionState.SUCCESS]
+    assert folders.asked == 3 + len(ran)
+    assert len(looked) == 3  # whose disk is full, is told
+
+
+async def test_execution_that_waits_for_disk_space_can_be_stopped(
+    disk: Disk, daemon: CrewsDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = NoFolders(monkeypatch, inf)
+    kickoff_id = await daemon.kickoff()
+    with trio.fail_after(HANG):
+        while folders.asked < 2:  # noqa: ASYNC110 - it tells nobody
+            await trio.sleep(0.002)
+    await daemon.stop_one(kickoff_id)
+    assert (await daemon.look(kickoff_id)).status is Status.STOPPED
+
+
+async def test_execution_that_waits_for_disk_space_is_run_by_the_next_daemon(
+    disk: Disk, daemon: CrewsDaemon, start_daemon: StartDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its worker has not begun, so nothing is interrupted."""
+    folders = NoFolders(monkeypatch, inf)
+    kickoff_id = await daemon.kickoff()
+    with trio.fail_after(HANG):
+        while folders.asked < 2:  # noqa: ASYNC110 - it tells nobody
+            await trio.sleep(0.002)
+    await daemon.stop()
+    folders.times = 0
+    daemon = await start_daemon()
+    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
+
+
+@pytest.mark.parametrize("refused", range(1, len(STORY) + 1))
+async def test_each_write_that_a_full_disk_refuses_is_recorded_once(
+    disk: Disk, daemon: CrewsDaemon, refused: int
+) -> None:
+    """The first number is that of `started`, which is no event. Its beginning was recorded with the
+    kickoff."""
+    daemon.gate.open()
+    disk.refuses_record(number=refused, times=3)
+    kickoff_id = await daemon.kickoff(*SCRIPT)
+    end = await daemon.end_of(kickoff_id)
+    assert disk.refused == 3
+    assert (end.status, end.completed_tasks) == (Status.COMPLETED, 1)
+    assert await daemon.story(kickoff_id) == STORY
+
+
+async def test_nothing_is_shown_before_it_is_on_disk(disk: Disk, daemon: CrewsDaemon) -> None:
+    kickoff_id = await daemon.kickoff("started", "call gate", "hear", "result ok")
+    await daemon.gate.reaches(1)
+    disk.refusing = True
+    daemon.gate.open()
+    await disk.has_refused(3)
+    assert (await daemon.look(kickoff_id)).state is ExecutionState.RUNNING
+    assert (await daemon.story(kickoff_id))[-1] == "tool_usage_started"
+    disk.refusing = False
+    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
+
+
+async def test_execution_that_waits_for_the_disk_is_stopped(
+    disk: Disk, daemon: CrewsDaemon
+) -> None:
+    kickoff_id = await daemon.kickoff("started", "call gate", "hear", "hang")
+    await daemon.gate.reaches(1)
+    disk.refusing = True
+    daemon.gate.open()
+    await disk.has_refused(1)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(daemon.stop_one, kickoff_id)
+        await disk.has_refused(disk.refused + 2)
+        disk.refusing = False
+    assert (await daemon.look(kickoff_id)).status is Status.STOPPED
+
+
+async def give_up_on_first_answer(disk: Disk, daemon: CrewsDaemon, kickoff_id: str) -> None:
+    """As a client that is answered 503: its answer is being recorded."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(daemon.resume, kickoff_id, text="first"))
+        await disk.has_refused(disk.refused + 1)
+        nursery.cancel_scope.cancel()
+
+
+async def test_answer_repeated_after_a_timeout_is_the_same_answer(
+    disk: Disk, daemon: CrewsDaemon
+) -> None:
+    kickoff_id = await daemon.kickoff(
+        *("started", "task a", "ask a", "hear", "done a", "call gate", "hear", "result ok")
+    )
+    await daemon.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
+    disk.refusing = True
+    await give_up_on_first_answer(disk, daemon, kickoff_id)
+    for other in ({"text": "second"}, {"text": "first", "approved": False}):
+        with pytest.raises(Invalid, match="another answer is being recorded"):
+            await daemon.resume(kickoff_id, **other)
+    async with trio.open_nursery() as nursery:
+        for _ in range(2):
+            nursery.start_soon(partial(daemon.resume, kickoff_id, text="first"))
+        await wait_all_tasks_blocked()
+        disk.refusing = False
+    await daemon.gate.reaches(1)
+    await daemon.resume(kickoff_id, text="first")  # also by who is late
+    with pytest.raises(Invalid, match="not waiting"):
+        await daemon.resume(kickoff_id, text="second")
+    daemon.gate.open()
+    assert (await daemon.end_of(kickoff_id)).status is Status.COMPLETED
+    assert (await daemon.story(kickoff_id)).count("human_feedback_received") == 1
+    answer, _ = map(json.loads, await daemon.logs(kickoff_id))
+    assert answer["feedback"] == "first"
+
+
+async def test_repeated_answer_is_no_answer_to_the_next_question(
+    disk: Disk, daemon: CrewsDaemon
+) -> None:
+    kickoff_id = await daemon.kickoff(
+        *("started", "task a", "ask a", "hear", "done a", "task b", "ask b", "hear"),
+        *("done b", "result ok"),
+    )
+    await daemon.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
+    disk.refusing = True
+    await give_up_on_first_answer(disk, daemon, kickoff_id)
+    disk.refusing = False
+    with trio.fail_after(HANG):
+        while (await daemon.look(kickoff_id)).current_task != "b":  # noqa: ASYNC110 - no bell here
+            await trio.sleep(0.002)
+    await daemon.resume(kickoff_id, text="first")
+    assert (await daemon.look(kickoff_id)).status is Status.WAITING_FOR_HUMAN_INPUT
+    await daemon.resume(kickoff_id, "b")
+    assert (await daemon.end_of(kickoff_id)).status is Status.COMPLETED
+    assert (await daemon.story(kickoff_id)).count("human_feedback_received") == 2
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_stop_on_a_full_disk_is_unavailable_in_time(
+    disk: Disk,
+    start_daemon: StartDaemon,
+    crew: MakeCrew,
+    limits: dict[str, Any],
+    waits: bool,
+) -> None:
+    limits["completion_timeout_s"] = 0.05
+    daemon = await start_daemon(crew(max_running=1, grace=1.0))
+    running = await daemon.kickoff("started", "call gate", "hear", "result ok")
+    kickoff_id = await daemon.kickoff("started", "hang") if waits else running
+    await daemon.gate.reaches(1)
+    disk.refusing = True
+    for _ in range(2):
+        with pytest.raises(Unavailable, match=r"cannot record its end.*ask /status") as refused:
+            await daemon.stop_one(kickoff_id)
+        assert refused.value.retry_after == 5
+    assert (await daemon.look(kickoff_id)).state is (
+        ExecutionState.PENDING if waits else ExecutionState.RUNNING
+    )
+    disk.refusing = False
+    assert (await daemon.end_of(kickoff_id)).status is Status.STOPPED
+    daemon.gate.open()
+
+
+async def test_full_disk_does_not_keep_the_daemon_from_ending(
+    disk: Disk, start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    daemon = await start_daemon(crew())
+    waiting = await daemon.kickoff(*SCRIPT)
+    await daemon.gate.reaches(1)
+    disk.refusing = True
+    daemon.gate.open()
+    await disk.has_refused(1)
+    with trio.fail_after(5):
+        await daemon.stop()
+    disk.refusing = False
+    daemon = await start_daemon(crew())
+    assert (await daemon.end_of(waiting)).status is Status.INTERRUPTED
+
+
+async def test_kickoff_while_an_outcome_waits_for_the_disk_waits_for_its_slot(
+    start_daemon: StartDaemon, crew: MakeCrew, disk: Disk
+) -> None:
+    """Its end can be seen a moment before the executor has heard that it is recorded."""
+    daemon = await start_daemon(crew(max_running=1, queue=0))
+    first = await daemon.kickoff("started", "call gate", "hear", "result ok")
+    await daemon.gate.reaches(1)
+    disk.refuses_record(number=BEGINNING_OF_NEXT - 1, times=1_000_000)
+    daemon.gate.open()
+    await disk.has_refused(1)
+    next_one = await daemon.kickoff()
+    assert (await daemon.look(first)).state is ExecutionState.RUNNING
+    disk.refuses_record(number=1, times=0)
+    for each in (first, next_one):
+        assert (await daemon.end_of(each)).state is ExecutionState.SUCCESS
+
+
+async def test_stop_while_an_outcome_waits_for_the_disk_is_refused(
+    start_daemon: StartDaemon, crew: MakeCrew, disk: Disk, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon = await start_daemon(crew(max_running=1, grace=1.0))
+    kickoff_id = await daemon.kickoff("started", "call gate", "hear", "result ok", "hang")
+    await daemon.gate.reaches(1)
+    disk.refuses_record(number=BEGINNING_OF_NEXT - 1, times=10)
+    daemon.gate.open()
+    await disk.has_refused(1)
+    with pytest.raises(Invalid, match="ended by itself before it was stopped"):
+        await daemon.stop_one(kickoff_id)
+    assert (await daemon.look(kickoff_id)).state is ExecutionState.SUCCESS
+    assert "does not end within 1 s of its last message" in caplog.text
