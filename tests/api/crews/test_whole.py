@@ -267,9 +267,8 @@ async def test_the_list_is_read_page_by_page(whole: House) -> None:
             break
         cursor = f"&cursor={page.json()['next_cursor']}"
     assert found == [known[:0:-1], known[:1]]
-    for who in ("bob", "alpha"):
-        answer = await whole.own.get(f"/executions?{cursor[1:]}", whole.tokens[who])
-        assert (answer.status_code, answer.json()["error"]) == (400, "Bad Request")
+    answer = await whole.own.get(f"/executions?{cursor[1:]}", whole.tokens["bob"])
+    assert (answer.status_code, answer.json()["executions"]) == (200, [])
 
 
 @pytest.mark.parametrize("cursor", ["x", "%00", "%ff", "A" * 5000, ""])
