@@ -132,7 +132,7 @@ async def test_cookies_are_placed_only_for_a_new_context(
 async def test_a_tab_that_shows_a_human_check_is_not_led_away_from_it(
     opened: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have come while nobody was at work on it; the page that would be loaded shows none."""
+    """The check may come between two jobs; the page that would be loaded shows none."""
     browser: Any = PlayedBrowser()
     browser.page.here = "https://portal.test/verify/captcha"
     if opened:

@@ -1,4 +1,4 @@
-"""What the history keeps, finds, deletes and forgets."""
+"""The history keeps, finds, deletes and forgets entries."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Client:
                 return parse(await read_all(stream))
 
     async def is_answered(self) -> bool:
-        """Whether an ordinary client gets what it asks for."""
+        """Return True if an ordinary client gets its answer."""
         answer = await self.ask(b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         return answer.status == 200 and answer.body == b"ok"
 
@@ -99,7 +99,7 @@ async def read_answer(stream: trio.SocketStream) -> Answer:
 
 @dataclass
 class Seen:
-    """What the app's handlers saw."""
+    """Events of the app's handlers."""
 
     started: trio.Event = field(default_factory=trio.Event)
     cancelled: trio.Event = field(default_factory=trio.Event)

@@ -66,7 +66,7 @@ def cancelled_at(step: int) -> Iterator[trio.CancelScope]:
 
 
 async def whole_or_not(journal: Store, given: NewExecution) -> bool:
-    """Whether the execution is there, with all that came with it."""
+    """Return True if the execution is there, with all that came with it."""
     execution = await journal.execution(given.id)
     known = await journal.created_by(given.crew, given.owner, KEY)
     if execution is None:

@@ -1,4 +1,4 @@
-"""What is due is the first delivery of each target, whatever was queued, rescheduled and made."""
+"""The first delivery of each target is due, whatever was queued, rescheduled and made."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ def test_a_page_has_a_hundred_at_most(store: StoreDatabase, create: Create) -> N
 
 @pytest.fixture
 def cursor(store: StoreDatabase, create: Create) -> str:
-    """One that user `an` was given."""
+    """A cursor that user `an` was given."""
     create(owner="an")
     create(owner="an")
     cursor = store.executions("deal-post", "an", None, 1, None).next_cursor
@@ -174,7 +174,7 @@ def test_a_list_has_an_index_that_holds_nothing_else(
 
 
 SMALL = ("executions_unfinished", "webhooks_credential", "pruned", "names", "CONSTANT ROW")
-"""What is read from end to end on purpose: indices of few rows, and no tables at all."""
+"""Read from end to end on purpose: indices of few rows, and no tables at all."""
 
 
 def test_no_question_reads_or_sorts_a_whole_table(
@@ -238,7 +238,7 @@ def plan(connection: sqlite3.Connection, question: str) -> list[str]:
 
 
 def dear(steps: list[str]) -> bool:
-    """Whether a step costs more the more executions there are."""
+    """Return True if a step costs more the more executions there are."""
     scans = [step for step in steps if step.startswith("SCAN")]
     sorts = [step for step in steps if "TEMP B-TREE" in step]
     return bool(sorts) or any(not any(name in step for name in SMALL) for step in scans)

@@ -34,7 +34,7 @@ Question = Callable[[StoreDatabase], object]
 
 @pytest.fixture
 def connection(monkeypatch: pytest.MonkeyPatch, path: Path) -> Iterator[sqlite3.Connection]:
-    """That of the store."""
+    """The store's connection."""
     with closing(open_file(path)) as opened:
         monkeypatch.setattr(store_module, "open_file", lambda _, **__: opened)
         yield opened
