@@ -1,17 +1,4 @@
-"""What ends a session before its time, what does not, and where this is kept.
-
-| promised (contract 1) | test |
-|---|---|
-| a new password ends all of them | `test_a_new_password_ends_every_session` |
-| the second factor ends all but one | `test_second_factor.py` |
-| an operator's "revoke all" | `test_the_operator_ends_every_session` |
-| the client then sees 403 and logs in again | all of them |
-| … also whose request had begun before | `test_a_session_that_ends_while_its_body_comes[…]` |
-| signing secret and state survive restarts | `test_a_restart_ends_no_session` |
-| the signing secret given as a credential | `test_a_signing_secret_of_ones_own_is_kept_nowhere` |
-| files of mode 0600 | `test_what_is_kept_is_for_nobody_else` |
-| 2fa off, for a lost phone | `test_the_operator_switches_the_second_factor_off` |
-"""
+"""Sessions over restarts, and what ends them before their time."""
 
 from __future__ import annotations
 
@@ -26,7 +13,6 @@ from smartlinkd.admin.control_socket import call
 if TYPE_CHECKING:
     from tests.api.conftest import Conformity, Daemon, Phone, Start
 
-OTHER_PASSWORD = "another horse altogether"
 COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
 
 BODIES: dict[str, dict[str, Any]] = {
@@ -49,39 +35,22 @@ async def is_good(daemon: Daemon, token: str) -> bool:
     return (await daemon.get("/api/status", token=token)).status_code == 200
 
 
-async def test_a_restart_ends_no_session(start: Start) -> None:
+async def test_restart_ends_no_session(start: Start) -> None:
     first = await start()
     token = await first.login()
     await first.stop()
     assert await is_good(await start(), token)
 
 
-async def test_a_restart_forgets_the_cookie(start: Start) -> None:
+async def test_restart_without_systemd_forgets_the_cookie(start: Start) -> None:
     first = await start()
     await first.post("/api/sync-cookie", {"cookie": COOKIE})
     await first.stop()
     assert (await (await start()).get("/api/sync-cookie")).json()["ok"] is False
 
 
-async def test_a_new_password_ends_every_session(start: Start) -> None:
-    first = await start()
-    tokens = [await first.login(), await first.login()]
-    await first.stop()
-    second = await start(password=OTHER_PASSWORD)
-    assert [await is_good(second, token) for token in tokens] == [False, False]
-    assert (await second.post("/api/auth/login", {"password": "no"})).status_code == 401
-    assert await is_good(second, await second.login(OTHER_PASSWORD))
-
-
-async def test_the_operator_ends_every_session(daemon: Daemon) -> None:
-    tokens = [await daemon.login(), await daemon.login()]
-    assert (await call(daemon.state, "tokens revoke"))["ok"] is True
-    assert [await is_good(daemon, token) for token in tokens] == [False, False]
-    assert await is_good(daemon, await daemon.login())
-
-
 @pytest.mark.parametrize("path", BODIES)
-async def test_a_session_that_ends_while_its_body_comes(start: Start, path: str) -> None:
+async def test_session_that_ends_while_the_body_arrives_is_403(start: Start, path: str) -> None:
     crew = {"name": "echo", "runner": "command", "command": ["/bin/echo"]}
     daemon = await start(cookie={"open_to": []}, crews=[crew])
     token = await daemon.login()
@@ -92,7 +61,7 @@ async def test_a_session_that_ends_while_its_body_comes(start: Start, path: str)
     assert (await daemon.get("/api/sync-cookie", token=token)).json()["ok"] is False
 
 
-async def test_these_are_all_that_have_a_body_and_take_a_session(
+async def test_every_operation_with_a_body_and_a_session_is_tried(
     daemon: Daemon, conformity: Conformity
 ) -> None:
     taking = {
@@ -103,7 +72,7 @@ async def test_these_are_all_that_have_a_body_and_take_a_session(
     assert taking == set(BODIES)
 
 
-async def test_the_operator_ends_the_session_that_enable_spared(
+async def test_operator_ends_the_session_that_enable_spared(
     daemon: Daemon, token: str, phone: Phone
 ) -> None:
     secret = await phone.enable(daemon, token)
@@ -113,7 +82,7 @@ async def test_the_operator_ends_the_session_that_enable_spared(
     assert (await daemon.post("/api/auth/verify-mfa", waiting)).status_code == 403
 
 
-async def test_the_operator_switches_the_second_factor_off(
+async def test_operator_switches_the_second_factor_off(
     daemon: Daemon, token: str, phone: Phone
 ) -> None:
     await phone.enable(daemon, token)
@@ -121,7 +90,7 @@ async def test_the_operator_switches_the_second_factor_off(
     assert await is_good(daemon, await daemon.login())
 
 
-async def test_a_signing_secret_of_ones_own_is_kept_nowhere(start: Start) -> None:
+async def test_configured_signing_secret_is_not_written(start: Start) -> None:
     first = await start(auth={"signing_secret": "ab" * 32})
     token = await first.login()
     await first.stop()
@@ -132,7 +101,7 @@ async def test_a_signing_secret_of_ones_own_is_kept_nowhere(start: Start) -> Non
     assert not await is_good(await start(auth={"signing_secret": "cd" * 32}), token)
 
 
-async def test_what_is_kept_is_for_nobody_else(daemon: Daemon, token: str) -> None:
+async def test_state_files_are_private(daemon: Daemon, token: str) -> None:
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in daemon.state.iterdir()}
     assert modes.pop("runs") == 0o700
     assert {"auth.json", "signing-secret", "crew-master-secret", "journal.sqlite3"} < set(modes)

@@ -1,22 +1,4 @@
-"""Who may call the endpoints that the seed leaves open, over real connections.
-
-| promised (contract 1, "Who may call the open endpoints") | test |
-|---|---|
-| open to clients in `cookie.open_to`, loopback by default | `[loopback]`, `[another address]` |
-| anyone else: session token or sync key | `test_a_key_opens_it[…]` |
-| 403 without | `[nobody is local]`, `test_another_key_does_not[…]` |
-| … which says why | `test_who_is_not_is_told_which_setting_decides[…]` |
-| counts as the forwarded address | `[forwarded for a stranger]`, `[forwarded for a neighbour]` |
-| believed only from `server.trusted_proxies` | `[forwarded by a stranger]` and those after it |
-| a `Host` of somebody's own (DNS rebinding) | `[rebinding]`, `[public host]`, `…_a_host_…` |
-| no cross-origin request | `[foreign page]`, `[null origin]`, `[own page]`, `[extension]` |
-| `open_to` every address: the seed to the letter | `[everybody]`, `test_a_public_address_…` |
-| a reverse proxy on the same host | `[nobody is local]` |
-| metrics: local clients | `test_who_is_local[…]` |
-| metrics: else a session token | `test_a_session_token_opens_metrics`, `…_opens_nothing_else` |
-
-All rows in brackets are of `test_who_is_local`.
-"""
+"""Access to the open endpoints, over real connections: local clients, keys, forged headers."""
 
 from __future__ import annotations
 
@@ -108,7 +90,7 @@ async def statuses(daemon: Daemon, token: str = "", **headers: str) -> set[int]:
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-async def test_who_is_local(start: Start, row: Row) -> None:
+async def test_open_endpoint_is_open_to_local_clients_alone(start: Start, row: Row) -> None:
     daemon = await start(cookie=row.cookie, server=row.server)
     assert await statuses(daemon, **row.headers) == {200 if not row.why else 403}
     # The metrics are for the same callers.
@@ -117,7 +99,7 @@ async def test_who_is_local(start: Start, row: Row) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.why])
-async def test_who_is_not_is_told_which_setting_decides(start: Start, name: str) -> None:
+async def test_refusal_names_the_setting_that_decides(start: Start, name: str) -> None:
     row = ROWS[name]
     daemon = await start(cookie=row.cookie, server=row.server)
     answer = await daemon.get("/api/sync-cookie", **row.headers)
@@ -127,13 +109,13 @@ async def test_who_is_not_is_told_which_setting_decides(start: Start, name: str)
     )
 
 
-async def test_without_a_host_nobody_is_local(daemon: Daemon) -> None:
+async def test_request_without_a_host_is_not_local(daemon: Daemon) -> None:
     request = b"GET /api/sync-cookie HTTP/1.0\r\n\r\n"
     assert b" 403 " in (await daemon.raw(request)).partition(b"\r\n")[0]
 
 
 @pytest.mark.parametrize("key", ["sync key", "session token"])
-async def test_a_key_opens_it(start: Start, key: str) -> None:
+async def test_sync_key_or_session_opens_for_anybody(start: Start, key: str) -> None:
     daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
     token = SYNC_KEY if key == "sync key" else await daemon.login()
     assert await statuses(daemon, token) == {200}
@@ -146,7 +128,7 @@ async def test_a_key_opens_it(start: Start, key: str) -> None:
     ["", "wrong", SYNC_KEY + "x", SYNC_KEY[:-1], SYNC_KEY.upper(), "k\u00e9y"],
     ids=["none", "another", "longer", "shorter", "upper case", "not ASCII"],
 )
-async def test_another_key_does_not(start: Start, given: str) -> None:
+async def test_wrong_sync_key_is_403(start: Start, given: str) -> None:
     daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
     request = (
         f"GET /api/sync-cookie HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -157,23 +139,23 @@ async def test_another_key_does_not(start: Start, given: str) -> None:
     assert b"sync key" in answer
 
 
-async def test_with_no_key_configured_no_key_opens_it(start: Start) -> None:
+async def test_empty_key_is_403_where_no_sync_key_is_set(start: Start) -> None:
     daemon = await start(cookie={"open_to": []})
     for header in ("Bearer", "Bearer x", "Basic Og=="):
         assert await statuses(daemon, Authorization=header) == {403}
 
 
-async def test_a_local_caller_needs_no_key_that_is_right(daemon: Daemon) -> None:
+async def test_local_client_with_a_wrong_token_is_let_in(daemon: Daemon) -> None:
     assert await statuses(daemon, "expired") == {200}
 
 
 @pytest.mark.parametrize("path", ["/api/status", "/metrics", "/api/auth/2fa/setup"])
-async def test_the_sync_key_opens_nothing_else(start: Start, path: str) -> None:
+async def test_sync_key_opens_nothing_else(start: Start, path: str) -> None:
     daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
     assert (await daemon.get(path, token=SYNC_KEY)).status_code == 403
 
 
-async def test_a_session_token_opens_metrics(start: Start) -> None:
+async def test_session_opens_metrics_for_anybody(start: Start) -> None:
     daemon = await start(cookie={"open_to": []})
     assert (await daemon.get("/metrics", token=await daemon.login())).status_code == 200
 
@@ -181,13 +163,13 @@ async def test_a_session_token_opens_metrics(start: Start) -> None:
 @pytest.mark.parametrize(
     "path", ["/api/health", "/livez", "/readyz", "/openapi.json", "/docs", "/docs/docs.js"]
 )
-async def test_these_are_for_everybody(start: Start, path: str) -> None:
+async def test_health_and_documents_are_for_everybody(start: Start, path: str) -> None:
     daemon = await start(cookie={"open_to": []})
     answer = await daemon.get(path, Host="evil.example", Origin="https://evil.example")
     assert answer.status_code == 200
 
 
-async def test_a_public_address_that_is_open_to_all_is_warned_of(
+async def test_public_address_open_to_all_is_warned_of(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

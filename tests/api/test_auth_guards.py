@@ -1,4 +1,4 @@
-"""Wrong sync keys are told, in few records and without a key, and nobody is refused for them."""
+"""Wrong sync keys are logged in few records and without the key, and nobody is refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def wrong(daemon: Daemon, times: int, **headers: str) -> None:
         assert answer.status_code == 403
 
 
-async def test_the_tenth_of_an_address_is_told_and_the_right_one_is_good_all_the_same(
+async def test_tenth_wrong_key_is_logged_and_the_right_one_stays_good(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     daemon = await start(cookie=CLOSED)
@@ -51,7 +51,7 @@ async def test_the_tenth_of_an_address_is_told_and_the_right_one_is_good_all_the
     assert SYNC_KEY not in caplog.text
 
 
-async def test_by_the_address_that_the_proxy_tells(
+async def test_wrong_keys_are_counted_by_forwarded_address(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     daemon = await start(cookie=CLOSED, server={"trusted_proxies": ["127.0.0.1"]})
@@ -62,7 +62,7 @@ async def test_by_the_address_that_the_proxy_tells(
     assert told(caplog) == [TOLD.format("203.0.113.8")]
 
 
-async def test_who_sends_no_key_guesses_none(
+async def test_missing_or_right_key_is_not_counted(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     daemon = await start(cookie=CLOSED)
@@ -76,7 +76,7 @@ async def test_who_sends_no_key_guesses_none(
 @pytest.mark.parametrize(
     "cookie", [{"sync_key": SYNC_KEY}, {"open_to": []}], ids=["local", "there is no key"]
 )
-async def test_where_no_key_is_needed_or_good_none_is_guessed(
+async def test_key_that_nobody_checks_is_not_counted(
     start: Start, caplog: pytest.LogCaptureFixture, cookie: dict[str, object]
 ) -> None:
     daemon = await start(cookie=cookie)
@@ -85,7 +85,7 @@ async def test_where_no_key_is_needed_or_good_none_is_guessed(
     assert told(caplog) == []
 
 
-def test_an_hour_after_the_first_all_begin_anew(
+def test_wrong_keys_are_counted_anew_each_hour(
     keys: FailedSyncKeys, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(9):
@@ -102,7 +102,7 @@ def test_an_hour_after_the_first_all_begin_anew(
     assert told(caplog) == [TOLD.format("192.0.2.1")] * 2
 
 
-def test_an_ipv6_network_is_one_address(
+def test_ipv6_network_is_one_address(
     keys: FailedSyncKeys, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(NOTICED):
@@ -110,7 +110,7 @@ def test_an_ipv6_network_is_one_address(
     assert told(caplog) == [TOLD.format("2001:db8::9")]
 
 
-def test_a_flood_from_everywhere_is_few_records_and_hides_nobody(
+def test_flood_from_everywhere_is_few_records_and_hides_nobody(
     keys: FailedSyncKeys, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(MAX_ADDRESSES):
