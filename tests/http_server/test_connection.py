@@ -30,15 +30,10 @@ if TYPE_CHECKING:
     from tests.http_server.conftest import AnswerOf, Seen, Serving
 
 HEAD = b"POST /echo HTTP/1.1\r\nHost: a\r\n"
-
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
-
 LAST_GET = b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-
 WAIT = GET.replace(b"small", b"wait")
-
 MAX = 1024 * 1024
-
 SOON = 3.0  # seconds; far below the limits that are not to be waited for
 
 

@@ -4,7 +4,7 @@ The operations are those of the daemon's own document, so one that is added late
 and one that needs no credential has to be named here.
 
 What a token has to be, claim by claim and header by header, is told in `tests/auth/test_tokens.py`
-and, over HTTP, in `tests/api/test_login.py`.
+and, over HTTP, in `tests/contract/test_failures.py`.
 """
 
 from __future__ import annotations
