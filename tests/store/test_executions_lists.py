@@ -36,14 +36,14 @@ def ids(
     return [item.id for item in store.executions("deal-post", owner, state, 100, None).executions]
 
 
-def test_newest_first_of_one_crew(store: StoreDatabase, create: Create) -> None:
+def test_executions_of_a_crew_are_listed_newest_first(store: StoreDatabase, create: Create) -> None:
     created = [create(), create()]
     create(crew="another")
 
     assert ids(store) == created[::-1]
 
 
-def test_of_one_owner_and_of_one_state(
+def test_list_is_filtered_by_owner_and_state(
     store: StoreDatabase, create: Create, finish: Callable[..., None]
 ) -> None:
     mine, hers, organizations = create(owner="an"), create(owner="binh"), create(owner="")
@@ -57,7 +57,7 @@ def test_of_one_owner_and_of_one_state(
     assert ids(store, owner="binh", state=ExecutionState.FAILED) == []
 
 
-def test_a_list_says_what_is_not_large(store: StoreDatabase, create: Create, now: datetime) -> None:
+def test_list_has_summaries(store: StoreDatabase, create: Create, now: datetime) -> None:
     execution_id = create(owner="an")
     change = Change(status=Status.ERROR, finished_at=now, error="broke", total_tasks=2)
     store.record(execution_id, ExecutionUpdate(change, [NewEvent("end", now)]))
@@ -74,7 +74,7 @@ def test_a_list_says_what_is_not_large(store: StoreDatabase, create: Create, now
     assert (found.completed_tasks, found.total_tasks) == (0, 2)
 
 
-def test_pages_hold_everything_once_also_when_more_is_created(
+def test_pages_have_each_execution_once_while_more_are_created(
     store: StoreDatabase, create: Create
 ) -> None:
     created = [create() for _ in range(7)]
@@ -91,14 +91,14 @@ def test_pages_hold_everything_once_also_when_more_is_created(
     assert found == created[::-1]
 
 
-def test_a_full_last_page_leads_nowhere(store: StoreDatabase, create: Create) -> None:
+def test_full_last_page_has_no_cursor(store: StoreDatabase, create: Create) -> None:
     for _ in range(3):
         create()
 
     assert store.executions("deal-post", None, None, 3, None).next_cursor is None
 
 
-def test_a_page_has_a_hundred_at_most(store: StoreDatabase, create: Create) -> None:
+def test_page_has_a_hundred_executions_at_most(store: StoreDatabase, create: Create) -> None:
     for _ in range(101):
         create()
 
@@ -154,7 +154,7 @@ def test_wrong_cursor_is_refused_with_a_way_out(store: StoreDatabase, wrong: str
         ("an", ExecutionState.SUCCESS, "crew=? AND owner=? AND state=?"),
     ],
 )
-def test_a_list_has_an_index_that_holds_nothing_else(
+def test_list_is_read_by_an_index_of_its_filters(
     path: Path,
     open_store: Callable[..., StoreDatabase],
     monkeypatch: pytest.MonkeyPatch,
@@ -177,7 +177,7 @@ SMALL = ("executions_unfinished", "webhooks_credential", "pruned", "names", "CON
 """Read from end to end on purpose: indices of few rows, and no tables at all."""
 
 
-def test_no_question_reads_or_sorts_a_whole_table(
+def test_no_statement_reads_or_sorts_a_whole_table(
     path: Path,
     open_store: Callable[..., StoreDatabase],
     new: Callable[..., NewExecution],
