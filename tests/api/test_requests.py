@@ -70,7 +70,7 @@ class Order(BaseModel):
          "count: must be 1 or more; flag: must be true or false; and 1 more"),
     ],
 )  # fmt: skip
-def test_the_fault_is_told(body: bytes, fault: str) -> None:
+def test_fault_of_a_body_is_named(body: bytes, fault: str) -> None:
     with pytest.raises(Invalid) as refused:
         parse_body(Order, body)
     assert str(refused.value) == fault
@@ -85,12 +85,12 @@ def test_the_fault_is_told(body: bytes, fault: str) -> None:
      b'["\\ud83d",' * 100_000, b'{"links": ["\\ud83d"], "a": %b}' % (b"9" * 5_000),
      b'{"links": ["\\ud83d"], "a": %b%b}' % (b"[" * 5_000, b"]" * 5_000)],
 )  # fmt: skip
-def test_what_is_not_json_is_said_to_be(body: bytes) -> None:
+def test_body_that_is_no_json_is_refused(body: bytes) -> None:
     with pytest.raises(Invalid, match=r"^the body is not valid JSON: "):
         parse_body(Order, body)
 
 
-def test_half_a_character_is_read_as_the_replacement_character() -> None:
+def test_lone_surrogate_is_read_as_the_replacement_character() -> None:
     body = rb'{"\ud83d": 1, "links": ["a\uD83D", "\ud83d\ude00", "\\ud83d"], "password": "\ude00"}'
     order = parse_body(Order, body)
     assert order.links == ["a\ufffd", "\U0001f600", "\\ud83d"]
@@ -98,7 +98,7 @@ def test_half_a_character_is_read_as_the_replacement_character() -> None:
 
 
 @pytest.mark.parametrize("mark", [b"", codecs.BOM_UTF8])
-def test_half_a_character_stays_in_a_field_that_is_as_sent(mark: bytes) -> None:
+def test_lone_surrogate_stays_in_an_as_sent_field(mark: bytes) -> None:
     class Letter(Body):
         to_whom: Annotated[list[str] | None, AsSent()] = None
         text: str
@@ -110,12 +110,12 @@ def test_half_a_character_stays_in_a_field_that_is_as_sent(mark: bytes) -> None:
     assert parse_body(Letter, rb'{"text": "\ud83d"}').to_whom is None
 
 
-def test_a_wrong_body_with_half_a_character_names_the_field() -> None:
+def test_wrong_body_with_a_lone_surrogate_names_the_field() -> None:
     with pytest.raises(Invalid, match=r"^links\.1: must be a string$"):
         parse_body(Order, rb'{"links": ["\ud83d", 1]}')
 
 
-def test_a_byte_order_mark_is_ignored() -> None:
+def test_byte_order_mark_is_ignored() -> None:
     assert parse_body(Order, codecs.BOM_UTF8 + b'{"links": ["a"]}').links == ["a"]
 
 
@@ -124,7 +124,7 @@ def test_unknown_fields_duplicates_and_nan_are_taken() -> None:
     assert order.links == ["b"]
 
 
-def test_a_wrong_value_is_nowhere_in_the_error() -> None:
+def test_wrong_value_is_nowhere_in_the_error() -> None:
     with pytest.raises(Invalid) as refused:
         parse_body(Order, b'{"links": ["a"], "password": ["hunter2"], "kind": "HUNTER2"}')
     assert "hunter2" not in str(refused.value).lower()
@@ -132,7 +132,7 @@ def test_a_wrong_value_is_nowhere_in_the_error() -> None:
     assert refused.value.__context__ is None
 
 
-def test_a_long_key_is_cut() -> None:
+def test_long_key_is_cut_in_the_error() -> None:
     class Loose(BaseModel):
         numbers: dict[str, int]
 
@@ -142,7 +142,7 @@ def test_a_long_key_is_cut() -> None:
 
 
 @pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded"])
-async def test_another_content_type_is_refused(content_type: str) -> None:
+async def test_other_content_type_is_refused(content_type: str) -> None:
     async with GuardedQuart().test_request_context(
         "/", method="POST", data=b'{"links": [""]}', headers={"Content-Type": content_type}
     ):
@@ -151,14 +151,14 @@ async def test_another_content_type_is_refused(content_type: str) -> None:
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8"])
-async def test_json_by_any_spelling_is_taken(content_type: str) -> None:
+async def test_json_content_type_in_any_spelling_is_taken(content_type: str) -> None:
     async with GuardedQuart().test_request_context(
         "/", method="POST", data=b'{"links": ["a"]}', headers={"Content-Type": content_type}
     ):
         assert (await read_body(Order)).links == ["a"]
 
 
-async def test_a_body_that_is_too_large_stays_an_http_error() -> None:
+async def test_too_large_body_is_413() -> None:
     app = GuardedQuart(max_body=10)
 
     @app.post("/")
@@ -177,7 +177,7 @@ class Asked(Parameters):
     limit: Annotated[int, In("query"), Field(le=100)] = 100
 
 
-async def test_parameters_are_read_and_the_first_of_two_counts() -> None:
+async def test_first_of_two_parameters_counts() -> None:
     async with GuardedQuart().test_request_context("/?limit=7&limit=8&new=x"):
         assert read_parameters(Asked) == Asked(limit=7)
 

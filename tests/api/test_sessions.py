@@ -28,7 +28,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "/api/crews/token": {"crew": "echo"},
     "/api/crews/token/rotate": {"crew": "echo"},
 }
-"""What is sent to each operation that has a body and takes a session."""
+"""A request body for each operation that has one and takes a session."""
 
 
 async def is_good(daemon: Daemon, token: str) -> bool:

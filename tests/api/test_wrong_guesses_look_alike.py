@@ -1,4 +1,4 @@
-"""Nobody learns from the answer to a wrong guess how wrong it was: status, headers, body and time.
+"""The answer to a wrong guess does not show how wrong it was: status, headers, body and time.
 
 Kinds of guesses take turns, so that whatever else the machine does meets all of them, and what is
 compared is the middle of the differences within a turn. Nothing is measured a second time. There
@@ -86,7 +86,7 @@ def doubt(differences: list[float]) -> float:
 
 
 def address(number: int) -> str:
-    """One of its own for each guess, so that none has to wait."""
+    """Return an address of its own for each guess, so that none has to wait."""
     return f"100.64.{number // 250}.{number % 250}"
 
 

@@ -360,7 +360,7 @@ def links() -> FakeLinks:
 
 @pytest.fixture
 def queue(links: FakeLinks, nursery: trio.Nursery) -> AccountQueue:
-    """One whose submits have room for three links."""
+    """A queue whose submits have room for three links."""
     return make_queue(links.create, nursery)
 
 

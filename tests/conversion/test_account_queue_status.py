@@ -100,7 +100,7 @@ async def test_stored_cookie_that_was_never_reported_resumes_account(queue: Acco
 
 
 async def test_stored_cookie_resumes_account_paused_in_an_earlier_process() -> None:
-    """That it was ended could not be written down, and the same is synced again."""
+    """The end of the pause could not be written, and the same cookie is synced again."""
     account = Account("1001", lambda _: None, Pause("1001", (COOKIE.digest,), datetime.now(UTC)))
     account.note_synced_cookie(RENEWED, RENEWED)
     assert account.state.status is AccountStatus.ACTIVE

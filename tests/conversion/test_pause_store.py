@@ -44,13 +44,13 @@ Write = Callable[[Path, bytes], None]
 
 @pytest.fixture
 def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes no time: a mock clock does not wait for threads."""
+    """Write on trio's own thread: a mock clock does not wait for others."""
     threads_in_place(monkeypatch)
 
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
-    """What the next writes end with, the first first; then they work again."""
+    """Errors of the next writes, in their order; then writes work again."""
     faults: list[Exception] = []
 
     def written(path: Path, content: bytes) -> None:

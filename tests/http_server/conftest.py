@@ -23,7 +23,7 @@ LARGE = 32 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Answer:
-    """One parsed HTTP answer; `rest` is what came behind it."""
+    """A parsed HTTP answer."""
 
     status: int
     headers: dict[str, str]
@@ -84,7 +84,7 @@ async def read_all(stream: trio.SocketStream) -> bytes:
 
 
 async def read_answer(stream: trio.SocketStream) -> Answer:
-    """One answer with a Content-Length from a connection that stays open."""
+    """Read an answer with a Content-Length from a connection that stays open."""
     received = b""
     with trio.fail_after(PATIENCE):
         while True:

@@ -43,7 +43,7 @@ def daemon(start: Start) -> Iterator[Daemon]:
 
 
 def statuses(raw: bytes) -> list[int]:
-    """Of all the answers in what came back."""
+    """Return the statuses of all the answers in `raw`."""
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", raw)]
 
 
@@ -145,7 +145,7 @@ TOKENS = [
 
 
 def mutated(requests: Sequence[bytes], chance: random.Random) -> bytes:
-    """One to three of the requests in a row, with one to four faults."""
+    """Return one to three of the requests in a row, with one to four faults."""
     data = b"".join(chance.choices(requests, k=chance.choice([1, 1, 1, 2, 3])))
     for _ in range(chance.randint(1, 4)):
         at = chance.randint(0, len(data))
@@ -235,7 +235,7 @@ BODIES = {
 
 
 def send(port: int, requests: Sequence[tuple[bytes, bool]]) -> None:
-    """One after another, each on a connection of its own; some clients do not wait for the answer.
+    """Send requests, each on a connection of its own; some clients do not wait for the answer.
 
     In a thread: on trio the clients would take more of the machine than the daemon.
     """

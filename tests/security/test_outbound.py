@@ -142,7 +142,7 @@ class LeadsHere(trio.abc.HostnameResolver):
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> ssl.SSLContext:
-    """One for the market's name that nobody has vouched for."""
+    """A certificate for the market's name that no authority has signed."""
     context, _ = certificate_for("s.shopee.vn", tmp_path)
     return context
 

@@ -138,7 +138,7 @@ def of_crews(operation: str) -> bool:
 
 
 async def test_operations_without_a_credential_are_the_known_ones(guarded: GuardedDaemon) -> None:
-    """Whoever adds an operation decides who may call it."""
+    """A new operation without a credential has to be added here."""
     paths = (await guarded.daemon.document())["paths"]
     open_ones = {
         f"{method.upper()} {path}"

@@ -172,7 +172,7 @@ def test_disk_without_inode_counts_has_room(full_disk: PlayedDisk, tmp_path: Pat
 async def test_old_executions_are_pruned_at_once_on_a_full_disk(
     journal: Store, full_disk: PlayedDisk, new: New, wall: SimpleNamespace, told: list[bool]
 ) -> None:
-    """Nobody waits until the next round for what that gives back."""
+    """Pruning gives room back before its next round."""
     old = await journal.create(new(), idempotency=None)
     end = Change(status=Status.STOPPED, finished_at=wall.now)
     await journal.record(old.id, ExecutionUpdate(end))

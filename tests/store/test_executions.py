@@ -355,7 +355,7 @@ def test_value_that_is_no_json_is_refused_by_name(
 
 
 def test_meta_over_64_kib_is_refused(store: StoreDatabase, new: New) -> None:
-    """Of 1 MiB, a body's default limit, a worker with many tasks would make gigabytes."""
+    """Each webhook call has the meta: with 1 MiB, many tasks would make gigabytes."""
     at_most = "x" * (64 * 1024 - 2)  # and its quotes
     store.create(new(inputs={"x": at_most + "x"}, meta=at_most), None)
     with pytest.raises(TooLarge, match=r"^meta: 65537 bytes, more than the 65536 that are kept"):

@@ -287,7 +287,7 @@ def pragma(path: Path, name: str) -> int:
 
 
 def size(path: Path) -> int:
-    """Of the file and its log."""
+    """Return the bytes of the file and its log."""
     return path.stat().st_size + path.with_name(f"{path.name}-wal").stat().st_size
 
 
@@ -299,7 +299,7 @@ def execution_of(store: StoreDatabase, execution_id: str) -> Execution:
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One without room, as it says."""
+    """The disk reports that it has no room."""
     monkeypatch.setattr(store_module, "has_room", lambda _: False)
 
 
