@@ -1,8 +1,10 @@
-"""Wrong sync keys are logged in few records and without the key, and nobody is refused."""
+"""Access to the open endpoints: local clients, keys, forged headers; and wrong keys in the log."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from trio.testing import MockClock
@@ -124,3 +126,168 @@ def test_flood_from_everywhere_is_few_records_and_hides_nobody(
         for number in range(2 * MAX_ADDRESSES):
             keys.note(f"2001:db8:0:{number:x}::1")
     assert len(told(caplog)) == MAX_ADDRESSES + 1
+
+
+COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
+EXTENSION = "chrome-extension://abcdefghijklmnopabcdefghijklmnop"
+
+CALLS: list[tuple[str, str, Any]] = [
+    ("POST", "/api/sync-cookie", {"cookie": COOKIE}),
+    ("POST", "/api/sync-cookie-local", {"cookie": COOKIE}),
+    ("GET", "/api/sync-cookie", None),
+]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A configuration, what a request looks like, and whether it is local then; `why` not, as the
+    refusal tells it.
+    """
+
+    why: str = ""
+    headers: dict[str, str] = field(default_factory=dict)
+    cookie: dict[str, Any] = field(default_factory=dict)
+    server: dict[str, Any] = field(default_factory=dict)
+
+
+NOT_IN = "{} is not in cookie.open_to"
+NO_PROXY = "it has a forwarding header, and 127.0.0.1 is not in server.trusted_proxies"
+UNCLEAR = "what the headers of server.trusted_proxies say of its address is not clear"
+NO_NAME = 'its Host, "{}", is not in server.public_hosts'
+FOREIGN = 'its Origin, "{}", is not that of its Host (a proxy has to pass that on)'
+EVERYBODY = {"open_to": ["0.0.0.0/0", "::/0"]}
+NEIGHBOURS = {"open_to": ["192.0.2.0/24"]}
+PROXY = {"trusted_proxies": ["127.0.0.1"]}
+PUBLIC = {"public_hosts": ["links.example.org"]}
+ROWS = {
+    "loopback": Row(),
+    "localhost": Row("", {"Host": "localhost:8787"}),
+    "IPv6 literal": Row("", {"Host": "[::1]:8787"}),
+    "another address": Row(NOT_IN.format("127.0.0.1"), cookie={"open_to": ["127.0.0.2"]}),
+    "nobody is local": Row(NOT_IN.format("127.0.0.1"), cookie={"open_to": []}),
+    "forwarded by a stranger": Row(NO_PROXY, {"X_Forwarded_For": "127.0.0.1"}),
+    "Forwarded by a stranger": Row(NO_PROXY, {"Forwarded": "for=127.0.0.1"}),
+    "real IP by a stranger": Row(NO_PROXY, {"X_Real_IP": "127.0.0.1"}),
+    "via a stranger": Row(NO_PROXY, {"Via": "1.1 proxy"}, EVERYBODY),
+    "forwarded for a stranger": Row(
+        NOT_IN.format("203.0.113.7"), {"X_Forwarded_For": "203.0.113.7"}, server=PROXY
+    ),
+    "forwarded for a neighbour": Row("", {"X_Forwarded_For": "192.0.2.9"}, NEIGHBOURS, PROXY),
+    "forged in front of the proxy's": Row(
+        NOT_IN.format("203.0.113.7"),
+        {"X_Forwarded_For": "192.0.2.9, 203.0.113.7"},
+        NEIGHBOURS,
+        PROXY,
+    ),
+    "forwarded for nonsense": Row(UNCLEAR, {"X_Forwarded_For": "unknown"}, server=PROXY),
+    "everybody": Row("", {"X_Forwarded_For": "203.0.113.7"}, EVERYBODY, PROXY),
+    "rebinding": Row(NO_NAME.format("evil.example:8787"), {"Host": "evil.example:8787"}),
+    "rebinding, everybody": Row(
+        NO_NAME.format("evil.example"), {"Host": "evil.example"}, EVERYBODY
+    ),
+    "public host": Row("", {"Host": "links.example.org"}, server=PUBLIC),
+    "below a public host": Row(
+        NO_NAME.format("x.links.example.org"), {"Host": "x.links.example.org"}, server=PUBLIC
+    ),
+    "foreign page": Row(
+        FOREIGN.format("https://evil.example"), {"Origin": "https://evil.example"}, EVERYBODY
+    ),
+    "null origin": Row(FOREIGN.format("null"), {"Origin": "null"}),
+    "own page": Row("", {"Origin": "http://localhost:8787", "Host": "localhost:8787"}),
+    "extension": Row("", {"Origin": EXTENSION}),
+}
+
+
+async def statuses(daemon: Daemon, token: str = "", **headers: str) -> set[int]:
+    return {
+        (await daemon.ask(method, path, body, token=token, **headers)).status_code
+        for method, path, body in CALLS
+    }
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+async def test_open_endpoint_is_open_to_local_clients_alone(start: Start, row: Row) -> None:
+    daemon = await start(cookie=row.cookie, server=row.server)
+    assert await statuses(daemon, **row.headers) == {200 if not row.why else 403}
+    # The metrics are for the same callers.
+    answer = await daemon.get("/metrics", **row.headers)
+    assert answer.status_code == (200 if not row.why else 403)
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.why])
+async def test_refusal_names_the_setting_that_decides(start: Start, name: str) -> None:
+    row = ROWS[name]
+    daemon = await start(cookie=row.cookie, server=row.server)
+    answer = await daemon.get("/api/sync-cookie", **row.headers)
+    assert answer.json()["error"] == (
+        f"this is open to local requests only, and yours is none: {row.why}; send a session token, "
+        "an API key with the scope cookie:read or the sync key as `Authorization: Bearer …`"
+    )
+
+
+async def test_request_without_a_host_is_not_local(daemon: Daemon) -> None:
+    request = b"GET /api/sync-cookie HTTP/1.0\r\n\r\n"
+    assert b" 403 " in (await daemon.raw(request)).partition(b"\r\n")[0]
+
+
+@pytest.mark.parametrize("key", ["sync key", "session token"])
+async def test_sync_key_or_session_opens_for_anybody(start: Start, key: str) -> None:
+    daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
+    token = SYNC_KEY if key == "sync key" else await daemon.login()
+    assert await statuses(daemon, token) == {200}
+    # whatever else is wrong with the caller
+    assert await statuses(daemon, token, Host="evil.example", Via="1.1 proxy") == {200}
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["", "wrong", SYNC_KEY + "x", SYNC_KEY[:-1], SYNC_KEY.upper(), "k\u00e9y"],
+    ids=["none", "another", "longer", "shorter", "upper case", "not ASCII"],
+)
+async def test_wrong_sync_key_is_403(start: Start, given: str) -> None:
+    daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
+    request = (
+        f"GET /api/sync-cookie HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+        f"Authorization: Bearer {given}\r\n\r\n"
+    )
+    answer = await daemon.raw(request.encode("latin1"))
+    assert answer.startswith(b"HTTP/1.1 403 ")
+    assert b"sync key" in answer
+
+
+async def test_empty_key_is_403_where_no_sync_key_is_set(start: Start) -> None:
+    daemon = await start(cookie={"open_to": []})
+    for header in ("Bearer", "Bearer x", "Basic Og=="):
+        assert await statuses(daemon, Authorization=header) == {403}
+
+
+async def test_local_client_with_a_wrong_token_is_let_in(daemon: Daemon) -> None:
+    assert await statuses(daemon, "expired") == {200}
+
+
+@pytest.mark.parametrize("path", ["/api/status", "/metrics", "/api/auth/2fa/setup"])
+async def test_sync_key_opens_nothing_else(start: Start, path: str) -> None:
+    daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
+    assert (await daemon.get(path, token=SYNC_KEY)).status_code == 403
+
+
+async def test_session_opens_metrics_for_anybody(start: Start) -> None:
+    daemon = await start(cookie={"open_to": []})
+    assert (await daemon.get("/metrics", token=await daemon.login())).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/health", "/livez", "/readyz", "/openapi.json", "/docs", "/docs/docs.js"]
+)
+async def test_health_and_documents_are_for_everybody(start: Start, path: str) -> None:
+    daemon = await start(cookie={"open_to": []})
+    answer = await daemon.get(path, Host="evil.example", Origin="https://evil.example")
+    assert answer.status_code == 200
+
+
+async def test_public_address_open_to_all_is_warned_of(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        await start(server={"bind": "0.0.0.0:0"}, cookie={"open_to": ["0.0.0.0/0"]})
+    assert "cookie.open_to" in caplog.text
