@@ -1,4 +1,4 @@
-"""A client of one base address, which both the whole daemon's tests and the crews' speak by."""
+"""A client of one base address, for the tests of the whole daemon and of the crews' API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import httpx
 import trio
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 PATIENCE = 15.0  # seconds; whatever takes longer hangs
 
@@ -67,3 +67,21 @@ class Client:
                 await meanwhile()
                 await stream.send_all(content[-1:])
                 return b"".join([part async for part in stream])
+
+
+async def answer_in_time(
+    clock: MockClock, ask: Callable[[], Awaitable[httpx.Response]]
+) -> httpx.Response:
+    """Set the clock forward, second by second, until there is an answer."""
+    answers: list[httpx.Response] = []
+
+    async def run() -> None:
+        answers.append(await ask())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(run)
+        await wait_all_tasks_blocked(0.01)
+        while not answers:
+            clock.jump(1)
+            await wait_all_tasks_blocked(0.01)
+    return answers[0]

@@ -1,4 +1,4 @@
-"""The whole daemon on a port of its own, a client of it, and a check of whatever it answers.
+"""The whole daemon on a port of its own, a client of it, and a check of each answer.
 
 Nothing is faked below HTTP: a test starts the real tree and speaks to it over loopback. Every JSON
 answer that a test gets is held against `/openapi.json` before the test sees it.
@@ -41,7 +41,7 @@ SYNC_KEY = "key-for-the-extension-0123456789"
 EXTENSION = "chrome-extension://abcdefghijklmnopabcdefghijklmnop"
 
 NOBODY = "http://127.0.0.1:1/graphql"
-"""An Open API that never answers: port 1 is nobody's."""
+"""An Open API that never answers: nothing listens at port 1."""
 
 HOLD = 0.5  # seconds that a slow answer of the sandbox takes
 
@@ -63,7 +63,7 @@ class Wall:
 
 @dataclass
 class Phone:
-    """An authenticator app of other people's making."""
+    """An authenticator app, played by oathtool."""
 
     wall: Wall
 
@@ -197,7 +197,7 @@ class Conformity:
             assert self._faults(answer.json(), content["schema"]) == [], where
 
     def knows(self, path: str) -> bool:
-        """Whether anything is documented at a path."""
+        """Return True if anything is documented at a path."""
         return any(self._operation(method, path) for method in ("get", "post", "delete"))
 
     def operations(self) -> list[tuple[str, str, Json]]:
@@ -237,7 +237,7 @@ class Conformity:
         return None
 
     def _faults(self, value: object, schema: Json) -> list[str]:
-        """What is wrong with a value, by the keywords of JSON Schema that the document uses."""
+        """Return the faults of a value, by the keywords of JSON Schema that the document uses."""
         if "$ref" in schema:
             name = schema["$ref"].removeprefix("#/components/schemas/")
             return self._faults(value, self._document["components"]["schemas"][name])
@@ -281,7 +281,7 @@ Start = Callable[..., Awaitable[Daemon]]
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_start() -> Iterator[None]:
-    """Do once a module what takes most of the time of a start, and is the same at each of them."""
+    """Do the slow steps of a start once a module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "matches", cache(passwords.matches))
         # No certificates are read: all that the daemon calls here is on loopback, without TLS.
@@ -299,6 +299,18 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> Wall:
     made = Wall()
     monkeypatch.setattr(tree, "Auth", partial(Auth, wall_clock=made.now))
     return made
+
+
+def crash(*fault: str) -> Callable[..., Awaitable[Any]]:
+    """Return a method of a handle whose call ends the actor with a `ZeroDivisionError`."""
+
+    async def fail(_state: object, *_: object, **__: object) -> None:
+        raise ZeroDivisionError(*fault)
+
+    async def call(handle: Any, *args: object, **more: object) -> Any:
+        return await handle.mailbox.ask(fail, *args, **more)
+
+    return call
 
 
 @pytest.fixture

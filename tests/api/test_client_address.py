@@ -1,4 +1,4 @@
-"""Who counts as local: an address, the way it came, the name it called, and the page it is on."""
+"""Local clients: by address, forwarding headers, `Host` and `Origin`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEIGHBOUR = "192.168.1.7"
 
 
 class Seen(NamedTuple):
-    """What decides."""
+    """The result of an identification."""
 
     address: str
     local: bool
@@ -62,7 +62,7 @@ def test_loopback_is_local(peer: str) -> None:
 @pytest.mark.parametrize(
     "peer", [VISITOR, "128.0.0.1", "126.255.255.255", "::2", "0.0.0.0", "::", "::7f00:1"]
 )
-def test_another_address_is_not(peer: str) -> None:
+def test_other_address_is_not_local(peer: str) -> None:
     assert caller(peer) == Seen(peer, local=False)
 
 
@@ -70,18 +70,16 @@ def test_another_address_is_not(peer: str) -> None:
     ("peer", "address", "local"),
     [("::ffff:127.0.0.1", "127.0.0.1", True), (f"::ffff:{VISITOR}", VISITOR, False)],
 )
-def test_an_ipv4_address_in_ipv6_s_clothes_is_that_address(
-    peer: str, address: str, local: bool
-) -> None:
+def test_ipv4_mapped_peer_is_its_ipv4_address(peer: str, address: str, local: bool) -> None:
     assert caller(peer) == Seen(address, local)
 
 
-def test_a_zone_is_no_part_of_an_address() -> None:
+def test_zone_is_no_part_of_an_address() -> None:
     assert caller("fe80::1%eth0", by=rules("fe80::/10")) == Seen("fe80::1", local=True)
 
 
 @pytest.mark.parametrize("peer", [None, "", "<local>", "localhost", "127.1", "127.0.0.1%lo"])
-def test_a_peer_without_an_address_is_not_local(peer: str | None) -> None:
+def test_peer_without_an_address_is_not_local(peer: str | None) -> None:
     assert caller(peer) == Seen(peer or "unknown", local=False)
 
 
@@ -91,18 +89,18 @@ def test_open_to_decides_what_is_local() -> None:
     assert caller("2001:db8::5", by=rules("2001:db8::/32")).local
 
 
-def test_open_to_nobody_makes_nobody_local() -> None:
+def test_empty_open_to_makes_nobody_local() -> None:
     nobody = ClientAccess(open_to=[], trusted_proxies=[], public_hosts=())
     assert not caller("127.0.0.1", by=nobody).local
 
 
-def test_open_to_every_address_is_the_seed_to_the_letter() -> None:
+def test_open_to_every_address_makes_everybody_local() -> None:
     everybody = rules("0.0.0.0/0", "::/0")
     assert caller(VISITOR, by=everybody).local
     assert caller("2001:db8::5", by=everybody).local
 
 
-def test_an_ipv4_network_says_nothing_of_ipv6_addresses() -> None:
+def test_ipv4_network_holds_no_ipv6_address() -> None:
     assert not caller("::1", by=rules("0.0.0.0/0")).local
 
 
@@ -130,13 +128,13 @@ def test_an_ipv4_network_says_nothing_of_ipv6_addresses() -> None:
     ],
     ids=lambda header: header[0],
 )
-def test_any_forwarding_header_of_a_stranger_makes_a_request_not_local(
+def test_forwarding_header_of_a_stranger_is_not_local(
     header: tuple[str, str],
 ) -> None:
     assert caller("127.0.0.1", header) == Seen("127.0.0.1", local=False)
 
 
-def test_a_strangers_word_does_not_change_who_they_are() -> None:
+def test_forwarding_header_of_a_stranger_does_not_change_the_address() -> None:
     assert caller(VISITOR, ("X-Forwarded-For", "127.0.0.1")) == Seen(VISITOR, local=False)
 
 
@@ -163,7 +161,7 @@ def test_other_headers_do_not_matter() -> None:
         ("X-Real-IP", "{}"),
     ],
 )
-def test_a_trusted_proxys_word_says_who_it_is(
+def test_forwarding_header_of_a_trusted_proxy_is_the_address(
     name: str, form: str, address: str, local: bool
 ) -> None:
     assert behind((name, form.format(address))) == Seen(address, local)
@@ -181,7 +179,7 @@ def test_a_trusted_proxys_word_says_who_it_is(
         ("X-Real-IP", "2001:db8::5"),
     ],
 )
-def test_ipv6_in_a_trusted_proxys_word(name: str, value: str) -> None:
+def test_ipv6_address_from_a_trusted_proxy_is_read(name: str, value: str) -> None:
     assert behind((name, value), by=rules("2001:db8::/32")) == Seen("2001:db8::5", local=True)
 
 
@@ -189,34 +187,34 @@ def test_ipv6_in_a_trusted_proxys_word(name: str, value: str) -> None:
 @pytest.mark.parametrize(
     ("name", "form"), [("X-Forwarded-For", "{}"), ("Forwarded", 'for="[{}]"'), ("X-Real-IP", "{}")]
 )
-def test_another_machines_own_loopback_is_not_ours(name: str, form: str, address: str) -> None:
+def test_forwarded_loopback_is_not_local(name: str, form: str, address: str) -> None:
     """As of who asks from the proxy's machine, or wrote the header that the proxy passes on."""
     header = (name, form.format(address))
     assert behind(header, by=rules("127.0.0.0/8", "::1/128")) == UNCLEAR
 
 
-def test_an_ipv4_address_in_ipv6_s_clothes_behind_a_proxy() -> None:
+def test_forwarded_ipv4_mapped_address_is_its_ipv4_address() -> None:
     header = ("X-Forwarded-For", f"::ffff:{NEIGHBOUR}")
     assert behind(header) == Seen(NEIGHBOUR, local=True)
 
 
-def test_what_a_client_wrote_itself_is_not_looked_at() -> None:
+def test_forwarded_entries_of_the_client_are_ignored() -> None:
     header = ("X-Forwarded-For", f"127.0.0.1, {NEIGHBOUR}, {VISITOR}")
     assert behind(header) == Seen(VISITOR, local=False)
 
 
-def test_proxies_of_ours_are_walked_through_to_the_nearest_stranger() -> None:
+def test_trusted_proxies_are_skipped_to_the_nearest_other_address() -> None:
     header = ("X-Forwarded-For", f"127.0.0.1, {NEIGHBOUR}, {FURTHER_PROXY}")
     assert behind(header) == Seen(NEIGHBOUR, local=True)
 
 
-def test_several_lines_are_one_list_and_the_last_was_written_last() -> None:
+def test_several_header_lines_are_one_list_in_order() -> None:
     lines = [("X-Forwarded-For", NEIGHBOUR), ("X-Forwarded-For", f"{VISITOR}, {FURTHER_PROXY}")]
     assert behind(*lines) == Seen(VISITOR, local=False)
     assert behind(*reversed(lines)) == Seen(NEIGHBOUR, local=True)
 
 
-def test_several_lines_of_forwarded_are_one_list_too() -> None:
+def test_several_forwarded_lines_are_one_list_in_order() -> None:
     lines = [("Forwarded", f"for={NEIGHBOUR}"), ("Forwarded", f"for={VISITOR}")]
     assert behind(*lines) == Seen(VISITOR, local=False)
 
@@ -242,7 +240,7 @@ def test_several_lines_of_forwarded_are_one_list_too() -> None:
         "\N{FULLWIDTH DIGIT ONE}92.168.1.7",
     ],
 )
-def test_what_cannot_be_read_is_not_local(value: str) -> None:
+def test_unreadable_forwarded_address_is_not_local(value: str) -> None:
     assert behind(("X-Forwarded-For", value)) == UNCLEAR
 
 
@@ -262,23 +260,23 @@ def test_what_cannot_be_read_is_not_local(value: str) -> None:
         "=;,;=",
     ],
 )
-def test_a_forwarded_header_that_names_nobody_is_not_local(value: str) -> None:
+def test_forwarded_without_an_address_is_not_local(value: str) -> None:
     assert behind(("Forwarded", value)) == UNCLEAR
 
 
 @pytest.mark.parametrize("name", ["X-Forwarded-Proto", "True-Client-IP", "Via", "CF-Connecting-IP"])
-def test_a_proxy_that_does_not_say_for_whom_is_not_local(name: str) -> None:
+def test_trusted_proxy_without_an_address_is_not_local(name: str) -> None:
     by = rules(f"{PROXY}/32", "127.0.0.0/8")
     assert behind((name, "127.0.0.1"), by=by) == UNCLEAR
 
 
 @pytest.mark.parametrize("chain", [PROXY, f"{FURTHER_PROXY}, {PROXY}"])
-def test_a_way_through_our_own_proxies_only_is_not_local(chain: str) -> None:
+def test_chain_of_trusted_proxies_alone_is_not_local(chain: str) -> None:
     by = rules("10.0.0.0/24")
     assert behind(("X-Forwarded-For", chain), by=by) == UNCLEAR
 
 
-def test_more_hops_than_anybody_has_are_not_followed() -> None:
+def test_chain_beyond_the_most_hops_is_not_followed() -> None:
     def chain(proxies: int) -> tuple[str, str]:
         return ("X-Forwarded-For", ", ".join([NEIGHBOUR] + [FURTHER_PROXY] * proxies))
 
@@ -299,14 +297,14 @@ def test_more_hops_than_anybody_has_are_not_followed() -> None:
     ],
     ids=str,
 )
-def test_headers_that_contradict_each_other_are_not_local(
+def test_contradicting_headers_are_not_local(
     written: tuple[str, str], passed_on: tuple[str, str]
 ) -> None:
     assert behind(written, passed_on) == UNCLEAR
     assert behind(passed_on, written) == UNCLEAR
 
 
-def test_headers_that_agree_are_believed() -> None:
+def test_agreeing_headers_are_believed() -> None:
     agreeing = [
         ("X-Forwarded-For", f"127.0.0.1, {NEIGHBOUR}"),
         ("X-Real-IP", NEIGHBOUR),
@@ -315,19 +313,19 @@ def test_headers_that_agree_are_believed() -> None:
     assert behind(*agreeing) == Seen(NEIGHBOUR, local=True)
 
 
-def test_a_header_that_names_our_own_proxy_contradicts_nobody() -> None:
+def test_header_with_a_trusted_proxy_contradicts_no_other() -> None:
     headers = [("X-Forwarded-For", f"{VISITOR}, {FURTHER_PROXY}"), ("X-Real-IP", FURTHER_PROXY)]
     assert behind(*headers) == Seen(VISITOR, local=False)
 
 
-def test_a_proxy_on_this_host_is_trusted_only_by_name() -> None:
+def test_proxy_on_loopback_is_trusted_only_if_configured() -> None:
     header = ("X-Forwarded-For", VISITOR)
     assert caller("127.0.0.1", header) == Seen("127.0.0.1", local=False)
     by = rules(proxies=("127.0.0.1/32",))
     assert caller("127.0.0.1", header, by=by) == Seen(VISITOR, local=False)
 
 
-def test_a_trusted_proxy_that_calls_for_itself_is_an_address_like_any() -> None:
+def test_trusted_proxy_that_calls_itself_is_an_ordinary_address() -> None:
     assert caller(PROXY) == Seen(PROXY, local=False)
     assert caller(PROXY, by=rules("10.0.0.0/24")).local
 
@@ -353,7 +351,7 @@ def test_a_trusted_proxy_that_calls_for_itself_is_an_address_like_any() -> None:
         "links.example.org.:8443",
     ],
 )
-def test_a_name_of_ours_is_local(host: str) -> None:
+def test_own_host_is_local(host: str) -> None:
     assert caller("127.0.0.1", ("Host", host), by=rules(hosts=("links.example.org",))).local
 
 
@@ -383,20 +381,20 @@ def test_a_name_of_ours_is_local(host: str) -> None:
         "127.0.0.1, 127.0.0.1",
     ],
 )
-def test_a_name_that_may_be_a_strangers_is_not_local(host: str) -> None:
+def test_foreign_host_is_not_local(host: str) -> None:
     assert caller("127.0.0.1", ("Host", host)) == Seen("127.0.0.1", local=False)
 
 
-def test_a_request_without_a_name_is_not_local() -> None:
+def test_missing_host_is_not_local() -> None:
     assert not identify("127.0.0.1", Headers(), rules()).is_local
 
 
-def test_a_name_below_a_public_host_is_not_it() -> None:
+def test_subdomain_of_a_public_host_is_not_local() -> None:
     by = rules(hosts=("example.org",))
     assert not caller("127.0.0.1", ("Host", "links.example.org"), by=by).local
 
 
-def test_the_name_counts_behind_a_proxy_too() -> None:
+def test_foreign_host_behind_a_proxy_is_not_local() -> None:
     header = ("X-Forwarded-For", NEIGHBOUR)
     assert behind(header, ("Host", "evil.example")) == Seen(NEIGHBOUR, local=False)
 
@@ -417,7 +415,7 @@ def test_the_name_counts_behind_a_proxy_too() -> None:
         ("127.0.0.1:8787", "safari-web-extension://0B2A7AC6-6D4F-4A3E-9C0A-000000000000"),
     ],
 )
-def test_our_own_pages_and_extensions_are_local(host: str, origin: str) -> None:
+def test_own_page_or_extension_is_local(host: str, origin: str) -> None:
     assert caller("127.0.0.1", ("Host", host), ("Origin", origin)).local
 
 
@@ -443,11 +441,11 @@ def test_our_own_pages_and_extensions_are_local(host: str, origin: str) -> None:
         "://",
     ],
 )
-def test_another_page_is_not_local_and_no_origin_raises(origin: str) -> None:
+def test_foreign_or_broken_origin_is_not_local(origin: str) -> None:
     assert caller("127.0.0.1", ("Origin", origin)) == Seen("127.0.0.1", local=False)
 
 
-def test_a_name_is_told_back_cut_and_without_what_cannot_be_printed() -> None:
+def test_host_in_a_refusal_is_cut_and_printable() -> None:
     found = identify("127.0.0.1", Headers({"Host": "\x9b" + "a" * 200}), rules())
     told = "\\x9b" + "a" * 99
     assert found.reason_refused == f'its Host, "{told}", is not in server.public_hosts'
@@ -459,7 +457,7 @@ def test_a_name_is_told_back_cut_and_without_what_cannot_be_printed() -> None:
 @pytest.mark.parametrize(
     "text", ["[", "]", "[]", "[]:", "%", "::", ":::", "\x00", "é", ",;=", "a" * 70000]
 )
-def test_garbage_anywhere_is_not_local(text: str) -> None:
+def test_garbage_in_any_header_is_not_local(text: str) -> None:
     for name in ("Host", "Origin", "X-Forwarded-For", "Forwarded", "X-Real-IP"):
         assert not caller(PROXY, (name, text)).local
     assert not caller(text).local
@@ -482,10 +480,12 @@ def test_garbage_anywhere_is_not_local(text: str) -> None:
         ([], False),
     ],
 )
-def test_https_is_what_the_first_proxy_tells(headers: list[tuple[str, str]], https: bool) -> None:
+def test_https_is_what_the_first_proxy_forwards(
+    headers: list[tuple[str, str]], https: bool
+) -> None:
     assert came_over_https(PROXY, Headers(headers), rules()) is https
 
 
 @pytest.mark.parametrize("peer", [VISITOR, "127.0.0.1", "", None])
-def test_https_is_told_by_trusted_proxies_alone(peer: str | None) -> None:
+def test_https_is_believed_from_trusted_proxies_alone(peer: str | None) -> None:
     assert not came_over_https(peer, Headers([("X-Forwarded-Proto", "https")]), rules())

@@ -1,4 +1,4 @@
-"""The table of operations: what it serves, and what it says that it serves."""
+"""The table of operations: what it serves and what it documents."""
 
 from __future__ import annotations
 
@@ -100,9 +100,7 @@ def document(api: Api) -> Any:
 # What it serves
 
 
-async def test_the_handler_gets_the_caller_and_the_checked_body(
-    app: GuardedQuart, api: Api
-) -> None:
+async def test_handler_gets_the_caller_and_the_checked_body(app: GuardedQuart, api: Api) -> None:
     response = await app.test_client().post(
         "/greet", json={"firstName": "Ada"}, headers={"Authorization": "Bearer token"}
     )
@@ -115,12 +113,12 @@ async def test_the_handler_gets_the_caller_and_the_checked_body(
     }
 
 
-async def test_the_caller_is_checked_before_the_body(app: GuardedQuart, api: Api) -> None:
+async def test_caller_is_checked_before_the_body(app: GuardedQuart, api: Api) -> None:
     response = await app.test_client().post("/greet", data=b"{")
     assert response.status_code == 403
 
 
-async def test_a_bad_body_never_reaches_the_handler(app: GuardedQuart, api: Api) -> None:
+async def test_wrong_body_never_reaches_the_handler(app: GuardedQuart, api: Api) -> None:
     response = await app.test_client().post(
         "/greet", json={"firstName": 1}, headers={"Authorization": "Bearer token"}
     )
@@ -138,7 +136,7 @@ async def test_a_bad_body_never_reaches_the_handler(app: GuardedQuart, api: Api)
         ("HEAD", "/next", {"GET"}),
     ],
 )
-async def test_another_method_is_told_which_are_allowed(
+async def test_other_method_is_405_with_allow(
     app: GuardedQuart, api: Api, method: str, path: str, allowed: set[str]
 ) -> None:
     response = await getattr(app.test_client(), method.lower())(path)
@@ -146,35 +144,28 @@ async def test_another_method_is_told_which_are_allowed(
     assert set(response.headers["Allow"].split(", ")) == allowed
 
 
-async def test_head_is_taken_where_get_is_and_has_no_effect(app: GuardedQuart, api: Api) -> None:
+async def test_head_is_served_with_get(app: GuardedQuart, api: Api) -> None:
     assert (await app.test_client().head("/health")).status_code == 200
     assert (await app.test_client().get("/next")).status_code == 200
-
-
-@pytest.mark.parametrize(
-    ("path", "methods"), [("/health", ["GET", "HEAD"]), ("/next", ["GET"]), ("/greet", ["POST"])]
-)
-def test_it_knows_which_methods_it_serves(api: Api, path: str, methods: list[str]) -> None:
-    assert api.methods(path) == methods
 
 
 # What it says
 
 
-def test_it_is_openapi_with_a_title(document: Any) -> None:
+def test_document_is_openapi_with_a_title(document: Any) -> None:
     assert document["openapi"] == "3.1.0"
     assert document["info"] == {"title": "Greetings", "version": "1.2"}
     assert set(document["paths"]) == {"/greet", "/health", "/next"}
 
 
-def test_an_operation_is_described_by_its_docstring(document: Any) -> None:
+def test_operation_is_described_by_its_docstring(document: Any) -> None:
     greet = document["paths"]["/greet"]["post"]
     assert greet["operationId"] == "greet"
     assert greet["summary"] == "Say hello."
     assert greet["description"] == "To the one who calls."
 
 
-def test_a_body_is_required_and_refers_to_its_model(document: Any) -> None:
+def test_body_is_required_and_refers_to_its_model(document: Any) -> None:
     body = document["paths"]["/greet"]["post"]["requestBody"]
     assert body["required"] is True
     assert body["content"] == {JSON: {"schema": {"$ref": "#/components/schemas/Greeting"}}}
@@ -187,13 +178,13 @@ def test_models_are_defined_once_under_the_names_of_the_wire(document: Any) -> N
     assert schemas["Greeting"]["required"] == ["firstName"]
 
 
-def test_an_answer_always_has_all_its_fields(document: Any) -> None:
+def test_fields_of_answers_are_required(document: Any) -> None:
     schemas = document["components"]["schemas"]
     assert schemas["Greeted"]["required"] == ["text", "shared"]
     assert schemas["Failure"]["required"] == ["ok", "error"]
 
 
-def test_every_success_is_documented(document: Any) -> None:
+def test_success_is_documented(document: Any) -> None:
     def schema(path: str, method: str) -> Any:
         return document["paths"][path][method]["responses"]["200"]["content"][JSON]["schema"]
 
@@ -206,7 +197,7 @@ def test_every_success_is_documented(document: Any) -> None:
     }
 
 
-def test_errors_are_those_of_the_operation_its_access_and_its_body(document: Any) -> None:
+def test_errors_of_operation_access_and_body_are_documented(document: Any) -> None:
     greet = document["paths"]["/greet"]["post"]["responses"]
     health = document["paths"]["/health"]["get"]["responses"]
     assert set(greet) == {"200", "400", "403", "408", "413", "429", "500", "502", "503"}
@@ -218,7 +209,7 @@ def test_errors_are_those_of_the_operation_its_access_and_its_body(document: Any
     } == {"#/components/schemas/Failure"}
 
 
-def test_errors_that_pass_say_when_to_try_again(document: Any) -> None:
+def test_temporary_errors_have_retry_after(document: Any) -> None:
     answers = document["paths"]["/greet"]["post"]["responses"]
     assert answers["429"]["headers"]["Retry-After"]["required"] is True
     assert "Retry-After" not in answers["502"]["headers"]
@@ -232,7 +223,7 @@ def test_errors_that_pass_say_when_to_try_again(document: Any) -> None:
         ("required", [{"bearer": []}]),
     ],
 )
-def test_the_token_that_is_asked_for_is_documented(
+def test_token_of_an_operation_is_documented(
     app: GuardedQuart, bearer: Literal["none", "optional", "required"], security: Any
 ) -> None:
     api = Api(app, failure=Failure)
@@ -301,17 +292,19 @@ def _add_to(api: Api) -> None:
         ("/people/Ada?times=2&times=x&no", "Vinh Asked(name='Ada', times=2, mood=None, key=None)"),
     ],
 )
-async def test_parameters_are_read(app: GuardedQuart, towns: Api, path: str, text: str) -> None:
+async def test_parameters_are_read_from_path_and_query(
+    app: GuardedQuart, towns: Api, path: str, text: str
+) -> None:
     response = await app.test_client().get(path)
     assert (await response.get_json())["text"] == text
 
 
-async def test_a_header_is_read_by_its_name(app: GuardedQuart, towns: Api) -> None:
+async def test_header_parameter_is_read(app: GuardedQuart, towns: Api) -> None:
     response = await app.test_client().get("/people/Ada", headers={"x-key": "ab"})
     assert "key='ab'" in (await response.get_json())["text"]
 
 
-async def test_parameters_come_with_a_body(app: GuardedQuart, towns: Api) -> None:
+async def test_parameters_are_read_beside_a_body(app: GuardedQuart, towns: Api) -> None:
     for path, where in (("/towns/a/people", "a"), ("/people", "Vinh")):
         response = await app.test_client().post(path, json={"firstName": "Ada"})
         assert (await response.get_json())["text"] == f"{where} {where} Ada"
@@ -330,7 +323,7 @@ async def test_parameters_come_with_a_body(app: GuardedQuart, towns: Api) -> Non
         ("?times=0&mood=", {}, "times: must be 1 or more; mood: must be 'good' or 'bad'"),
     ],
 )
-async def test_a_wrong_parameter_is_named(
+async def test_wrong_parameter_is_400_that_names_it(
     app: GuardedQuart, towns: Api, query: str, headers: dict[str, str], error: str
 ) -> None:
     response = await app.test_client().get(f"/people/Ada{query}", headers=headers)
@@ -338,7 +331,7 @@ async def test_a_wrong_parameter_is_named(
 
 
 @pytest.mark.parametrize("path", ["/towns/a", "/towns/a/", "/"])
-async def test_an_answer_of_another_type_is_as_the_handler_made_it(
+async def test_response_of_the_handler_is_sent_as_it_is(
     app: GuardedQuart, towns: Api, path: str
 ) -> None:
     response = await app.test_client().get(path)
@@ -348,13 +341,13 @@ async def test_an_answer_of_another_type_is_as_the_handler_made_it(
 
 
 @pytest.mark.parametrize("path", ["/towns/a", "/towns/a/", "/"])
-async def test_the_base_address_knows_its_methods(app: GuardedQuart, towns: Api, path: str) -> None:
+async def test_base_address_is_405_with_allow(app: GuardedQuart, towns: Api, path: str) -> None:
     response = await app.test_client().post(path)
     assert response.status_code == 405
     assert set(response.headers["Allow"].split(", ")) == {"GET", "HEAD"}
 
 
-async def test_what_is_served_in_two_places_is_documented_in_one(api: Api, towns: Api) -> None:
+async def test_operation_served_twice_is_documented_once(api: Api, towns: Api) -> None:
     document = document_of("t", "1", [api, towns])
     assert set(document["paths"]) == {
         "/greet", "/health", "/next", "/towns/{town}/people/{name}", "/towns/{town}/people",
@@ -378,13 +371,13 @@ async def test_parameters_are_documented_where_they_stand(towns: Api) -> None:
     assert set(person["responses"]) == {"200", "400", "500"}
 
 
-async def test_a_path_alone_is_never_a_wrong_request(towns: Api) -> None:
+async def test_operation_with_path_parameters_alone_has_no_400(towns: Api) -> None:
     sign = document_of("t", "1", [towns])["paths"]["/towns/{town}"]["get"]
     assert set(sign["responses"]) == {"200", "500"}
     assert sign["responses"]["200"]["content"] == {"text/plain": {"schema": {"type": "string"}}}
 
 
-async def test_each_table_has_its_own_failure_and_words(api: Api, towns: Api) -> None:
+async def test_each_api_has_its_own_failure_and_meanings(api: Api, towns: Api) -> None:
     document = document_of("t", "1", [api, towns])
     ours = document["paths"]["/health"]["get"]["responses"]["500"]
     theirs = document["paths"]["/towns/{town}"]["get"]["responses"]["500"]
@@ -393,6 +386,6 @@ async def test_each_table_has_its_own_failure_and_words(api: Api, towns: Api) ->
     assert (ours["description"], theirs["description"]) == ("Internal error", "Closed")
 
 
-async def test_a_field_that_may_be_left_out_is_not_required(towns: Api) -> None:
+async def test_field_that_may_be_left_out_is_not_required(towns: Api) -> None:
     problem = document_of("t", "1", [towns])["components"]["schemas"]["Problem"]
     assert problem["required"] == ["error"]

@@ -1,4 +1,4 @@
-"""Request ids through the whole daemon: in each answer of each app, and in the parts' log lines."""
+"""Request ids through the whole daemon: in each answer, and in the log lines of each part."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import trio
 
 from smartlinkd import logs
 from smartlinkd.admin.control_socket import call
+from smartlinkd.admin.prometheus import Metrics
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.sandbox.server import Sandbox
 
@@ -35,7 +36,7 @@ Lines = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture
 def lines() -> Iterator[Lines]:
-    """What the daemon has logged, as a pipe would have it."""
+    """Return the lines that the daemon has logged, as JSON objects."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logs.JsonFormatter())
@@ -82,7 +83,7 @@ async def crew_token(daemon: Daemon) -> str:
         ("POST", "/crews/echo/kickoff", 401),
     ],
 )
-async def test_the_main_address_says_the_id(
+async def test_main_address_answers_with_the_request_id(
     whole: Daemon, method: str, path: str, status: int
 ) -> None:
     answer = await whole.ask(method, path, X_Request_Id="mine")
@@ -92,7 +93,7 @@ async def test_the_main_address_says_the_id(
 @pytest.mark.parametrize(
     ("method", "path", "status"), [("GET", "/inputs", 401), ("GET", "/nothing", 404)]
 )
-async def test_a_crews_own_address_says_it_and_keeps_the_shape_of_its_errors(
+async def test_crews_own_address_answers_with_the_request_id_in_its_own_shape(
     whole: Daemon, method: str, path: str, status: int
 ) -> None:
     url = await crew_url(whole)
@@ -103,7 +104,7 @@ async def test_a_crews_own_address_says_it_and_keeps_the_shape_of_its_errors(
     assert set(answer.json()) == {"error", "message"}
 
 
-async def test_the_lines_that_other_parts_write_for_a_request_have_its_id(
+async def test_log_lines_of_other_parts_have_the_request_id(
     selling: Daemon, sandbox: Sandbox, lines: Lines
 ) -> None:
     token = await selling.login()
@@ -115,13 +116,13 @@ async def test_the_lines_that_other_parts_write_for_a_request_have_its_id(
     assert (line["request_id"], line["actor"]) == ("mine", "conversion")
 
 
-async def test_a_bug_is_told_with_the_id_that_the_client_got(
+async def test_log_line_of_a_bug_has_the_request_id_of_the_answer(
     whole: Daemon, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("smartlinkd.admin.prometheus.Metrics.text", fail)
+    monkeypatch.setattr(Metrics, "text", fail)
     answer = await whole.get("/metrics")
     assert answer.status_code == 500
     assert set(answer.json()) == {"ok", "error"}
@@ -130,7 +131,7 @@ async def test_a_bug_is_told_with_the_id_that_the_client_got(
     assert line["actor"] == "http"
 
 
-async def test_an_execution_is_tied_to_its_request_and_then_has_an_id_of_its_own(
+async def test_execution_is_logged_with_its_request_id_once_and_its_own_id(
     whole: Daemon, lines: Lines
 ) -> None:
     token = await crew_token(whole)
@@ -153,7 +154,7 @@ async def test_an_execution_is_tied_to_its_request_and_then_has_an_id_of_its_own
     assert len(runs) >= 2
 
 
-async def test_each_command_of_the_shell_has_an_id(whole: Daemon, lines: Lines) -> None:
+async def test_control_command_has_a_request_id(whole: Daemon, lines: Lines) -> None:
     for _ in range(2):
         await call(whole.state, "account clear")
     asked = [line for line in lines() if line["message"] == "control command: account clear"]
@@ -161,7 +162,7 @@ async def test_each_command_of_the_shell_has_an_id(whole: Daemon, lines: Lines) 
     assert {line["actor"] for line in asked} == {"control"}
 
 
-async def test_the_document_mentions_the_header_with_every_answer(daemon: Daemon) -> None:
+async def test_document_has_x_request_id_with_every_answer(daemon: Daemon) -> None:
     document = (await daemon.get("/openapi.json")).json()
     header = document["components"]["headers"]["X-Request-Id"]
     assert header["required"] is True

@@ -1,4 +1,4 @@
-"""`/openapi.json` and the page that shows it, which asks nobody else for anything."""
+"""`/openapi.json`, and the page that shows it without any other server."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ async def get(app: GuardedQuart, path: str) -> str:
     return await response.get_data(as_text=True)
 
 
-async def test_the_document_is_served_as_json(app: GuardedQuart) -> None:
+async def test_document_is_served_as_json(app: GuardedQuart) -> None:
     response = await app.test_client().get("/openapi.json")
     assert response.headers["Content-Type"] == "application/json"
     assert (await response.get_json())["paths"].keys() == {"/x"}
 
 
-async def test_everything_the_page_names_is_served(app: GuardedQuart) -> None:
+async def test_file_that_the_page_names_is_served(app: GuardedQuart) -> None:
     page = Addresses(await get(app, "/docs"))
     assert (page.scripts_inside, len(page.found)) == (0, 5)
     for address in page.found:

@@ -1,10 +1,7 @@
-"""A portal, a product source and a resolver that do as they are told and note what is asked of
-them; and a service in between.
-"""
+"""Scripted portal, product source and resolver that record their calls, and a service between."""
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +29,6 @@ from tests.fakes.limits import conversion_limits
 
 T = TypeVar("T")
 
-# Seeds for the order in which trio steps the tasks that are ready at the same time.
 ORDERS = 6
 
 VN = market("vn")
@@ -191,7 +187,7 @@ class FakeProducts:
 
     @property
     def items(self) -> list[int]:
-        """What was read, in order."""
+        """The items that were read, in order."""
         return [item for _, item, _ in self.reads]
 
 
@@ -250,7 +246,7 @@ class Asked(Generic[T]):
 Ask = Callable[[Callable[[], Awaitable[T]]], Asked[T]]
 
 
-class Bench:
+class Fakes:
     """A service with everything around it faked."""
 
     cookie = COOKIE
@@ -302,7 +298,7 @@ class Bench:
     async def convert(
         self, *links: str, sub_ids: tuple[str, ...] = (), cookie: Cookie | None = COOKIE
     ) -> dict[str, LinkResult]:
-        """What the service answers."""
+        """Return the service's answer."""
         return await self.service.convert(ConversionRequest(links, sub_ids, cookie))
 
     async def codes(
@@ -316,7 +312,7 @@ class Bench:
         ]
 
 
-NewBench = Callable[[], Bench]
+NewFakes = Callable[[], Fakes]
 
 
 def make_queue(
@@ -364,19 +360,19 @@ def links() -> FakeLinks:
 
 @pytest.fixture
 def queue(links: FakeLinks, nursery: trio.Nursery) -> AccountQueue:
-    """One whose submits have room for three links."""
+    """A queue whose submits have room for three links."""
     return make_queue(links.create, nursery)
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def fakes() -> Fakes:
+    return Fakes()
 
 
 @pytest.fixture
-def new_bench() -> NewBench:
+def new_fakes() -> NewFakes:
     """For a test that needs several, one after the other."""
-    return Bench
+    return Fakes
 
 
 @pytest.fixture
@@ -392,6 +388,5 @@ def ask(nursery: trio.Nursery) -> Ask[Any]:
 
 
 @pytest.fixture(params=range(ORDERS))
-def any_order(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test runs under different orders in which trio steps ready tasks."""
-    monkeypatch.setattr("trio._core._run._r", random.Random(request.param))
+def any_order() -> None:
+    """Run the test several times: trio draws the order of ready tasks anew each time."""

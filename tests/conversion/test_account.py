@@ -1,21 +1,30 @@
-"""An account's status, and that each change of it is reported once."""
+"""One account: its status, its human checks, and the affiliate ids of its links."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.account import Account, AccountState, AccountStatus
+from smartlinkd.conversion.account import Account, AccountState, AccountStatus, AffiliateIds
 from smartlinkd.logs import LogEvent
-from smartlinkd.marketplace.errors import SessionLost
+from smartlinkd.marketplace.answers import UNKNOWN_ROW, FailCode, Row
+from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.vault.cookie import parse_cookie
+
+if TYPE_CHECKING:
+    from tests.conversion.conftest import Ask, Fakes
 
 COOKIE = parse_cookie("SPC_U=100100100100100; SPC_EC=first")
 OTHER = parse_cookie("SPC_U=100100100100100; SPC_EC=second")
+OF_1001 = parse_cookie("SPC_U=1001; SPC_EC=x")
+RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
+OF_2002 = parse_cookie("SPC_U=2002; SPC_EC=first")
+
 NAME = COOKIE.account
 SHOWN = NAME[:12]
-
 Told = list[tuple[str, AccountState]]
 
 
@@ -33,7 +42,7 @@ def statuses(told: Told) -> list[AccountStatus]:
     return [state.status for _, state in told]
 
 
-def test_each_change_is_told_once_with_the_name_that_may_be_shown(
+def test_change_of_status_is_reported_once_with_a_short_name(
     account: Account, told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
     account.note_links_made(COOKIE)
@@ -58,7 +67,7 @@ def test_each_change_is_told_once_with_the_name_that_may_be_shown(
     ]
 
 
-def test_a_cookie_that_ends_no_pause_is_told_in_the_log_without_its_values(
+def test_cookie_that_ends_no_pause_is_logged_without_its_values(
     account: Account, told: Told, caplog: pytest.LogCaptureFixture
 ) -> None:
     account.pause(COOKIE)
@@ -73,23 +82,7 @@ def test_a_cookie_that_ends_no_pause_is_told_in_the_log_without_its_values(
     assert statuses(told) == [AccountStatus.PAUSED]
 
 
-def test_a_cookie_that_is_only_out_of_session_is_no_pause(
-    account: Account, caplog: pytest.LogCaptureFixture
-) -> None:
-    account.note_session_lost(SessionLost(), COOKIE)
-    caplog.clear()
-    account.note_synced_cookie(COOKIE, None)
-    assert not caplog.records
-
-
-@pytest.mark.parametrize("status", AccountStatus)
-def test_each_status_has_an_event_of_its_own(status: AccountStatus) -> None:
-    """Which the log and the notices go by."""
-    events = [AccountState(each, datetime.now(UTC), None).event for each in AccountStatus]
-    assert events.count(AccountState(status, datetime.now(UTC), None).event) == 1
-
-
-def test_a_session_that_works_again_is_told(account: Account, told: Told) -> None:
+def test_session_that_works_again_is_reported(account: Account, told: Told) -> None:
     account.note_session_lost(SessionLost(), COOKIE)
     account.note_links_made(COOKIE)
     assert statuses(told) == [AccountStatus.SESSION_LOST, AccountStatus.ACTIVE]
@@ -130,13 +123,6 @@ def test_session_lost_by_a_cookie_that_was_stored_again_is_the_accounts(
     assert statuses(told) == [AccountStatus.SESSION_LOST]
 
 
-def test_neither_of_two_lost_cookies_is_a_new_one(account: Account) -> None:
-    account.note_session_lost(SessionLost(), COOKIE)
-    account.note_session_lost(SessionLost(), OTHER)
-    account.note_synced_cookie(COOKIE, OTHER)
-    assert account.state.status is AccountStatus.SESSION_LOST
-
-
 def test_lost_cookie_that_is_synced_again_does_not_activate_the_account(
     account: Account, told: Told
 ) -> None:
@@ -158,9 +144,171 @@ def test_lost_session_is_reported_again_after_the_owner_cleared_it(
     assert statuses(told) == [AccountStatus.SESSION_LOST]
 
 
-def test_cookie_that_ended_a_pause_can_lose_its_session(account: Account, told: Told) -> None:
-    account.note_session_lost(SessionLost(), COOKIE)
-    account.pause(OTHER)
-    account.note_synced_cookie(COOKIE, None)
-    account.note_session_lost(SessionLost(), COOKIE)
-    assert statuses(told)[-1] is AccountStatus.SESSION_LOST
+MAX_IDS = 16
+FAILED = Row(None, None, FailCode.INVALID_LINK)
+
+
+def made(number: int, name: str | None = "an_17") -> Row:
+    source = f"&utm_source={name}" if name else ""
+    long_link = f"https://shopee.vn/universal-link/product/7/{number}?utm_medium=x{source}"
+    return Row(f"https://s.shopee.vn/{number}", long_link, FailCode.SUCCESS)
+
+
+async def test_link_of_the_accounts_own_id_is_given_out(caplog: pytest.LogCaptureFixture) -> None:
+    affiliate_ids = AffiliateIds("1001")
+    rows = [made(1), FAILED, made(2), made(3, None)]
+    assert affiliate_ids.reject_foreign(rows, OF_1001) == rows
+    assert affiliate_ids.reject_foreign(rows[2:], OF_1001) == rows[2:]
+    assert caplog.records == []
+
+
+async def test_link_of_a_foreign_id_is_unknown_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    affiliate_ids = AffiliateIds("1001")
+    affiliate_ids.reject_foreign([made(1)], OF_1001)
+    assert affiliate_ids.reject_foreign([made(2, "an_99"), made(3)], OF_1001) == [
+        UNKNOWN_ROW,
+        made(3),
+    ]
+    assert "earn for an_99, not for an_17" in caplog.text
+    assert affiliate_ids.reject_foreign([made(4)], OF_1001) == [made(4)]
+
+
+@pytest.mark.parametrize("names", [("an_99", "an_17", "an_17"), ("an_17", "an_99")])
+async def test_most_links_of_the_first_submit_decide_the_own_id(names: tuple[str, ...]) -> None:
+    rows = [made(number, name) for number, name in enumerate(names, start=1)]
+    own = [UNKNOWN_ROW if name == "an_99" else row for name, row in zip(names, rows, strict=True)]
+    assert AffiliateIds("1001").reject_foreign(rows, OF_1001) == own
+
+
+async def test_own_id_is_kept_for_the_next_synced_cookie() -> None:
+    account = Account("1001", lambda _: None)
+    account.affiliate_ids.reject_foreign([made(1)], OF_1001)
+    renewed, other = (parse_cookie(f"SPC_U=1001; SPC_EC={each}") for each in ("y", "z"))
+    account.note_synced_cookie(renewed, OF_1001)
+    account.note_synced_cookie(other, None)
+    foreign = [made(2, "an_99")]
+    assert account.affiliate_ids.reject_foreign(foreign, renewed) == [UNKNOWN_ROW]
+    assert account.affiliate_ids.reject_foreign(foreign, other) == foreign
+
+
+async def test_owner_clears_the_own_id() -> None:
+    account = Account("1001", lambda _: None)
+    account.affiliate_ids.reject_foreign([made(1)], OF_1001)
+    account.clear()
+    assert account.affiliate_ids.reject_foreign([made(2, "an_99")], OF_1001) == [made(2, "an_99")]
+
+
+async def test_own_id_of_another_cookie_does_not_count(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await fakes.open(nursery)
+    own, forged = fakes.cookie, parse_cookie("SPC_U=1001; SPC_EC=of-another-session")
+    fakes.links.script = [[made(1, "an_99")], [made(2)], [made(3, "an_99")], [made(4)]]
+    codes = []
+    for number, cookie in enumerate((forged, own, own, own), start=1):
+        codes.append(await fakes.codes(fakes.link(number), cookie=cookie))
+    assert codes == [[0], [0], [-1], [0]]
+
+
+async def test_link_of_a_foreign_id_is_not_remembered(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await fakes.open(nursery)
+    fakes.links.script = [[made(1)], [made(2, "an_99")], [made(2)]]
+    codes = [await fakes.codes(fakes.link(number)) for number in (1, 2, 2)]
+    assert codes == [[0], [-1], [0]]
+
+
+async def status(fakes: Fakes) -> dict[str, AccountStatus]:
+    return {name: each.status for name, each in (await fakes.service.status()).accounts.items()}
+
+
+async def test_account_is_paused_as_soon_as_a_check_is_reported(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await fakes.open(nursery)
+    await fakes.convert(fakes.link(1))
+    fakes.human_checks.report(fakes.cookie)
+    await wait_all_tasks_blocked()
+    assert await status(fakes) == {"1001": AccountStatus.PAUSED}
+    with pytest.raises(HumanCheck):
+        await fakes.convert(fakes.link(2))
+    assert len(fakes.links.submits) == 1
+    await fakes.convert(fakes.link(2), cookie=OF_2002)
+    assert await fakes.service.clear_accounts() == 1
+    await fakes.convert(fakes.link(2))
+
+
+async def test_reported_check_ends_with_a_new_cookie_alone(
+    fakes: Fakes, nursery: trio.Nursery
+) -> None:
+    await fakes.open(nursery)
+    fakes.human_checks.report(fakes.cookie)
+    await wait_all_tasks_blocked()
+    await fakes.service.note_synced_cookie(fakes.cookie, fakes.cookie)
+    assert await status(fakes) == {"1001": AccountStatus.PAUSED}
+    await fakes.service.note_synced_cookie(RENEWED, fakes.cookie)
+    assert await status(fakes) == {"1001": AccountStatus.ACTIVE}
+
+
+async def test_check_of_a_replaced_cookie_pauses_nobody(
+    fakes: Fakes, nursery: trio.Nursery
+) -> None:
+    """Its context may be warm for minutes, also when the owner has answered the check since."""
+    await fakes.open(nursery)
+    await fakes.service.note_synced_cookie(RENEWED, fakes.cookie)
+    await fakes.service.clear_accounts()
+    fakes.human_checks.report(fakes.cookie)
+    await wait_all_tasks_blocked()
+    assert AccountStatus.PAUSED not in (await status(fakes)).values()
+    await fakes.service.note_synced_cookie(fakes.cookie, RENEWED)
+    fakes.human_checks.report(fakes.cookie)
+    await wait_all_tasks_blocked()
+    assert await status(fakes) == {"1001": AccountStatus.PAUSED}
+
+
+@pytest.mark.parametrize("while_it_is_used", [True, False])
+async def test_check_of_a_replaced_cookie_in_use_pauses_account(
+    fakes: Fakes, ask: Ask[object], nursery: trio.Nursery, *, while_it_is_used: bool
+) -> None:
+    await fakes.open(nursery)
+    if while_it_is_used:
+        ask(lambda: fakes.convert(fakes.link(1)))
+        await wait_all_tasks_blocked()
+    await fakes.service.note_synced_cookie(RENEWED, fakes.cookie)
+    if not while_it_is_used:
+        ask(lambda: fakes.convert(fakes.link(1)))
+    await wait_all_tasks_blocked()
+    fakes.human_checks.report(fakes.cookie)
+    await wait_all_tasks_blocked()
+    assert await status(fakes) == {"1001": AccountStatus.PAUSED}
+
+
+async def test_reported_check_refuses_waiting_links_and_not_the_sent_one(
+    fakes: Fakes, ask: Ask[object], nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await fakes.open(nursery, chunk=1)
+    sent = ask(lambda: fakes.convert(fakes.link(1), sub_ids=("sent",)))
+    await wait_all_tasks_blocked()
+    waits = ask(lambda: fakes.convert(fakes.link(2), sub_ids=("waits",)))
+    await wait_all_tasks_blocked()
+    fakes.human_checks.report(fakes.cookie)
+    await waits.over.wait()
+    assert isinstance(waits.refusal, HumanCheck)
+    assert not sent.over.is_set()
+    await sent.over.wait()
+    assert sent.refusal is None
+    assert len(fakes.links.submits) == 1
+
+
+async def test_check_reported_while_the_service_restarts_pauses_the_account(
+    fakes: Fakes, nursery: trio.Nursery
+) -> None:
+    service = fakes.make()
+    fakes.human_checks.report(fakes.cookie)
+    fakes.human_checks.report(OF_2002)
+    await nursery.start(service.run)
+    await wait_all_tasks_blocked()
+    assert await status(fakes) == {"1001": AccountStatus.PAUSED, "2002": AccountStatus.PAUSED}

@@ -1,7 +1,8 @@
-"""One account's queue: submits merged and one at a time, and who may leave when."""
+"""Queues of accounts: submits merged, one at a time, bounded together."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 from math import inf
@@ -11,15 +12,23 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.account_queue import AccountQueue
+from smartlinkd.conversion.account import Account, AccountStatus
+from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues
 from smartlinkd.errors import Unavailable, UpstreamFailed
+from smartlinkd.logs import LogContext, bind_log_contexts, current_log_contexts
 from smartlinkd.marketplace.answers import Row
-from smartlinkd.vault.cookie import Cookie
+from smartlinkd.marketplace.errors import SessionLost
+from smartlinkd.marketplace.links import Product
+from smartlinkd.vault.cookie import Cookie, parse_cookie
 from tests.conversion.conftest import COOKIE, MIN_SUBMIT_S, RENEWED, enqueue, make_queue, waiting
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from smartlinkd.conversion.sources import MaySend
-    from tests.conversion.conftest import Ask, Bench, FakeLinks
+    from smartlinkd.marketplace.answers import Row
+    from smartlinkd.vault.cookie import Cookie
+    from tests.conversion.conftest import Ask, FakeLinks, Fakes
 
 Take = Callable[..., Any]
 
@@ -37,16 +46,7 @@ def take(queue: AccountQueue, ask: Ask[Any]) -> Take:
 # Merging
 
 
-async def test_the_first_one_is_submitted_at_once(
-    take: Take, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    take(1)
-    await wait_all_tasks_blocked()
-    assert links.submitted == [{1}]
-    assert links.times == [0]
-
-
-async def test_the_first_one_does_not_wait_for_a_second(
+async def test_first_link_does_not_wait_for_a_second(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     take(1)
@@ -56,16 +56,7 @@ async def test_the_first_one_does_not_wait_for_a_second(
     assert links.submitted == [{1}, {2}]
 
 
-async def test_those_who_ask_at_the_same_moment_go_together(
-    take: Take, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    for number in (1, 2, 3):
-        take(number)
-    await trio.sleep(5)
-    assert links.submitted == [{1, 2, 3}]
-
-
-async def test_those_who_wait_are_merged_up_to_the_chunk(
+async def test_waiting_links_are_merged_up_to_the_chunk(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     take(1)
@@ -77,7 +68,7 @@ async def test_those_who_wait_are_merged_up_to_the_chunk(
     assert [one.at for one in asked] == [2, 2, 2, 3, 3, 3, 4]
 
 
-async def test_each_gets_its_own_row(
+async def test_each_link_gets_its_own_row(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     rows = [Row(f"https://s.shopee.vn/{n}", None, 0) for n in range(3)]  # type: ignore[arg-type]
@@ -88,7 +79,7 @@ async def test_each_gets_its_own_row(
     assert {n: asked[n - 1].answer for n in order} == dict(zip(order, rows, strict=True))
 
 
-async def test_other_sub_ids_make_another_submit_and_keep_their_turn(
+async def test_other_sub_ids_are_another_submit_in_their_turn(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     take(1)
@@ -101,7 +92,7 @@ async def test_other_sub_ids_make_another_submit_and_keep_their_turn(
     assert [submit.sub_ids for submit in links.submits] == [(), ("a",), ("b",)]
 
 
-async def test_who_waited_longest_goes_first_although_a_larger_submit_could_be_made(
+async def test_link_that_waited_longest_goes_before_a_larger_submit(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     take(1)
@@ -114,7 +105,7 @@ async def test_who_waited_longest_goes_first_although_a_larger_submit_could_be_m
     assert links.submitted == [{1}, {2}, {3, 4, 5}]
 
 
-async def test_another_cookie_of_the_account_makes_another_submit(
+async def test_other_cookie_of_the_account_is_another_submit(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     take(1)
@@ -129,7 +120,7 @@ async def test_another_cookie_of_the_account_makes_another_submit(
     ]
 
 
-async def test_never_two_submits_at_a_time_whatever_the_cookie_and_the_sub_ids(
+async def test_account_has_one_submit_at_a_time(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     for number in range(1, 4):
@@ -140,69 +131,6 @@ async def test_never_two_submits_at_a_time_whatever_the_cookie_and_the_sub_ids(
     await trio.sleep(20)
     assert sum(len(items) for items in links.submitted) == 18
     assert links.most_at_work == {"1001": 1}
-
-
-async def test_queue_starts_again_after_it_was_empty(
-    take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    busy = [queue.is_busy]
-    for number in (1, 2):
-        take(number)
-        busy.append(queue.is_busy)
-        await trio.sleep(5)
-        busy.append(queue.is_busy)
-    assert busy == [False, True, False, True, False]
-    assert links.times == [0, 5]
-
-
-async def test_links_of_nobodys_session_are_merged_too(
-    take: Take, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    for number in (1, 2):
-        take(number, cookie=None)
-    await trio.sleep(5)
-    assert [(submit.cookie, submit.items) for submit in links.submits] == [(None, {1, 2})]
-
-
-async def test_pending_link_knows_whether_its_submit_has_begun(
-    take: Take, queue: AccountQueue, ask: Ask[Any], autojump_clock: MockClock
-) -> None:
-    take(1)
-    await wait_all_tasks_blocked()
-    pending = enqueue(queue, 2)
-    ask(partial(queue.wait_for_row, pending))
-    submitted = []
-    for _ in range(3):
-        submitted.append(pending.is_submitted)
-        await trio.sleep(0.9)
-    assert submitted == [False, False, True]
-
-
-async def test_a_failed_submit_does_not_stop_the_queue(
-    take: Take, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    links.script = [failure := UpstreamFailed("no")]
-    first = take(1)
-    await wait_all_tasks_blocked()
-    second = take(2)
-    await trio.sleep(5)
-    assert first.refusal is failure
-    assert second.at == 2
-
-
-async def test_how_many_submits_wait(
-    take: Take, queue: AccountQueue, autojump_clock: MockClock
-) -> None:
-    take(1)
-    await wait_all_tasks_blocked()
-    assert queue.count_waiting_submits() == 0
-    for number in range(2, 6):
-        take(number)
-    take(9, ("a",))
-    take(9, cookie=RENEWED)
-    assert queue.count_waiting_submits() == 4
-    await trio.sleep(10)
-    assert queue.count_waiting_submits() == 0
 
 
 # The same link
@@ -223,34 +151,10 @@ async def test_same_link_is_submitted_once_and_both_get_the_row(
     assert [items for items in links.submitted if 1 in items] == [{1}]
 
 
-async def test_the_same_link_with_other_sub_ids_or_another_cookie_is_another_one(
-    queue: AccountQueue, autojump_clock: MockClock
-) -> None:
-    async with trio.open_nursery() as nursery:
-        pending_links = [
-            enqueue(queue, 1),
-            enqueue(queue, 1, sub_ids=("a",)),
-            enqueue(queue, 1, RENEWED),
-        ]
-        for pending in pending_links:
-            nursery.start_soon(queue.wait_for_row, pending)
-    assert len({pending.key for pending in pending_links}) == 3
-
-
-async def test_link_that_was_served_is_submitted_again(
-    take: Take, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    take(1)
-    await trio.sleep(5)
-    take(1)
-    await trio.sleep(5)
-    assert links.times == [0, 5]
-
-
 # Leaving
 
 
-async def test_who_leaves_while_waiting_is_not_submitted(
+async def test_link_whose_asker_leaves_is_not_submitted(
     take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     take(1)
@@ -266,7 +170,7 @@ async def test_who_leaves_while_waiting_is_not_submitted(
 
 
 @pytest.mark.parametrize("under_way", [True, False], ids=["being submitted", "waiting"])
-async def test_one_of_two_holders_leaves_and_the_other_gets_the_row(
+async def test_link_whose_first_asker_leaves_is_made_for_the_second(
     take: Take, links: FakeLinks, autojump_clock: MockClock, under_way: bool
 ) -> None:
     if not under_way:
@@ -281,18 +185,7 @@ async def test_one_of_two_holders_leaves_and_the_other_gets_the_row(
     assert links.cut == []
 
 
-async def test_a_submit_goes_on_while_anybody_waits_for_one_of_its_links(
-    take: Take, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    gone, stays = take(1), take(2)
-    await wait_all_tasks_blocked()
-    gone.leave()
-    await trio.sleep(5)
-    assert links.cut == []
-    assert stays.at == 1
-
-
-async def test_a_submit_for_which_nobody_waits_is_cancelled_and_the_next_one_comes(
+async def test_submit_that_nobody_waits_for_is_cancelled(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     links.script = [inf]
@@ -307,7 +200,7 @@ async def test_a_submit_for_which_nobody_waits_is_cancelled_and_the_next_one_com
     assert stays.at == 8
 
 
-async def test_a_cancelled_submit_has_ended_before_the_next_one_begins(
+async def test_next_submit_waits_for_the_end_of_a_cancelled_submit(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     links.tidying = 3.0
@@ -321,7 +214,7 @@ async def test_a_cancelled_submit_has_ended_before_the_next_one_begins(
     assert links.most_at_work == {"1001": 1}
 
 
-async def test_a_newcomer_gets_no_enqueue_a_cancelled_submit(
+async def test_link_asked_again_after_a_cancelled_submit_is_submitted_anew(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     links.tidying = 3.0
@@ -335,35 +228,7 @@ async def test_a_newcomer_gets_no_enqueue_a_cancelled_submit(
     assert links.submitted == [{1}, {1}]
 
 
-async def test_row_of_a_cancelled_submit_is_not_given_to_a_newer_link(
-    nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
-) -> None:
-    begun: list[float] = []
-
-    async def finish_anyway(
-        cookie: Cookie | None, products: Any, sub_ids: tuple[str, ...], may_send: MaySend
-    ) -> list[Row]:
-        begun.append(trio.current_time())
-        with trio.CancelScope(shield=True):
-            await trio.sleep(1)
-        return [Row(f"https://s.shopee.vn/{len(begun)}", None, 0)] * len(products)  # type: ignore[arg-type]
-
-    queue = make_queue(finish_anyway, nursery)
-    first = ask(waiting(queue, 1))
-    await trio.sleep(0.5)
-    first.leave()
-    await first.over.wait()
-    second = ask(waiting(queue, 1))
-    await trio.sleep(1)  # the abandoned submit has its rows, the second one is under way
-    third = ask(waiting(queue, 1))
-    await trio.sleep(5)
-    assert begun == [0, 1]
-    assert second.answer is third.answer
-
-
 # Deadlines
-
-
 PATIENCE = 10.0
 
 
@@ -374,7 +239,7 @@ async def wait_for(queue: AccountQueue, number: int, *, seconds: float) -> None:
         await queue.wait_for_row(enqueue(queue, number, deadline=until))
 
 
-async def test_nothing_is_submitted_for_who_will_be_gone(
+async def test_link_is_not_submitted_just_before_its_deadline(
     queue: AccountQueue, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     for number, seconds in ((1, MIN_SUBMIT_S / 2), (2, MIN_SUBMIT_S), (3, 5.0)):
@@ -383,7 +248,7 @@ async def test_nothing_is_submitted_for_who_will_be_gone(
     assert links.submitted == [{2, 3}]
 
 
-async def test_a_link_is_submitted_when_somebody_comes_who_has_time_for_it(
+async def test_link_is_submitted_for_a_second_asker_with_time(
     queue: AccountQueue, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     nursery.start_soon(partial(wait_for, queue, 1, seconds=MIN_SUBMIT_S / 2))
@@ -393,41 +258,138 @@ async def test_a_link_is_submitted_when_somebody_comes_who_has_time_for_it(
     assert links.submitted == [{1}]
 
 
-async def test_of_a_burst_only_those_whose_turn_came_hear_of_the_marketplace(
-    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
-) -> None:
-    await bench.open(nursery, timeout_s=PATIENCE, chunk=1)
-    bench.links.script = [bench.silent] * 5
-    asked = []
-    for number in range(1, 6):
-        asked.append(ask(partial(bench.convert, bench.link(number))))
-        await trio.sleep(0.01)
-    await trio.sleep(2 * PATIENCE)
-    assert [type(one.refusal) for one in asked] == [UpstreamFailed] + [Unavailable] * 4
-    assert len(bench.links.submitted) == 1
-
-
-async def test_whose_submit_waited_for_the_browser_all_the_time_has_waited_too(
-    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock
+async def test_submit_that_waited_for_the_browser_is_unavailable(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     """Nothing was sent, so there is nothing that the marketplace did not answer."""
-    await bench.open(nursery, timeout_s=PATIENCE)
-    bench.links.opening = 2 * PATIENCE
+    await fakes.open(nursery, timeout_s=PATIENCE)
+    fakes.links.opening = 2 * PATIENCE
     with pytest.raises(Unavailable) as refused:
-        await bench.convert(bench.link(1))
+        await fakes.convert(fakes.link(1))
     assert refused.value.retry_after > 0
-    assert bench.links.submitted == []
+    assert fakes.links.submitted == []
 
 
-async def test_a_link_of_somebody_who_has_time_is_not_passed_over_for_one_who_has_not(
-    queue: AccountQueue, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
+OTHER = parse_cookie("SPC_U=2002; SPC_EC=first")
+
+
+def make_queues(links: FakeLinks, nursery: trio.Nursery, limit: int) -> AccountQueues:
+    def make(account: Account) -> AccountQueue:
+        return make_queue(links.create, nursery, chunk=1, account=account)
+
+    return AccountQueues(make, {}, max_waiting=2, on_change=lambda _: None, max_accounts=limit)
+
+
+@pytest.fixture
+def queues(links: FakeLinks, nursery: trio.Nursery) -> AccountQueues:
+    return make_queues(links, nursery, limit=3)
+
+
+async def test_accounts_are_served_at_the_same_time(
+    queues: AccountQueues, links: FakeLinks, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    links.script = [2.0]
-    nursery.start_soon(partial(wait_for, queue, 1, seconds=5.0))
-    await wait_all_tasks_blocked()
-    # The same link: who comes second is the first to go, as one whose short link was slow.
-    nursery.start_soon(partial(wait_for, queue, 2, seconds=5.0))
-    await wait_all_tasks_blocked()
-    nursery.start_soon(partial(wait_for, queue, 2, seconds=2.0 + MIN_SUBMIT_S / 2))
+    asked = [ask(waiting(queues.get(cookie.account), 1, cookie)) for cookie in (COOKIE, OTHER)]
+    await trio.sleep(5)
+    assert [one.at for one in asked] == [1, 1]
+    assert links.times == [0, 0]
+
+
+async def test_waiting_submits_are_bounded_over_all_accounts(
+    queues: AccountQueues, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    for cookie in (COOKIE, OTHER):
+        ask(waiting(queues.get(cookie.account), 1, cookie))
+    await wait_all_tasks_blocked()  # one submit of each is under way
+    ask(waiting(queues.get("1001"), 2, COOKIE))
+    queues.check_room()
+    ask(waiting(queues.get("2002"), 2, OTHER))
+    assert queues.count_waiting_submits() == 2
+    with pytest.raises(
+        Unavailable, match=r"2 submits are waiting already \(browser\.queue\)"
+    ) as no:
+        queues.check_room()
+    assert no.value.retry_after > 0
+    await trio.sleep(1.5)
+    queues.check_room()
+
+
+async def test_clearing_all_counts_the_stopped_accounts(
+    queues: AccountQueues, links: FakeLinks, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    links.script = [SessionLost()]
+    ask(waiting(queues.get("1001"), 1, COOKIE))
+    await trio.sleep(5)
+    queues.get("a").pause(None)
+    queues.get("b")
+    assert queues.clear_all() == 2
+    assert {state.status for state in queues.states().values()} == {AccountStatus.ACTIVE}
+    assert queues.clear_all() == 0
+
+
+async def test_least_recently_used_account_is_evicted_beyond_the_limit(
+    queues: AccountQueues,
+) -> None:
+    for account in "abc":
+        queues.get(account)
+    queues.get("a")
+    queues.get("d")
+    assert list(queues.states()) == ["c", "a", "d"]
+
+
+async def test_paused_account_is_never_evicted(queues: AccountQueues) -> None:
+    for account in "abcd":
+        queues.get(account).pause(None)
+    for account in "efgh":
+        queues.get(account)
+    assert list(queues.states()) == [*"abcd", "h"]
+
+
+async def test_busy_account_is_not_evicted_and_the_limit_holds_again_afterwards(
+    queues: AccountQueues, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    at_work = [parse_cookie(f"SPC_U={number}") for number in range(5)]
+    asked = [ask(waiting(queues.get(cookie.account), 1, cookie)) for cookie in at_work]
+    assert list(queues.states()) == list("01234")
+    queues.get("new")
+    assert list(queues.states()) == [*"01234", "new"]
+    await trio.sleep(5)
+    assert [one.at for one in asked] == [1] * 5
+    queues.get("newer")
+    assert list(queues.states()) == ["4", "new", "newer"]
+
+
+async def test_submit_logs_the_requests_of_all_its_links(
+    links: FakeLinks,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    seen: list[set[str]] = []
+
+    async def submit(
+        cookie: Cookie | None,
+        products: Sequence[Product],
+        sub_ids: tuple[str, ...],
+        may_send: MaySend,
+    ) -> Sequence[Row]:
+        begun = current_log_contexts()
+        try:
+            return await links.create(cookie, products, sub_ids, may_send)
+        finally:
+            seen.append({work.request_id for work in begun})
+
+    async def want(request_id: str, number: int) -> None:
+        with bind_log_contexts((LogContext(request_id=request_id),)):
+            try:
+                await queue.wait_for_row(enqueue(queue, number))
+            except UpstreamFailed:
+                logging.getLogger("smartlinkd.test").info("%s was refused", request_id)
+
+    queue = make_queue(submit, nursery, chunk=2)
+    for request_id, number in (("a", 1), ("b", 2), ("c", 3), ("d", 2)):
+        nursery.start_soon(want, request_id, number)
+        await wait_all_tasks_blocked()
+    await trio.sleep(0.5)  # the first is under way; another one joins it
+    nursery.start_soon(want, "e", 1)
     await trio.sleep(10)
-    assert links.submitted == [{1}, {2}]
+    assert seen == [{"a", "e"}, {"b", "c", "d"}]

@@ -14,10 +14,9 @@ from smartlinkd.conversion.account import Account, AccountStatus
 from smartlinkd.conversion.account_queue import AccountQueue
 from smartlinkd.conversion.pause_store import Pause
 from smartlinkd.conversion.sources import READS_AT_ONCE
-from smartlinkd.errors import UpstreamFailed
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
-from smartlinkd.vault.cookie import Cookie, parse_cookie
+from smartlinkd.vault.cookie import parse_cookie
 from tests.conversion.conftest import COOKIE, RENEWED, enqueue, make_queue, waiting
 
 if TYPE_CHECKING:
@@ -41,29 +40,7 @@ def take(queue: AccountQueue, ask: Ask[Any]) -> Take:
 # Paused
 
 
-async def test_a_human_check_refuses_the_submit_and_all_that_wait(
-    take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    links.script = [HumanCheck()]
-    asked = [take(1), take(2), take(3, RENEWED)]
-    await trio.sleep(10)
-    assert [type(one.refusal) for one in asked] == [HumanCheck] * 3
-    assert [one.at for one in asked] == [1, 1, 1]
-    assert links.submitted == [{1}]
-    assert queue.count_waiting_submits() == 0
-
-
-@pytest.mark.parametrize("cookie", [COOKIE, RENEWED], ids=["the same", "another"])
-async def test_paused_account_refuses_links_with_any_cookie(
-    queue: AccountQueue, cookie: Cookie
-) -> None:
-    queue.pause(COOKIE)
-    with pytest.raises(HumanCheck):
-        enqueue(queue, 1, cookie)
-    assert not queue.is_busy
-
-
-async def test_a_pause_says_since_when_and_why(queue: AccountQueue) -> None:
+async def test_pause_has_its_time_and_reason(queue: AccountQueue) -> None:
     queue.pause(COOKIE)
     state = queue.account.state
     assert (state.status, state.reason) == (AccountStatus.PAUSED, str(HumanCheck()))
@@ -72,58 +49,7 @@ async def test_a_pause_says_since_when_and_why(queue: AccountQueue) -> None:
     assert queue.account.state == state  # since the first one
 
 
-async def test_a_new_cookie_ends_a_pause(
-    take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    queue.pause(COOKIE)
-    queue.account.note_synced_cookie(RENEWED, None)
-    assert queue.account.state.status is AccountStatus.ACTIVE
-    assert queue.account.state.reason is None
-    asked = take(1, RENEWED)
-    await trio.sleep(5)
-    assert asked.at == 1
-
-
-async def test_the_same_cookie_again_does_not_end_a_pause(queue: AccountQueue) -> None:
-    queue.pause(COOKIE)
-    queue.account.note_synced_cookie(parse_cookie(COOKIE.header()), None)
-    assert queue.account.state.status is AccountStatus.PAUSED
-    with pytest.raises(HumanCheck):
-        enqueue(queue, 1)
-
-
-async def test_the_owner_ends_a_pause(
-    take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    queue.pause(COOKIE)
-    assert queue.account.clear() is True
-    assert queue.account.state.status is AccountStatus.ACTIVE
-    asked = take(1)
-    await trio.sleep(5)
-    assert asked.at == 1
-
-
-async def test_there_is_nothing_to_end_for_an_active_account(queue: AccountQueue) -> None:
-    before = queue.account.state
-    assert queue.account.clear() is False
-    assert queue.account.state == before
-
-
-async def test_a_pause_leaves_the_submit_under_way_its_result_and_stays(
-    take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    under_way, waits = take(1), take(2)
-    await trio.sleep(0.5)
-    queue.pause(COOKIE)
-    await trio.sleep(5)
-    assert under_way.at == 1
-    assert under_way.refusal is None
-    assert isinstance(waits.refusal, HumanCheck)
-    assert links.submitted == [{1}]
-    assert queue.account.state.status is AccountStatus.PAUSED
-
-
-async def test_a_pause_refuses_a_submit_that_is_not_at_the_portal_yet(
+async def test_pause_refuses_submit_that_is_not_at_the_portal_yet(
     take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     links.opening = 2
@@ -135,7 +61,7 @@ async def test_a_pause_refuses_a_submit_that_is_not_at_the_portal_yet(
     assert links.submits == []
 
 
-async def test_no_cookie_that_has_met_a_check_ends_the_pause(queue: AccountQueue) -> None:
+async def test_cookie_that_met_a_check_does_not_resume_account(queue: AccountQueue) -> None:
     for cookie in (COOKIE, RENEWED, COOKIE):
         queue.pause(cookie)
     for cookie in (COOKIE, RENEWED):
@@ -174,22 +100,10 @@ async def test_stored_cookie_that_was_never_reported_resumes_account(queue: Acco
 
 
 async def test_stored_cookie_resumes_account_paused_in_an_earlier_process() -> None:
-    """That it was ended could not be written down, and the same is synced again."""
+    """The end of the pause could not be written, and the same cookie is synced again."""
     account = Account("1001", lambda _: None, Pause("1001", (COOKIE.digest,), datetime.now(UTC)))
     account.note_synced_cookie(RENEWED, RENEWED)
     assert account.state.status is AccountStatus.ACTIVE
-
-
-async def test_stored_cookie_belongs_to_a_pause_by_another_cookie(
-    queue: AccountQueue,
-) -> None:
-    queue.account.note_synced_cookie(COOKIE, None)
-    queue.pause(RENEWED)
-    kept = queue.account.current_pause
-    assert kept is not None
-    account = Account(kept.account, lambda _: None, kept)
-    account.note_synced_cookie(COOKIE, COOKIE)
-    assert account.state.status is AccountStatus.PAUSED
 
 
 async def test_cookie_stored_before_this_process_does_not_resume_account(
@@ -200,7 +114,7 @@ async def test_cookie_stored_before_this_process_does_not_resume_account(
     assert queue.account.state.status is AccountStatus.PAUSED
 
 
-async def test_a_session_lost_by_the_submit_under_way_does_not_hide_a_pause(
+async def test_session_lost_during_a_pause_leaves_the_pause(
     take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     links.script = [lost := SessionLost()]
@@ -217,7 +131,7 @@ async def test_a_session_lost_by_the_submit_under_way_does_not_hide_a_pause(
 # Session lost
 
 
-async def test_a_lost_session_refuses_those_who_wait_with_its_cookie_only(
+async def test_lost_session_refuses_waiting_links_of_its_cookie_alone(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     links.script = [lost := SessionLost()]
@@ -227,7 +141,7 @@ async def test_a_lost_session_refuses_those_who_wait_with_its_cookie_only(
     assert [submit.cookie for submit in links.submits] == [COOKIE, RENEWED]
 
 
-async def test_a_lost_session_is_shown_and_may_be_tried_again(
+async def test_lost_session_is_shown_until_a_submit_works(
     take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     links.script = [lost := SessionLost()]
@@ -243,7 +157,7 @@ async def test_a_lost_session_is_shown_and_may_be_tried_again(
     assert queue.account.state.status is AccountStatus.ACTIVE
 
 
-async def test_an_answer_without_a_link_is_no_session(
+async def test_answer_without_a_link_does_not_end_a_lost_session(
     take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
     links.script = [SessionLost(), [UNKNOWN_ROW]]
@@ -253,28 +167,6 @@ async def test_an_answer_without_a_link_is_no_session(
     await trio.sleep(5)
     assert asked.at == 6
     assert queue.account.state.status is AccountStatus.SESSION_LOST
-
-
-async def test_a_new_cookie_ends_a_lost_session(
-    take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    links.script = [SessionLost()]
-    take(1)
-    await trio.sleep(5)
-    statuses = []
-    for cookie in (COOKIE, RENEWED):
-        queue.account.note_synced_cookie(cookie, None)
-        statuses.append(queue.account.state.status)
-    assert statuses == [AccountStatus.SESSION_LOST, AccountStatus.ACTIVE]
-
-
-async def test_another_failure_says_nothing_of_the_account(
-    take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    links.script = [UpstreamFailed("no")]
-    take(1)
-    await trio.sleep(5)
-    assert queue.account.state.status is AccountStatus.ACTIVE
 
 
 # Product data
@@ -298,30 +190,13 @@ def read(
     return lambda: queue.read_product(COOKIE, reading)
 
 
-async def test_products_are_read_beside_each_other_and_beside_submits(
-    take: Take, queue: AccountQueue, ask: Ask[Any], autojump_clock: MockClock
-) -> None:
-    asked = [take(1), ask(read(queue, Reading())), ask(read(queue, Reading()))]
-    await trio.sleep(5)
-    assert [one.at for one in asked] == [1, 1, 1]
-
-
-async def test_only_so_many_products_are_read_at_a_time(
+async def test_products_are_read_up_to_the_limit_at_once(
     queue: AccountQueue, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     asked = [ask(read(queue, Reading())) for _ in range(READS_AT_ONCE + 1)]
     await trio.sleep(5)
     assert [one.at for one in asked].count(1) == READS_AT_ONCE
     assert [one.at for one in asked].count(2) == 1
-
-
-async def test_a_paused_account_reads_no_products(
-    queue: AccountQueue, autojump_clock: MockClock
-) -> None:
-    queue.pause(COOKIE)
-    reading = Reading()
-    assert await queue.read_product(COOKIE, reading) is None
-    assert reading.begun == 0
 
 
 @pytest.mark.parametrize("trouble", ["pause", "stop"])
@@ -344,17 +219,6 @@ async def test_reads_under_way_end_when_trouble_begins(
     paused = trouble == "pause"
     assert asked.answer == [None, None if paused else 1]
     assert asked.at == (0.5 if paused else 1.5)
-
-
-async def test_queue_that_reads_a_product_is_busy(
-    queue: AccountQueue, ask: Ask[Any], autojump_clock: MockClock
-) -> None:
-    ask(read(queue, Reading()))
-    busy = [queue.is_busy]
-    for _ in range(2):
-        await trio.sleep(0.8)
-        busy.append(queue.is_busy)
-    assert busy == [False, True, False]
 
 
 async def test_cookie_that_never_reached_the_portal_resumes_account(

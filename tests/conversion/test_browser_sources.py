@@ -12,12 +12,10 @@ from trio.testing import MockClock
 
 from smartlinkd.browser.errors import NavigationFailed
 from smartlinkd.browser.tab_pool import TabSpec
-from smartlinkd.conversion import browser_sources
 from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts
-from smartlinkd.conversion.product_data import ProductLimits
 from smartlinkd.conversion.sources import READ_WITHIN
 from smartlinkd.errors import Unavailable
-from smartlinkd.marketplace import open_api, portal, third_party
+from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.errors import HumanCheck, PortalSilent, ProductsDown
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
@@ -81,7 +79,7 @@ class PlayedBrowser:
 
 @pytest.mark.parametrize("method", ["form", "fetch"])
 @pytest.mark.parametrize(("asked_before", "told"), [(0, []), (1, ["goto", "look"])])
-async def test_nothing_is_sent_from_when_it_is_not_wanted_any_more(
+async def test_refused_submit_sends_nothing(
     method: Literal["form", "fetch"], asked_before: int, told: list[str]
 ) -> None:
     browser: Any = PlayedBrowser()
@@ -97,42 +95,11 @@ async def test_nothing_is_sent_from_when_it_is_not_wanted_any_more(
     assert browser.page.told == told
 
 
-async def test_cookies_are_placed_only_for_a_new_context(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    laid_out: list[str] = []
-    monkeypatch.setattr(
-        browser_sources, "browser_cookies", lambda *_: laid_out.append("browser_cookies")
-    )
-    places: list[TabSpec] = []
-
-    class Warm:
-        async def use(self, place: TabSpec, _job: object) -> None:
-            places.append(place)
-
-    browser: Any = Warm()
-    links = BrowserLinks(browser, market("vn"), method="form", report_check=not_seen)
-    await links.create(COOKIE, [Product(7, 1)], (), lambda: None)
-    products = BrowserProducts(
-        browser, market("vn"), method="fetch", default_cap=1, report_check=not_seen
-    )
-    await products.read(COOKIE, Product(7, 1))
-    assert laid_out == []
-    for place in places:
-        place.cookies()
-    assert laid_out == ["browser_cookies", "browser_cookies"]
-    products = BrowserProducts(
-        browser, market("vn"), method="page", default_cap=1, report_check=not_seen
-    )
-    await products.read(COOKIE, Product(7, 1))
-    assert [place.is_navigated for place in places] == [False, False, True]
-
-
 @pytest.mark.parametrize("opened", [False, True])
-async def test_a_tab_that_shows_a_human_check_is_not_led_away_from_it(
+async def test_tab_with_a_human_check_is_not_navigated(
     opened: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It may have come while nobody was at work on it; the page that would be loaded shows none."""
+    """The check may come between two jobs; the page that would be loaded shows none."""
     browser: Any = PlayedBrowser()
     browser.page.here = "https://portal.test/verify/captcha"
     if opened:
@@ -192,7 +159,7 @@ async def already_open(*_: object) -> None:
 
 
 @pytest.mark.parametrize("method", ["fetch", "page"])
-async def test_a_page_for_product_data_that_does_not_come_is_no_single_products_fault(
+async def test_missing_page_for_product_data_is_products_down(
     method: Literal["fetch", "page"],
 ) -> None:
     """Or each of them would have it loaded again."""
@@ -205,7 +172,9 @@ async def test_a_page_for_product_data_that_does_not_come_is_no_single_products_
 
 
 @pytest.mark.parametrize("status", [0, 429, 503])
-async def test_nor_is_a_products_own_page(status: int, autojump_clock: MockClock) -> None:
+async def test_missing_page_of_a_product_is_products_down(
+    status: int, autojump_clock: MockClock
+) -> None:
     browser: Any = PlayedBrowser(of_product=status)
     products = BrowserProducts(
         browser, market("vn"), method="page", default_cap=1, report_check=not_seen
@@ -216,7 +185,7 @@ async def test_nor_is_a_products_own_page(status: int, autojump_clock: MockClock
 
 @pytest.mark.parametrize("method", ["fetch", "page"])
 @pytest.mark.parametrize(("busy_for", "error"), [(READ_WITHIN + 1, Unavailable), (1, PortalSilent)])
-async def test_a_browser_that_is_busy_is_no_silence_of_the_marketplace(
+async def test_busy_browser_is_unavailable_and_slow_page_is_silent(
     method: Literal["fetch", "page"],
     busy_for: float,
     error: type[Exception],
@@ -235,8 +204,3 @@ async def test_a_browser_that_is_busy_is_no_silence_of_the_marketplace(
 async def hang(_url: str) -> str:
     await trio.sleep_forever()
     raise AssertionError
-
-
-def test_whoever_is_asked_for_a_product_is_known_to_be_silent_in_time() -> None:
-    for each in (third_party.DEADLINE, open_api.PRODUCT_DEADLINE, portal.PRODUCT_TIMEOUT):
-        assert each < READ_WITHIN < ProductLimits().wait_s

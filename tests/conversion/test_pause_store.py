@@ -33,7 +33,7 @@ from tests.fakes.threads import threads_in_place
 from tests.shortage import Shortage
 
 if TYPE_CHECKING:
-    from tests.conversion.conftest import Bench
+    from tests.conversion.conftest import Fakes
 
 ONE = Pause("1001", ("digest",), datetime(2026, 11, 21, 3, 0, tzinfo=UTC))
 OTHER = Pause("open api", (None,), datetime(2026, 11, 21, 4, 0, tzinfo=UTC))
@@ -44,13 +44,13 @@ Write = Callable[[Path, bytes], None]
 
 @pytest.fixture
 def quick_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes no time: a mock clock does not wait for threads."""
+    """Write on trio's own thread: a mock clock does not wait for others."""
     threads_in_place(monkeypatch)
 
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
-    """What the next writes end with, the first first; then they work again."""
+    """Errors of the next writes, in their order; then writes work again."""
     faults: list[Exception] = []
 
     def written(path: Path, content: bytes) -> None:
@@ -89,7 +89,7 @@ async def write_out(pauses: PauseStore) -> None:
         pauses.stop()
 
 
-async def test_what_is_kept_is_there_at_the_next_start(tmp_path: Path) -> None:
+async def test_pauses_are_there_at_the_next_start(tmp_path: Path) -> None:
     first = PauseStore(tmp_path)
     assert first.loaded == ()
     first.keep([ONE, OTHER])
@@ -102,17 +102,10 @@ async def test_what_is_kept_is_there_at_the_next_start(tmp_path: Path) -> None:
     assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
 
 
-async def test_as_many_pauses_as_accounts_that_are_known_are_there_again(tmp_path: Path) -> None:
-    cookies = tuple(f"{number:064x}" for number in range(MAX_COOKIES))
-    many = [Pause(f"{number:04096}", cookies, ONE.since) for number in range(256)]
-    pauses = PauseStore(tmp_path)
-    pauses.keep(many)
-    await write_out(pauses)
-    assert PauseStore(tmp_path).loaded == tuple(many)
-
-
 @pytest.mark.usefixtures("quick_disk")
-async def test_it_is_written_while_the_daemon_runs(tmp_path: Path, nursery: trio.Nursery) -> None:
+async def test_pause_is_written_while_the_daemon_runs(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
     pauses = PauseStore(tmp_path)
     await nursery.start(pauses.run)
     for kept in ([ONE], [ONE, OTHER], [OTHER]):
@@ -121,12 +114,7 @@ async def test_it_is_written_while_the_daemon_runs(tmp_path: Path, nursery: trio
         assert PauseStore(tmp_path).loaded == tuple(kept)
 
 
-async def test_without_a_pause_there_is_no_file(tmp_path: Path) -> None:
-    await write_out(PauseStore(tmp_path))
-    assert not (tmp_path / FILE).exists()
-
-
-async def test_what_comes_while_it_is_written_is_written_before_the_end(
+async def test_pause_that_comes_during_a_write_is_written_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pauses = PauseStore(tmp_path)
@@ -143,7 +131,7 @@ async def test_what_comes_while_it_is_written_is_written_before_the_end(
 
 
 @pytest.mark.usefixtures("quick_disk")
-async def test_a_full_disk_is_told_and_tried_again(
+async def test_full_disk_is_logged_once_and_tried_again(
     tmp_path: Path,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
@@ -165,7 +153,7 @@ async def test_a_full_disk_is_told_and_tried_again(
 
 
 @pytest.mark.usefixtures("quick_disk")
-async def test_with_no_thread_to_be_had_it_is_tried_again(
+async def test_write_without_a_thread_is_tried_again(
     tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock, no_thread: Shortage
 ) -> None:
     pauses = PauseStore(tmp_path)
@@ -178,7 +166,7 @@ async def test_with_no_thread_to_be_had_it_is_tried_again(
 
 
 @pytest.mark.usefixtures("quick_disk")
-async def test_a_full_disk_holds_up_no_end(
+async def test_full_disk_does_not_delay_the_stop(
     tmp_path: Path, disk: list[Exception], autojump_clock: MockClock
 ) -> None:
     disk += [not_saved() for _ in range(100)]
@@ -188,7 +176,7 @@ async def test_a_full_disk_holds_up_no_end(
     assert trio.current_time() < 1
 
 
-async def test_what_the_disk_has_refused_is_tried_once_more_before_the_end(
+async def test_refused_write_is_tried_once_more_at_the_stop(
     tmp_path: Path, refused: PauseStore, autojump_clock: MockClock
 ) -> None:
     refused.stop()
@@ -196,7 +184,7 @@ async def test_what_the_disk_has_refused_is_tried_once_more_before_the_end(
     assert PauseStore(tmp_path).loaded == (ONE,)
 
 
-async def test_pauses_that_the_disk_may_have_lost_are_written_by_the_next_instance(
+async def test_write_that_failed_is_repeated_by_the_next_instance(
     tmp_path: Path, disk: list[Exception]
 ) -> None:
     disk.append(OSError(errno.EIO, os.strerror(errno.EIO)))
@@ -208,20 +196,8 @@ async def test_pauses_that_the_disk_may_have_lost_are_written_by_the_next_instan
     assert PauseStore(tmp_path).loaded == (ONE,)
 
 
-async def test_its_loop_comes_round_when_it_is_prompted(
-    tmp_path: Path, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    pauses = PauseStore(tmp_path)
-    await nursery.start(pauses.run)
-    await trio.sleep(100)
-    assert pauses.heartbeat.last < 100
-    pauses.heartbeat.probe()
-    await wait_all_tasks_blocked()
-    assert pauses.heartbeat.last >= 100
-
-
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"version":3,"pauses":[]}', b"\0" * 64])
-def test_a_damaged_file_is_not_taken_for_none(tmp_path: Path, content: bytes) -> None:
+def test_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / FILE
     file.write_bytes(content)
     file.chmod(0o600)
@@ -232,63 +208,39 @@ def test_a_damaged_file_is_not_taken_for_none(tmp_path: Path, content: bytes) ->
 # The service
 
 
-async def test_the_next_daemon_goes_on_with_a_pause(
-    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock, tmp_path: Path
+async def test_next_daemon_goes_on_with_a_pause(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
-    bench.pauses = PauseStore(tmp_path)
-    await bench.open(nursery)
-    bench.links.script = [HumanCheck()]
+    fakes.pauses = PauseStore(tmp_path)
+    await fakes.open(nursery)
+    fakes.links.script = [HumanCheck()]
     with pytest.raises(HumanCheck):
-        await bench.convert(bench.link(1))
-    since = (await bench.service.status()).accounts[bench.cookie.account].since
-    await write_out(bench.pauses)
+        await fakes.convert(fakes.link(1))
+    since = (await fakes.service.status()).accounts[fakes.cookie.account].since
+    await write_out(fakes.pauses)
 
-    bench.pauses = PauseStore(tmp_path)
-    service = await bench.open(nursery)
-    submits = len(bench.links.submits)
+    fakes.pauses = PauseStore(tmp_path)
+    service = await fakes.open(nursery)
+    submits = len(fakes.links.submits)
     with pytest.raises(HumanCheck):
-        await bench.convert(bench.link(2))
-    await service.note_synced_cookie(bench.cookie, None)  # the same one
+        await fakes.convert(fakes.link(2))
+    await service.note_synced_cookie(fakes.cookie, None)  # the same one
     with pytest.raises(HumanCheck):
-        await bench.convert(bench.link(2))
-    assert len(bench.links.submits) == submits
-    state = (await service.status()).accounts[bench.cookie.account]
+        await fakes.convert(fakes.link(2))
+    assert len(fakes.links.submits) == submits
+    state = (await service.status()).accounts[fakes.cookie.account]
     assert (state.status, state.since, state.reason) == (
         AccountStatus.PAUSED,
         since,
         str(HumanCheck()),
     )
-    await service.note_synced_cookie(parse_cookie(bench.cookie.header() + "; fresh=1"), None)
-    assert await bench.codes(bench.link(2)) == [0]
-    await write_out(bench.pauses)
+    await service.note_synced_cookie(parse_cookie(fakes.cookie.header() + "; fresh=1"), None)
+    assert await fakes.codes(fakes.link(2)) == [0]
+    await write_out(fakes.pauses)
     assert PauseStore(tmp_path).loaded == ()
 
 
-async def test_cookies_that_met_a_check_do_not_resume_account_in_the_next_process(
-    tmp_path: Path,
-) -> None:
-    cookies = [parse_cookie(f"SPC_U=1001; SPC_EC={each}") for each in ("one", "another", "new")]
-    pauses = PauseStore(tmp_path)
-
-    def keep(account: Account) -> None:
-        pause = account.current_pause
-        pauses.keep([pause] if pause else [])
-
-    account = Account("1001", keep)
-    for cookie in cookies[:2]:  # the second was under way when the first met it
-        account.pause(cookie)
-    await write_out(pauses)
-
-    (kept,) = PauseStore(tmp_path).loaded
-    again = Account(kept.account, lambda _: None, kept)
-    status = []
-    for cookie in cookies:
-        again.note_synced_cookie(cookie, None)
-        status.append(again.state.status)
-    assert status == [AccountStatus.PAUSED, AccountStatus.PAUSED, AccountStatus.ACTIVE]
-
-
-async def test_whether_the_mark_notified_of_a_pause_is_there_at_the_next_start(
+async def test_mark_that_a_pause_was_notified_is_kept(
     tmp_path: Path,
 ) -> None:
     first = PauseStore(tmp_path)
@@ -333,29 +285,15 @@ async def test_files_of_version_01_are_read_and_replaced_by_one(
     assert PauseStore(tmp_path).loaded == (both, OTHER)
 
 
-async def test_pauses_of_a_daemon_that_told_of_none_count_as_notified(tmp_path: Path) -> None:
+async def test_pauses_of_version_01_without_notices_count_as_notified(tmp_path: Path) -> None:
     write_01(tmp_path / FILE, ROWS)
     assert [pause.is_notified for pause in PauseStore(tmp_path).loaded] == [True]
 
 
-async def test_of_too_many_cookies_the_last_are_kept(tmp_path: Path) -> None:
+async def test_last_cookies_of_a_pause_are_kept(tmp_path: Path) -> None:
     account = Account("1001", lambda _: None)
     cookies = [parse_cookie(f"SPC_U=1001; SPC_EC={number}") for number in range(MAX_COOKIES + 1)]
     for cookie in cookies:
         account.pause(cookie)
     assert account.current_pause is not None
     assert account.current_pause.cookies == tuple(cookie.digest for cookie in cookies[1:])
-
-
-async def test_the_owner_ends_a_pause_of_the_daemon_before(
-    bench: Bench, nursery: trio.Nursery, autojump_clock: MockClock, tmp_path: Path
-) -> None:
-    before = PauseStore(tmp_path)
-    before.keep([Pause(bench.cookie.account, (bench.cookie.digest,), ONE.since), OTHER])
-    await write_out(before)
-    bench.pauses = PauseStore(tmp_path)
-    service = await bench.open(nursery)
-    assert await service.clear_accounts() == 2
-    assert await bench.codes(bench.link(1)) == [0]
-    await write_out(bench.pauses)
-    assert PauseStore(tmp_path).loaded == ()

@@ -1,8 +1,7 @@
-"""Many at once, and anybody may leave at any step: nobody else notices, and nothing is left."""
+"""Many requests at once, clients that leave at any step, and the metrics of the service."""
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,10 +13,11 @@ from smartlinkd.conversion.service import ConversionService
 from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.vault.cookie import parse_cookie
+from tests.fakes.scrape import counted, observed
 from tests.hygiene.tasks import all_tasks
 
 if TYPE_CHECKING:
-    from tests.conversion.conftest import Ask, Bench, NewBench
+    from tests.conversion.conftest import Ask, Fakes, NewFakes
     from tests.every_step.driver import AtEveryStep
     from tests.every_step.strike import Strike
 
@@ -25,82 +25,73 @@ OTHER = parse_cookie("SPC_U=2002; SPC_EC=first")
 CROWD = 50
 CHUNK = 5
 
-
 # Fifty at once
 
 
 @pytest.mark.usefixtures("any_order")
-async def test_fifty_requests_for_the_same_links_are_one_submit(
-    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+async def test_concurrent_requests_for_the_same_links_are_one_submit(
+    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    await bench.open(nursery)
-    bench.resolver.known = {bench.short("five"): bench.item(5)}
-    links = [*map(bench.link, range(1, 5)), bench.short("five")]
-    asked = [ask(lambda: bench.convert(*links)) for _ in range(CROWD)]
+    await fakes.open(nursery)
+    fakes.resolver.known = {fakes.short("five"): fakes.item(5)}
+    links = [*map(fakes.link, range(1, 5)), fakes.short("five")]
+    asked = [ask(lambda: fakes.convert(*links)) for _ in range(CROWD)]
     await trio.sleep(30)
-    right = {link: bench.entry(number) for number, link in enumerate(links, 1)}
+    right = {link: fakes.entry(number) for number, link in enumerate(links, 1)}
     assert [one.answer for one in asked] == [right] * CROWD
-    assert bench.links.submitted == [{1, 2, 3, 4, 5}]
-    assert bench.resolver.asked == [bench.short("five")]
-    assert bench.products is not None
-    assert sorted(bench.products.items) == [1, 2, 3, 4, 5]
+    assert fakes.links.submitted == [{1, 2, 3, 4, 5}]
+    assert fakes.resolver.asked == [fakes.short("five")]
+    assert fakes.products is not None
+    assert sorted(fakes.products.items) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.usefixtures("any_order")
-async def test_fifty_requests_for_other_links_are_merged_into_full_submits(
-    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+async def test_concurrent_requests_are_merged_into_full_submits(
+    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    await bench.open(nursery, chunk=CHUNK)
+    await fakes.open(nursery, chunk=CHUNK)
     asked = [
-        ask(lambda n=n: bench.convert(bench.link(n), bench.link(n + CROWD)))  # type: ignore[misc]
+        ask(lambda n=n: fakes.convert(fakes.link(n), fakes.link(n + CROWD)))  # type: ignore[misc]
         for n in range(1, CROWD + 1)
     ]
     await trio.sleep(60)
     for n, one in enumerate(asked, 1):
         assert one.answer == {
-            bench.link(n): bench.entry(n),
-            bench.link(n + CROWD): bench.entry(n + CROWD),
+            fakes.link(n): fakes.entry(n),
+            fakes.link(n + CROWD): fakes.entry(n + CROWD),
         }
     # The first submit waits for nobody; of the others only the last one may be smaller.
-    assert [len(items) for items in bench.links.submitted[1:-1]] == [CHUNK] * (
-        len(bench.links.submits) - 2
+    assert [len(items) for items in fakes.links.submitted[1:-1]] == [CHUNK] * (
+        len(fakes.links.submits) - 2
     )
-    assert len(bench.links.submits) <= 1 + 2 * CROWD / CHUNK
-    assert sum(map(len, bench.links.submitted)) == 2 * CROWD
-    assert bench.links.most_at_work == {"1001": 1}
+    assert len(fakes.links.submits) <= 1 + 2 * CROWD / CHUNK
+    assert sum(map(len, fakes.links.submitted)) == 2 * CROWD
+    assert fakes.links.most_at_work == {"1001": 1}
 
 
 @pytest.mark.usefixtures("any_order")
-async def test_requests_are_served_in_the_order_in_which_they_came(
-    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+async def test_concurrent_requests_of_two_accounts_get_their_own_links(
+    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    await bench.open(nursery, chunk=4)
-    for first in (1, 11, 21, 31):
-        links = [bench.link(number) for number in range(first, first + 4)]
-        ask(lambda links=links: bench.convert(*links))  # type: ignore[misc]
-        await wait_all_tasks_blocked()
-    await trio.sleep(30)
-    assert bench.links.submitted == [{*range(first, first + 4)} for first in (1, 11, 21, 31)]
-
-
-@pytest.mark.usefixtures("any_order")
-async def test_fifty_requests_of_two_accounts_with_two_sets_of_sub_ids_each_get_their_own(
-    bench: Bench, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
-) -> None:
-    await bench.open(nursery, chunk=CHUNK)
-    kinds = [(cookie, sub_ids) for cookie in (bench.cookie, OTHER) for sub_ids in [(), ("a",)]]
+    await fakes.open(nursery, chunk=CHUNK)
+    kinds = [(cookie, sub_ids) for cookie in (fakes.cookie, OTHER) for sub_ids in [(), ("a",)]]
     asked = []
     for n in range(1, CROWD + 1):
         cookie, sub_ids = kinds[n % 4]
         asked.append(
-            (n, cookie, sub_ids, ask(_converting(bench.service, bench.link(n), sub_ids, cookie)))
+            (
+                n,
+                cookie,
+                sub_ids,
+                ask(_converting(fakes.service, fakes.link(n), sub_ids, cookie)),
+            )
         )
     await trio.sleep(60)
     for n, cookie, sub_ids, one in asked:
-        assert one.answer == {bench.link(n): bench.entry(n, sub_ids, cookie)}
-    assert bench.links.most_at_work == {"1001": 1, "2002": 1}
+        assert one.answer == {fakes.link(n): fakes.entry(n, sub_ids, cookie)}
+    assert fakes.links.most_at_work == {"1001": 1, "2002": 1}
     # 12 or 13 links of each kind make 3 submits; the first of each account may be one more.
-    assert len(bench.links.submits) <= 4 * 3 + 2
+    assert len(fakes.links.submits) <= 4 * 3 + 2
 
 
 def _converting(
@@ -112,45 +103,45 @@ def _converting(
 # Leaving at every step
 
 
-def prepare(bench: Bench) -> dict[str, LinkResult]:
+def prepare(fakes: Fakes) -> dict[str, LinkResult]:
     """Work of every kind and what comes of it: a short link, one that is no link, and more products
     than fit a submit.
     """
-    bench.resolver.known = {bench.short("four"): bench.item(4)}
-    right: dict[str, LinkResult] = {bench.short("four"): bench.entry(4), "no link": Failed(10)}
-    right.update({bench.link(number): bench.entry(number) for number in range(1, 4)})
+    fakes.resolver.known = {fakes.short("four"): fakes.item(4)}
+    right: dict[str, LinkResult] = {fakes.short("four"): fakes.entry(4), "no link": Failed(10)}
+    right.update({fakes.link(number): fakes.entry(number) for number in range(1, 4)})
     return right
 
 
-async def assert_nothing_is_left(bench: Bench, before: int) -> None:
+async def assert_nothing_is_left(fakes: Fakes, before: int) -> None:
     await wait_all_tasks_blocked()
-    status = await bench.service.status()
+    status = await fakes.service.status()
     assert (status.waiting_requests, status.waiting_submits) == (0, 0)
-    assert bench.products is not None
-    at_work = (bench.links.at_work.total(), bench.products.at_work, bench.resolver.at_work)
+    assert fakes.products is not None
+    at_work = (fakes.links.at_work.total(), fakes.products.at_work, fakes.resolver.at_work)
     assert at_work == (0, 0, 0)
-    assert set(bench.links.most_at_work.values()) <= {1}
+    assert set(fakes.links.most_at_work.values()) <= {1}
     assert len(all_tasks()) == before
 
 
 @pytest.mark.parametrize("company", [0, 2])
 @pytest.mark.parametrize("remember", [0.0, 100.0], ids=["forgetting", "remembering"])
-def test_an_asker_leaves_at_every_step(
+def test_client_leaves_at_every_step_and_nothing_is_left(
     at_every_step: AtEveryStep,
-    new_bench: NewBench,
+    new_fakes: NewFakes,
     company: int,
     remember: float,
 ) -> None:
     async def scenario(strike: Strike) -> None:
-        bench = new_bench()
-        right = prepare(bench)
+        fakes = new_fakes()
+        right = prepare(fakes)
         answers: list[dict[str, LinkResult]] = []
 
         async def convert() -> None:
-            answers.append(await bench.convert(*right))
+            answers.append(await fakes.convert(*right))
 
         async with trio.open_nursery() as nursery:
-            await bench.open(nursery, chunk=2, ttl_s=remember, product_ttl_s=remember)
+            await fakes.open(nursery, chunk=2, ttl_s=remember, product_ttl_s=remember)
             await wait_all_tasks_blocked()
             before = len(all_tasks())
             async with trio.open_nursery() as askers:
@@ -160,7 +151,7 @@ def test_an_asker_leaves_at_every_step(
                     strike.arm(scope.cancel)
                     await convert()
                 strike.disarm()
-            await assert_nothing_is_left(bench, before)
+            await assert_nothing_is_left(fakes, before)
             # Nothing is pending that one could wait for in vain.
             await convert()
             nursery.cancel_scope.cancel()
@@ -170,18 +161,18 @@ def test_an_asker_leaves_at_every_step(
 
 
 def test_service_that_ends_at_every_step_leaves_nobody_waiting(
-    at_every_step: AtEveryStep, new_bench: NewBench
+    at_every_step: AtEveryStep, new_fakes: NewFakes
 ) -> None:
     async def scenario(strike: Strike) -> None:
-        bench = new_bench()
-        right = prepare(bench)
-        service = bench.make(chunk=2, timeout_s=30.0)
+        fakes = new_fakes()
+        right = prepare(fakes)
+        service = fakes.make(chunk=2, timeout_s=30.0)
         answers: list[dict[str, LinkResult]] = []
         refusals: list[Refused] = []
 
         async def convert() -> None:
             try:
-                answers.append(await bench.convert(*right))
+                answers.append(await fakes.convert(*right))
             except Unavailable as refusal:
                 refusals.append(refusal)
 
@@ -189,7 +180,7 @@ def test_service_that_ends_at_every_step_leaves_nobody_waiting(
             with trio.CancelScope() as first:
                 strike.arm(first.cancel)
                 await service.run(trio.TASK_STATUS_IGNORED)
-            assert bench.links.at_work.total() == 0
+            assert fakes.links.at_work.total() == 0
             await service.run(trio.TASK_STATUS_IGNORED)
 
         async with trio.open_nursery() as nursery:
@@ -198,7 +189,7 @@ def test_service_that_ends_at_every_step_leaves_nobody_waiting(
                 for _ in range(3):
                     askers.start_soon(convert)
             strike.disarm()
-            assert await bench.convert(*right) == right
+            assert await fakes.convert(*right) == right
             nursery.cancel_scope.cancel()
         assert len(answers) + len(refusals) == 3
         assert answers == [right] * len(answers)
@@ -206,36 +197,79 @@ def test_service_that_ends_at_every_step_leaves_nobody_waiting(
     assert at_every_step(scenario) > 50
 
 
-@pytest.mark.parametrize("trouble", [HumanCheck(), SessionLost(), UpstreamFailed("no")])
-def test_client_leaves_a_service_in_trouble_at_every_step(
-    at_every_step: AtEveryStep, new_bench: NewBench, trouble: Refused
+SUBMIT = 4.0
+READ = 0.5
+PATIENCE = 10.0
+
+
+@pytest.fixture
+def slow(new_fakes: NewFakes) -> Fakes:
+    made = new_fakes()
+    made.links.seconds = SUBMIT
+    assert made.products is not None
+    made.products.seconds = READ
+    return made
+
+
+async def convert(slow: Fakes, *numbers: int) -> None:
+    await slow.convert(*(slow.link(number) for number in numbers))
+
+
+async def test_wait_submit_and_products_are_timed(
+    slow: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    async def scenario(strike: Strike) -> None:
-        bench = new_bench()
-        bench.links.script = [1.0, trouble]
-        codes: list[list[int]] = []
+    service = await slow.open(nursery)
+    await convert(slow, 1)
+    assert observed(service.timings.wait) == {"done": (1, 0)}
+    assert observed(service.timings.submit) == {"done": (1, SUBMIT)}
+    assert observed(service.timings.products) == {"done": (1, READ)}
+    nursery.cancel_scope.cancel()
 
-        async def convert(*links: str) -> None:
-            try:
-                codes.append(await bench.codes(*links))
-            except UpstreamFailed as refusal:
-                assert type(refusal) is type(trouble)  # noqa: PT017 - any other one, or none, is right too
 
-        async with trio.open_nursery() as nursery:
-            await bench.open(nursery, chunk=1)
-            await wait_all_tasks_blocked()
-            before = len(all_tasks())
-            async with trio.open_nursery() as askers:
-                askers.start_soon(convert, bench.link(3), bench.link(4))
-                with trio.move_on_at(inf) as scope:
-                    strike.arm(scope.cancel)
-                    await convert(bench.link(1), bench.link(2))
-                strike.disarm()
-            await assert_nothing_is_left(bench, before)
-            await bench.service.clear_accounts()
-            assert await bench.codes(*map(bench.link, range(1, 5))) == [0] * 4
-            nursery.cancel_scope.cancel()
-        # Who got an answer got a link; the trouble says why not the other one.
-        assert all(0 in found and {*found} <= {0, -1, 40300} for found in codes)
+async def test_refusals_are_timed_by_their_kind(
+    slow: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    slow.links.script = [UpstreamFailed("no")]
+    assert slow.products is not None
+    slow.products.script[2] = UpstreamFailed("no")
+    service = await slow.open(nursery)
+    with pytest.raises(UpstreamFailed):
+        await convert(slow, 1)
+    await convert(slow, 2)
+    assert observed(service.timings.submit) == {
+        "UpstreamFailed": (1, SUBMIT),
+        "done": (1, SUBMIT),
+    }
+    assert observed(service.timings.products) == {"UpstreamFailed": (1, READ)}
+    nursery.cancel_scope.cancel()
 
-    assert at_every_step(scenario) >= 20
+
+async def test_links_are_counted_by_code(
+    slow: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    service = await slow.open(nursery)
+    await slow.convert(slow.link(1), "https://example.org/")
+    await slow.convert(slow.link(1))
+    assert counted(service.answered) == {"0": 2, "10": 1}
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "code"),
+    [(HumanCheck(), "40300"), (SessionLost(), "40300"), (UpstreamFailed("no"), "-1")],
+    ids=lambda value: type(value).__name__ if isinstance(value, Refused) else value,
+)
+async def test_links_of_a_refused_request_are_counted(
+    slow: Fakes,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    refusal: Refused,
+    code: str,
+) -> None:
+    """By the code that they would have had beside one that was made."""
+    slow.links.script = [refusal]
+    service = await slow.open(nursery)
+    with pytest.raises(type(refusal)):
+        await convert(slow, 1, 2)
+    assert counted(service.answered) == {code: 2}
+    nursery.cancel_scope.cancel()

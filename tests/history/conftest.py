@@ -32,8 +32,8 @@ class Clock:
         self.now += timedelta(**units)
 
 
-class House:
-    """A history, and who converts."""
+class RunningHistory:
+    """A running history, and the conversions that it is told of."""
 
     def __init__(self, history: History, clock: Clock) -> None:
         self.history = history
@@ -42,7 +42,7 @@ class House:
     def retain(
         self, *, days: float = 90, count: float = 100_000, size_bytes: float = 256 * 1024 * 1024
     ) -> None:
-        """Have it go by these bounds from now on."""
+        """Set the retention from now on."""
         self.history.set_retention(
             HistoryRetention(timedelta(days=days), int(count), int(size_bytes))
         )
@@ -55,7 +55,7 @@ class House:
         client: str | None = "owner",
         commission: int | None = None,
     ) -> None:
-        """Say that the service has converted these. One that begins with `bad` was not."""
+        """Report these links as converted, or as failed if they begin with `bad`."""
         product = ProductData(name=name, commission=commission) if name is not None else None
         answer: dict[str, LinkResult] = {}
         for link in links:
@@ -65,7 +65,7 @@ class House:
         self.history.keep(ConversionRequest(links, sub_ids, None, client=client), answer)
 
 
-Open = Callable[..., AbstractAsyncContextManager[House]]
+Open = Callable[..., AbstractAsyncContextManager[RunningHistory]]
 
 
 @pytest.fixture
@@ -74,16 +74,18 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def open_house(path: Path) -> Open:
+def open_history(path: Path) -> Open:
     """Open the history; when the block ends it is stopped in order."""
 
     @asynccontextmanager
-    async def open_it(limits: HistoryLimits = QUICK, **kept: float) -> AsyncIterator[House]:
+    async def open_it(
+        limits: HistoryLimits = QUICK, **kept: float
+    ) -> AsyncIterator[RunningHistory]:
         clock = Clock()
         history = History(
             path, retention=HistoryRetention(timedelta(), 1, 1), limits=limits, wall=clock
         )
-        opened = House(history, clock)
+        opened = RunningHistory(history, clock)
         opened.retain(**kept)
         async with trio.open_nursery() as nursery:
             await nursery.start(history.run)
@@ -94,6 +96,6 @@ def open_house(path: Path) -> Open:
 
 
 @pytest.fixture
-async def house(open_house: Open) -> AsyncIterator[House]:
-    async with open_house() as house:
-        yield house
+async def running(open_history: Open) -> AsyncIterator[RunningHistory]:
+    async with open_history() as running:
+        yield running

@@ -18,7 +18,7 @@ from tests.fakes.small_disk import fill, small_disk
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.history.conftest import House, Open
+    from tests.history.conftest import Open, RunningHistory
 
 SHIRT = "https://shopee.vn/product/7/41"
 LAMP = "https://shopee.vn/product/7/42"
@@ -37,8 +37,8 @@ def path(disk: Path) -> Path:
     return disk / "history.sqlite"
 
 
-async def links(house: House) -> list[str]:
-    return [entry.link for entry in await house.history.page(ALL, limit=1000)]
+async def links(running: RunningHistory) -> list[str]:
+    return [entry.link for entry in await running.history.page(ALL, limit=1000)]
 
 
 def write(path: Path, given: bytes) -> None:
@@ -68,23 +68,23 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def test_full_disk_keeps_entries_waiting_and_says_so_once(
-    open_house: Open, disk: Path, caplog: pytest.LogCaptureFixture
+    open_history: Open, disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_house() as house:
-        house.convert(SHIRT)
-        assert await links(house) == [SHIRT]
+    async with open_history() as running:
+        running.convert(SHIRT)
+        assert await links(running) == [SHIRT]
         fill(disk / "filler")
-        house.convert(LAMP)
+        running.convert(LAMP)
         await said(caplog, "its disk is full")
         for number in range(5):
-            house.convert(f"{LAMP}{number}")
+            running.convert(f"{LAMP}{number}")
             await trio.sleep(0.03)
-        assert await links(house) == [SHIRT]
+        assert await links(running) == [SHIRT]
         assert len(errors(caplog)) == 1
         assert "links are converted all the same" in errors(caplog)[0]
         (disk / "filler").unlink()
         await said(caplog, "is written again; 0 entries were lost")
-        assert await links(house) == [
+        assert await links(running) == [
             *(f"{LAMP}{number}" for number in (4, 3, 2, 1, 0)),
             LAMP,
             SHIRT,
@@ -92,83 +92,83 @@ async def test_full_disk_keeps_entries_waiting_and_says_so_once(
 
 
 async def test_full_disk_loses_what_memory_does_not_hold(
-    open_house: Open, disk: Path, caplog: pytest.LogCaptureFixture
+    open_history: Open, disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(disk / "filler")
-    async with open_house(HistoryLimits(pending=10, gather_s=0, retry_s=0.02)) as house:
+    async with open_history(HistoryLimits(pending=10, gather_s=0, retry_s=0.02)) as running:
         for number in range(25):
-            house.convert(f"{LAMP}{number}")
+            running.convert(f"{LAMP}{number}")
         await said(caplog, "its disk is full")
         (disk / "filler").unlink()
         await said(caplog, "is written again; 15 entries were lost")
-        assert await links(house) == [f"{LAMP}{number}" for number in range(9, -1, -1)]
+        assert await links(running) == [f"{LAMP}{number}" for number in range(9, -1, -1)]
 
 
 async def test_end_with_full_disk_is_in_order_and_counts_what_is_lost(
-    open_house: Open, disk: Path, caplog: pytest.LogCaptureFixture
+    open_history: Open, disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(disk / "filler")
-    async with open_house() as house:
-        house.convert(SHIRT, LAMP)
+    async with open_history() as running:
+        running.convert(SHIRT, LAMP)
     assert "2 entries of the history were not written" in caplog.text
 
 
 async def test_reader_of_locked_file_is_refused_and_the_next_is_served(
-    house: House, path: Path, caplog: pytest.LogCaptureFixture
+    running: RunningHistory, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    house.convert(SHIRT)
-    assert await links(house) == [SHIRT]
+    running.convert(SHIRT)
+    assert await links(running) == [SHIRT]
     with closing(sqlite3.connect(path, isolation_level=None)) as other_program:
         other_program.execute("BEGIN IMMEDIATE")
-        house.convert(LAMP)
+        running.convert(LAMP)
         await said(caplog, "another program holds it locked")
         with pytest.raises(Unavailable, match="another program holds it locked"):
-            await house.history.delete(ALL)
-    assert await links(house) == [LAMP, SHIRT]
+            await running.history.delete(ALL)
+    assert await links(running) == [LAMP, SHIRT]
 
 
 async def test_damaged_file_is_set_aside_at_start(
-    open_house: Open, path: Path, caplog: pytest.LogCaptureFixture
+    open_history: Open, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(path, b"this is no database" * 1000)
-    async with open_house() as house:
-        house.convert(SHIRT)
+    async with open_history() as running:
+        running.convert(SHIRT)
         await said(caplog, "is history.sqlite.damaged now, and the history begins anew")
         await said(caplog, "is written again")
-        assert await links(house) == [SHIRT]
+        assert await links(running) == [SHIRT]
     aside = content(path.with_name("history.sqlite.damaged"))
     assert aside.startswith(b"this is no database")
 
 
 async def test_damage_that_shows_while_it_runs_sets_the_file_aside(
-    open_house: Open, path: Path, caplog: pytest.LogCaptureFixture
+    open_history: Open, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with open_house() as house:
-        house.convert(*(f"{LAMP}{number}" for number in range(500)))
-        await links(house)
+    async with open_history() as running:
+        running.convert(*(f"{LAMP}{number}" for number in range(500)))
+        await links(running)
     damage(path)
     damaged = content(path)
-    async with open_house() as house:
-        house.convert(SHIRT)
+    async with open_history() as running:
+        running.convert(SHIRT)
         await said(caplog, "is history.sqlite.damaged now, and the history begins anew")
-        assert await links(house) == [SHIRT]
+        assert await links(running) == [SHIRT]
     assert len(content(path.with_name("history.sqlite.damaged"))) == len(damaged)
 
 
 async def test_newer_file_is_left_alone_and_the_history_is_off(
-    open_house: Open, path: Path, caplog: pytest.LogCaptureFixture
+    open_history: Open, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with closing(sqlite3.connect(path)) as newer:
         newer.execute("CREATE TABLE entries (other TEXT)")
         newer.execute("PRAGMA user_version = 99")
     before = content(path)
-    async with open_house() as house:
-        house.convert(SHIRT)
+    async with open_history() as running:
+        running.convert(SHIRT)
         await said(caplog, "written by a newer smartlinkd")
         with pytest.raises(
             Unavailable, match=r"install that one again, or move history\.sqlite away"
         ):
-            await links(house)
+            await links(running)
     assert content(path) == before
     assert content(path.with_name("history.sqlite.damaged")) == b""
 
@@ -181,22 +181,22 @@ def folder(path: Path) -> Path:
 
 
 async def test_file_that_cannot_be_opened_is_refused_with_the_reason(
-    open_house: Open, folder: Path
+    open_history: Open, folder: Path
 ) -> None:
-    async with open_house() as house:
-        house.convert(SHIRT)
+    async with open_history() as running:
+        running.convert(SHIRT)
         with pytest.raises(Unavailable, match=r"history cannot be used: its? \w+"):
-            await links(house)
+            await links(running)
 
 
-async def test_retention_is_taken_while_the_disk_is_full(open_house: Open, disk: Path) -> None:
-    async with open_house() as house:
-        house.convert(SHIRT)
-        assert await links(house) == [SHIRT]
+async def test_retention_is_taken_while_the_disk_is_full(open_history: Open, disk: Path) -> None:
+    async with open_history() as running:
+        running.convert(SHIRT)
+        assert await links(running) == [SHIRT]
         fill(disk / "filler")
-        house.history.set_retention(HistoryRetention(house.clock.now - house.clock.now, 1, 1))
-        house.convert(LAMP)
+        running.history.set_retention(HistoryRetention(running.clock.now - running.clock.now, 1, 1))
+        running.convert(LAMP)
         (disk / "filler").unlink()
         with trio.fail_after(10):
-            while await links(house):  # noqa: ASYNC110 - nobody tells
+            while await links(running):  # noqa: ASYNC110 - nobody tells
                 await trio.sleep(0.01)

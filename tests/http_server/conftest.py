@@ -23,7 +23,7 @@ LARGE = 32 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Answer:
-    """One parsed HTTP answer; `rest` is what came behind it."""
+    """A parsed HTTP answer."""
 
     status: int
     headers: dict[str, str]
@@ -70,7 +70,7 @@ class Client:
                 return parse(await read_all(stream))
 
     async def is_answered(self) -> bool:
-        """Whether an ordinary client gets what it asks for."""
+        """Return True if an ordinary client gets its answer."""
         answer = await self.ask(b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
         return answer.status == 200 and answer.body == b"ok"
 
@@ -84,7 +84,7 @@ async def read_all(stream: trio.SocketStream) -> bytes:
 
 
 async def read_answer(stream: trio.SocketStream) -> Answer:
-    """One answer with a Content-Length from a connection that stays open."""
+    """Read an answer with a Content-Length from a connection that stays open."""
     received = b""
     with trio.fail_after(PATIENCE):
         while True:
@@ -99,7 +99,7 @@ async def read_answer(stream: trio.SocketStream) -> Answer:
 
 @dataclass
 class Seen:
-    """What the app's handlers saw."""
+    """Events of the app's handlers."""
 
     started: trio.Event = field(default_factory=trio.Event)
     cancelled: trio.Event = field(default_factory=trio.Event)

@@ -1,4 +1,4 @@
-"""Places: what one token may hold, what all may hold together, and whose body gives way."""
+"""Places: the shares of one token and of all together, and which body gives way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `server.bind` may say, and what it gives."""
+"""Listening sockets for the addresses of `server.bind`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from smartlinkd.http_server import bind
 from smartlinkd.http_server.sockets import is_absent
 
 
-def test_an_address_gives_one_listening_socket() -> None:
+def test_address_gives_one_listening_socket() -> None:
     [made] = bind("127.0.0.1", 0)
     with made:
         assert made.getsockname()[0] == "127.0.0.1"
@@ -21,13 +21,13 @@ def test_an_address_gives_one_listening_socket() -> None:
         assert not made.get_inheritable()
 
 
-def test_the_ipv6_wildcard_takes_ipv4_too() -> None:
+def test_ipv6_wildcard_takes_ipv4_too() -> None:
     [made] = bind("::", 0)
     with made, socket.create_connection(("127.0.0.1", made.getsockname()[1]), timeout=5):
         pass
 
 
-def test_a_name_gives_a_socket_for_each_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_gives_a_socket_for_each_of_its_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     def two(*_: object, **__: object) -> list[object]:
         return [
             (socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0))
@@ -42,7 +42,7 @@ def test_a_name_gives_a_socket_for_each_of_its_addresses(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("addresses", [("192.0.2.1", "127.0.0.2"), ("127.0.0.2", "192.0.2.1")])
-def test_of_a_name_s_addresses_those_count_that_this_machine_has(
+def test_address_of_a_name_that_this_machine_has_not_is_left_out(
     monkeypatch: pytest.MonkeyPatch, addresses: tuple[str, str]
 ) -> None:
     found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (each, 0)) for each in addresses]
@@ -55,7 +55,7 @@ def test_of_a_name_s_addresses_those_count_that_this_machine_has(
 @pytest.mark.parametrize(
     ("host", "family"), [("192.0.2.1", socket.AF_INET), ("2001:db8::1", socket.AF_INET6)]
 )
-def test_but_early_it_is_listened_at_until_this_machine_has_it(
+def test_early_bind_listens_before_this_machine_has_the_address(
     host: str, family: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """192.0.2.0/24 and 2001:db8::/32 are nobody's (RFC 5737, RFC 3849)."""
@@ -66,24 +66,29 @@ def test_but_early_it_is_listened_at_until_this_machine_has_it(
     assert "crew c: bind: this machine has no address" in caplog.text
 
 
-def test_also_at_one_of_a_link() -> None:
+def test_early_bind_listens_at_a_link_local_address() -> None:
     """An IPv6 address whose link it is on is told beside it."""
     (made,) = bind("fe80::dead%lo", 0, setting="crew c: bind", early=True)
     with made:
         assert made.getsockname() == ("fe80::dead", made.getsockname()[1], 0, 1)
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0", "::", "127.0.0.1", "127.0.0.2"])
-def test_an_address_of_this_machine_is_there(address: str) -> None:
-    assert not is_absent(address)
+@pytest.mark.parametrize(
+    ("address", "absent"),
+    [
+        ("0.0.0.0", False),
+        ("::", False),
+        ("127.0.0.1", False),
+        ("127.0.0.2", False),
+        ("192.0.2.1", True),
+        ("2001:db8::1", True),
+    ],
+)
+def test_address_is_absent_if_this_machine_has_it_not(address: str, *, absent: bool) -> None:
+    assert is_absent(address) is absent
 
 
-@pytest.mark.parametrize("address", ["192.0.2.1", "2001:db8::1"])
-def test_one_of_another_is_not(address: str) -> None:
-    assert is_absent(address)
-
-
-def test_a_port_that_needs_a_privilege_is_said_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_that_needs_a_privilege_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing(socket.socket):
         def bind(self, _: object) -> None:
             raise OSError(errno.EACCES, "Permission denied")
@@ -93,7 +98,7 @@ def test_a_port_that_needs_a_privilege_is_said_to(monkeypatch: pytest.MonkeyPatc
         bind("127.0.0.1", 80)
 
 
-def test_no_socket_is_left_when_the_second_address_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_socket_is_closed_when_the_second_address_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         where = taken.getsockname()
         found = [

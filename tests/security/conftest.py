@@ -51,7 +51,7 @@ printf '{"type": "started", "total_tasks": 1}\\n{"type": "result", "output": "do
 
 @dataclass
 class Daemon:
-    """A running one. A request is a connection of its own."""
+    """A running daemon. Each request has its own connection."""
 
     folder: Path
     process: subprocess.Popen[bytes]
@@ -108,7 +108,7 @@ class Daemon:
         return str(answer.json()["token"])
 
     async def document(self) -> Json:
-        """What it says of its operations."""
+        """Return the daemon's OpenAPI document."""
         found: Json = (await self.ask("GET", "/openapi.json")).json()
         return found
 

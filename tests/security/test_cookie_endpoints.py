@@ -1,9 +1,8 @@
-"""Web pages in the owner's own browser, which call the cookie's operations from the owner's own
-address: none reads the cookie, and none replaces it.
+"""Web pages in the owner's browser neither read nor replace the cookie.
 
-The rules, header by header, are told in `tests/api/test_client_address.py` and
-`test_who_may_call.py`; here a real browser decides what it sends, and what of the answer a page may
-see.
+They call from the owner's own address. The rules, header by header, are in
+`tests/api/test_client_address.py`. Here a real browser decides what it sends, and what of the
+answer a page may see.
 """
 
 from __future__ import annotations
@@ -112,7 +111,7 @@ async def elsewhere(nursery: trio.Nursery) -> AsyncIterator[str]:
     nursery.cancel_scope.cancel()
 
 
-async def test_the_browser_itself_could(daemon: Daemon, page: Page) -> None:
+async def test_page_of_the_daemon_reads_and_writes_the_cookie(daemon: Daemon, page: Page) -> None:
     """From the daemon's own page it works: what fails below fails for whose page it is."""
     await page.goto(f"{daemon.url}/docs")
     read: Any = await page.evaluate(READ, PATHS[0], {})
@@ -128,7 +127,7 @@ async def test_the_browser_itself_could(daemon: Daemon, page: Page) -> None:
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-async def test_a_page_of_another_origin_reads_and_writes_nothing(
+async def test_page_of_another_origin_reads_and_writes_nothing(
     daemon: Daemon, page: Page, elsewhere: str, name: str
 ) -> None:
     await page.goto(elsewhere)
@@ -162,7 +161,9 @@ async def test_a_page_of_another_origin_reads_and_writes_nothing(
     assert await stored(daemon) == OWNERS
 
 
-async def test_a_name_that_leads_here_reads_and_writes_nothing(daemon: Daemon, page: Page) -> None:
+async def test_page_whose_name_is_rebound_reads_and_writes_nothing(
+    daemon: Daemon, page: Page
+) -> None:
     """DNS rebinding: to the browser it is the page's own origin, so that it may read the answers.
 
     A browser resolves all names below `localhost` to loopback, as a stranger's may be made to.
@@ -198,7 +199,7 @@ FORWARDED = [
 @pytest.mark.parametrize(
     "headers", FORWARDED, ids=lambda each: " ".join(map(": ".join, each.items()))
 )
-async def test_a_forged_forwarding_header_opens_nothing(
+async def test_forged_forwarding_header_opens_nothing(
     daemon: Daemon, headers: dict[str, str]
 ) -> None:
     for method, path, body in [
@@ -210,7 +211,7 @@ async def test_a_forged_forwarding_header_opens_nothing(
         assert "SPC_" not in answer.text
 
 
-async def test_an_ipv4_client_of_an_ipv6_socket_is_no_other(start: Start) -> None:
+async def test_ipv4_client_of_ipv6_socket_is_local_by_its_ipv4_address(start: Start) -> None:
     """At `::` an IPv4 client has an IPv4-mapped address; it is loopback when the IPv4 one is."""
     for networks, status in ((["127.0.0.0/8"], 200), (["::1/128", "::ffff:0:0/96"], 403)):
         with start(server={"bind": "[::]:0"}, cookie={"open_to": networks}) as daemon:

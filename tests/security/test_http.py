@@ -1,7 +1,7 @@
-"""The whole daemon under requests that are wrong in every way: others are served meanwhile, it does
-not grow, and it meets no fault of its own (`Daemon.stop` looks for that in its log).
+"""The whole daemon under wrong requests: others are served, and it does not grow.
 
-Each guard of the HTTP server has tests of its own in `tests/http_server/`.
+`Daemon.stop` looks for faults in its log. Each guard of the HTTP server has tests of its own in
+`tests/http_server/`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-
-from tests.http_server.mutation import mutated
 
 if TYPE_CHECKING:
     from tests.security.conftest import Daemon, Start
@@ -45,7 +43,7 @@ def daemon(start: Start) -> Iterator[Daemon]:
 
 
 def statuses(raw: bytes) -> list[int]:
-    """Of all the answers in what came back."""
+    """Return the statuses of all the answers in `raw`."""
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", raw)]
 
 
@@ -106,9 +104,7 @@ SECOND = b"GET /api/sync-cookie HTTP/1.1\r\nHost: localhost\r\nConnection: close
 
 
 @pytest.mark.parametrize("name", AMBIGUOUS)
-async def test_what_can_be_read_in_two_ways_is_refused_with_all_behind_it(
-    daemon: Daemon, name: str
-) -> None:
+async def test_ambiguous_request_is_refused_with_all_behind_it(daemon: Daemon, name: str) -> None:
     assert statuses(await daemon.send(AMBIGUOUS[name] + SECOND)) in ([400], [501])
 
 
@@ -131,14 +127,41 @@ CLEAR = {
 
 
 @pytest.mark.parametrize("name", CLEAR)
-async def test_what_can_be_read_in_one_way_is_followed_by_the_next(
-    daemon: Daemon, name: str
-) -> None:
+async def test_unambiguous_request_is_followed_by_the_next(daemon: Daemon, name: str) -> None:
     request, status = CLEAR[name]
     assert statuses(await daemon.send(request + SECOND)) == [status, 200]
 
 
 # Many of them
+
+TOKENS = [
+    b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b",", b";", b"\xff", b"%", b"-1", b"0x10",
+    b"99999999999999999999", b"Host: b\r\n", b"Content-Length: 3\r\n", b"Content-Length: -3\r\n",
+    b"Transfer-Encoding: chunked\r\n", b"Connection: close\r\n", b"Expect: 100-continue\r\n",
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\n", b"Authorization: Bearer x\r\n",
+    b"X-Forwarded-For: ::1\r\n", b"HTTP/9.9", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"0\r\n\r\n",
+    b'{"', b"[" * 500, b"\xed\xa0\x80", b"x" * 20_000,
+]  # fmt: skip
+
+
+def mutated(requests: Sequence[bytes], chance: random.Random) -> bytes:
+    """Return one to three of the requests in a row, with one to four faults."""
+    data = b"".join(chance.choices(requests, k=chance.choice([1, 1, 1, 2, 3])))
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randint(0, len(data))
+        match chance.randrange(5):
+            case 0:
+                data = data[:at] + chance.choice(TOKENS) + data[at:]
+            case 1:
+                data = data[:at] + bytes([chance.randrange(256)]) + data[at + 1 :]
+            case 2:
+                data = data[:at] + data[at + chance.randint(1, 20) :]
+            case 3:
+                data = data[:at]
+            case 4:
+                line = data.find(b"\r\n", at)
+                data = data[:at] + data[line + 2 :] + data[at:line]
+    return data
 
 
 async def test_pipelined_requests_are_answered_in_their_order(daemon: Daemon) -> None:
@@ -147,7 +170,7 @@ async def test_pipelined_requests_are_answered_in_their_order(daemon: Daemon) ->
     assert statuses(raw) == [200, 404] * 100 + [200]
 
 
-async def test_a_thousand_idle_connections_shut_nobody_out(daemon: Daemon) -> None:
+async def test_thousand_idle_connections_shut_nobody_out(daemon: Daemon) -> None:
     async with AsyncExitStack() as opened:
         for n in range(1000):
             stream = await trio.open_tcp_stream("127.0.0.1", daemon.port)
@@ -212,7 +235,7 @@ BODIES = {
 
 
 def send(port: int, requests: Sequence[tuple[bytes, bool]]) -> None:
-    """One after another, each on a connection of its own; some clients do not wait for the answer.
+    """Send requests, each on a connection of its own; some clients do not wait for the answer.
 
     In a thread: on trio the clients would take more of the machine than the daemon.
     """
@@ -229,7 +252,7 @@ def send(port: int, requests: Sequence[tuple[bytes, bool]]) -> None:
 
 
 @pytest.mark.deadline(300, reason="the number says it")
-async def test_twenty_thousand_mutated_requests(daemon: Daemon) -> None:
+async def test_mutated_requests_leave_no_memory_no_descriptor_and_no_error(daemon: Daemon) -> None:
     chance = random.Random(SEED)
     whole = await well_formed(daemon)
     answer = await daemon.ask("POST", "/api/sync-cookie", {"cookie": "SPC_EC=1"})

@@ -42,7 +42,7 @@ def daemon(start: Start) -> Iterator[Daemon]:
 
 
 @pytest.mark.deadline(600, reason="a thousand requests, or as many as were asked for")
-async def test_nothing_is_otherwise_than_documented(daemon: Daemon, tmp_path: Path) -> None:
+async def test_daemon_answers_as_its_document_says(daemon: Daemon, tmp_path: Path) -> None:
     tokens = {
         "SESSION_TOKEN": await daemon.login(),
         "CREW_TOKEN": await daemon.crew_token("beta"),

@@ -4,7 +4,7 @@ The operations are those of the daemon's own document, so one that is added late
 and one that needs no credential has to be named here.
 
 What a token has to be, claim by claim and header by header, is told in `tests/auth/test_tokens.py`
-and, over HTTP, in `tests/api/test_login.py`.
+and, over HTTP, in `tests/contract/test_failures.py`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class Credentials:
 
 
 @dataclass(frozen=True)
-class House:
+class GuardedDaemon:
     daemon: Daemon
     given: Credentials
     operations: list[str]
@@ -99,11 +99,11 @@ def running(start: Start) -> Iterator[Daemon]:
 
 
 @pytest.fixture(scope="module")
-def house(running: Daemon) -> House:
-    return trio.run(furnish, running)
+def guarded(running: Daemon) -> GuardedDaemon:
+    return trio.run(start_guarded, running)
 
 
-async def furnish(daemon: Daemon) -> House:
+async def start_guarded(daemon: Daemon) -> GuardedDaemon:
     ended = await daemon.login()
     daemon.token = ""
     session = await daemon.login()
@@ -130,16 +130,16 @@ async def furnish(daemon: Daemon) -> House:
     operations = [
         f"{method.upper()} {path}" for path, methods in paths.items() for method in methods
     ]
-    return House(daemon, given, operations)
+    return GuardedDaemon(daemon, given, operations)
 
 
 def of_crews(operation: str) -> bool:
     return "/crews/{crew}" in operation
 
 
-async def test_those_for_everybody_are_these(house: House) -> None:
-    """Whoever adds an operation decides who may call it."""
-    paths = (await house.daemon.document())["paths"]
+async def test_operations_without_a_credential_are_the_known_ones(guarded: GuardedDaemon) -> None:
+    """A new operation without a credential has to be added here."""
+    paths = (await guarded.daemon.document())["paths"]
     open_ones = {
         f"{method.upper()} {path}"
         for path, methods in paths.items()
@@ -154,41 +154,43 @@ async def test_those_for_everybody_are_these(house: House) -> None:
         if {} in operation["security"]
     }
     assert optional == {*WITH_THE_SYNC_KEY, "GET /metrics"}
-    assert len(house.operations) > 20
+    assert len(guarded.operations) > 20
 
 
-async def test_no_forged_credential_opens_anything(house: House) -> None:
-    for operation in set(house.operations) - FOR_EVERYBODY:
-        for token in house.given.forged().values():
-            await house.refused(operation, token, {401} if of_crews(operation) else {403})
+async def test_forged_credential_opens_nothing(guarded: GuardedDaemon) -> None:
+    for operation in set(guarded.operations) - FOR_EVERYBODY:
+        for token in guarded.given.forged().values():
+            await guarded.refused(operation, token, {401} if of_crews(operation) else {403})
 
 
 @pytest.mark.parametrize("kind", ["temporary", "ended", "alpha", "ann", "beta", "rotated"])
-async def test_this_is_no_session(house: House, kind: str) -> None:
-    for operation in set(house.operations) - FOR_EVERYBODY:
+async def test_token_for_something_else_is_no_session(guarded: GuardedDaemon, kind: str) -> None:
+    for operation in set(guarded.operations) - FOR_EVERYBODY:
         if not of_crews(operation):
-            await house.refused(operation, getattr(house.given, kind), {403})
+            await guarded.refused(operation, getattr(guarded.given, kind), {403})
 
 
-async def test_the_sync_key_opens_the_cookie_s_operations_alone(house: House) -> None:
-    for operation in set(house.operations) - FOR_EVERYBODY - WITH_THE_SYNC_KEY:
+async def test_sync_key_opens_the_cookies_operations_alone(guarded: GuardedDaemon) -> None:
+    for operation in set(guarded.operations) - FOR_EVERYBODY - WITH_THE_SYNC_KEY:
         status = 401 if of_crews(operation) else 403
-        await house.refused(operation, house.given.sync_key, {status})
+        await guarded.refused(operation, guarded.given.sync_key, {status})
     for operation in WITH_THE_SYNC_KEY:
-        await house.refused(operation, house.given.session, {200, 400})  # let in, that is
-        await house.refused(operation, house.given.sync_key, {200, 400})
+        await guarded.refused(operation, guarded.given.session, {200, 400})  # let in, that is
+        await guarded.refused(operation, guarded.given.sync_key, {200, 400})
 
 
 @pytest.mark.parametrize("kind", ["session", "temporary", "beta", "beta_ann", "rotated", "ended"])
-async def test_this_is_no_token_of_the_crew(house: House, kind: str) -> None:
-    for operation in house.operations:
+async def test_token_for_something_else_is_no_token_of_the_crew(
+    guarded: GuardedDaemon, kind: str
+) -> None:
+    for operation in guarded.operations:
         if of_crews(operation):
-            await house.refused(operation, getattr(house.given, kind), {401})
+            await guarded.refused(operation, getattr(guarded.given, kind), {401})
 
 
-async def test_they_are_good_for_what_they_are_for(house: House) -> None:
+async def test_each_credential_opens_what_it_is_for(guarded: GuardedDaemon) -> None:
     """So what is refused above is refused for what it is."""
-    daemon, given = house.daemon, house.given
+    daemon, given = guarded.daemon, guarded.given
     for token in (given.alpha, given.ann):
         assert (await daemon.ask("GET", "/crews/alpha/inputs", token=token)).status_code == 200
     for token in (given.beta, given.beta_ann):
@@ -197,11 +199,13 @@ async def test_they_are_good_for_what_they_are_for(house: House) -> None:
 
 
 @pytest.mark.parametrize("place", ["under", "root", "own"])
-async def test_a_crew_s_other_addresses_ask_for_the_same(house: House, place: str) -> None:
-    daemon = house.daemon
+async def test_other_addresses_of_a_crew_ask_for_the_same_token(
+    guarded: GuardedDaemon, place: str
+) -> None:
+    daemon = guarded.daemon
     base = {"under": f"{daemon.url}/crews/alpha", "root": daemon.url, "own": daemon.own_url}[place]
-    for token in ("", house.given.session, house.given.beta, house.given.rotated):
+    for token in ("", guarded.given.session, guarded.given.beta, guarded.given.rotated):
         answer = await daemon.ask("GET", f"{base}/inputs", token=token, base=base)
         assert (answer.status_code, "WWW-Authenticate" in answer.headers) == (401, True)
-    answer = await daemon.ask("GET", f"{base}/inputs", token=house.given.ann, base=base)
+    answer = await daemon.ask("GET", f"{base}/inputs", token=guarded.given.ann, base=base)
     assert answer.json() == {"inputs": ["topic"]}

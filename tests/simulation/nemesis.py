@@ -43,7 +43,7 @@ BROWSER = [name for name in STRIKES if name not in NOT_OF_THE_BROWSER]
 POINTS = (Point.SESSION, Point.PAGE, Point.SUBMIT, Point.ROW, Point.PRODUCT)
 UNSEEN = "row_other_account"
 """An account's first links tell by which name it earns. Where they are these, all others are not
-its own: see `tests/conversion/test_affiliate_ids.py`."""
+its own: see `tests/conversion/test_account.py`."""
 PORTAL_FAULTS = [f.name for f in FAULTS if f.point in POINTS and f.name != UNSEEN]
 CALLS_INVALID = "row_invalid_link"
 ORDERS = ("exit 3", "raw garbage", "hang", "close, hang", "deaf, hang", "flood 3, hang", "fill")

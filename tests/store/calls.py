@@ -19,5 +19,5 @@ def queue(store: StoreDatabase, execution_id: str, *calls: NewDelivery) -> None:
 
 
 def bodies(store: StoreDatabase, now: datetime, limit: int = 10) -> list[bytes]:
-    """Those of what is due, in its order."""
+    """Return the bodies of the due deliveries, in their order."""
     return [delivery.body for delivery in store.due_deliveries(now, limit)]

@@ -66,7 +66,7 @@ def cancelled_at(step: int) -> Iterator[trio.CancelScope]:
 
 
 async def whole_or_not(journal: Store, given: NewExecution) -> bool:
-    """Whether the execution is there, with all that came with it."""
+    """Return True if the execution is there, with all that came with it."""
     execution = await journal.execution(given.id)
     known = await journal.created_by(given.crew, given.owner, KEY)
     if execution is None:
@@ -77,9 +77,7 @@ async def whole_or_not(journal: Store, given: NewExecution) -> bool:
     return True
 
 
-async def test_a_kickoff_cancelled_at_any_step_is_whole_or_not_there(
-    journal: Store, new: New
-) -> None:
+async def test_kickoff_cancelled_at_any_step_is_whole_or_absent(journal: Store, new: New) -> None:
     seen = set()
     for step in range(STEPS):
         given = new(crew=f"crew-{step}", webhooks=(TARGET,))
@@ -93,9 +91,7 @@ async def test_a_kickoff_cancelled_at_any_step_is_whole_or_not_there(
     assert {(False, True), (True, False)} <= seen
 
 
-async def test_a_record_cancelled_at_any_step_is_whole_or_not_made(
-    journal: Store, new: New
-) -> None:
+async def test_record_cancelled_at_any_step_is_whole_or_absent(journal: Store, new: New) -> None:
     seen = set()
     for step in range(STEPS):
         given = new()
@@ -120,7 +116,7 @@ async def test_a_record_cancelled_at_any_step_is_whole_or_not_made(
     assert {(False, True), (True, False)} <= seen
 
 
-async def test_an_actor_cancelled_at_any_step_closes_its_file_and_keeps_its_word(
+async def test_actor_cancelled_at_any_step_closes_its_file_and_keeps_answered_writes(
     handle: Store, new: New, path: Path
 ) -> None:
     for step in range(STEPS):
@@ -170,7 +166,7 @@ def open_files(path: Path) -> list[str]:
     return [link for link in links if link.startswith(str(path))]
 
 
-async def test_an_asker_who_has_given_up_before_its_turn_changes_nothing(
+async def test_call_cancelled_before_its_turn_changes_nothing(
     handle: Store, nursery: trio.Nursery, new: New
 ) -> None:
     given = new()
@@ -184,7 +180,7 @@ async def test_an_asker_who_has_given_up_before_its_turn_changes_nothing(
     assert await handle.execution(given.id) is None
 
 
-async def test_a_damaged_file_ends_the_actor_and_tells_the_asker_to_come_back(
+async def test_damaged_file_ends_the_actor_and_the_call_is_unavailable(
     handle: Store, new: New, path: Path
 ) -> None:
     given = new(webhooks=(TARGET,))
@@ -209,7 +205,7 @@ async def test_a_damaged_file_ends_the_actor_and_tells_the_asker_to_come_back(
     assert open_files(path) == []
 
 
-async def test_an_unusable_file_does_not_serve(handle: Store, no_database: None) -> None:
+async def test_unusable_file_ends_the_actor_at_its_start(handle: Store, no_database: None) -> None:
     with pytest.RaisesGroup(UnusableStore):
         async with trio.open_nursery() as nursery:
             await nursery.start(handle.run)
@@ -221,7 +217,7 @@ def no_database(path: Path) -> None:
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(prune_every_s=0.01)])
-async def test_the_old_are_forgotten_from_time_to_time(
+async def test_old_executions_are_pruned_periodically(
     handle: Store, nursery: trio.Nursery, new: New, wall: SimpleNamespace
 ) -> None:
     given, forgotten, prune = new(), trio.Event(), handle.prune
@@ -246,7 +242,7 @@ async def test_the_old_are_forgotten_from_time_to_time(
     assert await handle.execution(given.id) is None
 
 
-async def test_new_rules_are_followed_at_once(
+async def test_new_retention_is_applied_at_once(
     journal: Store, new: New, wall: SimpleNamespace
 ) -> None:
     given = new()
@@ -264,7 +260,7 @@ async def test_new_rules_are_followed_at_once(
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(prune_every_s=0.01)])
-async def test_forgetting_that_fails_is_tried_again(
+async def test_pruning_that_fails_is_tried_again(
     handle: Store, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
 ) -> None:
     again, send = trio.Event(), iter([False, True])

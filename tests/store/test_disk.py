@@ -53,7 +53,7 @@ def make_room(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA max_page_count = 1000000").fetchone()
 
 
-def test_a_full_disk_is_the_askers_error_and_changes_nothing(
+def test_create_on_a_full_disk_is_refused_and_changes_nothing(
     connections: Connections, open_store: Callable[..., StoreDatabase], new: New, path: Path
 ) -> None:
     store = open_store()
@@ -73,7 +73,7 @@ def test_a_full_disk_is_the_askers_error_and_changes_nothing(
     assert store.execution(given.id) is not None
 
 
-def test_a_record_on_a_full_disk_is_made_whole_or_not_at_all(
+def test_record_on_a_full_disk_is_refused_whole(
     connections: Connections, open_store: Callable[..., StoreDatabase], new: New
 ) -> None:
     store = open_store()
@@ -93,7 +93,7 @@ def test_a_record_on_a_full_disk_is_made_whole_or_not_at_all(
     assert [event.number for event in store.events(given.id, 49, 100)] == [50]
 
 
-async def test_the_actor_outlives_a_full_disk(
+async def test_actor_goes_on_after_a_full_disk(
     connections: Connections, journal: Store, new: New
 ) -> None:
     given = new(inputs={"x": "y" * 100_000})
@@ -107,7 +107,7 @@ async def test_the_actor_outlives_a_full_disk(
     assert len(connections) == 1
 
 
-def test_a_lock_of_another_program_is_the_askers_error(
+def test_lock_of_another_program_is_unavailable(
     store: StoreDatabase,
     new: New,
     path: Path,
@@ -124,7 +124,7 @@ def test_a_lock_of_another_program_is_the_askers_error(
 
 
 @pytest.mark.parametrize("another", [False, True], ids=["away", "another"])
-def test_a_file_that_was_moved_away_takes_no_promise(
+def test_write_to_a_moved_file_is_refused(
     store: StoreDatabase,
     new: New,
     path: Path,
@@ -148,7 +148,7 @@ def test_a_file_that_was_moved_away_takes_no_promise(
     assert [each.id for each in open_store().unfinished()] == [before.id, after.id]
 
 
-def test_a_disk_that_may_not_be_written_to_is_the_askers_error(
+def test_read_only_disk_is_unavailable(
     connections: Connections, open_store: Callable[..., StoreDatabase], new: New
 ) -> None:
     store = open_store()
@@ -188,7 +188,7 @@ print(store.create(new(), None).id, flush=True)
 """
 
 
-def test_a_write_that_fails_in_the_midst_loses_nothing(
+def test_write_that_fails_midway_loses_nothing(
     path: Path, open_store: Callable[..., StoreDatabase]
 ) -> None:
     ran = subprocess.run(

@@ -110,7 +110,7 @@ async def until(told: list[bool], count: int) -> None:
             await trio.sleep(0.01)
 
 
-async def test_it_is_told_once_however_many_are_refused(
+async def test_full_disk_is_reported_once_for_many_refusals(
     journal: Store,
     full_disk: PlayedDisk,
     new: New,
@@ -128,7 +128,7 @@ async def test_it_is_told_once_however_many_are_refused(
 
 
 @pytest.mark.parametrize(("free", "inodes"), [(ROOM - 512, 1), (ROOM, 0)])
-async def test_nothing_new_is_taken_where_only_the_journal_finds_room(
+async def test_create_is_refused_on_a_nearly_full_disk(
     journal: Store, full_disk: PlayedDisk, new: New, told: list[bool], *, free: int, inodes: int
 ) -> None:
     key = IdempotencyKey("k", {"a": 1})
@@ -141,7 +141,7 @@ async def test_nothing_new_is_taken_where_only_the_journal_finds_room(
     assert (await journal.create(new(), idempotency=key)).id == earlier.id
 
 
-async def test_a_full_disk_that_somebody_else_has_met_is_told_if_it_is_this_one(
+async def test_look_at_disk_reports_a_full_disk(
     journal: Store, full_disk: PlayedDisk, told: list[bool]
 ) -> None:
     await journal.look_at_disk()
@@ -152,7 +152,7 @@ async def test_a_full_disk_that_somebody_else_has_met_is_told_if_it_is_this_one(
 
 
 @pytest.mark.parametrize("store_limits", [replace(QUICK, prune_every_s=0.01)])
-async def test_a_full_disk_is_told_although_nobody_asks_for_anything(
+async def test_full_disk_is_reported_without_any_call(
     journal: Store, full_disk: PlayedDisk, told: list[bool]
 ) -> None:
     full_disk.full, full_disk.free = True, 0
@@ -162,19 +162,17 @@ async def test_a_full_disk_is_told_although_nobody_asks_for_anything(
     assert told[:2] == [True, False]
 
 
-def test_where_inodes_are_not_counted_there_are_enough(
-    full_disk: PlayedDisk, tmp_path: Path
-) -> None:
+def test_disk_without_inode_counts_has_room(full_disk: PlayedDisk, tmp_path: Path) -> None:
     full_disk.inodes = 0
     assert not has_room(tmp_path)
     full_disk.files = 0
     assert has_room(tmp_path)
 
 
-async def test_what_is_too_old_makes_room_at_once(
+async def test_old_executions_are_pruned_at_once_on_a_full_disk(
     journal: Store, full_disk: PlayedDisk, new: New, wall: SimpleNamespace, told: list[bool]
 ) -> None:
-    """Nobody waits until the next round for what that gives back."""
+    """Pruning gives room back before its next round."""
     old = await journal.create(new(), idempotency=None)
     end = Change(status=Status.STOPPED, finished_at=wall.now)
     await journal.record(old.id, ExecutionUpdate(end))
@@ -188,7 +186,7 @@ async def test_what_is_too_old_makes_room_at_once(
     assert told == [True]
 
 
-async def test_its_end_is_told_although_nobody_asks_for_anything(
+async def test_end_of_a_full_disk_is_reported_without_any_call(
     journal: Store, full_disk: PlayedDisk, new: New, told: list[bool]
 ) -> None:
     full_disk.full, full_disk.free = True, 0
@@ -202,7 +200,7 @@ async def test_its_end_is_told_although_nobody_asks_for_anything(
     assert len(told) == 2
 
 
-async def test_who_waits_to_try_again_does_so_when_there_is_room(
+async def test_wait_for_room_ends_when_there_is_room(
     journal: Store, full_disk: PlayedDisk, new: New
 ) -> None:
     full_disk.full, full_disk.free = True, 0
@@ -223,18 +221,7 @@ async def test_who_waits_to_try_again_does_so_when_there_is_room(
         await journal.wait_for_room(0.01)  # and where it is another fault, that long
 
 
-async def test_a_little_room_is_none(
-    journal: Store, full_disk: PlayedDisk, new: New, told: list[bool]
-) -> None:
-    full_disk.full, full_disk.free = True, 0
-    with pytest.raises(DiskFull):
-        await journal.create(new(), idempotency=None)
-    full_disk.full, full_disk.free = False, ROOM - 512
-    await trio.sleep(0.2)
-    assert told == [True]
-
-
-async def test_room_that_cannot_be_written_to_is_none(
+async def test_room_that_cannot_be_written_to_is_not_reported(
     journal: Store,
     full_disk: PlayedDisk,
     new: New,
@@ -254,17 +241,7 @@ async def test_room_that_cannot_be_written_to_is_none(
     await until(told, 2)
 
 
-def test_looking_for_room_writes_to_the_file(store: StoreDatabase, path: Path) -> None:
-    def written() -> int:
-        return path.with_name(f"{path.name}-wal").stat().st_size
-
-    before = written()
-    assert store.has_room()
-    assert written() > before
-    assert store.unfinished() == []
-
-
-def test_an_io_error_on_a_full_disk_is_a_full_disk(path: Path, full_disk: PlayedDisk) -> None:
+def test_io_error_on_a_full_disk_is_disk_full(path: Path, full_disk: PlayedDisk) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR | 19 << 8  # SQLITE_IOERR_SHMSIZE
     error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
@@ -274,10 +251,3 @@ def test_an_io_error_on_a_full_disk_is_a_full_disk(path: Path, full_disk: Played
     told = errors.translate(error, path)
     assert told is not None
     assert not isinstance(told, DiskFull)
-
-
-def test_a_folder_that_cannot_be_asked_is_not_full(tmp_path: Path) -> None:
-    assert has_room(tmp_path / "gone")
-    assert has_room(tmp_path) == (
-        os.statvfs(tmp_path).f_bavail * os.statvfs(tmp_path).f_frsize >= ROOM
-    )

@@ -44,7 +44,7 @@ trio.run(main)
 """
 
 
-def test_a_commit_waits_for_the_disk(path: Path) -> None:
+def test_commit_waits_for_the_disk(path: Path) -> None:
     """A kill leaves what the kernel has; only this holds when the power fails."""
     with closing(open_file(path)) as connection:
         (synchronous,) = connection.execute("PRAGMA synchronous").fetchone()
@@ -54,7 +54,7 @@ def test_a_commit_waits_for_the_disk(path: Path) -> None:
 
 
 @pytest.mark.parametrize("reports", [1, 25])
-def test_what_was_reported_before_a_kill_is_there(
+def test_answered_writes_survive_sigkill(
     path: Path, open_store: Callable[..., StoreDatabase], reports: int
 ) -> None:
     with subprocess.Popen(

@@ -1,8 +1,10 @@
-"""Webhook deliveries: queued with what they tell of, kept until they are done."""
+"""Webhook deliveries: queued, due, rescheduled and given up."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from smartlinkd.store.model import (
     NewDelivery,
     Status,
     StoreLimits,
+    WebhookKind,
     WebhookTarget,
 )
 from tests.store.calls import CREW, SECOND, STREAM, TASK, bodies, queue
@@ -29,7 +32,7 @@ def execution_id(create: Create) -> str:
     return create(webhooks=(TASK, STREAM))
 
 
-def test_a_queued_delivery_is_due_at_its_time(
+def test_delivery_is_due_at_its_time(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, NewDelivery(STREAM, b"{}", now + SECOND))
@@ -40,7 +43,7 @@ def test_a_queued_delivery_is_due_at_its_time(
     ]
 
 
-def test_what_the_asker_has_in_hand_is_passed_over_with_all_behind_it(
+def test_deliveries_in_hand_are_skipped_with_all_behind_them(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(
@@ -55,7 +58,7 @@ def test_what_the_asker_has_in_hand_is_passed_over_with_all_behind_it(
     assert [delivery.body for delivery in found] == [b"free"]
 
 
-def test_origins_are_passed_over_whole(
+def test_origins_to_skip_are_skipped_whole(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     kept = [
@@ -74,7 +77,9 @@ def test_origins_are_passed_over_whole(
     assert [delivery.target.url for delivery in found] == kept
 
 
-def test_the_longest_due_come_first(store: StoreDatabase, execution_id: str, now: datetime) -> None:
+def test_longest_due_deliveries_come_first(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
     queue(
         store,
         execution_id,
@@ -87,7 +92,7 @@ def test_the_longest_due_come_first(store: StoreDatabase, execution_id: str, now
     assert bodies(store, now, limit=2) == [b"first", b"second"]
 
 
-def test_one_waits_for_those_before_it_to_the_same_target(
+def test_delivery_waits_for_earlier_ones_to_its_target(
     store: StoreDatabase, create: Create, execution_id: str, now: datetime
 ) -> None:
     other = create(webhooks=(TASK,))
@@ -102,7 +107,7 @@ def test_one_waits_for_those_before_it_to_the_same_target(
     assert bodies(store, now) == [b"2", b"another execution's"]
 
 
-def test_one_waits_for_those_before_it_to_the_same_address_of_another_kind(
+def test_delivery_waits_for_earlier_ones_to_its_address_of_another_kind(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     """Or a receiver of both hears of the end before the last task."""
@@ -116,7 +121,7 @@ def test_one_waits_for_those_before_it_to_the_same_address_of_another_kind(
     assert bodies(store, now) == [b"end"]
 
 
-def test_a_human_is_asked_whatever_waits_for_the_same_address(
+def test_question_to_a_human_does_not_wait_for_others(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     """There is only so much time for an answer."""
@@ -132,7 +137,7 @@ def test_a_human_is_asked_whatever_waits_for_the_same_address(
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page_bytes=10)])
-def test_large_ones_come_a_few_at_a_time(
+def test_large_deliveries_come_a_few_at_a_time(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"x" * 20, now), NewDelivery(CREW, b"y", now))
@@ -141,7 +146,7 @@ def test_large_ones_come_a_few_at_a_time(
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page=2)])
-def test_no_more_come_than_may_at_once(
+def test_due_deliveries_are_limited_in_number(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, *(NewDelivery(target, b"", now) for target in (TASK, CREW, STREAM)))
@@ -150,7 +155,7 @@ def test_no_more_come_than_may_at_once(
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(deliveries=2)])
-def test_past_the_limit_of_calls_only_those_of_the_end_are_queued(
+def test_deliveries_of_the_end_are_queued_past_the_limit(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(CREW, b"2", now))
@@ -165,7 +170,7 @@ def test_past_the_limit_of_calls_only_those_of_the_end_are_queued(
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(pending_bytes=10)])
-def test_what_is_owed_at_a_time_is_limited_but_for_the_end(
+def test_pending_bytes_are_limited_except_for_the_end(
     store: StoreDatabase, create: Create, execution_id: str, now: datetime
 ) -> None:
     queue(store, create(), NewDelivery(TASK, b"another's", now))
@@ -182,7 +187,7 @@ def test_what_is_owed_at_a_time_is_limited_but_for_the_end(
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(pending_bytes=10)])
-def test_what_is_no_longer_owed_makes_room(
+def test_removed_delivery_frees_pending_bytes(
     store: StoreDatabase,
     execution_id: str,
     now: datetime,
@@ -203,7 +208,7 @@ def test_what_is_no_longer_owed_makes_room(
     queue(again, execution_id, NewDelivery(TASK, b"1234567890", now))
 
 
-def test_what_is_delivered_is_gone(store: StoreDatabase, execution_id: str, now: datetime) -> None:
+def test_removed_delivery_is_gone(store: StoreDatabase, execution_id: str, now: datetime) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(TASK, b"2", now))
     (first,) = store.due_deliveries(now, 10)
 
@@ -213,7 +218,7 @@ def test_what_is_delivered_is_gone(store: StoreDatabase, execution_id: str, now:
     assert bodies(store, now) == [b"2"]
 
 
-def test_the_number_of_one_that_is_gone_does_not_come_back(
+def test_delivery_id_is_not_used_again(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now))
@@ -226,7 +231,9 @@ def test_the_number_of_one_that_is_gone_does_not_come_back(
     assert bodies(store, now) == [b"2"]
 
 
-def test_what_failed_is_due_later(store: StoreDatabase, execution_id: str, now: datetime) -> None:
+def test_rescheduled_delivery_is_due_later(
+    store: StoreDatabase, execution_id: str, now: datetime
+) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now))
     (first,) = store.due_deliveries(now, 10)
 
@@ -237,7 +244,7 @@ def test_what_failed_is_due_later(store: StoreDatabase, execution_id: str, now: 
     assert (again.id, again.attempts) == (first.id, 1)
 
 
-def test_what_failed_is_due_since_it_was_so_first(
+def test_rescheduled_delivery_keeps_its_first_due_time(
     store: StoreDatabase, path: Path, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now))
@@ -256,7 +263,7 @@ def test_what_failed_is_due_since_it_was_so_first(
         pytest.param(0, 0, id="and is due again for as long"),
     ],
 )
-def test_what_was_due_before_is_given_up_also_when_it_was_put_off(
+def test_rescheduled_delivery_is_given_up_by_its_first_due_time(
     store: StoreDatabase, execution_id: str, now: datetime, first: int, again: int
 ) -> None:
     queue(
@@ -275,7 +282,7 @@ def test_what_was_due_before_is_given_up_also_when_it_was_put_off(
     assert bodies(store, now + SECOND * 9) == [b"behind it", b"failed later"]
 
 
-def test_what_one_target_is_owed_is_given_up_in_few_visits(
+def test_deliveries_of_a_target_are_given_up_in_few_batches(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     """Each is a wait for the disk, and all else in the journal waits for that."""
@@ -291,7 +298,7 @@ def test_what_one_target_is_owed_is_given_up_in_few_visits(
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page=2)])
-def test_nobody_is_told_of_calls_that_were_not_given_up_in_this_visit(
+def test_given_up_deliveries_are_reported_by_batch(
     store: StoreDatabase, create: Callable[..., str], now: datetime
 ) -> None:
     """Each that is told of is a warning, be it of none."""
@@ -305,7 +312,7 @@ def test_nobody_is_told_of_calls_that_were_not_given_up_in_this_visit(
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page=4)])
-def test_what_is_given_up_is_the_first_that_are_due_of_those_that_nobody_has_in_hand(
+def test_oldest_due_deliveries_not_in_hand_are_given_up(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     four = {(execution_id, "deal-post"): 4}
@@ -325,7 +332,7 @@ def test_what_is_given_up_is_the_first_that_are_due_of_those_that_nobody_has_in_
     assert bodies(store, now) == [b"in hand", b"3 of the stream", b"of another host"]
 
 
-def test_nothing_is_queued_when_its_news_is_not_recorded(
+def test_refused_record_queues_no_delivery(
     store: StoreDatabase, execution_id: str, now: datetime, finish: Callable[..., None]
 ) -> None:
     finish(execution_id)
@@ -336,7 +343,7 @@ def test_nothing_is_queued_when_its_news_is_not_recorded(
     assert bodies(store, now) == []
 
 
-def test_new_targets_replace_the_old_but_not_for_what_waits(
+def test_new_targets_leave_waiting_deliveries_theirs(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"waits", now))
@@ -351,7 +358,7 @@ def test_new_targets_replace_the_old_but_not_for_what_waits(
     assert waiting.target == TASK
 
 
-def test_a_target_of_its_own_is_no_target_of_the_execution(
+def test_target_of_a_delivery_is_no_target_of_the_execution(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     other = WebhookTarget("crew", "https://b.example/crew")
@@ -365,7 +372,7 @@ def test_a_target_of_its_own_is_no_target_of_the_execution(
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(targets=4)])
-def test_replacing_targets_for_ever_fills_nothing(store: StoreDatabase, execution_id: str) -> None:
+def test_replaced_targets_are_deleted(store: StoreDatabase, execution_id: str) -> None:
 
     for number in range(10):
         targets = tuple(WebhookTarget("task", f"https://{number}.example/{n}") for n in range(2))
@@ -378,7 +385,7 @@ def test_replacing_targets_for_ever_fills_nothing(store: StoreDatabase, executio
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(body_bytes=3)])
-def test_a_body_over_the_limit_is_refused(
+def test_body_over_the_limit_is_refused(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
 
@@ -386,10 +393,74 @@ def test_a_body_over_the_limit_is_refused(
         queue(store, execution_id, NewDelivery(TASK, b"1234", now))
 
 
-def test_the_last_news_of_an_execution_is_queued_with_its_end(
+def test_delivery_of_the_end_is_queued_with_the_end(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     end = Change(status=Status.ERROR, finished_at=now)
     store.record(execution_id, ExecutionUpdate(end, deliveries=[NewDelivery(TASK, b"end", now)]))
 
     assert bodies(store, now) == [b"end"]
+
+
+KINDS: tuple[WebhookKind, ...] = ("task", "crew")
+
+
+@dataclass
+class Waiting:
+    """A delivery, as a test remembers it."""
+
+    id: int
+    target: tuple[str, str]
+    next_at: datetime
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_due_deliveries_equal_those_of_a_full_scan(
+    store: StoreDatabase, create: Create, now: datetime, seed: int
+) -> None:
+    """Whatever is queued, put off and done: the first of each target, longest due first."""
+    chance = random.Random(seed)
+    executions = [create() for _ in range(4)]
+    urls = [f"https://{host}.example/{path}" for host in "abc" for path in "xy"]
+    waiting: list[Waiting] = []
+    for number in range(1, 121):
+        at = now + SECOND * chance.randrange(-3, 4)
+        id_, url = chance.choice(executions), chance.choice(urls)
+        kind = chance.choice(KINDS)
+        queue(store, id_, NewDelivery(WebhookTarget(kind, url), b"{}", at))
+        waiting.append(Waiting(number, (id_, url), at))
+        for _ in range(chance.randrange(3)):
+            if not waiting:
+                break
+            any_of_them = chance.choice(waiting)
+            if chance.random() < 0.3:
+                any_of_them.next_at = now + SECOND * chance.randrange(-3, 4)
+                store.reschedule(any_of_them.id, any_of_them.next_at)
+            else:
+                waiting.remove(any_of_them)
+                store.remove_delivery(any_of_them.id)
+        in_hand = {each.id for each in chance.sample(waiting, min(2, len(waiting)))}
+        busy = chance.sample("abc", chance.randrange(3))
+        limit = chance.randrange(1, 8)
+        ready = [
+            each
+            for each in firsts(waiting)
+            if each.next_at <= now
+            and each.id not in in_hand
+            and each.target[1].removeprefix("https://")[0] not in busy
+        ]
+        ready.sort(key=lambda each: (each.next_at, each.id))
+
+        found = store.due_deliveries(
+            now, limit, in_hand, [f"https://{host}.example" for host in busy]
+        )
+
+        assert [each.id for each in found] == [each.id for each in ready[:limit]]
+
+
+def firsts(waiting: list[Waiting]) -> list[Waiting]:
+    """In the order of their numbers."""
+    first: dict[tuple[str, str], Waiting] = {}
+    for each in waiting:
+        first.setdefault(each.target, each)
+    return list(first.values())

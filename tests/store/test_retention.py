@@ -1,4 +1,4 @@
-"""Forgetting: what is old or too many, when it is ended and delivered, and nothing else."""
+"""Retention: which executions are pruned, and that the file shrinks then."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
 
+from smartlinkd.store import database as store_module
 from smartlinkd.store.actor import CLOCK_SET_WITHIN, Store
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.model import (
     Change,
+    Execution,
     ExecutionUpdate,
     IdempotencyKey,
     NewDelivery,
@@ -29,7 +32,6 @@ from smartlinkd.store.model import (
 
 Create = Callable[..., str]
 Finish = Callable[..., None]
-
 WEEK = Retention(age=timedelta(days=7), count=1000)
 TWO = Retention(age=timedelta(days=7), count=2)
 DAY = timedelta(days=1)
@@ -56,7 +58,7 @@ def rows(path: Path) -> dict[str, int]:
         }
 
 
-def test_the_old_are_forgotten_the_young_are_not(
+def test_executions_beyond_their_age_are_pruned(
     store: StoreDatabase, create: Create, finish: Finish, now: datetime
 ) -> None:
     old, young = create(), create()
@@ -70,7 +72,7 @@ def test_the_old_are_forgotten_the_young_are_not(
     assert store.execution(young) is not None
 
 
-def test_too_many_of_one_crew_are_forgotten_the_oldest_first(
+def test_executions_beyond_a_crews_count_are_pruned_oldest_first(
     store: StoreDatabase, create: Create, finish: Finish, now: datetime
 ) -> None:
     ids = [create() for _ in range(5)]
@@ -84,7 +86,7 @@ def test_too_many_of_one_crew_are_forgotten_the_oldest_first(
     assert [one for one in others if store.execution(one)] == others
 
 
-def test_a_key_of_a_clock_that_was_far_ahead_does_not_outlive_its_day(
+def test_key_of_a_clock_far_ahead_does_not_outlive_its_day(
     store: StoreDatabase, new: Callable[..., NewExecution], now: datetime
 ) -> None:
     key = IdempotencyKey("k", {})
@@ -93,7 +95,7 @@ def test_a_key_of_a_clock_that_was_far_ahead_does_not_outlive_its_day(
     assert store.create(new(created_at=now), key).is_new
 
 
-async def test_a_key_outlives_a_clock_that_is_behind_after_a_start(
+async def test_key_survives_a_clock_behind_after_a_start(
     journal: Store,
     new: Callable[..., NewExecution],
     now: datetime,
@@ -112,7 +114,7 @@ async def test_a_key_outlives_a_clock_that_is_behind_after_a_start(
     assert await journal.created_by(given.crew, given.owner, key) is None
 
 
-def test_what_ended_by_a_clock_that_was_ahead_takes_nobodys_place(
+def test_execution_ended_by_a_clock_ahead_is_pruned_by_count(
     store: StoreDatabase, create: Create, finish: Finish, now: datetime
 ) -> None:
     ahead, real = [create(), create()], create()
@@ -126,7 +128,7 @@ def test_what_ended_by_a_clock_that_was_ahead_takes_nobodys_place(
     assert [each for each in (*ahead, real) if store.execution(each)] == ahead
 
 
-def test_what_has_not_ended_stays_whatever_its_age(
+def test_unfinished_execution_is_never_pruned(
     store: StoreDatabase, create: Create, now: datetime
 ) -> None:
     pending, running, waiting = create(), create(), create()
@@ -138,7 +140,7 @@ def test_what_has_not_ended_stays_whatever_its_age(
     assert [one.id for one in store.unfinished()] == [pending, running, waiting]
 
 
-def test_what_is_still_to_be_delivered_stays_until_it_is(
+def test_execution_with_a_waiting_delivery_is_not_pruned(
     store: StoreDatabase, create: Create, now: datetime
 ) -> None:
     execution_id = create()
@@ -151,7 +153,7 @@ def test_what_is_still_to_be_delivered_stays_until_it_is(
     assert prune(store, now + 8 * DAY, WEEK) == 1
 
 
-def test_the_database_itself_refuses_to_forget_one_that_is_to_be_delivered(
+def test_database_refuses_to_delete_execution_with_a_delivery(
     store: StoreDatabase, create: Create, now: datetime, path: Path
 ) -> None:
     end = Change(status=Status.STOPPED, finished_at=now)
@@ -163,7 +165,7 @@ def test_the_database_itself_refuses_to_forget_one_that_is_to_be_delivered(
             connection.execute("DELETE FROM executions")
 
 
-def test_nothing_is_left_of_what_is_forgotten(
+def test_pruned_execution_leaves_no_row(
     store: StoreDatabase, new: Callable[..., NewExecution], now: datetime, path: Path
 ) -> None:
     given = new(webhooks=(TARGET,))
@@ -177,7 +179,7 @@ def test_nothing_is_left_of_what_is_forgotten(
     assert set(rows(path).values()) == {0}
 
 
-def test_nothing_but_that_is_touched(
+def test_pruning_leaves_other_executions_untouched(
     store: StoreDatabase, create: Create, finish: Finish, now: datetime, path: Path
 ) -> None:
     kept, forgotten = create(webhooks=(TARGET,)), create()
@@ -194,7 +196,7 @@ def test_nothing_but_that_is_touched(
     assert len(store.events(kept, 0, 10)) == 1
 
 
-def test_what_a_key_stands_for_stays_as_long_as_the_key(
+def test_execution_of_a_valid_key_is_not_pruned(
     store: StoreDatabase, new: Callable[..., NewExecution], finish: Finish, now: datetime
 ) -> None:
     """Its holder must neither start the same work again nor be given an id that leads nowhere."""
@@ -211,7 +213,7 @@ def test_what_a_key_stands_for_stays_as_long_as_the_key(
     assert prune(store, now + timedelta(hours=25), hour) == 1
 
 
-def test_a_number_is_not_used_again(
+def test_sequence_number_is_not_used_again(
     store: StoreDatabase, create: Create, finish: Finish, now: datetime
 ) -> None:
     """Else the events of one that is still being swept away would be another's."""
@@ -225,7 +227,7 @@ def test_a_number_is_not_used_again(
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(prune_batch_s=0.0)])
-def test_a_batch_ends_in_time_and_the_next_goes_on(
+def test_pruning_is_done_in_batches_of_limited_time(
     store: StoreDatabase,
     create: Create,
     finish: Finish,
@@ -245,7 +247,7 @@ def test_a_batch_ends_in_time_and_the_next_goes_on(
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(prune_batch_s=0.0)])
-async def test_others_are_answered_between_two_batches(
+async def test_calls_are_answered_between_two_batches(
     journal: Store,
     new: Callable[..., NewExecution],
     now: datetime,
@@ -270,3 +272,134 @@ async def test_others_are_answered_between_two_batches(
         nursery.start_soon(look)
 
     assert ended == ["looking", "pruning"]
+
+
+Open = Callable[..., StoreDatabase]
+LARGE = {"x": "y" * 20_000}
+KEPT = Retention(age=timedelta(days=7), count=1000)
+LATER = timedelta(days=8)
+
+
+def pragma(path: Path, name: str) -> int:
+    with closing(sqlite3.connect(path)) as other_program:
+        (value,) = other_program.execute(f"PRAGMA {name}").fetchone()
+    return int(value)
+
+
+def size(path: Path) -> int:
+    """Return the bytes of the file and its log."""
+    return path.stat().st_size + path.with_name(f"{path.name}-wal").stat().st_size
+
+
+def execution_of(store: StoreDatabase, execution_id: str) -> Execution:
+    found = store.execution(execution_id)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The disk reports that it has no room."""
+    monkeypatch.setattr(store_module, "has_room", lambda _: False)
+
+
+@pytest.fixture
+def emptied(store: StoreDatabase, create: Create, finish: Finish) -> StoreDatabase:
+    """A journal that has forgotten nearly all that it had."""
+    kept, *forgotten = [create(inputs=LARGE) for _ in range(20)]
+    for each in forgotten:
+        finish(each)
+    now = execution_of(store, kept).created_at
+    store.prune_some(now + LATER, KEPT, far_keys=False)
+    return store
+
+
+@pytest.fixture
+def before(store: StoreDatabase, create: Create, path: Path) -> list[str]:
+    """A file that was made before pages could be given back; the executions in it."""
+    ids = [create(inputs=LARGE) for _ in range(5)]
+    store.close()
+    with closing(sqlite3.connect(path)) as other_program:
+        other_program.execute("PRAGMA auto_vacuum = NONE")
+        other_program.execute("VACUUM")
+    assert pragma(path, "auto_vacuum") == 0
+    return ids
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(spare_pages=0)])
+def test_free_pages_are_cut_off_the_file(emptied: StoreDatabase, path: Path) -> None:
+    before = pragma(path, "page_count")
+    free = pragma(path, "freelist_count")
+    assert free > 90
+    while emptied.release_some_pages():
+        pass
+    assert pragma(path, "freelist_count") == 0
+    assert pragma(path, "page_count") <= before - free
+    (kept,) = emptied.unfinished()
+    assert execution_of(emptied, kept.id).inputs == LARGE
+
+
+@pytest.mark.parametrize(
+    "store_limits", [StoreLimits(spare_pages=20), StoreLimits(spare_pages=10_000)]
+)
+def test_spare_pages_stay(emptied: StoreDatabase, path: Path, store_limits: StoreLimits) -> None:
+    left = min(store_limits.spare_pages, pragma(path, "freelist_count"))
+    while emptied.release_some_pages():
+        pass
+    assert pragma(path, "freelist_count") == left
+
+
+def test_spare_pages_are_released_on_a_full_disk(
+    emptied: StoreDatabase, path: Path, full_disk: None
+) -> None:
+    while emptied.release_some_pages():
+        pass
+    assert pragma(path, "freelist_count") == 0
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(pages_at_once=1)])
+def test_pages_are_cut_in_batches(emptied: StoreDatabase, path: Path, full_disk: None) -> None:
+    free = pragma(path, "freelist_count")
+    batches = 1
+    while emptied.release_some_pages():
+        batches += 1
+    assert pragma(path, "freelist_count") == 0
+    assert batches >= free - 1  # the page that lists the free ones goes with another
+
+
+async def test_pruning_on_a_full_disk_shrinks_file_and_log(
+    journal: Store,
+    new: Callable[..., NewExecution],
+    wall: SimpleNamespace,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The file and its log are shorter then, also where others write at the same time."""
+    stays, *go = [new(inputs=LARGE) for _ in range(20)]
+    for each in (stays, *go):
+        await journal.create(each, idempotency=None)
+    for each in go:
+        end = Change(status=Status.STOPPED, finished_at=wall.now)
+        await journal.record(each.id, ExecutionUpdate(end))
+    monkeypatch.setattr(store_module, "has_room", lambda _: False)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.prune, wall.now + 5 * LATER)
+        for step in range(5):
+            nursery.start_soon(journal.record, stays.id, ExecutionUpdate(Change(last_step=step)))
+    assert size(path) < 10 * len(str(LARGE))
+
+
+@pytest.mark.parametrize("store_limits", [StoreLimits(spare_pages=0)])
+async def test_file_without_auto_vacuum_is_pruned_and_keeps_its_size(
+    before: list[str], path: Path, now: datetime, handle: Store, nursery: trio.Nursery
+) -> None:
+    await nursery.start(handle.run)
+    for each in before:
+        end = Change(status=Status.STOPPED, finished_at=now)
+        await handle.record(each, ExecutionUpdate(end))
+
+    with trio.fail_after(10):
+        assert await handle.prune(now + 5 * LATER) == len(before)
+
+    assert pragma(path, "freelist_count") > 2
+    assert pragma(path, "auto_vacuum") == 0

@@ -1,4 +1,4 @@
-"""The file: made for its owner only, refused when it is newer or damaged, and then left alone."""
+"""The file: created, opened again, damaged, and upgraded from version 1."""
 
 from __future__ import annotations
 
@@ -10,19 +10,29 @@ import stat
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+import trio
 
+from smartlinkd.store.actor import Store
+from smartlinkd.store.codec import micros
 from smartlinkd.store.database import StoreDatabase, open_file
-from smartlinkd.store.errors import NoRoomToOpen, UnusableStore
-from smartlinkd.store.model import NewExecution, StoreLimits
+from smartlinkd.store.errors import NoRoomToOpen, TooLarge, UnusableStore
+from smartlinkd.store.model import NewDelivery, NewExecution, StoreLimits
+from smartlinkd.store.schema import SCHEMA
+from smartlinkd.store.sqlite import NewerFile, copy_of, open_database
+from tests.fakes.small_disk import fill, small_disk
+from tests.store.calls import CREW, SECOND, TASK, bodies, queue
+from tests.store.conftest import KEY
+from tests.store.version_1 import FAILED_DELIVERIES, FIRST_DELIVERIES, OWED_BYTES
 
 Open = Callable[..., StoreDatabase]
 Create = Callable[..., str]
-
 NEWER_IN_THE_WAL = """
 import os, sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -44,14 +54,14 @@ def contents(path: Path) -> dict[str, str]:
     }
 
 
-def test_a_new_file_is_its_owners_only(store: StoreDatabase, create: Create, path: Path) -> None:
+def test_new_file_is_private(store: StoreDatabase, create: Create, path: Path) -> None:
     create()
 
     for file in path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
 
 
-def test_a_file_is_opened_again_with_all_it_holds(
+def test_file_is_opened_again_with_all_it_holds(
     store: StoreDatabase, create: Create, open_store: Open
 ) -> None:
     execution_id = create()
@@ -61,7 +71,7 @@ def test_a_file_is_opened_again_with_all_it_holds(
     assert open_store().execution(execution_id) == before
 
 
-def test_a_start_that_was_cut_short_is_made_up_for(
+def test_half_created_file_is_completed(
     path: Path, open_store: Open, new: Callable[..., NewExecution]
 ) -> None:
     path.touch()
@@ -69,7 +79,7 @@ def test_a_start_that_was_cut_short_is_made_up_for(
     assert open_store().create(new(), None).is_new
 
 
-def test_a_newer_file_is_refused_and_untouched(
+def test_newer_file_is_refused_and_untouched(
     store: StoreDatabase, create: Create, path: Path, open_store: Open
 ) -> None:
     create()
@@ -84,7 +94,7 @@ def test_a_newer_file_is_refused_and_untouched(
     assert contents(path) == before
 
 
-def test_a_newer_file_that_was_not_closed_is_refused_and_untouched(
+def test_newer_file_with_a_log_is_refused_and_untouched(
     store: StoreDatabase, create: Create, path: Path, open_store: Open
 ) -> None:
     """The version stands in the log only; closing a connection that can write would move it."""
@@ -100,14 +110,14 @@ def test_a_newer_file_that_was_not_closed_is_refused_and_untouched(
     assert contents(path) == before
 
 
-def test_what_is_no_database_is_refused_by_name(path: Path, open_store: Open) -> None:
+def test_file_that_is_no_database_is_refused_by_name(path: Path, open_store: Open) -> None:
     path.write_bytes(b"not a database " * 1000)
 
     with pytest.raises(UnusableStore, match=rf"{path} is damaged .*put back a backup"):
         open_store()
 
 
-def test_damage_that_is_met_later_is_told_by_name(
+def test_damage_met_later_names_the_file(
     store: StoreDatabase, new: Callable[..., NewExecution], path: Path, open_store: Open
 ) -> None:
     given = new(inputs={"x": "y" * 50_000})
@@ -120,7 +130,7 @@ def test_damage_that_is_met_later_is_told_by_name(
     assert "yyy" not in "".join(traceback.format_exception(raised.value))
 
 
-def test_a_damaged_page_is_told_by_name(
+def test_damaged_page_names_the_file(
     store: StoreDatabase, create: Create, path: Path, open_store: Open
 ) -> None:
     for _ in range(200):
@@ -136,7 +146,7 @@ def test_a_damaged_page_is_told_by_name(
         open_store().execution(execution_id)
 
 
-def test_text_that_should_be_json_is_damage(
+def test_text_that_is_no_json_is_damage(
     store: StoreDatabase, create: Create, path: Path, open_store: Open
 ) -> None:
     execution_id = create(inputs={"topic": "green tea"})
@@ -153,14 +163,14 @@ def spoil(path: Path, right: bytes, wrong: bytes) -> None:
     path.write_bytes(content.replace(right, wrong))
 
 
-def test_a_folder_that_is_missing_is_told_by_name(tmp_path: Path) -> None:
+def test_missing_folder_is_named(tmp_path: Path) -> None:
     path = tmp_path / "missing" / "journal.db"
 
     with pytest.raises(UnusableStore, match=rf"{path} cannot be used .*its folder"):
         open_file(path)
 
 
-def test_a_disk_that_takes_no_file_is_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_that_takes_no_file_is_full(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -169,7 +179,7 @@ def test_a_disk_that_takes_no_file_is_full(path: Path, monkeypatch: pytest.Monke
         open_file(path)
 
 
-def test_a_file_that_another_program_holds_is_refused(
+def test_file_locked_by_another_program_is_refused(
     store: StoreDatabase, path: Path, open_store: Open
 ) -> None:
     store.close()
@@ -177,3 +187,161 @@ def test_a_file_that_another_program_holds_is_refused(
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(UnusableStore, match=rf"{path}: another program .*end the other"):
             open_store(limits=StoreLimits(busy_timeout_s=0.0))
+
+
+VERSION_1 = replace(SCHEMA, migrations=SCHEMA.migrations[:1])
+
+INSTALLED: dict[str, Sequence[str]] = {
+    "plain": (),
+    "first": FIRST_DELIVERIES,
+    "failed": (*FIRST_DELIVERIES, *FAILED_DELIVERIES),
+    "last": (*FIRST_DELIVERIES, *FAILED_DELIVERIES, *OWED_BYTES),
+}
+
+ID = "3d5e8e64-8b71-4c41-a2a3-0a0d9b5a0c11"
+
+
+def make_version_1(path: Path, added: Sequence[str], now: datetime) -> None:
+    """Make a file with an execution to which four calls wait, the first of which has failed."""
+    with closing(open_database(path, VERSION_1, synchronous="OFF")) as connection:
+        for statement in added:
+            connection.execute(statement)
+        connection.execute(
+            "INSERT INTO executions (id, crew, owner, state, status, created_at, last_event) "
+            "VALUES (?, 'deal-post', '', 'PENDING', 'pending', ?, 1)",
+            (ID, micros(now)),
+        )
+        connection.execute("INSERT INTO kickoffs VALUES (1, '{}', NULL)")
+        connection.execute("INSERT INTO events VALUES (1, 1, ?, 'queued', NULL)", (micros(now),))
+        for number, target in enumerate((TASK, CREW), 1):
+            connection.execute(
+                "INSERT INTO webhooks VALUES (?, 1, 1, ?, ?, '[]', NULL)",
+                (number, target.kind, target.url),
+            )
+        for webhook, body in ((1, b"done"), (1, b"failed"), (1, b"behind it"), (2, b"at once")):
+            connection.execute(
+                "INSERT INTO deliveries (execution, webhook, next_at, body) VALUES (1, ?, ?, ?)",
+                (webhook, micros(now), body),
+            )
+        connection.execute("DELETE FROM deliveries WHERE number = 1")
+        connection.execute(
+            "UPDATE deliveries SET next_at = ?, attempts = 1 WHERE number = 2",
+            (micros(now + 2 * SECOND),),
+        )
+
+
+@pytest.fixture(params=INSTALLED)
+def installed(request: pytest.FixtureRequest, path: Path, now: datetime) -> str:
+    """A file as one of version 1's daemons has left it."""
+    make_version_1(path, INSTALLED[request.param], now)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("installed")
+def test_executions_and_events_of_version_1_are_read(
+    open_store: Callable[..., StoreDatabase],
+) -> None:
+    store = open_store()
+
+    assert [each.id for each in store.unfinished()] == [ID]
+    assert [each.type for each in store.events(ID, 0, 10)] == ["queued"]
+
+
+def test_deliveries_of_version_1_are_due_in_their_order(
+    installed: str, open_store: Callable[..., StoreDatabase], now: datetime
+) -> None:
+    store = open_store()
+
+    assert bodies(store, now) == [b"at once"]
+    found = {each.body: each for each in store.due_deliveries(now + 2 * SECOND, 10)}
+    assert list(found) == [b"at once", b"failed"]
+    since = now if installed in ("failed", "last") else now + 2 * SECOND
+    assert (found[b"failed"].due_since, found[b"failed"].attempts) == (since, 1)
+    store.remove_delivery(found[b"failed"].id)
+    assert bodies(store, now) == [b"behind it", b"at once"]
+
+
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize("store_limits", [StoreLimits(pending_bytes=25)])
+def test_pending_bytes_of_version_1_count(
+    open_store: Callable[..., StoreDatabase], now: datetime
+) -> None:
+    store = open_store()  # "failed", "behind it" and "at once" are 22 bytes
+
+    with pytest.raises(TooLarge, match="webhook calls"):
+        queue(store, ID, NewDelivery(TASK, b"1234", now))
+    queue(store, ID, NewDelivery(TASK, b"123", now))
+
+
+@pytest.mark.usefixtures("installed")
+def test_upgrade_keeps_copy_that_old_version_takes(
+    open_store: Callable[..., StoreDatabase], path: Path
+) -> None:
+    open_store().close()
+    copy = copy_of(path, 1)
+
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    with pytest.raises(NewerFile):
+        open_database(path, VERSION_1, synchronous="OFF")
+    with closing(open_database(copy, VERSION_1, synchronous="OFF")) as connection:
+        assert [row["id"] for row in connection.execute("SELECT id FROM executions")] == [ID]
+        assert connection.execute("SELECT count(*) FROM deliveries").fetchone()[0] == 3
+
+
+def test_new_file_and_upgraded_file_have_no_copy(
+    open_store: Callable[..., StoreDatabase], path: Path
+) -> None:
+    for _ in range(2):
+        open_store().close()
+
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_failed_migration_leaves_the_file_as_it_was(path: Path, now: datetime) -> None:
+    make_version_1(path, (), now)
+    broken = replace(SCHEMA, migrations=(*SCHEMA.migrations, ("CREATE TABLE events (a INTEGER)",)))
+
+    with pytest.raises(sqlite3.OperationalError, match="already exists"):
+        open_database(path, broken, synchronous="OFF")
+
+    with closing(open_database(path, VERSION_1, synchronous="OFF")) as connection:
+        assert connection.execute("SELECT count(*) FROM deliveries").fetchone()[0] == 3
+
+
+def test_migration_is_made_once(path: Path) -> None:
+    notes = ("CREATE TABLE notes (a INTEGER)", "INSERT INTO notes VALUES (1)")
+    schema = replace(SCHEMA, migrations=(*SCHEMA.migrations, notes))
+
+    for _ in range(2):
+        with closing(open_database(path, schema, synchronous="OFF")) as connection:
+            assert [tuple(row) for row in connection.execute("SELECT a FROM notes")] == [(1,)]
+
+
+def test_upgrade_without_room_for_the_copy_changes_nothing(tmp_path: Path, now: datetime) -> None:
+    with small_disk(tmp_path / "small", "4m") as folder:
+        path = folder / "journal.db"
+        make_version_1(path, (), now)
+        fill(folder / "filler")
+        os.truncate(folder / "filler", (folder / "filler").stat().st_size - 64 * 1024)
+
+        with pytest.raises(NoRoomToOpen):
+            StoreDatabase(path, KEY)
+
+        (folder / "filler").unlink()
+        assert not list(folder.glob("*.version-*"))
+        with closing(StoreDatabase(path, KEY)) as store:
+            assert [each.id for each in store.unfinished()] == [ID]
+
+
+async def test_copy_is_deleted_when_its_executions_are_beyond_retention(
+    handle: Store, nursery: trio.Nursery, path: Path, now: datetime
+) -> None:
+    make_version_1(path, (), now)
+    await nursery.start(handle.run)
+    copy = copy_of(path, 1)
+    os.utime(copy, times=(now.timestamp(), now.timestamp()))
+
+    await handle.prune(now + timedelta(days=29))
+    assert copy.exists()
+    await handle.prune(now + timedelta(days=31))
+    assert not copy.exists()

@@ -1,4 +1,4 @@
-"""What daemons of version 1 of the store's file added to it, in the order in which they came."""
+"""Statements with which daemons of version 1 filled the store's file, in their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for the page's sources: texts in catalogues alone, no markup out of text, no other
+"""Rules for the page's sources: texts in catalogues alone, no markup out of text, no other
 server, and libraries that are unchanged."""
 
 from __future__ import annotations

@@ -227,7 +227,7 @@ class Executor:
     async def executions(
         self, user: CrewUser, *, state: ExecutionState | None, limit: int, cursor: str | None
     ) -> ListPage:
-        """Return what the user may see, newest first. Raises `Invalid` for a foreign cursor."""
+        """Return what the user may see, newest first. Raises `Invalid` for a wrong cursor."""
         return await self._store.executions(
             user.crew, owner=user.sees_only, state=state, limit=limit, cursor=cursor
         )

@@ -179,7 +179,7 @@ class Store:
         """Return at most `limit` (and 100) executions of a crew, newest first.
 
         An `owner` of None stands for everybody, "" for the organization token. Raises `Invalid` for
-        a cursor that was not given out for this crew and owner.
+        a cursor that no list can have given.
         """
         return await self._do(
             lambda database: database.executions(crew, owner, state, limit, cursor)

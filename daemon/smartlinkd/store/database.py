@@ -101,13 +101,13 @@ class StoreDatabase:
         self._limits = limits or StoreLimits()
         self._is_shared = False  # the transaction, by several calls
         self._chars_read = 0  # of executions, by these calls
-        credentials, cursors = Seal(key, "webhook credentials"), Seal(key, "list cursors")
+        credentials = Seal(key, "webhook credentials")
         self._connection = open_file(
             path, synchronous=synchronous, busy_timeout_s=self._limits.busy_timeout_s
         )
         self._file = path.stat()
         self._outbox = Outbox(self._connection, credentials, self._limits)
-        self._executions = Executions(self._connection, self._outbox, cursors, self._limits)
+        self._executions = Executions(self._connection, self._outbox, self._limits)
         try:
             self._check_credentials()
         except BaseException:

@@ -6,7 +6,6 @@ All methods run inside a transaction of the caller, or only read.
 from __future__ import annotations
 
 import base64
-import binascii
 import codecs
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -49,7 +48,6 @@ from smartlinkd.store.model import (
     TaskRecord,
 )
 from smartlinkd.store.outbox import Outbox
-from smartlinkd.store.sealing import NotSealed, Seal
 
 KEY_LIFETIME: Final = timedelta(hours=24)
 """How long an idempotency key is valid."""
@@ -59,6 +57,8 @@ EVENT_PART_BYTES: Final = 60 * 1024
 Each client that follows an execution holds one answer while it does not read. With what is put
 around it, an answer is one write to a connection (`SEND_SLICE`).
 """
+
+_CURSOR_BYTES: Final = 8
 
 _TEXTS: Final = {"result": MAX_TEXT, "error": MAX_ERROR, "current_task": MAX_NAME}
 _JSON: Final = ("result_json", "last_step")
@@ -76,12 +76,9 @@ _Columns = dict[str, str | int | None]
 class Executions:
     """The tables `executions`, `kickoffs`, `events`, `tasks` and `idempotency`."""
 
-    def __init__(
-        self, connection: sqlite3.Connection, outbox: Outbox, cursors: Seal, limits: StoreLimits
-    ) -> None:
+    def __init__(self, connection: sqlite3.Connection, outbox: Outbox, limits: StoreLimits) -> None:
         self._connection = connection
         self._outbox = outbox
-        self._cursors = cursors
         self._limits = limits
 
     def create(self, new: NewExecution, key: IdempotencyKey | None) -> Created:
@@ -233,10 +230,9 @@ class Executions:
     ) -> ListPage:
         """Return some of a crew's executions, newest first.
 
-        Raises `Invalid` for a cursor that was not given out for this crew and owner.
+        Raises `Invalid` for a cursor that no list can have given.
         """
         limit = min(limit, self._limits.list_page)
-        context = f"{crew}\n{owner!r}"
         wanted: dict[str, str | int] = {"crew": crew}
         if owner is not None:
             wanted["owner"] = owner
@@ -244,7 +240,7 @@ class Executions:
             wanted["state"] = state
         conditions = [f"{column} = :{column}" for column in wanted]
         if cursor is not None:
-            wanted["before"] = _open_cursor(self._cursors, cursor, context)
+            wanted["before"] = _read_cursor(cursor)
             conditions.append("sequence < :before")
         # The names are those of this file, never a caller's.
         statement = (
@@ -255,7 +251,7 @@ class Executions:
         found = tuple(Summary(**_summary_fields(row)) for row in rows[:limit])
         if len(rows) <= limit:
             return ListPage(found, None)
-        return ListPage(found, _seal_cursor(self._cursors, found[-1].sequence, context))
+        return ListPage(found, _cursor(found[-1].sequence))
 
     def events(
         self, execution_id: str, *, after: int, limit: int, offset: int
@@ -403,17 +399,16 @@ def _task(content: str) -> TaskRecord:
     return TaskRecord(**cast("dict[str, Any]", decode(content)))
 
 
-def _seal_cursor(seal: Seal, sequence: int, context: str) -> str:
-    # Of a fixed length, which would otherwise tell how many digits the number has.
-    sealed = seal.seal(sequence.to_bytes(8), context)
-    return base64.urlsafe_b64encode(sealed).decode()
+def _cursor(sequence: int) -> str:
+    # In clear. Why: docs/decisions/078-list-cursors.md.
+    return base64.urlsafe_b64encode(sequence.to_bytes(_CURSOR_BYTES)).decode()
 
 
-def _open_cursor(seal: Seal, cursor: str, context: str) -> int:
+def _read_cursor(cursor: str) -> int:
     try:
-        sealed = base64.urlsafe_b64decode(cursor.encode("ascii"))
-        return int.from_bytes(seal.open(sealed, context))
-    except (NotSealed, binascii.Error, UnicodeEncodeError):
-        raise Invalid(
-            "cursor: not one that this list gave; leave it out to begin with the newest"
-        ) from None
+        content = base64.b64decode(cursor, altchars=b"-_", validate=True)
+    except ValueError:  # also for text that is not ASCII
+        content = b""
+    if len(content) != _CURSOR_BYTES:
+        raise Invalid("cursor: not one that this list gave; leave it out to begin with the newest")
+    return int.from_bytes(content, signed=True)  # as SQLite's integers, so that each one fits

@@ -1,9 +1,7 @@
-"""Encryption under the store's key: of webhook credentials in the file, and of list cursors.
+"""Encryption under the store's key, of webhook credentials in the file.
 
-AES-256-GCM, with a subkey for each use. A sealed value is bound to a context (the execution and the
-URL of a credential, the crew and the owner of a list), and does not open in another one. A cursor
-is sealed since it holds an execution's place among all: in clear, the holder of one user token
-could count how much everybody else runs.
+AES-256-GCM, with a subkey for the use. A sealed value is bound to a context (a credential's
+execution and URL), and does not open in another one.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ class Seal:
         self._subkey = hmac.digest(key.get_secret_value(), use.encode(), "sha256")
 
     def seal(self, content: bytes, context: str) -> bytes:
-        """Return `content` encrypted, differently each time. Raises `Unavailable`; see `needed`."""
+        """Return `content` encrypted, differently each time."""
         nonce = os.urandom(_NONCE)
         return nonce + self._cipher.encrypt(nonce, content, context.encode())
 

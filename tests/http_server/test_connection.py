@@ -1,8 +1,10 @@
-"""What one client may take: time for its head, time and bytes for its body, a place."""
+"""One connection: its time, its bytes, when it gives way to another, and how it ends."""
 
 from __future__ import annotations
 
 import json
+import socket
+import struct
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,11 @@ from smartlinkd.http_server.connection import HttpConnection
 from smartlinkd.http_server.places import HttpLimits
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    import pytest
+    from trio.testing import MockClock
+
     from smartlinkd.http_server import GuardedQuart
     from tests.http_server.conftest import AnswerOf, Seen, Serving
 
@@ -30,7 +37,7 @@ MAX = 1024 * 1024
 SOON = 3.0  # seconds; far below the limits that are not to be waited for
 
 
-async def test_a_head_that_drips_in_is_cut_off(serving: Serving) -> None:
+async def test_head_that_drips_in_is_cut_off(serving: Serving) -> None:
     async with serving(idle_seconds=0.2) as server, await server.connect() as stream:
 
         async def drip() -> None:
@@ -42,33 +49,25 @@ async def test_a_head_that_drips_in_is_cut_off(serving: Serving) -> None:
             await drip()
 
 
-async def test_a_connection_that_says_nothing_is_closed(serving: Serving) -> None:
+async def test_slow_handler_is_not_cut_off(
+    mock_clock: MockClock, serving: Serving, seen: Seen, answer_of: AnswerOf
+) -> None:
+    async with serving(idle_seconds=5) as server, await server.connect() as stream:
+        await stream.send_all(WAIT)
+        await seen.started.wait()
+        mock_clock.jump(20)  # past the idle time, which does not count while work is done
+        await wait_all_tasks_blocked()
+        seen.finish.set()
+        assert (await answer_of(stream)).body == b"waited"
+
+
+async def test_silent_connection_is_closed(serving: Serving) -> None:
     async with serving(idle_seconds=0.1) as server, await server.connect() as stream:
         with trio.fail_after(SOON):
             assert await stream.receive_some() == b""
 
 
-async def test_one_that_is_closed_before_it_is_first_read_ends_quietly(
-    serving: Serving, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with serving(idle_seconds=0) as server:
-        for _ in range(20):  # what comes first is the scheduler's choice
-            async with await server.connect() as stream:
-                assert await stream.receive_some() == b""
-    assert not caplog.records
-
-
-async def test_a_slow_handler_is_not_cut_off(
-    serving: Serving, seen: Seen, answer_of: AnswerOf
-) -> None:
-    async with serving(idle_seconds=0.05) as server, await server.connect() as stream:
-        await stream.send_all(WAIT)
-        await trio.sleep(0.2)  # past the idle time, which does not count while work is done
-        seen.finish.set()
-        assert (await answer_of(stream)).body == b"waited"
-
-
-async def test_a_body_that_stops_is_a_timeout(
+async def test_body_that_stops_is_408(
     serving: Serving, answer_of: AnswerOf, mock_clock: MockClock
 ) -> None:
     async with serving() as server, await server.connect() as stream:
@@ -79,7 +78,7 @@ async def test_a_body_that_stops_is_a_timeout(
         assert (answer.status, answer.headers["connection"]) == (408, "close")
 
 
-async def test_the_largest_body_is_taken_and_the_connection_kept(
+async def test_largest_body_is_taken_and_the_connection_kept(
     serving: Serving, answer_of: AnswerOf
 ) -> None:
     async with serving() as server, await server.connect() as stream:
@@ -89,20 +88,23 @@ async def test_the_largest_body_is_taken_and_the_connection_kept(
         assert (await answer_of(stream)).body == b"ok"
 
 
-async def test_a_body_that_says_it_is_larger_is_refused(serving: Serving) -> None:
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"Content-Length: %d\r\n\r\n" % (MAX + 1),
+        b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % (MAX + 1),
+        b"Transfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + bytes(0x10000) + b"\r\n") * 17,
+    ],
+    ids=["its length", "its length, asked before", "chunks"],
+)
+async def test_body_over_the_limit_is_413_and_closes(serving: Serving, body: bytes) -> None:
     async with serving() as server:
-        answer = await server.ask(HEAD + b"Content-Length: %d\r\n\r\n" % (MAX + 1))
-        assert (answer.status, answer.headers["connection"]) == (413, "close")
+        said = await server.send_and_read(HEAD + body)
+        assert b"HTTP/1.1 413 " in said
+        assert b"\r\nconnection: close\r\n" in said
 
 
-async def test_a_chunked_body_that_grows_larger_is_refused(serving: Serving) -> None:
-    chunk = b"10000\r\n" + bytes(0x10000) + b"\r\n"
-    async with serving() as server:
-        answer = await server.ask(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 17)
-        assert (answer.status, answer.headers["connection"]) == (413, "close")
-
-
-async def test_who_asks_before_sending_a_body_is_told_to_continue(
+async def test_expect_100_continue_is_answered_before_the_body(
     serving: Serving, answer_of: AnswerOf
 ) -> None:
     async with serving() as server, await server.connect() as stream:
@@ -112,35 +114,21 @@ async def test_who_asks_before_sending_a_body_is_told_to_continue(
         assert (await answer_of(stream)).body == b"3"
 
 
-async def test_who_asks_before_sending_too_much_is_refused(serving: Serving) -> None:
-    async with serving() as server:
-        raw = await server.send_and_read(
-            HEAD + b"Expect: 100-continue\r\nContent-Length: 9999999\r\n\r\n"
-        )
-        assert b"HTTP/1.1 413" in raw
-
-
-async def test_bytes_behind_the_body_are_the_next_request(serving: Serving) -> None:
-    async with serving() as server:
-        raw = await server.send_and_read(HEAD + b"Content-Length: 2\r\n\r\nabc\x00d\r\n\r\n")
-        assert [raw.count(b" 200 "), raw.count(b" 400 ")] == [1, 1]
-
-
-async def test_a_body_that_ends_early_is_a_bad_request(serving: Serving) -> None:
+async def test_body_that_ends_early_is_400(serving: Serving) -> None:
     async with serving() as server, await server.connect() as stream:
         await stream.send_all(HEAD + b"Content-Length: 5\r\n\r\nab")
         await stream.send_eof()
         assert (await stream.receive_some()).startswith(b"HTTP/1.1 400")
 
 
-async def test_a_failure_to_a_head_request_has_no_body(serving: Serving) -> None:
+async def test_failure_of_a_head_request_has_no_body(serving: Serving) -> None:
     async with serving() as server:
         answer = await server.ask(b"HEAD ?x HTTP/1.1\r\nHost: a\r\n\r\n")
         assert (answer.status, answer.body) == (400, b"")
 
 
 @pytest.mark.parametrize("is_behind_it", [True, False], ids=["behind it", "later"])
-async def test_what_is_no_request_after_a_head_is_told_whole(
+async def test_nonsense_after_a_head_request_is_400_with_a_body(
     *, serving: Serving, is_behind_it: bool
 ) -> None:
     head, no_request = b"HEAD /small HTTP/1.1\r\nHost: a\r\n\r\n", b"no request\r\n\r\n"
@@ -159,17 +147,17 @@ async def test_what_is_no_request_after_a_head_is_told_whole(
 
 
 @pytest.mark.parametrize("method", [b"head", b"Head", b"get"])
-async def test_a_method_in_small_letters_is_answered_whole(
+async def test_method_in_small_letters_is_answered_with_a_body(
     serving: Serving, caplog: pytest.LogCaptureFixture, method: bytes
 ) -> None:
-    """It is not HEAD (RFC 9110, section 9.1), so the sender reads on to the end of a body."""
+    """`head` is not HEAD (RFC 9110, section 9.1), so the client waits for a body."""
     async with serving() as server:
         answer = await server.ask(LAST_GET.replace(b"GET", method))
         assert (answer.status, answer.body) == (200, b"ok")
     assert not caplog.records
 
 
-async def test_one_request_too_many_is_told_so_and_none_is_cut_off(
+async def test_request_beyond_the_connections_is_503_and_none_is_cut_off(
     serving: Serving, seen: Seen, answer_of: AnswerOf
 ) -> None:
     async with serving(connections=1) as server, await server.connect() as only:
@@ -184,7 +172,7 @@ async def test_one_request_too_many_is_told_so_and_none_is_cut_off(
         assert (await answer_of(only)).body == b"waited"
 
 
-async def test_so_is_whoever_comes_when_many_are_being_told(
+async def test_request_beyond_the_refusals_is_503_too(
     serving: Serving, seen: Seen, answer_of: AnswerOf
 ) -> None:
     async with serving(connections=1, refusals=1) as server, await server.connect() as only:
@@ -205,7 +193,7 @@ async def say_more(stream: trio.SocketStream) -> None:
         await stream.send_all(b"x")
 
 
-async def test_of_those_who_are_turned_away_only_so_many_are_listened_to(
+async def test_refused_clients_beyond_the_limit_are_reset(
     serving: Serving,
     seen: Seen,
     answer_of: AnswerOf,
@@ -225,7 +213,7 @@ async def test_of_those_who_are_turned_away_only_so_many_are_listened_to(
         seen.finish.set()
 
 
-async def test_that_there_is_no_room_is_told_once_until_there_was_some_for_a_while(
+async def test_full_server_is_logged_once_an_interval(
     serving: Serving, seen: Seen, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with serving(connections=1) as server, await server.connect() as only:
@@ -237,7 +225,7 @@ async def test_that_there_is_no_room_is_told_once_until_there_was_some_for_a_whi
             assert caplog.text.count("all 1 connections are at work") == told
 
 
-async def test_a_body_on_its_way_is_work(serving: Serving, answer_of: AnswerOf) -> None:
+async def test_half_a_body_does_not_give_way(serving: Serving, answer_of: AnswerOf) -> None:
     async with serving(connections=1) as server, await server.connect() as only:
         await only.send_all(HEAD + b"Content-Length: 2\r\n\r\na")
         await wait_all_tasks_blocked()
@@ -248,7 +236,7 @@ async def test_a_body_on_its_way_is_work(serving: Serving, answer_of: AnswerOf) 
 
 @pytest.mark.parametrize("more", [b"", b"x" * 1000])
 async def test_connection_that_had_its_last_answer_gives_way(serving: Serving, more: bytes) -> None:
-    """It is only read on so that the answer arrives. `more` is what its client still sends."""
+    """The server reads on only so that the answer arrives. `more` is what the client sends."""
     async with serving(connections=1) as server, await server.connect() as only:
         await only.send_all(b"no request\r\n\r\n")
         await wait_all_tasks_blocked()
@@ -257,7 +245,7 @@ async def test_connection_that_had_its_last_answer_gives_way(serving: Serving, m
         assert (await only.receive_some()).startswith(b"HTTP/1.1 400")
 
 
-async def test_any_number_of_silent_clients_shut_nobody_out(serving: Serving) -> None:
+async def test_silent_clients_shut_nobody_out(serving: Serving) -> None:
     async with serving(connections=256, idle_seconds=60) as server, AsyncExitStack() as opened:
         silent = [await opened.enter_async_context(await server.connect()) for _ in range(600)]
         with trio.fail_after(SOON):
@@ -270,7 +258,7 @@ async def test_any_number_of_silent_clients_shut_nobody_out(serving: Serving) ->
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /small HTTP/1.1\r\nHo"])
-async def test_the_one_idle_the_longest_gives_way(
+async def test_longest_idle_connection_gives_way(
     serving: Serving, answer_of: AnswerOf, said: bytes
 ) -> None:
     async with (
@@ -289,7 +277,7 @@ async def test_the_one_idle_the_longest_gives_way(
         assert (await answer_of(older)).body == b"ok"
 
 
-async def test_who_is_at_work_does_not_give_way(
+async def test_busy_connection_does_not_give_way(
     serving: Serving, seen: Seen, answer_of: AnswerOf
 ) -> None:
     async with (
@@ -306,7 +294,7 @@ async def test_who_is_at_work_does_not_give_way(
         assert (await answer_of(busy)).body == b"waited"
 
 
-async def test_a_request_not_read_yet_does_not_give_way(app: GuardedQuart) -> None:
+async def test_connection_with_an_unread_request_does_not_give_way(app: GuardedQuart) -> None:
     ours, theirs = trio.socket.socketpair()
     with ours, theirs:
         connection = HttpConnection(
@@ -321,9 +309,7 @@ async def test_a_request_not_read_yet_does_not_give_way(app: GuardedQuart) -> No
 
 
 @pytest.mark.parametrize("said", [b"", GET[:10]])
-async def test_who_has_left_gives_way_before_that_is_noticed(
-    app: GuardedQuart, said: bytes
-) -> None:
+async def test_connection_whose_client_has_left_gives_way(app: GuardedQuart, said: bytes) -> None:
     ours, theirs = trio.socket.socketpair()
     with ours:
         connection = HttpConnection(
@@ -335,7 +321,7 @@ async def test_who_has_left_gives_way_before_that_is_noticed(
         assert connection.close_if_idle()
 
 
-async def test_a_place_is_free_as_soon_as_an_idle_client_leaves(
+async def test_place_is_free_as_soon_as_an_idle_client_leaves(
     serving: Serving, answer_of: AnswerOf
 ) -> None:
     async with serving(connections=1, idle_seconds=60) as server:
@@ -348,12 +334,65 @@ async def test_a_place_is_free_as_soon_as_an_idle_client_leaves(
                 pass
 
 
-async def test_no_server_header_and_no_access_log(
+RESET = (socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # in place of an end of file
+
+
+async def test_reset_cancels_the_handler_and_is_not_logged(
+    serving: Serving, seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving() as server:
+        async with await server.connect() as stream:
+            await stream.send_all(WAIT)
+            await seen.started.wait()
+            stream.setsockopt(*RESET)
+        with trio.fail_after(SOON):
+            await seen.cancelled.wait()
+        assert await server.is_answered()
+    assert not caplog.records
+
+
+async def test_endless_answer_ends_when_its_client_has_left(
+    app: GuardedQuart, serving: Serving, seen: Seen
+) -> None:
+    """Nothing else tells that its client has left: behind another request nothing is read."""
+
+    @app.get("/endless")
+    async def endless() -> AsyncIterator[bytes]:
+        seen.started.set()
+        while True:
+            yield b"an event"
+            await trio.lowlevel.checkpoint()
+
+    async with serving() as server:
+        async with await server.connect() as stream:
+            await stream.send_all(GET.replace(b"small", b"endless") + GET)
+            await seen.started.wait()
+        server.stop.set()
+        with trio.fail_after(SOON):
+            await server.ended.wait()
+
+
+async def test_client_gone_before_it_is_accepted_is_not_logged(
     serving: Serving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("DEBUG")
     async with serving() as server:
-        answer = await server.ask(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        assert "server" not in answer.headers
-    assert not [record for record in caplog.records if record.name.startswith("hypercorn")]
-    assert "/small" not in caplog.text
+        with socket.create_connection(("127.0.0.1", server.port)) as gone:
+            gone.setsockopt(*RESET)
+        assert await server.is_answered()
+    assert not caplog.records
+
+
+async def test_idle_time_is_counted_from_the_last_answer(
+    serving: Serving, answer_of: AnswerOf, mock_clock: MockClock
+) -> None:
+    async with serving(idle_seconds=15) as server, await server.connect() as stream:
+        await wait_all_tasks_blocked()
+        mock_clock.jump(10)
+        await stream.send_all(GET)
+        await answer_of(stream)
+        for seconds, is_over in ((0, False), (5, False), (9, False), (1, True)):
+            await wait_all_tasks_blocked()
+            mock_clock.jump(seconds)
+            await wait_all_tasks_blocked()
+            assert stream.socket.is_readable() is is_over
+        assert await stream.receive_some() == b""

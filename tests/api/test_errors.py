@@ -1,33 +1,25 @@
-"""What a client sees of a bug or of a part that is down, and what the log sees.
-
-| promised | test |
-|---|---|
-| seed 7, 500; contract: bug, in the failure body | `test_a_bug_is_500[…]` |
-| one record with the traceback | `test_a_bug_is_500[…]` |
-| nothing secret in it | `test_a_bug_tells_no_secret`, `test_no_secret_is_ever_logged` |
-| seed 7 and contract, 503: a part is restarting | `test_a_part_that_fails_is_503[…]` |
-| design: queued ones wait | `test_a_part_that_fails_is_503[…]` |
-| design: none hang | `test_a_part_that_does_not_come_back_is_503[…]` |
-| design: logins, cookies and health go on | `test_the_other_parts_go_on` |
-"""
+"""Bugs and parts that are down: what the client is told, and that the log has no secret."""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from smartlinkd.api.routes import convert as convert_route
-from smartlinkd.auth.state import AuthState
-from smartlinkd.conversion.service import ConversionService, _ConversionService
+from smartlinkd.auth.actor import Auth
+from smartlinkd.conversion.service import ConversionService
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.logs import JsonFormatter
-from smartlinkd.patience import PATIENCE, patience
-from smartlinkd.vault.actor import _Vault
+from smartlinkd.vault.actor import Vault
+from tests.api.client import answer_in_time
+from tests.api.conftest import crash
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Phone, Start
@@ -39,7 +31,7 @@ OWN = ("smartlinkd", "quart", "hypercorn")
 
 
 def fault(error: BaseException) -> Callable[..., Any]:
-    """A method that raises."""
+    """Return a method that raises `error`."""
 
     async def broken(*_: object) -> None:
         raise error
@@ -47,17 +39,8 @@ def fault(error: BaseException) -> Callable[..., Any]:
     return broken
 
 
-def fault_at_once(error: BaseException) -> Callable[..., Any]:
-    """The same of a method that waits for nothing."""
-
-    def broken(*_: object) -> None:
-        raise error
-
-    return broken
-
-
 def text_of(caplog: pytest.LogCaptureFixture) -> str:
-    """All that our loggers said, as it would be in the journal."""
+    """Return all that our loggers said, as it would be in the journal."""
     lines = JsonFormatter()
     return "\n".join(
         lines.format(record) for record in caplog.records if record.name.startswith(OWN)
@@ -68,7 +51,7 @@ def text_of(caplog: pytest.LogCaptureFixture) -> str:
 
 
 async def nested(*_: object) -> None:
-    """A fault in a task of a task, as a nursery tells of it."""
+    """Raise from a task of a task, in a group of groups."""
     async with trio.open_nursery() as outer, trio.open_nursery() as inner:
         inner.start_soon(fault(ZeroDivisionError("x")))
         outer.start_soon(fault(OSError("x")))
@@ -85,7 +68,7 @@ async def nested(*_: object) -> None:
     ],
     ids=["a bug", "a broken invariant", "a deadline", "a stream", "tasks"],
 )
-async def test_a_bug_is_500(
+async def test_bug_is_500_and_logged_with_its_traceback(
     daemon: Daemon,
     token: str,
     broken: Callable[..., Any],
@@ -110,7 +93,7 @@ async def test_a_bug_is_500(
         ([ExceptionGroup("y", [Invalid("no")])], 400),
     ],
 )
-async def test_a_refusal_out_of_a_nursery_is_a_refusal(
+async def test_refusal_in_an_exception_group_is_a_refusal(
     daemon: Daemon,
     token: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -122,7 +105,7 @@ async def test_a_refusal_out_of_a_nursery_is_a_refusal(
     assert (answer.status_code, answer.json()["error"]) == (status, "no")
 
 
-async def test_a_bug_tells_no_secret(
+async def test_bug_shows_no_secret_to_client_or_log(
     start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     daemon = await start(links={"source": "browser"}, browser={"executable": "/nowhere/x"})
@@ -142,47 +125,35 @@ async def test_a_bug_tells_no_secret(
 @pytest.mark.parametrize(
     ("part", "method", "call"),
     [
-        ("auth", (AuthState, "check_session", fault_at_once), ("GET", "/api/status", None)),
-        ("vault", (_Vault, "current", fault_at_once), ("GET", "/api/sync-cookie", None)),
+        ("auth", (Auth, "check_session"), ("GET", "/api/status", None)),
+        ("vault", (Vault, "current"), ("GET", "/api/sync-cookie", None)),
         (
             "conversion",
-            (_ConversionService, "convert", fault),
+            (ConversionService, "convert"),
             ("POST", "/api/convert", {"links": ["x"]}),
         ),
     ],
     ids=["auth", "vault", "conversion"],
 )
-async def test_a_part_that_fails_is_503(
+async def test_part_that_fails_is_503_and_comes_back(
     start: Start,
     caplog: pytest.LogCaptureFixture,
     part: str,
-    method: tuple[type, str, Callable[[BaseException], Callable[..., Any]]],
+    method: tuple[type, str],
     call: tuple[str, str, object],
 ) -> None:
     daemon = await start()
     token = await daemon.login()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(*method[:2], method[2](ZeroDivisionError("x")))
+        patch.setattr(*method, crash("x"))
         answer = await daemon.ask(*call, token=token)
     assert answer.status_code == 503
     assert answer.json()["error"].startswith(f"the {part} part of the daemon restarted while")
     assert int(answer.headers["Retry-After"]) >= 1
-    # The next one waits for the next instance, and the session is still good.
+    # The next call waits for the next instance, and the session is still good.
     assert (await daemon.ask(*call, token=token)).status_code == 200
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert [record.getMessage() for record in errors] == [f"{part} failed"]
-
-
-def lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have everybody wait for a part of a second in place of their seconds; a deadline that is
-    somebody's own stays.
-    """
-
-    def little(seconds: float = PATIENCE) -> patience:
-        return patience(0.05 if seconds == PATIENCE else seconds)
-
-    for module in ("operations", "routes.convert", "routes.cookies"):
-        monkeypatch.setattr(f"smartlinkd.api.{module}.patience", little)
 
 
 @pytest.mark.usefixtures("slow_restarts")
@@ -198,28 +169,30 @@ def lose_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["admitted", "asked", "admitted to a page", "looked at", "told", "asked at the beginning"],
 )
-async def test_a_part_that_does_not_come_back_is_503(
+async def test_part_that_does_not_come_back_is_503_in_time(
     start: Start,
+    mock_clock: MockClock,
     monkeypatch: pytest.MonkeyPatch,
     part: str,
     call: tuple[str, str, object],
 ) -> None:
     daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
     token = await daemon.login()
-    looks = {"auth": (AuthState, "check_session"), "vault": (_Vault, "current")}
+    looks = {"auth": (Auth, "check_session"), "vault": (Vault, "current")}
     with monkeypatch.context() as broken:
-        broken.setattr(*looks[part], fault_at_once(ZeroDivisionError("x")))
+        broken.setattr(*looks[part], crash("x"))
         assert (await daemon.get("/api/sync-cookie", token=token)).status_code == 503
-    lose_patience(monkeypatch)
-    answer = await daemon.ask(*call, token=token)
+    answer = await answer_in_time(mock_clock, partial(daemon.ask, *call, token=token))
     assert answer.status_code == 503
     assert answer.json()["error"].startswith("a part of the daemon is being restarted")
     assert int(answer.headers["Retry-After"]) >= 1
 
 
-async def test_the_other_parts_go_on(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_parts_go_on_while_auth_is_down(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     daemon = await start(cookie={"sync_key": SYNC_KEY})
-    monkeypatch.setattr(AuthState, "check_session", fault_at_once(ZeroDivisionError("x")))
+    monkeypatch.setattr(Auth, "check_session", crash("x"))
     await daemon.get("/api/status", token="x")
     assert (await daemon.get("/api/health")).status_code == 200
     assert (await daemon.get("/livez")).status_code == 200
@@ -234,7 +207,7 @@ async def test_the_other_parts_go_on(start: Start, monkeypatch: pytest.MonkeyPat
 async def test_no_secret_is_ever_logged(
     start: Start, phone: Phone, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Everything that takes or gives a secret, done right and done wrong, with all logs open."""
+    """Everything that takes or gives a secret is done, right and wrong, with all logs open."""
     caplog.set_level(logging.DEBUG)
     daemon = await start(
         links={"source": "browser"},
@@ -257,7 +230,7 @@ async def test_no_secret_is_ever_logged(
         await daemon.convert(token, "https://shopee.vn/product/1/2", cookie=cookie)
     await daemon.get("/api/sync-cookie", token=SYNC_KEY)
     with monkeypatch.context() as broken:
-        broken.setattr(_Vault, "store", fault(ZeroDivisionError("x")))
+        broken.setattr(Vault, "store", crash("x"))
         await daemon.post("/api/sync-cookie", {"cookie": COOKIE}, token=SYNC_KEY)
     await daemon.stop()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,11 +17,10 @@ from smartlinkd.store.model import (
     Change,
     ExecutionUpdate,
     NewDelivery,
-    NewExecution,
     Status,
     WebhookTarget,
 )
-from smartlinkd.store.sealing import NotSealed, Seal
+from smartlinkd.store.sealing import Seal
 from tests.store.test_actor import open_files
 
 Create = Callable[..., str]
@@ -47,7 +46,7 @@ def queue(store: StoreDatabase, execution_id: str, now: datetime, change: Change
     return store.due_deliveries(now, 10)[-1].id
 
 
-def test_what_is_read_is_the_credential_and_the_disk_does_not_have_it(
+def test_credential_is_read_back_and_is_not_in_the_file(
     store: StoreDatabase, create: Create, path: Path, now: datetime
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
@@ -64,9 +63,7 @@ def test_what_is_read_is_the_credential_and_the_disk_does_not_have_it(
     assert b"swordfish" not in path.read_bytes()
 
 
-def test_nothing_that_is_printed_shows_it(
-    store: StoreDatabase, create: Create, now: datetime
-) -> None:
+def test_credential_is_in_no_repr(store: StoreDatabase, create: Create, now: datetime) -> None:
     execution_id = create(webhooks=(TARGET,))
     queue(store, execution_id, now, Change())
 
@@ -75,7 +72,7 @@ def test_nothing_that_is_printed_shows_it(
     assert "swordfish" not in shown
 
 
-def test_it_stays_while_the_execution_runs(
+def test_credential_stays_while_the_execution_runs(
     store: StoreDatabase, create: Create, path: Path, now: datetime
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
@@ -86,7 +83,7 @@ def test_it_stays_while_the_execution_runs(
 
 
 @pytest.mark.parametrize("given_up", [False, True])
-def test_it_goes_with_the_last_delivery_after_the_end(
+def test_credential_is_deleted_with_the_last_delivery_after_the_end(
     store: StoreDatabase, create: Create, path: Path, now: datetime, given_up: bool
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
@@ -108,7 +105,7 @@ def test_it_goes_with_the_last_delivery_after_the_end(
     assert execution.webhooks == (WebhookTarget("crew", "https://a.example"),)
 
 
-def test_it_goes_with_the_end_when_nothing_is_to_be_delivered(
+def test_credential_is_deleted_at_an_end_without_deliveries(
     store: StoreDatabase, create: Create, path: Path, now: datetime, finish: Callable[..., None]
 ) -> None:
     execution_id = create(webhooks=(TARGET, OTHER))
@@ -121,7 +118,7 @@ def test_it_goes_with_the_end_when_nothing_is_to_be_delivered(
     assert kept(path) == 1
 
 
-def test_that_of_a_replaced_target_goes_when_nothing_waits_for_it(
+def test_credential_of_a_replaced_target_is_deleted_with_its_last_delivery(
     store: StoreDatabase, create: Create, path: Path, now: datetime
 ) -> None:
     execution_id = create(webhooks=(TARGET, OTHER))
@@ -134,7 +131,7 @@ def test_that_of_a_replaced_target_goes_when_nothing_waits_for_it(
     assert kept(path) == 0
 
 
-def test_a_new_credential_for_the_same_address_is_for_what_comes_after_it(
+def test_new_credential_of_an_address_is_for_later_deliveries(
     store: StoreDatabase, create: Create, now: datetime
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
@@ -151,7 +148,7 @@ def test_a_new_credential_for_the_same_address_is_for_what_comes_after_it(
     assert [each.target for each in store.due_deliveries(now, 10)] == [renewed]
 
 
-def test_with_another_key_credentials_are_lost_and_nothing_else(
+def test_other_key_loses_credentials_and_nothing_else(
     store: StoreDatabase,
     create: Create,
     open_store: Callable[..., StoreDatabase],
@@ -175,7 +172,7 @@ def test_with_another_key_credentials_are_lost_and_nothing_else(
     assert record.getMessage().startswith("1 credentials of webhooks were kept under another")
 
 
-def test_one_that_is_damaged_is_no_other_key(
+def test_damaged_credential_is_not_taken_for_another_key(
     store: StoreDatabase, create: Create, open_store: Callable[..., StoreDatabase], path: Path
 ) -> None:
     first, other = create(webhooks=(TARGET,)), create(webhooks=(OTHER,))
@@ -193,7 +190,7 @@ def test_one_that_is_damaged_is_no_other_key(
         again.execution(first)
 
 
-def test_a_file_that_is_damaged_at_its_opening_is_not_left_open(
+def test_damaged_file_is_closed_again(
     store: StoreDatabase, create: Create, open_store: Callable[..., StoreDatabase], path: Path
 ) -> None:
     """The actor is started again, and again."""
@@ -210,16 +207,7 @@ def test_a_file_that_is_damaged_at_its_opening_is_not_left_open(
     assert raised.tb
 
 
-def test_another_key_is_as_good_when_there_are_none(
-    store: StoreDatabase, create: Create, open_store: Callable[..., StoreDatabase]
-) -> None:
-    execution_id = create(webhooks=(WebhookTarget("crew", "https://a.example"),))
-    store.close()
-
-    assert open_store(SecretBytes(b"x" * 32)).execution(execution_id) is not None
-
-
-def test_one_that_was_moved_to_another_address_does_not_open(
+def test_credential_moved_to_another_address_does_not_open(
     store: StoreDatabase, create: Create, path: Path, now: datetime
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
@@ -231,7 +219,7 @@ def test_one_that_was_moved_to_another_address_does_not_open(
         store.execution(execution_id)
 
 
-def test_one_that_was_moved_to_another_execution_does_not_open(
+def test_credential_moved_to_another_execution_does_not_open(
     store: StoreDatabase, create: Create, path: Path
 ) -> None:
     create(webhooks=(TARGET,))
@@ -246,29 +234,6 @@ def test_one_that_was_moved_to_another_execution_does_not_open(
         store.execution(other)
 
 
-def test_a_key_of_another_length_is_refused() -> None:
+def test_key_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="31 bytes; it needs 32"):
         Seal(SecretBytes(b"k" * 31), "anything")
-
-
-def test_each_use_has_a_key_of_its_own() -> None:
-    sealed = Seal(SecretBytes(b"k" * 32), "one").seal(b"content", "here")
-
-    assert Seal(SecretBytes(b"k" * 32), "one").open(sealed, "here") == b"content"
-    with pytest.raises(NotSealed):
-        Seal(SecretBytes(b"k" * 32), "two").open(sealed, "here")
-
-
-def test_a_day_later_a_kept_credential_still_opens(
-    store: StoreDatabase,
-    open_store: Callable[..., StoreDatabase],
-    new: Callable[..., NewExecution],
-    now: datetime,
-) -> None:
-    given = new(webhooks=(TARGET,))
-    store.create(given, None)
-    queue(store, given.id, now, Change(status=Status.STOPPED, finished_at=now))
-    store.close()
-
-    (waiting,) = open_store().due_deliveries(now + timedelta(days=1), 10)
-    assert waiting.target == TARGET

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MODELS = {**vars(crew_schemas), **vars(schemas)}
 
 
-async def test_every_body_has_an_example_that_is_taken(daemon: Daemon) -> None:
+async def test_every_body_has_an_example_that_its_model_takes(daemon: Daemon) -> None:
     document = (await daemon.get("/openapi.json")).json()
     bodies = [
         operation["requestBody"]["content"]["application/json"]
@@ -31,7 +31,7 @@ async def test_every_body_has_an_example_that_is_taken(daemon: Daemon) -> None:
     assert len(bodies) > 8
 
 
-async def test_every_operation_has_a_tag_that_is_described(daemon: Daemon) -> None:
+async def test_tag_of_every_operation_is_described(daemon: Daemon) -> None:
     document = (await daemon.get("/openapi.json")).json()
     described = {tag["name"] for tag in document["tags"]}
     used = {

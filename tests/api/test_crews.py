@@ -1,4 +1,4 @@
-"""What the owner asks about crews over HTTP: which there are, and their tokens."""
+"""Crews for the owner over HTTP: the list, and their tokens."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ CATALOG = Catalog(
 USERS = {"post": ("ann", "bob"), "idle": (), "sick": ("ann",)}
 
 
-class TwoAreBusy(Executor):
-    """Of a crew that is broken by now, one runs still."""
+class BusyExecutor(Executor):
+    """An executor with two busy crews, one of which is broken by now."""
 
     def load(self) -> dict[str, CrewLoad]:
         return {
@@ -81,7 +81,7 @@ class TwoAreBusy(Executor):
 def executor(folder: Path) -> Executor:
     key, retention = SecretBytes(bytes(32)), Retention(timedelta(days=1), 1)
     journal = Store(folder / "journal", key=key, retention=retention)
-    return TwoAreBusy(CATALOG, journal, tools={}, runs=folder / "runs", queued=lambda: None)
+    return BusyExecutor(CATALOG, journal, tools={}, runs=folder / "runs", queued=lambda: None)
 
 
 async def session() -> None:
@@ -134,14 +134,7 @@ async def rotated(client: TestClientProtocol, **body: str | None) -> str:
     return await token(client, "/api/crews/token/rotate", **body)
 
 
-# The list
-
-
-async def test_crews_that_run_come_first_in_their_order(client: TestClientProtocol) -> None:
-    assert list(await listed(client)) == ["post", "idle", "sick", None]
-
-
-async def test_a_crew_with_all_that_the_owner_needs(client: TestClientProtocol) -> None:
+async def test_crew_is_listed_with_inputs_users_and_load(client: TestClientProtocol) -> None:
     assert (await listed(client))["post"] == {
         "name": "post",
         "default": True,
@@ -157,39 +150,26 @@ async def test_a_crew_with_all_that_the_owner_needs(client: TestClientProtocol) 
     }
 
 
-async def test_one_with_nothing_to_do(client: TestClientProtocol) -> None:
-    idle = (await listed(client))["idle"]
-    assert (idle["default"], idle["baseUrls"]) == (False, ["/crews/idle"])
-    assert (idle["running"], idle["queued"]) == (0, 0)
-
-
-async def test_a_broken_one_tells_its_faults(client: TestClientProtocol) -> None:
-    sick = (await listed(client))["sick"]
+async def test_idle_and_broken_crews_are_listed_after_the_running(
+    client: TestClientProtocol,
+) -> None:
+    crews = await listed(client)
+    assert list(crews) == ["post", "idle", "sick", None]
+    sick, nameless = crews["sick"], crews[None]
     assert sick["problems"] == ["crews[2].python: is not there; make it"]
     assert (sick["baseUrls"], sick["users"]) == (["/crews/sick"], ["ann"])
-
-
-async def test_a_broken_one_tells_what_it_has_in_hand_as_well(client: TestClientProtocol) -> None:
-    sick = (await listed(client))["sick"]
     assert (sick["running"], sick["queued"]) == (1, 4)
-
-
-async def test_one_without_a_name_has_no_address(client: TestClientProtocol) -> None:
-    nameless = (await listed(client))[None]
     assert nameless["problems"] == ["crews[3].name: is no name; write one"]
     assert nameless["baseUrls"] == []
 
 
-async def test_no_secret_of_a_crew_is_in_the_list(client: TestClientProtocol) -> None:
+async def test_list_has_no_secret_of_a_crew(client: TestClientProtocol) -> None:
     text = await (await client.get("/api/crews", headers=OWNER)).get_data(as_text=True)
     assert "post" in text
     assert SECRET not in text
 
 
-# Tokens
-
-
-async def test_a_token_that_is_shown_is_the_one_that_counts(
+async def test_shown_token_is_good_for_its_user(
     client: TestClientProtocol, tokens: CrewTokens
 ) -> None:
     organization = await tokens.caller("post", await shown(client, crew="post"))
@@ -198,15 +178,17 @@ async def test_a_token_that_is_shown_is_the_one_that_counts(
 
 
 @pytest.mark.parametrize("nobody", [None, ""])
-async def test_no_user_is_the_organization(client: TestClientProtocol, nobody: str | None) -> None:
+async def test_token_without_a_user_is_the_organizations(
+    client: TestClientProtocol, nobody: str | None
+) -> None:
     assert await shown(client, crew="post", user=nobody) == await shown(client, crew="post")
 
 
-async def test_a_broken_crew_has_its_tokens(client: TestClientProtocol, tokens: CrewTokens) -> None:
+async def test_broken_crew_has_its_tokens(client: TestClientProtocol, tokens: CrewTokens) -> None:
     assert (await tokens.caller("sick", await shown(client, crew="sick", user="ann"))).user == "ann"
 
 
-async def test_rotating_replaces_one_token_alone(client: TestClientProtocol) -> None:
+async def test_rotation_replaces_one_token_alone(client: TestClientProtocol) -> None:
     ann, bob = await shown(client, crew="post", user="ann"), await shown(client, crew="post")
     new = await rotated(client, crew="post", user="ann")
     assert new != ann
@@ -218,7 +200,7 @@ async def test_rotating_replaces_one_token_alone(client: TestClientProtocol) -> 
 @pytest.mark.parametrize(
     ("body", "named"), [({"crew": "none"}, "post"), ({"crew": "post", "user": "eve"}, "bob")]
 )
-async def test_who_is_not_there_is_told_with_who_is(
+async def test_unknown_crew_or_user_is_404_that_names_the_known(
     client: TestClientProtocol, path: str, body: Json, named: str
 ) -> None:
     response = await client.post(path, json=body, headers=OWNER)
@@ -227,7 +209,7 @@ async def test_who_is_not_there_is_told_with_who_is(
     assert named in answer["error"]
 
 
-async def test_no_cache_keeps_a_token(client: TestClientProtocol) -> None:
+async def test_token_is_not_to_be_cached(client: TestClientProtocol) -> None:
     response = await client.post("/api/crews/token", json={"crew": "post"}, headers=OWNER)
     assert response.headers["Cache-Control"] == "no-store"
 
@@ -240,7 +222,7 @@ async def test_no_cache_keeps_a_token(client: TestClientProtocol) -> None:
         ("POST", "/api/crews/token/rotate"),
     ],
 )
-async def test_a_crews_token_is_no_session(
+async def test_crews_token_is_no_session(
     client: TestClientProtocol, tokens: CrewTokens, method: str, path: str
 ) -> None:
     organization = (await tokens.show("post")).get_secret_value()

@@ -1,4 +1,4 @@
-"""Every answer says its request's id, whoever made it, and the log lines of the request have it."""
+"""Request ids: every answer and every log line of a request has its id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from quart import Response
 from smartlinkd import logs
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.http_server.failures import request_id
-from smartlinkd.logs import new_request_id
 
 if TYPE_CHECKING:
     from tests.http_server.conftest import AnswerOf, Seen, Serving
@@ -37,7 +36,7 @@ GOOD = b"GET /small HTTP/1.1\r\nHost: a\r\n"
         b"x" * 64,
     ],
 )
-def test_an_id_that_looks_like_one_is_taken_over(given: bytes) -> None:
+def test_request_id_of_the_client_is_taken_over(given: bytes) -> None:
     assert request_id([(b"host", b"a"), (b"x-request-id", given)]) == given.decode()
 
 
@@ -57,13 +56,13 @@ def test_an_id_that_looks_like_one_is_taken_over(given: bytes) -> None:
         [b"a", b"a"],
     ],
 )
-def test_any_other_is_replaced(given: list[bytes]) -> None:
+def test_request_id_that_is_unsafe_or_repeated_is_replaced(given: list[bytes]) -> None:
     made = {request_id([(b"x-request-id", each) for each in given]) for _ in range(3)}
     assert len(made) == 3
     assert all(OURS.fullmatch(each) for each in made)
 
 
-async def test_an_answer_says_the_id_that_came(serving: Serving) -> None:
+async def test_answer_has_the_request_id_that_came(serving: Serving) -> None:
     async with serving() as client:
         answer = await client.ask(GOOD + b"X-REQUEST-ID: mine-1\r\nConnection: close\r\n\r\n")
     assert (answer.status, answer.headers["x-request-id"]) == (200, "mine-1")
@@ -86,7 +85,7 @@ async def test_an_answer_says_the_id_that_came(serving: Serving) -> None:
         (b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
     ],
 )
-async def test_every_answer_has_one_whoever_makes_it(
+async def test_every_answer_has_one_request_id(
     serving: Serving, request_: bytes, status: int
 ) -> None:
     async with serving() as client:
@@ -104,7 +103,7 @@ async def test_every_answer_has_one_whoever_makes_it(
         b"GET /small HTTP/1.1\r\nHost: a\r\nX-Long: " + b"x" * 17_000 + b"\r\n",
     ],
 )
-async def test_what_is_refused_before_the_application_keeps_the_id_that_came(
+async def test_request_refused_before_the_application_keeps_its_id(
     serving: Serving, rest: bytes
 ) -> None:
     async with serving() as client:
@@ -113,7 +112,7 @@ async def test_what_is_refused_before_the_application_keeps_the_id_that_came(
     assert answer.headers["x-request-id"] == "mine"
 
 
-async def test_when_there_is_no_room_there_is_an_id(serving: Serving, seen: Seen) -> None:
+async def test_answer_without_a_place_has_a_request_id(serving: Serving, seen: Seen) -> None:
     async with serving(connections=1) as client, await client.connect() as busy:
         await busy.send_all(b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n")
         await seen.started.wait()
@@ -123,7 +122,7 @@ async def test_when_there_is_no_room_there_is_an_id(serving: Serving, seen: Seen
     assert all(OURS.fullmatch(each) for each in ids)
 
 
-async def test_each_request_of_a_connection_has_its_own(
+async def test_each_request_of_a_connection_has_its_own_id(
     serving: Serving, answer_of: AnswerOf
 ) -> None:
     async with serving() as client, await client.connect() as stream:
@@ -139,7 +138,7 @@ async def test_each_request_of_a_connection_has_its_own(
     assert len(set(ids)) == 3
 
 
-async def test_the_lines_of_a_request_have_its_id_and_no_others(
+async def test_log_lines_of_a_request_have_its_id_and_no_other(
     app: GuardedQuart, serving: Serving, answer_of: AnswerOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = io.StringIO()
@@ -171,8 +170,3 @@ async def test_the_lines_of_a_request_have_its_id_and_no_others(
     assert len(lines) == 10
     for line in lines:
         assert line["request_id"] == line["message"].split(" ")[0]
-
-
-def test_ours_are_sane_themselves() -> None:
-    made = new_request_id()
-    assert request_id([(b"x-request-id", made.encode())]) == made

@@ -34,7 +34,7 @@ def key(name: str = "k", body: JsonValue = BODY) -> IdempotencyKey:
     return IdempotencyKey(name, body)
 
 
-def test_the_same_key_and_body_give_the_same_execution(store: StoreDatabase, new: New) -> None:
+def test_same_key_and_body_give_the_same_execution(store: StoreDatabase, new: New) -> None:
     first = store.create(new(), key())
     second = store.create(new(), key(body={"inputs": {"b": [2, None], "a": 1.0}}))
 
@@ -42,7 +42,7 @@ def test_the_same_key_and_body_give_the_same_execution(store: StoreDatabase, new
     assert [execution.id for execution in store.unfinished()] == [first.id]
 
 
-def test_what_was_created_before_is_not_begun_again(
+def test_repeated_kickoff_leaves_the_first_execution_as_it_is(
     store: StoreDatabase, new: New, now: datetime
 ) -> None:
     first = store.create(new(), key())
@@ -53,7 +53,7 @@ def test_what_was_created_before_is_not_begun_again(
     assert [execution.status for execution in store.unfinished()] == [Status.PENDING]
 
 
-def test_the_same_key_with_another_body_is_refused(store: StoreDatabase, new: New) -> None:
+def test_same_key_with_another_body_is_refused(store: StoreDatabase, new: New) -> None:
     first = store.create(new(), key())
 
     with pytest.raises(KeyReused, match=r"^Idempotency-Key: .*fresh key"):
@@ -63,7 +63,7 @@ def test_the_same_key_with_another_body_is_refused(store: StoreDatabase, new: Ne
 
 
 @pytest.mark.parametrize("different", [{"owner": "an"}, {"crew": "another"}])
-def test_a_key_belongs_to_one_crew_and_one_token(
+def test_key_belongs_to_one_crew_and_one_owner(
     store: StoreDatabase, new: New, different: dict[str, str]
 ) -> None:
     store.create(new(), key())
@@ -71,7 +71,7 @@ def test_a_key_belongs_to_one_crew_and_one_token(
     assert store.create(new(**different), key(body={})).is_new
 
 
-def test_a_key_lasts_for_a_day(store: StoreDatabase, new: New) -> None:
+def test_key_lasts_for_a_day(store: StoreDatabase, new: New) -> None:
     first = new()
     store.create(first, key())
     in_time = first.created_at + timedelta(hours=24) - timedelta(microseconds=1)
@@ -83,14 +83,14 @@ def test_a_key_lasts_for_a_day(store: StoreDatabase, new: New) -> None:
     assert store.create(new(created_at=late), key(body={})).id == second.id
 
 
-def test_a_refused_kickoff_spends_no_key(store: StoreDatabase, new: New) -> None:
+def test_refused_kickoff_spends_no_key(store: StoreDatabase, new: New) -> None:
     with pytest.raises(Invalid):
         store.create(new(inputs={"x": float("nan")}), key())
 
     assert store.create(new(), key(body={})).is_new
 
 
-async def test_the_asker_is_told_beforehand_what_a_key_stands_for(
+async def test_created_by_returns_the_execution_of_a_key(
     journal: Store, new: New, wall: SimpleNamespace
 ) -> None:
     first = new()
@@ -104,7 +104,9 @@ async def test_the_asker_is_told_beforehand_what_a_key_stands_for(
     assert await journal.created_by("deal-post", "", key()) is None
 
 
-async def test_askers_at_the_same_moment_share_one_execution(journal: Store, new: New) -> None:
+async def test_concurrent_kickoffs_with_one_key_share_an_execution(
+    journal: Store, new: New
+) -> None:
     answers: list[Created] = []
 
     async def ask() -> None:
@@ -119,7 +121,7 @@ async def test_askers_at_the_same_moment_share_one_execution(journal: Store, new
     assert len(await journal.unfinished()) == 1
 
 
-def test_two_writers_of_one_file_at_once_share_one_execution(
+def test_two_stores_of_one_file_share_an_execution_of_one_key(
     open_store: Callable[..., StoreDatabase], new: New
 ) -> None:
     """Not that there ever are two: it is the file that knows, not a variable of ours."""

@@ -34,7 +34,7 @@ Question = Callable[[StoreDatabase], object]
 
 @pytest.fixture
 def connection(monkeypatch: pytest.MonkeyPatch, path: Path) -> Iterator[sqlite3.Connection]:
-    """That of the store."""
+    """The store's connection."""
     with closing(open_file(path)) as opened:
         monkeypatch.setattr(store_module, "open_file", lambda _, **__: opened)
         yield opened
@@ -73,7 +73,7 @@ def commits(connection: sqlite3.Connection) -> list[str]:
     return seen
 
 
-def test_what_several_write_is_one_transaction_and_each_sees_what_was_before(
+def test_concurrent_writes_share_a_transaction_in_order(
     store: StoreDatabase, connection: sqlite3.Connection, new: New
 ) -> None:
     first, second = new(), new()
@@ -95,7 +95,7 @@ def test_what_several_write_is_one_transaction_and_each_sees_what_was_before(
     assert [execution.id for execution in store.unfinished()] == [first.id, second.id]
 
 
-def test_those_who_only_read_begin_no_transaction(
+def test_reads_begin_no_transaction(
     store: StoreDatabase, connection: sqlite3.Connection, new: New
 ) -> None:
     given = new()
@@ -110,9 +110,7 @@ def test_those_who_only_read_begin_no_transaction(
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(chars_together=300)])
-def test_what_is_large_is_not_read_together_with_all_that_wait(
-    store: StoreDatabase, new: New
-) -> None:
+def test_large_reads_are_not_batched(store: StoreDatabase, new: New) -> None:
     given = new(inputs={"topic": "x" * 200})
     store.create(given, None)
 
@@ -121,7 +119,7 @@ def test_what_is_large_is_not_read_together_with_all_that_wait(
         assert len(found) == 2
 
 
-def test_when_one_is_refused_nothing_of_the_others_is_changed(
+def test_refused_write_in_a_batch_leaves_the_others(
     store: StoreDatabase, connection: sqlite3.Connection, new: New
 ) -> None:
     over = new()
@@ -137,7 +135,7 @@ def test_when_one_is_refused_nothing_of_the_others_is_changed(
     assert store.unfinished() == []
 
 
-def test_what_the_disk_refuses_at_the_end_is_not_changed(
+def test_batch_that_fails_at_its_commit_changes_nothing(
     store: StoreDatabase, connection: sqlite3.Connection, new: New
 ) -> None:
     given = new()
@@ -157,7 +155,7 @@ def test_what_the_disk_refuses_at_the_end_is_not_changed(
     assert tasks_of(store.execution(given.id)) is None
 
 
-async def test_on_a_full_disk_who_reads_is_answered_and_who_writes_is_refused(
+async def test_batch_on_a_full_disk_answers_reads_and_refuses_writes(
     connection: sqlite3.Connection, journal: Store, new: New
 ) -> None:
     given, large = new(), new(inputs={"x": "y" * 100_000})
@@ -185,9 +183,7 @@ async def test_on_a_full_disk_who_reads_is_answered_and_who_writes_is_refused(
     assert await journal.execution(large.id) is None
 
 
-async def test_those_who_come_together_are_promised_nothing_in_a_file_that_was_moved_away(
-    path: Path, journal: Store, new: New
-) -> None:
+async def test_batch_on_a_moved_file_is_refused(path: Path, journal: Store, new: New) -> None:
     refused: list[object] = []
     async with trio.open_nursery() as asking:
         held = threading.Event()

@@ -1,22 +1,4 @@
-"""Who may call the endpoints that the seed leaves open, over real connections.
-
-| promised (contract 1, "Who may call the open endpoints") | test |
-|---|---|
-| open to clients in `cookie.open_to`, loopback by default | `[loopback]`, `[another address]` |
-| anyone else: session token or sync key | `test_a_key_opens_it[…]` |
-| 403 without | `[nobody is local]`, `test_another_key_does_not[…]` |
-| … which says why | `test_who_is_not_is_told_which_setting_decides[…]` |
-| counts as the forwarded address | `[forwarded for a stranger]`, `[forwarded for a neighbour]` |
-| believed only from `server.trusted_proxies` | `[forwarded by a stranger]` and those after it |
-| a `Host` of somebody's own (DNS rebinding) | `[rebinding]`, `[public host]`, `…_a_host_…` |
-| no cross-origin request | `[foreign page]`, `[null origin]`, `[own page]`, `[extension]` |
-| `open_to` every address: the seed to the letter | `[everybody]`, `test_a_public_address_…` |
-| a reverse proxy on the same host | `[nobody is local]` |
-| metrics: local clients | `test_who_is_local[…]` |
-| metrics: else a session token | `test_a_session_token_opens_metrics`, `…_opens_nothing_else` |
-
-All rows in brackets are of `test_who_is_local`.
-"""
+"""Access to the open endpoints: local clients, keys, forged headers; and wrong keys in the log."""
 
 from __future__ import annotations
 
@@ -25,13 +7,130 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from trio.testing import MockClock
+
+from smartlinkd.api.auth_guards import MAX_ADDRESSES, NOTICED, WINDOW, FailedSyncKeys
+from smartlinkd.logs import LogEvent
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Start
 
 SYNC_KEY = "key-for-the-extension-0123456789"
+PATH = "/api/sync-cookie"
+CLOSED = {"open_to": [], "sync_key": SYNC_KEY}
+TOLD = "10 wrong keys came within an hour from {}; nobody is refused for that"
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    records = [each for each in caplog.records if each.name == FailedSyncKeys.__module__]
+    assert all(each.levelname == "WARNING" for each in records)
+    assert all(getattr(each, "event", None) is LogEvent.SYNC_KEY_GUESSED for each in records)
+    return [each.getMessage() for each in records]
+
+
+@pytest.fixture
+def keys(mock_clock: MockClock) -> FailedSyncKeys:
+    return FailedSyncKeys(mock_clock.current_time)
+
+
+async def wrong(daemon: Daemon, times: int, **headers: str) -> None:
+    for number in range(times):
+        answer = await daemon.get(PATH, token=f"wrong-{number}", **headers)
+        assert answer.status_code == 403
+
+
+async def test_tenth_wrong_key_is_logged_and_the_right_one_stays_good(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon = await start(cookie=CLOSED)
+    await wrong(daemon, 9)
+    assert told(caplog) == []
+    await wrong(daemon, 30)
+    assert told(caplog) == [TOLD.format("127.0.0.1")]
+    assert (await daemon.get(PATH, token=SYNC_KEY)).status_code == 200
+    assert (await daemon.get(PATH, token=await daemon.login())).status_code == 200
+    assert "wrong-" not in caplog.text
+    assert SYNC_KEY not in caplog.text
+
+
+async def test_wrong_keys_are_counted_by_forwarded_address(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon = await start(cookie=CLOSED, server={"trusted_proxies": ["127.0.0.1"]})
+    await wrong(daemon, 9, X_Forwarded_For="203.0.113.7")
+    await wrong(daemon, 9, X_Forwarded_For="203.0.113.8")
+    assert told(caplog) == []
+    await wrong(daemon, 1, X_Forwarded_For="203.0.113.8")
+    assert told(caplog) == [TOLD.format("203.0.113.8")]
+
+
+async def test_missing_or_right_key_is_not_counted(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon = await start(cookie=CLOSED)
+    session = await daemon.login()
+    for token in ("", SYNC_KEY, session):
+        for _ in range(NOTICED):
+            await daemon.get(PATH, token=token)
+    assert told(caplog) == []
+
+
+@pytest.mark.parametrize(
+    "cookie", [{"sync_key": SYNC_KEY}, {"open_to": []}], ids=["local", "there is no key"]
+)
+async def test_key_that_nobody_checks_is_not_counted(
+    start: Start, caplog: pytest.LogCaptureFixture, cookie: dict[str, object]
+) -> None:
+    daemon = await start(cookie=cookie)
+    for _ in range(NOTICED):
+        await daemon.get(PATH, token="anything")
+    assert told(caplog) == []
+
+
+def test_wrong_keys_are_counted_anew_each_hour(
+    keys: FailedSyncKeys, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(9):
+        keys.note("192.0.2.1")
+    mock_clock.jump(WINDOW)
+    for _ in range(9):
+        keys.note("192.0.2.1")
+    assert told(caplog) == []
+    mock_clock.jump(WINDOW - 1)
+    keys.note("192.0.2.1")
+    mock_clock.jump(1)
+    for _ in range(100):
+        keys.note("192.0.2.1")
+    assert told(caplog) == [TOLD.format("192.0.2.1")] * 2
+
+
+def test_ipv6_network_is_one_address(
+    keys: FailedSyncKeys, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(NOTICED):
+        keys.note(f"2001:db8::{number}")
+    assert told(caplog) == [TOLD.format("2001:db8::9")]
+
+
+def test_flood_from_everywhere_is_few_records_and_hides_nobody(
+    keys: FailedSyncKeys, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(MAX_ADDRESSES):
+        keys.note(f"2001:db8:0:{number:x}::1")
+    for number in range(NOTICED - 1):
+        keys.note(f"192.0.2.{number}")
+    assert told(caplog) == []
+    keys.note("203.0.113.7")
+    assert told(caplog) == [TOLD.format("many addresses, 203.0.113.7 the last of them")]
+    for _ in range(NOTICED):
+        for number in range(2 * MAX_ADDRESSES):
+            keys.note(f"2001:db8:0:{number:x}::1")
+    assert len(told(caplog)) == MAX_ADDRESSES + 1
+
+
 COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
 EXTENSION = "chrome-extension://abcdefghijklmnopabcdefghijklmnop"
+
 CALLS: list[tuple[str, str, Any]] = [
     ("POST", "/api/sync-cookie", {"cookie": COOKIE}),
     ("POST", "/api/sync-cookie-local", {"cookie": COOKIE}),
@@ -56,7 +155,6 @@ NO_PROXY = "it has a forwarding header, and 127.0.0.1 is not in server.trusted_p
 UNCLEAR = "what the headers of server.trusted_proxies say of its address is not clear"
 NO_NAME = 'its Host, "{}", is not in server.public_hosts'
 FOREIGN = 'its Origin, "{}", is not that of its Host (a proxy has to pass that on)'
-
 EVERYBODY = {"open_to": ["0.0.0.0/0", "::/0"]}
 NEIGHBOURS = {"open_to": ["192.0.2.0/24"]}
 PROXY = {"trusted_proxies": ["127.0.0.1"]}
@@ -108,7 +206,7 @@ async def statuses(daemon: Daemon, token: str = "", **headers: str) -> set[int]:
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
-async def test_who_is_local(start: Start, row: Row) -> None:
+async def test_open_endpoint_is_open_to_local_clients_alone(start: Start, row: Row) -> None:
     daemon = await start(cookie=row.cookie, server=row.server)
     assert await statuses(daemon, **row.headers) == {200 if not row.why else 403}
     # The metrics are for the same callers.
@@ -117,7 +215,7 @@ async def test_who_is_local(start: Start, row: Row) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.why])
-async def test_who_is_not_is_told_which_setting_decides(start: Start, name: str) -> None:
+async def test_refusal_names_the_setting_that_decides(start: Start, name: str) -> None:
     row = ROWS[name]
     daemon = await start(cookie=row.cookie, server=row.server)
     answer = await daemon.get("/api/sync-cookie", **row.headers)
@@ -127,13 +225,13 @@ async def test_who_is_not_is_told_which_setting_decides(start: Start, name: str)
     )
 
 
-async def test_without_a_host_nobody_is_local(daemon: Daemon) -> None:
+async def test_request_without_a_host_is_not_local(daemon: Daemon) -> None:
     request = b"GET /api/sync-cookie HTTP/1.0\r\n\r\n"
     assert b" 403 " in (await daemon.raw(request)).partition(b"\r\n")[0]
 
 
 @pytest.mark.parametrize("key", ["sync key", "session token"])
-async def test_a_key_opens_it(start: Start, key: str) -> None:
+async def test_sync_key_or_session_opens_for_anybody(start: Start, key: str) -> None:
     daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
     token = SYNC_KEY if key == "sync key" else await daemon.login()
     assert await statuses(daemon, token) == {200}
@@ -146,7 +244,7 @@ async def test_a_key_opens_it(start: Start, key: str) -> None:
     ["", "wrong", SYNC_KEY + "x", SYNC_KEY[:-1], SYNC_KEY.upper(), "k\u00e9y"],
     ids=["none", "another", "longer", "shorter", "upper case", "not ASCII"],
 )
-async def test_another_key_does_not(start: Start, given: str) -> None:
+async def test_wrong_sync_key_is_403(start: Start, given: str) -> None:
     daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
     request = (
         f"GET /api/sync-cookie HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -157,23 +255,23 @@ async def test_another_key_does_not(start: Start, given: str) -> None:
     assert b"sync key" in answer
 
 
-async def test_with_no_key_configured_no_key_opens_it(start: Start) -> None:
+async def test_empty_key_is_403_where_no_sync_key_is_set(start: Start) -> None:
     daemon = await start(cookie={"open_to": []})
     for header in ("Bearer", "Bearer x", "Basic Og=="):
         assert await statuses(daemon, Authorization=header) == {403}
 
 
-async def test_a_local_caller_needs_no_key_that_is_right(daemon: Daemon) -> None:
+async def test_local_client_with_a_wrong_token_is_let_in(daemon: Daemon) -> None:
     assert await statuses(daemon, "expired") == {200}
 
 
 @pytest.mark.parametrize("path", ["/api/status", "/metrics", "/api/auth/2fa/setup"])
-async def test_the_sync_key_opens_nothing_else(start: Start, path: str) -> None:
+async def test_sync_key_opens_nothing_else(start: Start, path: str) -> None:
     daemon = await start(cookie={"open_to": [], "sync_key": SYNC_KEY})
     assert (await daemon.get(path, token=SYNC_KEY)).status_code == 403
 
 
-async def test_a_session_token_opens_metrics(start: Start) -> None:
+async def test_session_opens_metrics_for_anybody(start: Start) -> None:
     daemon = await start(cookie={"open_to": []})
     assert (await daemon.get("/metrics", token=await daemon.login())).status_code == 200
 
@@ -181,13 +279,13 @@ async def test_a_session_token_opens_metrics(start: Start) -> None:
 @pytest.mark.parametrize(
     "path", ["/api/health", "/livez", "/readyz", "/openapi.json", "/docs", "/docs/docs.js"]
 )
-async def test_these_are_for_everybody(start: Start, path: str) -> None:
+async def test_health_and_documents_are_for_everybody(start: Start, path: str) -> None:
     daemon = await start(cookie={"open_to": []})
     answer = await daemon.get(path, Host="evil.example", Origin="https://evil.example")
     assert answer.status_code == 200
 
 
-async def test_a_public_address_that_is_open_to_all_is_warned_of(
+async def test_public_address_open_to_all_is_warned_of(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

@@ -1,4 +1,4 @@
-"""The end: running requests in their grace, idle clients at once, nothing left."""
+"""The stop of a server: running requests have their grace, idle clients end at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT = b"GET /wait HTTP/1.1\r\nHost: a\r\n\r\n"
 SOON = 3.0  # seconds; far below the grace
 
 
-async def test_idle_clients_do_not_delay_it(serving: Serving, answer_of: AnswerOf) -> None:
+async def test_idle_clients_do_not_delay_the_stop(serving: Serving, answer_of: AnswerOf) -> None:
     async with (
         serving(idle_seconds=60) as server,
         await server.connect() as stream,
@@ -40,7 +40,7 @@ async def begin_to_stop(server: Running) -> None:
 
 
 @pytest.mark.parametrize("is_new", [True, False], ids=["new", "used before"])
-async def test_a_request_that_was_on_its_way_is_answered_and_the_last(
+async def test_request_on_its_way_is_answered_and_closes_its_connection(
     *, serving: Serving, answer_of: AnswerOf, is_new: bool
 ) -> None:
     """Its client was let in: nobody else would answer it."""
@@ -60,7 +60,7 @@ async def test_a_request_that_was_on_its_way_is_answered_and_the_last(
             await server.ended.wait()
 
 
-async def test_one_that_takes_longer_than_the_last_call_has_its_grace(
+async def test_request_longer_than_the_last_call_has_its_grace(
     serving: Serving, seen: Seen, answer_of: AnswerOf
 ) -> None:
     async with serving(last_call_seconds=0) as server, await server.connect() as stream:
@@ -71,7 +71,7 @@ async def test_one_that_takes_longer_than_the_last_call_has_its_grace(
         assert (await answer_of(stream)).body == b"waited"
 
 
-async def test_a_request_that_drips_in_is_not_waited_for(serving: Serving) -> None:
+async def test_half_a_request_is_not_waited_for(serving: Serving) -> None:
     async with serving() as server, await server.connect() as stream:
         await stream.send_all(GET[:-2])
         await begin_to_stop(server)
@@ -79,7 +79,7 @@ async def test_a_request_that_drips_in_is_not_waited_for(serving: Serving) -> No
             await server.ended.wait()
 
 
-async def test_a_running_request_is_answered_and_its_connection_closed(
+async def test_running_request_is_answered_and_its_connection_closed(
     serving: Serving, seen: Seen, answer_of: AnswerOf
 ) -> None:
     async with serving() as server, await server.connect() as stream:
@@ -92,7 +92,7 @@ async def test_a_running_request_is_answered_and_its_connection_closed(
         assert (answer.body, answer.headers["connection"]) == (b"waited", "close")
 
 
-async def test_nobody_new_is_let_in_while_it_drains(serving: Serving, seen: Seen) -> None:
+async def test_draining_server_lets_no_client_in(serving: Serving, seen: Seen) -> None:
     async with serving() as server, await server.connect() as stream:
         await stream.send_all(WAIT)
         await seen.started.wait()
@@ -103,9 +103,7 @@ async def test_nobody_new_is_let_in_while_it_drains(serving: Serving, seen: Seen
         seen.finish.set()
 
 
-async def test_a_request_that_takes_longer_than_the_grace_is_cancelled(
-    serving: Serving, seen: Seen
-) -> None:
+async def test_request_longer_than_the_grace_is_cancelled(serving: Serving, seen: Seen) -> None:
     async with serving(grace=0.1) as server, await server.connect() as stream:
         await stream.send_all(WAIT)
         await seen.started.wait()
@@ -115,7 +113,7 @@ async def test_a_request_that_takes_longer_than_the_grace_is_cancelled(
         assert seen.cancelled.is_set()
 
 
-async def test_a_request_behind_another_does_not_delay_it(
+async def test_request_behind_another_does_not_delay_the_stop(
     serving: Serving, seen: Seen, answer_of: AnswerOf
 ) -> None:
     async with serving() as server, await server.connect() as stream:
@@ -130,7 +128,7 @@ async def test_a_request_behind_another_does_not_delay_it(
             await server.ended.wait()
 
 
-async def test_cancelled_it_ends_at_once_and_leaves_nothing(
+async def test_cancelled_server_ends_at_once_and_leaves_no_task(
     app: GuardedQuart, seen: Seen, client_of: ClientOf
 ) -> None:
     [listening] = bind("127.0.0.1", 0)

@@ -1,0 +1,242 @@
+"""The main app: paths, methods, the size of bodies, and CORS for the extension."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from smartlinkd.http_server.app import BODY_SECONDS
+
+if TYPE_CHECKING:
+    from tests.api.conftest import Daemon, Start
+
+MIB = 1024 * 1024
+EXTENSION = "chrome-extension://abcdefghijklmnopabcdefghijklmnop"
+OTHER_EXTENSION = "chrome-extension://ponmlkjihgfedcbaponmlkjihgfedcba"
+COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
+
+
+# Bodies
+
+
+async def test_snake_case_names_of_fields_are_unknown(daemon: Daemon, token: str) -> None:
+    """Both spellings are promised for a crew's API, and nowhere else."""
+    body = {"links": ["https://nowhere.example/x"], "sub_ids": 5}
+    assert (await daemon.post("/api/convert", body, token=token)).status_code == 200
+    body = {"temp_token": "x", "code": "123456"}
+    answer = await daemon.post("/api/auth/verify-mfa", body)
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "tempToken: is missing"
+
+
+async def test_error_of_a_body_never_repeats_a_value(daemon: Daemon) -> None:
+    for body in (b'{"password": ["hunter2"]}', b'{"password": "hunter2}', b'"hunter2"'):
+        answer = await daemon.post("/api/auth/login", body)
+        assert answer.status_code == 400
+        assert "hunter2" not in answer.text
+
+
+async def test_configured_max_body_is_the_limit(start: Start) -> None:
+    daemon = await start(server={"max_body": 2048})
+    assert (await daemon.post("/api/auth/login", b" " * 2049)).status_code == 413
+    assert (await daemon.post("/api/auth/login", b" " * 2048)).status_code == 400
+
+
+async def test_request_without_a_token_is_403_whatever_its_body(daemon: Daemon) -> None:
+    for body in (b"{", b'{"links": 1}', b" " * (MIB + 1)):
+        assert (await daemon.post("/api/convert", body)).status_code == 403
+
+
+# Paths and methods
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/api", "/api/auth/login/", "/api//health", "/API/HEALTH", "/%ff",
+     "/api/health%00", "/favicon.ico", "/static/x", "/api/auth/../health", "/api/health;x",
+     "/%0d%0aX-Header:%20x", "/crews", "/inputs"],
+)  # fmt: skip
+async def test_unknown_path_is_404(daemon: Daemon, path: str) -> None:
+    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    head, _, body = (await daemon.raw(request.encode())).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 404 ")
+    assert json.loads(body)["ok"] is False
+
+
+ALLOWED = {
+    **dict.fromkeys(
+        ("/api/auth/login", "/api/auth/verify-mfa", "/api/sync-cookie-local", "/api/convert"),
+        "POST",
+    ),
+    "/api/auth/2fa/setup": "GET",
+    **dict.fromkeys(
+        ("/api/health", "/livez", "/readyz", "/api/status", "/metrics",
+         "/openapi.json", "/docs"),
+        "GET, HEAD",
+    ),
+    "/api/sync-cookie": "GET, HEAD, POST",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "allowed"), ALLOWED.items(), ids=ALLOWED)
+async def test_other_method_is_405_with_allow(daemon: Daemon, path: str, allowed: str) -> None:
+    for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"):
+        if method not in allowed:
+            answer = await daemon.ask(method, path)
+            assert answer.status_code == 405, method
+            assert answer.headers["Allow"] == allowed
+
+
+@pytest.mark.parametrize("path", [path for path in ALLOWED if "HEAD" in ALLOWED[path]])
+async def test_head_is_get_without_a_body(daemon: Daemon, token: str, path: str) -> None:
+    head, get = [await daemon.ask(method, path, token=token) for method in ("HEAD", "GET")]
+    assert head.status_code == get.status_code == 200
+    assert head.content == b""
+    assert head.headers["Content-Type"] == get.headers["Content-Type"]
+
+
+# The extension
+
+
+PREFLIGHT = {
+    "Origin": EXTENSION,
+    "Access_Control_Request_Method": "POST",
+    "Access_Control_Request_Headers": "authorization,content-type",
+}
+
+
+@pytest.mark.parametrize(
+    ("path", "methods"),
+    [("/api/sync-cookie", "GET, HEAD, POST"), ("/api/sync-cookie-local", "POST")],
+)
+async def test_preflight_of_the_extension_is_204(
+    start: Start, path: str, methods: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    daemon = await start(cookie={"extension_origins": [OTHER_EXTENSION, EXTENSION]})
+    answer = await daemon.ask("OPTIONS", path, **PREFLIGHT)
+    assert answer.status_code == 204
+    assert answer.content == b""
+    assert answer.headers["Access-Control-Allow-Origin"] == EXTENSION
+    assert answer.headers["Access-Control-Allow-Methods"] == methods
+    assert answer.headers["Access-Control-Allow-Headers"] == "Authorization, Content-Type"
+    assert "Access-Control-Allow-Credentials" not in answer.headers
+    assert "Content-Length" not in answer.headers  # RFC 9110, section 8.6
+    assert "Origin" in answer.headers["Vary"]
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize(
+    ("path", "headers"),
+    [
+        ("/api/sync-cookie", PREFLIGHT | {"Origin": OTHER_EXTENSION}),
+        ("/api/sync-cookie", PREFLIGHT | {"Origin": "https://evil.example"}),
+        ("/api/sync-cookie", PREFLIGHT | {"Origin": "null"}),
+        ("/api/sync-cookie", PREFLIGHT | {"Origin": EXTENSION + ".evil.example"}),
+        ("/api/sync-cookie", {"Origin": EXTENSION}),
+        ("/api/sync-cookie", {"Access_Control_Request_Method": "POST"}),
+        ("/api/convert", PREFLIGHT),
+        ("/api/auth/login", PREFLIGHT),
+    ],
+    ids=[
+        "another extension",
+        "a web page",
+        "null",
+        "a lookalike",
+        "no preflight",
+        "no origin",
+        "convert",
+        "login",
+    ],
+)
+async def test_options_of_anybody_else_is_405(
+    start: Start, path: str, headers: dict[str, str]
+) -> None:
+    daemon = await start(cookie={"extension_origins": [EXTENSION]})
+    answer = await daemon.ask("OPTIONS", path, **headers)
+    assert answer.status_code == 405
+    assert answer.headers["Allow"] == ALLOWED[path]
+
+
+SAFARI = "safari-web-extension://0B2A7AC6-6D4F-4A3E-9C0A-0123456789AB"
+
+
+@pytest.mark.parametrize("named", [SAFARI, SAFARI.lower()])
+@pytest.mark.parametrize("sent", [SAFARI, SAFARI.lower()])
+async def test_safari_extension_named_in_any_case_may_sync(
+    start: Start, named: str, sent: str
+) -> None:
+    daemon = await start(cookie={"extension_origins": [named]})
+    asked = await daemon.ask("OPTIONS", "/api/sync-cookie", **PREFLIGHT | {"Origin": sent})
+    answer = await daemon.ask("POST", "/api/sync-cookie", {"cookie": COOKIE}, Origin=sent)
+    assert (asked.status_code, answer.status_code) == (204, 200)
+    for each in (asked, answer):
+        assert each.headers["Access-Control-Allow-Origin"] == sent
+
+
+async def test_allow_does_not_name_options_for_the_extension(start: Start) -> None:
+    daemon = await start(cookie={"extension_origins": [EXTENSION]})
+    for path in ("/api/sync-cookie", "/api/sync-cookie-local"):
+        assert (await daemon.ask("PUT", path)).headers["Allow"] == ALLOWED[path]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/api/sync-cookie-local", {"cookie": COOKIE}, 403),
+        ("POST", "/api/sync-cookie", {"cookie": "a" * 5000}, 413),
+        ("GET", "/api/sync-cookie", None, 403),
+        ("PUT", "/api/sync-cookie", None, 405),
+    ],
+)
+async def test_extension_may_read_every_answer(
+    start: Start, method: str, path: str, body: object, status: int
+) -> None:
+    cookie = {"extension_origins": [EXTENSION], "open_to": []}
+    daemon = await start(cookie=cookie, server={"max_body": 4096})
+    token = await daemon.login() if status != 403 else ""
+    answer = await daemon.ask(method, path, body, token=token, Origin=EXTENSION)
+    assert answer.status_code == status
+    assert answer.headers["Access-Control-Allow-Origin"] == EXTENSION
+    assert answer.headers["Access-Control-Expose-Headers"] == "Retry-After, X-Request-Id"
+
+
+@pytest.mark.parametrize(
+    ("origin", "path"),
+    [
+        (OTHER_EXTENSION, "/api/sync-cookie"),
+        ("https://evil.example", "/api/sync-cookie"),
+        (EXTENSION, "/api/health"),
+        (EXTENSION, "/api/status"),
+        (EXTENSION, "/metrics"),
+    ],
+)
+async def test_cors_headers_are_for_the_extension_alone(
+    start: Start, origin: str, path: str
+) -> None:
+    daemon = await start(cookie={"extension_origins": [EXTENSION]})
+    answer = await daemon.get(path, Origin=origin)
+    assert not [name for name in answer.headers if name.startswith("access-control")]
+
+
+@pytest.mark.parametrize("path", ["/api/sync-cookie", "/api/sync-cookie-local", "/api/health"])
+async def test_cors_is_off_by_default(daemon: Daemon, path: str) -> None:
+    for method in ("GET", "POST", "OPTIONS"):
+        answer = await daemon.ask(method, path, **PREFLIGHT)
+        assert not [name for name in answer.headers if name.startswith("access-control")]
+        assert method != "OPTIONS" or answer.status_code == 405
+
+
+async def test_body_may_take_longer_than_its_answer(daemon: Daemon, mock_clock: MockClock) -> None:
+    head = "POST /api/sync-cookie HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    body = json.dumps({"cookie": COOKIE}).encode()
+    async with await trio.open_tcp_stream("127.0.0.1", daemon.port) as stream:
+        await stream.send_all(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:5])
+        await wait_all_tasks_blocked()
+        mock_clock.jump(BODY_SECONDS - 1)
+        await wait_all_tasks_blocked()
+        await stream.send_all(body[5:])
+        assert (await stream.receive_some()).startswith(b"HTTP/1.1 200 ")

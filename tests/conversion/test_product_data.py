@@ -1,0 +1,272 @@
+"""Product data: read once, remembered for a while, and never at the cost of a link."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from smartlinkd.conversion.product_data import ProductLimits
+from smartlinkd.conversion.sources import READ_WITHIN
+from smartlinkd.errors import Refused, Unavailable
+from smartlinkd.marketplace.errors import (
+    AccountFrozen,
+    HumanCheck,
+    OpenApiBusy,
+    OpenApiRefused,
+    PortalDown,
+    ProductsRefused,
+    SessionLost,
+)
+from smartlinkd.vault.cookie import parse_cookie
+
+if TYPE_CHECKING:
+    from tests.conversion.conftest import Ask, FakeProducts, Fakes
+
+RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
+REST = 900.0
+
+
+@pytest.fixture
+def products(fakes: Fakes) -> FakeProducts:
+    assert fakes.products is not None
+    return fakes.products
+
+
+async def test_data_is_read_for_converted_links_alone(
+    fakes: Fakes,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+) -> None:
+    await fakes.open(nursery, chunk=1)
+    fakes.links.script = [1.0, PortalDown("HTTP 500")]
+    entries = await fakes.convert(fakes.link(1), fakes.link(2))
+    [made] = [link for link, entry in entries.items() if entry in (fakes.entry(1), fakes.entry(2))]
+    assert products.items == [int(made[-1])]
+
+
+async def test_slow_data_is_null_after_its_time(
+    fakes: Fakes,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+) -> None:
+    products.script = {1: fakes.silent}
+    await fakes.open(nursery)
+    entries = await fakes.convert(fakes.link(1), fakes.link(2))
+    assert entries == {
+        fakes.link(1): fakes.entry(1, data=False),
+        fakes.link(2): fakes.entry(2),
+    }
+    assert trio.current_time() == 1 + READ_WITHIN
+    assert products.cut == [1]
+
+
+async def test_silent_source_is_not_asked_again_at_once(
+    fakes: Fakes,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+) -> None:
+    """However long it would have been waited for by itself."""
+    products.script = {1: fakes.silent}
+    await fakes.open(nursery)
+    await fakes.convert(fakes.link(1))
+    products.script = {}
+    before = trio.current_time()
+    assert await fakes.convert(fakes.link(2)) == {fakes.link(2): fakes.entry(2, data=False)}
+    assert trio.current_time() - before == 1
+    assert products.items == [1]
+    await trio.sleep(ProductLimits().silence_pause_s)
+    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
+
+
+@pytest.mark.parametrize(
+    "fault", [PortalDown("HTTP 500"), Unavailable("starting", retry_after=1), None]
+)
+async def test_failed_data_is_null_and_read_again(
+    fakes: Fakes,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    fault: Refused | None,
+) -> None:
+    service = await fakes.open(nursery)
+    products.script = {1: fault}
+    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1, data=False)}
+    assert (await service.status()).remembered_products == 0
+    products.script = {}
+    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
+
+
+# Refused
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ProductsRefused("no"),
+        SessionLost(),  # by a page that has to be opened first
+        AccountFrozen(),
+        OpenApiRefused("no"),
+        OpenApiBusy(),
+    ],
+    ids=lambda refusal: type(refusal).__name__,
+)
+async def test_refusal_of_data_stops_reading_for_a_while(
+    fakes: Fakes,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    refusal: Refused,
+) -> None:
+    await fakes.open(nursery, refusal_pause_s=REST)
+    products.script = {1: refusal}
+    products.seconds = 0.0
+    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1, data=False)}
+    refused_at = trio.current_time()
+    products.script = {}
+    assert await fakes.convert(fakes.link(2)) == {fakes.link(2): fakes.entry(2, data=False)}
+    await trio.sleep(refused_at + REST - 0.1 - trio.current_time())
+    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1, data=False)}
+    assert products.items == [1]
+    await trio.sleep(0.1)
+    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
+
+
+async def test_refusal_of_data_cancels_the_other_reads(
+    fakes: Fakes,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+) -> None:
+    await fakes.open(nursery)
+    products.script = {1: ProductsRefused("no"), 2: 5.0, 3: 5.0}
+    entries = await fakes.convert(*map(fakes.link, (1, 2, 3)))
+    assert entries == {fakes.link(n): fakes.entry(n, data=False) for n in (1, 2, 3)}
+    assert trio.current_time() == 1.1
+    assert sorted(products.cut) == [2, 3]
+
+
+async def test_refusal_of_data_is_for_one_account_alone(
+    fakes: Fakes,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+) -> None:
+    await fakes.open(nursery)
+    products.script = {1: ProductsRefused("no")}
+    await fakes.convert(fakes.link(1))
+    other = parse_cookie("SPC_U=2002")
+    assert await fakes.convert(fakes.link(2), cookie=other) == {
+        fakes.link(2): fakes.entry(2, cookie=other)
+    }
+
+
+async def test_owner_ends_a_refusal_of_data(
+    fakes: Fakes,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+) -> None:
+    service = await fakes.open(nursery)
+    products.script = {1: ProductsRefused("no")}
+    await fakes.convert(fakes.link(1))
+    assert await service.clear_accounts() == 0  # the account itself was in no trouble
+    assert await fakes.convert(fakes.link(2)) == {fakes.link(2): fakes.entry(2)}
+
+
+async def test_human_check_at_data_pauses_account_and_keeps_links(
+    fakes: Fakes,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+) -> None:
+    service = await fakes.open(nursery, chunk=2)
+    products.script = {1: HumanCheck(), 2: 5.0}
+    fakes.links.script = [1.0, 9.0]
+    # The third link's submit is under way by then, and is let through.
+    assert await fakes.convert(fakes.link(1), fakes.link(2)) == {
+        fakes.link(1): fakes.entry(1, data=False),
+        fakes.link(2): fakes.entry(2, data=False),
+    }
+    assert trio.current_time() == 1.1
+    assert (await service.status()).accounts["1001"].status == "paused"
+    with pytest.raises(HumanCheck):
+        await fakes.convert(fakes.link(3))
+    assert len(fakes.links.submits) == 1
+    await service.note_synced_cookie(fakes.cookie, None)
+    with pytest.raises(HumanCheck):
+        await fakes.convert(fakes.link(3))
+    await service.note_synced_cookie(RENEWED, None)
+    assert await fakes.codes(fakes.link(3), cookie=RENEWED) == [0]
+
+
+# SingleFlight and remembered
+
+
+async def test_product_is_read_once_for_concurrent_requests(
+    fakes: Fakes,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    ask: Ask[Any],
+    autojump_clock: MockClock,
+) -> None:
+    await fakes.open(nursery)
+    products.seconds = 3.0
+    asked = [
+        ask(lambda sub_id=sub_id: fakes.convert(fakes.link(1), sub_ids=(sub_id,)))  # type: ignore[misc]
+        for sub_id in "ab"
+    ]
+    await trio.sleep(20)
+    assert [one.answer for one in asked] == [
+        {fakes.link(1): fakes.entry(1, (sub_id,))} for sub_id in "ab"
+    ]
+    assert products.items == [1]
+
+
+async def test_data_is_remembered_for_ten_minutes(
+    fakes: Fakes,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+) -> None:
+    await fakes.open(nursery)
+    products.seconds = 0.0
+    await fakes.convert(fakes.link(1))
+    await trio.sleep(599.9)
+    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
+    assert len(products.reads) == 1
+    await trio.sleep(0.1)
+    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
+    assert len(products.reads) == 2
+
+
+async def test_data_of_one_cookie_is_not_given_to_another(
+    fakes: Fakes,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+) -> None:
+    await fakes.open(nursery)
+    for cookie in (fakes.cookie, RENEWED):
+        await fakes.convert(fakes.link(1), cookie=cookie)
+    assert [cookie for cookie, _, _ in products.reads] == [fakes.cookie, RENEWED]
+
+
+async def test_source_without_cookies_serves_all_cookies_alike(
+    fakes: Fakes,
+    products: FakeProducts,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+) -> None:
+    products.needs_cookie = False
+    await fakes.open(nursery)
+    for cookie in (fakes.cookie, RENEWED):
+        assert await fakes.convert(fakes.link(1), cookie=cookie) == {
+            fakes.link(1): fakes.entry(1, cookie=cookie)
+        }
+    assert [cookie for cookie, _, _ in products.reads] == [None]

@@ -1,0 +1,272 @@
+"""Conversions when all is well, and the alarm for a missing cookie."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from smartlinkd.conversion.request import Converted, Failed
+from smartlinkd.errors import Invalid
+from smartlinkd.logs import LogEvent
+from smartlinkd.marketplace.answers import FailCode, Row
+from smartlinkd.vault.cookie import parse_cookie
+
+if TYPE_CHECKING:
+    from tests.conversion.conftest import Ask, Fakes
+
+DAY = 86_400.0
+RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
+FOREIGN = "https://example.org/a-thing-i.7.1"
+
+# Entries
+
+
+async def test_entries_are_in_the_order_of_the_links(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await fakes.open(nursery)
+    fakes.resolver.known[fakes.short("two")] = fakes.item(2)
+    links = [fakes.link(3), FOREIGN, fakes.short("two"), fakes.short("dead"), fakes.link(1)]
+    entries = await fakes.convert(*links)
+    assert list(entries.items()) == [
+        (links[0], fakes.entry(3)),
+        (links[1], Failed(10)),
+        (links[2], fakes.entry(2)),
+        (links[3], Failed(10)),
+        (links[4], fakes.entry(1)),
+    ]
+
+
+async def test_text_that_is_no_link_is_10_and_nothing_is_sent(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await fakes.open(nursery)
+    assert await fakes.codes(FOREIGN, "", "javascript:alert(1)", "https://shopee.vn/") == [10] * 4
+    assert fakes.links.submits == []
+    assert fakes.resolver.asked == []
+    assert trio.current_time() == 0
+
+
+async def test_missing_long_link_is_the_short_link(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await fakes.open(nursery)
+    fakes.links.script = [[Row("https://s.shopee.vn/x", None, FailCode.SUCCESS)]]
+    [entry] = (await fakes.convert(fakes.link(1))).values()
+    assert isinstance(entry, Converted)
+    assert (entry.short_link, entry.long_link) == ("https://s.shopee.vn/x",) * 2
+
+
+async def test_success_without_a_link_is_minus_1(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await fakes.open(nursery)
+    fakes.links.script = [[Row(None, None, FailCode.SUCCESS)]]
+    assert await fakes.codes(fakes.link(1)) == [-1]
+
+
+@pytest.mark.parametrize("cookie", [None, RENEWED], ids=["none stored", "one stored"])
+async def test_source_without_cookies_gets_no_cookie(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, cookie: Any
+) -> None:
+    fakes.links.needs_cookie = False
+    service = await fakes.open(nursery)
+    assert not service.needs_cookie
+    assert await fakes.codes(fakes.link(1), cookie=cookie) == [0]
+    assert [submit.cookie for submit in fakes.links.submits] == [None]
+    assert "open api" in (await service.status()).accounts
+
+
+# Short links and what is gathered
+
+
+@pytest.mark.usefixtures("any_order")
+async def test_products_wait_for_short_links_to_share_a_submit(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await fakes.open(nursery)
+    fakes.resolver.known = {
+        fakes.short("two"): fakes.item(2),
+        fakes.short("three"): fakes.item(3),
+    }
+    fakes.resolver.slow = {fakes.short("three"): 0.4}
+    await fakes.convert(fakes.link(1), fakes.short("two"), fakes.short("three"))
+    assert fakes.links.submitted == [{1, 2, 3}]
+    assert fakes.links.times == [0.4]
+
+
+@pytest.mark.usefixtures("any_order")
+async def test_products_wait_half_a_second_at_most_for_short_links(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await fakes.open(nursery)
+    fakes.resolver.known = {
+        fakes.short("two"): fakes.item(2),
+        fakes.short("three"): fakes.item(3),
+    }
+    fakes.resolver.slow = {fakes.short("three"): 2.0}
+    await fakes.convert(fakes.link(1), fakes.short("two"), fakes.short("three"))
+    assert fakes.links.submitted == [{1, 2}, {3}]
+    assert fakes.links.times == [0.5, 2.0]
+
+
+async def test_short_link_is_resolved_once_for_concurrent_requests(
+    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    await fakes.open(nursery)
+    fakes.resolver.known = {fakes.short("one"): fakes.item(1)}
+    forms = [fakes.short("one"), "s.shopee.vn/one?from=app"]
+    asked = [ask(lambda: fakes.convert(*forms)) for _ in range(3)]
+    await trio.sleep(10)
+    assert [one.answer for one in asked] == [dict.fromkeys(forms, fakes.entry(1))] * 3
+    assert fakes.resolver.asked == [fakes.short("one")]
+
+
+async def test_resolved_short_link_is_remembered_for_its_time(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await fakes.open(nursery, ttl_s=100)
+    fakes.resolver.known = {fakes.short("one"): fakes.item(1)}
+    for _ in range(2):
+        assert await fakes.codes(fakes.short("one")) == [0]
+    assert len(fakes.resolver.asked) == 1
+    await trio.sleep(100)
+    assert await fakes.codes(fakes.short("one")) == [0]
+    assert len(fakes.resolver.asked) == 2
+
+
+@pytest.mark.parametrize("code", [FailCode.INVALID_LINK, FailCode.UNKNOWN])
+async def test_short_link_that_led_nowhere_is_resolved_again(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, code: FailCode
+) -> None:
+    await fakes.open(nursery)
+    fakes.resolver.known = {fakes.short("one"): code}
+    assert await fakes.codes(fakes.short("one")) == [code]
+    fakes.resolver.known = {fakes.short("one"): fakes.item(1)}
+    assert await fakes.codes(fakes.short("one")) == [0]
+
+
+# What is remembered
+
+
+async def test_converted_link_is_remembered_for_its_time(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await fakes.open(nursery, ttl_s=DAY, product_ttl_s=2 * DAY)
+    await fakes.convert(fakes.link(1))
+    made_at = trio.current_time()
+    await trio.sleep(DAY - 10)
+    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
+    assert trio.current_time() < made_at + DAY
+    assert len(fakes.links.submits) == 1
+    await trio.sleep(10)
+    await fakes.convert(fakes.link(1))
+    assert len(fakes.links.submits) == 2
+
+
+async def test_remembered_results_are_bounded(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    service = await fakes.open(nursery, max_cached=2, max_cached_products=3)
+    await fakes.convert(*map(fakes.link, range(1, 6)))
+    status = await service.status()
+    assert (status.remembered_links, status.remembered_products) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "other", [{"sub_ids": ("a",)}, {"cookie": RENEWED}], ids=["sub-ids", "cookie of the account"]
+)
+async def test_other_cookie_or_sub_ids_share_no_result(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, other: dict[str, Any]
+) -> None:
+    await fakes.open(nursery)
+    await fakes.convert(fakes.link(1))
+    entries = await fakes.convert(fakes.link(1), **other)
+    assert entries == {fakes.link(1): fakes.entry(1, **other)}
+    assert len(fakes.links.submits) == 2
+
+
+@pytest.mark.parametrize("code", [FailCode.INVALID_LINK, FailCode.UNKNOWN])
+async def test_failure_is_not_remembered(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, code: FailCode
+) -> None:
+    service = await fakes.open(nursery)
+    fakes.links.script = [[Row(None, None, code)]]
+    assert await fakes.codes(fakes.link(1)) == [code]
+    assert (await service.status()).remembered_links == 0
+    assert await fakes.codes(fakes.link(1)) == [0]
+
+
+@pytest.mark.usefixtures("any_order")
+async def test_link_asked_as_its_submit_ends_is_not_submitted_again(
+    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+) -> None:
+    await fakes.open(nursery)
+    ask(lambda: fakes.convert(fakes.link(1)))
+    await trio.sleep(0.5)
+    # Its product has waited for the short link long enough at the very moment the submit ends.
+    fakes.resolver.slow = {fakes.short("slow"): 3.0}
+    asked = ask(lambda: fakes.convert(fakes.link(1), fakes.short("slow")))
+    await trio.sleep(5)
+    assert asked.answer[fakes.link(1)] == fakes.entry(1)
+    assert fakes.links.submitted == [{1}]
+
+
+COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
+
+
+async def refused(fakes: Fakes) -> None:
+    with pytest.raises(Invalid, match=r"^cookie: none given and none stored"):
+        await fakes.convert(fakes.link(1), cookie=None)
+
+
+async def test_alarm_is_set_by_the_first_request_and_ends_with_the_next_sync(
+    fakes: Fakes,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = await fakes.open(nursery)
+    await refused(fakes)
+    await refused(fakes)
+    await fakes.convert(fakes.link(1), cookie=COOKIE)  # a client's own
+    assert fakes.missing == [True]
+    await service.note_synced_cookie(COOKIE, None)
+    await service.note_synced_cookie(COOKIE, COOKIE)
+    assert fakes.missing == [True, False]
+    events = [getattr(record, "event", None) for record in caplog.records]
+    assert events == [LogEvent.COOKIE_MISSING, LogEvent.COOKIE_BACK]
+
+
+async def test_alarm_outlives_a_restart_of_the_service(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    service = fakes.make()
+    async with trio.open_nursery() as first:
+        await first.start(service.run)
+        await refused(fakes)
+        first.cancel_scope.cancel()
+    await nursery.start(service.run)
+    await refused(fakes)
+    assert fakes.missing == [True]
+
+
+async def test_alarm_is_not_set_without_a_request_for_the_stored_cookie(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    service = await fakes.open(nursery)
+    await fakes.convert(fakes.link(1), cookie=COOKIE)
+    await service.note_synced_cookie(COOKIE, None)
+    assert fakes.missing == []
+
+
+async def test_links_that_need_no_cookie_set_no_alarm(
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    fakes.links.needs_cookie = False
+    await fakes.open(nursery)
+    await fakes.convert(fakes.link(1), cookie=None)
+    assert fakes.missing == []
