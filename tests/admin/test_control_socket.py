@@ -8,7 +8,6 @@ import socket
 import stat
 from collections import Counter
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,7 +29,6 @@ from smartlinkd.admin.control_socket import (
     plain,
 )
 from smartlinkd.errors import Invalid, Unavailable
-from smartlinkd.patience import patience
 
 PATIENCE = 5.0  # seconds; what takes that long hangs
 NOBODY = 65534
@@ -93,8 +91,14 @@ def owner() -> Owner:
 
 
 @pytest.fixture
-def control(tmp_path: Path, owner: Owner) -> ControlSocket:
-    return ControlSocket(tmp_path, owner.commands())
+def limits() -> dict[str, float]:
+    """The time limits of the socket; a test's parameter of this name replaces them."""
+    return {}
+
+
+@pytest.fixture
+def control(limits: dict[str, float], tmp_path: Path, owner: Owner) -> ControlSocket:
+    return ControlSocket(tmp_path, owner.commands(), **limits)
 
 
 @pytest.fixture
@@ -152,10 +156,8 @@ async def test_a_refused_command_says_why(running: Path) -> None:
     assert await call(running, "refuse") == {"ok": False, "error": "the desk restarts; try again"}
 
 
-async def test_a_command_whose_part_does_not_come_back_says_so(
-    running: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("smartlinkd.admin.control_socket.patience", partial(patience, 0.01))
+@pytest.mark.parametrize("limits", [{"actor_timeout_s": 0.01}])
+async def test_command_whose_actor_does_not_answer_is_refused(running: Path) -> None:
     answer = await call(running, "wait")
     assert not answer["ok"]
     assert "being restarted" in answer["error"]
@@ -329,15 +331,12 @@ async def test_a_client_that_does_not_wait_for_its_answer_harms_nobody(
     await assert_serves(running)
 
 
-async def test_clients_that_say_nothing_are_dropped_and_make_room(
-    running: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("smartlinkd.admin.control_socket.DEADLINE_S", 0.1)
+@pytest.mark.parametrize("limits", [{"timeout_s": 0.5}])
+async def test_silent_clients_are_dropped_and_make_room(running: Path) -> None:
     streams = [await trio.open_unix_socket(running / SOCKET_NAME) for _ in range(MAX_CONNECTIONS)]
     for stream in streams:
         assert await stream.receive_some() == b""  # its end
         await stream.aclose()
-    monkeypatch.undo()
     await assert_serves(running)
 
 
@@ -467,15 +466,12 @@ async def test_an_answer_that_is_none_is_no_daemon(tmp_path: Path, answer: bytes
         nursery.cancel_scope.cancel()
 
 
-async def test_a_daemon_that_does_not_answer_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("smartlinkd.admin.control_socket.DEADLINE_S", 0.05)
+async def test_daemon_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / SOCKET_NAME))
         silent.listen()
         with pytest.raises(NotRunning, match=r"did not answer on .* within 0\.05 s"):
-            await call(tmp_path, "status")
+            await call(tmp_path, "status", timeout_s=0.05)
 
 
 async def test_another_users_daemon_is_said_to_be_that(running: Path) -> None:

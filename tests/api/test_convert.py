@@ -11,7 +11,6 @@ import trio
 from httpx import Response
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.patience import PATIENCE
 from smartlinkd.sandbox.products import PRODUCTS
 from smartlinkd.sandbox.server import Sandbox
 from tests.api.client import answer_in_time
@@ -232,7 +231,7 @@ async def test_upstream_that_is_too_slow_is_502_after_the_job_timeout(
     start: Start, silent: str, mock_clock: MockClock
 ) -> None:
     """The time is `browser.job_timeout`, which is longer than that of other answers."""
-    timeout_s = int(PATIENCE) + 4
+    timeout_s = int(ACTOR_TIMEOUT_S) + 4
     daemon = await start(open_api={"url": silent}, browser={"job_timeout": timeout_s})
     token = await daemon.login()
     began = trio.current_time()

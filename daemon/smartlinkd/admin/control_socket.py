@@ -22,9 +22,9 @@ import trio
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from smartlinkd.accepting import PatientListener
+from smartlinkd.deadlines import ACTOR_TIMEOUT_S, actor_deadline
 from smartlinkd.errors import BUG, Invalid, Refused
 from smartlinkd.logs import LogContext, bind_log_contexts, new_request_id
-from smartlinkd.patience import patience
 from smartlinkd.validation import describe_errors
 
 logger = logging.getLogger(__name__)
@@ -100,9 +100,18 @@ class _NoLine(Exception):  # noqa: N818 - it says what came
 class ControlSocket:
     """Serves `commands`, by their names, on the socket in `directory`."""
 
-    def __init__(self, directory: Path, commands: Commands) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        commands: Commands,
+        *,
+        timeout_s: float = DEADLINE_S,
+        actor_timeout_s: float = ACTOR_TIMEOUT_S,
+    ) -> None:
         self._directory = directory
         self._commands = commands
+        self._timeout_s = timeout_s
+        self._actor_timeout_s = actor_timeout_s
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Serve until cancelled, then remove the socket file."""
@@ -125,7 +134,7 @@ class ControlSocket:
     async def _serve(self, stream: trio.SocketStream, slots: trio.Semaphore) -> None:
         try:
             with (
-                trio.move_on_after(DEADLINE_S),
+                trio.move_on_after(self._timeout_s),
                 bind_log_contexts((LogContext(request_id=new_request_id()),)),
             ):
                 async with stream:
@@ -144,7 +153,7 @@ class ControlSocket:
             return {"ok": False, "error": f"command: {name!r} is not one of {known}"}
         logger.info("control command: %s", name)
         try:
-            with patience():
+            with actor_deadline(self._actor_timeout_s):
                 return {"ok": True} | await command.run(arguments)
         except Refused as refusal:
             return {"ok": False, "error": str(refusal)}
@@ -154,7 +163,11 @@ class ControlSocket:
 
 
 async def call(
-    directory: Path, command: str, arguments: Mapping[str, JsonValue] | None = None
+    directory: Path,
+    command: str,
+    arguments: Mapping[str, JsonValue] | None = None,
+    *,
+    timeout_s: float = DEADLINE_S,
 ) -> Response:
     """Send a command to the daemon whose state is in `directory`, and return its response.
 
@@ -169,7 +182,7 @@ async def call(
     if len(request) > MAX_REQUEST:
         raise Invalid(f"the arguments are too long: a question has at most {MAX_REQUEST} bytes")
     try:
-        with trio.fail_after(DEADLINE_S):
+        with trio.fail_after(timeout_s):
             with _short_path(directory) as address:
                 stream = await trio.open_unix_socket(address)
             async with stream:
@@ -182,7 +195,7 @@ async def call(
     except (OSError, trio.BrokenResourceError, _NoLine, ValueError, RecursionError):
         raise NotRunning(f"no daemon answers on {path}; is it running with this state?") from None
     except trio.TooSlowError:
-        raise NotRunning(f"the daemon did not answer on {path} within {DEADLINE_S:g} s") from None
+        raise NotRunning(f"the daemon did not answer on {path} within {timeout_s:g} s") from None
     if not _is_response(response):
         raise NotRunning(f"what answers on {path} is no daemon of smartlinkd: its answer is none")
     return response

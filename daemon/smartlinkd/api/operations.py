@@ -22,8 +22,8 @@ from quart import Response, request
 from quart.typing import ResponseReturnValue
 
 from smartlinkd.api.requests import Parameters, read_body, read_parameters
+from smartlinkd.deadlines import actor_deadline
 from smartlinkd.http_server import GuardedQuart, has_whole_body
-from smartlinkd.patience import PATIENCE, patience
 
 C = TypeVar("C")
 P = TypeVar("P", bound=Parameters)
@@ -179,7 +179,7 @@ class Api:
         ok: _Ok[Any],
         media: str = "application/json",
         errors: Iterable[int] = (),
-        seconds: float = PATIENCE,
+        seconds: float = ACTOR_TIMEOUT_S,
         also: str = "",
         head: bool = True,
     ) -> Callable[[_Handler], _Handler]:
@@ -203,7 +203,7 @@ class Api:
 
         def declare(handler: _Handler) -> _Handler:
             async def view(**_: str) -> ResponseReturnValue:
-                with patience():
+                with actor_deadline():
                     arguments = [await access.admit()]
                 if asks is not None:
                     arguments.append(read_parameters(asks))
@@ -211,9 +211,9 @@ class Api:
                     arguments.append(
                         await self._read_body(body, access, is_optional=not needs_body)
                     )
-                    with patience():  # the token may have been ended while the body came
+                    with actor_deadline():  # the token may have been ended while the body came
                         arguments[0] = await access.admit()
-                with patience(seconds):
+                with actor_deadline(seconds):
                     answer = await handler(*arguments)
                 # Tokens and cookies are among the answers: nobody is to keep one.
                 if isinstance(answer, Response):

@@ -40,9 +40,9 @@ from smartlinkd.crews.recorder import ExecutionRecorder
 from smartlinkd.crews.scheduler import Scheduler
 from smartlinkd.crews.subscriptions import ExecutionEventStream, Subscriptions
 from smartlinkd.crews.tools import Tool
+from smartlinkd.deadlines import actor_deadline
 from smartlinkd.errors import Invalid
 from smartlinkd.nurseries import sole_error
-from smartlinkd.patience import patience
 from smartlinkd.processes.reaper import empty_folder
 from smartlinkd.state_files import StateUnusable
 from smartlinkd.store.actor import Store
@@ -179,7 +179,7 @@ class Executor:
             Invalid: it had ended before.
         """
         # Bounded, since the shield keeps the client's own deadline out.
-        with trio.CancelScope(shield=True), patience():
+        with trio.CancelScope(shield=True), actor_deadline():
             await self._summary(user, kickoff_id)
             completion = await self.mailbox.ask(Scheduler.stop, user, kickoff_id)
         # In the client's task: it may take minutes, and many may wait for it.

@@ -17,8 +17,8 @@ from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 from smartlinkd.conversion.request import TRANSIENT
 from smartlinkd.conversion.schemas import FailureEntry, LinksRequest, SuccessEntry, mapping
 from smartlinkd.conversion.service import ConversionService
+from smartlinkd.deadlines import actor_deadline
 from smartlinkd.errors import Invalid, NotNow
-from smartlinkd.patience import patience
 from smartlinkd.validation import describe_errors
 from smartlinkd.vault.actor import Vault
 
@@ -68,7 +68,7 @@ def tools(conversion: ConversionService, vault: Vault) -> Mapping[str, Tool]:
             await trio.sleep(max(0.0, min(wait, latest - trio.current_time())))
 
     async def convert(crew: str, wanted: _Arguments, *, fail_on_transient_error: bool) -> JsonValue:
-        with patience():
+        with actor_deadline():
             record = await vault.current()
         if record is None and conversion.needs_cookie:
             conversion.report_missing_cookie()

@@ -9,7 +9,6 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.patience import PATIENCE
 from smartlinkd.store.model import Status, TaskRecord
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ async def test_status_of_an_executor_that_does_not_answer_is_503(  # noqa: PLR09
         nursery.start_soon(ask)
         await is_asked.wait()
         await wait_all_tasks_blocked()
-        mock_clock.jump(PATIENCE + 1)
+        mock_clock.jump(ACTOR_TIMEOUT_S + 1)
     assert answers[0].status_code == 503
     assert int(answers[0].headers["Retry-After"]) >= 1
 

@@ -1,4 +1,4 @@
-"""How an execution ended: pure rules. What is recorded of it is in `test_ledger.py`."""
+"""How an execution ended: pure rules. What is recorded of it is in `test_store_entries.py`."""
 
 from __future__ import annotations
 

@@ -38,10 +38,10 @@ from smartlinkd.api.timings import count_only
 from smartlinkd.config.crews import LONGEST_GRACE
 from smartlinkd.crews.model import CrewUser, Feedback, Kickoff, no_such_execution
 from smartlinkd.crews.subscriptions import ExecutionEventStream
+from smartlinkd.deadlines import ACTOR_TIMEOUT_S, actor_deadline
 from smartlinkd.errors import Refused
 from smartlinkd.http_server import hold_until_answered
 from smartlinkd.nurseries import background
-from smartlinkd.patience import PATIENCE, patience
 from smartlinkd.store.model import Execution, ExecutionState
 
 STOPPING: Final = LONGEST_GRACE + 30.0
@@ -60,7 +60,7 @@ def add(api: Api, guards: Guards, crews: CrewServices) -> None:
     async def admit_shielded() -> CrewUser:
         # A stop is carried out also for a client that has left meanwhile. The shield keeps the
         # request's own deadline out.
-        with trio.CancelScope(shield=True), patience():
+        with trio.CancelScope(shield=True), actor_deadline():
             caller = await admit()
         return caller  # noqa: RET504 - to mypy a scope may swallow what ends its block
 
@@ -104,7 +104,7 @@ def _add_read_routes(
         """
         kickoff_id = _checked_id(asked.kickoff_id)
         seconds = min(asked.wait, MAX_WAIT)
-        with patience(seconds + PATIENCE):
+        with actor_deadline(seconds + ACTOR_TIMEOUT_S):
             if seconds:
                 with app.places.follow((await guards.credential()).token or ""):
                     found = await _wait(crews, app.stopping, caller, kickoff_id, seconds)

@@ -20,9 +20,9 @@ from smartlinkd.api.schemas import (
 from smartlinkd.conversion.request import Converted, LinkResult
 from smartlinkd.conversion.schemas import MAX_LINKS, LinksRequest, mapping
 from smartlinkd.conversion.service import ConversionService
+from smartlinkd.deadlines import actor_deadline
 from smartlinkd.errors import Invalid
 from smartlinkd.marketplace.links import FoundLink, find_links
-from smartlinkd.patience import patience
 from smartlinkd.threads import on_thread
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import Cookie, parse_cookie
@@ -105,7 +105,7 @@ def add(api: Api, guards: Guards, conversion: ConversionService, vault: Vault) -
             )
         if given is not None:
             return parse_cookie(await read_cookie(given, conversion.market))
-        with patience():
+        with actor_deadline():
             record = await vault.current()
         return record.cookie if record is not None else None
 

@@ -16,9 +16,9 @@ from smartlinkd.api.schemas import (
     SyncCookieResponse,
 )
 from smartlinkd.conversion.service import ConversionService
+from smartlinkd.deadlines import actor_deadline
 from smartlinkd.marketplace.cookie_text import header_value
 from smartlinkd.marketplace.markets import Market
-from smartlinkd.patience import patience
 from smartlinkd.threads import on_thread
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import MAX_BYTES
@@ -44,7 +44,7 @@ def add(api: Api, guards: Guards, vault: Vault, conversion: ConversionService) -
         cookie_text = await read_cookie(body.cookie, conversion.market)
         # Both or neither, also when the client has gone: a new cookie whose account stays
         # paused would be a riddle. Bounded, since the shield keeps the request's own deadline out.
-        with trio.CancelScope(shield=True), patience():
+        with trio.CancelScope(shield=True), actor_deadline():
             before = await vault.current()
             record = await vault.store(
                 cookie_text, name, keep_account=has_key and not body.replace_account
