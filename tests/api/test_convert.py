@@ -11,6 +11,7 @@ import trio
 from httpx import Response
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from smartlinkd.deadlines import ACTOR_TIMEOUT_S
 from smartlinkd.sandbox.products import PRODUCTS
 from smartlinkd.sandbox.server import Sandbox
 from tests.api.client import answer_in_time

@@ -22,7 +22,7 @@ from quart import Response, request
 from quart.typing import ResponseReturnValue
 
 from smartlinkd.api.requests import Parameters, read_body, read_parameters
-from smartlinkd.deadlines import actor_deadline
+from smartlinkd.deadlines import ACTOR_TIMEOUT_S, actor_deadline
 from smartlinkd.http_server import GuardedQuart, has_whole_body
 
 C = TypeVar("C")

@@ -9,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from smartlinkd.deadlines import ACTOR_TIMEOUT_S
 from smartlinkd.store.model import Status, TaskRecord
 
 if TYPE_CHECKING:
