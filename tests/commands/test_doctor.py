@@ -17,7 +17,7 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.browser.chromium import find_executable
 from smartlinkd.commands import doctor
 from smartlinkd.config import Settings, build
-from smartlinkd.config.settings import Browser
+from smartlinkd.config.settings import BrowserSection
 
 HASH = hash_password("correct horse")
 
@@ -153,7 +153,7 @@ def test_chromium_is_checked_without_a_usable_configuration(
     read: Callable[[], Settings] | None,
     told: list[str],
 ) -> None:
-    assert doctor.main(read, Browser(executable=tmp_path / "none")) == 1
+    assert doctor.main(read, BrowserSection(executable=tmp_path / "none")) == 1
     lines = capsys.readouterr().out.splitlines()
     expected = [*told, "FAIL  Chromium       browser.executable: there is no file"]
     assert [line[: len(start)] for line, start in zip(lines, expected, strict=True)] == expected

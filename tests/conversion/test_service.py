@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.conversion.request import Converted, Failed
+from smartlinkd.conversion.request import Converted, LinkFailure
 from smartlinkd.errors import Invalid
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import FailCode, Row
@@ -33,9 +33,9 @@ async def test_entries_are_in_the_order_of_the_links(
     entries = await fakes.convert(*links)
     assert list(entries.items()) == [
         (links[0], fakes.entry(3)),
-        (links[1], Failed(10)),
+        (links[1], LinkFailure(10)),
         (links[2], fakes.entry(2)),
-        (links[3], Failed(10)),
+        (links[3], LinkFailure(10)),
         (links[4], fakes.entry(1)),
     ]
 

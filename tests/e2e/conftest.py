@@ -37,7 +37,13 @@ import trio
 
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.sandbox.batch import Origins, long_link, short_code
-from smartlinkd.sandbox.products import FULL_RATE, Product, image_url, product_link, product_of
+from smartlinkd.sandbox.products import (
+    FULL_RATE,
+    SandboxProduct,
+    image_url,
+    product_link,
+    product_of,
+)
 from smartlinkd.sandbox.session import cookies_of
 from tests.config_file import Table, Tables, write_config
 from tests.hygiene.fork_server import fork_server_sockets
@@ -197,7 +203,7 @@ class Portal:
             "product": self.product(sold) if product else None,
         }
 
-    def product(self, sold: Product) -> Json:
+    def product(self, sold: SandboxProduct) -> Json:
         """The thirteen fields, by the sandbox's own figures."""
         cap = DEFAULT_CAP if sold.cap is None else sold.cap
         platform = min(sold.platform_commission, cap)

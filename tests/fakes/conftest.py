@@ -19,7 +19,7 @@ from smartlinkd.marketplace.markets import Market, market
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.server import open_sandbox
 from smartlinkd.sandbox.session import cookie_header
-from smartlinkd.sandbox.state import State
+from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.vault.cookie import parse_cookie
 from tests.fakes.machine import Machine, Process
 from tests.fakes.network import ORIGINS, sandbox_network
@@ -32,7 +32,7 @@ class Subject:
     """A browser, a connection to it, and the portal that it sees."""
 
     connection: CdpConnection
-    portal: State
+    portal: SandboxState
     origins: Origins
     process: Process | Chromium
 

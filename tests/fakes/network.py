@@ -23,7 +23,7 @@ from smartlinkd.nurseries import background
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.portal import portal_app
 from smartlinkd.sandbox.shop import shop_app, short_links_app
-from smartlinkd.sandbox.state import State
+from smartlinkd.sandbox.state import SandboxState
 from tests.fakes.gate import Gate
 
 ORIGINS = Origins("http://affiliate.shop.example", "http://shop.example", "http://s.shop.example")
@@ -200,9 +200,9 @@ def without_threads(app: GuardedQuart) -> GuardedQuart:
     return app
 
 
-def sandbox_network(*, rows: int = 5, hold: float = HOLD) -> tuple[Network, State]:
+def sandbox_network(*, rows: int = 5, hold: float = HOLD) -> tuple[Network, SandboxState]:
     """The sandbox's three apps at `ORIGINS`, and what it knows and plays. Needs a running trio."""
-    state = State(ORIGINS, rows, hold)
+    state = SandboxState(ORIGINS, rows, hold)
     network = Network(
         {
             ORIGINS.portal: without_threads(portal_app(state)),

@@ -43,7 +43,7 @@ from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox.products import product_link, product_of
 from smartlinkd.sandbox.session import cookie_header
-from smartlinkd.sandbox.state import State
+from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.store.actor import Store
 from smartlinkd.supervision.child import ChildSnapshot
 from smartlinkd.supervision.policy import Backoff
@@ -116,7 +116,7 @@ class Stage:
         input `script` says. `chance` makes dice, for each part that throws some. Readiness is
         looked at `look_every` seconds."""
         self.network: Network
-        self.portal: State
+        self.portal: SandboxState
         self.network, self.portal = sandbox_network()
         self.machine = Machine(folder, self.network)
         self.machine.install(patch)

@@ -221,7 +221,7 @@ def test_faulty_record_does_not_stop_the_next(logging_to: Journal) -> None:
 
 
 def test_entry_that_is_too_large_for_a_datagram_is_sent_as_a_sealed_file(journal: Journal) -> None:
-    sending = journald.Journal(str(journal.path))
+    sending = journald.JournalSocket(str(journal.path))
     before = descriptors()
     for size in (600_000, 5):
         sending.send(b"MESSAGE=%s\n" % (b"y" * size))

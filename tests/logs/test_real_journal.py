@@ -94,7 +94,7 @@ def test_journal_has_records_with_their_fields() -> None:
 import logging
 from smartlinkd import logs
 from smartlinkd.logs import LogEvent, LogContext, bind_log_actor, bind_log_contexts
-from smartlinkd.logs.journald import Journal
+from smartlinkd.logs.journald import JournalSocket
 
 logs.set_up("info")
 logger = logging.getLogger("smartlinkd.test")
@@ -105,7 +105,7 @@ try:
     1 / 0
 except ZeroDivisionError:
     logger.exception("failed\\nPRIORITY=0")
-Journal().send(b"MESSAGE=%s\\n" % (b"x" * 600_000))
+JournalSocket().send(b"MESSAGE=%s\\n" % (b"x" * 600_000))
 print("by hand", file=sys.stderr)
 """
     # The journal reads records and what is printed in two ways, and keeps no order between them.

@@ -3,7 +3,7 @@ from __future__ import annotations
 import trio
 
 from smartlinkd.sandbox.batch import Origins
-from smartlinkd.sandbox.state import MADE_KEPT, SUBMITS_KEPT, State, SubmitLog
+from smartlinkd.sandbox.state import MADE_KEPT, SUBMITS_KEPT, SandboxState, SubmitLog
 
 
 async def test_log_of_submits_is_bounded() -> None:
@@ -17,7 +17,7 @@ async def test_log_of_submits_is_bounded() -> None:
 
 
 async def test_kept_short_links_are_bounded() -> None:
-    state = State(Origins("p", "s", "x"), rows=5, hold=1)
+    state = SandboxState(Origins("p", "s", "x"), rows=5, hold=1)
     for number in range(MADE_KEPT + 1):
         state.keep_short_link(str(number), "long")
 
@@ -26,7 +26,7 @@ async def test_kept_short_links_are_bounded() -> None:
 
 
 async def test_hold_back_ends_when_the_sandbox_closes(autojump_clock: object) -> None:
-    state = State(Origins("p", "s", "x"), rows=5, hold=1e9)
+    state = SandboxState(Origins("p", "s", "x"), rows=5, hold=1e9)
     with trio.move_on_after(1e6) as patience:
         await state.hold_back()
     assert patience.cancelled_caught

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from smartlinkd.sandbox.products import product_of
 from smartlinkd.sandbox.session import affiliate_id
-from smartlinkd.sandbox.state import State
+from smartlinkd.sandbox.state import SandboxState
 from tests.fakes.network import ORIGINS
 
 INVALID = 10
@@ -48,7 +48,7 @@ def read(
     links: list[Link],
     sub_ids: tuple[str, ...],
     body: Mapping[str, Any],
-    portal: State,
+    portal: SandboxState,
     codes: Collection[int] = MAY_FAIL,
 ) -> Read:
     """The answer. Raises `WrongAnswer`. `codes` are those that a product may fail with."""
@@ -82,7 +82,7 @@ def _check_failure(link: Link, entry: Mapping[str, Any], codes: Collection[int])
 
 
 def _check_success(
-    link: Link, sub_ids: tuple[str, ...], entry: Mapping[str, Any], portal: State
+    link: Link, sub_ids: tuple[str, ...], entry: Mapping[str, Any], portal: SandboxState
 ) -> str:
     """Returns the account that earns."""
     if link.item == 0:

@@ -25,7 +25,7 @@ from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox.portal import portal_app
 from smartlinkd.sandbox.shop import shop_app, short_links_app
-from smartlinkd.sandbox.state import State
+from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.state_files import NotSaved, StateUnusable
 from smartlinkd.store.errors import UnusableStore
 from smartlinkd.supervision.supervisor import Escalated
@@ -90,7 +90,7 @@ class World(Weather):
         self.slow_threads = 0.0
         """Seconds that whatever is done in a thread takes."""
         # What it runs on
-        self.portal = State(ORIGINS, CHUNK, HOLD)
+        self.portal = SandboxState(ORIGINS, CHUNK, HOLD)
         apps = (portal_app(self.portal), shop_app(self.portal), short_links_app(self.portal))
         origins = (ORIGINS.portal, ORIGINS.shop, ORIGINS.short)
         self.network = Upstream(dict(zip(origins, map(without_threads, apps), strict=True)))

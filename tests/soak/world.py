@@ -19,7 +19,7 @@ import httpx
 import trio
 
 from smartlinkd.sandbox.batch import Origins, long_link, short_code
-from smartlinkd.sandbox.products import Product, product_link, product_of
+from smartlinkd.sandbox.products import SandboxProduct, product_link, product_of
 from smartlinkd.sandbox.session import cookies_of
 from tests.programs import PASSWORD
 from tests.soak.jobs import POOL, Form, Kind, Link
@@ -250,7 +250,7 @@ def told(answer: httpx.Response) -> str:
     return f"{request.method} {request.url.path}: {answer.status_code} {answer.text[:300]}"
 
 
-def _is_product(found: Json | None, sold: Product) -> bool:
+def _is_product(found: Json | None, sold: SandboxProduct) -> bool:
     """By what only the portal can have told."""
     return found is not None and (found["name"], found["price"], found["sales"]) == (
         sold.name,

@@ -17,7 +17,13 @@ from smartlinkd.history.database import HistoryDatabase
 from smartlinkd.history.model import HistoryLimits, Record, milliseconds
 from smartlinkd.marketplace.products import ProductData, Rates
 from smartlinkd.sandbox.batch import SUB_IDS, long_link, short_code
-from smartlinkd.sandbox.products import FULL_RATE, Product, image_url, product_link, product_of
+from smartlinkd.sandbox.products import (
+    FULL_RATE,
+    SandboxProduct,
+    image_url,
+    product_link,
+    product_of,
+)
 from smartlinkd.sandbox.server import Sandbox
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT
 
@@ -55,7 +61,7 @@ def _records(sandbox: Sandbox, now: datetime) -> Iterator[Record]:
             item_id += 1
 
 
-def _made(product: Product, link: str, sub_id: str, sandbox: Sandbox) -> Converted:
+def _made(product: SandboxProduct, link: str, sub_id: str, sandbox: Sandbox) -> Converted:
     places = [sub_id, *[""] * (SUB_IDS - 1)]
     origins = sandbox.state.origins
     long = long_link(product.shop_id, product.item_id, DEFAULT_ACCOUNT, places, origins)
@@ -64,7 +70,7 @@ def _made(product: Product, link: str, sub_id: str, sandbox: Sandbox) -> Convert
     return Converted(f"{origins.short}/{code}", long, _data(product, link))
 
 
-def _data(product: Product, link: str) -> ProductData:
+def _data(product: SandboxProduct, link: str) -> ProductData:
     rates = Rates(
         platform=Decimal(product.platform_rate) / FULL_RATE,
         seller=Decimal(product.seller_rate or 0) / FULL_RATE,

@@ -22,7 +22,7 @@ from smartlinkd.browser.instance import confirm_sandbox
 from smartlinkd.browser.page import BrowserContext
 from smartlinkd.commands.codes import FAILED, GOOD
 from smartlinkd.config import ConfigError, Settings
-from smartlinkd.config.settings import Browser
+from smartlinkd.config.settings import BrowserSection
 from smartlinkd.errors import Refused
 from smartlinkd.paths import mode_of
 from smartlinkd.state_files import disk_is_full, fault_of, fault_of_owner
@@ -40,7 +40,7 @@ class Finding:
         return f"{'ok  ' if self.is_good else 'FAIL'}  {self.point:<13}  {self.text}"
 
 
-def main(read: Callable[[], Settings] | None, default_browser: Browser | None = None) -> int:
+def main(read: Callable[[], Settings] | None, default_browser: BrowserSection | None = None) -> int:
     """Run all checks and print a line for each. Return `GOOD` if all passed, else `FAILED`.
 
     Args:
@@ -48,14 +48,14 @@ def main(read: Callable[[], Settings] | None, default_browser: Browser | None = 
         default_browser: the browser to try if there is no usable configuration.
     """
     all_good = True
-    for finding in trio.run(_run_checks, read, default_browser or Browser()):
+    for finding in trio.run(_run_checks, read, default_browser or BrowserSection()):
         print(finding)
         all_good = all_good and finding.is_good
     return GOOD if all_good else FAILED
 
 
 async def _run_checks(
-    read: Callable[[], Settings] | None, default_browser: Browser
+    read: Callable[[], Settings] | None, default_browser: BrowserSection
 ) -> list[Finding]:
     findings, settings = _configuration(read)
     if settings is None or settings.needs_browser:
@@ -80,7 +80,7 @@ def _configuration(read: Callable[[], Settings] | None) -> tuple[list[Finding], 
     return findings, settings
 
 
-async def _chromium(wanted: Browser) -> list[Finding]:
+async def _chromium(wanted: BrowserSection) -> list[Finding]:
     """Find and start Chromium, open a page, and check that its sandbox is on."""
     settings = LaunchSettings(
         executable=wanted.executable,

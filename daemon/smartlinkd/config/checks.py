@@ -15,7 +15,7 @@ from typing import Final
 
 from smartlinkd.config.base import Section
 from smartlinkd.config.problems import Problem
-from smartlinkd.config.settings import SECTIONS, Cookie, Settings
+from smartlinkd.config.settings import SECTIONS, CookieSection, Settings
 from smartlinkd.config.sources import Draft
 from smartlinkd.marketplace.markets import host_and_port
 
@@ -78,7 +78,7 @@ def warnings(settings: Settings) -> Iterator[Problem]:
         )
 
 
-def open_cookie(cookie: Cookie, why: str) -> Iterator[Problem]:
+def open_cookie(cookie: CookieSection, why: str) -> Iterator[Problem]:
     """Yield a problem if other machines get the cookie. `why` is how they reach the daemon."""
     if not all(net.is_loopback for net in cookie.open_to):
         yield Problem(

@@ -24,7 +24,7 @@ from smartlinkd.config.problems import (
     from_pydantic,
     unknown_section,
 )
-from smartlinkd.config.settings import SECTIONS, TABLES, Settings, State
+from smartlinkd.config.settings import SECTIONS, TABLES, Settings, StateSection
 from smartlinkd.config.sources import Draft, override, read_tables, variable_for
 
 
@@ -95,7 +95,7 @@ def state_directory(path: Path | str, environ: Mapping[str, str]) -> Path:
     variable = variable_for("state", "directory")
     override(draft, {name: value for name, value in environ.items() if name == variable})
     try:
-        return State.model_validate(draft.tables["state"]).directory
+        return StateSection.model_validate(draft.tables["state"]).directory
     except ValidationError as error:
         problems = from_pydantic(error, "state", TABLES, draft.name, draft.remedy)
         raise ConfigError(list(problems)) from None

@@ -37,7 +37,7 @@ Origin = Annotated[
 ]
 
 
-class Server(Section):
+class ServerSection(Section):
     """The daemon's address, its proxies and its limits for requests."""
 
     bind: Annotated[Bind, PlainValidator(addresses.parse_bind)] = Field(
@@ -52,7 +52,7 @@ class Server(Section):
     grace: float = Field(default=10.0, ge=0, le=300, description="seconds")
 
 
-class State(Section):
+class StateSection(Section):
     """The folder of all that survives the daemon."""
 
     directory: Annotated[Path, PlainValidator(values.parse_path)] = Field(
@@ -60,7 +60,7 @@ class State(Section):
     )
 
 
-class Auth(Section):
+class AuthSection(Section):
     """The owner's password, and the key that signs tokens."""
 
     password_hash: Annotated[SecretStr, PlainValidator(values.parse_password_hash)] = SecretStr("")
@@ -69,7 +69,7 @@ class Auth(Section):
     signing_secret_file: SecretFile = None
 
 
-class Cookie(Section):
+class CookieSection(Section):
     """Access to the affiliate cookie: storing and reading it."""
 
     open_to: NetworkList = (
@@ -83,7 +83,7 @@ class Cookie(Section):
     )
 
 
-class Browser(Section):
+class BrowserSection(Section):
     """The headless Chromium."""
 
     executable: Annotated[Path | None, PlainValidator(values.parse_optional_path)] = Field(
@@ -100,7 +100,7 @@ class Browser(Section):
     recycle_memory: int = Field(default=GIB, ge=256 * MIB, le=64 * GIB, description="bytes")
 
 
-class Marketplace(Section):
+class MarketplaceSection(Section):
     """The portal, and how links are submitted to it."""
 
     market: Annotated[str, PlainValidator(values.parse_market)] = "vn"
@@ -114,7 +114,7 @@ class Marketplace(Section):
     default_cap: int = Field(default=40_000, ge=0, le=1_000_000_000, description="currency units")
 
 
-class Links(Section):
+class LinksSection(Section):
     """The source of affiliate links, and their cache."""
 
     source: Literal["browser", "open_api"] = "browser"
@@ -122,7 +122,7 @@ class Links(Section):
     remember_max: int = Field(default=10_000, ge=0, le=1_000_000, description="links")
 
 
-class Products(Section):
+class ProductsSection(Section):
     """The source of product data, and its cache."""
 
     source: Literal["portal", "open_api", "third_party", "none"] = "portal"
@@ -132,7 +132,7 @@ class Products(Section):
     pause: float = Field(default=900.0, ge=0, le=DAY, description="seconds")
 
 
-class OpenApi(Section):
+class OpenApiSection(Section):
     """Access to the marketplace's official Affiliate Open API."""
 
     app_id: Annotated[str, PlainValidator(values.parse_app_id)] = Field(
@@ -145,7 +145,7 @@ class OpenApi(Section):
     )
 
 
-class ThirdParty(Section):
+class ThirdPartySection(Section):
     """A third party's service for product data."""
 
     url: Annotated[str, PlainValidator(values.parse_url_template)] = Field(
@@ -157,14 +157,14 @@ class ThirdParty(Section):
     ] = Field(default_factory=dict, examples=[{"name": "data.title", "price": "data.price"}])
 
 
-class Journal(Section):
+class JournalSection(Section):
     """Retention of crews' ended executions: the first limit that is reached counts."""
 
     retention_days: int = Field(default=30, ge=1, le=3650, description="days")
     retention_count: int = Field(default=1000, ge=1, le=1_000_000, description="executions")
 
 
-class History(Section):
+class HistorySection(Section):
     """Retention of converted links: the first limit that is reached counts."""
 
     retention_days: int = Field(default=90, ge=0, le=3650, description="days")
@@ -172,7 +172,7 @@ class History(Section):
     max_bytes: int = Field(default=256 * MIB, ge=MIB, le=64 * GIB, description="bytes")
 
 
-class Webhooks(Section):
+class WebhooksSection(Section):
     """Private networks that webhook calls may reach, and the key that signs the calls."""
 
     allow: NetworkList = ()
@@ -180,7 +180,7 @@ class Webhooks(Section):
     secret_file: SecretFile = None
 
 
-class CrewTokens(Section):
+class CrewTokensSection(Section):
     """The secret from which all crews' bearer tokens are derived."""
 
     master_secret: Annotated[SecretStr, PlainValidator(values.parse_signing_key)] = SecretStr("")
@@ -193,7 +193,7 @@ def _require_absolute_program(words: tuple[str, ...]) -> tuple[str, ...]:
     return words
 
 
-class Notify(Section):
+class NotifySection(Section):
     """Notices to the owner: a URL, or a command."""
 
     url: Annotated[SecretStr, PlainValidator(values.parse_url)] = Field(
@@ -207,7 +207,7 @@ class Notify(Section):
     ] = Field(default=(), max_length=MOST_ENTRIES, examples=[["/usr/local/bin/tell-me"]])
 
 
-class Logging(Section):
+class LoggingSection(Section):
     """The log."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
@@ -221,22 +221,22 @@ class Settings:
     run.
     """
 
-    server: Server = field(default_factory=Server)
-    state: State = field(default_factory=State)
-    auth: Auth = field(default_factory=Auth)
-    cookie: Cookie = field(default_factory=Cookie)
-    browser: Browser = field(default_factory=Browser)
-    marketplace: Marketplace = field(default_factory=Marketplace)
-    links: Links = field(default_factory=Links)
-    products: Products = field(default_factory=Products)
-    open_api: OpenApi = field(default_factory=OpenApi)
-    third_party: ThirdParty = field(default_factory=ThirdParty)
-    journal: Journal = field(default_factory=Journal)
-    history: History = field(default_factory=History)
-    webhooks: Webhooks = field(default_factory=Webhooks)
-    crew_tokens: CrewTokens = field(default_factory=CrewTokens)
-    notify: Notify = field(default_factory=Notify)
-    logging: Logging = field(default_factory=Logging)
+    server: ServerSection = field(default_factory=ServerSection)
+    state: StateSection = field(default_factory=StateSection)
+    auth: AuthSection = field(default_factory=AuthSection)
+    cookie: CookieSection = field(default_factory=CookieSection)
+    browser: BrowserSection = field(default_factory=BrowserSection)
+    marketplace: MarketplaceSection = field(default_factory=MarketplaceSection)
+    links: LinksSection = field(default_factory=LinksSection)
+    products: ProductsSection = field(default_factory=ProductsSection)
+    open_api: OpenApiSection = field(default_factory=OpenApiSection)
+    third_party: ThirdPartySection = field(default_factory=ThirdPartySection)
+    journal: JournalSection = field(default_factory=JournalSection)
+    history: HistorySection = field(default_factory=HistorySection)
+    webhooks: WebhooksSection = field(default_factory=WebhooksSection)
+    crew_tokens: CrewTokensSection = field(default_factory=CrewTokensSection)
+    notify: NotifySection = field(default_factory=NotifySection)
+    logging: LoggingSection = field(default_factory=LoggingSection)
     crews: tuple[CrewTable, ...] = ()
     warnings: tuple[Problem, ...] = ()
 

@@ -54,13 +54,13 @@ class Converted:
 
 
 @dataclass(frozen=True)
-class Failed:
+class LinkFailure:
     """A link that was not made."""
 
     fail_code: int
 
 
-LinkResult = Converted | Failed
+LinkResult = Converted | LinkFailure
 
 
 class RequestProgress:
@@ -105,8 +105,8 @@ class RequestProgress:
     def _result(self, link: str) -> LinkResult:
         refusal = self.refusals.get(link)
         if refusal is not None:
-            return Failed(fail_code_of(refusal))
-        return self.results.get(link, Failed(FailCode.UNKNOWN))
+            return LinkFailure(fail_code_of(refusal))
+        return self.results.get(link, LinkFailure(FailCode.UNKNOWN))
 
     def _too_late(self) -> Refused:
         if self.queued and not any(pending.is_submitted for pending in self.queued):

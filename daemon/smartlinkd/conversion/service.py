@@ -31,7 +31,7 @@ from smartlinkd.conversion.product_data import ProductLimits, ProductReader
 from smartlinkd.conversion.request import (
     ConversionRequest,
     Converted,
-    Failed,
+    LinkFailure,
     LinkResult,
     RequestProgress,
     fail_code_of,
@@ -371,11 +371,11 @@ class _ConversionService:
         try:
             product = await self._product(progress, progress.parsed[link])
             if isinstance(product, int):
-                progress.results[link] = Failed(product)
+                progress.results[link] = LinkFailure(product)
                 return
             row = await self._row(progress, product)
             if row.short_link is None:
-                progress.results[link] = Failed(row.fail_code or FailCode.UNKNOWN)
+                progress.results[link] = LinkFailure(row.fail_code or FailCode.UNKNOWN)
                 return
             short_link, long_link = row.short_link, row.long_link or row.short_link
             # From here on it is converted, even if the deadline passes meanwhile.

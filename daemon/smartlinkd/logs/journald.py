@@ -79,7 +79,7 @@ def priority(level: int) -> int:
     return next((priority for least, priority in _PRIORITIES if level >= least), _DEBUG)
 
 
-class Journal:
+class JournalSocket:
     """The journal's socket."""
 
     def __init__(self, path: str = SOCKET) -> None:

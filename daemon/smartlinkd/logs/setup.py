@@ -21,7 +21,7 @@ from smartlinkd.logs.formats import JsonFormatter, TerminalFormatter
 from smartlinkd.logs.journald import (
     NO_WAIT,
     SOCKET,
-    Journal,
+    JournalSocket,
     encode_entry,
     is_journal,
     priority,
@@ -141,7 +141,7 @@ class JournalHandler(NonBlockingHandler):
         stream: standard error, a socket that the journal reads too.
     """
 
-    def __init__(self, stream: TextIO, journal: Journal) -> None:
+    def __init__(self, stream: TextIO, journal: JournalSocket) -> None:
         super().__init__("the journal")
         self.setFormatter(JsonFormatter())
         self._journal = journal
@@ -167,7 +167,7 @@ def _make_handler(
     stream: TextIO, environ: Mapping[str, str], journal_socket: str
 ) -> logging.Handler:
     if is_journal(stream, environ):
-        return JournalHandler(stream, Journal(journal_socket))
+        return JournalHandler(stream, JournalSocket(journal_socket))
     descriptor = _reopen_nonblocking(stream)
     handler = logging.StreamHandler(stream) if descriptor is None else LineHandler(descriptor)
     handler.setFormatter(TerminalFormatter() if stream.isatty() else JsonFormatter())

@@ -24,7 +24,7 @@ Measure = Callable[[], float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class SeriesPoint:
     """One measurement; `value` is None where there was nothing to measure."""
 
     at: datetime
@@ -37,7 +37,7 @@ class Recorder:
 
     measures: Mapping[SeriesName, Measure]
     wall: Callable[[], datetime] = lambda: datetime.now(UTC)
-    _points: dict[SeriesName, deque[Point]] = field(default_factory=dict)
+    _points: dict[SeriesName, deque[SeriesPoint]] = field(default_factory=dict)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Measure once a minute, until cancelled."""
@@ -46,10 +46,10 @@ class Recorder:
             now = self.wall()
             for name, measure in self.measures.items():
                 points = self._points.setdefault(name, deque(maxlen=_KEPT))
-                points.append(Point(now, measure()))
+                points.append(SeriesPoint(now, measure()))
             await trio.sleep(EVERY)
 
-    def points(self, name: SeriesName, *, hours: float) -> list[Point]:
+    def points(self, name: SeriesName, *, hours: float) -> list[SeriesPoint]:
         """Return the points of the last `hours`, oldest first."""
         begin = self.wall() - timedelta(hours=hours)
         return [point for point in self._points.get(name, ()) if point.at >= begin]

@@ -22,7 +22,7 @@ from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.batch import SUB_IDS, long_link, short_code, target_of
 from smartlinkd.sandbox.faults import Behaviour, Point
 from smartlinkd.sandbox.products import estimate, open_api_node, product_of
-from smartlinkd.sandbox.state import State
+from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.sandbox.web import as_json, faulty_answer, graphql_errors, raw_body
 
 PATH: Final = "/graphql"
@@ -68,7 +68,7 @@ class _Call(BaseModel):
     query: str
 
 
-def add_open_api(app: GuardedQuart, state: State) -> None:
+def add_open_api(app: GuardedQuart, state: SandboxState) -> None:
     """Add `POST /graphql`."""
 
     @app.post(PATH)
@@ -80,7 +80,7 @@ def add_open_api(app: GuardedQuart, state: State) -> None:
             return as_json(graphql_errors(str(refused), refused.code))
 
 
-def add_estimate(app: GuardedQuart, state: State) -> None:
+def add_estimate(app: GuardedQuart, state: SandboxState) -> None:
     """Add `GET /estimate?url=…`. It needs no cookie, and counts requests that bring one."""
 
     @app.get("/estimate")
@@ -118,7 +118,7 @@ def _signed_by(header: str, body: bytes) -> str:
     return app_id
 
 
-async def _answer(state: State) -> Response:
+async def _answer(state: SandboxState) -> Response:
     body = await raw_body()
     app_id = _signed_by(request.headers.get("Authorization", ""), body)
     state.counters["open api signed"] += 1
@@ -133,7 +133,7 @@ async def _answer(state: State) -> Response:
     raise _Refused(int(fault.behaviour.value))
 
 
-def _run(body: bytes, app_id: str, state: State) -> dict[str, Any]:
+def _run(body: bytes, app_id: str, state: SandboxState) -> dict[str, Any]:
     """Return the data of a call's one operation."""
     try:
         query = _Call.model_validate_json(body).query
@@ -147,7 +147,7 @@ def _run(body: bytes, app_id: str, state: State) -> dict[str, Any]:
     raise _Refused(10010, "Syntax Error, or a query that the sandbox does not know")
 
 
-def _make_link(origin: str, sub_ids: list[Any], app_id: str, state: State) -> dict[str, str]:
+def _make_link(origin: str, sub_ids: list[Any], app_id: str, state: SandboxState) -> dict[str, str]:
     target = target_of(origin, state.origins)
     if target is None:
         raise _Refused(11001, "originUrl: invalid link")
@@ -161,7 +161,9 @@ def _make_link(origin: str, sub_ids: list[Any], app_id: str, state: State) -> di
     return {"shortLink": _short_link(state, app_id, *target, sub_ids)}
 
 
-def _read_offer(item_id: int, fields: list[str], app_id: str, state: State) -> dict[str, Any]:
+def _read_offer(
+    item_id: int, fields: list[str], app_id: str, state: SandboxState
+) -> dict[str, Any]:
     state.counters["open api offers"] += 1
     product = product_of(item_id)
     offer_link = _short_link(state, app_id, product.shop_id, product.item_id, [])
@@ -174,7 +176,9 @@ def _read_offer(item_id: int, fields: list[str], app_id: str, state: State) -> d
     return {"nodes": [{field: node[field] for field in fields}]}
 
 
-def _short_link(state: State, app_id: str, shop_id: int, item_id: int, sub_ids: list[str]) -> str:
+def _short_link(
+    state: SandboxState, app_id: str, shop_id: int, item_id: int, sub_ids: list[str]
+) -> str:
     places = [*sub_ids, *[""] * (SUB_IDS - len(sub_ids))]
     long = long_link(shop_id, item_id, app_id, places, state.origins)
     code = short_code(long)

@@ -28,9 +28,9 @@ from smartlinkd.sandbox.batch import (
 from smartlinkd.sandbox.faults import FAULTS, Behaviour, Fault, Point
 from smartlinkd.sandbox.open_api import add_estimate, add_open_api
 from smartlinkd.sandbox.products import PRODUCTS, portal_offer, product_of
-from smartlinkd.sandbox.session import Session, session_of
+from smartlinkd.sandbox.session import PortalSession, session_of
 from smartlinkd.sandbox.shortlinks import CODES
-from smartlinkd.sandbox.state import SUBMITS_KEPT, State
+from smartlinkd.sandbox.state import SUBMITS_KEPT, SandboxState
 from smartlinkd.sandbox.web import (
     Answer,
     as_json,
@@ -71,7 +71,7 @@ class DelayBody(BaseModel):
     product_ms: int | None = Field(default=None, ge=0, le=LONGEST_DELAY)
 
 
-def portal_app(state: State) -> GuardedQuart:
+def portal_app(state: SandboxState) -> GuardedQuart:
     """Return the app of the portal's listener."""
     app = new_app(state)
     _add_pages(app, state)
@@ -82,7 +82,7 @@ def portal_app(state: State) -> GuardedQuart:
     return app
 
 
-def _add_pages(app: GuardedQuart, state: State) -> None:
+def _add_pages(app: GuardedQuart, state: SandboxState) -> None:
     @app.get("/")
     async def guide() -> str:
         return await render_template("guide.html", faults=FAULTS, codes=CODES, products=PRODUCTS)
@@ -98,7 +98,7 @@ def _add_pages(app: GuardedQuart, state: State) -> None:
         return await _page(state, "product_offer.html", item_id=item_id)
 
 
-async def _page(state: State, template: str, **facts: Any) -> Answer:
+async def _page(state: SandboxState, template: str, **facts: Any) -> Answer:
     """Return a page of the signed-in account, with its fault if it has one."""
     session = session_of(request.cookies)
     if session is None:
@@ -123,7 +123,7 @@ async def _page(state: State, template: str, **facts: Any) -> Answer:
     return Response(page, content_type="text/html; charset=utf-8")
 
 
-async def _instead_of_page(behaviour: Behaviour | None, state: State) -> Answer | None:
+async def _instead_of_page(behaviour: Behaviour | None, state: SandboxState) -> Answer | None:
     if behaviour in (Behaviour.LOST, Behaviour.TO_LOGIN):
         return redirect(login_url(state))
     if behaviour in (Behaviour.HUMAN_CHECK, Behaviour.CAPTCHA):
@@ -137,7 +137,7 @@ async def _instead_of_page(behaviour: Behaviour | None, state: State) -> Answer 
     return None
 
 
-def _add_calls(app: GuardedQuart, state: State) -> None:
+def _add_calls(app: GuardedQuart, state: SandboxState) -> None:
     @app.get("/api/v3/offer/product")
     async def offer() -> Response:
         state.counters["product read"] += 1
@@ -162,7 +162,7 @@ def _add_calls(app: GuardedQuart, state: State) -> None:
         return _refusal(session) or await _submit(state, session)
 
 
-async def _signed_in(state: State) -> Session | Response:
+async def _signed_in(state: SandboxState) -> PortalSession | Response:
     """Return the session of a call, or the answer to a call without a good one."""
     session = session_of(request.cookies)
     if session is None:
@@ -177,7 +177,7 @@ async def _signed_in(state: State) -> Session | Response:
     return await faulty_answer(of_calls.get(fault.behaviour, fault.behaviour), state, None)
 
 
-def _refusal(session: Session) -> Response | None:
+def _refusal(session: PortalSession) -> Response | None:
     """Return the answer to a call that the portal's own page would not send; None for others."""
     token = request.headers.get("csrf-token", "")
     if not hmac.compare_digest(token.encode(), session.csrf_token.encode()):
@@ -191,7 +191,7 @@ def _refusal(session: Session) -> Response | None:
     return None
 
 
-async def _submit(state: State, session: Session) -> Response:
+async def _submit(state: SandboxState, session: PortalSession) -> Response:
     try:
         params = read_batch(await raw_body(), most_rows=state.rows)
     except Malformed as error:
@@ -222,7 +222,7 @@ def _rows_answer(rows: list[dict[str, Any] | None] | None) -> Response:
     return as_json({"data": {"batchCustomLink": rows}})
 
 
-def _row(state: State, session: Session, param: LinkParam) -> dict[str, Any] | None:
+def _row(state: SandboxState, session: PortalSession, param: LinkParam) -> dict[str, Any] | None:
     def fault(item_id: int) -> Fault | None:
         return state.due(Point.ROW, account=session.account, items=[item_id])
 
@@ -232,7 +232,7 @@ def _row(state: State, session: Session, param: LinkParam) -> dict[str, Any] | N
     return row
 
 
-def _add_control(app: GuardedQuart, state: State) -> None:
+def _add_control(app: GuardedQuart, state: SandboxState) -> None:
     """Add the control endpoints.
 
     POST   /_sandbox/faults  {"fault": name, "times": n | null, "account": "…" | null}
@@ -282,14 +282,14 @@ def _add_control(app: GuardedQuart, state: State) -> None:
         return as_json({"ok": True})
 
 
-def _armed(state: State) -> list[dict[str, Any]]:
+def _armed(state: SandboxState) -> list[dict[str, Any]]:
     return [
         {"fault": armed.fault.name, "left": armed.left, "account": armed.account}
         for armed in state.faults.armed
     ]
 
 
-def _log(state: State, last: int) -> dict[str, Any]:
+def _log(state: SandboxState, last: int) -> dict[str, Any]:
     entries = state.submits.entries
     return {
         "ok": True,

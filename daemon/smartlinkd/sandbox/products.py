@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Product:
+class SandboxProduct:
     """One item. The portal's answer does not have a field that is `None`.
 
     Attributes:
@@ -73,8 +73,8 @@ class Product:
         return self.seller_commission + self.platform_commission
 
 
-PRODUCTS: tuple[Product, ...] = (
-    Product(
+PRODUCTS: tuple[SandboxProduct, ...] = (
+    SandboxProduct(
         shop_id=88201679,
         item_id=23456789012,
         name="Son Kem Lì Bền Màu 8H Cánh Hồng, Mịn Môi Không Khô",
@@ -87,7 +87,7 @@ PRODUCTS: tuple[Product, ...] = (
         seller_rate=13_500,
         why="worked example: 13.5 % seller and 4.5 % platform, 16 497 + 5 499 = 21 996",
     ),
-    Product(
+    SandboxProduct(
         shop_id=40011223,
         item_id=17788990011,
         name="Máy Ảnh Không Gương Lật Toàn Khung 45MP Kèm Ống Kính 24-70mm f/2.8",
@@ -100,7 +100,7 @@ PRODUCTS: tuple[Product, ...] = (
         seller_rate=0,
         why="worked example: 4 % of 84 600 000 is capped at 40 000; whole-number rating",
     ),
-    Product(
+    SandboxProduct(
         shop_id=55104422,
         item_id=21334455667,
         name="Tai Nghe Chụp Tai Chống Ồn Chủ Động, Pin 50 Giờ",
@@ -113,7 +113,7 @@ PRODUCTS: tuple[Product, ...] = (
         seller_rate=3_000,
         why="worked example: 7 % platform capped at 40 000 plus 3 % seller uncapped = 198 700",
     ),
-    Product(
+    SandboxProduct(
         shop_id=61002345,
         item_id=19876543210,
         name="Nồi Cơm Điện Tử 1.8L Lòng Niêu Chống Dính",
@@ -127,7 +127,7 @@ PRODUCTS: tuple[Product, ...] = (
         cap=None,
         why="the answer names no cap",
     ),
-    Product(
+    SandboxProduct(
         shop_id=72345001,
         item_id=18123456789,
         name="Áo Thun Cotton Nam Cổ Tròn Form Rộng",
@@ -140,7 +140,7 @@ PRODUCTS: tuple[Product, ...] = (
         seller_rate=None,
         why="the answer names no seller rate",
     ),
-    Product(
+    SandboxProduct(
         shop_id=83004567,
         item_id=22001100220,
         name="Sữa Rửa Mặt Tạo Bọt Dịu Nhẹ 150ml",
@@ -154,7 +154,7 @@ PRODUCTS: tuple[Product, ...] = (
         plain_numbers=True,
         why="money and rates are JSON numbers instead of strings",
     ),
-    Product(
+    SandboxProduct(
         shop_id=90112233,
         item_id=25550001112,
         name="Giá Đỡ Điện Thoại Gấp Gọn",
@@ -167,7 +167,7 @@ PRODUCTS: tuple[Product, ...] = (
         seller_rate=0,
         why="no image, no rating, no sales in the answer",
     ),
-    Product(
+    SandboxProduct(
         shop_id=33445566,
         item_id=20202020202,
         name="Bình Giữ Nhiệt Inox 316 900ml",
@@ -180,7 +180,7 @@ PRODUCTS: tuple[Product, ...] = (
         seller_rate=13_000,
         why="a rating with many decimals; a rate with two (17.55 %)",
     ),
-    Product(
+    SandboxProduct(
         shop_id=12121212,
         item_id=24680246802,
         name=(
@@ -197,7 +197,7 @@ PRODUCTS: tuple[Product, ...] = (
         seller_rate=4_000,
         why="a long name with quotes, markup signs, a backslash and emoji",
     ),
-    Product(
+    SandboxProduct(
         shop_id=45671234,
         item_id=16001600160,
         name="Kẹp Giấy Màu Hộp 20 Cái",
@@ -210,7 +210,7 @@ PRODUCTS: tuple[Product, ...] = (
         seller_rate=700,
         why="both parts end on half a dong: 10.5 and 49.5 make 11 + 50 = 61",
     ),
-    Product(
+    SandboxProduct(
         shop_id=77889900,
         item_id=15151515151,
         name="Thùng 48 Hộp Sữa Tươi Tiệt Trùng Không Đường 180ml",
@@ -223,7 +223,7 @@ PRODUCTS: tuple[Product, ...] = (
         seller_rate=0,
         why="sales above a million, platform's part only",
     ),
-    Product(
+    SandboxProduct(
         shop_id=11223399,
         item_id=26262626262,
         name="Thẻ Quà Tặng Điện Tử 500.000đ",
@@ -258,12 +258,12 @@ _MANNERS = ("Cao Cấp", "Giá Tốt", "Chính Hãng", "Hàn Quốc", "Phiên B�
 _SHOPS = ("Nhà Của Mây", "Tiệm Tạp Hóa Xanh", "Gia Dụng Việt", "Shop Bé Na", "Chợ Số 1")
 
 
-def product_of(item_id: int) -> Product:
+def product_of(item_id: int) -> SandboxProduct:
     """Return the product with this id: the table's, else the one that follows from the id."""
     return _KNOWN.get(item_id) or _generate(item_id)
 
 
-def portal_offer(product: Product, shop_url: str) -> Json:
+def portal_offer(product: SandboxProduct, shop_url: str) -> Json:
     """Return the `data` of `GET /api/v3/offer/product`. Money is scaled by 100 000."""
 
     def number(value: int) -> int | str:
@@ -303,7 +303,7 @@ def portal_offer(product: Product, shop_url: str) -> Json:
     }
 
 
-def open_api_node(product: Product, shop_url: str, offer_link: str) -> Json:
+def open_api_node(product: SandboxProduct, shop_url: str, offer_link: str) -> Json:
     """Return a node of the Open API's `productOfferV2`, with all fields that a query may select."""
     return {
         "itemId": product.item_id,
@@ -327,7 +327,7 @@ def open_api_node(product: Product, shop_url: str, offer_link: str) -> Json:
     }
 
 
-def estimate(product: Product, shop_url: str) -> Json:
+def estimate(product: SandboxProduct, shop_url: str) -> Json:
     """Return the third-party estimate service's answer: one flat object of plain numbers."""
     return {
         "name": product.name,
@@ -346,12 +346,12 @@ def estimate(product: Product, shop_url: str) -> Json:
     }
 
 
-def product_link(product: Product, shop_url: str) -> str:
+def product_link(product: SandboxProduct, shop_url: str) -> str:
     """Return the URL of a product's page, in the marketplace's canonical form."""
     return f"{shop_url}/product/{product.shop_id}/{product.item_id}"
 
 
-def image_url(product: Product) -> str | None:
+def image_url(product: SandboxProduct) -> str | None:
     """Return a picture's URL at the real marketplace. The sandbox never requests it."""
     if product.image is None:
         return None
@@ -373,11 +373,11 @@ def _share(price: int, rate: int) -> int:
     return (price * rate + FULL_RATE // 2) // FULL_RATE
 
 
-def _generate(item_id: int) -> Product:
+def _generate(item_id: int) -> SandboxProduct:
     digest = hashlib.sha256(f"item {item_id}".encode()).digest()
     number = [int.from_bytes(digest[i : i + 4]) for i in range(0, len(digest), 4)]
     seller_rate = (number[3] % 31) * 500 if number[3] % 2 else 0
-    return Product(
+    return SandboxProduct(
         shop_id=10_000_000 + number[0] % 900_000_000,
         item_id=item_id,
         name=f"{_pick(_THINGS, number[1])} {_pick(_MANNERS, number[2])} #{item_id}",

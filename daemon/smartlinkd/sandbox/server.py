@@ -29,7 +29,7 @@ from smartlinkd.sandbox.products import PRODUCTS, product_link
 from smartlinkd.sandbox.session import cookie_header
 from smartlinkd.sandbox.shop import shop_app, short_links_app
 from smartlinkd.sandbox.shortlinks import CODES
-from smartlinkd.sandbox.state import State
+from smartlinkd.sandbox.state import SandboxState
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ _LAST_PORT = 65535
 class Sandbox:
     """A running sandbox."""
 
-    state: State
+    state: SandboxState
 
     @property
     def portal_url(self) -> str:
@@ -101,7 +101,7 @@ async def open_sandbox(
     with ExitStack() as stack:
         # All are bound before one is served, so each part knows the others' addresses.
         listening = [stack.enter_context(_listen(host, port)) for port in ports]
-        state = State(Origins(*(_origin(bound) for bound in listening)), rows, hold)
+        state = SandboxState(Origins(*(_origin(bound) for bound in listening)), rows, hold)
         apps = (portal_app(state), shop_app(state), short_links_app(state))
         stop = trio.Event()
         async with trio.open_nursery() as nursery:

@@ -24,14 +24,14 @@ _AFFILIATE_BASE = 17_000_000_000
 
 
 @dataclass(frozen=True)
-class Session:
+class PortalSession:
     """A signed-in account, and the token that its calls must have."""
 
     account: str
     csrf_token: str
 
 
-def session_of(cookies: Mapping[str, str]) -> Session | None:
+def session_of(cookies: Mapping[str, str]) -> PortalSession | None:
     """Return the session of these cookies; None if one of the four that make it is missing."""
     account = cookies.get("SPC_U", "")
     csrf_token = cookies.get("csrftoken", "")
@@ -39,7 +39,7 @@ def session_of(cookies: Mapping[str, str]) -> Session | None:
         return None
     if cookies.get("SPC_EC", EXPIRED) in ("", EXPIRED) or not cookies.get("SPC_ST"):
         return None
-    return Session(account, csrf_token)
+    return PortalSession(account, csrf_token)
 
 
 def cookies_of(account: str) -> dict[str, str]:

@@ -21,7 +21,7 @@ from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.products import product_of
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT, cookies_of, session_of
 from smartlinkd.sandbox.shortlinks import BIG_BODY, CODES, Hop, Way, hop_of
-from smartlinkd.sandbox.state import State
+from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.sandbox.web import Answer, new_app
 
 PRODUCT_PATHS: Final = re.compile(
@@ -44,7 +44,7 @@ _HEADS = {
 }
 
 
-def shop_app(state: State) -> GuardedQuart:
+def shop_app(state: SandboxState) -> GuardedQuart:
     """Return the app of the shop's listener."""
     app = new_app(state)
 
@@ -81,7 +81,7 @@ def shop_app(state: State) -> GuardedQuart:
     return app
 
 
-def short_links_app(state: State) -> GuardedQuart:
+def short_links_app(state: SandboxState) -> GuardedQuart:
     """Return the app of the short-link listener."""
     app = new_app(state)
 
@@ -105,7 +105,7 @@ def short_links_app(state: State) -> GuardedQuart:
     return app
 
 
-def _next_page(state: State) -> str:
+def _next_page(state: SandboxState) -> str:
     """Return the page after signing in: one of the sandbox's own."""
     wanted = request.args.get("next", "")
     parts = urlsplit(wanted)

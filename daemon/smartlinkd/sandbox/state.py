@@ -91,7 +91,7 @@ class Delays:
 
 
 @dataclass
-class State:
+class SandboxState:
     """The state of a sandbox.
 
     Attributes:

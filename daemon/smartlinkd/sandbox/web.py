@@ -28,7 +28,7 @@ from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.faults import Behaviour
 from smartlinkd.sandbox.products import format_dong
 from smartlinkd.sandbox.session import session_of
-from smartlinkd.sandbox.state import Address, State
+from smartlinkd.sandbox.state import Address, SandboxState
 from smartlinkd.validation import describe_errors
 
 M = TypeVar("M", bound=BaseModel)
@@ -40,7 +40,7 @@ RETRY_AFTER = 30
 """Seconds, in the 429 answer."""
 
 
-def new_app(state: State) -> GuardedQuart:
+def new_app(state: SandboxState) -> GuardedQuart:
     """Return an app with the sandbox's pages, static files and error answers."""
     app = GuardedQuart()
     app.template_folder = str(PAGES)
@@ -94,12 +94,12 @@ def graphql_errors(message: str, code: int) -> dict[str, Any]:
     }
 
 
-def login_url(state: State) -> str:
+def login_url(state: SandboxState) -> str:
     """Return the login page's URL, which leads back to the current page."""
     return f"{state.origins.shop}/buyer/login?next={_current_page(state)}"
 
 
-def to_check(state: State, kind: str) -> Redirect:
+def to_check(state: SandboxState, kind: str) -> Redirect:
     """Return the redirect to a human check."""
     return redirect(f"{state.origins.shop}/verify/{kind}?next={_current_page(state)}")
 
@@ -157,7 +157,7 @@ _INSTEAD: dict[Behaviour, tuple[int, dict[str, Any]]] = {
 _REDIRECTS = {Behaviour.TO_LOGIN: "/buyer/login", Behaviour.CAPTCHA: "/verify/captcha"}
 
 
-async def faulty_answer(behaviour: Behaviour, state: State, good: Any) -> Response:
+async def faulty_answer(behaviour: Behaviour, state: SandboxState, good: Any) -> Response:
     """Return the answer to a call with a fault. `good` is the JSON without it.
 
     Without a wrong behaviour for calls, it is the good one.
@@ -185,12 +185,12 @@ async def faulty_answer(behaviour: Behaviour, state: State, good: Any) -> Respon
     return as_json(good)
 
 
-def endless_page(head: str, state: State) -> Response:
+def endless_page(head: str, state: SandboxState) -> Response:
     """Return a page whose `head` is sent and whose rest is not."""
     return _unfinished(head, "text/html; charset=utf-8", state, is_cut=False)
 
 
-def _unfinished(text: str, content_type: str, state: State, *, is_cut: bool) -> Response:
+def _unfinished(text: str, content_type: str, state: SandboxState, *, is_cut: bool) -> Response:
     addresses = _addresses()
 
     async def body() -> AsyncIterator[bytes]:
@@ -210,7 +210,7 @@ def _addresses() -> tuple[Address, Address]:
     return scope["server"], scope["client"]
 
 
-def _sever(state: State, here: Address, there: Address) -> None:
+def _sever(state: SandboxState, here: Address, there: Address) -> None:
     """Reset a connection: find its socket among the process's own, and close it without linger.
 
     ASGI cannot end a response without completing it or raising inside the server.
@@ -232,5 +232,5 @@ def _sever(state: State, here: Address, there: Address) -> None:
                     return
 
 
-def _current_page(state: State) -> str:
+def _current_page(state: SandboxState) -> str:
     return quote(state.origins.portal + request.full_path.rstrip("?"), safe="")
