@@ -26,6 +26,7 @@ from smartlinkd.crews.worker import NoSpace
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.logs import LogEvent
 from smartlinkd.metrics import LATE, histogram
+from smartlinkd.retry import retry_until_success
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import (
     Created,
@@ -42,6 +43,8 @@ from smartlinkd.threads import NoThread
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_MAX_DOUBLINGS = 16  # a float would overflow
 
 
 @dataclass(frozen=True)
@@ -141,31 +144,33 @@ class ExecutionRecorder:
 
     async def retry_until_space(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
         """Return the result of `work`, retried as long as it raises `NoSpace`."""
-        pause = self.limits.first_retry_s
+        attempts = 0
         while True:
+            attempts += 1
             try:
                 return await work()
             except NoSpace as fault:
                 logger.warning("%s is held up: %s", what, fault)
             with suppress(NoThread):
                 await self.store.look_at_disk()
-            await self.store.wait_for_room(pause)
-            pause = min(self.limits.longest_retry_s, pause * 2)
+            await self.store.wait_for_room(self._retry_delay(attempts))
 
     async def retry_until_success(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return the journal's answer, retried as long as the journal is unavailable."""
-        pause = self.limits.first_retry_s
-        while True:
-            try:
-                return await ask()
-            except ActorRestarting:
-                # Nobody knows whether it was written. The executor restarts with the journal and
+        """Return the store's answer, retried as long as the store is unavailable."""
+
+        async def wait(refusal: Unavailable, attempts: int) -> None:
+            if isinstance(refusal, ActorRestarting):
+                # Nobody knows whether it was written. The executor restarts with the store and
                 # reads what is there: wait to be cancelled.
                 await trio.sleep_forever()
-            except Unavailable as fault:
-                logger.warning("%s is held up: %s", what, fault)
-            await self.store.wait_for_room(pause)
-            pause = min(self.limits.longest_retry_s, pause * 2)
+            logger.warning("%s is held up: %s", what, refusal)
+            await self.store.wait_for_room(self._retry_delay(attempts))
+
+        return await retry_until_success(ask, wait)
+
+    def _retry_delay(self, attempts: int) -> float:
+        delay = self.limits.first_retry_s * 2 ** min(attempts - 1, _MAX_DOUBLINGS)
+        return min(self.limits.longest_retry_s, delay)
 
     async def _record(
         self, execution_id: str, state: ExecutionState, entry: ExecutionUpdate

@@ -30,6 +30,7 @@ from smartlinkd.net.egress import Resolve, Sender, open_sender
 from smartlinkd.net.egress_rules import origin
 from smartlinkd.net.outcomes import Unanswered
 from smartlinkd.nurseries import sole_error
+from smartlinkd.retry import retry_until_success
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Delivery
 from smartlinkd.supervision.heartbeat import Heartbeat
@@ -37,7 +38,7 @@ from smartlinkd.supervision.policy import Backoff
 
 logger = logging.getLogger(__name__)
 
-JOURNAL_BACKOFF: Final = Backoff(first=1.0, longest=30.0)
+STORE_BACKOFF: Final = Backoff(first=1.0, longest=30.0)
 """Between two tries when the journal cannot be used."""
 SHORTEST_SLEEP_S: Final = 0.05
 """The wall clock and trio's are compared, and need not agree to the microsecond."""
@@ -157,7 +158,7 @@ class WebhookDispatcher:
 
         However many wait for a host that hangs, they hide no other.
         """
-        self.heartbeat.touch(JOURNAL_BACKOFF.longest)  # also when it is tried for the tenth time
+        self.heartbeat.touch(STORE_BACKOFF.longest)  # also when it is tried for the tenth time
         return await self._store.due_deliveries(
             self._wall() + timedelta(seconds=self._limits.longest_sleep_s),
             self._limits.at_once,
@@ -236,16 +237,14 @@ class WebhookDispatcher:
                 await self._retry(lambda: self._store.remove_delivery(delivery.id))
 
     async def _retry(self, ask: Callable[[], Awaitable[R]]) -> R:
-        """Ask until it is not `Unavailable`, which the journal may be."""
-        failures = 0
-        while True:
-            try:
-                return await ask()
-            except Unavailable as error:
-                failures += 1
-                wait = JOURNAL_BACKOFF.wait(failures, self._chance)
-                logger.warning("webhooks try again in %.0f s: %s", wait, error)
-            await trio.sleep(wait)
+        """Return the store's answer, retried as long as the store is unavailable."""
+
+        async def wait(refusal: Unavailable, attempts: int) -> None:
+            delay = STORE_BACKOFF.wait(attempts, self._chance)
+            logger.warning("webhooks try again in %.0f s: %s", delay, refusal)
+            await trio.sleep(delay)
+
+        return await retry_until_success(ask, wait)
 
 
 def _target_of(delivery: Delivery) -> tuple[str, str, bool]:
