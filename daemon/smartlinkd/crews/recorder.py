@@ -169,7 +169,7 @@ class ExecutionRecorder:
         return await retry_until_success(ask, wait)
 
     def _retry_delay(self, attempts: int) -> float:
-        delay = self.limits.first_retry_s * 2 ** min(attempts - 1, _MAX_DOUBLINGS)
+        delay = self.limits.first_retry_s * 2.0 ** min(attempts - 1, _MAX_DOUBLINGS)
         return min(self.limits.longest_retry_s, delay)
 
     async def _record(
