@@ -13,7 +13,6 @@ from ipaddress import ip_network
 import pytest
 import trio
 
-from smartlinkd.net import egress
 from smartlinkd.net.egress import Sender, open_sender
 from smartlinkd.net.outcomes import Answered, Unanswered
 from tests.fakes.internet import (
@@ -50,7 +49,6 @@ class Subject:
 async def subject(
     request: pytest.FixtureRequest, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Subject]:
-    monkeypatch.setattr(egress, "DEADLINE", PATIENCE)
     if request.param == "played":
         internet = Internet(nursery=nursery)
         internet.install(monkeypatch)
@@ -63,7 +61,7 @@ async def subject(
         )
         url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/hook"
     allow = [ip_network(NETWORK), ip_network("127.0.0.0/8")]
-    async with open_sender(allow, max_connections=4) as sender:
+    async with open_sender(allow, max_connections=4, deadline_s=PATIENCE) as sender:
         yield Subject(receiver, url, sender)
     nursery.cancel_scope.cancel()
 

@@ -1,7 +1,7 @@
-"""Guards of operations: sessions, API keys, the sync key, and local clients.
+"""Guards of operations: sessions, API keys and their scopes, the sync key, and local clients.
 
-They run before a body is read, so that nobody without access learns what a body should be; and
-again when it is there, since a token can be ended in the half minute that the body may take.
+A guard runs before the body is read, so a client without access does not learn what a body should
+be. It runs again when the body is there, because a session can end in the meantime.
 """
 
 from __future__ import annotations

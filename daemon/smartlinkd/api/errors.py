@@ -1,6 +1,7 @@
-"""The status and text of every failure: refusals of ours, refusals of the framework, and bugs.
+"""The status and the text of every failure: refusals, the framework's errors, and bugs.
 
-The affiliate service has one failure body (seed, section 7), crews another (`crews/errors.py`).
+Here are the failure bodies of the owner's API (docs/api.md). Those of crews are in
+api/crews/errors.py.
 """
 
 from __future__ import annotations

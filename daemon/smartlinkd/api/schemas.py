@@ -1,8 +1,7 @@
-"""The bodies of the affiliate service, as the seed gives them (sections 2 and 4), and of what only
-the owner may ask about crews.
+"""Request and response bodies of the owner's API (docs/api.md).
 
-In a request, null counts as left out where a field may be left out. What only the owner may read is
-a `SecretStr` there, which no print shows.
+In a request, null in an optional field means that it is left out. A field that only the owner may
+read is a `SecretStr`, which no print shows.
 """
 
 from __future__ import annotations
@@ -187,7 +186,7 @@ class CrewTokenRequest(Body):
 
 
 class Failure(BaseModel):
-    """The one failure body (seed, section 7)."""
+    """The failure body."""
 
     ok: Literal[False] = False
     error: Annotated[str, Field(description="what is wrong and what to do")]

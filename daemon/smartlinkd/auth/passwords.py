@@ -1,8 +1,8 @@
 """The owner's password: argon2id hashes, made for the configuration and checked at login.
 
-A check takes time and memory on purpose, so it runs in a thread, under a limiter of its own. A
-check that has started ends even if its caller has gone, and its verdict counts: hanging up early
-does not get around the throttle. See docs/decisions/033-passwords-and-codes.md.
+A check is slow on purpose, so it runs on a thread, under a limiter of its own. A check that has
+started is completed even if its client hangs up, and its verdict counts: hanging up early does not
+get around the throttle. See docs/decisions/033-passwords-and-codes.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""One account's queue of links: merged into submits, one at a time, none while it is paused.
+"""One account's queue of links, submitted in batches: one at a time, none while it is paused.
 
-The portal's page takes a few links at once, with one set of sub-ids, and its owner would not press
-the button twice at the same moment. So each account has at most one worker, which submits as many
-of the waiting links as fit together. The first link is submitted at once: only links that have to
-wait anyway are merged. What a submit logs names the requests of all its links.
+The portal's page takes a few links at once, with one set of sub-ids. So each account has at most
+one worker task, which submits as many waiting links as fit together. The first link is submitted at
+once: only links that have to wait anyway are merged. A log record of a submit has the ids of all
+requests whose links it holds.
 """
 
 from __future__ import annotations

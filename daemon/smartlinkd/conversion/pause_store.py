@@ -1,8 +1,8 @@
-"""Pauses of accounts on the disk, so that they outlast the process.
+"""Pauses of accounts in `pauses.json`, so that they outlast the process.
 
-A daemon that crashes or is upgraded starts again with the cookie that the service manager kept. It
-must not go on at a portal that has just asked for a person. One file holds all pauses, and a task
-replaces it as a whole. See docs/decisions/061-pauses-on-disk.md.
+A daemon that crashes or is upgraded starts again with the cookie that systemd kept. It must not
+continue at a portal that has just asked for a person. A task replaces the file as a whole. See
+docs/decisions/061-pauses-on-disk.md.
 """
 
 from __future__ import annotations

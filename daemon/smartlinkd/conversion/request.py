@@ -1,7 +1,7 @@
 """A request to convert links, its progress, and its results.
 
-No converted link is lost: a request fails as a whole only if it has no link to show, or if its
-client would rather ask again.
+A request fails as a whole only if none of its links was converted, or if its client asked for that
+(`fail_on_transient_error`).
 """
 
 from __future__ import annotations

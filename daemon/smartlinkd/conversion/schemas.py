@@ -1,7 +1,4 @@
-"""The bodies of a conversion: the request's, and the results' as they are sent.
-
-The API and the crews' tool take and give exactly this (seed, sections 2 and 4).
-"""
+"""Request and response bodies of a conversion, for the HTTP API and for the crews' tool."""
 
 from __future__ import annotations
 

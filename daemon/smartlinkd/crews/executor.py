@@ -2,9 +2,9 @@
 
 The promise: a kickoff_id that was returned is known from then on and comes to an end, in the order
 of the kickoffs of its crew, whatever ends in between: a worker, this actor, the daemon, the host.
-So an execution is in the journal before its kickoff is answered, every change is there before a
+So an execution is in the store before its kickoff is answered, every change is there before a
 client is notified, and each instance begins by reading what has not ended. Reading goes straight to
-the journal, so that clients can ask while executions are being stopped.
+the store, so that clients can ask while executions are being stopped.
 """
 
 from __future__ import annotations

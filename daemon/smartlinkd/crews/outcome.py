@@ -1,8 +1,8 @@
-"""How a worker's process ended, and what its execution's outcome is: pure rules.
+"""How a worker's process ended, and its execution's outcome: pure rules.
 
-What the worker said of its end stands, whatever became of it afterwards. Where it said nothing,
-its process tells, and only what is really known is said: `OutOfMemory` is the reaper's own doing,
-while a SIGKILL that the daemon did not send may have come from anybody.
+The worker's last message decides, whatever happens to its process afterwards. Without one the exit
+decides, and the text claims only what is known: `OutOfMemory` is the reaper's own measurement,
+while anybody may have sent a SIGKILL.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The recorder writes what happens to executions, and notifies others once it is on the disk.
 
-A write is retried until the journal takes it, so a disk that is full for a while loses nothing.
+A write is retried until the store takes it, so a disk that is full for a while loses nothing.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class ExecutionRecorder:
         self.waits.labels(crew).observe(max(0.0, waited))  # the wall's clock can be set back
 
     async def read(self, execution_id: str) -> Execution:
-        """Return an execution, retried until the journal answers. Raises LookupError for none."""
+        """Return an execution, retried until the store answers. Raises LookupError for none."""
         found = await self.retry_until_success(
             f"execution {execution_id}", partial(self.store.execution, execution_id)
         )
         if found is None:
-            raise LookupError(f"execution {execution_id} has not ended and is not in the journal")
+            raise LookupError(f"execution {execution_id} has not ended and is not in the store")
         return found
 
     async def create(
@@ -97,13 +97,13 @@ class ExecutionRecorder:
     async def record(
         self, execution_id: str, state: ExecutionState, *entries: ExecutionUpdate
     ) -> None:
-        """Record entries in one transaction, retried until the journal takes them.
+        """Record entries in one transaction, retried until the store takes them.
 
         Args:
             state: the execution's state afterwards.
 
         Raises:
-            Invalid: the journal will never take one. The entries before it are recorded.
+            Invalid: the store will never take one. The entries before it are recorded.
         """
         try:
             await self._record(execution_id, state, together(entries))

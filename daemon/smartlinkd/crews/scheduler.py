@@ -2,7 +2,7 @@
 
 An execution waits as PENDING in its crew's queue until the crew has a free slot and its worker may
 start. Why workers start a few at a time: docs/decisions/065-starting-workers.md. One `Scheduler` is
-the state of one instance of the executor, and begins with what the journal says is unfinished.
+the state of one instance of the executor, and begins with what the store says is unfinished.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class CrewQueue:
     waiting: dict[str, None] = field(default_factory=dict)
     running: dict[str, RunningExecution] = field(default_factory=dict)
     enqueue_lock: trio.Semaphore = field(default_factory=lambda: trio.Semaphore(1, max_value=1))
-    """Held from the check for room to the entry, so that the queue has the journal's order."""
+    """Held from the check for room to the entry, so that the queue has the store's order."""
 
     @property
     def starting(self) -> int:
@@ -140,7 +140,7 @@ class Scheduler:
         self._start_next()
 
     def suspend(self) -> None:
-        """Stop all workers. Their executions stay unfinished in the journal."""
+        """Stop all workers. Their executions stay unfinished in the store."""
         self._is_suspended = True
         self._writes.cancel_scope.deadline = trio.current_time() + self._limits.last_write_s
         for queue in self._queues.values():

@@ -179,7 +179,7 @@ class ExecutionProgress:
         self.subject = _with(self.subject, webhooks)
 
     def answer_refused(self, task_id: str) -> ExecutionUpdate:
-        """Return the entry that opens the same question again, after the journal has refused its
+        """Return the entry that opens the same question again, after the store has refused its
         answer.
         """
         self._asked = task_id

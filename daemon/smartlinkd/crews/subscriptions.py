@@ -1,6 +1,6 @@
-"""Following an execution: the journal is the queue, and a subscription wakes its reader.
+"""Following an execution: the store is the queue, and a subscription wakes its reader.
 
-A reader subscribes, reads what the journal has, and waits for the next notification. However much
+A reader subscribes, reads what the store has, and waits for the next notification. However much
 was recorded since, that is one notification. So a slow reader costs nothing but its own time, and
 one that is gone leaves nothing behind.
 """
@@ -19,7 +19,7 @@ from smartlinkd.store.model import ExecutionEvent, ExecutionState
 MAX_SUBSCRIPTIONS = 512
 """At the same time, over all executions: each holds a connection and a task."""
 EVENTS_AT_ONCE = 100
-"""Events that are read from the journal together."""
+"""Events that are read from the store together."""
 
 
 class Subscription:

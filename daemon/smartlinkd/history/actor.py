@@ -1,8 +1,8 @@
-"""The history actor: every converted link is kept, and no conversion waits for that.
+"""The history actor: keeps each converted link in `history.sqlite`; no conversion waits for it.
 
-`keep` appends to a queue in memory and returns. A task writes the queue to the file. A disk that is
-full or fails costs entries and never a conversion; a file that is damaged is set aside, and one of
-a newer version is left alone. One thread uses the file, for one call at a time.
+`keep` appends to a queue in memory and returns. A task writes the queue to the file. A full or
+failing disk costs entries and never a conversion. A damaged file is set aside, and one of a newer
+version is left alone. One thread uses the file, for one call at a time.
 """
 
 from __future__ import annotations

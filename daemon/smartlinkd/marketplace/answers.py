@@ -1,9 +1,8 @@
 """Read the answer to `batchCustomLink`, row by row.
 
-Rows come in the order of the request. A missing row is an unknown error; one too many means that
-the portal answered another question. Only a real short link earns. So a row fails if it has none,
-has a long link in its place, or is of another product or other sub-ids than were asked for: the
-page may have repeated an earlier submit by itself.
+Rows come in the order of the request. A missing row is an unknown error, and an additional one
+fails the whole answer. A row fails if it has no short link, or if its link is of another product or
+has other sub-ids than asked for: the page may have repeated an earlier submit.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The eight markets, and the origins that a configuration may use instead.
+"""The marketplace's eight countries, and the origins that a configuration may use instead.
 
 A `Market` holds origins (scheme, host and port), never bare hosts. A configured origin replaces the
-market's own everywhere: what is recognised, what a canonical link looks like, and what is fetched.
-A list of additional hosts was rejected: a test could reach the real portal by mistake.
+market's own everywhere: in recognised links, in canonical links and in requests. A list of
+additional hosts was rejected: a test could reach the real portal by mistake.
 """
 
 from __future__ import annotations

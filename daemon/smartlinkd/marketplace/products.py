@@ -1,4 +1,4 @@
-"""Product data: the thirteen fields of the affiliate service (section 2), and how they are read.
+"""Product data: thirteen fields (docs/api.md), and how they are read.
 
 Each field is null if it is not known. A field that cannot be read costs that field alone: a product
 without a name still has its price. The commission is in whole units of the market's currency:

@@ -1,1 +1,4 @@
-"""Executions, their events and webhook deliveries in one SQLite file, over restarts and kills."""
+"""Executions, their events and the outbox of webhook calls, in one SQLite file.
+
+The file is `journal.sqlite3` in the state directory, and its actor is called `journal` in the log.
+"""

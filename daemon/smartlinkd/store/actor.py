@@ -1,9 +1,9 @@
-"""The store actor: executions are on the disk before anybody is answered.
+"""The store's actor: an execution is on the disk before its client is answered.
 
-A thread does the calls in order, all that wait in one visit. A caller that is cancelled before its
-turn has changed nothing. One that is cancelled during it has its change made or not made, never
-half. Callers that have to know ask in a task that no request ends (as the executor does), or again
-with the same idempotency key.
+A thread carries out the calls in order, all waiting ones in one visit. A caller that is cancelled
+before its turn has changed nothing; one that is cancelled during it has its change made wholly or
+not at all. Callers that have to know ask in a task that no request ends, or again with the same
+idempotency key.
 """
 
 from __future__ import annotations

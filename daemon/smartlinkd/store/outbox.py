@@ -1,9 +1,9 @@
-"""The outbox: webhook targets, and the deliveries that wait for them.
+"""The outbox: targets of webhooks, and the deliveries that wait for them.
 
-A delivery is a row until it is made or given up. It names a row of `webhooks`, not a URL, so that a
-credential is stored once, and a target that is replaced stays for the deliveries that were queued
-before. Each target's row has its first delivery and when that is due, so that what waits behind it
-is not looked at. All methods run inside a transaction of the caller, or only read.
+A delivery is a row until it is made or given up. It refers to a row of `webhooks` and not to a URL,
+so a credential is stored once. That row also has the target's first delivery and its time, so a
+search for due calls does not read the deliveries behind it. All methods run in a transaction of the
+caller, or only read.
 """
 
 from __future__ import annotations

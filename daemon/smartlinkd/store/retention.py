@@ -1,8 +1,8 @@
 """Pruning: ended executions beyond their retention, and expired idempotency keys, in batches.
 
-An execution stays while it has not ended, while a delivery waits for it, and while an idempotency
-key stands for it: the key's holder would be given an id that leads nowhere. A batch deletes row
-after row for a short time, since an execution has between three rows and a hundred thousand.
+An execution stays until it has ended, its webhook deliveries are done, and its idempotency key has
+expired: a client that repeats the key must get an id that exists. A batch stops after a short time,
+since an execution has between three rows and a hundred thousand.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The store's tables.
+"""The tables of the store.
 
-Events and tasks may be many, so they have no foreign key: when an execution is pruned, its row goes
-first, its number comes into `pruned`, and its parts are deleted in batches.
-docs/decisions/053-tables-of-the-store.md tells why the tables are as they are.
+An execution may have very many events and tasks, so these have no foreign key. Pruning deletes the
+execution's row first and notes its number in `pruned`. Then it deletes the rest in batches. See
+docs/decisions/053-tables-of-the-store.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The apps of crews: under `/crews/<name>`, at `/` for one, and at addresses of their own.
 
-The same operations are served in all three, and documented in the first. Bodies are JSON whatever
-their `Content-Type` says: not every client sets it, and it would only help against web pages of
-somebody else's, which do not have the token that every operation wants.
+All three serve the same operations, and the first documents them. A body is JSON whatever its
+`Content-Type` says, because not every client sets it. Other people's web pages gain nothing by
+that: every operation needs a token.
 """
 
 from __future__ import annotations

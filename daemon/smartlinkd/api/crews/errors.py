@@ -1,7 +1,6 @@
-"""Failures as clients of crews know them: `{"error": "<title>", "message": "<detail>"}`.
+"""Failures of the crews' API: `{"error": "<title>", "message": "<detail>"}`.
 
-They are the answer to whatever goes wrong under a crew's base address, and nowhere else. Which
-addresses these are is a rule about paths, so that it holds for requests that no operation takes.
+Every failure below a crew's base address has this shape, also for paths that no operation has.
 """
 
 from __future__ import annotations

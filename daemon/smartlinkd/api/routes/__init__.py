@@ -1,2 +1,1 @@
-"""The operations: a file for each group of the seed's section 4, and two for the owner (`crews`,
-`operator`)."""
+"""The operations of the HTTP API, a module for each group (docs/api.md)."""

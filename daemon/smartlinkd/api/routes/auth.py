@@ -1,4 +1,4 @@
-"""Login and the second factor (seed, sections 3 to 5)."""
+"""Login and the second factor (docs/api.md)."""
 
 from __future__ import annotations
 

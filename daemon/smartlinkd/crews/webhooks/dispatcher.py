@@ -1,8 +1,8 @@
-"""The webhook dispatcher: it makes the calls that the journal holds, at least once and in order.
+"""The webhook dispatcher: it makes the calls that the store holds, at least once and in order.
 
 The journal is the queue. One task asks it for due calls, the first of each target, and starts a
 task for each that finds a free slot. A call is deleted after it was made, so a crash in between
-repeats it. A failed call is rescheduled in the journal, and those behind it wait.
+repeats it. A failed call is rescheduled in the store, and those behind it wait.
 See docs/decisions/071-webhook-dispatcher.md.
 """
 
@@ -39,7 +39,7 @@ from smartlinkd.supervision.policy import Backoff
 logger = logging.getLogger(__name__)
 
 STORE_BACKOFF: Final = Backoff(first=1.0, longest=30.0)
-"""Between two tries when the journal cannot be used."""
+"""Between two tries when the store cannot be used."""
 SHORTEST_SLEEP_S: Final = 0.05
 """The wall clock and trio's are compared, and need not agree to the microsecond."""
 
@@ -220,7 +220,7 @@ class WebhookDispatcher:
         )
 
     async def _record(self, delivery: Delivery, verdict: Verdict) -> None:
-        """Write the verdict to the journal, however long it takes. A lost one repeats the call."""
+        """Write the verdict to the store, however long it takes. A lost one repeats the call."""
         match verdict:
             case Delivered():
                 await self._retry(lambda: self._store.remove_delivery(delivery.id))

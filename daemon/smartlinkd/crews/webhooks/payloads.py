@@ -77,7 +77,7 @@ def _stream_body(subject: Subject, event: NewEvent) -> Body:
     return {
         "events": [
             {
-                # Its number in the journal is not known yet.
+                # Its number in the store is not known yet.
                 "id": str(uuid4()),
                 "execution_id": subject.execution_id,
                 "timestamp": timestamp(event.timestamp),

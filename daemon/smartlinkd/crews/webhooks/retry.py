@@ -1,10 +1,10 @@
-"""The outcome of an attempt at a webhook call, and the time of the next one: pure rules.
+"""The verdict on an attempt at a webhook call, and the time of the next one: pure rules.
 
 | answer | verdict |
 |---|---|
 | 2xx | `Delivered` |
-| 302, 303, 307 (followed in no case), 408, 425, 429, 5xx; none before the deadline | `Retried` |
-| any other | `GivenUp`, since the same call would get the same |
+| 302, 303, 307, 408, 425, 429, 5xx, or no answer in time | `Retried` |
+| any other, 301 and 308 too | `GivenUp`: the same call would get the same answer |
 """
 
 from __future__ import annotations
