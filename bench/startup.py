@@ -78,9 +78,10 @@ def row_4(plan: Plan) -> Row:
         ],
         [
             "programs and libraries are in the kernel's memory: they were started before",
-            "the floor of both: a program that imports the libraries which the daemon was to be "
-            "built on (trio, hypercorn, Quart-Trio, trio-websocket, pydantic, PyJWT, pyotp, segno) "
-            "and answers to /api/health with a constant; it has no browser",
+            "the floor of both: a program that imports the libraries which the daemon imports "
+            "(trio, hypercorn, Quart-Trio, trio-websocket, pydantic, httpx, PyJWT, pyotp, segno, "
+            "argon2, cryptography, certifi, prometheus_client) and answers to /api/health with a "
+            "constant; it has no browser",
         ],
     )
 

@@ -1,4 +1,4 @@
-"""The least that answers over HTTP with the libraries that the daemon was to be built on.
+"""The least program that answers over HTTP and imports the libraries that the daemon imports.
 
     python -m bench.peers.health_alone PORT    # `/api/health`, until it is ended
 
@@ -13,12 +13,17 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import argon2
+import certifi
+import httpx
 import jwt
+import prometheus_client
 import pydantic
 import pyotp
 import segno
 import trio
 import trio_websocket
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypercorn.config import Config
 from hypercorn.trio import serve
 from quart_trio import QuartTrio
