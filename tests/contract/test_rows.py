@@ -10,6 +10,7 @@ import ast
 import re
 import tomllib
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 FOLDER = Path(__file__).parent
 
 
+@cache
 def rows() -> dict[str, dict[str, Any]]:
     """All rows by `file.row`."""
     return {
@@ -27,6 +29,7 @@ def rows() -> dict[str, dict[str, Any]]:
     }
 
 
+@cache
 def functions() -> set[str]:
     """The tests of this folder as `file::function`, but for those of this file."""
     return {
