@@ -18,8 +18,6 @@ KEPT = {
     "simulation": 0,
     "soak": 0,
     "every_step": 0,
-    "crews/executor/trouble/test_every_step.py": 0,
-    "supervision/test_supervisor_every_step.py": 0,
     "faults": 60,
     # With a real Chromium. The fault matrix has the same faults on a fake one.
     "e2e/page": 0,

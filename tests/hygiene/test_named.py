@@ -1,10 +1,12 @@
-"""Tests that texts name: there are such."""
+"""Tests and files of tests that texts and tables name exist."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
+
+from tests.hygiene.nightly import KEPT, TESTS
 
 ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"`(?:\w+/)*(test_[\w…]*(?:\.py)?)(?:\[[^`]*\])?`")
@@ -29,3 +31,7 @@ def test_every_test_that_is_named_is_there() -> None:
         if not any(map(re.compile(re.escape(name).replace("…", ".*")).fullmatch, there))
     ]
     assert missing == []
+
+
+def test_every_entry_of_the_nightly_table_is_there() -> None:
+    assert [entry for entry in KEPT if not (TESTS / entry.partition("::")[0]).exists()] == []
