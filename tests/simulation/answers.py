@@ -74,8 +74,9 @@ def _check_failure(link: Link, entry: Mapping[str, Any], codes: Collection[int])
     if set(entry) != {"error", "failCode"}:
         raise WrongAnswer(f"an entry of no known shape: {entry}")
     code = entry["failCode"]
-    may_be_unknown = link.text.startswith(ORIGINS.short)  # nobody could say where it leads
-    if link.item == 0 and code != INVALID and not (may_be_unknown and code == UNKNOWN):
+    # A short link that could not be followed, or was not since the account is paused.
+    is_unresolved = link.text.startswith(ORIGINS.short) and code in (UNKNOWN, *codes)
+    if link.item == 0 and code != INVALID and not is_unresolved:
         raise WrongAnswer(f"{link.text} is no product, and failed with {code}")
     if link.item != 0 and code not in codes:
         raise WrongAnswer(f"{link.text} is a product, and failed with {code}")
