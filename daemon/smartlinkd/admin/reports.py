@@ -41,7 +41,7 @@ class BrowserReport(Body):
 
 
 class AccountReport(Body):
-    """How an account stood with the portal at its last answer."""
+    """An account's state at the portal's last answer."""
 
     account: str = Field(description="the marketplace's user id, or a cookie's digest")
     state: str
@@ -88,7 +88,7 @@ class StoredCookieState(Body):
 
 
 class AccountEntry(Body):
-    """How an account stands with the portal, and what to do about it."""
+    """An account's state at the portal, and the remedy."""
 
     name: str = Field(description="the marketplace's user id, or a cookie's digest")
     state: Literal["active", "session_lost", "paused"]
@@ -106,7 +106,7 @@ class AccountResponse(Body):
 
 
 class CrewTokenArguments(Arguments):
-    """Whose token the shell wants; without a user it is the organization's."""
+    """The crew and the user of a token; without a user it is the organization token."""
 
     name: str
     user: str | None = None

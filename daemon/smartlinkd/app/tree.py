@@ -68,7 +68,7 @@ LAST_WRITES_S = 5.0
 worker."""
 
 DISK_TIMEOUT_S = 60.0
-"""How much longer than others an actor may hang that writes to the disk, or waits for a write.
+"""The additional time for which an actor may hang that writes to the disk or waits for a write.
 
 A restart mends no disk, and ends what crews are working on.
 """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class BrowserLimits:
-    """How many, how often and how long. Times are in seconds.
+    """Bounds of the room: numbers, rates and times in seconds.
 
     Attributes:
         concurrent_jobs: jobs at the same time, of all accounts.

@@ -147,7 +147,7 @@ class Feedback:
 
 @dataclass(frozen=True)
 class CrewLoad:
-    """How many executions of a crew have a slot, until their worker has gone, and how many wait."""
+    """Numbers of a crew's executions: those that have a slot, and those that wait for one."""
 
     running: int = 0
     waiting: int = 0
