@@ -264,8 +264,6 @@ class Switchboard:
         """
         if name not in BY_NAME:
             raise Invalid(f"fault: there is no {name!r}; one of {', '.join(sorted(BY_NAME))}")
-        if times is not None and times < 1:
-            raise Invalid("times: must be 1 or more, or null for every time")
         if len(self._armed) >= MAX_ARMED:
             raise Invalid(f"fault: {MAX_ARMED} are switched on already; DELETE them first")
         self._armed.append(Armed(BY_NAME[name], times, account))

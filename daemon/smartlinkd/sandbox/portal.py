@@ -30,7 +30,7 @@ from smartlinkd.sandbox.open_api import add_estimate, add_open_api
 from smartlinkd.sandbox.products import PRODUCTS, portal_offer, product_of
 from smartlinkd.sandbox.session import PortalSession, session_of
 from smartlinkd.sandbox.shortlinks import CODES
-from smartlinkd.sandbox.state import SUBMITS_KEPT, SandboxState
+from smartlinkd.sandbox.state import SUBMITS_KEPT, Delays, SandboxState
 from smartlinkd.sandbox.web import (
     Answer,
     as_json,
@@ -47,9 +47,6 @@ from smartlinkd.sandbox.web import (
 PROGRAM: Final = "1"
 """The value of the header affiliate-program-type that stands for links."""
 
-LONGEST_DELAY: Final = 600_000
-"""Milliseconds: longer than any deadline that is tested."""
-
 SUBMITS_SHOWN: Final = 100
 """Submits in the log's answer when the request does not say."""
 
@@ -61,14 +58,6 @@ class FaultBody(BaseModel):
     fault: str
     times: int | None = Field(default=None, ge=1)
     account: str | None = None
-
-
-class DelayBody(BaseModel):
-    """The delays to set, in milliseconds."""
-
-    model_config = ConfigDict(extra="forbid")
-    submit_ms: int | None = Field(default=None, ge=0, le=LONGEST_DELAY)
-    product_ms: int | None = Field(default=None, ge=0, le=LONGEST_DELAY)
 
 
 def portal_app(state: SandboxState) -> GuardedQuart:
@@ -264,12 +253,9 @@ def _add_control(app: GuardedQuart, state: SandboxState) -> None:
 
     @app.post("/_sandbox/delay")
     async def delay() -> Response:
-        body = await body_as(DelayBody)
-        if body.submit_ms is not None:
-            state.delays.submit_ms = body.submit_ms
-        if body.product_ms is not None:
-            state.delays.product_ms = body.product_ms
-        return as_json({"ok": True, **asdict(state.delays)})
+        given = await body_as(Delays)
+        state.delays = state.delays.model_copy(update=given.model_dump(exclude_unset=True))
+        return as_json({"ok": True, **state.delays.model_dump()})
 
     @app.get("/_sandbox/log")
     async def log() -> Response:

@@ -41,7 +41,6 @@ class SandboxProduct:
     item_id: int
     name: str
     price: int
-    image: str | None
     shop_name: str
     rating: float | None
     sold: int | None
@@ -49,7 +48,15 @@ class SandboxProduct:
     seller_rate: int | None
     cap: int | None = _CAP
     plain_numbers: bool = False
+    has_image: bool = True
     why: str = ""
+
+    @property
+    def image(self) -> str | None:
+        """The name of its picture at the real marketplace. The sandbox never requests it."""
+        if not self.has_image:
+            return None
+        return f"vn-11134207-{_digest(self.item_id).hex()[:20]}"
 
     @property
     def platform_rate(self) -> int:
@@ -79,7 +86,6 @@ PRODUCTS: tuple[SandboxProduct, ...] = (
         item_id=23456789012,
         name="Son Kem Lì Bền Màu 8H Cánh Hồng, Mịn Môi Không Khô",
         price=122_200,
-        image="vn-11134207-7r98o-lkj3m2x8q1f5a2",
         shop_name="Cánh Hồng Official",
         rating=4.8,
         sold=15_234,
@@ -92,7 +98,6 @@ PRODUCTS: tuple[SandboxProduct, ...] = (
         item_id=17788990011,
         name="Máy Ảnh Không Gương Lật Toàn Khung 45MP Kèm Ống Kính 24-70mm f/2.8",
         price=84_600_000,
-        image="vn-11134207-7ras8-m1b2c3d4e5f6a7",
         shop_name="Góc Nhìn Camera",
         rating=5.0,
         sold=37,
@@ -105,7 +110,6 @@ PRODUCTS: tuple[SandboxProduct, ...] = (
         item_id=21334455667,
         name="Tai Nghe Chụp Tai Chống Ồn Chủ Động, Pin 50 Giờ",
         price=5_290_000,
-        image="vn-11134207-7qukw-lf9a8b7c6d5e43",
         shop_name="Âm Thanh Sài Gòn",
         rating=4.9,
         sold=2_481,
@@ -118,7 +122,6 @@ PRODUCTS: tuple[SandboxProduct, ...] = (
         item_id=19876543210,
         name="Nồi Cơm Điện Tử 1.8L Lòng Niêu Chống Dính",
         price=1_890_000,
-        image="vn-11134207-7r98o-lq1w2e3r4t5y67",
         shop_name="Bếp Nhà Mình",
         rating=4.7,
         sold=8_805,
@@ -132,7 +135,6 @@ PRODUCTS: tuple[SandboxProduct, ...] = (
         item_id=18123456789,
         name="Áo Thun Cotton Nam Cổ Tròn Form Rộng",
         price=99_000,
-        image="vn-11134207-7ras8-m0z9y8x7w6v5u4",
         shop_name="Mộc Basic",
         rating=4.6,
         sold=64_120,
@@ -145,7 +147,6 @@ PRODUCTS: tuple[SandboxProduct, ...] = (
         item_id=22001100220,
         name="Sữa Rửa Mặt Tạo Bọt Dịu Nhẹ 150ml",
         price=145_000,
-        image="vn-11134207-7qukw-lhk5j6h7g8f9d0",
         shop_name="Da Xinh Cosmetics",
         rating=4.9,
         sold=31_007,
@@ -159,7 +160,7 @@ PRODUCTS: tuple[SandboxProduct, ...] = (
         item_id=25550001112,
         name="Giá Đỡ Điện Thoại Gấp Gọn",
         price=35_000,
-        image=None,
+        has_image=False,
         shop_name="Phụ Kiện 24H",
         rating=None,
         sold=None,
@@ -172,7 +173,6 @@ PRODUCTS: tuple[SandboxProduct, ...] = (
         item_id=20202020202,
         name="Bình Giữ Nhiệt Inox 316 900ml",
         price=289_000,
-        image="vn-11134207-7r98o-lz0x9c8v7b6n54",
         shop_name="Giữ Nhiệt Việt",
         rating=4.876543209876543,
         sold=5_512,
@@ -189,7 +189,6 @@ PRODUCTS: tuple[SandboxProduct, ...] = (
             "Windows/macOS, Bảo Hành 24 Tháng 'Lỗi Là Đổi' \\ Tặng Kê Tay Gỗ 🎁"
         ),
         price=1_349_000,
-        image="vn-11134207-7ras8-m4n5b6v7c8x9z0",
         shop_name="Phím & Chuột “Gõ Là Mê”",
         rating=4.95,
         sold=912,
@@ -202,7 +201,6 @@ PRODUCTS: tuple[SandboxProduct, ...] = (
         item_id=16001600160,
         name="Kẹp Giấy Màu Hộp 20 Cái",
         price=1_500,
-        image="vn-11134207-7qukw-la1s2d3f4g5h67",
         shop_name="Văn Phòng Phẩm An",
         rating=4.5,
         sold=120_000,
@@ -215,7 +213,6 @@ PRODUCTS: tuple[SandboxProduct, ...] = (
         item_id=15151515151,
         name="Thùng 48 Hộp Sữa Tươi Tiệt Trùng Không Đường 180ml",
         price=372_000,
-        image="vn-11134207-7r98o-lp0o9i8u7y6t54",
         shop_name="Sữa Mẹ Chọn",
         rating=5,
         sold=1_250_000,
@@ -228,7 +225,6 @@ PRODUCTS: tuple[SandboxProduct, ...] = (
         item_id=26262626262,
         name="Thẻ Quà Tặng Điện Tử 500.000đ",
         price=500_000,
-        image="vn-11134207-7ras8-m9k8j7h6g5f4d3",
         shop_name="Quà Tặng Số",
         rating=4.4,
         sold=3_300,
@@ -352,10 +348,8 @@ def product_link(product: SandboxProduct, shop_url: str) -> str:
 
 
 def image_url(product: SandboxProduct) -> str | None:
-    """Return a picture's URL at the real marketplace. The sandbox never requests it."""
-    if product.image is None:
-        return None
-    return f"https://down-vn.img.susercontent.com/file/{product.image}"
+    """Return a picture's URL at the real marketplace."""
+    return product.image and f"https://down-vn.img.susercontent.com/file/{product.image}"
 
 
 def format_dong(amount: int) -> str:
@@ -374,7 +368,7 @@ def _share(price: int, rate: int) -> int:
 
 
 def _generate(item_id: int) -> SandboxProduct:
-    digest = hashlib.sha256(f"item {item_id}".encode()).digest()
+    digest = _digest(item_id)
     number = [int.from_bytes(digest[i : i + 4]) for i in range(0, len(digest), 4)]
     seller_rate = (number[3] % 31) * 500 if number[3] % 2 else 0
     return SandboxProduct(
@@ -382,7 +376,6 @@ def _generate(item_id: int) -> SandboxProduct:
         item_id=item_id,
         name=f"{_pick(_THINGS, number[1])} {_pick(_MANNERS, number[2])} #{item_id}",
         price=1_000 * (5 + number[4] % 3_000),
-        image=f"vn-11134207-{digest.hex()[:20]}",
         shop_name=_pick(_SHOPS, number[0]),
         rating=round(4 + (number[5] % 101) / 100, 2),
         sold=number[6] % 50_000,
@@ -390,6 +383,10 @@ def _generate(item_id: int) -> SandboxProduct:
         seller_rate=seller_rate,
         cap=_CAPS[number[2] % len(_CAPS)],
     )
+
+
+def _digest(item_id: int) -> bytes:
+    return hashlib.sha256(f"item {item_id}".encode()).digest()
 
 
 def _pick(words: tuple[str, ...], number: int) -> str:

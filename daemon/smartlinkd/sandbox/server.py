@@ -18,8 +18,9 @@ from typing import Final
 
 import trio
 
-from smartlinkd.errors import Invalid, leaves
+from smartlinkd.errors import Invalid
 from smartlinkd.http_server import ServedApp, serve
+from smartlinkd.nurseries import background
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.faults import FAULTS
 from smartlinkd.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
@@ -139,19 +140,10 @@ def main(*, host: str, port: int) -> int:
 
     async def run_until_signal() -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(run, host, port, partial(print, flush=True))
-                async for _ in signals:
-                    nursery.cancel_scope.cancel()
+            async with background(partial(run, host, port, partial(print, flush=True))):
+                await anext(signals)
 
-    refused: list[Invalid] = []
-    try:
-        trio.run(run_until_signal)
-    except* Invalid as refusals:
-        # An exception that is raised in here would be put in a group again.
-        refused.append(next(leaves(refusals)))
-    if refused:
-        raise refused[0]
+    trio.run(run_until_signal)
     return 0
 
 

@@ -20,7 +20,7 @@ from smartlinkd.errors import Invalid
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.products import product_of
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT, cookies_of, session_of
-from smartlinkd.sandbox.shortlinks import BIG_BODY, CODES, Hop, Way, hop_of
+from smartlinkd.sandbox.shortlinks import BIG_BODY, SLOW, Code, code_named
 from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.sandbox.web import Answer, new_app
 
@@ -29,19 +29,6 @@ PRODUCT_PATHS: Final = re.compile(
     r"|[^/]+/(?P<shop2>[0-9]{1,15})/(?P<item2>[0-9]{1,15}))/?"
 )
 """The forms of a product's address: slug, `product/…`, a shop's name, and both under universal."""
-
-_COUNTED_CODES = {row.code for row in CODES}
-_HEADS = {
-    Way.META: '<meta http-equiv="refresh" content="0; url={to}">',
-    Way.SCRIPT: "<script>window.location.replace({script});</script>",
-    Way.VARIABLE: "<script>var u = {script}; location.href = u;</script>",
-    Way.CANONICAL: '<link rel="canonical" href="{to}">',
-    Way.OG_URL: '<meta property="og:url" content="{to}">',
-    Way.LOGIN: '<link rel="canonical" href="{to}"></head><body><input type="password">',
-    Way.UNKNOWN: "<title>Mở ứng dụng</title>",
-    Way.GONE: "<title>Liên kết không tồn tại</title>",
-    Way.BROKEN: "<title>Liên kết không tồn tại</title>",
-}
 
 
 def shop_app(state: SandboxState) -> GuardedQuart:
@@ -88,19 +75,18 @@ def short_links_app(state: SandboxState) -> GuardedQuart:
     @app.get("/<path:code>")
     async def short_link(code: str) -> Response:
         state.counters["short link"] += 1
-        if code in _COUNTED_CODES:
+        row = code_named(code)
+        if row.code:
             state.counters[f"short link {code}"] += 1
         if code.startswith("dlink"):
             state.counters["dlink opened"] += 1
         if request.cookies:
             state.counters["short link with cookie"] += 1
         if long_link := state.made.get(code):
-            return _send(Hop(Way.FOUND, long_link))
-        hop = hop_of(code, shop_url=state.origins.shop, short_url=state.origins.short)
-        if hop.way is Way.SLOW:
+            return Response("", status=302, headers={"Location": long_link})
+        if code == SLOW:
             await state.hold_back()
-            return _send(Hop(Way.GONE))
-        return _send(hop)
+        return _answer(row, state)
 
     return app
 
@@ -113,17 +99,15 @@ def _next_page(state: SandboxState) -> str:
     return wanted if is_ours else f"{state.origins.portal}/offer/custom_link"
 
 
-def _send(hop: Hop) -> Response:
-    status = hop.way.value if isinstance(hop.way.value, int) else 200
-    if hop.way in (Way.FOUND, Way.MOVED):
-        return Response("", status=status, headers={"Location": hop.to} if hop.to else {})
-    if hop.way is Way.BIG:
-        head = "<!--" + "." * BIG_BODY + "-->"
-    else:
-        head = _HEADS.get(hop.way, "").format(to=html.escape(hop.to), script=json.dumps(hop.to))
+def _answer(code: Code, state: SandboxState) -> Response:
+    to = code.address(shop_url=state.origins.shop, short_url=state.origins.short)
+    if code.status in (301, 302):
+        return Response("", status=code.status, headers={"Location": to} if to else {})
+    filler = "." * BIG_BODY if "{filler}" in code.head else ""
+    head = code.head.format(to=html.escape(to), script=json.dumps(to), filler=filler)
     return Response(
         f"<!doctype html><html><head><meta charset=utf-8>{head}</head><body></body></html>",
-        status=status,
-        headers={"Refresh": f"0; url={hop.to}"} if hop.way is Way.REFRESH else {},
+        status=code.status,
+        headers={"Refresh": f"0; url={to}"} if code.is_refresh else {},
         content_type="text/html; charset=utf-8",
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import trio
+from pydantic import BaseModel, ConfigDict, Field
 
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.faults import Fault, Point, Switchboard
@@ -23,6 +24,9 @@ SUBMITS_KEPT: Final = 1_000
 
 MADE_KEPT: Final = 20_000
 """Short links that this sandbox has made and still resolves."""
+
+LONGEST_DELAY: Final = 600_000
+"""Milliseconds: longer than any deadline that is tested."""
 
 Address = tuple[str, int]
 
@@ -82,12 +86,12 @@ class SubmitLog:
         return round(trio.current_time() - self._opened, 4)
 
 
-@dataclass
-class Delays:
+class Delays(BaseModel):
     """The time until an answer, in milliseconds."""
 
-    submit_ms: int = 0
-    product_ms: int = 0
+    model_config = ConfigDict(extra="forbid")
+    submit_ms: int = Field(default=0, ge=0, le=LONGEST_DELAY)
+    product_ms: int = Field(default=0, ge=0, le=LONGEST_DELAY)
 
 
 @dataclass
