@@ -98,6 +98,6 @@ async def test_failed_launches_alarm_once_no_recycled_browser_serves(
     assert browser.status().is_ready
     assert browser.told == []
     chromiums.launched[0].exit()
-    await trio.sleep(chromiums.launch_takes + 0.1)
+    await trio.sleep(chromiums.launch_takes + BACKOFF.longest + 0.1)
     assert not browser.is_ready
     assert browser.told == ["launch failed: no room"]

@@ -190,18 +190,15 @@ async def _is_gone(page: Page) -> None:
 async def test_a_page_is_there_with_its_dom(subject: Subject) -> None:
     page = await subject.page("4711")
     url = subject.origins.portal + SELL
-    with page._session.events("Page.frameNavigated", "Page.lifecycleEvent") as events:
-        assert await page.goto(url) == url
-        seen = [await events.next() for _ in range(len(_waiting(events)))]
-    (frame,) = (e.params["frame"] for e in seen if e.method == "Page.frameNavigated")
-    steps = [e.params["name"] for e in seen if e.params.get("loaderId") == frame["loaderId"]]
+    frames, seen = list[dict[str, Any]](), list[dict[str, Any]]()
+    page._session.on("Page.frameNavigated", lambda params: frames.append(params["frame"]))
+    page._session.on("Page.lifecycleEvent", seen.append)
+    assert await page.goto(url) == url
+    (frame,) = frames
+    steps = [params["name"] for params in seen if params["loaderId"] == frame["loaderId"]]
     assert frame["url"] == url
     assert steps[0] == "init"
     assert "DOMContentLoaded" in steps
-
-
-def _waiting(events: Any) -> range:
-    return range(events._receive.statistics().current_buffer_used)
 
 
 async def test_without_its_cookies_a_page_leads_to_the_login(subject: Subject) -> None:
@@ -243,10 +240,12 @@ async def test_an_alert_holds_up_the_script_until_it_is_dismissed(subject: Subje
     page = await subject.page("4711")
     await page.goto(subject.origins.portal + SELL)
     page._session.off("Page.javascriptDialogOpening", page._dismiss_dialog)
-    with page._session.events("Page.javascriptDialogOpening") as events, trio.fail_after(SOON):
+    opened = trio.Event()
+    page._session.on("Page.javascriptDialogOpening", lambda _: opened.set())
+    with trio.fail_after(SOON):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_gives_seven, page)
-            await events.next()
+            await opened.wait()
             await is_not_answered(page)
             page._session.post("Page.handleJavaScriptDialog", {"accept": False})
     page._session.on("Page.javascriptDialogOpening", page._dismiss_dialog)

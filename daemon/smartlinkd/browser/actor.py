@@ -185,7 +185,6 @@ class _Browser:
         self._observe_downtime = observe_downtime
         self._down_since = trio.current_time()
         self._is_waiting = False
-        self._stop_waiting = trio.Event()
 
     @property
     def is_ready(self) -> bool:
@@ -219,8 +218,6 @@ class _Browser:
                     await self._wait(why)
                     continue
                 await self._serve(instance)
-                if self.instance is instance:  # recycled: it serves until the next one does
-                    nursery.start_soon(self._watch_recycled, instance)
 
     async def _serve(self, instance: BrowserInstance) -> None:
         """Use this instance until it has ended, or the next one should be launched."""
@@ -238,25 +235,14 @@ class _Browser:
             self._alarm.record_healthy()
         end = await self._wait_ended(instance)
         self._record_restart(end.kind, str(end))
-        if end.kind is EndKind.RECYCLED:
+        if end.kind is EndKind.RECYCLED:  # it serves until the next one does
             self._alarm.record_healthy()
             return
         instance.drain()
-        self._set_down()
-        if not is_healthy:  # else the next launch is at once
-            await self._wait(str(end))
-
-    async def _watch_recycled(self, recycled: BrowserInstance) -> None:
-        # If it dies before the next one is ready, that launch should not wait any longer.
-        await recycled.wait_finished()
-        if self.instance is recycled and recycled.end is not None:
-            self._record_restart(recycled.end.kind, str(recycled.end))
-            self._set_down()
-            self._stop_waiting.set()
-
-    def _set_down(self) -> None:
         self.instance, self.since = None, datetime.now(UTC)
         self._down_since = trio.current_time()
+        if not is_healthy:  # else the next launch is at once
+            await self._wait(str(end))
 
     async def _wait_ended(self, instance: BrowserInstance) -> End:
         # An instance that is not ready ends itself within seconds. If it does not, this loop must
@@ -276,12 +262,10 @@ class _Browser:
         """Wait before the next launch."""
         self._alarm.record_failure(why, another_serves=self.is_ready)
         self._is_waiting = True
-        self._stop_waiting = trio.Event()
         wait_s = self._backoff.wait(self._alarm.failures, self._chance)
         self._heartbeat.touch(wait_s)
         try:
-            with trio.move_on_after(wait_s):
-                await self._stop_waiting.wait()
+            await trio.sleep(wait_s)
         finally:
             self._is_waiting = False
 

@@ -68,7 +68,7 @@ async def capture(
     """
     send, receive = trio.open_memory_channel[CapturedResponse](RESPONSE_QUEUE)
     mappers = _Requests(url_parts, method).mappers
-    with session.mapped_events(mappers, size=ENDED_QUEUE) as ended, send, receive:
+    with session.events(mappers, size=ENDED_QUEUE) as ended, send, receive:
         async with background(partial(_report, session, ended, send)):
             yield receive
 

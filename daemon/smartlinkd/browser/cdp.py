@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import trio
@@ -50,24 +50,15 @@ RECEIVE_FRAMES = 64
 # Frames that may wait for the writer. A browser that stopped reading fills this; then calls wait
 # for their deadlines.
 WRITE_QUEUE = 256
-# Events that a subscriber may be behind.
-EVENT_QUEUE = 256
 NO_SUCH_SESSION = -32001  # the protocol's error code
 SESSION_CLOSED = "the tab was closed"
 SESSION_CRASHED = "the tab crashed: its renderer process ended"
 
 
-class CdpEvent(NamedTuple):
-    """One event of the protocol."""
-
-    method: str
-    params: JsonObject
-
-
 class EventStream(Generic[T]):
     """A subscription: iterate over it, or take the `next()`. `lost` counts what found no room.
 
-    `CdpSession.events()` and `CdpSession.mapped_events()` make one.
+    `CdpSession.events()` makes one.
     """
 
     def __init__(self, size: int, gone_error: Callable[[], PageGone]) -> None:
@@ -154,19 +145,8 @@ class CdpSession:
         """Undo one `on`."""
         self._handlers[method].remove(handler)
 
-    def events(
-        self, *methods: str, size: int = EVENT_QUEUE
-    ) -> AbstractContextManager[EventStream[CdpEvent]]:
-        """Subscribe to events while the block runs. More than `size` waiting ones are lost."""
-
-        def event_of(method: str, params: JsonObject) -> tuple[CdpEvent]:
-            return (CdpEvent(method, params),)
-
-        mappers = {method: partial(event_of, method) for method in methods}
-        return self.mapped_events(mappers, size=size)
-
     @contextmanager
-    def mapped_events(
+    def events(
         self, mappers: Mapping[str, Callable[[JsonObject], Iterable[T]]], *, size: int
     ) -> Iterator[EventStream[T]]:
         """Subscribe to the items that `mappers`, by method, make of each event: none, one or more.
@@ -228,7 +208,6 @@ class _Call:
         self.session = session
         self.method = method
         self.undo = undo
-        self.is_sent = False
         self.is_abandoned = False
         self.settled = trio.Event()
         self.result: JsonObject | None = None
@@ -236,16 +215,14 @@ class _Call:
 
     def handle_answer(self, message: JsonObject) -> None:
         """Settle with the browser's answer, or undo what it did for a caller that has gone."""
-        error = message.get("error")
-        if isinstance(error, dict):
-            code, text = error.get("code"), str(error.get("message"))
-            if code == NO_SUCH_SESSION:
-                self.fail(SessionGone(SESSION_CLOSED))
-            else:
-                self.fail(ProtocolError(self.method, code if isinstance(code, int) else 0, text))
+        if "error" in message:
+            code, text = message["error"]["code"], message["error"]["message"]
+            is_gone = code == NO_SUCH_SESSION
+            self.fail(
+                SessionGone(SESSION_CLOSED) if is_gone else ProtocolError(self.method, code, text)
+            )
             return
-        result = message.get("result")
-        self.result = result if isinstance(result, dict) else {}
+        self.result = message["result"]
         self.settled.set()
         if self.is_abandoned:
             self.undo_result()
@@ -260,19 +237,14 @@ class _Call:
         self.settled.set()
 
 
-class _Frame(NamedTuple):
-    text: str
-    call: _Call | None
-
-
 class CdpConnection:
     """The connection to one browser. Made by `connect()`."""
 
     def __init__(self) -> None:
         self.browser = CdpSession(self, None)
-        self._outgoing, self._to_write = trio.open_memory_channel[_Frame](WRITE_QUEUE)
-        self._sessions: dict[object, CdpSession] = {None: self.browser}
-        self._calls: dict[object, _Call] = {}
+        self._outgoing, self._to_write = trio.open_memory_channel[str](WRITE_QUEUE)
+        self._sessions: dict[str | None, CdpSession] = {None: self.browser}
+        self._calls: dict[int, _Call] = {}
         self._last_id = 0
         self._opened = trio.Event()
 
@@ -298,9 +270,11 @@ class CdpConnection:
         """Send the frame and wait until `call` is settled, or the deadline has passed."""
         id_ = self._next_id()
         self._calls[id_] = call
+        is_queued = False
         try:
             with trio.move_on_after(deadline):
-                await self._outgoing.send(_Frame(json.dumps({"id": id_, **frame}), call))
+                await self._outgoing.send(json.dumps({"id": id_, **frame}))
+                is_queued = True
                 await call.settled.wait()
         except trio.BrokenResourceError:
             pass  # the connection ended while the queue was full, and has failed the call
@@ -310,14 +284,13 @@ class CdpConnection:
             raise
         finally:
             call.is_abandoned = not call.settled.is_set()
-            may_be_undone = call.is_abandoned and call.is_sent and call.undo is not None
-            if not may_be_undone:
+            if not (call.is_abandoned and is_queued and call.undo is not None):
                 self._calls.pop(id_, None)
 
     def _post(self, frame: JsonObject) -> None:
         text = json.dumps({"id": self._next_id(), **frame})
         try:
-            self._outgoing.send_nowait(_Frame(text, None))
+            self._outgoing.send_nowait(text)
         except trio.WouldBlock:
             logger.warning("%s was not sent: the browser does not read", frame["method"])
 
@@ -352,12 +325,8 @@ class CdpConnection:
 
     async def _write(self, websocket: WebSocketConnection) -> None:
         async for frame in self._to_write:
-            if frame.call is not None:
-                if frame.call.is_abandoned:
-                    continue
-                frame.call.is_sent = True
             try:
-                await websocket.send_message(frame.text)
+                await websocket.send_message(frame)
             except ConnectionClosed:
                 return  # the reader sees it too, and knows the reason
 
@@ -377,27 +346,24 @@ class CdpConnection:
 
     def _dispatch(self, message: JsonObject) -> None:
         if "id" in message:
-            call = self._calls.pop(_hashable(message["id"]), None)
+            call = self._calls.pop(message["id"], None)
             if call is not None:
                 call.handle_answer(message)
             return
-        session = self._sessions.get(_hashable(message.get("sessionId")))
-        method, params = message.get("method"), message.get("params")
-        if session is None or not isinstance(method, str):
+        session = self._sessions.get(message.get("sessionId"))
+        if session is None or "method" not in message:
             logger.debug("a message was ignored: nobody is here for it")
             return
-        if not isinstance(params, dict):
-            params = {}
+        method, params = message["method"], message.get("params", {})
         self._update_sessions(session, method, params)
         session._publish(method, params)
 
     def _update_sessions(self, session: CdpSession, method: str, params: JsonObject) -> None:
         if method == "Target.attachedToTarget":
-            id_ = str(params.get("sessionId"))
+            id_ = params["sessionId"]
             self._sessions[id_] = CdpSession(self, id_)
         elif method == "Target.detachedFromTarget":
-            detached = self._sessions.get(_hashable(params.get("sessionId")))
-            self._end_session(detached, SESSION_CLOSED)
+            self._end_session(self._sessions.get(params["sessionId"]), SESSION_CLOSED)
         elif method == "Inspector.targetCrashed":
             self._end_session(session, SESSION_CRASHED)
 
@@ -418,11 +384,6 @@ class CdpConnection:
             call.fail(self.browser._gone_error())
         self._calls.clear()
         self._opened.set()
-
-
-def _hashable(value: object) -> object:
-    """Return `value` if it can be a key; a JSON object or array is found under none."""
-    return value if isinstance(value, int | str | None) else ""
 
 
 @asynccontextmanager

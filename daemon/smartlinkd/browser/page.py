@@ -23,7 +23,6 @@ from smartlinkd.browser.capture import NETWORK_BUFFERS, CapturedResponse, captur
 from smartlinkd.browser.cdp import (
     CALL_DEADLINE,
     CdpConnection,
-    CdpEvent,
     CdpSession,
     EventStream,
     JsonObject,
@@ -54,7 +53,6 @@ NAVIGATION_DEADLINE = 30.0
 NAVIGATION_EVENT_QUEUE = 1024  # frames send some ten events each while a page loads
 MAX_OTHER_URLS = 64
 _WEB_SCHEMES = ("http:", "https:")
-_NAVIGATION_EVENTS = ("Page.lifecycleEvent", "Page.navigatedWithinDocument")
 # Chromium's words for a script's document that is not there any more.
 _CONTEXT_LOST = (
     "Inspected target navigated or closed",
@@ -200,15 +198,18 @@ class Page:
         any other. `deadline` is in seconds. Raises `NavigationFailed` if there is no page to show,
         or none in time.
         """
+        steps = {"Page.lifecycleEvent": self._own_steps}
         try:
             with (
                 trio.fail_after(deadline),
-                self._session.events(*_NAVIGATION_EVENTS, size=NAVIGATION_EVENT_QUEUE) as events,
+                self._session.events(steps, size=NAVIGATION_EVENT_QUEUE) as events,
             ):
                 answer = await self._session.call("Page.navigate", {"url": url}, deadline=math.inf)
                 if answer.get("errorText"):
                     raise NavigationFailed(url, answer["errorText"])
-                await self._wait_navigated(events, answer.get("loaderId"))
+                if "loaderId" not in answer:
+                    return url  # another fragment of the document
+                await self._wait_loaded(events, answer["loaderId"])
                 return await self.url()
         except ProtocolError as refusal:
             raise NavigationFailed(url, refusal.reason) from None
@@ -332,20 +333,16 @@ class Page:
         if self._url_listener is not None:
             self._url_listener(url, False)
 
-    async def _wait_navigated(self, events: EventStream[CdpEvent], loader_id: str | None) -> None:
-        """Wait for the end of a navigation. Without a loader it is one within the document."""
+    def _own_steps(self, params: JsonObject) -> tuple[JsonObject, ...]:
+        return (params,) if params.get("frameId") == self._target_id else ()
+
+    async def _wait_loaded(self, steps: EventStream[JsonObject], loader_id: str) -> None:
         has_begun = False
-        async for method, params in events:
-            if params.get("frameId") != self._target_id:
-                continue
-            if loader_id is None:
-                if method == "Page.navigatedWithinDocument":
-                    return
-            elif method == "Page.lifecycleEvent":
-                # A redirect by script has another loader, and counts too.
-                has_begun = has_begun or params.get("loaderId") == loader_id
-                if has_begun and params.get("name") == "DOMContentLoaded":
-                    return
+        async for step in steps:
+            # A redirect by script has another loader, and counts too.
+            has_begun = has_begun or step.get("loaderId") == loader_id
+            if has_begun and step.get("name") == "DOMContentLoaded":
+                return
 
     async def _call_function(self, function: str, arguments: Sequence[Argument]) -> JsonObject:
         """Call a function on the global object. Returns the RemoteObject that is its result."""
