@@ -383,12 +383,6 @@ class Daemon:
         """Those of them that show pages."""
         return {pid for pid in self.processes() if "--type=renderer" in _command_of(pid)}
 
-    def users(self) -> set[int]:
-        """Whom its browser runs as; its reaper is the daemon's own user."""
-        commands = {pid: _command_of(pid) for pid in self.processes()}
-        browser = [pid for pid, command in commands.items() if "fork_server" not in command]
-        return {Path(f"/proc/{pid}").stat().st_uid for pid in browser}
-
     def profiles(self) -> list[str]:
         """The folders of its browsers and workers."""
         of_browsers = self.program.folder.glob("smartlinkd-*")

@@ -3,7 +3,8 @@ that does all it can do and is then killed in the way that leaves a crash report
 found, in whatever spelling, in its log, its answers, its files, its journal, what its commands
 print, or what other processes see of it.
 
-What goes wrong while secrets are in use is told in `test_secrets.py` and `crews/test_secrets.py`.
+Much goes wrong in it while secrets are in use; see also `crews/test_secrets.py`. Every other daemon
+of these tests is searched when it ends (`Daemon.check_left_nothing`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -45,6 +47,17 @@ BEARER = "canary-of-a-receivers-bearer-token"
 BASIC = "canary-of-a-receiver's-password"
 WEBHOOK_PATH = "canary-in-the-path-of-a-webhook"
 NOTIFY_PATH = "canary-in-the-path-of-the-owners-own-address"
+CUT_SHORT = "canary-of-a-session-cut-short-in-the-clipboard"
+
+FAULTS = {
+    "submit_graphql_error": 200,
+    "submit_html": 502,
+    "submit_cut": 502,
+    "page_hang_on_submit": 502,
+    "session_lost": 502,
+    "human_check": 502,
+}
+"""Faults of the portal, in this order, with the status of the answer."""
 
 WORKER = """
 say() { printf '%s\\n' "$1" >&3; }
@@ -143,10 +156,26 @@ class Scene:
         await self.ask("POST", "/api/sync-cookie", {"cookie": [self.account.cookie]}, status=400)
         links = {"links": [self.portal.link(self.portal.item()), "javascript:alert(1)"]}
         await self.ask("POST", "/api/convert", links, status=200)
-        for fault in ("session_lost", "human_check"):
+        for bad in (CUT_SHORT, f"SPC_EC={CUT_SHORT}\x07", f"SPC_EC={CUT_SHORT * 200}"):
+            await self.ask("POST", "/api/sync-cookie", {"cookie": bad}, status=400)
+            await self.ask("POST", "/api/convert", {"links": ["x"], "cookie": bad}, status=400)
+        for fault, status in FAULTS.items():
             await self.portal.arm(fault, self.account)
-            links = {"links": [self.portal.link(self.portal.item())]}
-            await self.ask("POST", "/api/convert", links | cookie, status=502)
+            links = {"links": [self.portal.link(self.portal.item()), self.portal.short("gone")]}
+            await self.ask("POST", "/api/convert", links | cookie, status=status)
+
+    async def lose_the_browser(self) -> None:
+        """While it converts."""
+        await self.daemon.run("account", "clear")
+        await self.portal.arm("submit_slow", self.account)
+        submits = len(await self.portal.submits(self.account))
+        links = {"links": [self.portal.link(self.portal.item())]}
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(self.ask, "POST", "/api/convert", links, status=502))
+            await self.portal.submitting(self.account, nth=submits + 1)
+            status = (await self.ask("GET", "/api/status", status=200)).json()
+            os.kill(status["browser"]["pid"], signal.SIGKILL)
+        await self.daemon.until_ready()
 
     async def run_a_crew(self) -> None:
         """With webhooks that need credentials, and a worker that dies with its key on its lips."""
@@ -215,6 +244,8 @@ class Scene:
                 assert found <= meant_for_it.get(path, set()), path
                 seen += 1
         assert seen > 8
+        kept = {path for path in self.daemon.state.rglob("*") if path.is_file()}
+        assert {path.stat().st_mode & 0o777 for path in kept} == {0o600}
         for row in self.rows():
             assert self.canaries.found_in(row) <= {WEBHOOK_PATH}
 
@@ -304,6 +335,7 @@ async def test_no_canary_is_found_anywhere(
         cookie={"sync_key": SYNC_KEY},
         open_api={"app_id": "123456", "secret": API_SECRET},
         products={"source": "none"},
+        browser={"job_timeout": 8},
         webhooks={"secret": WEBHOOK_SECRET, "allow": ["127.0.0.0/8"]},
         notify={"url": f"{receiver}/{NOTIFY_PATH}", "command": ["/bin/false", NOTIFY_PATH]},
         crew_tokens={"master_secret": MASTER},
@@ -311,10 +343,11 @@ async def test_no_canary_is_found_anywhere(
     ) as daemon:
         scene = Scene(daemon, portal, portal.account(), receiver)
         given = (PASSWORD, WRONG_PASSWORD, SIGNING, MASTER, SYNC_KEY, API_SECRET, WEBHOOK_SECRET)
-        scene.canaries.plant(*given, MODEL_KEY, BEARER, BASIC, WEBHOOK_PATH, NOTIFY_PATH)
+        scene.canaries.plant(*given, CUT_SHORT, MODEL_KEY, BEARER, BASIC, WEBHOOK_PATH, NOTIFY_PATH)
         daemon.wait_for_browser()
         await scene.log_in()
         await scene.convert()
+        await scene.lose_the_browser()
         await scene.run_a_crew()
         await scene.look()
         scene.search_processes()

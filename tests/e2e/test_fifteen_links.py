@@ -94,37 +94,3 @@ async def test_every_figure_of_a_product(any_daemon: Daemon, portal: Portal) -> 
     assert [(one["rating"], one["commissionRate"]) for one in found] == TEXTS
     parts = ("sellerCommission", "platformCommission", "commission")
     assert [tuple(one[part] for part in parts) for one in found[:3]] == EXAMPLES
-
-
-async def test_a_login_link_is_never_opened(daemon: Daemon, portal: Portal) -> None:
-    link = portal.short("dlink7Qx")
-    answer = await daemon.convert(link, account=portal.account())
-    assert answer.json() == {"ok": True, "mapping": {link: INVALID}}
-    assert await portal.counted("dlink opened") == 0
-
-
-@pytest.mark.parametrize(
-    ("code", "fail_code"),
-    [
-        ("chain6", 10),
-        ("loop", 10),
-        ("foreign", 10),
-        ("lookalike", 10),
-        ("scheme", 10),
-        ("nowhere", 10),
-        ("home", 10),
-        ("big", -1),
-        ("broken", -1),
-    ],
-)
-async def test_dead_short_link(daemon: Daemon, portal: Portal, code: str, fail_code: int) -> None:
-    account, link = portal.account(), portal.short(code)
-    answer = await daemon.convert(link, account=account)
-    assert answer.json()["mapping"] == {link: {"error": True, "failCode": fail_code}}
-    assert await portal.submits(account) == []
-
-
-async def test_script_short_link(daemon: Daemon, portal: Portal) -> None:
-    account, link = portal.account(), portal.short("script")
-    answer = await daemon.convert(link, account=account)
-    assert answer.json()["mapping"] == {link: portal.entry(PRODUCTS[3].item_id, account)}

@@ -102,3 +102,38 @@ async def switch_second_factor_on(daemon: Daemon) -> None:
 async def convert_in_vain(daemon: Daemon, link: str, account: Account) -> None:
     with pytest.raises(httpx.TransportError):
         await daemon.convert(link, account=account)
+
+
+@pytest.mark.parametrize("end", ["killed", "stopped"])
+async def test_a_pause_outlasts_the_daemon(running: Running, portal: Portal, end: str) -> None:
+    account = portal.account()
+    with running() as daemon:
+        daemon.wait_for_browser()
+        await daemon.sync(account)
+        await portal.arm("human_check", account)
+        assert (await convert_new(daemon, portal)).status_code == 502
+        if end == "killed":
+            await daemon.until("it is on the disk", lambda: is_kept(daemon, account))
+            await daemon.kill()
+        else:
+            daemon.program.stop()
+        daemon.start()
+        daemon.wait_for_browser()
+        await daemon.sync(account)
+        before = await portal.counted("submit")
+        answer = await convert_new(daemon, portal)
+        assert (answer.status_code, "human check" in answer.json()["error"]) == (502, True)
+        assert await portal.counted("submit") == before
+        account.renew()
+        await daemon.sync(account)
+        assert (await convert_new(daemon, portal)).status_code == 200
+
+
+async def convert_new(daemon: Daemon, portal: Portal) -> httpx.Response:
+    """Convert a link that nobody has asked for, with the stored cookie."""
+    return await daemon.convert(portal.link(portal.item()), account=None)
+
+
+async def is_kept(daemon: Daemon, account: Account) -> bool:
+    file = daemon.state / "pauses.json"
+    return file.exists() and account.number in file.read_text()

@@ -23,7 +23,6 @@ KEPT = {
     "e2e/page": 0,
     "e2e/page/test_convert.py::test_keyboard_alone_converts": 1,
     "e2e/page/test_session.py::test_end_of_session_asks_for_the_password": 1,
-    "e2e/test_fault_cells.py": 0,
     "e2e/test_faults.py": 12,
     "e2e/test_fifteen_links.py": 2,
     "e2e/test_open_api.py": 2,
