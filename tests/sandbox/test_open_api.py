@@ -196,12 +196,6 @@ async def test_armed_estimate_fault_is_answered(
     assert (await ask_estimate(sandbox, client, 900_000_301)).status_code == 500
 
 
-async def test_armed_estimate_html_is_answered(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
-    answer = await ask_estimate(sandbox, client, 900_000_302)
-
-    assert answer.headers["content-type"].startswith("text/html")
-
-
 async def test_cookie_sent_to_the_estimate_is_counted(
     sandbox: Sandbox, client: httpx.AsyncClient
 ) -> None:

@@ -42,12 +42,6 @@ async def test_name_of_a_product_is_escaped(sandbox: Sandbox, client: httpx.Asyn
     assert "&lt;Linear&gt;" in answer.text
 
 
-async def test_login_page_has_a_password_field(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
-    answer = await client.get(f"{sandbox.shop_url}/buyer/login")
-
-    assert 'type="password"' in answer.text
-
-
 async def test_sign_in_sets_the_cookies_of_the_account(
     sandbox: Sandbox, client: httpx.AsyncClient
 ) -> None:
@@ -159,14 +153,6 @@ async def test_refresh_code_answers_with_a_refresh_header(
     assert answer.headers["refresh"].startswith(f"0; url={product}?")
 
 
-async def test_unknown_code_answers_with_a_page_without_addresses(
-    sandbox: Sandbox, client: httpx.AsyncClient
-) -> None:
-    answer = await client.get(f"{sandbox.short_url}/unknown")
-
-    assert (answer.status_code, "http" in answer.text) == (200, False)
-
-
 @pytest.mark.parametrize(("code", "status"), [("gone", 404), ("broken", 500), ("dlinkXy", 404)])
 async def test_dead_code_is_not_found(
     sandbox: Sandbox, client: httpx.AsyncClient, code: str, status: int
@@ -192,27 +178,14 @@ async def test_big_code_answers_with_a_big_page(
     assert len(answer.content) > BIG_BODY
 
 
-async def test_opened_login_link_is_counted(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
-    await client.get(f"{sandbox.short_url}/direct")
-    before = sandbox.state.counters["dlink opened"]
-    await client.get(f"{sandbox.short_url}/dlink7Qx")
-
-    assert (before, sandbox.state.counters["dlink opened"]) == (0, 1)
-
-
-async def test_cookie_sent_to_a_short_link_is_counted(
+async def test_requests_cookies_and_login_links_are_counted(
     sandbox: Sandbox, client: httpx.AsyncClient
 ) -> None:
-    await client.get(f"{sandbox.short_url}/direct")
-    before = sandbox.state.counters["short link with cookie"]
-    await client.get(f"{sandbox.short_url}/direct", headers={"cookie": "SPC_U=1"})
-
-    assert (before, sandbox.state.counters["short link with cookie"]) == (0, 1)
-
-
-async def test_each_code_is_counted(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
-    for code in ("direct", "direct", "gone"):
+    for code in ("direct", "direct", "gone", "dlink7Qx"):
         await client.get(f"{sandbox.short_url}/{code}")
+    await client.get(f"{sandbox.short_url}/moved", headers={"cookie": "SPC_U=1"})
 
+    counted = ["", " direct", " gone", " with cookie"]
     counters = sandbox.state.counters
-    assert [counters[f"short link{code}"] for code in ("", " direct", " gone")] == [3, 2, 1]
+    assert [counters[f"short link{code}"] for code in counted] == [5, 2, 1, 1]
+    assert counters["dlink opened"] == 1

@@ -46,15 +46,6 @@ def test_portal_knows_the_product_of_each_good_code(row: object) -> None:
     assert product_behind(code) == product_at(walk(code)[1])
 
 
-@pytest.mark.parametrize("hops", [2, 3, 4, 5, 6, 9])
-def test_chain_takes_its_number_of_hops(hops: int) -> None:
-    assert walk(f"chain{hops}")[0] == hops
-
-
-def test_loop_never_ends() -> None:
-    assert walk("loop")[0] == 10
-
-
 def test_any_product_has_a_short_link() -> None:
     assert product_at(walk("p12i3456")[1]) == product_behind("p12i3456") == (12, 3456)
 
