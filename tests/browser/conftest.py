@@ -233,7 +233,7 @@ def chromiums(monkeypatch: pytest.MonkeyPatch) -> PlayedChromiums:
     monkeypatch.setattr(instance, "launch", played.launch)
     monkeypatch.setattr(instance, "connect", played.connect)
     monkeypatch.setattr(instance, "product", played.product)
-    monkeypatch.setattr(instance, "sandbox_state", played.sandbox_state)
+    monkeypatch.setattr(instance, "is_sandboxed", played.is_sandboxed)
     monkeypatch.setattr(instance, "BrowserContext", PlayedContext)
     monkeypatch.setattr(tab_pool, "BrowserContext", PlayedContext)
     return played

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import trio
 
-from smartlinkd.browser.chromium import LaunchSettings, SandboxState
+from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.errors import CallTimedOut, Disconnected, LaunchFailed, SessionGone
 from smartlinkd.browser.page import UrlListener
 
@@ -174,6 +174,6 @@ class PlayedChromiums:
         await connection.call()
         return connection.version
 
-    async def sandbox_state(self, connection: PlayedChromium) -> SandboxState:
+    async def is_sandboxed(self, connection: PlayedChromium) -> bool:
         await connection.call()
-        return SandboxState(self.confined, self.confined, self.confined)
+        return self.confined

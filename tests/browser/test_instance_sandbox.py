@@ -25,7 +25,7 @@ pytestmark = pytest.mark.chromium
 LOOK = """
 import os, sys, trio
 from smartlinkd.browser.cdp import connect
-from smartlinkd.browser.chromium import memory_of_session, sandbox_state
+from smartlinkd.browser.chromium import is_sandboxed, memory_of_session
 
 endpoint, user = sys.argv[1], int(sys.argv[2])
 
@@ -35,7 +35,7 @@ async def main():
             os.setgroups([])
             os.setresgid(user, user, user)
             os.setresuid(user, user, user)
-        print((await sandbox_state(connection)).is_on)
+        print(await is_sandboxed(connection))
         processes = (await connection.browser.call("SystemInfo.getProcessInfo"))["processInfo"]
         (chromium,) = (process["id"] for process in processes if process["type"] == "browser")
         print(memory_of_session(chromium) > 50_000_000)

@@ -23,7 +23,7 @@ import trio
 from smartlinkd.browser import chromium as chromium_module
 from smartlinkd.browser import instance
 from smartlinkd.browser.cdp import CdpConnection, connect_over
-from smartlinkd.browser.chromium import PORT_FILE, Chromium, SandboxState
+from smartlinkd.browser.chromium import PORT_FILE, Chromium
 from smartlinkd.browser.errors import Disconnected
 from smartlinkd.nurseries import background
 from smartlinkd.processes.process_tree import ExitStatus
@@ -119,7 +119,7 @@ class Machine:
         """Have every browser that is launched from now on run here."""
         patch.setattr(chromium_module, "run_process_tree", self._run_process_tree)
         patch.setattr(chromium_module, "_profile_folder", self._profile_folder)
-        patch.setattr(chromium_module, "_confinement", lambda *_: SandboxState(True, True, True))
+        patch.setattr(chromium_module, "_is_confined", lambda *_: True)
         patch.setattr(Chromium, "memory", self._memory_of)
         patch.setattr(instance, "connect", self._connect)
 

@@ -393,24 +393,12 @@ async def product(connection: CdpConnection) -> str:
     return str((await connection.browser.call("Browser.getVersion"))["product"])
 
 
-@dataclass(frozen=True)
-class SandboxState:
-    """The confinement of all renderers, beyond that of the browser's main process."""
+async def is_sandboxed(connection: CdpConnection) -> bool:
+    """Return True if the kernel shows that all renderers are confined. One page must be open.
 
-    seccomp: bool
-    user_namespace: bool
-    pid_namespace: bool
-
-    @property
-    def is_on(self) -> bool:
-        return self.seccomp and self.user_namespace and self.pid_namespace
-
-
-async def sandbox_state(connection: CdpConnection) -> SandboxState:
-    """Return the renderers' confinement as the kernel shows it. At least one page must be open.
-
-    A seccomp mode of 2 alone proves nothing: under a service manager's filter every process has
-    it. So the number of filters and the namespaces are compared with the main process's.
+    They are more confined than the browser's main process: by seccomp, and by namespaces of their
+    own for users and processes. A seccomp mode of 2 alone proves nothing: under a service manager's
+    filter every process has it. So the number of filters is compared.
 
     Raises:
         BrowserFailed: no renderer can be seen, or a call to the browser failed.
@@ -418,33 +406,29 @@ async def sandbox_state(connection: CdpConnection) -> SandboxState:
     answer = await connection.browser.call("SystemInfo.getProcessInfo")
     processes = [(entry["type"], entry["id"]) for entry in answer["processInfo"]]
     browser = next(pid for kind, pid in processes if kind == "browser")
-    states = []
+    confined = []
     for renderer in [pid for kind, pid in processes if kind == "renderer"]:
         try:
-            states.append(_confinement(browser, renderer))
+            confined.append(_is_confined(browser, renderer))
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended since
         except OSError as fault:  # permission is denied, or no descriptor is left
             raise BrowserFailed(f"Chromium's sandbox cannot be verified: {fault}") from None
-    if not states:
+    if not confined:
         raise BrowserFailed(
             "no page is open, or /proc does not show its renderer (see its mount option hidepid): "
             "Chromium's sandbox cannot be verified"
         )
-    return SandboxState(
-        seccomp=all(state.seccomp for state in states),
-        user_namespace=all(state.user_namespace for state in states),
-        pid_namespace=all(state.pid_namespace for state in states),
-    )
+    return all(confined)
 
 
-def _confinement(browser: int, renderer: int) -> SandboxState:
+def _is_confined(browser: int, renderer: int) -> bool:
     inner, outer = _status(renderer), _status(browser)
-    return SandboxState(
-        seccomp=int(inner.get("Seccomp_filters", "0")) > int(outer.get("Seccomp_filters", "0")),
-        user_namespace=_has_other_user_namespace(renderer, browser),
+    return (
+        int(inner.get("Seccomp_filters", "0")) > int(outer.get("Seccomp_filters", "0"))
+        and _has_other_user_namespace(renderer, browser)
         # NSpid has one process id for each pid namespace that the process is in.
-        pid_namespace=len(inner["NSpid"].split()) > len(outer["NSpid"].split()),
+        and len(inner["NSpid"].split()) > len(outer["NSpid"].split())
     )
 
 

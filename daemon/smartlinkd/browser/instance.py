@@ -22,9 +22,9 @@ from smartlinkd.browser.chromium import (
     SANDBOX_REMEDY,
     Chromium,
     LaunchSettings,
+    is_sandboxed,
     launch,
     product,
-    sandbox_state,
 )
 from smartlinkd.browser.errors import Disconnected, LaunchFailed
 from smartlinkd.browser.limits import BrowserLimits
@@ -265,10 +265,10 @@ async def confirm_sandbox(
     """Return when the kernel shows that Chromium's sandbox confines all renderers.
 
     Not every missing sandbox makes Chromium itself refuse: a script in its place may add
-    --no-sandbox. Raises `LaunchFailed` if they are not confined in time, and as `sandbox_state`.
+    --no-sandbox. Raises `LaunchFailed` if they are not confined in time, and as `is_sandboxed`.
     """
     deadline = trio.current_time() + timeout_s
-    while not (await sandbox_state(connection)).is_on:
+    while not await is_sandboxed(connection):
         if trio.current_time() >= deadline:
             raise LaunchFailed(
                 f"{SANDBOX_REMEDY}. It started without: does browser.executable turn it off?"
