@@ -50,7 +50,6 @@ class FakeChromium:
         self._gates: dict[str, Gate] = {}
         self._running = trio.Event()
         self._running.set()
-        self._noisy = False
         self._late: tuple[str, float] = ("", 0.0)
         self._outgoing, self._to_write = trio.open_memory_channel[str](inf)
 
@@ -68,20 +67,6 @@ class FakeChromium:
         """The next command of this method waits at the gate that is returned."""
         gate = self._gates[method] = Gate()
         return gate
-
-    def garble(self) -> None:
-        """Send a frame that is no JSON."""
-        self._outgoing.send_nowait("{ garbage")
-
-    def answer_nobody(self) -> None:
-        """Answer calls that were never made."""
-        self.say({"id": 10**9, "result": {}})
-        self.say({"id": "x", "error": {"code": -1, "message": "nobody asked"}})
-        self.say({"result": {}})
-
-    def chatter(self) -> None:
-        """From now on events that nobody knows come before each answer."""
-        self._noisy = True
 
     def be_late(self, method: str, seconds: float) -> None:
         """The next answer to this method comes so much later."""
@@ -147,11 +132,7 @@ class FakeChromium:
             reply["sessionId"] = session_id
             tab = self._tab_of_session(session_id)
             if tab is None:
-                self._reply(
-                    reply,
-                    error=(NO_SUCH_SESSION, "Session with given id not found."),
-                    method=method,
-                )
+                self._reply(reply, error=(NO_SUCH_SESSION, "Session with given id not found."))
                 return
         if gate := self._gates.pop(method, None):
             await gate.enter()
@@ -168,27 +149,18 @@ class FakeChromium:
         except Refused as refusal:
             code = NO_SUCH_METHOD if str(refusal) == f"'{method}' wasn't found" else SERVER_ERROR
             if tab is None or not tab.silent:
-                self._reply(reply, error=(code, str(refusal)), method=method)
+                self._reply(reply, error=(code, str(refusal)))
             return
         if self._late[0] == method:
             _, seconds = self._late
             self._late = ("", 0.0)
             await trio.sleep(seconds)
         if tab is None or not tab.silent:
-            self._reply(reply, result=result, method=method)
+            self._reply(reply, result=result)
 
     def _reply(
-        self,
-        reply: Json,
-        *,
-        method: str,
-        result: Json | None = None,
-        error: tuple[int, str] | None = None,
+        self, reply: Json, *, result: Json | None = None, error: tuple[int, str] | None = None
     ) -> None:
-        if self._noisy:
-            self.say({"method": "Nobody.knowsThis", "params": {"of": method}})
-            self.say({"method": "Target.receivedMessageFromTarget"})
-            self.say({"method": "Network.dataReceived", "params": {}, "sessionId": "no session"})
         if error is not None:
             self.say({**reply, "error": {"code": error[0], "message": error[1]}})
         else:

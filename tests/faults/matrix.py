@@ -74,18 +74,11 @@ _KILLED = "launch failed: Chromium ended at once with signal 9"
 _SILENT = "launch failed: the browser did not answer"
 _death("sigkill", "crashed", "restarted: crashed: Chromium ended: signal 9", EXIT, down=_KILLED)
 _death("websocket_reset", "disconnected", "restarted: disconnected:", EXIT, down=_ENDED)
-_death("garbage_bytes", "disconnected", "restarted: disconnected:", EXIT, down=_ENDED)
-_death("garbage_frame", "disconnected", "restarted: .* no JSON", EXIT, down=_ENDED)
 _death("sigstop", "unresponsive", "restarted: unresponsive:", VERDICT, down=_SILENT)
-_death("websocket_half_open", "unresponsive", "restarted: unresponsive:", VERDICT, down=_SILENT)
 # Once the next one is up, it is of use only to who is at work on it.
 _REFUSED = "links were refused: the browser ended in the midst of it"
-put(
-    ("sigkill", "websocket_reset", "garbage_bytes", "garbage_frame"),
-    "draining",
-    due(502, within=EXIT, log=_REFUSED),
-)
-put(("sigstop", "websocket_half_open"), "draining", due(502, within=VERDICT, log=_REFUSED))
+put(("sigkill", "websocket_reset"), "draining", due(502, within=EXIT, log=_REFUSED))
+put("sigstop", "draining", due(502, within=VERDICT, log=_REFUSED))
 
 # A tab is of no more use.
 
@@ -135,7 +128,7 @@ put(
 
 # What means nothing.
 
-for _fault in ("unknown_id", "event_before_reply", "clock_ahead", "clock_back"):
+for _fault in ("clock_ahead", "clock_back"):
     put(_fault, ALL, due(200, within=SUBMITTED))
     put(_fault, DOWN, due(503, dips=True, log="links were refused: the browser is starting"))
 

@@ -52,27 +52,6 @@ def websocket_reset(scene: Scene) -> None:
     scene.process.wires[-1].reset()
 
 
-def websocket_half_open(scene: Scene) -> None:
-    scene.process.wires[-1].go_dead()
-
-
-def garbage_bytes(scene: Scene) -> None:
-    """What is no frame of a websocket at all; `garbage_frame` is one, but no message."""
-    scene.process.wires[-1].garble()
-
-
-def garbage_frame(scene: Scene) -> None:
-    scene.browser.garble()
-
-
-def unknown_id(scene: Scene) -> None:
-    scene.browser.answer_nobody()
-
-
-def event_before_reply(scene: Scene) -> None:
-    scene.browser.chatter()
-
-
 def reply_after_deadline(scene: Scene) -> None:
     scene.browser.be_late(LATE.get(scene.phase, "Network.getResponseBody"), TOO_LATE)
 
@@ -102,11 +81,6 @@ STRIKES: dict[str, Strike] = {
         renderer_killed,
         endless_loop,
         websocket_reset,
-        websocket_half_open,
-        garbage_bytes,
-        garbage_frame,
-        unknown_id,
-        event_before_reply,
         reply_after_deadline,
         clock_ahead,
         clock_back,

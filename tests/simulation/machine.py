@@ -24,7 +24,6 @@ from tests.fakes import machine
 from tests.fakes.chromium import FakeChromium
 from tests.fakes.machine import Process
 from tests.fakes.network import Json, Network
-from tests.fakes.wire import State
 from tests.simulation.upstream import VARIANT
 
 AS_USUAL = BrowserLimits().probe_interval_s
@@ -104,7 +103,7 @@ class Machine(machine.Machine):
         return (
             browser._running.is_set()
             and (canary is None or not (canary.silent or canary.dialog))
-            and all(wire._state is State.UP and not wire._noise for wire in process.wires)
+            and not any(wire.is_reset for wire in process.wires)
         )
 
     @property
