@@ -95,29 +95,21 @@ class Browser:
         self.downtime = histogram(
             "browser_down", "From a Chromium's end, or the start, to the next", buckets=LATE
         )
-        self._settings = settings
-        self._backoff = backoff
-        self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
-        self._alarm = DownAlarm(on_down, threshold=settings.limits.failures_before_alarm)
+        self.settings = settings
+        self.backoff = backoff
+        self.chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
+        self.alarm = DownAlarm(on_down, threshold=settings.limits.failures_before_alarm)
         self._running: _Browser | None = None
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Run the actor. It accepts jobs before Chromium is up, and refuses them until then."""
-        browser = _Browser(
-            self._settings,
-            self._backoff,
-            self._chance,
-            self.restarts,
-            alarm=self._alarm,
-            heartbeat=self.heartbeat,
-            observe_downtime=self.downtime.observe,
-        )
+        browser = _Browser(self)
         self._running = browser
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(browser.keep_running)
                 task_status.started()
-                jobs = self._settings.limits.concurrent_jobs
+                jobs = self.settings.limits.concurrent_jobs
                 await self.mailbox.serve(browser, at_once=jobs)
         finally:
             self._running = None
@@ -162,27 +154,14 @@ class Browser:
 
 
 class _Browser:
-    def __init__(
-        self,
-        settings: InstanceSettings,
-        backoff: Backoff,
-        chance: random.Random,
-        restarts: dict[str, int],
-        *,
-        alarm: DownAlarm,
-        heartbeat: Heartbeat,
-        observe_downtime: Callable[[float], None],
-    ) -> None:
+    def __init__(self, handle: Browser) -> None:
         self.instance: BrowserInstance | None = None
         self.since = datetime.now(UTC)
         self.last_end: str | None = None
-        self._settings = settings
-        self._backoff = backoff
-        self._chance = chance
-        self._restarts = restarts
-        self._alarm = alarm
-        self._heartbeat = heartbeat
-        self._observe_downtime = observe_downtime
+        self._handle = handle
+        self._settings = handle.settings
+        self._alarm = handle.alarm
+        self._heartbeat = handle.heartbeat
         self._down_since = trio.current_time()
         self._is_waiting = False
 
@@ -224,11 +203,11 @@ class _Browser:
         if self.instance is not None:  # recycled, and in use until now
             self.instance.drain()
         else:
-            self._observe_downtime(trio.current_time() - self._down_since)
+            self._handle.downtime.observe(trio.current_time() - self._down_since)
         self.instance, self.since = instance, datetime.now(UTC)
         what = (instance.version, instance.pid)
         logger.info("the browser is ready: %s, pid %d", *what, extra=LogEvent.BROWSER_READY())
-        with trio.move_on_after(self._backoff.healthy) as scope:
+        with trio.move_on_after(self._handle.backoff.healthy) as scope:
             await self._wait_ended(instance)
         is_healthy = scope.cancelled_caught
         if is_healthy:
@@ -254,7 +233,7 @@ class _Browser:
                 return await instance.wait_ended()
 
     def _record_restart(self, kind: str, text: str) -> None:
-        self._restarts[kind] += 1
+        self._handle.restarts[kind] += 1
         self.last_end = text
         logger.warning("the browser is restarted: %s", text, extra=LogEvent.BROWSER_RESTARTED())
 
@@ -262,7 +241,7 @@ class _Browser:
         """Wait before the next launch."""
         self._alarm.record_failure(why, another_serves=self.is_ready)
         self._is_waiting = True
-        wait_s = self._backoff.wait(self._alarm.failures, self._chance)
+        wait_s = self._handle.backoff.wait(self._alarm.failures, self._handle.chance)
         self._heartbeat.touch(wait_s)
         try:
             await trio.sleep(wait_s)

@@ -156,40 +156,16 @@ _PAGES: _Table = (
     (12, Behaviour.BROKEN_500, "status 500"),
     (13, Behaviour.SLOW, "no answer in any reasonable time"),
     (14, Behaviour.RESET, "the connection is reset"),
-    (
-        15,
-        Behaviour.CHECK_IN_JSON,
-        "status 403, and error 90309999 with is_login true in the page's place",
-    ),
-    (
-        16,
-        Behaviour.CHECK_IN_FRAME,
-        "a dialog with /verify/captcha in a frame on pressing the button, and no submit",
-    ),
-    (
-        17,
-        Behaviour.CHECK_IN_WINDOW,
-        "a window with /verify/captcha on pressing the button, and no submit",
-    ),
-    (
-        18,
-        Behaviour.CHECK_AFTERWARDS,
-        "a submit goes well, and then a script goes to /verify/captcha",
-    ),
+    (15, Behaviour.CHECK_IN_JSON, "JSON instead: status 403, error 90309999, is_login true"),
+    (16, Behaviour.CHECK_IN_FRAME, "the button opens a frame with /verify/captcha, no submit"),
+    (17, Behaviour.CHECK_IN_WINDOW, "the button opens a window with /verify/captcha, no submit"),
+    (18, Behaviour.CHECK_AFTERWARDS, "after a good submit a script goes to /verify/captcha"),
 )
 
 _SESSIONS: _Table = (
     (301, Behaviour.LOST, "pages redirect to login, calls answer 401"),
-    (
-        302,
-        Behaviour.LOST_SOFTLY,
-        "pages go to login by script, calls answer 200 with is_login false",
-    ),
-    (
-        303,
-        Behaviour.HUMAN_CHECK,
-        "pages redirect to /verify/captcha, calls answer 90309999 with is_login true",
-    ),
+    (302, Behaviour.LOST_SOFTLY, "pages go to login by script, calls say is_login false"),
+    (303, Behaviour.HUMAN_CHECK, "pages redirect to /verify/captcha, calls say error 90309999"),
     (6, Behaviour.FROZEN, "the form is disabled, calls answer GraphQL's own errors"),
 )
 
