@@ -17,7 +17,7 @@ from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.shortlinks import HostLimits, Unresolved, resolve
 from smartlinkd.marketplace.third_party import ThirdParty
 from smartlinkd.net.client import HttpClient
-from smartlinkd.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
+from smartlinkd.sandbox.open_api import APP_ID, SECRET
 from smartlinkd.sandbox.server import Sandbox, open_sandbox
 from smartlinkd.sandbox.shortlinks import CODES
 
@@ -86,8 +86,8 @@ async def test_open_api_makes_links() -> None:
     [
         (APP_ID, "wrong", OpenApiRefused),
         ("99", SECRET, OpenApiRefused),
-        (LIMITED_APP_ID, SECRET, OpenApiBusy),
-        (REFUSED_APP_ID, SECRET, OpenApiRefused),
+        ("18000010030", SECRET, OpenApiBusy),
+        ("18000010035", SECRET, OpenApiRefused),
     ],
 )
 async def test_refused_open_api_call_raises_without_the_secret(

@@ -9,8 +9,6 @@ import pytest
 
 from smartlinkd.sandbox.open_api import (
     APP_ID,
-    LIMITED_APP_ID,
-    REFUSED_APP_ID,
     SECRET,
     signature,
 )
@@ -126,8 +124,8 @@ async def test_invalid_short_link_is_refused(
         ({"app_id": "1"}, 10020),
         ({"age": 3_600}, 10020),
         ({"said": '{"query":"{productOfferV2(itemId:5){nodes{itemId}}}"}'}, 10020),
-        ({"app_id": LIMITED_APP_ID}, 10030),
-        ({"app_id": REFUSED_APP_ID}, 10035),
+        ({"app_id": "18000010030"}, 10030),
+        ({"app_id": "18000010035"}, 10035),
     ],
 )
 async def test_call_without_access_is_refused(

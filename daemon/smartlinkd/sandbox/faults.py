@@ -1,8 +1,8 @@
 """Everything that can go wrong at the sandbox, by name, and the switchboard that injects it.
 
-A fault has magic numbers: an item id that spoils everything it is part of, or an account number
-(the cookie's SPC_U) that is always in trouble. So a link or a cookie alone shows it through the
-daemon. Or it is switched on by name: for so many times, for one account or all. `FAULTS` is the one
+A fault has magic numbers: an item id that spoils everything it is part of, or an account (the
+cookie's SPC_U, the Open API's app id) that is always in trouble. So a link or a cookie alone shows
+it. Or it is switched on by name: for so many times, for one account or all. `FAULTS` is the one
 list, for the control endpoints, the command's output and the documents.
 """
 
@@ -17,9 +17,6 @@ from smartlinkd.errors import Invalid
 
 MAX_ARMED: Final = 100
 """Faults that can be switched on at once."""
-
-ITEM_BASE: Final = 900_000_000
-ACCOUNT_BASE: Final = 990_000_000
 
 
 class Point(Enum):
@@ -170,11 +167,11 @@ _SESSIONS: _Table = (
 )
 
 _OPEN_API: _Table = (
-    (0, Behaviour.BAD_SIGNATURE, "error 10020, invalid signature"),
-    (0, Behaviour.RATE_LIMIT, "error 10030, rate limit"),
-    (0, Behaviour.NO_ACCESS, "error 10035, no access to the API"),
-    (0, Behaviour.BROKEN_500, "status 500"),
-    (0, Behaviour.SLOW, "no answer in any reasonable time"),
+    (10020, Behaviour.BAD_SIGNATURE, "error 10020, invalid signature"),
+    (10030, Behaviour.RATE_LIMIT, "error 10030, rate limit"),
+    (10035, Behaviour.NO_ACCESS, "error 10035, no access to the API"),
+    (500, Behaviour.BROKEN_500, "status 500"),
+    (408, Behaviour.SLOW, "no answer in any reasonable time"),
 )
 
 _ESTIMATES: _Table = (
@@ -187,24 +184,25 @@ _OTHER_NAMES = {"session_human_check": "human_check", "session_frozen": "account
 
 
 def _faults(
-    point: Point, table: _Table, *, items: bool = False, accounts: bool = False, offset: int = 0
+    point: Point, table: _Table, *, items: int | None = None, accounts: int | None = None
 ) -> Iterator[Fault]:
+    """Yield the faults of a table. `items` and `accounts` are added to get the magic numbers."""
     for number, behaviour, shows in table:
         name = f"{point.value}_{behaviour.value}"
-        item = ITEM_BASE + offset + number if items else None
-        account = str(ACCOUNT_BASE + offset + number) if accounts else None
+        item = None if items is None else items + number
+        account = None if accounts is None else str(accounts + number)
         yield Fault(_OTHER_NAMES.get(name, name), point, behaviour, shows, item, account)
 
 
 FAULTS: tuple[Fault, ...] = (
-    *_faults(Point.ROW, _ROWS, items=True),
-    *_faults(Point.SUBMIT, _ANSWERS, items=True, accounts=True, offset=100),
-    *_faults(Point.SUBMIT, _SUBMITS, items=True, accounts=True),
-    *_faults(Point.PRODUCT, _ANSWERS, items=True, accounts=True, offset=200),
-    *_faults(Point.PAGE, _PAGES, accounts=True),
-    *_faults(Point.SESSION, _SESSIONS, accounts=True),
-    *_faults(Point.OPEN_API, _OPEN_API),
-    *_faults(Point.ESTIMATE, _ESTIMATES, items=True),
+    *_faults(Point.ROW, _ROWS, items=900_000_000),
+    *_faults(Point.SUBMIT, _ANSWERS, items=900_000_100, accounts=990_000_100),
+    *_faults(Point.SUBMIT, _SUBMITS, items=900_000_000, accounts=990_000_000),
+    *_faults(Point.PRODUCT, _ANSWERS, items=900_000_200, accounts=990_000_200),
+    *_faults(Point.PAGE, _PAGES, accounts=990_000_000),
+    *_faults(Point.SESSION, _SESSIONS, accounts=990_000_000),
+    *_faults(Point.OPEN_API, _OPEN_API, accounts=18_000_000_000),
+    *_faults(Point.ESTIMATE, _ESTIMATES, items=900_000_000),
 )
 
 BY_NAME: Final = {fault.name: fault for fault in FAULTS}

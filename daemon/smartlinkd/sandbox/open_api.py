@@ -20,7 +20,7 @@ from quart import Response, request
 
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.batch import SUB_IDS, long_link, short_code, target_of
-from smartlinkd.sandbox.faults import Behaviour, Point
+from smartlinkd.sandbox.faults import FAULTS, Behaviour, Point
 from smartlinkd.sandbox.products import estimate, open_api_node, product_of
 from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.sandbox.web import as_json, faulty_answer, graphql_errors, raw_body
@@ -28,13 +28,11 @@ from smartlinkd.sandbox.web import as_json, faulty_answer, graphql_errors, raw_b
 PATH: Final = "/graphql"
 APP_ID: Final = "18000000001"
 SECRET: Final = "SANDBOXSANDBOXSANDBOXSANDBOXSAND"  # noqa: S105 - the sandbox's, known to all
-LIMITED_APP_ID: Final = "18000010030"
-REFUSED_APP_ID: Final = "18000010035"
 
 CLOCK_SKEW: Final = 600
 """Seconds that a call's timestamp may be off."""
 
-_ERRORS_OF_APPS = {APP_ID: 0, LIMITED_APP_ID: 10030, REFUSED_APP_ID: 10035}
+_APP_IDS = {APP_ID, *(fault.account for fault in FAULTS if fault.point is Point.OPEN_API)}
 _MESSAGES = {
     10000: "System error",
     10010: "Request parsing error",
@@ -109,7 +107,7 @@ def _signed_by(header: str, body: bytes) -> str:
     if found is None:
         raise _Refused(10020, "Invalid Authorization Header")
     app_id, timestamp = found[1], int(found[2])
-    if app_id not in _ERRORS_OF_APPS:
+    if app_id not in _APP_IDS:
         raise _Refused(10020, "Invalid Credential")
     if abs(time.time() - timestamp) > CLOCK_SKEW:
         raise _Refused(10020, "Request Expired")
@@ -122,8 +120,6 @@ async def _answer(state: SandboxState) -> Response:
     body = await raw_body()
     app_id = _signed_by(request.headers.get("Authorization", ""), body)
     state.counters["open api signed"] += 1
-    if code := _ERRORS_OF_APPS[app_id]:
-        raise _Refused(code)
     good = {"data": _run(body, app_id, state)}
     fault = state.due(Point.OPEN_API, account=app_id)
     if fault is None:

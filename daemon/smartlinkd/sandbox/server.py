@@ -23,7 +23,7 @@ from smartlinkd.http_server import ServedApp, serve
 from smartlinkd.nurseries import background
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.faults import FAULTS
-from smartlinkd.sandbox.open_api import APP_ID, LIMITED_APP_ID, REFUSED_APP_ID, SECRET
+from smartlinkd.sandbox.open_api import APP_ID, SECRET
 from smartlinkd.sandbox.open_api import PATH as OPEN_API_PATH
 from smartlinkd.sandbox.portal import portal_app
 from smartlinkd.sandbox.products import PRODUCTS, product_link
@@ -163,7 +163,7 @@ def usage(sandbox: Sandbox) -> str:
         "",
         '# with links.source or products.source = "open_api":',
         "[open_api]",
-        f'app_id = "{APP_ID}"     # {LIMITED_APP_ID}: rate limit, {REFUSED_APP_ID}: no access',
+        f'app_id = "{APP_ID}"   # those of the faults open_api_... are always in trouble',
         f'secret = "{SECRET}"',
         f'url = "{sandbox.open_api_url}"',
         "",
@@ -177,7 +177,7 @@ def usage(sandbox: Sandbox) -> str:
         (f"{short}/p<shop>i<item>", "one 302 to that product"),
     ]
     faults_title = (
-        "Faults, by magic item, magic account (SPC_U), or switched on with\n"
+        "Faults, by magic item, magic account (SPC_U, app_id), or switched on with\n"
         f"curl {portal}/_sandbox/faults " + """-d '{"fault": "NAME", "times": 1}'"""
     )
     return "\n".join(
