@@ -54,17 +54,26 @@ async def test_request_without_a_token_is_403_whatever_its_body(daemon: Daemon) 
 # Paths and methods
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/api", "/api/auth/login/", "/api//health", "/API/HEALTH", "/%ff",
-     "/api/health%00", "/favicon.ico", "/static/x", "/api/auth/../health", "/api/health;x",
-     "/%0d%0aX-Header:%20x", "/crews", "/inputs"],
-)  # fmt: skip
-async def test_unknown_path_is_404(daemon: Daemon, path: str) -> None:
-    request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    head, _, body = (await daemon.raw(request.encode())).partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 404 ")
-    assert json.loads(body)["ok"] is False
+async def test_unknown_path_is_404(daemon: Daemon) -> None:
+    for path in [
+        "/api",
+        "/api/auth/login/",
+        "/api//health",
+        "/API/HEALTH",
+        "/%ff",
+        "/api/health%00",
+        "/favicon.ico",
+        "/static/x",
+        "/api/auth/../health",
+        "/api/health;x",
+        "/%0d%0aX-Header:%20x",
+        "/crews",
+        "/inputs",
+    ]:
+        request = f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        head, _, body = (await daemon.raw(request.encode())).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 404 "), path
+        assert json.loads(body)["ok"] is False, path
 
 
 ALLOWED = {
@@ -82,21 +91,21 @@ ALLOWED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "allowed"), ALLOWED.items(), ids=ALLOWED)
-async def test_other_method_is_405_with_allow(daemon: Daemon, path: str, allowed: str) -> None:
-    for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"):
-        if method not in allowed:
-            answer = await daemon.ask(method, path)
-            assert answer.status_code == 405, method
-            assert answer.headers["Allow"] == allowed
+async def test_other_method_is_405_with_allow(daemon: Daemon) -> None:
+    for path, allowed in ALLOWED.items():
+        for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"):
+            if method not in allowed:
+                answer = await daemon.ask(method, path)
+                assert answer.status_code == 405, method
+                assert answer.headers["Allow"] == allowed, path
 
 
-@pytest.mark.parametrize("path", [path for path in ALLOWED if "HEAD" in ALLOWED[path]])
-async def test_head_is_get_without_a_body(daemon: Daemon, token: str, path: str) -> None:
-    head, get = [await daemon.ask(method, path, token=token) for method in ("HEAD", "GET")]
-    assert head.status_code == get.status_code == 200
-    assert head.content == b""
-    assert head.headers["Content-Type"] == get.headers["Content-Type"]
+async def test_head_is_get_without_a_body(daemon: Daemon, token: str) -> None:
+    for path in [path for path in ALLOWED if "HEAD" in ALLOWED[path]]:
+        head, get = [await daemon.ask(method, path, token=token) for method in ("HEAD", "GET")]
+        assert head.status_code == get.status_code == 200, path
+        assert head.content == b"", path
+        assert head.headers["Content-Type"] == get.headers["Content-Type"], path
 
 
 # The extension
@@ -109,29 +118,29 @@ PREFLIGHT = {
 }
 
 
-@pytest.mark.parametrize(
-    ("path", "methods"),
-    [("/api/sync-cookie", "GET, HEAD, POST"), ("/api/sync-cookie-local", "POST")],
-)
 async def test_preflight_of_the_extension_is_204(
-    start: Start, path: str, methods: str, caplog: pytest.LogCaptureFixture
+    start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     daemon = await start(cookie={"extension_origins": [OTHER_EXTENSION, EXTENSION]})
-    answer = await daemon.ask("OPTIONS", path, **PREFLIGHT)
-    assert answer.status_code == 204
-    assert answer.content == b""
-    assert answer.headers["Access-Control-Allow-Origin"] == EXTENSION
-    assert answer.headers["Access-Control-Allow-Methods"] == methods
-    assert answer.headers["Access-Control-Allow-Headers"] == "Authorization, Content-Type"
-    assert "Access-Control-Allow-Credentials" not in answer.headers
-    assert "Content-Length" not in answer.headers  # RFC 9110, section 8.6
-    assert "Origin" in answer.headers["Vary"]
-    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    for path, methods in [
+        ("/api/sync-cookie", "GET, HEAD, POST"),
+        ("/api/sync-cookie-local", "POST"),
+    ]:
+        answer = await daemon.ask("OPTIONS", path, **PREFLIGHT)
+        assert answer.status_code == 204, path
+        assert answer.content == b"", path
+        assert answer.headers["Access-Control-Allow-Origin"] == EXTENSION, path
+        assert answer.headers["Access-Control-Allow-Methods"] == methods, path
+        assert answer.headers["Access-Control-Allow-Headers"] == "Authorization, Content-Type", path
+        assert "Access-Control-Allow-Credentials" not in answer.headers, path
+        assert "Content-Length" not in answer.headers, path  # RFC 9110, section 8.6
+        assert "Origin" in answer.headers["Vary"], path
+        assert not [record for record in caplog.records if record.levelname == "ERROR"], path
 
 
-@pytest.mark.parametrize(
-    ("path", "headers"),
-    [
+async def test_options_of_anybody_else_is_405(start: Start) -> None:
+    daemon = await start(cookie={"extension_origins": [EXTENSION]})
+    for path, headers in [
         ("/api/sync-cookie", PREFLIGHT | {"Origin": OTHER_EXTENSION}),
         ("/api/sync-cookie", PREFLIGHT | {"Origin": "https://evil.example"}),
         ("/api/sync-cookie", PREFLIGHT | {"Origin": "null"}),
@@ -140,25 +149,10 @@ async def test_preflight_of_the_extension_is_204(
         ("/api/sync-cookie", {"Access_Control_Request_Method": "POST"}),
         ("/api/convert", PREFLIGHT),
         ("/api/auth/login", PREFLIGHT),
-    ],
-    ids=[
-        "another extension",
-        "a web page",
-        "null",
-        "a lookalike",
-        "no preflight",
-        "no origin",
-        "convert",
-        "login",
-    ],
-)
-async def test_options_of_anybody_else_is_405(
-    start: Start, path: str, headers: dict[str, str]
-) -> None:
-    daemon = await start(cookie={"extension_origins": [EXTENSION]})
-    answer = await daemon.ask("OPTIONS", path, **headers)
-    assert answer.status_code == 405
-    assert answer.headers["Allow"] == ALLOWED[path]
+    ]:
+        answer = await daemon.ask("OPTIONS", path, **headers)
+        assert answer.status_code == 405, path
+        assert answer.headers["Allow"] == ALLOWED[path], path
 
 
 SAFARI = "safari-web-extension://0B2A7AC6-6D4F-4A3E-9C0A-0123456789AB"
@@ -204,30 +198,25 @@ async def test_extension_may_read_every_answer(
     assert answer.headers["Access-Control-Expose-Headers"] == "Retry-After, X-Request-Id"
 
 
-@pytest.mark.parametrize(
-    ("origin", "path"),
-    [
+async def test_cors_headers_are_for_the_extension_alone(start: Start) -> None:
+    daemon = await start(cookie={"extension_origins": [EXTENSION]})
+    for origin, path in [
         (OTHER_EXTENSION, "/api/sync-cookie"),
         ("https://evil.example", "/api/sync-cookie"),
         (EXTENSION, "/api/health"),
         (EXTENSION, "/api/status"),
         (EXTENSION, "/metrics"),
-    ],
-)
-async def test_cors_headers_are_for_the_extension_alone(
-    start: Start, origin: str, path: str
-) -> None:
-    daemon = await start(cookie={"extension_origins": [EXTENSION]})
-    answer = await daemon.get(path, Origin=origin)
-    assert not [name for name in answer.headers if name.startswith("access-control")]
+    ]:
+        answer = await daemon.get(path, Origin=origin)
+        assert not [name for name in answer.headers if name.startswith("access-control")], origin
 
 
-@pytest.mark.parametrize("path", ["/api/sync-cookie", "/api/sync-cookie-local", "/api/health"])
-async def test_cors_is_off_by_default(daemon: Daemon, path: str) -> None:
-    for method in ("GET", "POST", "OPTIONS"):
-        answer = await daemon.ask(method, path, **PREFLIGHT)
-        assert not [name for name in answer.headers if name.startswith("access-control")]
-        assert method != "OPTIONS" or answer.status_code == 405
+async def test_cors_is_off_by_default(daemon: Daemon) -> None:
+    for path in ["/api/sync-cookie", "/api/sync-cookie-local", "/api/health"]:
+        for method in ("GET", "POST", "OPTIONS"):
+            answer = await daemon.ask(method, path, **PREFLIGHT)
+            assert not [name for name in answer.headers if name.startswith("access-control")], path
+            assert method != "OPTIONS" or answer.status_code == 405, path
 
 
 async def test_body_may_take_longer_than_its_answer(daemon: Daemon, mock_clock: MockClock) -> None:

@@ -47,19 +47,18 @@ async def test_password_over_the_documented_length_is_400(daemon: Daemon) -> Non
     assert schemas["LoginRequest"]["properties"]["password"]["maxLength"] == 1024
 
 
-@pytest.mark.parametrize(
-    ("header", "status"),
-    [(header, 403) for header in ("Bearer", "Bearer ", "Basic {}", "{}", "Bearer{}", "Bearer {} x")]
-    + [(header, 200) for header in ("Bearer {}", "bearer {}", "BEARER {}")],
-)
-async def test_authorization_is_the_scheme_bearer_and_a_token(
-    daemon: Daemon, token: str, header: str, status: int
-) -> None:
-    request = (
-        f"GET /api/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-        f"Authorization: {header.format(token)}\r\n\r\n"
-    )
-    assert (await daemon.raw(request.encode())).startswith(b"HTTP/1.1 %d " % status)
+async def test_authorization_is_the_scheme_bearer_and_a_token(daemon: Daemon, token: str) -> None:
+    statuses = {
+        **dict.fromkeys(("Bearer", "Bearer ", "Basic {}", "{}", "Bearer{}", "Bearer {} x"), 403),
+        **dict.fromkeys(("Bearer {}", "bearer {}", "BEARER {}"), 200),
+    }
+    for header, status in statuses.items():
+        request = (
+            f"GET /api/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            f"Authorization: {header.format(token)}\r\n\r\n"
+        )
+        answer = await daemon.raw(request.encode())
+        assert answer.startswith(b"HTTP/1.1 %d " % status), header
 
 
 async def test_session_ends_after_seven_days(wall: Wall, daemon: Daemon) -> None:

@@ -125,23 +125,18 @@ async def test_wrong_body_never_reaches_the_handler(app: GuardedQuart, api: Api)
     assert await response.get_json() == {"ok": False, "error": "firstName: must be a string"}
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "allowed"),
-    [
+async def test_other_method_is_405_with_allow(app: GuardedQuart, api: Api) -> None:
+    for method, path, allowed in [
         ("GET", "/greet", {"POST"}),
         ("OPTIONS", "/greet", {"POST"}),
         ("OPTIONS", "/health", {"GET", "HEAD"}),
         ("POST", "/health", {"GET", "HEAD"}),
         ("POST", "/next", {"GET"}),
         ("HEAD", "/next", {"GET"}),
-    ],
-)
-async def test_other_method_is_405_with_allow(
-    app: GuardedQuart, api: Api, method: str, path: str, allowed: set[str]
-) -> None:
-    response = await getattr(app.test_client(), method.lower())(path)
-    assert response.status_code == 405
-    assert set(response.headers["Allow"].split(", ")) == allowed
+    ]:
+        response = await getattr(app.test_client(), method.lower())(path)
+        assert response.status_code == 405, method
+        assert set(response.headers["Allow"].split(", ")) == allowed, method
 
 
 async def test_head_is_served_with_get(app: GuardedQuart, api: Api) -> None:
@@ -284,19 +279,14 @@ def _add_to(api: Api) -> None:
         return Response(where, content_type="text/plain; charset=utf-8")
 
 
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
+async def test_parameters_are_read_from_path_and_query(app: GuardedQuart, towns: Api) -> None:
+    for path, text in [
         ("/towns/Da%20Lat/people/Ada", "Da Lat Asked(name='Ada', times=1, mood=None, key=None)"),
         ("/towns/a/Ada/x?times=9&mood=bad", "a Asked(name='Ada', times=9, mood='bad', key=None)"),
         ("/people/Ada?times=2&times=x&no", "Vinh Asked(name='Ada', times=2, mood=None, key=None)"),
-    ],
-)
-async def test_parameters_are_read_from_path_and_query(
-    app: GuardedQuart, towns: Api, path: str, text: str
-) -> None:
-    response = await app.test_client().get(path)
-    assert (await response.get_json())["text"] == text
+    ]:
+        response = await app.test_client().get(path)
+        assert (await response.get_json())["text"] == text, path
 
 
 async def test_header_parameter_is_read(app: GuardedQuart, towns: Api) -> None:
@@ -310,9 +300,8 @@ async def test_parameters_are_read_beside_a_body(app: GuardedQuart, towns: Api) 
         assert (await response.get_json())["text"] == f"{where} {where} Ada"
 
 
-@pytest.mark.parametrize(
-    ("query", "headers", "error"),
-    [
+async def test_wrong_parameter_is_400_that_names_it(app: GuardedQuart, towns: Api) -> None:
+    for query, headers, error in [
         ("?times=0", {}, "times: must be 1 or more"),
         ("?times=10", {}, "times: must be 9 or less"),
         ("?times=x", {}, "times: must be a whole number"),
@@ -321,30 +310,24 @@ async def test_parameters_are_read_beside_a_body(app: GuardedQuart, towns: Api) 
         ("?mood=fair", {}, "mood: must be 'good' or 'bad'"),
         ("", {"X-Key": "a"}, "X-Key: is too short (at least 2 characters)"),
         ("?times=0&mood=", {}, "times: must be 1 or more; mood: must be 'good' or 'bad'"),
-    ],
-)
-async def test_wrong_parameter_is_400_that_names_it(
-    app: GuardedQuart, towns: Api, query: str, headers: dict[str, str], error: str
-) -> None:
-    response = await app.test_client().get(f"/people/Ada{query}", headers=headers)
-    assert (response.status_code, (await response.get_json())["error"]) == (400, error)
+    ]:
+        response = await app.test_client().get(f"/people/Ada{query}", headers=headers)
+        assert (response.status_code, (await response.get_json())["error"]) == (400, error), query
 
 
-@pytest.mark.parametrize("path", ["/towns/a", "/towns/a/", "/"])
-async def test_response_of_the_handler_is_sent_as_it_is(
-    app: GuardedQuart, towns: Api, path: str
-) -> None:
-    response = await app.test_client().get(path)
-    assert await response.get_data(as_text=True) == ("Vinh" if path == "/" else "a")
-    assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
-    assert response.headers["Cache-Control"] == "no-store"
+async def test_response_of_the_handler_is_sent_as_it_is(app: GuardedQuart, towns: Api) -> None:
+    for path in ["/towns/a", "/towns/a/", "/"]:
+        response = await app.test_client().get(path)
+        assert await response.get_data(as_text=True) == ("Vinh" if path == "/" else "a"), path
+        assert response.headers["Content-Type"] == "text/plain; charset=utf-8", path
+        assert response.headers["Cache-Control"] == "no-store", path
 
 
-@pytest.mark.parametrize("path", ["/towns/a", "/towns/a/", "/"])
-async def test_base_address_is_405_with_allow(app: GuardedQuart, towns: Api, path: str) -> None:
-    response = await app.test_client().post(path)
-    assert response.status_code == 405
-    assert set(response.headers["Allow"].split(", ")) == {"GET", "HEAD"}
+async def test_base_address_is_405_with_allow(app: GuardedQuart, towns: Api) -> None:
+    for path in ["/towns/a", "/towns/a/", "/"]:
+        response = await app.test_client().post(path)
+        assert response.status_code == 405, path
+        assert set(response.headers["Allow"].split(", ")) == {"GET", "HEAD"}, path
 
 
 async def test_operation_served_twice_is_documented_once(api: Api, towns: Api) -> None:

@@ -67,9 +67,8 @@ async def crew_token(daemon: Daemon) -> str:
     return str(answer["token"])
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
+async def test_main_address_answers_with_the_request_id(whole: Daemon) -> None:
+    for method, path, status in [
         ("GET", "/livez", 200),
         ("GET", "/docs", 200),
         ("GET", "/app/", 200),
@@ -81,13 +80,9 @@ async def crew_token(daemon: Daemon) -> str:
         ("POST", "/api/login", 404),
         ("GET", "/crews/echo/inputs", 401),
         ("POST", "/crews/echo/kickoff", 401),
-    ],
-)
-async def test_main_address_answers_with_the_request_id(
-    whole: Daemon, method: str, path: str, status: int
-) -> None:
-    answer = await whole.ask(method, path, X_Request_Id="mine")
-    assert (answer.status_code, answer.headers["X-Request-Id"]) == (status, "mine")
+    ]:
+        answer = await whole.ask(method, path, X_Request_Id="mine")
+        assert (answer.status_code, answer.headers["X-Request-Id"]) == (status, "mine"), path
 
 
 @pytest.mark.parametrize(

@@ -164,12 +164,12 @@ class Guards:
         self.visitor = Access(self._visitor, bearer="required", refusals=REFUSALS)
         self.any_key = Access(self._any_key, bearer="required", refusals=REFUSALS)
 
-    def scoped(self, scope: Scope) -> Access[Client]:
+    def scoped(self, scope: Scope) -> Access:
         """Return the access of sessions, and of API keys with this scope."""
         admit = partial(self._scoped, scope)
         return Access(admit, bearer="required", refusals=REFUSALS, scope=scope)
 
-    def local_or_scoped(self, scope: Scope) -> Access[Client]:
+    def local_or_scoped(self, scope: Scope) -> Access:
         """Return the access of local clients, sessions, and API keys with this scope.
 
         A key that was sent is what counts, also from a local client.
@@ -177,7 +177,7 @@ class Guards:
         admit = partial(self._local_or_scoped, scope)
         return Access(admit, bearer="optional", refusals=REFUSALS, scope=scope)
 
-    def local_or_key(self, scope: Scope) -> Access[Client]:
+    def local_or_key(self, scope: Scope) -> Access:
         """Return the same access, which the sync key opens as well."""
         admit = partial(self._local_or_key, scope)
         return Access(admit, bearer="optional", refusals=REFUSALS, scope=scope)

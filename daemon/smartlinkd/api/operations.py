@@ -15,7 +15,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Generic, Literal, TypeVar, overload
+from typing import Final, Literal, TypeVar
 
 from pydantic import BaseModel
 from quart import Response, request
@@ -25,12 +25,7 @@ from smartlinkd.api.requests import Parameters, read_body, read_parameters
 from smartlinkd.deadlines import ACTOR_TIMEOUT_S, actor_deadline
 from smartlinkd.http_server import GuardedQuart, has_whole_body
 
-C = TypeVar("C")
-P = TypeVar("P", bound=Parameters)
-B = TypeVar("B", bound=BaseModel)
-R = TypeVar("R", bound=BaseModel | Response)
-_Handler = Callable[..., Awaitable[Any]]
-_Ok = type[R] | tuple[type[R], ...]
+H = TypeVar("H", bound=Callable[..., Awaitable[BaseModel | Response]])
 
 _IN_BRACES = re.compile(r"\{(\w+)\}")
 _SCHEME: Final = "bearer"
@@ -43,10 +38,10 @@ def bearer() -> str | None:
 
 
 @dataclass(frozen=True)
-class Access(Generic[C]):
+class Access:
     """The right to call an operation."""
 
-    admit: Callable[[], Awaitable[C]]
+    admit: Callable[[], Awaitable[object]]
     """Returns the caller, which the handler gets as its first argument, or raises. It runs inside
     the request, before the body is read and again when it is there."""
     bearer: Literal["none", "optional", "required"]
@@ -65,7 +60,7 @@ class Operation:
     path: str
     name: str
     text: str
-    access: Access[Any]
+    access: Access
     asks: type[Parameters] | None
     body: type[BaseModel] | None
     ok: tuple[type[BaseModel], ...]
@@ -110,79 +105,22 @@ class Api:
         self._given = given
         self._any_type = any_type
 
-    @overload
     def operation(
         self,
         method: str,
         path: str,
         *,
-        access: Access[C],
-        ok: _Ok[R],
-        media: str = ...,
-        errors: Iterable[int] = (),
-        seconds: float = ...,
-        head: bool = ...,
-    ) -> Callable[[Callable[[C], Awaitable[R]]], Callable[[C], Awaitable[R]]]: ...
-
-    @overload
-    def operation(
-        self,
-        method: str,
-        path: str,
-        *,
-        access: Access[C],
-        body: type[B],
-        needs_body: bool = ...,
-        ok: _Ok[R],
-        errors: Iterable[int] = (),
-        seconds: float = ...,
-    ) -> Callable[[Callable[[C, B], Awaitable[R]]], Callable[[C, B], Awaitable[R]]]: ...
-
-    @overload
-    def operation(
-        self,
-        method: str,
-        path: str,
-        *,
-        access: Access[C],
-        asks: type[P],
-        ok: _Ok[R],
-        media: str = ...,
-        errors: Iterable[int] = (),
-        seconds: float = ...,
-        also: str = ...,
-    ) -> Callable[[Callable[[C, P], Awaitable[R]]], Callable[[C, P], Awaitable[R]]]: ...
-
-    @overload
-    def operation(
-        self,
-        method: str,
-        path: str,
-        *,
-        access: Access[C],
-        asks: type[P],
-        body: type[B],
-        ok: _Ok[R],
-        errors: Iterable[int] = (),
-        seconds: float = ...,
-    ) -> Callable[[Callable[[C, P, B], Awaitable[R]]], Callable[[C, P, B], Awaitable[R]]]: ...
-
-    def operation(
-        self,
-        method: str,
-        path: str,
-        *,
-        access: Access[Any],
+        access: Access,
         asks: type[Parameters] | None = None,
         body: type[BaseModel] | None = None,
         needs_body: bool = True,
-        ok: _Ok[Any],
+        ok: type[BaseModel | Response] | tuple[type[BaseModel], ...],
         media: str = "application/json",
         errors: Iterable[int] = (),
         seconds: float = ACTOR_TIMEOUT_S,
         also: str = "",
         head: bool = True,
-    ) -> Callable[[_Handler], _Handler]:
+    ) -> Callable[[H], H]:
         """Serve the decorated handler at `path`, and document it.
 
         The handler is called with the caller, then with the validated parameters and body, if it
@@ -201,10 +139,10 @@ class Api:
             head: False for a GET that has an effect, so that HEAD is not served.
         """
 
-        def declare(handler: _Handler) -> _Handler:
+        def declare(handler: H) -> H:
             async def view(**_: str) -> ResponseReturnValue:
                 with actor_deadline():
-                    arguments = [await access.admit()]
+                    arguments: list[object] = [await access.admit()]
                 if asks is not None:
                     arguments.append(read_parameters(asks))
                 if body is not None:
@@ -252,7 +190,7 @@ class Api:
         return sorted({operation.method for operation in declared} | heads)
 
     async def _read_body(
-        self, model: type[BaseModel], access: Access[Any], *, is_optional: bool
+        self, model: type[BaseModel], access: Access, *, is_optional: bool
     ) -> BaseModel:
         """Read the current request's body. It takes a place while it is incomplete."""
         read = partial(read_body, model, any_type=self._any_type, is_optional=is_optional)

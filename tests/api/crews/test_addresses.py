@@ -57,63 +57,68 @@ async def test_path_with_a_double_slash_is_served(served: ServedCrews, where: st
 # What does not
 
 
-@pytest.mark.parametrize("where", ["under", "own"])
-@pytest.mark.parametrize(
-    "path",
-    ["/nothing", "/inputs/", "/Inputs", "/status", "/status/", f"/status/{ID}/",
-     f"/{ID}", "/stop", "/events/a/b", "/docs", "/openapi.json", "/api/health", "/%ff", "/inputs;x",
-     "/a/../inputs"],
-)  # fmt: skip
-async def test_unknown_path_is_404_in_the_crews_shape(
-    served: ServedCrews, where: str, path: str
-) -> None:
-    at = served.at(where)
-    base = at.url.partition(str(at.port))[2]
-    for method in ("GET", "POST", "OPTIONS", "BREW"):
-        request = (
-            f"{method} {base}{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-            f"Authorization: Bearer {served.token}\r\nContent-Length: 0\r\n\r\n"
-        )
-        status, body = body_of(await at.raw(request.encode()))
-        assert status == 404
-        assert body["error"] == "Not Found"
-        assert set(body) == {"error", "message"}
+async def test_unknown_path_is_404_in_the_crews_shape(served: ServedCrews) -> None:
+    for path in [
+        "/nothing",
+        "/inputs/",
+        "/Inputs",
+        "/status",
+        "/status/",
+        f"/status/{ID}/",
+        f"/{ID}",
+        "/stop",
+        "/events/a/b",
+        "/docs",
+        "/openapi.json",
+        "/api/health",
+        "/%ff",
+        "/inputs;x",
+        "/a/../inputs",
+    ]:
+        for where in ["under", "own"]:
+            at = served.at(where)
+            base = at.url.partition(str(at.port))[2]
+            for method in ("GET", "POST", "OPTIONS", "BREW"):
+                request = (
+                    f"{method} {base}{path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                    f"Authorization: Bearer {served.token}\r\nContent-Length: 0\r\n\r\n"
+                )
+                status, body = body_of(await at.raw(request.encode()))
+                assert status == 404, (where, path)
+                assert body["error"] == "Not Found", (where, path)
+                assert set(body) == {"error", "message"}, (where, path)
 
 
-@pytest.mark.parametrize("where", WHERE)
-@pytest.mark.parametrize(("path", "allowed"), ALLOWED.items(), ids=ALLOWED)
-async def test_wrong_method_is_405_with_allow(
-    served: ServedCrews, where: str, path: str, allowed: str
-) -> None:
-    for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"):
-        if method in allowed:
-            continue
-        for token in ("", served.token):
-            answer = await served.at(where).ask(method, path, token)
-            assert answer.status_code == 405, method
-            assert answer.headers["Allow"] == allowed
-            assert answer.json()["error"] == "Method Not Allowed"
+async def test_wrong_method_is_405_with_allow(served: ServedCrews) -> None:
+    for path, allowed in ALLOWED.items():
+        for where in WHERE:
+            for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"):
+                if method in allowed:
+                    continue
+                for token in ("", served.token):
+                    answer = await served.at(where).ask(method, path, token)
+                    assert answer.status_code == 405, (method, where, path)
+                    assert answer.headers["Allow"] == allowed, (where, path, allowed)
+                    assert answer.json()["error"] == "Method Not Allowed", (where, path, allowed)
 
 
-@pytest.mark.parametrize("where", WHERE)
-@pytest.mark.parametrize("path", ["/", "/inputs", "/executions", "/status/{id}", "/{id}/status"])
-async def test_head_answers_as_get_without_a_body(
-    served: ServedCrews, executor: StandIn, where: str, path: str
-) -> None:
-    path = path.format(id=executor.add().id)
-    head, get = [
-        await served.at(where).ask(method, path, served.token) for method in ("HEAD", "GET")
-    ]
-    assert head.status_code == get.status_code == 200
-    assert head.content == b""
-    assert head.headers["Content-Type"] == get.headers["Content-Type"]
-    if (where, path) != ("root", "/"):  # the owner's page for whoever shows no token
-        assert (await served.at(where).ask("HEAD", path)).status_code == 401
+async def test_head_answers_as_get_without_a_body(served: ServedCrews, executor: StandIn) -> None:
+    kickoff_id = executor.add().id
+    of_one = (f"/status/{kickoff_id}", f"/{kickoff_id}/status")
+    for path in ("/", "/inputs", "/executions", *of_one):
+        for where in WHERE:
+            head, get = [
+                await served.at(where).ask(method, path, served.token) for method in ("HEAD", "GET")
+            ]
+            assert head.status_code == get.status_code == 200, (where, path)
+            assert head.content == b"", (where, path)
+            assert head.headers["Content-Type"] == get.headers["Content-Type"], (where, path)
+            if (where, path) != ("root", "/"):  # the owner's page for whoever shows no token
+                assert (await served.at(where).ask("HEAD", path)).status_code == 401, (where, path)
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
+async def test_paths_of_the_affiliate_service_keep_their_error_shape(served: ServedCrews) -> None:
+    for method, path, status in [
         ("GET", "/nothing", 404),
         ("GET", "/crews", 404),
         ("GET", f"/status/{ID}/x", 404),
@@ -123,46 +128,33 @@ async def test_head_answers_as_get_without_a_body(
         ("GET", "/api/convert", 405),
         ("GET", "/api/nothing", 404),
         ("POST", "/docs", 405),
-    ],
-)
-async def test_paths_of_the_affiliate_service_keep_their_error_shape(
-    served: ServedCrews, method: str, path: str, status: int
-) -> None:
-    answer = await served.main.ask(method, path)
-    assert answer.status_code == status
-    assert set(answer.json()) == {"ok", "error"}
+    ]:
+        answer = await served.main.ask(method, path)
+        assert answer.status_code == status, path
+        assert set(answer.json()) == {"ok", "error"}, path
 
 
 # Failures of the connection
 
 
-@pytest.mark.parametrize(
-    ("path", "shape"),
-    [
-        ("/crews/alpha/inputs?a=b", {"error", "message"}),
-        ("/crews/nobody/%6eothing", {"error", "message"}),
-        ("/executions", {"error", "message"}),
-        ("/api/status", {"ok", "error"}),
-        ("/nothing", {"ok", "error"}),
-    ],
-)
-@pytest.mark.parametrize(
-    ("rest", "expected"),
-    [
+async def test_unreadable_request_is_refused_in_the_shape_of_its_path(served: ServedCrews) -> None:
+    for rest, expected in [
         (f"Host: a\r\nA: {'x' * 20_000}\r\n\r\n", 431),
         (f"Host: a\r\nA: {'x' * 90_000}", 431),
         ("Host: a\r\nContent-Length: abc\r\n\r\n", 400),
         ("A: b\r\n\r\n", 400),
         ("Host: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400),
-    ],
-    ids=["a large head", "a head without end", "no length", "no host", "two lengths"],
-)
-async def test_unreadable_request_is_refused_in_the_shape_of_its_path(
-    served: ServedCrews, path: str, shape: set[str], rest: str, expected: int
-) -> None:
-    request = f"POST {path} HTTP/1.1\r\n{rest}".encode()
-    status, body = body_of(await served.main.raw(request))
-    assert (status, set(body)) == (expected, shape)
+    ]:
+        for path, shape in [
+            ("/crews/alpha/inputs?a=b", {"error", "message"}),
+            ("/crews/nobody/%6eothing", {"error", "message"}),
+            ("/executions", {"error", "message"}),
+            ("/api/status", {"ok", "error"}),
+            ("/nothing", {"ok", "error"}),
+        ]:
+            request = f"POST {path} HTTP/1.1\r\n{rest}".encode()
+            status, body = body_of(await served.main.raw(request))
+            assert (status, set(body)) == (expected, shape), (path, shape, rest, expected)
 
 
 @pytest.mark.parametrize("limits", [HttpLimits(connections=1)])

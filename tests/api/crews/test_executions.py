@@ -39,23 +39,18 @@ async def test_list_query_is_passed_to_the_executor(
     assert executor.asked == [asked]
 
 
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
+async def test_executions_with_a_wrong_query_is_400(served: ServedCrews) -> None:
+    for query, message in [
         ("limit=0", "limit: must be 1 or more"),
         ("limit=101", "limit: must be 100 or less"),
         ("limit=x", "limit: must be a whole number"),
         ("limit=", "limit: must be a whole number"),
         (f"limit={'9' * 5000}", "limit: must be a"),
         ("state=running", "state: must be 'PENDING', 'RUNNING', 'SUCCESS' or 'FAILED'"),
-    ],
-)
-async def test_executions_with_a_wrong_query_is_400(
-    served: ServedCrews, query: str, message: str
-) -> None:
-    answer = await served.own.get(f"/executions?{query}", served.token)
-    assert answer.status_code == 400
-    assert answer.json()["message"].startswith(message)
+    ]:
+        answer = await served.own.get(f"/executions?{query}", served.token)
+        assert answer.status_code == 400, query
+        assert answer.json()["message"].startswith(message), query
 
 
 # Stop
@@ -140,20 +135,15 @@ async def test_resume_with_a_forbidden_address_is_400_that_names_it(
     assert executor.known[known.id] is known
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
+async def test_resume_with_a_wrong_field_is_400_that_names_it(served: ServedCrews) -> None:
+    for body, message in [
         ({}, "execution_id: is missing; task_id: is missing; human_feedback: is missing; is_app"),
         (answer_of(ID, is_approve="yes"), "is_approve: must be true or false"),
         (answer_of(ID, is_approve=None), "is_approve: must be true or false"),
         (answer_of(ID, human_feedback=None), "human_feedback: must be a string"),
         (answer_of(ID, task_id=1), "task_id: must be a string"),
         (answer_of(ID, execution_id=1), "execution_id: must be a string"),
-    ],
-)
-async def test_resume_with_a_wrong_field_is_400_that_names_it(
-    served: ServedCrews, body: Any, message: str
-) -> None:
-    answer = await served.own.post("/resume", served.token, body)
-    assert answer.status_code == 400
-    assert message in answer.json()["message"]
+    ]:
+        answer = await served.own.post("/resume", served.token, body)
+        assert answer.status_code == 400, body
+        assert message in answer.json()["message"], body

@@ -17,38 +17,34 @@ BEARER = {"strategy": "bearer"}
 BASIC = {"strategy": "basic", "username": "u", "password": "p"}
 
 
-@pytest.mark.parametrize(
-    "inputs",
-    [
+async def test_inputs_may_be_any_json(served: ServedCrews, executor: StandIn) -> None:
+    for inputs in [
         {"topic": 1, "style": None, "audience": [1, 2.5, {"a": []}], "unknown": {"x": True}},
         {"": "", "{topic}": "a\u0000b", "ключ": "số 1 🎉"},
         {"n": 2**70, "deep": [[[[[]]]]]},
         {},
-    ],
-)
-async def test_inputs_may_be_any_json(served: ServedCrews, executor: StandIn, inputs: Any) -> None:
-    body = {"inputs": inputs, "restoreFromStateId": None, "Inputs": 1, "crew": "x"}
-    assert (await served.own.post("/kickoff", served.token, body)).status_code == 200
-    assert executor.kickoffs[0][1].inputs == inputs
+    ]:
+        body = {"inputs": inputs, "restoreFromStateId": None, "Inputs": 1, "crew": "x"}
+        assert (await served.own.post("/kickoff", served.token, body)).status_code == 200, inputs
+        assert executor.kickoffs[-1][1].inputs == inputs, inputs
 
 
-@pytest.mark.parametrize("body", [{}, {"inputs": None}, {"input": {"topic": 1}}])
-async def test_missing_inputs_field_counts_as_empty(
-    served: ServedCrews, executor: StandIn, body: Any
+async def test_missing_inputs_field_counts_as_empty(served: ServedCrews, executor: StandIn) -> None:
+    for body in [{}, {"inputs": None}, {"input": {"topic": 1}}]:
+        assert (await served.own.post("/kickoff", served.token, body)).status_code == 200, body
+        assert executor.kickoffs[-1][1].inputs == {}, body
+
+
+async def test_meta_may_be_any_json(served: ServedCrews, executor: StandIn) -> None:
+    for meta in [None, {"requestId": "r-1"}, "text", 7, [1], False]:
+        await served.own.post("/kickoff", served.token, {"meta": meta})
+        assert executor.kickoffs[-1][1].meta == meta, meta
+
+
+async def test_kickoff_with_a_wrong_body_is_400_that_names_the_fault(
+    served: ServedCrews, executor: StandIn
 ) -> None:
-    assert (await served.own.post("/kickoff", served.token, body)).status_code == 200
-    assert executor.kickoffs[0][1].inputs == {}
-
-
-@pytest.mark.parametrize("meta", [None, {"requestId": "r-1"}, "text", 7, [1], False])
-async def test_meta_may_be_any_json(served: ServedCrews, executor: StandIn, meta: Any) -> None:
-    await served.own.post("/kickoff", served.token, {"meta": meta})
-    assert executor.kickoffs[0][1].meta == meta
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
+    for body, message in [
         (b"", "the body is empty"),
         (b"{", "not valid JSON"),
         (b'{"inputs": {}} x', "not valid JSON"),
@@ -102,17 +98,13 @@ async def test_meta_may_be_any_json(served: ServedCrews, executor: StandIn, meta
             "humanInputWebhook.authentication.username: ",
         ),
         ({"inputs": 1, "crewWebhookUrl": 2}, "inputs: must be an object; crewWebhookUrl: must be"),
-    ],
-)
-async def test_kickoff_with_a_wrong_body_is_400_that_names_the_fault(
-    served: ServedCrews, executor: StandIn, body: Any, message: str
-) -> None:
-    answer = await served.own.post("/kickoff", served.token, body)
-    assert answer.status_code == 400
-    assert answer.json()["error"] == "Bad Request"
-    assert message in answer.json()["message"]
-    assert "details" not in answer.json()
-    assert executor.kickoffs == []
+    ]:
+        answer = await served.own.post("/kickoff", served.token, body)
+        assert answer.status_code == 400, body
+        assert answer.json()["error"] == "Bad Request", body
+        assert message in answer.json()["message"], body
+        assert "details" not in answer.json(), body
+        assert executor.kickoffs == [], body
 
 
 async def test_refusal_repeats_no_value(served: ServedCrews) -> None:
@@ -152,13 +144,11 @@ async def test_forbidden_webhook_address_refuses_new_kickoffs_and_no_repeated_on
     assert executor.kickoffs == []
 
 
-@pytest.mark.parametrize(("key", "why"), [("", "too short"), ("k" * 256, "too long")])
-async def test_idempotency_key_of_a_wrong_length_is_400(
-    served: ServedCrews, key: str, why: str
-) -> None:
-    answer = await served.own.post("/kickoff", served.token, {}, Idempotency_Key=key)
-    assert answer.status_code == 400
-    assert answer.json()["message"].startswith(f"Idempotency-Key: is {why}")
+async def test_idempotency_key_of_a_wrong_length_is_400(served: ServedCrews) -> None:
+    for key, why in [("", "too short"), ("k" * 256, "too long")]:
+        answer = await served.own.post("/kickoff", served.token, {}, Idempotency_Key=key)
+        assert answer.status_code == 400, key
+        assert answer.json()["message"].startswith(f"Idempotency-Key: is {why}"), key
 
 
 # Webhooks
@@ -197,9 +187,8 @@ def told(target: WebhookTarget) -> tuple[str, str, tuple[str, ...], str | None]:
     return target.kind, target.url, target.events, auth
 
 
-@pytest.mark.parametrize(
-    ("body", "target"),
-    [
+async def test_webhook_is_passed_to_the_executor(served: ServedCrews, executor: StandIn) -> None:
+    for body, target in [
         ({"taskWebhookUrl": "https://a.example/t"}, ("task", "https://a.example/t", (), None)),
         ({"step_webhook_url": "https://a.example/s"}, ("step", "https://a.example/s", (), None)),
         ({"crewWebhookUrl": "http://a.example/?c=1"}, ("crew", "http://a.example/?c=1", (), None)),
@@ -241,31 +230,27 @@ def told(target: WebhookTarget) -> tuple[str, str, tuple[str, ...], str | None]:
             },
             ("human_input", "https://a.example/h", (), "Basic w7w6cDp3"),
         ),
-    ],
-)
-async def test_webhook_is_passed_to_the_executor(
-    served: ServedCrews, executor: StandIn, body: Any, target: Any
-) -> None:
-    assert (await served.own.post("/kickoff", served.token, body)).status_code == 200
-    assert [told(each) for each in executor.kickoffs[0][1].webhooks] == [target]
+    ]:
+        assert (await served.own.post("/kickoff", served.token, body)).status_code == 200, body
+        assert [told(each) for each in executor.kickoffs[-1][1].webhooks] == [target], body
 
 
-@pytest.mark.parametrize("url", ["ftp://a.example/", "nonsense", "http://10.0.0.1/", "http:///x"])
 async def test_kickoff_with_a_forbidden_address_is_400_that_names_it(
-    served: ServedCrews, executor: StandIn, url: str
+    served: ServedCrews, executor: StandIn
 ) -> None:
-    body = {
-        "taskWebhookUrl": url,
-        "crewWebhookUrl": "https://good.example/",
-        "webhooks": {"events": [], "url": url},
-        "humanInputWebhook": {"url": url},
-    }
-    answer = await served.own.post("/kickoff", served.token, body)
-    assert answer.status_code == 400
-    named = [fault.split(": ")[0] for fault in answer.json()["message"].split("; ")]
-    assert {"taskWebhookUrl", "webhooks.url", "humanInputWebhook.url"} <= set(named)
-    assert "crewWebhookUrl" not in named
-    assert executor.kickoffs == []
+    for url in ["ftp://a.example/", "nonsense", "http://10.0.0.1/", "http:///x"]:
+        body = {
+            "taskWebhookUrl": url,
+            "crewWebhookUrl": "https://good.example/",
+            "webhooks": {"events": [], "url": url},
+            "humanInputWebhook": {"url": url},
+        }
+        answer = await served.own.post("/kickoff", served.token, body)
+        assert answer.status_code == 400, url
+        named = [fault.split(": ")[0] for fault in answer.json()["message"].split("; ")]
+        assert {"taskWebhookUrl", "webhooks.url", "humanInputWebhook.url"} <= set(named), url
+        assert "crewWebhookUrl" not in named, url
+        assert executor.kickoffs == [], url
 
 
 # Sizes

@@ -44,35 +44,31 @@ async def status(served: ServedCrews, kickoff_id: str, query: str = "") -> Any:
     return answer.json()
 
 
-@pytest.mark.parametrize(("word", "state"), STATES.items())
-async def test_status_has_one_shape_in_each_state(
-    served: ServedCrews, executor: StandIn, word: str, state: str
-) -> None:
-    known = executor.add(status=Status(word))
-    for where in ("under", "root", "own"):
-        at = served.at(where)
-        told = [
-            (await at.get(path, served.token)).json()
-            for path in (f"/status/{known.id}", f"/{known.id}/status")
-        ]
-        told = [{**each, "execution_time": 0} for each in told]
-        assert told[0] == told[1]
-        assert set(told[0]) == FIELDS
-        assert (told[0]["kickoff_id"], told[0]["status"], told[0]["state"]) == (
-            known.id, word, state,
-        )  # fmt: skip
+async def test_status_has_one_shape_in_each_state(served: ServedCrews, executor: StandIn) -> None:
+    for word, state in STATES.items():
+        known = executor.add(status=Status(word))
+        for where in ("under", "root", "own"):
+            at = served.at(where)
+            told = [
+                (await at.get(path, served.token)).json()
+                for path in (f"/status/{known.id}", f"/{known.id}/status")
+            ]
+            told = [{**each, "execution_time": 0} for each in told]
+            assert told[0] == told[1], word
+            assert set(told[0]) == FIELDS, word
+            assert (told[0]["kickoff_id"], told[0]["status"], told[0]["state"]) == (
+                known.id, word, state,
+            ), word  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "word", [Status.ERROR, Status.STOPPED, Status.TIMED_OUT, Status.INTERRUPTED]
-)
-@pytest.mark.parametrize("error", ["it broke", None])
 async def test_status_of_a_failure_has_its_error_as_result(
-    served: ServedCrews, executor: StandIn, word: Status, error: str | None
+    served: ServedCrews, executor: StandIn
 ) -> None:
-    known = executor.add(status=word, error=error, result="half of it")
-    told = await status(served, known.id)
-    assert (told["result"], told["error"]) == (error or word, error)
+    for error in ["it broke", None]:
+        for word in [Status.ERROR, Status.STOPPED, Status.TIMED_OUT, Status.INTERRUPTED]:
+            known = executor.add(status=word, error=error, result="half of it")
+            told = await status(served, known.id)
+            assert (told["result"], told["error"]) == (error or word, error), (word, error)
 
 
 async def test_status_has_inputs_on_request_alone(served: ServedCrews, executor: StandIn) -> None:
@@ -210,9 +206,8 @@ async def test_wait_with_a_token_that_is_rotated_meanwhile_is_401(
 # Wrong
 
 
-@pytest.mark.parametrize(
-    ("query", "message"),
-    [
+async def test_status_with_a_wrong_query_is_400(served: ServedCrews, executor: StandIn) -> None:
+    for query, message in [
         ("wait=x", "wait: must be a number"),
         ("wait=", "wait: must be a number"),
         ("wait=-1", "wait: must be 0.0 or more"),
@@ -220,31 +215,33 @@ async def test_wait_with_a_token_that_is_rotated_meanwhile_is_401(
         ("wait=5s", "wait: must be a number"),
         ("result=json", "result: must be 'text' or 'object'"),
         ("wait=x&result=", "wait: must be a number; result: must be 'text' or 'object'"),
-    ],
-)
-async def test_status_with_a_wrong_query_is_400(
-    served: ServedCrews, executor: StandIn, query: str, message: str
-) -> None:
-    answer = await served.own.get(f"/status/{executor.add().id}?{query}", served.token)
-    assert answer.status_code == 400
-    assert answer.json() == {"error": "Bad Request", "message": message}
+    ]:
+        answer = await served.own.get(f"/status/{executor.add().id}?{query}", served.token)
+        assert answer.status_code == 400, query
+        assert answer.json() == {"error": "Bad Request", "message": message}, query
 
 
-@pytest.mark.parametrize(
-    "kickoff_id",
-    [
-        "none", "1", "%00", "%ff", "%ed%a0%80", "..", "3F1E2D0C-6A5B-4C8D-9E7F-0A1B2C3D4E5F",
-        "3f1e2d0c6a5b4c8d9e7f0a1b2c3d4e5f", "%7B3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f%7D",
-        "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f%0a", "'%20OR%201=1--", "x" * 5000,
-    ],
-)  # fmt: skip
-async def test_malformed_id_is_404(served: ServedCrews, kickoff_id: str) -> None:
-    for path in (f"/status/{kickoff_id}", f"/stop/{kickoff_id}", f"/events/{kickoff_id}"):
-        method = "POST" if "stop" in path else "GET"
-        request = (
-            f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-            f"Authorization: Bearer {served.token}\r\nContent-Length: 0\r\n\r\n"
-        )
-        answer = await served.own.raw(request.encode())
-        assert answer.startswith(b"HTTP/1.1 404 "), path
-        assert b'{"error":"Not Found","message":"kickoff_id: ' in answer
+async def test_malformed_id_is_404(served: ServedCrews) -> None:
+    for kickoff_id in [
+        "none",
+        "1",
+        "%00",
+        "%ff",
+        "%ed%a0%80",
+        "..",
+        "3F1E2D0C-6A5B-4C8D-9E7F-0A1B2C3D4E5F",
+        "3f1e2d0c6a5b4c8d9e7f0a1b2c3d4e5f",
+        "%7B3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f%7D",
+        "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f%0a",
+        "'%20OR%201=1--",
+        "x" * 5000,
+    ]:
+        for path in (f"/status/{kickoff_id}", f"/stop/{kickoff_id}", f"/events/{kickoff_id}"):
+            method = "POST" if "stop" in path else "GET"
+            request = (
+                f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                f"Authorization: Bearer {served.token}\r\nContent-Length: 0\r\n\r\n"
+            )
+            answer = await served.own.raw(request.encode())
+            assert answer.startswith(b"HTTP/1.1 404 "), path
+            assert b'{"error":"Not Found","message":"kickoff_id: ' in answer, kickoff_id

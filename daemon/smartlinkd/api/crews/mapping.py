@@ -26,7 +26,6 @@ from smartlinkd.store.model import (
     Execution,
     ExecutionState,
     Summary,
-    TaskRecord,
     WebhookKind,
     WebhookTarget,
 )
@@ -56,7 +55,7 @@ def status_response(
     execution: Execution, now: datetime, *, as_object: bool, with_inputs: bool
 ) -> StatusResponse:
     """Return an execution's status. With `as_object` its result holds the tasks as well."""
-    tasks = [_task_result(each) for each in execution.tasks]
+    tasks = [TaskResult.model_validate(each, from_attributes=True) for each in execution.tasks]
     output = _output(execution)
     result = (
         ResultObject(output=output, tasks=tasks) if as_object and output is not None else output
@@ -66,7 +65,9 @@ def status_response(
         **dict(listed_execution(execution, now)),
         result=result,
         result_json=execution.result_json,
-        last_executed_task=_executed_task(last) if last is not None else None,
+        last_executed_task=ExecutedTask.model_validate(last, from_attributes=True)
+        if last
+        else None,
         last_step=execution.last_step,
         tasks=tasks,
         meta=execution.meta,
@@ -130,22 +131,6 @@ def _execution_seconds(execution: Summary, now: datetime) -> float | None:
         return None
     seconds = ((execution.finished_at or now) - execution.started_at).total_seconds()
     return max(0.0, round(seconds, 3))  # the wall clock may have been set back meanwhile
-
-
-def _task_result(task: TaskRecord) -> TaskResult:
-    return TaskResult(
-        task_id=task.task_id,
-        name=task.name,
-        agent=task.agent,
-        output=task.output,
-        execution_time=task.execution_time,
-    )
-
-
-def _executed_task(task: TaskRecord) -> ExecutedTask:
-    return ExecutedTask(
-        name=task.name, agent=task.agent, description=task.description, output=task.output
-    )
 
 
 def _authorization(given: BearerAuthentication | AnyAuthentication | None) -> SecretStr | None:

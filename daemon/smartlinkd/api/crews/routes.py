@@ -70,9 +70,7 @@ def add(api: Api, guards: Guards, crews: CrewServices) -> None:
     _add_stop_route(api, crews, replace(member, admit=admit_shielded))
 
 
-def _add_read_routes(
-    api: Api, guards: Guards, crews: CrewServices, member: Access[CrewUser]
-) -> None:
+def _add_read_routes(api: Api, guards: Guards, crews: CrewServices, member: Access) -> None:
     executor, app = crews.executor, api.target
 
     @api.operation("GET", "/", access=member, ok=Response, media="text/plain")
@@ -164,7 +162,7 @@ def _add_read_routes(
         return sse.stream(follow, admitted, app.stopping, head=is_head)
 
 
-def _add_write_routes(api: Api, crews: CrewServices, member: Access[CrewUser]) -> None:
+def _add_write_routes(api: Api, crews: CrewServices, member: Access) -> None:
     executor = crews.executor
 
     @api.operation(
@@ -222,7 +220,7 @@ def _add_write_routes(api: Api, crews: CrewServices, member: Access[CrewUser]) -
         )
 
 
-def _add_stop_route(api: Api, crews: CrewServices, member: Access[CrewUser]) -> None:
+def _add_stop_route(api: Api, crews: CrewServices, member: Access) -> None:
 
     @api.operation(
         "POST",

@@ -18,7 +18,7 @@ from smartlinkd.api.schemas import (
 )
 from smartlinkd.api.services import CrewServices
 from smartlinkd.auth.actor import Session
-from smartlinkd.crews.model import BrokenCrew, Crew, Input, ListedCrew
+from smartlinkd.crews.model import BrokenCrew, Crew, ListedCrew
 
 
 def add(api: Api, guards: Guards, services: CrewServices) -> None:
@@ -72,18 +72,9 @@ def _entry(listed: ListedCrew, own_addresses: Mapping[str, str]) -> CrewEntry:
         name=crew.name,
         default=listed.default,
         base_urls=[*listed.paths, *([own] if own is not None else [])],
-        inputs=[_input(each) for each in inputs],
+        inputs=[InputEntry.model_validate(each, from_attributes=True) for each in inputs],
         users=list(crew.users),
         problems=[str(problem) for problem in problems],
         running=listed.load.running,
         waiting=listed.load.waiting,
-    )
-
-
-def _input(each: Input) -> InputEntry:
-    return InputEntry(
-        name=each.name,
-        required=each.required,
-        default=each.default,
-        description=each.description,
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from types import TracebackType
 from typing import Annotated, Final, Literal
 
 from pydantic import ConfigDict, Field, PlainValidator
 from quart import Response, request
-from quart.wrappers.response import DataBody, ResponseBody
+from quart.wrappers.response import DataBody, IterableBody
 
 from smartlinkd.api.auth_guards import Client, Guards
 from smartlinkd.api.operations import Api
@@ -213,7 +212,7 @@ def add(api: Api, guards: Guards, history: History) -> None:
         filters = asked.filters()
         first = await history.page(filters, limit=CSV_ROWS)
         is_head = request.method == "HEAD"
-        body = DataBody(b"") if is_head else _CsvBody(history, filters, first)
+        body = DataBody(b"") if is_head else IterableBody(_csv(history, filters, first))
         response = Response(body, content_type="text/csv; charset=utf-8")
         response.headers["Content-Disposition"] = 'attachment; filename="history.csv"'
         response.timeout = CSV_SECONDS
@@ -296,36 +295,11 @@ def _number(text: str) -> int | None:
     return int(text) if is_plain else None
 
 
-class _CsvBody(ResponseBody):
-    """The lines of the file, read as the client takes them."""
-
-    def __init__(self, history: History, filters: Filters, first: list[Entry]) -> None:
-        self._history = history
-        self._filters = filters
-        self._next = first
-        self._is_begun = False
-
-    async def __aenter__(self) -> _CsvBody:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        pass
-
-    def __aiter__(self) -> _CsvBody:
-        return self
-
-    async def __anext__(self) -> bytes:
-        if not self._is_begun:
-            self._is_begun = True
-            return spreadsheet.head().encode()
-        if not self._next:
-            raise StopAsyncIteration
-        lines = (await on_thread(spreadsheet.lines, self._next)).encode()
-        oldest = self._next[-1].id
-        self._next = await self._history.page(self._filters, limit=CSV_ROWS, before=oldest)
-        return lines
+async def _csv(
+    history: History, filters: Filters, page: Sequence[Entry]
+) -> AsyncGenerator[bytes, None]:
+    """Yield the lines of the file, read as the client takes them. `page` are the first entries."""
+    yield spreadsheet.head().encode()
+    while page:
+        yield (await on_thread(spreadsheet.lines, page)).encode()
+        page = await history.page(filters, limit=CSV_ROWS, before=page[-1].id)

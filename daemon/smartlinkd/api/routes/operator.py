@@ -162,18 +162,7 @@ def add(api: Api, guards: Guards, services: Services) -> None:
         """Show the last records of the log. The daemon keeps 500 of them in memory."""
         found = services.log_buffer.find(level=asked.level, text=asked.q, limit=asked.limit)
         return LogResponse(
-            records=[
-                LogEntry(
-                    at=record.at,
-                    level=record.level,
-                    logger=record.logger,
-                    message=record.message,
-                    actor=record.actor,
-                    event=record.event,
-                    request_id=record.request_id,
-                )
-                for record in found
-            ]
+            records=[LogEntry.model_validate(record, from_attributes=True) for record in found]
         )
 
     @api.operation("GET", "/api/series", access=guards.session, asks=SeriesAsked, ok=SeriesResponse)
