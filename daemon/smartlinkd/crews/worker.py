@@ -22,14 +22,13 @@ from pathlib import Path
 
 import trio
 
-from smartlinkd.crews.outcome import OUT_OF_SIGHT, ExitReason, ProtocolBroken, silent_exit
+from smartlinkd.crews.outcome import OUT_OF_SIGHT, ExitReason, protocol_broken, silent_exit
 from smartlinkd.crews.protocol import (
     MAX_OUTPUT,
     Failed,
     FromWorker,
     HumanFeedback,
     Inputs,
-    ProtocolFault,
     Result,
     Stop,
     ToolResult,
@@ -140,13 +139,14 @@ class Worker:
             pass
         if self._channel.final is not None:
             return self._channel.final
-        if self._channel.fault is not None:
-            return self._broken(self._channel.fault)
+        if (fault := self._channel.fault) is not None:
+            line = self._redactor.redact(_text(fault.line or b""))
+            return protocol_broken(fault.reason, quoted(line))
         with trio.move_on_after(self._settings.grace):
             await self._process.wait()
         if self._process.status is None:
-            return self._broken(
-                ProtocolFault("it closed its descriptor without `result` or `failed` and runs on")
+            return protocol_broken(
+                "it closed its descriptor without `result` or `failed` and runs on"
             )
         return silent_exit(
             self._process.status,
@@ -214,10 +214,6 @@ class Worker:
     def stderr_tail(self) -> str:
         """The same of standard error."""
         return self._redactor.redact_tail(self._process.stderr_tail)
-
-    def _broken(self, fault: ProtocolFault) -> ProtocolBroken:
-        line = b"" if fault.line is None else fault.line
-        return ProtocolBroken(fault.reason, quoted(self._redactor.redact(_text(line))))
 
 
 @asynccontextmanager
