@@ -14,7 +14,7 @@ import os
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
@@ -235,7 +235,6 @@ async def start_worker(
         our_end, theirs = socket.socketpair()
         with trio.socket.from_stdlib_socket(our_end) as ours, theirs:
             channel = WorkerChannel(ours, inputs, max_output=settings.max_output)
-            delivered = channel.begin()
             folder = _new_folder(runs)
             async with run_process_tree(
                 settings.command,
@@ -248,7 +247,7 @@ async def start_worker(
                 on_exit=channel.close,
             ) as process:
                 theirs.close()
-                async with nullcontext() if delivered else background(channel.deliver):
+                async with background(channel.deliver):
                     entered = True
                     yield Worker(process, channel, settings)
     except OSError as fault:
