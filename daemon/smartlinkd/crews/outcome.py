@@ -41,15 +41,10 @@ class Outcome:
     """How an execution ended. A failure has no `result`, a success no `error`."""
 
     status: Status
-    result: str | None = field(repr=False)
-    result_json: JsonValue = field(repr=False)
-    error: str | None
-    token_usage: dict[str, JsonValue] | None
-
-
-def failure(status: Status, error: str) -> Outcome:
-    """Return the outcome of an execution that has no result."""
-    return Outcome(status=status, result=None, result_json=None, error=error, token_usage=None)
+    result: str | None = field(default=None, repr=False)
+    result_json: JsonValue = field(default=None, repr=False)
+    error: str | None = None
+    token_usage: dict[str, JsonValue] | None = None
 
 
 def success(result: Result) -> Outcome:
@@ -63,7 +58,6 @@ def success(result: Result) -> Outcome:
         status=Status.COMPLETED,
         result=result.output,
         result_json=parsed if isinstance(parsed, dict) else _json_object(result.output),
-        error=None,
         token_usage=None if usage is None else usage.model_dump(),
     )
 
@@ -86,7 +80,9 @@ def protocol_broken(reason: str, quote: str = "") -> Crash:
 
 def outcome_of(reason: ExitReason) -> Outcome:
     """Return the outcome of an execution whose worker was not stopped."""
-    return success(reason) if isinstance(reason, Result) else failure(Status.ERROR, reason.error)
+    if isinstance(reason, Result):
+        return success(reason)
+    return Outcome(Status.ERROR, error=reason.error)
 
 
 def silent_exit(status: ExitStatus, *, unfinished: str, stderr: str, memory_limit: int) -> Crash:
