@@ -370,13 +370,6 @@ def good() -> dict[str, Any]:
     return {"version": 1, "first": A, "rotated": {"post": {"": B, "ann": C}}}
 
 
-def test_version_is_random_and_does_not_repeat() -> None:
-    words = {SOME.with_new("post", "").of("post", "") for _ in range(100)}
-
-    assert len(words) == 100
-    assert all(re.fullmatch("[0-9a-f]{32}", word) for word in words)
-
-
 def test_saved_versions_are_loaded(tmp_path: Path) -> None:
     save_versions(tmp_path, SOME)
 

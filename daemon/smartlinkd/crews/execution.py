@@ -20,7 +20,7 @@ from pydantic import JsonValue
 
 from smartlinkd.crews.human_input import HumanAnswer, Question
 from smartlinkd.crews.model import Crew, Feedback
-from smartlinkd.crews.outcome import Outcome, failure, outcome_of
+from smartlinkd.crews.outcome import Outcome, outcome_of
 from smartlinkd.crews.protocol import FromWorker, HumanInput, Inputs, ToolCall, ToolResult
 from smartlinkd.crews.recorder import ExecutionRecorder
 from smartlinkd.crews.store_entries import ExecutionProgress, begun, requeued, subject_of
@@ -138,7 +138,7 @@ class RunningExecution:
     def cancel(self, status: Status, error: str) -> None:
         """End the execution as `status`, unless it has an outcome or was cancelled before."""
         if self._cancelled_as is None:
-            self._cancelled_as = failure(status, error)
+            self._cancelled_as = Outcome(status, error=error)
         if not self.has_finished:
             self._stage.cancel()
 
@@ -149,7 +149,7 @@ class RunningExecution:
         worker was not begun waits for its turn again.
         """
         if self._cancelled_as is None and self._stage.cancel_called:
-            self._cancelled_as = failure(Status.TIMED_OUT, self._timeout_error())
+            self._cancelled_as = Outcome(Status.TIMED_OUT, error=self._timeout_error())
         self._is_suspended = True
         self.completion.ended.set()
         self._stage.cancel()
@@ -211,13 +211,13 @@ class RunningExecution:
             await self._run_worker(execution)
         except CannotStart as fault:
             logger.warning("execution %s: its worker cannot be started: %s", self.id, fault)
-            self._finish(failure(Status.ERROR, f"the worker could not be started: {fault}"))
+            self._finish(Outcome(Status.ERROR, error=f"the worker could not be started: {fault}"))
         except Invalid as fault:
-            self._finish(failure(Status.ERROR, f"{NOT_KEPT}: {fault}"))
+            self._finish(Outcome(Status.ERROR, error=f"{NOT_KEPT}: {fault}"))
         except Exception:
             # A fault of one execution, or of ours in it, must not interrupt the others.
             logger.exception("execution %s met a fault of the daemon's own", self.id)
-            self._finish(failure(Status.ERROR, BUG))
+            self._finish(Outcome(Status.ERROR, error=BUG))
 
     # The worker
 
@@ -365,7 +365,7 @@ class RunningExecution:
         """Return the outcome of an execution that was cancelled; None if it was suspended."""
         if self._is_suspended and self._cancelled_as is None:
             return None
-        outcome = self._cancelled_as or failure(Status.TIMED_OUT, self._timeout_error())
+        outcome = self._cancelled_as or Outcome(Status.TIMED_OUT, error=self._timeout_error())
         return replace(outcome, error=f"{outcome.error}; {detail}")
 
     def _timeout_error(self) -> str:
@@ -386,7 +386,7 @@ class RunningExecution:
             logger.exception("execution %s was ended by somebody else while it ran", self.id)
             return
         except Invalid as fault:
-            outcome = failure(Status.ERROR, f"{NOT_KEPT}: {fault}")
+            outcome = Outcome(Status.ERROR, error=f"{NOT_KEPT}: {fault}")
             await self._recorder.finish(crew, subject, outcome)
         self.completion.status = outcome.status
 

@@ -20,7 +20,7 @@ import trio
 from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.execution import Completion, ExecutionContext, RunningExecution
 from smartlinkd.crews.model import Crew, CrewLoad, CrewUser, Feedback, Kickoff
-from smartlinkd.crews.outcome import failure
+from smartlinkd.crews.outcome import Outcome
 from smartlinkd.crews.store_entries import REQUEUED, begun, requeued, subject_of
 from smartlinkd.errors import Invalid, NotFound, Refused, Unavailable, Unprocessable
 from smartlinkd.logs import LogEvent
@@ -415,7 +415,7 @@ class Scheduler:
         """Record the outcome of an execution without a worker. Return its status."""
         execution = await self._recorder.read(execution_id)
         try:
-            outcome = failure(status, why)
+            outcome = Outcome(status, error=why)
             await self._recorder.finish(execution.crew, subject_of(execution), outcome)
         except AlreadyFinished:
             logger.info("execution %s was ended by somebody else meanwhile", execution_id)

@@ -14,7 +14,7 @@ import os
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
@@ -22,14 +22,13 @@ from pathlib import Path
 
 import trio
 
-from smartlinkd.crews.outcome import OUT_OF_SIGHT, ExitReason, ProtocolBroken, silent_exit
+from smartlinkd.crews.outcome import OUT_OF_SIGHT, ExitReason, protocol_broken, silent_exit
 from smartlinkd.crews.protocol import (
     MAX_OUTPUT,
     Failed,
     FromWorker,
     HumanFeedback,
     Inputs,
-    ProtocolFault,
     Result,
     Stop,
     ToolResult,
@@ -140,13 +139,14 @@ class Worker:
             pass
         if self._channel.final is not None:
             return self._channel.final
-        if self._channel.fault is not None:
-            return self._broken(self._channel.fault)
+        if (fault := self._channel.fault) is not None:
+            line = self._redactor.redact(_text(fault.line or b""))
+            return protocol_broken(fault.reason, quoted(line))
         with trio.move_on_after(self._settings.grace):
             await self._process.wait()
         if self._process.status is None:
-            return self._broken(
-                ProtocolFault("it closed its descriptor without `result` or `failed` and runs on")
+            return protocol_broken(
+                "it closed its descriptor without `result` or `failed` and runs on"
             )
         return silent_exit(
             self._process.status,
@@ -215,10 +215,6 @@ class Worker:
         """The same of standard error."""
         return self._redactor.redact_tail(self._process.stderr_tail)
 
-    def _broken(self, fault: ProtocolFault) -> ProtocolBroken:
-        line = b"" if fault.line is None else fault.line
-        return ProtocolBroken(fault.reason, quoted(self._redactor.redact(_text(line))))
-
 
 @asynccontextmanager
 async def start_worker(
@@ -239,7 +235,6 @@ async def start_worker(
         our_end, theirs = socket.socketpair()
         with trio.socket.from_stdlib_socket(our_end) as ours, theirs:
             channel = WorkerChannel(ours, inputs, max_output=settings.max_output)
-            delivered = channel.begin()
             folder = _new_folder(runs)
             async with run_process_tree(
                 settings.command,
@@ -252,7 +247,7 @@ async def start_worker(
                 on_exit=channel.close,
             ) as process:
                 theirs.close()
-                async with nullcontext() if delivered else background(channel.deliver):
+                async with background(channel.deliver):
                     entered = True
                     yield Worker(process, channel, settings)
     except OSError as fault:

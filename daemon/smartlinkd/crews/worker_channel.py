@@ -9,9 +9,7 @@ See docs/decisions/067-talking-to-workers.md.
 from __future__ import annotations
 
 import logging
-import os
 import socket
-from contextlib import suppress
 
 import trio
 
@@ -44,8 +42,7 @@ class WorkerChannel:
 
     Args:
         connection: belongs to the caller.
-        inputs: the first message. `begin()` sends what the socket takes at once, `deliver()` or the
-            next message that is sent does the rest.
+        inputs: the first message. `deliver()` sends it, or the next message that is sent does.
         max_output: bytes that the worker may say in all.
     """
 
@@ -91,12 +88,6 @@ class WorkerChannel:
                 break
             messages.append(message)
         return messages
-
-    def begin(self) -> bool:
-        """Send what the socket takes of the inputs. Return True if that was all, as mostly."""
-        with suppress(BlockingIOError):
-            del self._unsent[: os.write(self._connection.fileno(), self._unsent)]
-        return not self._unsent
 
     async def deliver(self) -> None:
         """Send the inputs. There is no limit: they may be large, and the worker slow to start."""

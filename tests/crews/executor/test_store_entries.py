@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.crews.outcome import Subject, failure, success
+from smartlinkd.crews.outcome import Outcome, Subject, success
 from smartlinkd.crews.protocol import (
     FromWorker,
     HumanInput,
@@ -201,7 +201,7 @@ def test_new_webhooks_replace_those_of_their_kinds_at_once() -> None:
     "status", [Status.ERROR, Status.STOPPED, Status.TIMED_OUT, Status.INTERRUPTED]
 )
 def test_entry_of_a_failure_has_its_error(status: Status) -> None:
-    entry = ended(Subject("some-id", None, ()), failure(status, "no luck"), NOW)
+    entry = ended(Subject("some-id", None, ()), Outcome(status, error="no luck"), NOW)
     assert entry.change["status"] is status
     assert (entry.change["result"], entry.change["error"]) == (None, "no luck")
     assert entry.change["finished_at"] == NOW
