@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from smartlinkd import __version__
@@ -110,6 +111,12 @@ def _parser() -> argparse.ArgumentParser:
         "--config", type=Path, metavar="FILE", help=f"check it as well (default: {CONFIG}, if any)"
     )
 
+    _login(add("login", _client("login", "log_in"), "Make an API key for this user, and keep it."))
+    _server_options(
+        add("logout", _client("login", "log_out"), "End the kept API key, and forget it.")
+    )
+    _convert(add("convert", _client("convert", "main"), "Turn product links into your own."))
+
     _running(add("status", _ask("status"), "Show what the running daemon is doing."))
     _group(
         commands,
@@ -189,6 +196,64 @@ def _keys(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     revoke.set_defaults(command=_ask("keys revoke", "id"))
 
 
+def _login(parser: argparse.ArgumentParser) -> None:
+    _server_options(parser)
+    parser.add_argument(
+        "--scope",
+        dest="scopes",
+        action="append",
+        metavar="SCOPE",
+        help="what the key opens; give it once for each (default: convert, history, status)",
+    )
+    parser.add_argument(
+        "--expires-in-days", type=int, metavar="DAYS", help="1 to 3650 (default: it never expires)"
+    )
+
+
+def _convert(parser: argparse.ArgumentParser) -> None:
+    _server_options(parser)
+    parser.add_argument("links", nargs="*", metavar="LINK", help="a product or short link")
+    parser.add_argument(
+        "--file", metavar="FILE", help="links, one a line, or a CSV file; -: standard input"
+    )
+    parser.add_argument("--column", metavar="NAME", help="the column of a CSV file with the links")
+    parser.add_argument(
+        "--text", action="store_true", help="replace the links in a text, and print the text"
+    )
+    parser.add_argument(
+        "--sub-id",
+        dest="sub_ids",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="a tracking sub-id, up to five times",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("table", "csv", "json", "text"),
+        help="of the output (default: table on a terminal, csv for a CSV file, else text: the "
+        "short links alone)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write there when all is done, not to the screen",
+    )
+    parser.add_argument(
+        "--skip", type=_count, default=0, metavar="N", help="leave out the first N links"
+    )
+
+
+def _server_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--server", metavar="URL", help="the daemon's address")
+    parser.add_argument("--key-file", metavar="FILE", help="a file with an API key")
+    parser.add_argument(
+        "--allow-http", action="store_true", help="send the key in clear to another machine"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
 def _running(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     _config_option(parser)
     parser.add_argument("--json", action="store_true", help="print the answer as JSON")
@@ -204,6 +269,12 @@ def _config_option(parser: argparse.ArgumentParser) -> None:
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text[:6]) <= HIGHEST_PORT):
         raise argparse.ArgumentTypeError(f"a port is a number from 0 to {HIGHEST_PORT}")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise argparse.ArgumentTypeError("a number from 0 to 999999999 is needed")
     return int(text)
 
 
@@ -246,6 +317,22 @@ def _doctor(chosen: argparse.Namespace) -> int:
     from smartlinkd.commands import doctor
 
     return doctor.main(partial(_settings, path, by_hand=True) if path else None)
+
+
+def _client(module: str, function: str) -> Command:
+    """Return a command that is a client of a daemon's HTTP API."""
+
+    def call(chosen: argparse.Namespace) -> int:
+        from smartlinkd.client import ClientError
+
+        command: Command = getattr(import_module(f"smartlinkd.commands.{module}"), function)
+        try:
+            return command(chosen)
+        except ClientError as error:
+            print(f"smartlinkd: {error}", file=sys.stderr)
+            return REFUSED
+
+    return call
 
 
 def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
