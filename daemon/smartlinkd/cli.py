@@ -142,7 +142,12 @@ def _group(
 ) -> dict[str, argparse.ArgumentParser]:
     """Add commands of two words that the running daemon carries out. Return parsers by verb."""
     group = commands.add_parser(name, help=f"{' | '.join(verbs)}, at the running daemon")
-    inner = group.add_subparsers(metavar="ACTION", required=True)
+    return _verbs(group.add_subparsers(metavar="ACTION", required=True), name, verbs)
+
+
+def _verbs(
+    inner: argparse._SubParsersAction[argparse.ArgumentParser], name: str, verbs: dict[str, str]
+) -> dict[str, argparse.ArgumentParser]:
     parsers = {}
     for verb, says in verbs.items():
         parsers[verb] = added = inner.add_parser(
@@ -154,14 +159,42 @@ def _group(
 
 
 def _crew(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    crew = _group(
-        commands, "crew", {"list": "Show the crews.", "token": "Print a bearer token of a crew."}
-    )
-    token = crew["token"]
+    group = commands.add_parser("crew", help="list | token | run | follow | stop | executions")
+    inner = group.add_subparsers(metavar="ACTION", required=True)
+    says = {"list": "Show the crews.", "token": "Print a bearer token of a crew."}
+    token = _verbs(inner, "crew", says)["token"]
     token.add_argument("name", metavar="NAME", help="of the crew")
     token.add_argument("--user", metavar="USER", help="its token, not the organization token")
     token.add_argument("--rotate", action="store_true", help="make a new one; the old one is dead")
     token.set_defaults(command=_ask("crew token", "name", "user", "rotate", only="token"))
+
+    for name, help_text in (
+        ("run", "Start an execution; print its id, or with --follow or --wait its result."),
+        ("follow", "Show what an execution does, and print its result."),
+        ("stop", "Stop an execution."),
+        ("executions", "Show the executions of a crew, newest first."),
+    ):
+        added = inner.add_parser(name, help=help_text, description=help_text, allow_abbrev=False)
+        added.set_defaults(command=_client("crew", name))
+        _server_options(added)
+        added.add_argument("name", metavar="NAME", help="of the crew")
+        if name == "run":
+            added.add_argument(
+                "-i",
+                dest="inputs",
+                action="append",
+                default=[],
+                metavar="INPUT",
+                help="name=text, name:=JSON, or @FILE with a JSON object; once for each",
+            )
+            waits = added.add_mutually_exclusive_group()
+            waits.add_argument("--follow", action="store_true", help="show what happens, and wait")
+            waits.add_argument("--wait", action="store_true", help="wait for the result")
+        elif name == "executions":
+            added.add_argument("--state", choices=("PENDING", "RUNNING", "SUCCESS", "FAILED"))
+            added.add_argument("--limit", type=_count, default=20, metavar="N", help="1 to 100")
+        else:
+            added.add_argument("id", metavar="ID", help="of the execution")
 
 
 def _keys(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -28,6 +28,7 @@ WAIT_S: Final = 50
 LOST_S: Final = 120.0
 """For following an execution again after a lost connection."""
 ENDED: Final = ("SUCCESS", "FAILED")
+LAST_EVENTS: Final = ("crew_kickoff_completed", "crew_kickoff_failed")
 
 
 class CrewEvent(BaseModel):
@@ -94,8 +95,8 @@ class CrewClient:
                     for event in _read_events(response):
                         after, lost_since = event.id, None
                         yield event
-                if self.status(kickoff_id).state in ENDED:
-                    return
+                        if event.type in LAST_EVENTS:
+                            return
             except (Unreachable, ApiFailure) as failure:
                 if isinstance(failure, ApiFailure) and failure.retry_after_s is None:
                     raise
@@ -123,11 +124,17 @@ class CrewClient:
 
 
 def _read_events(response: httpx.Response) -> Iterator[CrewEvent]:
-    """Yield the events of a stream (HTML standard, section 9.2, as far as the daemon uses it)."""
-    number = 0
+    """Yield the whole events of a stream (HTML standard, section 9.2).
+
+    The daemon sends `id` and one line of `data`. An event that is cut off has no empty line.
+    """
+    number, data = 0, ""
     for line in response.iter_lines():
         name, _, value = line.partition(": ")
         if name == "id":
             number = int(value)
         elif name == "data":
-            yield CrewEvent.model_validate({**json.loads(value), "id": number})
+            data = value
+        elif not line and data:
+            yield CrewEvent.model_validate({**json.loads(data), "id": number})
+            data = ""
