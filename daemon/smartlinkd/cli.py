@@ -20,7 +20,7 @@ from pathlib import Path
 
 from smartlinkd import __version__
 from smartlinkd.commands.codes import FAILED, REFUSED
-from smartlinkd.config import ConfigError, Settings, load, state_directory
+from smartlinkd.config import ConfigError, Settings, load
 from smartlinkd.errors import Refused
 from smartlinkd.net.addresses import HIGHEST_PORT
 
@@ -116,6 +116,11 @@ def _parser() -> argparse.ArgumentParser:
         add("logout", _client("login", "log_out"), "End the kept API key, and forget it.")
     )
     _convert(add("convert", _client("convert", "main"), "Turn product links into your own."))
+
+    _history(add("history", _client("history", "main"), "Show what was converted, newest first."))
+    _sync_cookie(
+        add("sync-cookie", _client("sync_cookie", "main"), "Store a cookie from standard input.")
+    )
 
     _running(add("status", _ask("status"), "Show what the running daemon is doing."))
     _group(
@@ -278,6 +283,30 @@ def _convert(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _history(parser: argparse.ArgumentParser) -> None:
+    _server_options(parser)
+    parser.add_argument("q", nargs="?", metavar="WORDS", help="of the product, links or sub-ids")
+    parser.add_argument("--sub-id", metavar="ID", help="one of the sub-ids, as a whole")
+    parser.add_argument("--from", dest="since", metavar="TIME", help="a date or an ISO 8601 time")
+    parser.add_argument("--to", dest="until", metavar="TIME", help="a date, that day included")
+    parser.add_argument(
+        "--limit", type=_count, default=50, metavar="N", help="at most (default: 50; 0: all)"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("table", "csv", "json"),
+        help="of the output (default: table on a terminal, else csv)",
+    )
+
+
+def _sync_cookie(parser: argparse.ArgumentParser) -> None:
+    _server_options(parser)
+    parser.add_argument("--account-name", metavar="NAME", help="shown for the account")
+    parser.add_argument(
+        "--replace-account", action="store_true", help="store it also if it is another account's"
+    )
+
+
 def _server_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--server", metavar="URL", help="the daemon's address")
     parser.add_argument("--key-file", metavar="FILE", help="a file with an API key")
@@ -288,8 +317,14 @@ def _server_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _running(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    _config_option(parser)
-    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    parser.set_defaults(default_config=CONFIG)
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help=f"of a daemon on this machine (default: {CONFIG}, if no server is named)",
+    )
+    _server_options(parser)
     return parser
 
 
@@ -377,10 +412,14 @@ def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
     """
 
     def ask(chosen: argparse.Namespace) -> int:
-        directory = state_directory(chosen.config, os.environ)
+        from smartlinkd.client import ClientError
         from smartlinkd.commands import remote
 
         given = {name: getattr(chosen, name) for name in arguments}
-        return remote.main(directory, command, given, only=only, as_json=chosen.json)
+        try:
+            return remote.main(chosen, command, given, only=only)
+        except ClientError as error:
+            print(f"smartlinkd: {error}", file=sys.stderr)
+            return REFUSED
 
     return ask

@@ -5,20 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
+from typing import Final
+from urllib.parse import quote
 
 import httpx
 from pydantic import SecretStr, ValidationError
 
-from smartlinkd.admin.reports import AccountResponse, StatusReport
+from smartlinkd.admin.reports import AccountResponse, KeyReport, StatusReport
 from smartlinkd.api.schemas import (
+    ClearedResponse,
     ConvertResponse,
     ConvertTextResponse,
     CrewEntry,
     CrewsResponse,
+    CrewTokenResponse,
     DoneResponse,
     ExtractedLink,
     ExtractResponse,
+    HistoryEntry,
+    HistoryResponse,
     KeyResponse,
+    KeysResponse,
     LoggedInResponse,
     SecondStepResponse,
     SyncCookieResponse,
@@ -29,7 +36,9 @@ from smartlinkd.client.crews import CrewClient
 from smartlinkd.client.errors import ClientError
 from smartlinkd.conversion.schemas import MAX_LINKS, FailureEntry, SuccessEntry
 
-PATIENCE_S = 180.0
+PATIENCE_S: Final = 180.0
+HISTORY_PAGE: Final = 200
+"""Entries of a page of the history."""
 
 LinkEntry = SuccessEntry | FailureEntry
 
@@ -131,11 +140,45 @@ class Smartlinkd:
         body = {"text": text}
         return self._connection.post("/api/extract", body, ExtractResponse, is_safe=True).links
 
+    # The history
+
+    def history(
+        self,
+        *,
+        q: str | None = None,
+        sub_id: str | None = None,
+        since: str | None = None,
+        until: str | None = None,
+    ) -> Iterator[HistoryEntry]:
+        """Yield converted links, the newest first. They are read by pages as they are taken.
+
+        Args:
+            q: words; each is a part of the product's name, the link, the short link or a sub-id.
+            sub_id: one of the sub-ids, as a whole.
+            since: the first moment, an ISO 8601 date or time.
+            until: the end: a date, that day included, or a time.
+        """
+        wanted = {"q": q, "subId": sub_id, "from": since, "to": until}
+        query: dict[str, str | int | float] = {"limit": HISTORY_PAGE}
+        query |= {name: value for name, value in wanted.items() if value is not None}
+        while True:
+            page = self._connection.get("/api/history", HistoryResponse, query)
+            yield from page.entries
+            if page.next_cursor is None:
+                return
+            query["cursor"] = page.next_cursor
+
     # The account
 
     def account(self) -> AccountResponse:
         """Return the stored cookie's state and the accounts'."""
         return self._connection.get("/api/account", AccountResponse)
+
+    def clear_account(self) -> int:
+        """End the pause of every account, and return how many ended."""
+        return self._connection.post(
+            "/api/account/clear", {}, ClearedResponse, is_safe=True
+        ).cleared
 
     def status(self) -> StatusReport:
         """Return the whole daemon's state."""
@@ -221,6 +264,27 @@ class Smartlinkd:
             KeyResponse,
             is_safe=False,
         )
+
+    def list_keys(self) -> list[KeyReport]:
+        """Return all API keys, with a session."""
+        return self._connection.get("/api/keys", KeysResponse).keys
+
+    def revoke_key(self, key_id: str) -> None:
+        """End an API key, with a session."""
+        path = f"/api/keys/{quote(key_id, safe='')}"
+        response = self._connection.send("DELETE", path, is_safe=False)
+        self._connection.read(response, DoneResponse)
+
+    def crew_token(self, crew: str, *, user: str | None = None, rotate: bool = False) -> str:
+        """Return a crew's bearer token, with a session.
+
+        Args:
+            user: whose token; None for the organization token.
+            rotate: make a new one. The old one is dead.
+        """
+        path = "/api/crews/token/rotate" if rotate else "/api/crews/token"
+        body = {"crew": crew, "user": user}
+        return self._connection.post(path, body, CrewTokenResponse, is_safe=not rotate).token
 
     def end_own_key(self) -> None:
         """End the key that this client sends."""

@@ -19,7 +19,6 @@ from smartlinkd.commands.server import (
     keep_login,
     load_login,
     login_path,
-    say_wait,
 )
 from smartlinkd.state_files import NotSaved
 
@@ -35,10 +34,10 @@ def log_in(chosen: argparse.Namespace) -> int:
     if server is None:
         raise ClientError("no daemon is named; give --server URL, such as http://127.0.0.1:8787")
     old = load_login(os.environ)
-    with Smartlinkd(server.url, allow_http=server.allow_http, on_wait=say_wait) as daemon:
+    with server.open_without_key() as daemon:
         is_code_needed = open_session(daemon)
         # A code is taken once, so that a key needs the next one.
-        code = _ask_code("Another code, for the key: ") if is_code_needed else None
+        code = ask_code("Another code, for the key: ") if is_code_needed else None
         name = f"{getpass.getuser()}@{socket.gethostname()}"[:MAX_NAME]
         made = daemon.create_key(name, scopes, expires_in_days=chosen.expires_in_days, code=code)
         login = KeptLogin(
@@ -83,7 +82,7 @@ def open_session(daemon: Smartlinkd) -> bool:
     def code() -> SecretStr:
         nonlocal is_code_needed
         is_code_needed = True
-        return _ask_code("Code: ")
+        return ask_code("Code: ")
 
     daemon.log_in(_ask_password(f"Password of {daemon.url}: "), code)
     return is_code_needed
@@ -93,7 +92,8 @@ def _ask_password(prompt: str) -> SecretStr:
     return _ask(prompt, "the password")
 
 
-def _ask_code(prompt: str) -> SecretStr:
+def ask_code(prompt: str) -> SecretStr:
+    """Ask for a one-time code. Raises `ClientError` if none is given."""
     return _ask(prompt, "the code")
 
 

@@ -61,6 +61,10 @@ class Server:
             )
         return Smartlinkd(self.url, self.key, allow_http=self.allow_http, on_wait=say_wait)
 
+    def open_without_key(self) -> Smartlinkd:
+        """Return a client that logs in with the password. Raises `ClientError`."""
+        return Smartlinkd(self.url, allow_http=self.allow_http, on_wait=say_wait)
+
 
 def say_wait(seconds: float, reason: str) -> None:
     """Tell a person why the command waits."""
