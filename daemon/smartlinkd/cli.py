@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from smartlinkd import __version__
 from smartlinkd.commands.codes import FAILED, REFUSED
@@ -33,7 +34,12 @@ Command = Callable[[argparse.Namespace], int]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` (`sys.argv`) name, and return the exit code."""
     _open_what_is_closed()
-    chosen = _parser().parse_args(arguments)
+    parser = build_parser()
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete
+
+        argcomplete.autocomplete(parser)  # ends the process
+    chosen = parser.parse_args(arguments)
     command: Command = chosen.command
     try:
         return _printed(command(chosen))
@@ -79,7 +85,8 @@ def _print_no_more() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="smartlinkd",
         description="Product links in, your own affiliate short links out.",
@@ -121,6 +128,13 @@ def _parser() -> argparse.ArgumentParser:
     _sync_cookie(
         add("sync-cookie", _client("sync_cookie", "main"), "Store a cookie from standard input.")
     )
+
+    completion = add(
+        "completion",
+        _client("completion", "main"),
+        "Print code that completes commands in your shell.",
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
 
     _running(add("status", _ask("status"), "Show what the running daemon is doing."))
     _group(
@@ -168,7 +182,7 @@ def _crew(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     inner = group.add_subparsers(metavar="ACTION", required=True)
     says = {"list": "Show the crews.", "token": "Print a bearer token of a crew."}
     token = _verbs(inner, "crew", says)["token"]
-    token.add_argument("name", metavar="NAME", help="of the crew")
+    _crew_name(token)
     token.add_argument("--user", metavar="USER", help="its token, not the organization token")
     token.add_argument("--rotate", action="store_true", help="make a new one; the old one is dead")
     token.set_defaults(command=_ask("crew token", "name", "user", "rotate", only="token"))
@@ -182,7 +196,7 @@ def _crew(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
         added = inner.add_parser(name, help=help_text, description=help_text, allow_abbrev=False)
         added.set_defaults(command=_client("crew", name))
         _server_options(added)
-        added.add_argument("name", metavar="NAME", help="of the crew")
+        _crew_name(added)
         if name == "run":
             added.add_argument(
                 "-i",
@@ -200,6 +214,17 @@ def _crew(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
             added.add_argument("--limit", type=_count, default=20, metavar="N", help="1 to 100")
         else:
             added.add_argument("id", metavar="ID", help="of the execution")
+
+
+def _crew_name(parser: argparse.ArgumentParser) -> None:
+    action = parser.add_argument("name", metavar="NAME", help="of the crew")
+
+    def complete(**given: Any) -> list[str]:
+        from smartlinkd.commands.completion import crew_names
+
+        return crew_names(**given)
+
+    action.completer = complete  # type: ignore[attr-defined]  # as argcomplete wants it
 
 
 def _keys(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
