@@ -129,6 +129,9 @@ def build_parser() -> argparse.ArgumentParser:
         add("sync-cookie", _client("sync_cookie", "main"), "Store a cookie from standard input.")
     )
 
+    _server_options(
+        add("mcp", _client("mcp", "main"), "Serve a language model's tools on standard input.")
+    )
     completion = add(
         "completion",
         _client("completion", "main"),

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from trio.from_thread import check_cancelled
 
@@ -52,6 +52,9 @@ from smartlinkd.supervision.policy import Backoff
 from smartlinkd.systemd.manager import EXTENSION_S, ServiceManager
 from smartlinkd.threads import on_thread
 from smartlinkd.vault.actor import Vault
+
+if TYPE_CHECKING:
+    from smartlinkd.mcp.over_http import McpActor
 
 STANDARD_PORTS: Final = (80, 443)
 BROWSER_BACKOFF = Backoff()
@@ -131,6 +134,16 @@ def make_conversion(
             on_converted=history.keep if history is not None else ignore,
         )
     )
+
+
+def make_mcp(settings: Settings) -> McpActor | None:
+    """Return the actor of the tools for language models, if they are wanted."""
+    if not settings.mcp.enabled:
+        return None
+    # Its libraries take 40 MB, for those who use it.
+    from smartlinkd.mcp.over_http import McpActor  # noqa: PLC0415
+
+    return McpActor()
 
 
 def make_history(settings: Settings) -> History:

@@ -9,6 +9,7 @@ three zeros is found at the start. A secret `x` may stand in a file of its own t
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
@@ -207,6 +208,18 @@ class NotifySection(Section):
     ] = Field(default=(), max_length=MOST_ENTRIES, examples=[["/usr/local/bin/tell-me"]])
 
 
+def _require_mcp(is_enabled: bool) -> bool:
+    if is_enabled and find_spec("mcp") is None:
+        raise BadValue("needs the package mcp", "install it: pip install 'smartlinkd[mcp]'")
+    return is_enabled
+
+
+class McpSection(Section):
+    """The tools for language models at `/mcp`."""
+
+    enabled: Annotated[bool, AfterValidator(_require_mcp)] = False
+
+
 class LoggingSection(Section):
     """The log."""
 
@@ -236,6 +249,7 @@ class Settings:
     webhooks: WebhooksSection = field(default_factory=WebhooksSection)
     crew_tokens: CrewTokensSection = field(default_factory=CrewTokensSection)
     notify: NotifySection = field(default_factory=NotifySection)
+    mcp: McpSection = field(default_factory=McpSection)
     logging: LoggingSection = field(default_factory=LoggingSection)
     crews: tuple[CrewTable, ...] = ()
     warnings: tuple[Problem, ...] = ()

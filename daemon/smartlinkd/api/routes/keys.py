@@ -8,8 +8,15 @@ from smartlinkd.admin.status import Operator, key_report
 from smartlinkd.api.auth_guards import Client, Guards, Visitor
 from smartlinkd.api.operations import Api
 from smartlinkd.api.requests import In, Parameters
-from smartlinkd.api.schemas import DoneResponse, KeyRequest, KeyResponse, KeysResponse
+from smartlinkd.api.schemas import (
+    DoneResponse,
+    KeyRequest,
+    KeyResponse,
+    KeysResponse,
+    OwnKeyResponse,
+)
 from smartlinkd.auth.actor import Auth, KeySpec, Session
+from smartlinkd.errors import NotAllowed
 
 
 class OneKey(Parameters):
@@ -52,6 +59,14 @@ def add(api: Api, guards: Guards, auth: Auth, operator: Operator) -> None:
     async def keys(_: Session) -> KeysResponse:
         """List the API keys, those that have expired among them."""
         return KeysResponse(keys=await operator.keys())
+
+    @api.operation("GET", "/api/keys/self", access=guards.any_key, ok=OwnKeyResponse)
+    async def own_key(client: Client) -> OwnKeyResponse:
+        """Show the API key that is sent, and what it is for. Any key may do this."""
+        for report in await operator.keys():
+            if report.id == client.key_id:
+                return OwnKeyResponse(**dict(report))
+        raise NotAllowed("the API key was revoked meanwhile; make another one")
 
     @api.operation(
         "DELETE", "/api/keys/self", access=guards.any_key, ok=DoneResponse, errors=(404,)
