@@ -24,6 +24,7 @@ from smartlinkd.api.services import Services
 from smartlinkd.deadlines import actor_deadline
 from smartlinkd.errors import Unavailable
 from smartlinkd.http_server import GuardedQuart, has_whole_body, hold_until_answered
+from smartlinkd.http_server.app import Messages
 from smartlinkd.mcp.tools import Context, ToolApi, make_server
 
 PATH: Final = "/mcp"
@@ -82,10 +83,11 @@ class McpActor:
                     body = await request.get_data()
             assert isinstance(body, bytes)  # noqa: S101 - for the type checker: no text is asked for
             hold_until_answered(app.places.follow(token))
-            transport = httpx.ASGITransport(cast(Any, app), client=(credential.address, 0))
-            headers = {"Authorization": f"Bearer {token}"}
             http = httpx.AsyncClient(
-                transport=transport, base_url="http://127.0.0.1", headers=headers, timeout=CALL_S
+                transport=_InProcess(app, credential.address),
+                base_url="http://127.0.0.1",
+                headers={"Authorization": f"Bearer {token}"},
+                timeout=CALL_S,
             )
             return await self._answer(ToolApi(http, app.stopping), body)
 
@@ -101,22 +103,11 @@ class McpActor:
             raise Unavailable("MCP is being started; try again", retry_after=RETRY_S)
         send, receive = trio.open_memory_channel[Message](0)
         scope = {
-            "type": "http",
-            "asgi": {"version": "3.0"},
-            "http_version": "1.1",
-            "method": request.method,
-            "scheme": "http",
-            "path": PATH,
-            "raw_path": PATH.encode(),
-            "query_string": b"",
-            "root_path": "",
+            **_scope("POST", PATH, request.remote_addr or ""),
             "headers": [
                 (name.lower().encode("latin-1"), value.encode("latin-1"))
                 for name, value in request.headers.items()
             ],
-            "client": (request.remote_addr or "", 0),
-            "server": None,
-            "state": {},
             _API: api,
         }
         # Left when the request's task ends, whatever ends it.
@@ -132,6 +123,56 @@ class McpActor:
             response.headers.add(name.decode("latin-1"), value.decode("latin-1"))
         response.timeout = CALL_S
         return response
+
+
+class _InProcess(httpx.AsyncBaseTransport):
+    """Requests to an app of this process, on behalf of a client at `address`."""
+
+    def __init__(self, app: GuardedQuart, address: str) -> None:
+        self._app = app
+        self._address = address
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        messages, answered = Messages(), list[Message]()
+        # With its whole body, the request takes no place among those that are waited for.
+        await messages.put(
+            {"type": "http.request", "body": await request.aread(), "more_body": False}
+        )
+
+        async def send(message: Any) -> None:
+            answered.append(message)
+
+        scope = {
+            **_scope(request.method, request.url.path, self._address),
+            "query_string": request.url.query,
+            "headers": [(name.lower(), value) for name, value in request.headers.raw],
+        }
+        await self._app(cast(Any, scope), cast(Any, messages), send)
+        start, *parts = answered
+        return httpx.Response(
+            start["status"],
+            headers=start["headers"],
+            content=b"".join(part.get("body", b"") for part in parts),
+        )
+
+
+def _scope(method: str, path: str, address: str) -> dict[str, Any]:
+    """Return an ASGI scope without headers."""
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "client": (address, 0),
+        "server": None,
+        "extensions": {},
+        "state": {},
+    }
 
 
 @contextmanager
