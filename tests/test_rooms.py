@@ -13,6 +13,7 @@ SMALL = 150
 EXCEPTIONS = {
     "api.static": "serves files; app.py has the order of handlers",
     "commands.demo_history": "the demo's older links, which no other command needs",
+    "commands.login": "two commands; remote.py asks for the password as it does",
     "crews.catalog.project_formats": "pure, with tests of its own",
     "crews.deal_post.llm": "the only network access of the example crew",
     "crews.deal_post.post": "pure, with tests of its own",
@@ -24,6 +25,7 @@ EXCEPTIONS = {
     "history.search": "pure, with tests of its own",
     "logs.journald": "a protocol of its own",
     "marketplace.addresses": "pure, with tests of its own",
+    "notify.texts": "pure; sentences for people, in two languages",
     "sandbox.shop": "an app on a port of its own",
     "store.retention": "the rules of pruning, with tests of its own",
     "systemd.fd_store": "a protocol of its own",

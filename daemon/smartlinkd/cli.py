@@ -118,6 +118,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--config", type=Path, metavar="FILE", help=f"check it as well (default: {CONFIG}, if any)"
     )
 
+    _config_option(
+        add("notify-test", _notify_test, "Send a test notice over each channel to the owner.")
+    )
     _login(add("login", _client("login", "log_in"), "Make an API key for this user, and keep it."))
     _server_options(
         add("logout", _client("login", "log_out"), "End the kept API key, and forget it.")
@@ -406,6 +409,12 @@ def _check_config(chosen: argparse.Namespace) -> int:
     from smartlinkd.commands import check_config
 
     return check_config.main(chosen.config, partial(_settings, chosen.config, by_hand=True))
+
+
+def _notify_test(chosen: argparse.Namespace) -> int:
+    from smartlinkd.commands import notify_test
+
+    return notify_test.main(_settings(chosen.config, by_hand=True))
 
 
 def _doctor(chosen: argparse.Namespace) -> int:

@@ -44,7 +44,7 @@ from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.third_party import ThirdParty
 from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier
-from smartlinkd.notify.channels import CommandChannel, RequestChannel
+from smartlinkd.notify.channels import AppriseChannel, Channel, CommandChannel, RequestChannel
 from smartlinkd.notify.notice import DaemonIdentity
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Retention
@@ -63,15 +63,24 @@ BROWSER_BACKOFF = Backoff()
 
 def make_notifier(settings: Settings, pauses: PauseStore) -> Notifier:
     """Return the notifier with the channels that are configured; there may be none."""
-    wanted = settings.notify
     return Notifier(
-        [
-            *([RequestChannel(wanted.url)] if wanted.url else []),
-            *([CommandChannel(wanted.command)] if wanted.command else []),
-        ],
+        make_channels(settings),
         DaemonIdentity(socket.gethostname(), str(settings.state.directory)),
         on_account_notified=pauses.mark_notified,
     )
+
+
+def make_channels(settings: Settings) -> list[Channel]:
+    """Return the channels to the owner that are configured; there may be none."""
+    wanted = settings.notify
+    return [
+        *([RequestChannel(wanted.url)] if wanted.url else []),
+        *([CommandChannel(wanted.command)] if wanted.command else []),
+        *(
+            AppriseChannel(f"notify.apprise[{place}]", url, wanted.language)
+            for place, url in enumerate(wanted.apprise)
+        ),
+    ]
 
 
 def make_browser(

@@ -26,7 +26,7 @@ MAX_LOGIN_FILE: Final = 16 * 1024
 
 
 class KeptLogin(BaseModel):
-    """What `smartlinkd login` keeps, with mode 0600."""
+    """The login that `smartlinkd login` keeps, with mode 0600."""
 
     url: str
     key: SecretStr

@@ -195,7 +195,7 @@ def _require_absolute_program(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class NotifySection(Section):
-    """Notices to the owner: a URL, or a command."""
+    """Notices to the owner: a URL, a command, and services that Apprise knows."""
 
     url: Annotated[SecretStr, PlainValidator(values.parse_url)] = Field(
         default=SecretStr(""), examples=["https://tell.example/a-topic"]
@@ -206,6 +206,11 @@ class NotifySection(Section):
         Field(strict=False),
         AfterValidator(_require_absolute_program),
     ] = Field(default=(), max_length=MOST_ENTRIES, examples=[["/usr/local/bin/tell-me"]])
+    apprise: Annotated[tuple[SecretStr, ...], PlainValidator(values.parse_apprise_urls)] = Field(
+        default=(), examples=[["tgram://TOKEN/CHAT"]]
+    )
+    apprise_file: SecretFile = None
+    language: Literal["en", "vi"] = "en"
 
 
 def _require_mcp(is_enabled: bool) -> bool:
