@@ -269,12 +269,6 @@ class KeysResponse(Body):
     keys: Annotated[list[KeyReport], Field(description="oldest first")]
 
 
-class OwnKeyResponse(KeyReport):
-    """The key that was sent."""
-
-    ok: Literal[True] = True
-
-
 class ConvertResponse(Body):
     ok: Literal[True] = True
     mapping: dict[str, SuccessEntry | FailureEntry]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
 from typing import Annotated, Any, Final, Generic, TypeVar
 from urllib.parse import quote
 
@@ -46,7 +48,14 @@ Context = ServerRequestContext[Any, Any]
 
 
 class ToolFailed(Exception):  # noqa: N818 - said of the tool
-    """A tool's error. Its text says what is wrong and what to do."""
+    """A tool's error. Its text says what is wrong and what to do.
+
+    `status` is the HTTP status; None if there is none.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class ToolApi:
@@ -92,7 +101,8 @@ class ToolApi:
         if not response.is_success:
             said = answer.get("message") or answer.get("error")
             wait = response.headers.get("Retry-After")
-            raise ToolFailed(f"{said}" + (f" (try again in {wait} s)" if wait else ""))
+            again = f" (try again in {wait} s)" if wait else ""
+            raise ToolFailed(f"{said}{again}", status=response.status_code)
         return answer
 
 
@@ -237,6 +247,24 @@ async def _execution_status(api: ToolApi, given: OneExecution, _: Context) -> An
 async def _stop_execution(api: ToolApi, given: OneExecution, _: Context) -> Answer:
     path = f"{_crew_path(given.crew)}/stop/{quote(given.kickoff_id, safe='')}"
     return await api.post(path, {})
+
+
+async def _scopes_of(api: ToolApi) -> set[Scope]:
+    """Return the scopes that the caller's key opens: a call that changes nothing tells of each."""
+    calls: dict[Scope, Callable[[], Awaitable[Answer]]] = {
+        "convert": partial(api.post, "/api/extract", {"text": ""}),
+        "status": partial(api.get, "/api/account"),
+        "history": partial(api.get, "/api/history", {"limit": 1}),
+        "crews": partial(api.get, "/api/crews"),
+    }
+    opened = set(calls)
+    for scope, call in calls.items():
+        try:
+            await call()
+        except ToolFailed as failure:
+            if failure.status == HTTPStatus.FORBIDDEN:
+                opened.remove(scope)
+    return opened
 
 
 def _tool(name: str) -> ToolSpec[Any]:

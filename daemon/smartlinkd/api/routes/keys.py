@@ -13,10 +13,8 @@ from smartlinkd.api.schemas import (
     KeyRequest,
     KeyResponse,
     KeysResponse,
-    OwnKeyResponse,
 )
 from smartlinkd.auth.actor import Auth, KeySpec, Session
-from smartlinkd.errors import NotAllowed
 
 
 class OneKey(Parameters):
@@ -59,14 +57,6 @@ def add(api: Api, guards: Guards, auth: Auth, operator: Operator) -> None:
     async def keys(_: Session) -> KeysResponse:
         """List the API keys, those that have expired among them."""
         return KeysResponse(keys=await operator.keys())
-
-    @api.operation("GET", "/api/keys/self", access=guards.any_key, ok=OwnKeyResponse)
-    async def own_key(client: Client) -> OwnKeyResponse:
-        """Show the API key that is sent, and what it is for. Any key may do this."""
-        for report in await operator.keys():
-            if report.id == client.key_id:
-                return OwnKeyResponse(**dict(report))
-        raise NotAllowed("the API key was revoked meanwhile; make another one")
 
     @api.operation(
         "DELETE", "/api/keys/self", access=guards.any_key, ok=DoneResponse, errors=(404,)
