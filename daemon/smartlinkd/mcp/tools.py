@@ -356,12 +356,9 @@ def make_server(api_of: Callable[[Context], ToolApi]) -> Server[Any]:
     logging.getLogger("mcp").setLevel(logging.WARNING)
 
     async def list_tools(context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
-        own = await api_of(context).get("/api/keys/self")
-        scopes = own["scopes"]
-        seen = [
-            tool for tool in TOOLS.values() if isinstance(scopes, list) and tool.scope in scopes
-        ]
-        return ListToolsResult(tools=[tool.describe() for tool in seen])
+        opened = await _scopes_of(api_of(context))
+        tools = [tool.describe() for tool in TOOLS.values() if tool.scope in opened]
+        return ListToolsResult(tools=tools)
 
     async def call_tool(context: Context, called: CallToolRequestParams) -> CallToolResult:
         try:
