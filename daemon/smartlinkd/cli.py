@@ -15,11 +15,13 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from smartlinkd import __version__
 from smartlinkd.commands.codes import FAILED, REFUSED
-from smartlinkd.config import ConfigError, Settings, load, state_directory
+from smartlinkd.config import ConfigError, Settings, load
 from smartlinkd.errors import Refused
 from smartlinkd.net.addresses import HIGHEST_PORT
 
@@ -32,7 +34,12 @@ Command = Callable[[argparse.Namespace], int]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` (`sys.argv`) name, and return the exit code."""
     _open_what_is_closed()
-    chosen = _parser().parse_args(arguments)
+    parser = build_parser()
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete
+
+        argcomplete.autocomplete(parser)  # ends the process
+    chosen = parser.parse_args(arguments)
     command: Command = chosen.command
     try:
         return _printed(command(chosen))
@@ -78,7 +85,8 @@ def _print_no_more() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="smartlinkd",
         description="Product links in, your own affiliate short links out.",
@@ -110,6 +118,30 @@ def _parser() -> argparse.ArgumentParser:
         "--config", type=Path, metavar="FILE", help=f"check it as well (default: {CONFIG}, if any)"
     )
 
+    _config_option(
+        add("notify-test", _notify_test, "Send a test notice over each channel to the owner.")
+    )
+    _login(add("login", _client("login", "log_in"), "Make an API key for this user, and keep it."))
+    _server_options(
+        add("logout", _client("login", "log_out"), "End the kept API key, and forget it.")
+    )
+    _convert(add("convert", _client("convert", "main"), "Turn product links into your own."))
+
+    _history(add("history", _client("history", "main"), "Show what was converted, newest first."))
+    _sync_cookie(
+        add("sync-cookie", _client("sync_cookie", "main"), "Store a cookie from standard input.")
+    )
+
+    _server_options(
+        add("mcp", _client("mcp", "main"), "Serve a language model's tools on standard input.")
+    )
+    completion = add(
+        "completion",
+        _client("completion", "main"),
+        "Print code that completes commands in your shell.",
+    )
+    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+
     _running(add("status", _ask("status"), "Show what the running daemon is doing."))
     _group(
         commands,
@@ -135,7 +167,12 @@ def _group(
 ) -> dict[str, argparse.ArgumentParser]:
     """Add commands of two words that the running daemon carries out. Return parsers by verb."""
     group = commands.add_parser(name, help=f"{' | '.join(verbs)}, at the running daemon")
-    inner = group.add_subparsers(metavar="ACTION", required=True)
+    return _verbs(group.add_subparsers(metavar="ACTION", required=True), name, verbs)
+
+
+def _verbs(
+    inner: argparse._SubParsersAction[argparse.ArgumentParser], name: str, verbs: dict[str, str]
+) -> dict[str, argparse.ArgumentParser]:
     parsers = {}
     for verb, says in verbs.items():
         parsers[verb] = added = inner.add_parser(
@@ -147,14 +184,53 @@ def _group(
 
 
 def _crew(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    crew = _group(
-        commands, "crew", {"list": "Show the crews.", "token": "Print a bearer token of a crew."}
-    )
-    token = crew["token"]
-    token.add_argument("name", metavar="NAME", help="of the crew")
+    group = commands.add_parser("crew", help="list | token | run | follow | stop | executions")
+    inner = group.add_subparsers(metavar="ACTION", required=True)
+    says = {"list": "Show the crews.", "token": "Print a bearer token of a crew."}
+    token = _verbs(inner, "crew", says)["token"]
+    _crew_name(token)
     token.add_argument("--user", metavar="USER", help="its token, not the organization token")
     token.add_argument("--rotate", action="store_true", help="make a new one; the old one is dead")
     token.set_defaults(command=_ask("crew token", "name", "user", "rotate", only="token"))
+
+    for name, help_text in (
+        ("run", "Start an execution; print its id, or with --follow or --wait its result."),
+        ("follow", "Show what an execution does, and print its result."),
+        ("stop", "Stop an execution."),
+        ("executions", "Show the executions of a crew, newest first."),
+    ):
+        added = inner.add_parser(name, help=help_text, description=help_text, allow_abbrev=False)
+        added.set_defaults(command=_client("crew", name))
+        _server_options(added)
+        _crew_name(added)
+        if name == "run":
+            added.add_argument(
+                "-i",
+                dest="inputs",
+                action="append",
+                default=[],
+                metavar="INPUT",
+                help="name=text, name:=JSON, or @FILE with a JSON object; once for each",
+            )
+            waits = added.add_mutually_exclusive_group()
+            waits.add_argument("--follow", action="store_true", help="show what happens, and wait")
+            waits.add_argument("--wait", action="store_true", help="wait for the result")
+        elif name == "executions":
+            added.add_argument("--state", choices=("PENDING", "RUNNING", "SUCCESS", "FAILED"))
+            added.add_argument("--limit", type=_count, default=20, metavar="N", help="1 to 100")
+        else:
+            added.add_argument("id", metavar="ID", help="of the execution")
+
+
+def _crew_name(parser: argparse.ArgumentParser) -> None:
+    action = parser.add_argument("name", metavar="NAME", help="of the crew")
+
+    def complete(**given: Any) -> list[str]:
+        from smartlinkd.commands.completion import crew_names
+
+        return crew_names(**given)
+
+    action.completer = complete  # type: ignore[attr-defined]  # as argcomplete wants it
 
 
 def _keys(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -189,9 +265,97 @@ def _keys(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     revoke.set_defaults(command=_ask("keys revoke", "id"))
 
 
+def _login(parser: argparse.ArgumentParser) -> None:
+    _server_options(parser)
+    parser.add_argument(
+        "--scope",
+        dest="scopes",
+        action="append",
+        metavar="SCOPE",
+        help="what the key opens; give it once for each (default: convert, history, status)",
+    )
+    parser.add_argument(
+        "--expires-in-days", type=int, metavar="DAYS", help="1 to 3650 (default: it never expires)"
+    )
+
+
+def _convert(parser: argparse.ArgumentParser) -> None:
+    _server_options(parser)
+    parser.add_argument("links", nargs="*", metavar="LINK", help="a product or short link")
+    parser.add_argument(
+        "--file", metavar="FILE", help="links, one a line, or a CSV file; -: standard input"
+    )
+    parser.add_argument("--column", metavar="NAME", help="the column of a CSV file with the links")
+    parser.add_argument(
+        "--text", action="store_true", help="replace the links in a text, and print the text"
+    )
+    parser.add_argument(
+        "--sub-id",
+        dest="sub_ids",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="a tracking sub-id, up to five times",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("table", "csv", "json", "text"),
+        help="of the output (default: table on a terminal, csv for a CSV file, else text: the "
+        "short links alone)",
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write there when all is done, not to the screen",
+    )
+    parser.add_argument(
+        "--skip", type=_count, default=0, metavar="N", help="leave out the first N links"
+    )
+
+
+def _history(parser: argparse.ArgumentParser) -> None:
+    _server_options(parser)
+    parser.add_argument("q", nargs="?", metavar="WORDS", help="of the product, links or sub-ids")
+    parser.add_argument("--sub-id", metavar="ID", help="one of the sub-ids, as a whole")
+    parser.add_argument("--from", dest="since", metavar="TIME", help="a date or an ISO 8601 time")
+    parser.add_argument("--to", dest="until", metavar="TIME", help="a date, that day included")
+    parser.add_argument(
+        "--limit", type=_count, default=50, metavar="N", help="at most (default: 50; 0: all)"
+    )
+    parser.add_argument(
+        "--format",
+        choices=("table", "csv", "json"),
+        help="of the output (default: table on a terminal, else csv)",
+    )
+
+
+def _sync_cookie(parser: argparse.ArgumentParser) -> None:
+    _server_options(parser)
+    parser.add_argument("--account-name", metavar="NAME", help="shown for the account")
+    parser.add_argument(
+        "--replace-account", action="store_true", help="store it also if it is another account's"
+    )
+
+
+def _server_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--server", metavar="URL", help="the daemon's address")
+    parser.add_argument("--key-file", metavar="FILE", help="a file with an API key")
+    parser.add_argument(
+        "--allow-http", action="store_true", help="send the key in clear to another machine"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
 def _running(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    _config_option(parser)
-    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    parser.set_defaults(default_config=CONFIG)
+    parser.add_argument(
+        "--config",
+        type=Path,
+        metavar="FILE",
+        help=f"of a daemon on this machine (default: {CONFIG}, if no server is named)",
+    )
+    _server_options(parser)
     return parser
 
 
@@ -204,6 +368,12 @@ def _config_option(parser: argparse.ArgumentParser) -> None:
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text[:6]) <= HIGHEST_PORT):
         raise argparse.ArgumentTypeError(f"a port is a number from 0 to {HIGHEST_PORT}")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise argparse.ArgumentTypeError("a number from 0 to 999999999 is needed")
     return int(text)
 
 
@@ -241,11 +411,33 @@ def _check_config(chosen: argparse.Namespace) -> int:
     return check_config.main(chosen.config, partial(_settings, chosen.config, by_hand=True))
 
 
+def _notify_test(chosen: argparse.Namespace) -> int:
+    from smartlinkd.commands import notify_test
+
+    return notify_test.main(_settings(chosen.config, by_hand=True))
+
+
 def _doctor(chosen: argparse.Namespace) -> int:
     path = chosen.config or (CONFIG if os.access(CONFIG, os.R_OK) else None)
     from smartlinkd.commands import doctor
 
     return doctor.main(partial(_settings, path, by_hand=True) if path else None)
+
+
+def _client(module: str, function: str) -> Command:
+    """Return a command that is a client of a daemon's HTTP API."""
+
+    def call(chosen: argparse.Namespace) -> int:
+        from smartlinkd.client import ClientError
+
+        command: Command = getattr(import_module(f"smartlinkd.commands.{module}"), function)
+        try:
+            return command(chosen)
+        except ClientError as error:
+            print(f"smartlinkd: {error}", file=sys.stderr)
+            return REFUSED
+
+    return call
 
 
 def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
@@ -257,10 +449,14 @@ def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
     """
 
     def ask(chosen: argparse.Namespace) -> int:
-        directory = state_directory(chosen.config, os.environ)
+        from smartlinkd.client import ClientError
         from smartlinkd.commands import remote
 
         given = {name: getattr(chosen, name) for name in arguments}
-        return remote.main(directory, command, given, only=only, as_json=chosen.json)
+        try:
+            return remote.main(chosen, command, given, only=only)
+        except ClientError as error:
+            print(f"smartlinkd: {error}", file=sys.stderr)
+            return REFUSED
 
     return ask

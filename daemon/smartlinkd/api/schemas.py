@@ -22,6 +22,7 @@ from smartlinkd.conversion.schemas import (
     SubId,
     SuccessEntry,
 )
+from smartlinkd.marketplace.products import ProductData
 from smartlinkd.vault.actor import MAX_ACCOUNT_NAME
 from smartlinkd.wire import Body, Timestamp, example
 
@@ -296,6 +297,32 @@ class ExtractResponse(Body):
 
 class ConvertTextResponse(ConvertResponse):
     text: Annotated[str, Field(description="the text with each converted link replaced")]
+
+
+class HistoryEntry(Body):
+    """A link that was converted."""
+
+    id: str
+    at: Timestamp
+    link: Annotated[str, Field(description="as it was submitted")]
+    short_link: str
+    long_link: str
+    sub_ids: list[str]
+    product: ProductData | None
+    client: Annotated[
+        str, Field(description="an API key's name, `owner`, `local`, or `crew:` and its name")
+    ]
+
+
+class HistoryResponse(Body):
+    ok: Literal[True] = True
+    entries: Annotated[list[HistoryEntry], Field(description="newest first")]
+    next_cursor: Annotated[str | None, Field(description="null when there are no older ones")]
+
+
+class ClearedResponse(Body):
+    ok: Literal[True] = True
+    cleared: Annotated[int, Field(description="accounts that were paused or had lost a session")]
 
 
 class InputEntry(Body):

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from trio.from_thread import check_cancelled
 
@@ -44,7 +44,7 @@ from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.third_party import ThirdParty
 from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier
-from smartlinkd.notify.channels import CommandChannel, RequestChannel
+from smartlinkd.notify.channels import AppriseChannel, Channel, CommandChannel, RequestChannel
 from smartlinkd.notify.notice import DaemonIdentity
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Retention
@@ -53,6 +53,9 @@ from smartlinkd.systemd.manager import EXTENSION_S, ServiceManager
 from smartlinkd.threads import on_thread
 from smartlinkd.vault.actor import Vault
 
+if TYPE_CHECKING:
+    from smartlinkd.mcp.over_http import McpActor
+
 STANDARD_PORTS: Final = (80, 443)
 BROWSER_BACKOFF = Backoff()
 """Between launches of Chromium."""
@@ -60,15 +63,24 @@ BROWSER_BACKOFF = Backoff()
 
 def make_notifier(settings: Settings, pauses: PauseStore) -> Notifier:
     """Return the notifier with the channels that are configured; there may be none."""
-    wanted = settings.notify
     return Notifier(
-        [
-            *([RequestChannel(wanted.url)] if wanted.url else []),
-            *([CommandChannel(wanted.command)] if wanted.command else []),
-        ],
+        make_channels(settings),
         DaemonIdentity(socket.gethostname(), str(settings.state.directory)),
         on_account_notified=pauses.mark_notified,
     )
+
+
+def make_channels(settings: Settings) -> list[Channel]:
+    """Return the channels to the owner that are configured; there may be none."""
+    wanted = settings.notify
+    return [
+        *([RequestChannel(wanted.url)] if wanted.url else []),
+        *([CommandChannel(wanted.command)] if wanted.command else []),
+        *(
+            AppriseChannel(f"notify.apprise[{place}]", url, wanted.language)
+            for place, url in enumerate(wanted.apprise)
+        ),
+    ]
 
 
 def make_browser(
@@ -131,6 +143,16 @@ def make_conversion(
             on_converted=history.keep if history is not None else ignore,
         )
     )
+
+
+def make_mcp(settings: Settings) -> McpActor | None:
+    """Return the actor of the tools for language models, if they are wanted."""
+    if not settings.mcp.enabled:
+        return None
+    # Its libraries take 40 MB, for those who use it.
+    from smartlinkd.mcp.over_http import McpActor  # noqa: PLC0415
+
+    return McpActor()
 
 
 def make_history(settings: Settings) -> History:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from socket import socket
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -20,6 +21,9 @@ from smartlinkd.app.listeners import Listeners
 from smartlinkd.config.settings import Settings
 from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.http_server import GuardedQuart, ServedApp, serve
+
+if TYPE_CHECKING:
+    from smartlinkd.mcp.over_http import McpActor
 
 
 def api_rules(settings: Settings) -> Rules:
@@ -72,9 +76,17 @@ class HttpApp:
 class HttpApps:
     """The main app, and those of crews that have an address of their own."""
 
-    def __init__(self, services: Services, listeners: Listeners, *, grace: float) -> None:
+    def __init__(
+        self,
+        services: Services,
+        listeners: Listeners,
+        *,
+        grace: float,
+        mcp: McpActor | None = None,
+    ) -> None:
         self._services = services
-        self._main = HttpApp(build_app(services), listeners.main, grace=grace)
+        self._mcp = mcp
+        self._main = HttpApp(self._build_main(), listeners.main, grace=grace)
         self._crews = {
             name: HttpApp(build_crew_app(name, services), sockets, grace=grace)
             for name, sockets in listeners.crews.items()
@@ -91,6 +103,12 @@ class HttpApps:
             crews=replace(self._services.crews, catalog=catalog),
             rules=api_rules(settings),
         )
-        self._main.replace_app(build_app(services))
+        self._main.replace_app(self._build_main())
         for name, app in self._crews.items():
             app.replace_app(build_crew_app(name, services))
+
+    def _build_main(self) -> GuardedQuart:
+        app = build_app(self._services)
+        if self._mcp is not None:
+            self._mcp.add_to(app, self._services)
+        return app

@@ -26,6 +26,7 @@ from smartlinkd.app.components import (
     make_conversion,
     make_crews,
     make_history,
+    make_mcp,
     make_notifier,
     read_crews,
 )
@@ -187,7 +188,8 @@ def build_supervisor(
     services = _services(
         settings, components, listeners, service_manager, log_buffer=log_buffer, snapshot=snapshot
     )
-    http_apps = HttpApps(services, listeners, grace=settings.server.grace)
+    mcp = make_mcp(settings)
+    http_apps = HttpApps(services, listeners, grace=settings.server.grace, mcp=mcp)
     control = ControlSocket(settings.state.directory, services.operator.commands())
     reporter = StatusReporter(
         service_manager,
@@ -228,6 +230,7 @@ def build_supervisor(
                 grace=_longest_grace(catalog) + LAST_WRITES_S,
                 watched_loops=crews_supervisor.watched_loops,
             ),
+            *([ChildSpec("mcp", mcp.run)] if mcp is not None else []),
             *(
                 ChildSpec(name, each.run, stop=each.stop, grace=each.grace + LAST_WRITES_S)
                 for name, each in http_apps.by_name().items()

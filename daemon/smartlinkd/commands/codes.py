@@ -9,3 +9,5 @@ FAILED: Final = 1
 """The command failed. Standard error, or the log, says why."""
 REFUSED: Final = 2
 """The usage or the configuration is wrong. Nothing was started."""
+SOME_FAILED: Final = 3
+"""Some links were converted, and others were not."""

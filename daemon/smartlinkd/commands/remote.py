@@ -1,51 +1,157 @@
 """Commands that a running daemon carries out: `status`, and those of accounts, crews, keys, tokens.
 
-They are sent over the unix socket in the daemon's state directory. Only its own user and root can
-open the socket, so there is no password.
+On the daemon's machine they go over the unix socket in its state directory. Only its own user and
+root can open the socket, so there is no password. With `--server` or a kept login they go over the
+HTTP API, and standard error says so. Keys and crews' tokens need the password there.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
+from typing import Final
 
 import trio
 from pydantic import JsonValue
 
 from smartlinkd.admin.control_socket import NotRunning, call
+from smartlinkd.client import ClientError, Smartlinkd
 from smartlinkd.commands.codes import FAILED, GOOD
+from smartlinkd.commands.login import ask_code, open_session
+from smartlinkd.commands.server import Server, find_server
 from smartlinkd.commands.table import table
+from smartlinkd.config import state_directory
 from smartlinkd.untrusted import escape_unprintable
+
+Answer = Mapping[str, JsonValue]
 
 
 def main(
-    directory: Path,
+    chosen: argparse.Namespace,
     command: str,
     arguments: Mapping[str, JsonValue],
     *,
     only: str | None,
-    as_json: bool,
 ) -> int:
-    """Send a command to a daemon and print its answer. Return `GOOD` or `FAILED`.
+    """Have a daemon carry out a command, and print its answer. Return the exit code.
 
     Args:
-        directory: the daemon's state directory.
+        arguments: the command's, by their names on the socket.
         only: print the value of this key only; None for all.
+
+    Raises:
+        ClientError: the daemon refused, or cannot be reached, over HTTP.
+        ConfigError: the configuration, which names the state directory, is wrong.
     """
+    # A configuration that was named is of a daemon on this machine.
+    server = None if chosen.config is not None else find_server(chosen, os.environ)
+    if server is not None:
+        print(f"smartlinkd: at {server.url} ({server.source})", file=sys.stderr)
+        _print(_call_api(server, command, arguments), only=only, as_json=chosen.json)
+        return GOOD
+    directory = state_directory(chosen.config or chosen.default_config, os.environ)
     try:
         answer = trio.run(partial(call, directory, command, arguments))
     except NotRunning as why:
         print(f"smartlinkd: {why}", file=sys.stderr)
         return FAILED
+    if not answer["ok"] and not chosen.json:
+        print(f"smartlinkd: {escape_unprintable(answer['error'])}", file=sys.stderr)
+    else:
+        _print(answer, only=only, as_json=chosen.json)
+    return GOOD if answer["ok"] else FAILED
+
+
+def _print(answer: Answer, *, only: str | None, as_json: bool) -> None:
     if as_json:
         print(json.dumps(answer, indent=2))
-    elif not answer["ok"]:
-        print(f"smartlinkd: {escape_unprintable(answer['error'])}", file=sys.stderr)
     elif only is not None:
         print(escape_unprintable(str(answer[only])))
     else:
         print(table({key: value for key, value in answer.items() if key != "ok"}))
-    return GOOD if answer["ok"] else FAILED
+
+
+def _call_api(server: Server, command: str, arguments: Mapping[str, JsonValue]) -> Answer:
+    """Return the answer of the HTTP API. Raises `ClientError`."""
+    if command in _WITH_KEY:
+        with server.open() as daemon:
+            return _WITH_KEY[command](daemon)
+    if command in _WITH_SESSION:
+        with server.open_without_key() as daemon:
+            is_code_needed = open_session(daemon)
+            try:
+                return _WITH_SESSION[command](daemon, arguments, is_code_needed)
+            finally:
+                daemon.log_out()
+    raise ClientError(
+        f"`{command}` works on the daemon's machine alone; run it there as root, with --config"
+    )
+
+
+def _account(daemon: Smartlinkd) -> Answer:
+    return daemon.account().model_dump(mode="json")
+
+
+def _clear(daemon: Smartlinkd) -> Answer:
+    return {"ok": True, "cleared": daemon.clear_account()}
+
+
+def _crews(daemon: Smartlinkd) -> Answer:
+    return {"ok": True, "crews": [crew.model_dump(mode="json") for crew in daemon.crews()]}
+
+
+def _status(daemon: Smartlinkd) -> Answer:
+    return daemon.status().model_dump(mode="json")
+
+
+def _crew_token(daemon: Smartlinkd, arguments: Mapping[str, JsonValue], _: bool) -> Answer:
+    user = arguments["user"]
+    token = daemon.crew_token(
+        str(arguments["name"]),
+        user=str(user) if user is not None else None,
+        rotate=bool(arguments["rotate"]),
+    )
+    return {"ok": True, "token": token}
+
+
+def _list_keys(daemon: Smartlinkd, _: Mapping[str, JsonValue], __: bool) -> Answer:
+    return {"ok": True, "keys": [key.model_dump(mode="json") for key in daemon.list_keys()]}
+
+
+def _create_key(
+    daemon: Smartlinkd, arguments: Mapping[str, JsonValue], is_code_needed: bool
+) -> Answer:
+    days = arguments["expires_in_days"]
+    scopes = arguments["scopes"]
+    made = daemon.create_key(
+        str(arguments["name"]),
+        [str(scope) for scope in scopes] if isinstance(scopes, list) else [],
+        expires_in_days=days if isinstance(days, int) else None,
+        code=ask_code("Another code, for the key: ") if is_code_needed else None,
+    )
+    return made.model_dump(mode="json")
+
+
+def _revoke_key(daemon: Smartlinkd, arguments: Mapping[str, JsonValue], _: bool) -> Answer:
+    daemon.revoke_key(str(arguments["id"]))
+    return {"ok": True}
+
+
+_WITH_KEY: Final[Mapping[str, Callable[[Smartlinkd], Answer]]] = {
+    "status": _status,
+    "account show": _account,
+    "account clear": _clear,
+    "crew list": _crews,
+}
+_WITH_SESSION: Final[
+    Mapping[str, Callable[[Smartlinkd, Mapping[str, JsonValue], bool], Answer]]
+] = {
+    "crew token": _crew_token,
+    "keys list": _list_keys,
+    "keys create": _create_key,
+    "keys revoke": _revoke_key,
+}

@@ -318,6 +318,8 @@ def _make_stand_in(section: str, key: str) -> str:
             return hash_password(secrets.token_hex())
         case "notify", "url":
             return "https://stand-in.invalid/"
+        case "notify", "apprise":
+            return "json://stand-in.invalid"
         case _:
             return secrets.token_hex(32)
 

@@ -9,6 +9,7 @@ three zeros is found at the start. A secret `x` may stand in a file of its own t
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, field, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal, cast
 
@@ -194,7 +195,7 @@ def _require_absolute_program(words: tuple[str, ...]) -> tuple[str, ...]:
 
 
 class NotifySection(Section):
-    """Notices to the owner: a URL, or a command."""
+    """Notices to the owner: a URL, a command, and services that Apprise knows."""
 
     url: Annotated[SecretStr, PlainValidator(values.parse_url)] = Field(
         default=SecretStr(""), examples=["https://tell.example/a-topic"]
@@ -205,6 +206,23 @@ class NotifySection(Section):
         Field(strict=False),
         AfterValidator(_require_absolute_program),
     ] = Field(default=(), max_length=MOST_ENTRIES, examples=[["/usr/local/bin/tell-me"]])
+    apprise: Annotated[tuple[SecretStr, ...], PlainValidator(values.parse_apprise_urls)] = Field(
+        default=(), examples=[["tgram://TOKEN/CHAT"]]
+    )
+    apprise_file: SecretFile = None
+    language: Literal["en", "vi"] = "en"
+
+
+def _require_mcp(is_enabled: bool) -> bool:
+    if is_enabled and find_spec("mcp") is None:
+        raise BadValue("needs the package mcp", "install it: pip install 'smartlinkd[mcp]'")
+    return is_enabled
+
+
+class McpSection(Section):
+    """The tools for language models at `/mcp`."""
+
+    enabled: Annotated[bool, AfterValidator(_require_mcp)] = False
 
 
 class LoggingSection(Section):
@@ -236,6 +254,7 @@ class Settings:
     webhooks: WebhooksSection = field(default_factory=WebhooksSection)
     crew_tokens: CrewTokensSection = field(default_factory=CrewTokensSection)
     notify: NotifySection = field(default_factory=NotifySection)
+    mcp: McpSection = field(default_factory=McpSection)
     logging: LoggingSection = field(default_factory=LoggingSection)
     crews: tuple[CrewTable, ...] = ()
     warnings: tuple[Problem, ...] = ()

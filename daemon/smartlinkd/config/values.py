@@ -12,6 +12,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
@@ -27,12 +28,14 @@ SHORTEST_KEY = 16  # characters of a key: 64 bits even when they are hexadecimal
 LONGEST_URL = 2048  # characters
 LONGEST_ARGUMENT = 32 * 1024  # bytes; a quarter of Linux's limit (MAX_ARG_STRLEN)
 LONGEST_DESCRIPTION = 2000
+MOST_APPRISE_URLS = 16
 DEEPEST_DEFAULT = 20  # levels of lists and tables
 
 _WEBHOOK_KEY = "whsec_"
 _SHORTEST_WEBHOOK_KEY = 24  # bytes, by the Standard Webhooks specification
 _USER_NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}")  # the names that Debian's adduser accepts
 _KEY = re.compile(r"[A-Za-z0-9._~+/=-]+")  # characters of a bearer token (RFC 6750, section 2.1)
+_APPRISE_URL = re.compile(r"[a-z][a-z0-9+.-]*://[^\s\x00-\x1f]{1,2000}", re.IGNORECASE)
 _UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # POSIX: the names that a shell can assign to.
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
@@ -91,6 +94,25 @@ def parse_url(value: object) -> SecretStr:
         if "#" in given:
             raise BadValue("must not have a fragment", "leave out what begins with #")
     return SecretStr(given)
+
+
+def parse_apprise_urls(value: object) -> tuple[SecretStr, ...]:
+    """Return Apprise's addresses, from a list or the lines of a file. Each may hold a key."""
+    given = value.splitlines() if isinstance(value, str) else value
+    if not isinstance(given, list | tuple):
+        raise BadValue("must be a list of addresses", 'such as ["tgram://TOKEN/CHAT"]')
+    urls = [require_text(url).strip() for url in given]
+    urls = [url for url in urls if url]
+    if urls and find_spec("apprise") is None:
+        raise BadValue("needs the package apprise", "install it: pip install 'smartlinkd[notices]'")
+    if len(urls) > MOST_APPRISE_URLS:
+        raise BadValue(f"has more than {MOST_APPRISE_URLS} addresses", "leave some out")
+    for number, url in enumerate(urls, start=1):
+        if not _APPRISE_URL.fullmatch(url):
+            raise BadValue(
+                f"has no address in place {number}", "write it as Apprise does: tgram://TOKEN/CHAT"
+            )
+    return tuple(SecretStr(url) for url in urls)
 
 
 def parse_url_template(value: object) -> str:

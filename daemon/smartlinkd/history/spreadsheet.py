@@ -44,7 +44,10 @@ def _row(entry: Entry) -> list[str]:
     sub_ids = [*entry.sub_ids, *[""] * (MAX_SUB_IDS - len(entry.sub_ids))]
     links = (entry.link, entry.short_link, entry.long_link)
     of_product = (_text(product.get(name)) for name in _PRODUCT)
-    return [timestamp(entry.at), *map(_safe, (*links, *sub_ids, entry.client, *of_product))]
+    return [
+        timestamp(entry.at),
+        *map(without_formula, (*links, *sub_ids, entry.client, *of_product)),
+    ]
 
 
 def _text(value: object) -> str:
@@ -53,7 +56,7 @@ def _text(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _safe(text: str) -> str:
+def without_formula(text: str) -> str:
     """Return `text` with an apostrophe wherever a spreadsheet would begin a formula."""
     safe = _BEFORE_SIGN.sub(_with_apostrophe, text)
     return f"'{safe}" if safe[:1] in ("\t", "\r") else safe

@@ -1,4 +1,4 @@
-"""The two channels to the owner: a POST to their address, and a program of theirs.
+"""The channels to the owner: a POST to their address, a program of theirs, and Apprise's services.
 
 The owner chose both, so the address may lead anywhere, this machine included. It may hold a key and
 is never logged. The program gets an environment of its own, its own session and none of our
@@ -8,6 +8,7 @@ descriptors, and nothing of it is left after its deadline (`smartlinkd/processes
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -20,8 +21,10 @@ from pydantic import SecretStr
 
 from smartlinkd.net.egress import DEADLINE, open_sender
 from smartlinkd.net.outcomes import Answered
+from smartlinkd.notify.texts import Language, title_and_text
 from smartlinkd.processes.process_tree import run_process_tree
 from smartlinkd.processes.redaction import Redactor
+from smartlinkd.threads import on_thread
 
 COMMAND_DEADLINE: Final = 30.0
 """Seconds, as many as for the request."""
@@ -110,6 +113,48 @@ class CommandChannel:
                 last = stderr.rstrip().rpartition("\n")[2][-MAX_ERROR_LINE:]
                 return f"{status}; {last or 'without a word on standard error'}"
             return f"it did not end within {self._deadline_s:g} s"
+
+
+class AppriseChannel:
+    """A service that Apprise (PyPI) knows: Telegram, mail and a hundred others.
+
+    Apprise blocks, and has no deadline. So it runs on a thread, one at a time, which nobody waits
+    for after the deadline or at the daemon's end.
+    """
+
+    def __init__(
+        self, name: str, url: SecretStr, language: Language, *, deadline_s: float = DEADLINE
+    ) -> None:
+        self.name = name
+        self._url = url
+        self._language: Language = language
+        self._deadline_s = deadline_s
+        self._limiter = trio.CapacityLimiter(1)
+
+    async def send(self, body: Mapping[str, str]) -> None:
+        title, text = title_and_text(body, self._language)
+        is_sent = False
+        with trio.move_on_after(self._deadline_s) as scope:
+            is_sent = await on_thread(
+                self._notify, title, text, limiter=self._limiter, abandon_on_cancel=True
+            )
+        if scope.cancelled_caught:
+            raise NotSent(f"no answer within {self._deadline_s:g} s")
+        if not is_sent:
+            raise NotSent("the service did not take it; try the address with the apprise program")
+
+    def _notify(self, title: str, text: str) -> bool:
+        # Hundreds of modules, for those who use it.
+        from apprise import Apprise, AppriseAsset  # noqa: PLC0415
+
+        for library in ("apprise", "urllib3"):  # they log addresses, which hold keys
+            logging.getLogger(library).setLevel(logging.CRITICAL + 1)
+        # Without a timeout of Apprise's own, it works on this thread alone.
+        asset = AppriseAsset(app_id="smartlinkd", async_mode=False, service_timeout=0)
+        apprise = Apprise(asset=asset)
+        if not apprise.add(self._url.get_secret_value()):
+            raise NotSent("Apprise does not know an address of this form", is_final=True)
+        return bool(apprise.notify(title=title, body=text))
 
 
 def _environment(body: Mapping[str, str]) -> dict[str, str]:

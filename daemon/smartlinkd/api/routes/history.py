@@ -14,7 +14,7 @@ from quart.wrappers.response import DataBody, IterableBody
 from smartlinkd.api.auth_guards import Client, Guards
 from smartlinkd.api.operations import Api
 from smartlinkd.api.requests import In, Parameters
-from smartlinkd.api.schemas import DoneResponse
+from smartlinkd.api.schemas import DoneResponse, HistoryEntry, HistoryResponse
 from smartlinkd.auth.actor import Session
 from smartlinkd.errors import Invalid, NotFound
 from smartlinkd.history import spreadsheet
@@ -22,7 +22,7 @@ from smartlinkd.history.actor import History
 from smartlinkd.history.model import Entry, Filters, milliseconds
 from smartlinkd.marketplace.products import ProductData
 from smartlinkd.threads import on_thread
-from smartlinkd.wire import Body, Timestamp
+from smartlinkd.wire import Body
 
 MAX_PAGE: Final = 200
 MAX_QUERY: Final = 200
@@ -131,27 +131,6 @@ class DaysAsked(Filtered):
 
 class OneEntry(Parameters):
     id: Annotated[str, In("path")]
-
-
-class HistoryEntry(Body):
-    """A link that was converted."""
-
-    id: str
-    at: Timestamp
-    link: Annotated[str, Field(description="as it was submitted")]
-    short_link: str
-    long_link: str
-    sub_ids: list[str]
-    product: ProductData | None
-    client: Annotated[
-        str, Field(description="an API key's name, `owner`, `local`, or `crew:` and its name")
-    ]
-
-
-class HistoryResponse(Body):
-    ok: Literal[True] = True
-    entries: Annotated[list[HistoryEntry], Field(description="newest first")]
-    next_cursor: Annotated[str | None, Field(description="null when there are no older ones")]
 
 
 class HistoryDay(Body):

@@ -8,7 +8,12 @@ from smartlinkd.admin.status import Operator, key_report
 from smartlinkd.api.auth_guards import Client, Guards, Visitor
 from smartlinkd.api.operations import Api
 from smartlinkd.api.requests import In, Parameters
-from smartlinkd.api.schemas import DoneResponse, KeyRequest, KeyResponse, KeysResponse
+from smartlinkd.api.schemas import (
+    DoneResponse,
+    KeyRequest,
+    KeyResponse,
+    KeysResponse,
+)
 from smartlinkd.auth.actor import Auth, KeySpec, Session
 
 

@@ -14,7 +14,7 @@ from smartlinkd.api.auth_guards import Client, Guards
 from smartlinkd.api.client_address import ApiClient
 from smartlinkd.api.operations import Api
 from smartlinkd.api.requests import In, Parameters
-from smartlinkd.api.schemas import AliveResponse, HealthResponse, ReadyResponse
+from smartlinkd.api.schemas import AliveResponse, ClearedResponse, HealthResponse, ReadyResponse
 from smartlinkd.api.services import Services
 from smartlinkd.auth.actor import Session
 from smartlinkd.errors import Unavailable
@@ -30,11 +30,6 @@ class ReadinessAsked(Parameters):
     account: Annotated[
         Literal["0", "1"], In("query"), Field(description="1: also whether the account is ready")
     ] = "0"
-
-
-class ClearedResponse(Body):
-    ok: Literal[True] = True
-    cleared: Annotated[int, Field(description="accounts that were paused or had lost a session")]
 
 
 class LogAsked(Parameters):

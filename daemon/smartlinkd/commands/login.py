@@ -1,0 +1,131 @@
+"""`smartlinkd login` and `logout`: make an API key for this user, keep it, end it."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import os
+import socket
+import sys
+from collections.abc import Sequence
+
+from pydantic import SecretStr
+
+from smartlinkd.client import ApiFailure, ClientError, Smartlinkd
+from smartlinkd.commands.codes import FAILED, GOOD
+from smartlinkd.commands.server import (
+    KeptLogin,
+    find_server,
+    keep_login,
+    load_login,
+    login_path,
+)
+from smartlinkd.state_files import NotSaved
+
+DEFAULT_SCOPES = ("convert", "history", "status")
+MAX_NAME = 60
+"""Characters of a key's name."""
+
+
+def log_in(chosen: argparse.Namespace) -> int:
+    """Ask for password and code, make a key with the wanted scopes, and keep it."""
+    scopes: Sequence[str] = chosen.scopes or DEFAULT_SCOPES
+    server = find_server(chosen, os.environ)
+    if server is None:
+        raise ClientError("no daemon is named; give --server URL, such as http://127.0.0.1:8787")
+    old = load_login(os.environ)
+    with server.open_without_key() as daemon:
+        is_code_needed = open_session(daemon)
+        # A code is taken once, so that a key needs the next one.
+        code = ask_code("Another code, for the key: ") if is_code_needed else None
+        name = f"{getpass.getuser()}@{socket.gethostname()}"[:MAX_NAME]
+        made = daemon.create_key(name, scopes, expires_in_days=chosen.expires_in_days, code=code)
+        login = KeptLogin(
+            url=daemon.url,
+            key=SecretStr(made.key),
+            key_id=made.id,
+            key_name=made.name,
+            allow_http=server.allow_http,
+        )
+        try:
+            path = keep_login(login, os.environ)
+        except (NotSaved, OSError) as error:
+            raise ClientError(f"the key could not be kept: {error}") from None
+        finally:
+            daemon.log_out()
+    if old is not None and old.url == login.url:
+        _end_key(old)
+    print(
+        f"smartlinkd: logged in at {login.url}; the key {made.name!r} ({', '.join(scopes)}) "
+        f"is kept in {path}",
+        file=sys.stderr,
+    )
+    return GOOD
+
+
+def log_out(_: argparse.Namespace) -> int:
+    """End the kept key at its daemon, and forget it."""
+    login = load_login(os.environ)
+    if login is None:
+        print("smartlinkd: nobody is logged in here", file=sys.stderr)
+        return FAILED
+    ended = _end_key(login)
+    login_path(os.environ).unlink()
+    print(f"smartlinkd: logged out of {login.url}", file=sys.stderr)
+    return GOOD if ended else FAILED
+
+
+def open_session(daemon: Smartlinkd) -> bool:
+    """Ask for the password, and for a code if the daemon wants one. Return True if it did."""
+    is_code_needed = False
+
+    def code() -> SecretStr:
+        nonlocal is_code_needed
+        is_code_needed = True
+        return ask_code("Code: ")
+
+    daemon.log_in(_ask_password(f"Password of {daemon.url}: "), code)
+    return is_code_needed
+
+
+def _ask_password(prompt: str) -> SecretStr:
+    return _ask(prompt, "the password")
+
+
+def ask_code(prompt: str) -> SecretStr:
+    """Ask for a one-time code. Raises `ClientError` if none is given."""
+    return _ask(prompt, "the code")
+
+
+def _ask(prompt: str, what: str) -> SecretStr:
+    """Ask at the terminal without an echo; read a line if standard input is a pipe."""
+    try:
+        if sys.stdin.isatty():
+            return SecretStr(getpass.getpass(prompt))
+        line = sys.stdin.readline()
+    except (EOFError, UnicodeDecodeError):
+        line = ""
+    if not line.strip():
+        raise ClientError(f"{what} was not given; type it at the prompt, or pipe it in as a line")
+    return SecretStr(line.rstrip("\r\n"))
+
+
+def _end_key(login: KeptLogin) -> bool:
+    """End a kept key at its daemon. Print why and return False if that failed."""
+    try:
+        with Smartlinkd(login.url, login.key, allow_http=login.allow_http) as daemon:
+            daemon.end_own_key()
+    except ApiFailure as failure:
+        if failure.status == 403:  # it has ended already
+            return True
+        why: ClientError = failure
+    except ClientError as failure:
+        why = failure
+    else:
+        return True
+    print(
+        f"smartlinkd: the key {login.key_name!r} goes on ({why}); end it on the page under "
+        "Security, or with `smartlinkd keys revoke`",
+        file=sys.stderr,
+    )
+    return False

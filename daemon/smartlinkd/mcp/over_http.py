@@ -1,0 +1,240 @@
+"""`/mcp` of the daemon: Streamable HTTP without sessions, for API keys alone.
+
+The SDK's transport is an ASGI app. Its requests run in tasks of the actor `mcp`, and end with their
+HTTP request. A tool calls the daemon's own app inside the process, with the key that was sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, cast
+
+import httpx
+import trio
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp.server.transport_security import TransportSecuritySettings
+from quart import Response, request
+from quart.wrappers.response import ResponseBody
+
+from smartlinkd.api.auth_guards import Guards
+from smartlinkd.api.services import Services
+from smartlinkd.deadlines import actor_deadline
+from smartlinkd.errors import Unavailable
+from smartlinkd.http_server import GuardedQuart, has_whole_body, hold_until_answered
+from smartlinkd.http_server.app import Messages
+from smartlinkd.mcp.tools import Context, ToolApi, make_server
+
+PATH: Final = "/mcp"
+CALL_S: Final = 180.0
+"""For a request with its stream; the longest tool is a conversion."""
+RETRY_S: Final = 1
+_API: Final = "smartlinkd.api"
+"""The ASGI scope's key of the API that a request's tools call."""
+
+Message = MutableMapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Session:
+    """One run of the SDK's transport, and the tasks of its requests."""
+
+    manager: StreamableHTTPSessionManager
+    nursery: trio.Nursery
+
+
+class McpActor:
+    """Runs the SDK's transport. Requests get 503 while it restarts."""
+
+    def __init__(self) -> None:
+        self._session: _Session | None = None
+
+    async def run(self, task_status: trio.TaskStatus[None]) -> None:
+        """Run as one instance."""
+        manager = StreamableHTTPSessionManager(
+            make_server(_api_of),
+            stateless=True,
+            # A key is needed, and no web page has one: the name in `Host` opens nothing.
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+        )
+        try:
+            async with manager.run(), trio.open_nursery() as nursery:
+                self._session = _Session(manager, nursery)
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._session = None
+
+    def add_to(self, app: GuardedQuart, services: Services) -> None:
+        """Serve `PATH` in an app. Only POST: without sessions there is nothing to GET or DELETE."""
+        guards = Guards(services)
+
+        async def mcp() -> Response:
+            with actor_deadline():
+                await guards.any_key.admit()
+            credential = await guards.credential()
+            token = credential.key or ""
+            if has_whole_body():
+                body = await request.get_data()
+            else:
+                with app.places.receive(token, is_token=True):
+                    body = await request.get_data()
+            assert isinstance(body, bytes)  # noqa: S101 - for the type checker: no text is asked for
+            hold_until_answered(app.places.follow(token))
+            http = httpx.AsyncClient(
+                transport=_InProcess(app, credential.address),
+                base_url="http://127.0.0.1",
+                headers={"Authorization": f"Bearer {token}"},
+                timeout=CALL_S,
+            )
+            return await self._answer(ToolApi(http, app.stopping), body)
+
+        app.add_url_rule(PATH, "mcp", mcp, methods=["POST"], provide_automatic_options=False)
+
+    async def _answer(self, api: ToolApi, body: bytes) -> Response:
+        """Pass the current request to the transport, and return its answer while it comes.
+
+        Raises:
+            Unavailable: the transport is being restarted.
+        """
+        if self._session is None:
+            raise Unavailable("MCP is being started; try again", retry_after=RETRY_S)
+        send, receive = trio.open_memory_channel[Message](0)
+        scope = {
+            **_scope("POST", PATH, request.remote_addr or ""),
+            "headers": [
+                (name.lower().encode("latin-1"), value.encode("latin-1"))
+                for name, value in request.headers.items()
+            ],
+            _API: api,
+        }
+        # Left when the request's task ends, whatever ends it.
+        cancel = hold_until_answered(_cancelled_at_exit())
+        self._session.nursery.start_soon(_run, self._session.manager, scope, body, send, cancel)
+        try:
+            start = await receive.receive()
+        except trio.EndOfChannel:
+            raise Unavailable("MCP was stopped meanwhile; try again", retry_after=RETRY_S) from None
+        response = Response(_Stream(receive), status=start["status"])
+        response.headers.clear()
+        for name, value in start["headers"]:
+            response.headers.add(name.decode("latin-1"), value.decode("latin-1"))
+        response.timeout = CALL_S
+        return response
+
+
+class _InProcess(httpx.AsyncBaseTransport):
+    """Requests to an app of this process, on behalf of a client at `address`."""
+
+    def __init__(self, app: GuardedQuart, address: str) -> None:
+        self._app = app
+        self._address = address
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        messages, answered = Messages(), list[Message]()
+        # With its whole body, the request takes no place among those that are waited for.
+        await messages.put(
+            {"type": "http.request", "body": await request.aread(), "more_body": False}
+        )
+
+        async def send(message: Any) -> None:
+            answered.append(message)
+
+        scope = {
+            **_scope(request.method, request.url.path, self._address),
+            "query_string": request.url.query,
+            "headers": [(name.lower(), value) for name, value in request.headers.raw],
+        }
+        await self._app(cast(Any, scope), cast(Any, messages), send)
+        start, *parts = answered
+        return httpx.Response(
+            start["status"],
+            headers=start["headers"],
+            content=b"".join(part.get("body", b"") for part in parts),
+        )
+
+
+def _scope(method: str, path: str, address: str) -> dict[str, Any]:
+    """Return an ASGI scope without headers."""
+    return {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": method,
+        "scheme": "http",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "client": (address, 0),
+        "server": None,
+        "extensions": {},
+        "state": {},
+    }
+
+
+@contextmanager
+def _cancelled_at_exit() -> Iterator[trio.CancelScope]:
+    scope = trio.CancelScope()
+    try:
+        yield scope
+    finally:
+        scope.cancel()
+
+
+async def _run(
+    manager: StreamableHTTPSessionManager,
+    scope: dict[str, Any],
+    body: bytes,
+    send: trio.MemorySendChannel[Message],
+    cancel: trio.CancelScope,
+) -> None:
+    """Run one request in the transport until it is answered or cancelled."""
+    parts = [body]
+
+    async def receive() -> Message:
+        if parts:
+            return {"type": "http.request", "body": parts.pop(), "more_body": False}
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async with send:
+        with cancel, trio.move_on_after(CALL_S):
+            await manager.handle_request(scope, receive, send.send)
+
+
+class _Stream(ResponseBody):
+    """The body's parts, as the transport sends them."""
+
+    def __init__(self, receive: trio.MemoryReceiveChannel[Message]) -> None:
+        self._receive = receive
+
+    async def __aenter__(self) -> _Stream:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_value: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
+        """Do nothing: the request's task cancels the one that sends."""
+
+    def __aiter__(self) -> _Stream:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            message = await self._receive.receive()
+        except trio.EndOfChannel:
+            raise StopAsyncIteration from None
+        body: bytes = message.get("body", b"")
+        return body
+
+
+def _api_of(context: Context) -> ToolApi:
+    request_of_sdk: Any = context.request  # Starlette's
+    api: ToolApi = request_of_sdk.scope[_API]
+    return api

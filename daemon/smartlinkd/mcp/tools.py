@@ -1,0 +1,380 @@
+"""The tools: each calls the HTTP API with the caller's key, and shows only with the key's scope."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from http import HTTPStatus
+from typing import Annotated, Any, Final, Generic, TypeVar
+from urllib.parse import quote
+
+import httpx
+import trio
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp_types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    PaginatedRequestParams,
+    TextContent,
+    Tool,
+    ToolAnnotations,
+)
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+from pydantic_core import to_json
+
+from smartlinkd import __version__
+from smartlinkd.auth.keys import Scope
+from smartlinkd.conversion.schemas import MAX_LINKS, MAX_SUB_IDS
+from smartlinkd.validation import describe_errors
+
+CREW_WAIT_S: Final = 60.0
+"""For a crew's end; then `run_crew` answers with the id."""
+POLL_S: Final = 1.0
+"""Between two looks at an execution."""
+ENDED: Final = ("SUCCESS", "FAILED")
+INSTRUCTIONS: Final = (
+    "Turns a marketplace's product links into the owner's affiliate short links, and runs crews. "
+    "When a tool says that the account is paused or the session is over, tell the owner, and do "
+    "not try again."
+)
+
+Answer = dict[str, JsonValue]
+A = TypeVar("A", bound="Arguments")
+Context = ServerRequestContext[Any, Any]
+
+
+class ToolFailed(Exception):  # noqa: N818 - said of the tool
+    """A tool's error. Its text says what is wrong and what to do.
+
+    `status` is the HTTP status; None if there is none.
+    """
+
+    def __init__(self, message: str, *, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class ToolApi:
+    """The public API, as one caller may use it.
+
+    Attributes:
+        stopping: set when the daemon begins to stop, so that a tool that waits ends.
+    """
+
+    def __init__(self, http: httpx.AsyncClient, stopping: trio.Event) -> None:
+        """Use an HTTP client that sends the caller's key."""
+        self._http = http
+        self.stopping = stopping
+
+    async def get(self, path: str, query: Mapping[str, str | int] | None = None) -> Answer:
+        """Return the answer to a GET. Raises `ToolFailed`."""
+        return await self._send("GET", path, query=query)
+
+    async def post(self, path: str, body: Mapping[str, JsonValue]) -> Answer:
+        """Return the answer to a POST. Raises `ToolFailed`."""
+        return await self._send("POST", path, body=body)
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str | int] | None = None,
+        body: Mapping[str, JsonValue] | None = None,
+    ) -> Answer:
+        try:
+            response = await self._http.request(method, path, params=query, json=body)
+        except httpx.TransportError as error:
+            raise ToolFailed(
+                f"the daemon cannot be reached ({type(error).__name__}); check that it runs"
+            ) from None
+        try:
+            answer = response.json()
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise ToolFailed(f"what answered ({response.status_code}) is no smartlinkd")
+        if not response.is_success:
+            said = answer.get("message") or answer.get("error")
+            wait = response.headers.get("Retry-After")
+            again = f" (try again in {wait} s)" if wait else ""
+            raise ToolFailed(f"{said}{again}", status=response.status_code)
+        return answer
+
+
+class Arguments(BaseModel):
+    """A tool's arguments."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
+SubIds = Annotated[
+    list[str],
+    Field(max_length=MAX_SUB_IDS, description="tracking sub-ids, letters and digits"),
+]
+
+
+class ConvertLinks(Arguments):
+    links: Annotated[
+        list[str],
+        Field(
+            min_length=1,
+            max_length=MAX_LINKS,
+            description="product or short links of the marketplace, as people paste them",
+        ),
+    ]
+    sub_ids: SubIds = []
+
+
+class ConvertText(Arguments):
+    text: Annotated[str, Field(description="a message with at most 15 links in it")]
+    sub_ids: SubIds = []
+
+
+class Nothing(Arguments):
+    """The arguments of a tool that has none."""
+
+
+class History(Arguments):
+    q: Annotated[str, Field(description="words of the product's name, the links or a sub-id")] = ""
+    since: Annotated[str | None, Field(description="ISO 8601 date or time")] = None
+    until: Annotated[str | None, Field(description="ISO 8601; a date counts as a whole")] = None
+    limit: Annotated[int, Field(ge=1, le=200, description="entries at the most")] = 20
+
+
+class RunCrew(Arguments):
+    crew: Annotated[str, Field(description="its name, of list_crews")]
+    inputs: Annotated[dict[str, JsonValue], Field(description="by name, of list_crews")]
+
+
+class OneExecution(Arguments):
+    crew: Annotated[str, Field(description="its name")]
+    kickoff_id: Annotated[str, Field(description="what run_crew returned")]
+
+
+@dataclass(frozen=True)
+class ToolSpec(Generic[A]):
+    """A tool, the scope that a key needs for it, and its function."""
+
+    name: str
+    description: str
+    scope: Scope
+    arguments: type[A]
+    run: Callable[[ToolApi, A, Context], Awaitable[Answer]]
+    is_read_only: bool = False
+
+    async def call(self, api: ToolApi, given: Mapping[str, Any], context: Context) -> Answer:
+        """Check the arguments and run. Raises `ToolFailed`."""
+        try:
+            arguments = self.arguments.model_validate(given)
+        except ValidationError as error:
+            raise ToolFailed(describe_errors(error, whole="arguments")) from None
+        return await self.run(api, arguments, context)
+
+    def describe(self) -> Tool:
+        """Return what a client is told of the tool."""
+        return Tool(
+            name=self.name,
+            description=self.description,
+            input_schema=self.arguments.model_json_schema(),
+            annotations=ToolAnnotations(read_only_hint=self.is_read_only),
+        )
+
+
+async def _convert_links(api: ToolApi, given: ConvertLinks, _: Context) -> Answer:
+    return await api.post("/api/convert", {"links": [*given.links], "subIds": [*given.sub_ids]})
+
+
+async def _convert_text(api: ToolApi, given: ConvertText, _: Context) -> Answer:
+    return await api.post("/api/convert-text", {"text": given.text, "subIds": [*given.sub_ids]})
+
+
+async def _account_status(api: ToolApi, _: Nothing, __: Context) -> Answer:
+    return await api.get("/api/account")
+
+
+async def _history(api: ToolApi, given: History, _: Context) -> Answer:
+    query: dict[str, str | int] = {"q": given.q, "limit": given.limit}
+    if given.since is not None:
+        query["from"] = given.since
+    if given.until is not None:
+        query["to"] = given.until
+    return await api.get("/api/history", query)
+
+
+async def _list_crews(api: ToolApi, _: Nothing, __: Context) -> Answer:
+    return await api.get("/api/crews")
+
+
+async def _run_crew(api: ToolApi, given: RunCrew, context: Context) -> Answer:
+    """Start an execution, report its tasks, and return its state at its end or after a minute."""
+    base = _crew_path(given.crew)
+    kickoff = await api.post(f"{base}/kickoff", {"inputs": given.inputs})
+    kickoff_id = str(kickoff["kickoff_id"])
+    status: Answer = {"kickoff_id": kickoff_id, "state": "PENDING"}
+    reported = None
+    with trio.move_on_after(CREW_WAIT_S):
+        while True:
+            status = await api.get(f"{base}/status/{kickoff_id}")
+            progress = status["progress"]
+            now = (progress, status["current_task"])
+            if now != reported and isinstance(progress, dict):
+                reported = now
+                await context.session.report_progress(
+                    _number(progress["completed_tasks"]),
+                    _number(progress["total_tasks"]) or None,
+                    str(status["current_task"] or status["status"]),
+                )
+            if status["state"] in ENDED:
+                return status
+            with trio.move_on_after(POLL_S):
+                await api.stopping.wait()
+                break
+    return {
+        **status,
+        "note": "the execution goes on; ask execution_status with this kickoff_id, later",
+    }
+
+
+async def _execution_status(api: ToolApi, given: OneExecution, _: Context) -> Answer:
+    return await api.get(f"{_crew_path(given.crew)}/status/{quote(given.kickoff_id, safe='')}")
+
+
+async def _stop_execution(api: ToolApi, given: OneExecution, _: Context) -> Answer:
+    path = f"{_crew_path(given.crew)}/stop/{quote(given.kickoff_id, safe='')}"
+    return await api.post(path, {})
+
+
+async def _scopes_of(api: ToolApi) -> set[Scope]:
+    """Return the scopes that the caller's key opens: a call that changes nothing tells of each."""
+    calls: dict[Scope, Callable[[], Awaitable[Answer]]] = {
+        "convert": partial(api.post, "/api/extract", {"text": ""}),
+        "status": partial(api.get, "/api/account"),
+        "history": partial(api.get, "/api/history", {"limit": 1}),
+        "crews": partial(api.get, "/api/crews"),
+    }
+    opened = set(calls)
+    for scope, call in calls.items():
+        try:
+            await call()
+        except ToolFailed as failure:
+            if failure.status == HTTPStatus.FORBIDDEN:
+                opened.remove(scope)
+    return opened
+
+
+def _tool(name: str) -> ToolSpec[Any]:
+    """Return a tool. Raises `ToolFailed`."""
+    tool = TOOLS.get(name)
+    if tool is None:
+        raise ToolFailed(f"there is no such tool; there are {', '.join(TOOLS)}")
+    return tool
+
+
+def _crew_path(name: str) -> str:
+    return f"/crews/{quote(name, safe='')}"
+
+
+def _number(value: JsonValue) -> float:
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+TOOLS: Final[Mapping[str, ToolSpec[Any]]] = {
+    tool.name: tool
+    for tool in (
+        ToolSpec(
+            "convert_links",
+            "Turn product links into the owner's affiliate short links, with product, price and "
+            "commission. A link that fails has failCode: 10 is no product link, 40300 means that "
+            "the account needs its owner.",
+            "convert",
+            ConvertLinks,
+            _convert_links,
+        ),
+        ToolSpec(
+            "convert_text",
+            "Return a message with its product links replaced by affiliate short links.",
+            "convert",
+            ConvertText,
+            _convert_text,
+        ),
+        ToolSpec(
+            "account_status",
+            "Return the state of the marketplace account and its cookie, and what to do.",
+            "status",
+            Nothing,
+            _account_status,
+            is_read_only=True,
+        ),
+        ToolSpec(
+            "history",
+            "Search the links that were converted, newest first.",
+            "history",
+            History,
+            _history,
+            is_read_only=True,
+        ),
+        ToolSpec(
+            "list_crews",
+            "List the crews, with their inputs and what is wrong with them.",
+            "crews",
+            Nothing,
+            _list_crews,
+            is_read_only=True,
+        ),
+        ToolSpec(
+            "run_crew",
+            "Start a crew. Returns its result, or after a minute its kickoff_id.",
+            "crews",
+            RunCrew,
+            _run_crew,
+        ),
+        ToolSpec(
+            "execution_status",
+            "Return the state, the tasks and the result of an execution of a crew.",
+            "crews",
+            OneExecution,
+            _execution_status,
+            is_read_only=True,
+        ),
+        ToolSpec("stop_execution", "Stop an execution.", "crews", OneExecution, _stop_execution),
+    )
+}
+
+
+def make_server(api_of: Callable[[Context], ToolApi]) -> Server[Any]:
+    """Return the MCP server.
+
+    Args:
+        api_of: returns the API as the caller of a request may use it.
+    """
+    # It would log each request.
+    logging.getLogger("mcp").setLevel(logging.WARNING)
+
+    async def list_tools(context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
+        opened = await _scopes_of(api_of(context))
+        tools = [tool.describe() for tool in TOOLS.values() if tool.scope in opened]
+        return ListToolsResult(tools=tools)
+
+    async def call_tool(context: Context, called: CallToolRequestParams) -> CallToolResult:
+        try:
+            answer = await _tool(called.name).call(api_of(context), called.arguments or {}, context)
+        except ToolFailed as failure:
+            content = TextContent(type="text", text=str(failure))
+            return CallToolResult(content=[content], is_error=True)
+        text = to_json(answer).decode()
+        return CallToolResult(
+            content=[TextContent(type="text", text=text)], structured_content=answer
+        )
+
+    return Server(
+        "smartlinkd",
+        version=__version__,
+        instructions=INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )

@@ -1,0 +1,248 @@
+"""The client commands, as a person and a script run them, against a daemon with the sandbox."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.contract.keys import make_key
+from tests.e2e.conftest import ROOT, Account, Daemon, Portal, Running
+
+CREW = {
+    "name": "deal-post",
+    "runner": "command",
+    "command": [sys.executable, "-m", "smartlinkd.crews.deal_post"],
+    "tools": ["convert_links"],
+    "inputs": [{"name": "links"}, {"name": "language", "default": "vi"}],
+    "deadline": 60,
+}
+
+
+class Shell:
+    """Runs `smartlinkd` as one user of a machine, whose home is empty at first."""
+
+    def __init__(self, home: Path, daemon: Daemon) -> None:
+        self.home = home
+        self.daemon = daemon
+
+    def environment(self) -> dict[str, str]:
+        return {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "SMARTLINKD_URL": self.daemon.url,
+        }
+
+    async def run(
+        self, *words: str, stdin: str = "", env: dict[str, str] | None = None
+    ) -> tuple[int, str, str]:
+        """Return the exit code, standard output and standard error, in which is no secret."""
+        done = await trio.run_process(
+            [sys.executable, "-m", "smartlinkd", *words],
+            cwd=ROOT,
+            env=env or self.environment(),
+            stdin=stdin.encode(),
+            capture_stdout=True,
+            capture_stderr=True,
+            check=False,
+        )
+        out, err = done.stdout.decode(), done.stderr.decode()
+        assert not self.daemon.told(err)
+        return done.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def crewed(running: Running) -> Iterator[Daemon]:
+    """A daemon with the example crew."""
+    with running(crews=[CREW]) as daemon:
+        daemon.wait_for_browser()
+        yield daemon
+
+
+@pytest.fixture
+async def shell(tmp_path: Path, crewed: Daemon, portal: Portal) -> Shell:
+    """A user who has logged in, at a daemon with a cookie."""
+    account = portal.account()
+    await crewed.sync(account)
+    shell = Shell(tmp_path, crewed)
+    scopes = [f"--scope={scope}" for scope in ("convert", "history", "status", "crews")]
+    code, out, err = await shell.run("login", *scopes, stdin=f"{crewed.password}\n")
+    assert (code, out) == (0, ""), err
+    kept = json.loads((tmp_path / ".config/smartlinkd/login.json").read_text())
+    crewed.secrets.add(kept["key"])
+    return shell
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+async def test_login_keeps_a_private_key_and_logout_ends_it(shell: Shell) -> None:
+    kept = shell.home / ".config/smartlinkd/login.json"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    key = json.loads(kept.read_text())["key"]
+    assert (await shell.daemon.ask("GET", "/api/account", token=key)).status_code == 200
+    assert (await shell.run("logout"))[0] == 0
+    assert not kept.exists()
+    assert (await shell.daemon.ask("GET", "/api/account", token=key)).status_code == 403
+
+
+async def test_links_are_converted_in_order_as_text(shell: Shell, portal: Portal) -> None:
+    items = [portal.item() for _ in range(17)]
+    links = [portal.link(item) for item in items]
+    code, out, err = await shell.run("convert", *links)
+    assert (code, err) == (0, "")
+    shorts = out.splitlines()
+    assert len(shorts) == 17
+    history = json.loads((await shell.run("history", "--json", "--limit", "17"))[1])
+    assert {each["link"]: each["shortLink"] for each in history} == dict(
+        zip(links, shorts, strict=True)
+    )
+
+
+async def test_some_and_no_links_have_their_exit_codes(shell: Shell, portal: Portal) -> None:
+    good, bad = portal.link(portal.item()), "https://example.org/nothing"
+    assert (await shell.run("convert", good, bad))[0] == 3
+    assert (await shell.run("convert", bad))[:2] == (1, f"{bad}\n")
+
+
+async def test_csv_keeps_its_columns_and_replaces_its_output(shell: Shell, portal: Portal) -> None:
+    source, output = shell.home / "in.csv", shell.home / "out.csv"
+    links = [portal.link(portal.item()) for _ in range(3)]
+    lines = [f"{number};{link}" for number, link in enumerate(links)]
+    source.write_text("\ufeffstt;sản phẩm\r\n" + "\r\n".join(lines))
+    code, out, err = await shell.run(
+        "convert", f"--file={source}", "--column=sản phẩm", f"--output={output}"
+    )
+    assert (code, out, err) == (0, "", "")
+    found = rows(output.read_text(encoding="utf-8-sig"))
+    assert [row["sản phẩm"] for row in found] == links
+    assert all(row["shortLink"].startswith(portal.origins.short) for row in found)
+    assert sorted(path.name for path in shell.home.glob("*.csv*")) == ["in.csv", "out.csv"]
+
+
+@pytest.mark.usefixtures("slow_submits")
+async def test_interrupted_run_goes_on_where_it_was(shell: Shell, portal: Portal) -> None:
+    links = [portal.link(portal.item()) for _ in range(45)]
+    source, output = shell.home / "links.txt", shell.home / "out.json"
+    source.write_text("\n".join(links))
+    words = ["convert", f"--file={source}", f"--output={output}"]
+    part = output.with_name("out.json.part")
+    log = shell.home / "stderr"
+    with log.open("wb") as stderr:
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-m", "smartlinkd", *words],
+            cwd=ROOT,
+            env=shell.environment(),
+            stderr=stderr,
+        )
+
+    async def some_are_done() -> bool:
+        return part.exists() and part.read_text().count("\n") > 15
+
+    await shell.daemon.until("some results", some_are_done)
+    process.send_signal(signal.SIGINT)
+    await process.wait()
+    told = log.read_text()
+    done = re.search(r"(\d+) of 45 are done and kept; to go on, run the same command again", told)
+    assert done is not None, told
+    assert process.returncode == 3
+    assert not output.exists()
+    code, _, err = await shell.run(*words)
+    assert code == 0
+    assert f"{done[1]} results are in" in err
+    assert [each["link"] for each in json.loads(output.read_text())] == links
+    assert not part.exists()
+
+
+async def test_text_keeps_all_but_its_links(shell: Shell, portal: Portal) -> None:
+    link = portal.link(portal.item())
+    code, out, err = await shell.run("convert", "--text", stdin=f"🔥 Deal: {link} nhanh!\n")
+    assert (code, err) == (0, "")
+    assert re.fullmatch(rf"🔥 Deal: {portal.origins.short}/\w+ nhanh!\n", out)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--server=http://127.0.0.1:1", "x"], "there is no key for http://127.0.0.1:1"),
+        (["--file=none.csv"], "No such file"),
+        (["--file=README.md", "--column=link"], "CSV"),
+        (["--key-file=README.md", "x"], "the key is not one of smartlinkd's"),
+    ],
+)
+async def test_wrong_usage_is_one_sentence_and_exit_code_2(
+    shell: Shell, words: Sequence[str], says: str
+) -> None:
+    code, out, err = await shell.run("convert", *words)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert err.count("\n") == 1
+
+
+async def test_wrong_key_and_unreachable_server_say_what_to_do(shell: Shell) -> None:
+    env = shell.environment() | {"SMARTLINKD_KEY": "slk_wrong"}
+    code, _, err = await shell.run("convert", "x", env=env)
+    assert code == 2
+    assert "make a new one" in err
+    env["SMARTLINKD_URL"] = "http://127.0.0.1:1"
+    code, _, err = await shell.run("convert", "x", env=env)
+    assert code == 2
+    assert "check that the daemon runs" in err
+
+
+async def test_crew_runs_is_followed_and_listed(shell: Shell, portal: Portal) -> None:
+    link = f"links={portal.link(portal.item())}"
+    code, out, err = await shell.run("crew", "run", "deal-post", "-i", link, "--follow")
+    assert code == 0, err
+    assert portal.origins.short in out
+    assert "analyst: Rank the deals" in err
+    kickoff_id = (await shell.run("crew", "run", "deal-post", "-i", link))[1].strip()
+    code, result, _ = await shell.run("crew", "follow", "deal-post", kickoff_id)
+    assert (code, result) == (0, out)
+    assert kickoff_id in (await shell.run("crew", "executions", "deal-post"))[1]
+    code, _, err = await shell.run("crew", "stop", "deal-post", kickoff_id)
+    assert code == 2
+    assert "ended" in err
+    code, _, err = await shell.run("crew", "run", "deal-post")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "links" in err
+
+
+async def test_daemon_commands_use_the_api_and_say_so(shell: Shell) -> None:
+    code, out, err = await shell.run("status", "--json")
+    assert code == 0
+    assert json.loads(out)["cookie"]["accountName"] == "Affiliate"
+    assert err == f"smartlinkd: at {shell.daemon.url} (SMARTLINKD_URL)\n"
+    password = f"{shell.daemon.password}\n"
+    code, out, err = await shell.run("keys", "list", "--json", stdin=password)
+    assert code == 0, err
+    assert any("crews" in key["scopes"] for key in json.loads(out)["keys"])
+    code, token, _ = await shell.run("crew", "token", "deal-post", stdin=password)
+    shell.daemon.secrets.add(token.strip())
+    assert code == 0
+    answer = await shell.daemon.ask("GET", "/crews/deal-post/inputs", token=token.strip())
+    assert answer.status_code == 200
+
+
+async def test_cookie_is_synced_from_standard_input_alone(shell: Shell, portal: Portal) -> None:
+    account: Account = portal.account()
+    shell.daemon.secrets |= account.secrets
+    key = await make_key(shell.daemon, "cookie:write")
+    env = shell.environment() | {"SMARTLINKD_KEY": key["key"]}
+    code, _, err = await shell.run("sync-cookie", stdin=account.cookie, env=env)
+    assert code == 2
+    assert "replaceAccount" in err
+    code, out, err = await shell.run(
+        "sync-cookie", "--replace-account", stdin=account.cookie, env=env
+    )
+    assert (code, out) == (0, ""), err
