@@ -1,10 +1,10 @@
-"""The base of request and response bodies: camelCase names, times in ISO 8601 UTC."""
+"""The base of bodies and parameters: camelCase names, times in ISO 8601 UTC."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, PlainSerializer
 from pydantic.alias_generators import to_camel
@@ -49,3 +49,23 @@ class AsSent:
 
     In every other string of a body a half character is read as U+FFFD (`api/requests.py`).
     """
+
+
+Place = Literal["path", "query", "header"]
+
+
+@dataclass(frozen=True)
+class In:
+    """Where a parameter stands."""
+
+    where: Place
+
+
+class Parameters(BaseModel):
+    """The parameters of an operation. A field without a default has to be sent.
+
+    Unknown parameters are ignored, unless the model has `extra="forbid"`: an operation that deletes
+    what its filters name must not take a misspelt filter for none.
+    """
+
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, defer_build=True)

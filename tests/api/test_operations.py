@@ -12,9 +12,9 @@ from werkzeug.exceptions import HTTPException
 
 from smartlinkd.api.document import document as document_of
 from smartlinkd.api.operations import Access, Api
-from smartlinkd.api.requests import In, Parameters
 from smartlinkd.errors import Invalid, NotAllowed
 from smartlinkd.http_server import GuardedQuart
+from smartlinkd.wire import In, Parameters
 
 JSON = "application/json"
 

@@ -9,10 +9,10 @@ from typing import Annotated
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-from smartlinkd.api.requests import In, Parameters, parse_body, read_body, read_parameters
+from smartlinkd.api.requests import parse_body, read_body, read_parameters
 from smartlinkd.errors import Invalid
 from smartlinkd.http_server import GuardedQuart
-from smartlinkd.wire import AsSent, Body
+from smartlinkd.wire import AsSent, Body, In, Parameters
 
 
 def even(value: int) -> int:

@@ -21,9 +21,10 @@ from pydantic import BaseModel
 from quart import Response, request
 from quart.typing import ResponseReturnValue
 
-from smartlinkd.api.requests import Parameters, read_body, read_parameters
+from smartlinkd.api.requests import read_body, read_parameters
 from smartlinkd.deadlines import ACTOR_TIMEOUT_S, actor_deadline
 from smartlinkd.http_server import GuardedQuart, has_whole_body
+from smartlinkd.wire import Parameters
 
 H = TypeVar("H", bound=Callable[..., Awaitable[BaseModel | Response]])
 

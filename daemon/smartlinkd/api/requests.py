@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import codecs
 import json
-from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from quart import request
 
 from smartlinkd.errors import Invalid
 from smartlinkd.untrusted import escape_unprintable, replace_lone_surrogates
 from smartlinkd.validation import MAX_FIELD, describe_errors
-from smartlinkd.wire import AsSent
+from smartlinkd.wire import AsSent, In, Parameters, Place
 
 Json = dict[str, Any]
-Place = Literal["path", "query", "header"]
 P = TypeVar("P", bound="Parameters")
 B = TypeVar("B", bound=BaseModel)
 
@@ -36,23 +34,6 @@ _UNREADABLE: Final = {
     b"\x1f\x8b": "is compressed; send it as it is, without Content-Encoding",  # RFC 1952
 }
 """By the first two bytes, bodies that some editors, shells and clients send."""
-
-
-@dataclass(frozen=True)
-class In:
-    """Where a parameter stands."""
-
-    where: Place
-
-
-class Parameters(BaseModel):
-    """The parameters of an operation. A field without a default has to be sent.
-
-    Unknown parameters are ignored, unless the model has `extra="forbid"`: an operation that deletes
-    what its filters name must not take a misspelt filter for none.
-    """
-
-    model_config = ConfigDict(frozen=True, hide_input_in_errors=True, defer_build=True)
 
 
 def read_parameters(model: type[P]) -> P:

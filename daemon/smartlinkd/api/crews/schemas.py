@@ -22,8 +22,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from smartlinkd.api.requests import In, Parameters
-from smartlinkd.wire import Body, Timestamp, example
+from smartlinkd.wire import Body, In, Parameters, Timestamp, example
 
 MAX_WAIT: Final = 60.0
 """Seconds that `?wait=` can hold an answer: proxies give up at about that."""

@@ -13,7 +13,6 @@ from quart.wrappers.response import DataBody, IterableBody
 
 from smartlinkd.api.auth_guards import Client, Guards
 from smartlinkd.api.operations import Api
-from smartlinkd.api.requests import In, Parameters
 from smartlinkd.api.schemas import DoneResponse, HistoryEntry, HistoryResponse
 from smartlinkd.auth.actor import Session
 from smartlinkd.errors import Invalid, NotFound
@@ -22,7 +21,7 @@ from smartlinkd.history.actor import History
 from smartlinkd.history.model import Entry, Filters, milliseconds
 from smartlinkd.marketplace.products import ProductData
 from smartlinkd.threads import on_thread
-from smartlinkd.wire import Body
+from smartlinkd.wire import Body, In, Parameters
 
 MAX_PAGE: Final = 200
 MAX_QUERY: Final = 200

@@ -7,7 +7,6 @@ from typing import Annotated
 from smartlinkd.admin.status import Operator, key_report
 from smartlinkd.api.auth_guards import Client, Guards, Visitor
 from smartlinkd.api.operations import Api
-from smartlinkd.api.requests import In, Parameters
 from smartlinkd.api.schemas import (
     DoneResponse,
     KeyRequest,
@@ -15,6 +14,7 @@ from smartlinkd.api.schemas import (
     KeysResponse,
 )
 from smartlinkd.auth.actor import Auth, KeySpec, Session
+from smartlinkd.wire import In, Parameters
 
 
 class OneKey(Parameters):

@@ -13,14 +13,13 @@ from smartlinkd.admin.reports import AccountResponse, StatusReport
 from smartlinkd.api.auth_guards import Client, Guards
 from smartlinkd.api.client_address import ApiClient
 from smartlinkd.api.operations import Api
-from smartlinkd.api.requests import In, Parameters
 from smartlinkd.api.schemas import AliveResponse, ClearedResponse, HealthResponse, ReadyResponse
 from smartlinkd.api.services import Services
 from smartlinkd.auth.actor import Session
 from smartlinkd.errors import Unavailable
 from smartlinkd.monitoring.log_buffer import MAX_RECORDS
 from smartlinkd.monitoring.series import HOURS, SeriesName
-from smartlinkd.wire import Body, Timestamp
+from smartlinkd.wire import Body, In, Parameters, Timestamp
 
 MAX_TEXT: Final = 200
 """Characters of the text that log records are searched for."""
