@@ -38,6 +38,8 @@ class Execution:
     stopped: bool = False
     """Somebody asked for that."""
     webhooks: bool = False
+    is_seen_running: bool = False
+    """Its start has begun. Its worker may come later than that of an execution behind it."""
     final: dict[str, Any] = field(default_factory=dict)
     seen_ended: float = inf
 
@@ -102,6 +104,7 @@ class Executions:
             if was != now:
                 self._broken(f"{execution.id} had ended as {was}, and now it is {now}")
             return
+        execution.is_seen_running |= body["state"] == "RUNNING"
         if body["state"] in ("SUCCESS", "FAILED"):
             execution.final, execution.seen_ended = body, trio.current_time()
             self._check_end(execution, body, fine=fine)
@@ -119,7 +122,8 @@ class Executions:
 
     def _check_turn(self, *, earlier: Execution, later: Execution) -> None:
         """`earlier` has started after `later`."""
-        if earlier.answered < later.asked and not earlier.final:
+        has_waited = earlier.answered < later.asked and not earlier.is_seen_running
+        if has_waited and not earlier.final:
             self._broken(
                 f"crew {later.crew}: execution {later.number}, asked for at {later.asked:.3f}, "
                 f"started before {earlier.number}, answered at {earlier.answered:.3f}"
