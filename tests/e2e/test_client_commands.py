@@ -140,7 +140,8 @@ async def test_interrupted_run_goes_on_where_it_was(shell: Shell, portal: Portal
     log = shell.home / "stderr"
     with log.open("wb") as stderr:
         process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "smartlinkd", *words],
+            # A shell's background job, as a test run may be, hands down an ignored SIGINT.
+            ["env", "--default-signal=INT", sys.executable, "-m", "smartlinkd", *words],
             cwd=ROOT,
             env=shell.environment(),
             stderr=stderr,
