@@ -226,7 +226,6 @@ def ask_everything(store: StoreDatabase, given: NewExecution, now: datetime) -> 
     (delivery,) = store.due_deliveries(now, 10, [99], ["https://b.example"])
     store.reschedule(delivery.id, now)
     store.remove_delivery(delivery.id)
-    assert not store.give_up_deliveries("https://a.example", now, (99,))
     end = Change(status=Status.STOPPED, finished_at=now, webhooks=(), drop_tasks=True)
     store.record(given.id, ExecutionUpdate(end))
     kept = Retention(age=timedelta(hours=1), count=1)

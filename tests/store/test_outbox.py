@@ -204,7 +204,8 @@ def test_removed_delivery_frees_pending_bytes(
     again = open_store()
     with pytest.raises(TooLarge, match="webhook calls"):
         queue(again, execution_id, NewDelivery(TASK, b"x", now))
-    assert again.give_up_deliveries("https://a.example", now, ()).total() == 2
+    again.remove_delivery(2)
+    again.remove_delivery(3)
     queue(again, execution_id, NewDelivery(TASK, b"1234567890", now))
 
 
@@ -253,83 +254,6 @@ def test_rescheduled_delivery_keeps_its_first_due_time(
 
     (again,) = store.due_deliveries(now + SECOND * 2, 10)
     assert (again.due_since, again.next_at) == (now, now + SECOND * 2)
-
-
-@pytest.mark.parametrize(
-    ("first", "again"),
-    [
-        pytest.param(0, 9, id="since"),
-        pytest.param(9, 0, id="by a clock that was set back"),
-        pytest.param(0, 0, id="and is due again for as long"),
-    ],
-)
-def test_rescheduled_delivery_is_given_up_by_its_first_due_time(
-    store: StoreDatabase, execution_id: str, now: datetime, first: int, again: int
-) -> None:
-    queue(
-        store,
-        execution_id,
-        NewDelivery(TASK, b"failed", now + SECOND * first),
-        NewDelivery(TASK, b"behind it", now + SECOND),
-        NewDelivery(CREW, b"failed later", now + SECOND),
-    )
-    store.reschedule(1, now + SECOND * again)
-    store.reschedule(3, now + SECOND * 9)
-
-    visits = [store.give_up_deliveries("https://a.example", now, ()) for _ in range(2)]
-
-    assert visits == [{(execution_id, "deal-post"): 1}, {}]
-    assert bodies(store, now + SECOND * 9) == [b"behind it", b"failed later"]
-
-
-def test_deliveries_of_a_target_are_given_up_in_few_batches(
-    store: StoreDatabase, execution_id: str, now: datetime
-) -> None:
-    """Each is a wait for the disk, and all else in the journal waits for that."""
-    calls = [NewDelivery(TASK, b"%d" % number, now) for number in range(250)]
-    queue(store, execution_id, *calls, NewDelivery(CREW, b"late", now + SECOND))
-    visits = list[int]()
-
-    while given_up := store.give_up_deliveries("https://a.example", now, ()):
-        visits.append(given_up[execution_id, "deal-post"])
-
-    assert visits == [100, 100, 50]
-    assert bodies(store, now + SECOND) == [b"late"]
-
-
-@pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page=2)])
-def test_given_up_deliveries_are_reported_by_batch(
-    store: StoreDatabase, create: Callable[..., str], now: datetime
-) -> None:
-    """Each that is told of is a warning, be it of none."""
-    first, second = create(), create()
-    queue(store, first, *[NewDelivery(TASK, b"", now)] * 2)
-    queue(store, second, NewDelivery(TASK, b"", now))
-
-    visits = [dict(store.give_up_deliveries("https://a.example", now, ())) for _ in range(3)]
-
-    assert visits == [{(first, "deal-post"): 2}, {(second, "deal-post"): 1}, {}]
-
-
-@pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page=4)])
-def test_oldest_due_deliveries_not_in_hand_are_given_up(
-    store: StoreDatabase, execution_id: str, now: datetime
-) -> None:
-    four = {(execution_id, "deal-post"): 4}
-    other = NewDelivery(WebhookTarget("task", "https://b.example"), b"of another host", now)
-    queue(
-        store,
-        execution_id,
-        *(NewDelivery(TASK, b"%d" % number, now) for number in range(5)),
-        *(NewDelivery(CREW, b"in hand", now) for _ in range(2)),
-        *(NewDelivery(STREAM, b"%d of the stream" % number, now) for number in range(4)),
-        other,
-    )
-
-    assert store.give_up_deliveries("https://a.example", now, (6,)) == four
-    assert bodies(store, now) == [b"4", b"in hand", b"0 of the stream", b"of another host"]
-    assert store.give_up_deliveries("https://a.example", now, (6,)) == four
-    assert bodies(store, now) == [b"in hand", b"3 of the stream", b"of another host"]
 
 
 def test_refused_record_queues_no_delivery(

@@ -82,9 +82,8 @@ def test_credential_stays_while_the_execution_runs(
     assert kept(path) == 1
 
 
-@pytest.mark.parametrize("given_up", [False, True])
 def test_credential_is_deleted_with_the_last_delivery_after_the_end(
-    store: StoreDatabase, create: Create, path: Path, now: datetime, given_up: bool
+    store: StoreDatabase, create: Create, path: Path, now: datetime
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
     first = queue(store, execution_id, now, Change())
@@ -94,10 +93,7 @@ def test_credential_is_deleted_with_the_last_delivery_after_the_end(
     (last,) = (each.id for each in store.due_deliveries(now, 10))
     store.reschedule(last, now)
     assert kept(path) == 1
-    if given_up:
-        store.give_up_deliveries("https://a.example", now, ())
-    else:
-        store.remove_delivery(last)
+    store.remove_delivery(last)
 
     assert kept(path) == 0
     execution = store.execution(execution_id)

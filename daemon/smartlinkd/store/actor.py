@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -231,18 +230,6 @@ class Store:
     async def reschedule(self, delivery_id: int, next_at: datetime) -> None:
         """Count a failed attempt of a delivery, which is due again at `next_at`."""
         await self._do(lambda database: database.reschedule(delivery_id, next_at))
-
-    async def give_up_deliveries(
-        self, origin: str, before: datetime, *, except_ids: Collection[int]
-    ) -> Counter[tuple[str, str]]:
-        """Delete some deliveries that have been due at an origin since before that time.
-
-        Those that were rescheduled since are among them, those in `except_ids` are not. Returns how
-        many were deleted, by the execution's id and crew; nothing if there are no more.
-        """
-        return await self._do(
-            lambda database: database.give_up_deliveries(origin, before, except_ids)
-        )
 
     async def look_at_disk(self) -> None:
         """Note a full disk, if it is the store's. For those that have met one elsewhere."""

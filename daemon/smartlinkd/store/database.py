@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import os
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -232,13 +231,6 @@ class StoreDatabase:
         """See `Store.reschedule`."""
         with self._writing():
             self._outbox.reschedule(delivery_id, next_at)
-
-    def give_up_deliveries(
-        self, origin: str, before: datetime, except_ids: Collection[int]
-    ) -> Counter[tuple[str, str]]:
-        """See `Store.give_up_deliveries`."""
-        with self._writing():
-            return self._outbox.give_up(origin, before, except_ids)
 
     def prune_some(self, now: datetime, kept: Retention, *, far_keys: bool) -> retention.PruneBatch:
         """Delete one batch of what is beyond its retention; see `Store.prune`."""

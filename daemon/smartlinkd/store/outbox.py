@@ -9,7 +9,6 @@ caller, or only read.
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -161,44 +160,6 @@ class Outbox:
         ).fetchone()
         if row is not None:
             self._update_first(row["webhook"])
-
-    def give_up(
-        self, origin: str, before: datetime, except_ids: Collection[int]
-    ) -> Counter[tuple[str, str]]:
-        """Delete some of what has been due at an origin since before that, also if rescheduled.
-
-        Returns how many, by the execution's id and crew; at most `deliveries_page` in all.
-        """
-        at = micros(before)
-        targets = self._connection.execute(
-            f"""
-            SELECT number, execution, id, crew
-            FROM webhooks INDEXED BY webhooks_due_since
-            CROSS JOIN executions ON executions.sequence = webhooks.execution
-            WHERE url_origin = ? AND first_due_since <= ?
-            AND first_delivery NOT IN ({_placeholders(except_ids)}) LIMIT ?
-            """,  # noqa: S608 - only placeholders are put in
-            (origin, at, *except_ids, self._limits.deliveries_page),
-        ).fetchall()
-        given_up = Counter[tuple[str, str]]()
-        for target in targets:
-            left = self._limits.deliveries_page - given_up.total()
-            rows = self._connection.execute(
-                """
-                DELETE FROM deliveries WHERE number IN (
-                    SELECT number FROM deliveries INDEXED BY deliveries_webhook
-                    WHERE webhook = ? AND coalesce(due_since, next_at) <= ?
-                    ORDER BY number LIMIT ?
-                ) RETURNING length(body)
-                """,
-                (target["number"], at, left),
-            ).fetchall()
-            given_up[target["id"], target["crew"]] += len(rows)
-            self._update_first(target["number"], more_bytes=-sum(size for (size,) in rows))
-            self.drop_unneeded_targets(target["execution"])
-            if len(rows) == left:
-                break
-        return given_up
 
     def drop_unneeded_targets(self, sequence: int) -> None:
         """Delete replaced targets and credentials of ended executions that nothing waits for."""
