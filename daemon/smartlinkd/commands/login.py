@@ -36,23 +36,27 @@ def log_in(chosen: argparse.Namespace) -> int:
     old = load_login(os.environ)
     with server.open_without_key() as daemon:
         is_code_needed = open_session(daemon)
-        # A code is taken once, so that a key needs the next one.
-        code = ask_code("Another code, for the key: ") if is_code_needed else None
-        name = f"{getpass.getuser()}@{socket.gethostname()}"[:MAX_NAME]
-        made = daemon.create_key(name, scopes, expires_in_days=chosen.expires_in_days, code=code)
-        login = KeptLogin(
-            url=daemon.url,
-            key=SecretStr(made.key),
-            key_id=made.id,
-            key_name=made.name,
-            allow_http=server.allow_http,
-        )
         try:
-            path = keep_login(login, os.environ)
-        except (NotSaved, OSError) as error:
-            raise ClientError(f"the key could not be kept: {error}") from None
+            # A code is taken once, so that a key needs the next one.
+            code = ask_code("Another code, for the key: ") if is_code_needed else None
+            name = f"{getpass.getuser()}@{socket.gethostname()}"[:MAX_NAME]
+            made = daemon.create_key(
+                name, scopes, expires_in_days=chosen.expires_in_days, code=code
+            )
         finally:
             daemon.log_out()
+    login = KeptLogin(
+        url=server.url,
+        key=SecretStr(made.key),
+        key_id=made.id,
+        key_name=made.name,
+        allow_http=server.allow_http,
+    )
+    try:
+        path = keep_login(login, os.environ)
+    except (NotSaved, OSError) as error:
+        _end_key(login)
+        raise ClientError(f"the key could not be kept: {error}") from None
     if old is not None and old.url == login.url:
         _end_key(old)
     print(
