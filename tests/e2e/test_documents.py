@@ -1,0 +1,67 @@
+"""The shell commands of the documents for newcomers, run in their order, as one user."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.e2e.conftest import ROOT, Daemon, Portal, Running
+
+DOCUMENTS = ("docs/getting-started.md", "docs/clients.md")
+# A block that needs root, or hours, is marked `sh no-test`.
+BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+CREW = {
+    "name": "deal-post",
+    "runner": "command",
+    "command": [sys.executable, "-m", "smartlinkd.crews.deal_post"],
+    "tools": ["convert_links"],
+    "inputs": [{"name": "links"}, {"name": "language", "default": "vi"}],
+    "deadline": 60,
+}
+
+
+@pytest.fixture(scope="module")
+def crewed(running: Running) -> Iterator[Daemon]:
+    """A daemon with the example crew."""
+    with running(crews=[CREW]) as daemon:
+        daemon.wait_for_browser()
+        yield daemon
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+async def test_commands_of_the_document_work(
+    crewed: Daemon, portal: Portal, tmp_path: Path, document: str
+) -> None:
+    await crewed.sync(portal.account())
+    blocks = BLOCK.findall((ROOT / document).read_text(encoding="utf-8"))
+    assert blocks
+    # The password is typed at the prompt; here it is piped in.
+    script = "\n".join(blocks).replace(
+        "smartlinkd login", f"printf '%s\\n' '{crewed.password}' | smartlinkd login"
+    )
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "smartlinkd").write_text(f'#!/bin/sh\nexec {sys.executable} -m smartlinkd "$@"\n')
+    (programs / "smartlinkd").chmod(0o755)
+    done = await trio.run_process(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env={
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PYTHONPATH": str(ROOT / "daemon"),
+            "HOME": str(tmp_path),
+            "URL": crewed.url,
+            "LINK": portal.link(portal.item()),
+        },
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout.decode()}\n{done.stderr.decode()}"
+    assert portal.origins.short in done.stdout.decode()
