@@ -13,6 +13,7 @@ SMALL = 150
 EXCEPTIONS = {
     "api.crews.mapping": "pure; bodies to and from values of the store",
     "api.static": "serves files; app.py has the order of handlers",
+    "commands.completion": "a command, and what a shell asks for while a person types",
     "commands.demo_history": "the demo's older links, which no other command needs",
     "commands.login": "two commands; remote.py asks for the password as it does",
     "crews.catalog.project_formats": "pure, with tests of its own",

@@ -13,13 +13,18 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from smartlinkd import __version__
+from smartlinkd.commands.client_options import (
+    Command,
+    add_client_commands,
+    add_crew_actions,
+    crew_name,
+    server_options,
+)
 from smartlinkd.commands.codes import FAILED, REFUSED
 from smartlinkd.config import ConfigError, Settings, load
 from smartlinkd.errors import Refused
@@ -27,8 +32,6 @@ from smartlinkd.net.addresses import HIGHEST_PORT
 
 CONFIG = Path("/etc/smartlinkd/config.toml")
 DEMO_PORT = 8787
-
-Command = Callable[[argparse.Namespace], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -121,26 +124,7 @@ def build_parser() -> argparse.ArgumentParser:
     _config_option(
         add("notify-test", _notify_test, "Send a test notice over each channel to the owner.")
     )
-    _login(add("login", _client("login", "log_in"), "Make an API key for this user, and keep it."))
-    _server_options(
-        add("logout", _client("login", "log_out"), "End the kept API key, and forget it.")
-    )
-    _convert(add("convert", _client("convert", "main"), "Turn product links into your own."))
-
-    _history(add("history", _client("history", "main"), "Show what was converted, newest first."))
-    _sync_cookie(
-        add("sync-cookie", _client("sync_cookie", "main"), "Store a cookie from standard input.")
-    )
-
-    _server_options(
-        add("mcp", _client("mcp", "main"), "Serve a language model's tools on standard input.")
-    )
-    completion = add(
-        "completion",
-        _client("completion", "main"),
-        "Print code that completes commands in your shell.",
-    )
-    completion.add_argument("shell", choices=("bash", "zsh", "fish"))
+    add_client_commands(commands)
 
     _running(add("status", _ask("status"), "Show what the running daemon is doing."))
     _group(
@@ -188,49 +172,11 @@ def _crew(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     inner = group.add_subparsers(metavar="ACTION", required=True)
     says = {"list": "Show the crews.", "token": "Print a bearer token of a crew."}
     token = _verbs(inner, "crew", says)["token"]
-    _crew_name(token)
+    crew_name(token)
     token.add_argument("--user", metavar="USER", help="its token, not the organization token")
     token.add_argument("--rotate", action="store_true", help="make a new one; the old one is dead")
     token.set_defaults(command=_ask("crew token", "name", "user", "rotate", only="token"))
-
-    for name, help_text in (
-        ("run", "Start an execution; print its id, or with --follow or --wait its result."),
-        ("follow", "Show what an execution does, and print its result."),
-        ("stop", "Stop an execution."),
-        ("executions", "Show the executions of a crew, newest first."),
-    ):
-        added = inner.add_parser(name, help=help_text, description=help_text, allow_abbrev=False)
-        added.set_defaults(command=_client("crew", name))
-        _server_options(added)
-        _crew_name(added)
-        if name == "run":
-            added.add_argument(
-                "-i",
-                dest="inputs",
-                action="append",
-                default=[],
-                metavar="INPUT",
-                help="name=text, name:=JSON, or @FILE with a JSON object; once for each",
-            )
-            waits = added.add_mutually_exclusive_group()
-            waits.add_argument("--follow", action="store_true", help="show what happens, and wait")
-            waits.add_argument("--wait", action="store_true", help="wait for the result")
-        elif name == "executions":
-            added.add_argument("--state", choices=("PENDING", "RUNNING", "SUCCESS", "FAILED"))
-            added.add_argument("--limit", type=_count, default=20, metavar="N", help="1 to 100")
-        else:
-            added.add_argument("id", metavar="ID", help="of the execution")
-
-
-def _crew_name(parser: argparse.ArgumentParser) -> None:
-    action = parser.add_argument("name", metavar="NAME", help="of the crew")
-
-    def complete(**given: Any) -> list[str]:
-        from smartlinkd.commands.completion import crew_names
-
-        return crew_names(**given)
-
-    action.completer = complete  # type: ignore[attr-defined]  # as argcomplete wants it
+    add_crew_actions(inner)
 
 
 def _keys(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -265,88 +211,6 @@ def _keys(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     revoke.set_defaults(command=_ask("keys revoke", "id"))
 
 
-def _login(parser: argparse.ArgumentParser) -> None:
-    _server_options(parser)
-    parser.add_argument(
-        "--scope",
-        dest="scopes",
-        action="append",
-        metavar="SCOPE",
-        help="what the key opens; give it once for each (default: convert, history, status)",
-    )
-    parser.add_argument(
-        "--expires-in-days", type=int, metavar="DAYS", help="1 to 3650 (default: it never expires)"
-    )
-
-
-def _convert(parser: argparse.ArgumentParser) -> None:
-    _server_options(parser)
-    parser.add_argument("links", nargs="*", metavar="LINK", help="a product or short link")
-    parser.add_argument(
-        "--file", metavar="FILE", help="links, one a line, or a CSV file; -: standard input"
-    )
-    parser.add_argument("--column", metavar="NAME", help="the column of a CSV file with the links")
-    parser.add_argument(
-        "--text", action="store_true", help="replace the links in a text, and print the text"
-    )
-    parser.add_argument(
-        "--sub-id",
-        dest="sub_ids",
-        action="append",
-        default=[],
-        metavar="ID",
-        help="a tracking sub-id, up to five times",
-    )
-    parser.add_argument(
-        "--format",
-        choices=("table", "csv", "json", "text"),
-        help="of the output (default: table on a terminal, csv for a CSV file, else text: the "
-        "short links alone)",
-    )
-    parser.add_argument(
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="write there when all is done, not to the screen",
-    )
-    parser.add_argument(
-        "--skip", type=_count, default=0, metavar="N", help="leave out the first N links"
-    )
-
-
-def _history(parser: argparse.ArgumentParser) -> None:
-    _server_options(parser)
-    parser.add_argument("q", nargs="?", metavar="WORDS", help="of the product, links or sub-ids")
-    parser.add_argument("--sub-id", metavar="ID", help="one of the sub-ids, as a whole")
-    parser.add_argument("--from", dest="since", metavar="TIME", help="a date or an ISO 8601 time")
-    parser.add_argument("--to", dest="until", metavar="TIME", help="a date, that day included")
-    parser.add_argument(
-        "--limit", type=_count, default=50, metavar="N", help="at most (default: 50; 0: all)"
-    )
-    parser.add_argument(
-        "--format",
-        choices=("table", "csv", "json"),
-        help="of the output (default: table on a terminal, else csv)",
-    )
-
-
-def _sync_cookie(parser: argparse.ArgumentParser) -> None:
-    _server_options(parser)
-    parser.add_argument("--account-name", metavar="NAME", help="shown for the account")
-    parser.add_argument(
-        "--replace-account", action="store_true", help="store it also if it is another account's"
-    )
-
-
-def _server_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--server", metavar="URL", help="the daemon's address")
-    parser.add_argument("--key-file", metavar="FILE", help="a file with an API key")
-    parser.add_argument(
-        "--allow-http", action="store_true", help="send the key in clear to another machine"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-
-
 def _running(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     parser.set_defaults(default_config=CONFIG)
     parser.add_argument(
@@ -355,7 +219,7 @@ def _running(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         metavar="FILE",
         help=f"of a daemon on this machine (default: {CONFIG}, if no server is named)",
     )
-    _server_options(parser)
+    server_options(parser)
     return parser
 
 
@@ -368,12 +232,6 @@ def _config_option(parser: argparse.ArgumentParser) -> None:
 def _port(text: str) -> int:
     if not (text.isascii() and text.isdigit() and int(text[:6]) <= HIGHEST_PORT):
         raise argparse.ArgumentTypeError(f"a port is a number from 0 to {HIGHEST_PORT}")
-    return int(text)
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
-        raise argparse.ArgumentTypeError("a number from 0 to 999999999 is needed")
     return int(text)
 
 
@@ -422,22 +280,6 @@ def _doctor(chosen: argparse.Namespace) -> int:
     from smartlinkd.commands import doctor
 
     return doctor.main(partial(_settings, path, by_hand=True) if path else None)
-
-
-def _client(module: str, function: str) -> Command:
-    """Return a command that is a client of a daemon's HTTP API."""
-
-    def call(chosen: argparse.Namespace) -> int:
-        from smartlinkd.client import ClientError
-
-        command: Command = getattr(import_module(f"smartlinkd.commands.{module}"), function)
-        try:
-            return command(chosen)
-        except ClientError as error:
-            print(f"smartlinkd: {error}", file=sys.stderr)
-            return REFUSED
-
-    return call
 
 
 def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
