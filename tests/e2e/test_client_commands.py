@@ -199,6 +199,7 @@ async def test_wrong_key_and_unreachable_server_say_what_to_do(shell: Shell) -> 
     code, _, err = await shell.run("convert", "x", env=env)
     assert code == 2
     assert "check that the daemon runs" in err
+    assert (await shell.run("history", "--format=csv", env=env))[:2] == (2, "")
 
 
 async def test_crew_runs_is_followed_and_listed(shell: Shell, portal: Portal) -> None:

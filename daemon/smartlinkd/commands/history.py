@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 
 from rich.console import Console
 from rich.table import Table
@@ -30,7 +30,9 @@ def main(chosen: argparse.Namespace) -> int:
         found = daemon.history(
             q=chosen.q, sub_id=chosen.sub_id, since=chosen.since, until=chosen.until
         )
-        entries = islice(found, chosen.limit or None)
+        # The first page is here before anything is printed.
+        first = list(islice(found, 1))
+        entries = islice(chain(first, found), chosen.limit or None)
         format_ = "json" if chosen.json else chosen.format
         match format_ or ("table" if sys.stdout.isatty() else "csv"):
             case "json":
