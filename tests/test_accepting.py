@@ -38,31 +38,6 @@ def is_told_once(caplog: pytest.LogCaptureFixture) -> bool:
     return told.startswith(WAITS)
 
 
-async def test_one_that_cannot_be_accepted_is_as_soon_as_it_can(
-    shortage: Shortage, caplog: pytest.LogCaptureFixture
-) -> None:
-    (listening,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port = listening.socket.getsockname()[1]
-    accepted: list[trio.SocketStream] = []
-
-    async def accept(listener: PatientListener) -> None:
-        accepted.append(await listener.accept())
-
-    async with PatientListener(listening) as listener:
-        for _ in range(2):
-            with socket.socket() as caller:
-                async with trio.open_nursery() as nursery:
-                    with shortage():
-                        caller.connect(("127.0.0.1", port))
-                        nursery.start_soon(accept, listener)
-                        await tried_often(caplog)
-                        assert not accepted
-                async with accepted.pop() as stream:
-                    await stream.send_all(b"x")
-                    assert caller.recv(1) == b"x"
-    assert is_told_once(caplog)
-
-
 async def test_it_is_told_again_when_it_was_well_meanwhile(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:

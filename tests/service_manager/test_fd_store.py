@@ -117,15 +117,6 @@ def test_newest_record_is_restored_and_the_others_are_removed(
     assert kept_in(manager) == [content("newest")]
 
 
-def test_records_of_the_same_name_leave_one(
-    manager: Manager, start: Start, memfd_with: MemfdWith
-) -> None:
-    found = [Descriptor("cookie-3", memfd_with(content(name))) for name in "ab"]
-    assert start(found).found in (record("a"), record("b"))
-    assert manager.said("FDSTOREREMOVE") == ["1"]
-    assert len(kept_in(manager)) == 1
-
-
 def test_all_descriptors_that_were_passed_are_closed(
     start: Start, memfd_with: MemfdWith, is_open: Callable[[int], bool]
 ) -> None:

@@ -94,15 +94,7 @@ class Operator:
             started_at=self._started_at,
             second_factor=await _section(self._auth.has_second_factor),
             actors=[
-                PartReport(
-                    name=part.name,
-                    state=part.state,
-                    since=part.since,
-                    restarts=part.restarts,
-                    last_error=part.last_error,
-                    next_retry=part.next_retry,
-                )
-                for part in self._parts()
+                PartReport.model_validate(part, from_attributes=True) for part in self._parts()
             ],
             browser=_browser_report(self._browser) if self._browser else None,
             conversion=_conversion_report(conversion) if conversion else None,
@@ -216,9 +208,7 @@ class Operator:
 
     def _cookie_report(self, record: CookieRecord) -> CookieReport:
         return CookieReport(
-            account_name=record.account_name,
-            synced_at=record.synced_at,
-            kept=self._cookie_kept(),
+            account_name=record.account_name, synced_at=record.synced_at, kept=self._cookie_kept()
         )
 
     def _crew_reports(self) -> list[CrewReport]:
@@ -238,17 +228,12 @@ class Operator:
         )
 
     async def _crew_token(self, wanted: CrewTokenArguments) -> Response:
-        if (
-            wanted.user == ""
-        ):  # perhaps an empty variable in a script: that must not give out everybody's token
+        # Perhaps an empty variable in a script: that must not give out everybody's token.
+        if wanted.user == "":
             raise Invalid("user: is empty; name one, or leave it out for the organization token")
         ask = self._tokens.rotate if wanted.rotate else self._tokens.show
         token = await ask(wanted.name, wanted.user or "")
-        return {
-            "crew": wanted.name,
-            "user": wanted.user,
-            "token": token.get_secret_value(),
-        }
+        return {"crew": wanted.name, "user": wanted.user, "token": token.get_secret_value()}
 
     async def keys(self) -> list[KeyReport]:
         """Return the API keys, oldest first."""
@@ -336,21 +321,16 @@ def _account_reports(
 ) -> list[AccountReport]:
     """Report the accounts that links were made for, and always the stored cookie's."""
     reports = [
-        AccountReport(
-            account=account,
-            state=state.status,
-            since=state.since,
-            reason=state.reason,
-        )
+        AccountReport(account=account, state=state.status, since=state.since, reason=state.reason)
         for account, state in conversion.accounts.items()
     ]
     if stored is not None:
         name = shown_name(stored.cookie.account)
         if name not in conversion.accounts:
-            unused = AccountReport(
-                account=name, state=NOT_USED_YET, since=stored.synced_at, reason=None
+            since = stored.synced_at
+            reports.append(
+                AccountReport(account=name, state=NOT_USED_YET, since=since, reason=None)
             )
-            reports.append(unused)
     return reports
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -30,17 +30,17 @@ class LogContext:
     kickoff_id: str = ""
 
 
-_contexts: ContextVar[Collection[LogContext]] = ContextVar("log_contexts", default=())
+_contexts: ContextVar[Iterable[LogContext]] = ContextVar("log_contexts", default=())
 _actor: ContextVar[str] = ContextVar("actor", default="")
 
 
-def current_log_contexts() -> Collection[LogContext]:
+def current_log_contexts() -> Iterable[LogContext]:
     """Return the running task's contexts: several if its work is done once for several callers."""
     return _contexts.get()
 
 
 @contextmanager
-def bind_log_contexts(contexts: Collection[LogContext]) -> Iterator[None]:
+def bind_log_contexts(contexts: Iterable[LogContext]) -> Iterator[None]:
     """Replace the contexts for the length of the block and for the tasks that it starts."""
     token = _contexts.set(contexts)
     try:
@@ -64,7 +64,7 @@ def new_request_id() -> str:
     return secrets.token_hex(8)
 
 
-class LogContextSet(Collection[LogContext]):
+class LogContextSet(Iterable[LogContext]):
     """The contexts of all callers that work is done for once. It can grow while the work runs.
 
     A caller that leaves stays in it: what was done until then was done for that caller too.
@@ -89,12 +89,6 @@ class LogContextSet(Collection[LogContext]):
         for part in self._parts:
             found |= dict.fromkeys(part)
         return islice(found, MAX_CONTEXTS)
-
-    def __contains__(self, context: object) -> bool:
-        return any(context == each for each in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
 
 
 class ContextFilter(logging.Filter):

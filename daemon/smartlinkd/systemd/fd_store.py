@@ -58,8 +58,7 @@ class FdStore:
                 logger.error(text, each.name, fault)  # noqa: TRY400 - the text says everything
             finally:
                 os.close(each.number)
-            if each.name not in self._outdated:
-                self._outdated.append(each.name)
+            self._outdated.append(each.name)
         self._found = ()
         if record is None:
             self.send_pending()  # removes all of them
