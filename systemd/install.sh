@@ -66,7 +66,7 @@ fill_environment() {
     quietly "installing what the build needs" $pip install -c requirements.txt setuptools
     # shellcheck disable=SC2086
     quietly "installing smartlinkd" \
-        $pip install -c requirements.txt --no-build-isolation "$1/source"
+        $pip install -c requirements.txt --no-build-isolation "$1/source[mcp,notices]"
     rm -rf "$1/source"
 }
 

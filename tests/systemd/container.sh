@@ -44,7 +44,9 @@ import pathlib
 import tomllib
 
 project = tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]
-print(*(line.replace(" ", "") for line in [*project["dependencies"], "setuptools"]))
+extras = project["optional-dependencies"]
+wanted = [*project["dependencies"], *extras["mcp"], *extras["notices"], "setuptools"]
+print(*(line.replace(" ", "") for line in wanted))
 END
 }
 
