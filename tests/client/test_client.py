@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
+import json
 from collections.abc import Callable, Iterator
 
 import httpx
@@ -98,6 +101,18 @@ def test_refusal_says_what_the_server_said(
 def test_another_server_is_no_smartlinkd(client_of: Client) -> None:
     with pytest.raises(ClientError, match="is no smartlinkd"):
         client_of([httpx.Response(200, text="<html>It works!")]).account()
+
+
+def test_endless_answer_is_cut_off(client_of: Client) -> None:
+    endless = itertools.repeat(b"x" * 2**20)
+    with pytest.raises(ClientError, match="sent more than 64 MiB"):
+        client_of([httpx.Response(200, content=endless)]).account()
+
+
+def test_compressed_answer_is_read(client_of: Client) -> None:
+    content = gzip.compress(json.dumps(ACCOUNT).encode())
+    answer = httpx.Response(200, content=content, headers={"Content-Encoding": "gzip"})
+    assert client_of([answer]).account().accounts == []
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,8 @@ async def test_text_keeps_all_but_its_links(shell: Shell, portal: Portal) -> Non
     code, out, err = await shell.run("convert", "--text", stdin=f"🔥 Deal: {link} nhanh!\n")
     assert (code, err) == (0, "")
     assert re.fullmatch(rf"🔥 Deal: {portal.origins.short}/\w+ nhanh!\n", out)
+    code, found, _ = await shell.run("convert", "--text", "--json", link)
+    assert (code, json.loads(found)["text"]) == (0, out.split()[2])
 
 
 @pytest.mark.parametrize(

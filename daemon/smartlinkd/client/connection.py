@@ -27,7 +27,10 @@ MAX_WAIT_S = 60.0
 """Longest pause before a try."""
 MAX_ERROR = 2000
 """Characters of an error that are shown."""
+MAX_ANSWER = 64 * 2**20
+"""Bytes. The largest answers are a page of the history and an execution."""
 NOT_NOW = (429, 503)
+_ENCODING = b"content-encoding"
 
 M = TypeVar("M", bound=BaseModel)
 Query = Mapping[str, str | int | float]
@@ -140,7 +143,7 @@ class Connection:
         pause_s = 0.5
         while True:
             try:
-                response = self._http.send(request)
+                response = self._receive(request, end)
             except httpx.TransportError as error:
                 is_unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
                 is_again = self._has_answered and (is_unsent or is_safe)
@@ -159,6 +162,34 @@ class Connection:
             if self._on_wait is not None:
                 self._on_wait(wait_s, str(failure))
             time.sleep(wait_s)
+
+    def _receive(self, request: httpx.Request, end: float) -> httpx.Response:
+        """Send a request once, and read the answer to its end.
+
+        Raises:
+            ClientError: the answer is larger than `MAX_ANSWER`.
+            TransportError: httpx's, also for an answer that is not whole at `end`.
+        """
+        response = self._http.send(request, stream=True)
+        content = bytearray()
+        try:
+            for part in response.iter_bytes():
+                content += part
+                if len(content) > MAX_ANSWER:
+                    raise ClientError(
+                        f"what answered at {self.url} sent more than {MAX_ANSWER // 2**20} MiB; "
+                        "check the address"
+                    )
+                if time.monotonic() > end:
+                    raise httpx.ReadTimeout("", request=request)
+        finally:
+            response.close()
+        headers = [
+            (name, value) for name, value in response.headers.raw if name.lower() != _ENCODING
+        ]
+        return httpx.Response(
+            response.status_code, headers=headers, content=bytes(content), request=request
+        )
 
     @contextmanager
     def stream(

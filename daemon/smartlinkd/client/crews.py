@@ -20,7 +20,7 @@ from smartlinkd.api.crews.schemas import (
     StatusResponse,
 )
 from smartlinkd.client.connection import Connection, Query
-from smartlinkd.client.errors import ApiFailure, Unreachable
+from smartlinkd.client.errors import ApiFailure, ClientError, Unreachable
 
 SILENCE_S: Final = 60.0
 """The stream of events has a comment every 15 s."""
@@ -127,14 +127,22 @@ def _read_events(response: httpx.Response) -> Iterator[CrewEvent]:
     """Yield the whole events of a stream (HTML standard, section 9.2).
 
     The daemon sends `id` and one line of `data`. An event that is cut off has no empty line.
+
+    Raises:
+        ClientError: an event is not understood.
     """
-    number, data = 0, ""
+    number, data = "", ""
     for line in response.iter_lines():
         name, _, value = line.partition(": ")
         if name == "id":
-            number = int(value)
+            number = value
         elif name == "data":
             data = value
         elif not line and data:
-            yield CrewEvent.model_validate({**json.loads(data), "id": number})
+            try:
+                yield CrewEvent.model_validate({**json.loads(data), "id": number})
+            except ValueError:
+                raise ClientError(
+                    "an event of the execution is not understood; check the address"
+                ) from None
             data = ""

@@ -67,7 +67,9 @@ class _Run:
 
     def convert(self, daemon: Smartlinkd) -> int:
         """Convert all links. What is done is kept when it ends early. Return the exit code."""
-        part = PartFile(self._output, self._source, self._sub_ids) if self._output else None
+        part = None
+        if self._output is not None:
+            part = PartFile(self._output, self._source, self._sub_ids, skip=self._skip)
         writer = None
         if part is None:
             is_continued = self._skip > 0
@@ -155,7 +157,7 @@ def _convert_text(chosen: argparse.Namespace) -> int:
         pieces.append(entry.short_link if isinstance(entry, SuccessEntry) else each.link)
         end = each.end
     replaced = "".join([*pieces, text[end:]])
-    if chosen.format == "json":
+    if chosen.json or chosen.format == "json":
         mapping = {link: entry.model_dump(mode="json") for link, entry in entries.items()}
         print(json.dumps({"text": replaced, "mapping": mapping}, ensure_ascii=False, indent=2))
     else:

@@ -168,9 +168,12 @@ class Writer:
 class PartFile:
     """The results so far of a run with `--output`, beside the output's file."""
 
-    def __init__(self, output: Path, source: Source, sub_ids: Sequence[str]) -> None:
+    def __init__(
+        self, output: Path, source: Source, sub_ids: Sequence[str], *, skip: int = 0
+    ) -> None:
+        """Open nothing yet. `skip` is the number of links at the beginning that are left out."""
         self.path = output.with_name(f"{output.name}.part")
-        links = json.dumps([source.links, list(sub_ids)]).encode()
+        links = json.dumps([source.links, list(sub_ids), skip]).encode()
         self._head = json.dumps({"input_sha256": hashlib.sha256(links).hexdigest()}) + "\n"
         self._file: TextIO | None = None
 
