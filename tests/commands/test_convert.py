@@ -86,6 +86,16 @@ def test_text_has_the_link_itself_where_none_was_made() -> None:
     assert written("text", PLAIN, RESULTS) == "https://s.example/1\nhttps://a.example/2\n"
 
 
+def test_table_keeps_short_links_whole_on_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = written("table", PLAIN, RESULTS)
+    assert "https://s.example/1" in text
+    assert "failCode 10" in text
+    assert max(map(len, text.splitlines())) <= 60
+
+
 def test_without_a_result_nothing_is_written() -> None:
     assert written("json", PLAIN, []) + written("csv", PLAIN, []) == ""
 

@@ -78,6 +78,14 @@ class Result:
     def is_converted(self) -> bool:
         return isinstance(self.entry, SuccessEntry)
 
+    @property
+    def text(self) -> str:
+        """The short link, or the failCode."""
+        entry = self.entry
+        if isinstance(entry, SuccessEntry):
+            return entry.short_link
+        return f"failCode {entry.fail_code}"
+
     def cells(self) -> list[str]:
         """The values of `COLUMNS`."""
         entry = self.entry
@@ -263,7 +271,9 @@ def _encodable(text: str) -> str:
 def _screen_table(results: Sequence[Result]) -> ScreenTable:
     table = ScreenTable(box=None, pad_edge=False, header_style="bold")
     table.add_column("link", overflow="ellipsis", no_wrap=True, ratio=2)
-    table.add_column("short link", no_wrap=True)
+    # Whole at any width: it is what a person copies.
+    widest = max((len(result.text) for result in results), default=0)
+    table.add_column("short link", no_wrap=True, min_width=widest)
     table.add_column("product", overflow="ellipsis", no_wrap=True, ratio=2)
     table.add_column("price", justify="right", no_wrap=True)
     table.add_column("commission", justify="right", no_wrap=True)
@@ -272,12 +282,12 @@ def _screen_table(results: Sequence[Result]) -> ScreenTable:
         link = Text(blank_unprintable(result.link.replace("\n", " ")))
         if isinstance(entry, FailureEntry):
             reason = REASONS.get(entry.fail_code, "try it again later")
-            table.add_row(link, Text(f"failCode {entry.fail_code}", style="red"), reason)
+            table.add_row(link, Text(result.text, style="red"), reason)
             continue
         product = entry.product
         table.add_row(
             link,
-            Text(entry.short_link, style="green"),
+            Text(result.text, style="green"),
             Text(blank_unprintable((product and product.name) or "")),
             _number(product.price if product else None),
             _number(product.commission if product else None),

@@ -7,7 +7,7 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from rich.console import Console
@@ -43,7 +43,7 @@ def main(chosen: argparse.Namespace) -> int:
                 writer.writerow(COLUMNS)
                 writer.writerows(_cells(entries))
             case _:
-                Console(highlight=False).print(_table(entries))
+                Console(highlight=False).print(_table(list(entries)))
     return GOOD
 
 
@@ -60,10 +60,11 @@ def _cells(entries: Iterable[HistoryEntry]) -> Iterator[list[str]]:
         ]
 
 
-def _table(entries: Iterable[HistoryEntry]) -> Table:
+def _table(entries: Sequence[HistoryEntry]) -> Table:
+    widest = max((len(entry.short_link) for entry in entries), default=0)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("when", no_wrap=True)
-    table.add_column("short link", no_wrap=True)
+    table.add_column("when", no_wrap=True, min_width=16)
+    table.add_column("short link", no_wrap=True, min_width=widest)
     table.add_column("product or link", overflow="ellipsis", no_wrap=True, ratio=1)
     table.add_column("sub-ids", overflow="ellipsis", no_wrap=True)
     table.add_column("by", overflow="ellipsis", no_wrap=True)
