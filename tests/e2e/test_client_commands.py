@@ -250,3 +250,51 @@ async def test_cookie_is_synced_from_standard_input_alone(shell: Shell, portal: 
         "sync-cookie", "--replace-account", stdin=account.cookie, env=env
     )
     assert (code, out) == (0, ""), err
+
+
+COMPLETE = """
+eval "$(smartlinkd completion bash)"
+COMP_WORDBREAKS=$' \\t\\n"\\'><=;|&(:'
+complete_line() {
+    COMP_LINE=$1 COMP_POINT=${#1} COMP_TYPE=9 COMPREPLY=()
+    read -ra COMP_WORDS <<<"$1"
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+    _python_argcomplete smartlinkd
+    echo "${COMPREPLY[*]}"
+}
+complete_line "smartlinkd conv"
+complete_line "smartlinkd convert --outp"
+complete_line "smartlinkd crew run deal"
+"""
+
+
+async def test_bash_completes_command_flag_and_crew(shell: Shell) -> None:
+    programs = shell.home / "bin"
+    programs.mkdir()
+    program = programs / "smartlinkd"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m smartlinkd "$@"\n')
+    program.chmod(0o755)
+    env = shell.environment()
+    env |= {"PATH": f"{programs}:{env['PATH']}", "PYTHONPATH": str(ROOT / "daemon")}
+    done = await trio.run_process(
+        ["bash", "-c", COMPLETE], env=env, capture_stdout=True, capture_stderr=True
+    )
+    assert done.stdout.decode().split() == ["convert", "--output", "deal-post"], done.stderr
+    # Kept for a minute, in which the daemon is not asked again.
+    cache = shell.home / ".cache/smartlinkd/crews.json"
+    assert json.loads(cache.read_text())["names"] == ["deal-post"]
+
+
+async def test_completion_is_silent_when_the_daemon_is_off(shell: Shell) -> None:
+    env = shell.environment()
+    env |= {
+        "SMARTLINKD_URL": "http://127.0.0.1:1",
+        "SMARTLINKD_KEY": "slk_x",
+        "_ARGCOMPLETE": "1",
+        "COMP_LINE": "smartlinkd crew run d",
+        "COMP_POINT": "21",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(shell.home / "found"),
+    }
+    code, out, err = await shell.run(env=env)
+    assert (code, out, err) == (0, "", "")
+    assert (shell.home / "found").read_text() == ""
