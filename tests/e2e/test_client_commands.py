@@ -192,6 +192,29 @@ async def test_wrong_usage_is_one_sentence_and_exit_code_2(
     assert err.count("\n") == 1
 
 
+async def test_full_output_is_one_sentence(shell: Shell, portal: Portal) -> None:
+    link = portal.link(portal.item())
+    command = f"{sys.executable} -m smartlinkd convert --format csv '{link}' > /dev/full"
+    done = await trio.run_process(
+        ["sh", "-c", command],
+        cwd=ROOT,
+        env=shell.environment(),
+        capture_stderr=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    says = "smartlinkd: the output cannot be written: No space left on device\n"
+    assert done.stderr.decode() == says
+
+
+async def test_damaged_login_says_what_to_do(shell: Shell) -> None:
+    kept = shell.home / ".config/smartlinkd/login.json"
+    kept.write_text("{")
+    code, _, err = await shell.run("convert", "x")
+    assert code == 2
+    assert "is damaged; delete it" in err
+
+
 async def test_wrong_key_and_unreachable_server_say_what_to_do(shell: Shell) -> None:
     env = shell.environment() | {"SMARTLINKD_KEY": "slk_wrong"}
     code, _, err = await shell.run("convert", "x", env=env)

@@ -8,13 +8,14 @@ A command's module is imported when it is called, as in `cli.py`.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from smartlinkd.commands.codes import REFUSED
+from smartlinkd.commands.codes import FAILED, REFUSED
 
 Command = Callable[[argparse.Namespace], int]
 """A function that carries out a command and returns the exit code."""
@@ -227,5 +228,12 @@ def _client(module: str, function: str) -> Command:
         except ClientError as error:
             print(f"smartlinkd: {error}", file=sys.stderr)
             return REFUSED
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            # Of standard output: an error of any other file is a `ClientError`.
+            print(f"smartlinkd: the output cannot be written: {error.strerror}", file=sys.stderr)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return FAILED
 
     return call

@@ -131,7 +131,7 @@ def load_login(environ: Mapping[str, str]) -> KeptLogin | None:
     try:
         return KeptLogin.model_validate_json(content)
     except ValidationError:
-        raise ClientError(f"{path} is damaged; run `smartlinkd login` again") from None
+        raise ClientError(f"{path} is damaged; delete it, and run `smartlinkd login`") from None
 
 
 def keep_login(login: KeptLogin, environ: Mapping[str, str]) -> Path:
