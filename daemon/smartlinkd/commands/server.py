@@ -68,7 +68,7 @@ class Server:
 
 def say_wait(seconds: float, reason: str) -> None:
     """Tell a person why the command waits."""
-    print(f"smartlinkd: waiting {seconds:.0f} s: {reason}", file=sys.stderr)
+    print(f"smartlinkd: waiting {seconds:g} s: {reason}", file=sys.stderr)
 
 
 def find_server(chosen: argparse.Namespace, environ: Mapping[str, str]) -> Server | None:
