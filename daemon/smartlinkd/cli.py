@@ -37,12 +37,7 @@ DEMO_PORT = 8787
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` (`sys.argv`) name, and return the exit code."""
     _open_what_is_closed()
-    parser = build_parser()
-    if "_ARGCOMPLETE" in os.environ:
-        import argcomplete
-
-        argcomplete.autocomplete(parser)  # ends the process
-    chosen = parser.parse_args(arguments)
+    chosen = _parse(arguments)
     command: Command = chosen.command
     try:
         return _printed(command(chosen))
@@ -59,6 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of our output (a pager, head) has gone.
         _print_no_more()
         return 128 + signal.SIGPIPE
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options. The parser, half a megabyte, does not outlive this."""
+    parser = build_parser()
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete
+
+        argcomplete.autocomplete(parser)  # ends the process
+    return parser.parse_args(arguments)
 
 
 def _open_what_is_closed() -> None:
