@@ -116,7 +116,7 @@ class CommandChannel:
 
 
 class AppriseChannel:
-    """A service that Apprise (PyPI) knows: Telegram, mail and a hundred others.
+    """A service that Apprise knows: Telegram, mail and a hundred others.
 
     Apprise blocks, and has no deadline. So it runs on a thread, one at a time, which nobody waits
     for after the deadline or at the daemon's end.
