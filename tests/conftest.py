@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hypothesis import HealthCheck, settings
+
 from tests.every_step.driver import at_every_step
 from tests.fakes.lent import theirs
 from tests.faults.summary import struck, summaries
@@ -23,6 +25,10 @@ pytest_plugins = [
     "tests.hygiene.order",
     "tests.hygiene.reports",
 ]
+
+# A loaded machine is no failure.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -327,7 +327,7 @@ def _decorations(draw: st.DrawFn, link: str) -> str:
     return f"{words_before} {before}{link}{behind}{draw(_TAILS)} {words_behind}"
 
 
-@settings(max_examples=5_000, deadline=None, database=None)
+@settings(max_examples=5_000, database=None)
 @given(data=st.data(), good=_products())
 def test_decorated_link_of_a_market_is_the_same_product(
     data: st.DataObject, good: tuple[Market, Product, str]
@@ -348,7 +348,7 @@ _FOREIGN_HOSTS = st.sampled_from(
 )
 
 
-@settings(max_examples=5_000, deadline=None, database=None)
+@settings(max_examples=5_000, database=None)
 @given(data=st.data(), host=_FOREIGN_HOSTS, good=_products())
 def test_decorated_link_of_another_host_is_none(
     data: st.DataObject, host: str, good: tuple[Market, Product, str]
@@ -360,7 +360,7 @@ def test_decorated_link_of_another_host_is_none(
     assert find_links(text, VN) == []
 
 
-@settings(max_examples=5_000, deadline=None, database=None)
+@settings(max_examples=5_000, database=None)
 @given(
     st.lists(
         st.sampled_from(
