@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.store.database import open_file
+from smartlinkd.store.file import open_file
 
 TASK: Final = '{"task_id":"write","name":"write","output":"done","execution_time":1.5}'
 EVENTS: Final = 4

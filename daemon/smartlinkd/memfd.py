@@ -1,6 +1,6 @@
 """Sealed memfds (memfd_create(2)): content in memory that nobody can change any more.
 
-A descriptor that another process reads (systemd's store, the journal) could otherwise be written to
+A descriptor that another process reads (systemd's store, a reaper) could otherwise be written to
 meanwhile.
 """
 

@@ -20,10 +20,11 @@ from pydantic import SecretBytes
 from trio.testing import MockClock
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.store import database as store_module
+from smartlinkd.store import file as file_module
 from smartlinkd.store.actor import Store
-from smartlinkd.store.database import StoreDatabase, open_file
+from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.errors import UnusableStore
+from smartlinkd.store.file import open_file
 from smartlinkd.store.model import NewExecution, Retention, StoreLimits
 from tests.fakes.disk import DAMAGED, FULL, Disk
 from tests.fakes.threads import threads_in_place
@@ -67,7 +68,7 @@ class Real:
             self._opened.append(open_file(path, **options))
             return self._opened[-1]
 
-        patch.setattr(store_module, "open_file", opening)
+        patch.setattr(file_module, "open_file", opening)
 
     def fill(self) -> None:
         (pages,) = self._opened[-1].execute("PRAGMA page_count").fetchone()

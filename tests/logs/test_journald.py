@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 import pytest
 
 from smartlinkd import logs
-from smartlinkd.logs import LogContext, LogEvent, bind_log_actor, bind_log_contexts, journald
+from smartlinkd.logs import LogContext, LogEvent, bind_log_actor, bind_log_contexts
 from smartlinkd.logs.journald import is_journal
 
 if TYPE_CHECKING:
@@ -66,10 +66,6 @@ def logging_to(stderr: Stderr, journal: Journal) -> Journal:
     environ = {"JOURNAL_STREAM": stderr.variable}
     logs.set_up("debug", stderr.stream, environ, journal_socket=str(journal.path))
     return journal
-
-
-def descriptors() -> list[str]:
-    return sorted(entry.name for entry in Path("/proc/self/fd").iterdir())
 
 
 def one(journal: Journal) -> Entry:
@@ -220,17 +216,10 @@ def test_faulty_record_does_not_stop_the_next(logging_to: Journal) -> None:
     assert one(logging_to)["MESSAGE"] == [b"after"]
 
 
-def test_entry_that_is_too_large_for_a_datagram_is_sent_as_a_sealed_file(journal: Journal) -> None:
-    sending = journald.JournalSocket(str(journal.path))
-    before = descriptors()
-    for size in (600_000, 5):
-        sending.send(b"MESSAGE=%s\n" % (b"y" * size))
-    large, small = journal.read()
-    assert journal.files == 1
-    assert large["MESSAGE"] == [b"y" * 600_000]
-    assert small["MESSAGE"] == [b"yyyyy"]
-    assert descriptors() == before
-    sending.close()
+def test_longest_record_fits_into_a_datagram(logging_to: Journal, stderr: Stderr) -> None:
+    logger.error("%s", "😀" * 100_000, exc_info=ValueError("😀" * 100_000))
+    assert len(one(logging_to)["EXCEPTION"][0]) > 4 * 32_000
+    assert stderr.read() == b""
 
 
 def test_journal_is_recognized_by_its_own_stream_alone(stderr: Stderr, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from smartlinkd.conversion.account import AccountState, AccountStatus
 from smartlinkd.logs import LogEvent
 from smartlinkd.notify.actor import ATTEMPTS, Notifier
 from smartlinkd.notify.channels import Channel, NotSent
-from smartlinkd.notify.notice import MIN_INTERVAL, DaemonIdentity
+from smartlinkd.notify.notice import MAX_OCCURRENCES, MIN_INTERVAL, DaemonIdentity
 from smartlinkd.supervision.child import ChildSpec
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.supervision.supervisor import Supervisor
@@ -128,18 +128,30 @@ async def test_each_change_is_told_with_its_fields(
     assert same == {("here", "/state", "2026-11-21T12:00:00.000Z")}
 
 
+KEY = ApiKey(
+    id="8f1c", name="a bot", scopes=("convert", "status"), created_at=1.0, expires_at=None,
+    last_used_at=None, hint="wxyz", digest="ab" * 32,
+)  # fmt: skip
+
+
+def test_notice_without_room_is_logged(
+    channel: PlayedChannel, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = notifier(channel)
+    for _ in range(MAX_OCCURRENCES + 1):
+        made.report_new_key(KEY)
+    (lost,) = caplog.messages
+    assert lost.endswith("change the password: too much else is wrong already")
+
+
 async def test_new_keys_and_replaced_accounts_are_told_each(
     autojump_clock: MockClock, nursery: trio.Nursery, channel: PlayedChannel
 ) -> None:
     known: Known = []
     made = notifier(channel, known=known)
     await nursery.start(made.run)
-    key = ApiKey(
-        id="8f1c", name="a bot", scopes=("convert", "status"), created_at=1.0, expires_at=None,
-        last_used_at=None, hint="wxyz", digest="ab" * 32,
-    )  # fmt: skip
-    made.report_new_key(key)
-    made.report_new_key(key)
+    made.report_new_key(KEY)
+    made.report_new_key(KEY)
     made.report_replaced_account("4711", "4712")
     await settle()
     assert channel.events == ["key_made", "key_made", "account_replaced"]

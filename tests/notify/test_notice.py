@@ -80,40 +80,27 @@ def _all(notice: Notice) -> list[Notice]:
     return [replace(notice, subject=f"account {name}", account=name) for name in names]
 
 
-def test_accounts_are_bounded_and_settled_ones_are_forgotten_first() -> None:
+def test_settled_account_is_forgotten_for_a_new_one() -> None:
     throttle = NoticeThrottle()
-    assert all(throttle.add(each) for each in _all(PAUSED))
-    assert not throttle.add(PAUSED)
-    while throttle.pop(0):
-        pass
-    assert not throttle.add(PAUSED)  # all are known to be in trouble, which is not to be forgotten
-    back = _all(BACK)[5]
-    assert throttle.add(back)
-    assert throttle.pop(MIN_INTERVAL) == back
-    assert throttle.add(PAUSED)
-    assert not throttle.add(replace(PAUSED, subject="account 8", account="8"))
+    for each in _all(PAUSED):
+        assert throttle.add(each) is None
+    first, second, *others = _all(PAUSED)
+    throttle.add(replace(BACK, subject=second.subject, account=second.account))
+    assert throttle.add(PAUSED) is None
+    assert throttle.add(DOWN) is None  # the browser has a place beside the most accounts
+    waiting = [first, *others, PAUSED, DOWN]
+    assert [throttle.pop(0) for _ in waiting] == waiting
 
 
-def test_lost_session_told_the_longest_ago_is_forgotten_for_a_new_account() -> None:
-    """The account of a cookie that has expired may never come back."""
+def test_account_that_was_reported_first_is_forgotten_for_a_new_one() -> None:
+    """Its cookie may have expired for good."""
     throttle = NoticeThrottle()
-    for number, each in enumerate(_all(LOST)):
-        assert throttle.add(each)
-        assert throttle.pop(number) == each
-    assert throttle.add(PAUSED)
-    assert throttle.pop(1000) == PAUSED
-    first, second, *_ = _all(BACK)
-    throttle.add(second)
-    assert throttle.pop(1000) == second
-    throttle.add(first)
-    assert throttle.due_at() == inf  # the one told the longest ago was forgotten
-
-
-def test_browser_has_a_place_beside_the_most_accounts() -> None:
-    throttle = NoticeThrottle()
-    assert all(throttle.add(each) for each in _all(PAUSED))
-    assert throttle.add(DOWN)
-    assert [throttle.pop(0) for _ in range(MAX_ACCOUNTS + 1)][-1] == DOWN
+    for each in _all(LOST):
+        throttle.add(each)
+    first, second, *_ = _all(LOST)
+    assert throttle.pop(0) == first
+    assert throttle.add(PAUSED) is None
+    assert throttle.add(replace(PAUSED, subject="account 8", account="8")) == second
 
 
 STATES = {"paused": PAUSED, "session lost": LOST, "active": BACK}
@@ -161,7 +148,7 @@ def test_each_occurrence_is_told_at_once() -> None:
     throttle.add(PAUSED)
     made = [replace(MADE, text=f"key {number}") for number in range(3)]
     for notice in made:
-        assert throttle.add(notice) is True
+        assert throttle.add(notice) is None
     assert throttle.due_at() == -inf
     assert [throttle.pop(0) for _ in range(5)] == [*made, PAUSED, None]
     assert throttle.due_at() == inf
@@ -170,6 +157,6 @@ def test_each_occurrence_is_told_at_once() -> None:
 def test_waiting_occurrences_are_bounded() -> None:
     throttle = NoticeThrottle()
     noted = [throttle.add(MADE) for _ in range(MAX_OCCURRENCES + 1)]
-    assert noted == [*[True] * MAX_OCCURRENCES, False]
+    assert noted == [*[None] * MAX_OCCURRENCES, MADE]
     assert throttle.pop(0) == MADE
-    assert throttle.add(MADE) is True
+    assert throttle.add(MADE) is None

@@ -1,11 +1,21 @@
-"""Webhook calls in a store: who is called, queueing them, and what is due."""
+"""What tests do with an open store: record a change, queue webhook calls, and read them again."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
+from typing import Any
 
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.model import Change, ExecutionUpdate, NewDelivery, WebhookTarget
+from smartlinkd.store.model import (
+    Change,
+    Execution,
+    ExecutionEvent,
+    ExecutionUpdate,
+    NewDelivery,
+    NewEvent,
+    WebhookTarget,
+)
 
 TASK = WebhookTarget("task", "https://a.example/task")
 CREW = WebhookTarget("crew", "https://a.example/crew")
@@ -13,11 +23,40 @@ STREAM = WebhookTarget("stream", "https://a.example/stream", events=("x",))
 SECOND = timedelta(seconds=1)
 
 
+def record(
+    store: StoreDatabase,
+    execution_id: str,
+    *events: NewEvent,
+    deliveries: Sequence[NewDelivery] = (),
+    **change: Any,
+) -> None:
+    """Record a change with its events and webhook calls."""
+    update = ExecutionUpdate(Change(**change), events, deliveries)  # type: ignore[typeddict-item]
+    store.executions.record(execution_id, update)
+
+
 def queue(store: StoreDatabase, execution_id: str, *calls: NewDelivery) -> None:
     """Have these wait."""
-    store.record(execution_id, ExecutionUpdate(Change(), deliveries=calls))
+    record(store, execution_id, deliveries=calls)
+
+
+def known(store: StoreDatabase, execution_id: str) -> Execution:
+    """Return an execution that exists."""
+    execution = store.executions.read(execution_id)
+    assert execution is not None
+    return execution
+
+
+def unfinished(store: StoreDatabase) -> list[str]:
+    """Return the ids of the executions that have not ended."""
+    return [execution.id for execution in store.executions.unfinished()]
+
+
+def events(store: StoreDatabase, execution_id: str) -> list[ExecutionEvent]:
+    """Return the first events of an execution."""
+    return store.executions.events(execution_id, after=0, limit=10)
 
 
 def bodies(store: StoreDatabase, now: datetime, limit: int = 10) -> list[bytes]:
     """Return the bodies of the due deliveries, in their order."""
-    return [delivery.body for delivery in store.due_deliveries(now, limit)]
+    return [delivery.body for delivery in store.outbox.due(now, limit)]

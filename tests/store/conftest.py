@@ -15,14 +15,8 @@ from pydantic import SecretBytes
 
 from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.model import (
-    Change,
-    ExecutionUpdate,
-    NewExecution,
-    Retention,
-    Status,
-    StoreLimits,
-)
+from smartlinkd.store.model import NewExecution, Retention, Status, StoreLimits
+from tests.store.calls import record
 
 KEY = SecretBytes(b"k" * 32)
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
@@ -84,7 +78,7 @@ def create(store: StoreDatabase, new: Callable[..., NewExecution]) -> Callable[.
     """Create an execution in the store; returns its id."""
 
     def make(**different: object) -> str:
-        return store.create(new(**different), None).id
+        return store.executions.create(new(**different)).id
 
     return make
 
@@ -94,8 +88,7 @@ def finish(store: StoreDatabase) -> Callable[..., None]:
     """End an execution, `later` after now."""
 
     def end(execution_id: str, *, later: timedelta = timedelta(0)) -> None:
-        change = Change(status=Status.COMPLETED, result="done", finished_at=NOW + later)
-        store.record(execution_id, ExecutionUpdate(change))
+        record(store, execution_id, status=Status.COMPLETED, result="done", finished_at=NOW + later)
 
     return end
 

@@ -13,10 +13,11 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.store import database as store_module
+from smartlinkd.store import file as file_module
 from smartlinkd.store.actor import Store
-from smartlinkd.store.database import StoreDatabase, open_file
+from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.errors import AlreadyFinished
+from smartlinkd.store.file import open_file
 from smartlinkd.store.model import (
     Change,
     Execution,
@@ -25,6 +26,7 @@ from smartlinkd.store.model import (
     Status,
     StoreLimits,
 )
+from tests.store.calls import record, unfinished
 from tests.store.conftest import KEY
 from tests.supervision.conftest import note
 
@@ -36,7 +38,7 @@ Question = Callable[[StoreDatabase], object]
 def connection(monkeypatch: pytest.MonkeyPatch, path: Path) -> Iterator[sqlite3.Connection]:
     """The store's connection."""
     with closing(open_file(path)) as opened:
-        monkeypatch.setattr(store_module, "open_file", lambda _, **__: opened)
+        monkeypatch.setattr(file_module, "open_file", lambda _, **__: opened)
         yield opened
 
 
@@ -45,20 +47,16 @@ def store(connection: sqlite3.Connection, path: Path, store_limits: StoreLimits)
     return StoreDatabase(path, KEY, limits=store_limits)
 
 
-def total(tasks: int) -> Change:
-    return Change(total_tasks=tasks)
-
-
-def recording(id_: str, change: Change) -> Question:
-    return lambda store: store.record(id_, ExecutionUpdate(change))
+def recording(id_: str, tasks: int) -> Question:
+    return lambda store: record(store, id_, total_tasks=tasks)
 
 
 def reading(id_: str) -> Question:
-    return lambda store: store.execution(id_)
+    return lambda store: store.executions.read(id_)
 
 
 def creating(new: NewExecution) -> Question:
-    return lambda store: store.create(new, None)
+    return lambda store: store.executions.create(new)
 
 
 def tasks_of(found: object) -> int | None:
@@ -83,36 +81,22 @@ def test_concurrent_writes_share_a_transaction_in_order(
         [
             creating(first),
             creating(second),
-            recording(first.id, total(3)),
+            recording(first.id, 3),
             reading(first.id),
-            recording(first.id, total(4)),
+            recording(first.id, 4),
             reading(first.id),
         ]
     )
 
     assert seen == ["COMMIT"]
     assert (tasks_of(found[3]), tasks_of(found[5])) == (3, 4)
-    assert [execution.id for execution in store.unfinished()] == [first.id, second.id]
-
-
-def test_reads_begin_no_transaction(
-    store: StoreDatabase, connection: sqlite3.Connection, new: New
-) -> None:
-    given = new()
-    store.create(given, None)
-    seen: list[str] = []
-    connection.set_trace_callback(seen.append)
-
-    store.run_together([reading(given.id), reading(given.id)])
-
-    assert seen
-    assert not [said for said in seen if said.startswith(("BEGIN", "COMMIT", "ROLLBACK"))]
+    assert unfinished(store) == [first.id, second.id]
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(chars_together=300)])
 def test_large_reads_are_not_batched(store: StoreDatabase, new: New) -> None:
     given = new(inputs={"topic": "x" * 200})
-    store.create(given, None)
+    store.executions.create(given)
 
     for _ in range(2):  # each visit begins with nothing
         found = store.run_together([reading(given.id)] * 5)
@@ -123,23 +107,21 @@ def test_refused_write_in_a_batch_leaves_the_others(
     store: StoreDatabase, connection: sqlite3.Connection, new: New
 ) -> None:
     over = new()
-    store.create(over, None)
-    store.record(
-        over.id, ExecutionUpdate(Change(status=Status.COMPLETED, finished_at=over.created_at))
-    )
+    store.executions.create(over)
+    record(store, over.id, status=Status.COMPLETED, finished_at=over.created_at)
 
     with pytest.raises(AlreadyFinished):
-        store.run_together([creating(new()), recording(over.id, total(1)), creating(new())])
+        store.run_together([creating(new()), recording(over.id, 1), creating(new())])
 
     assert not connection.in_transaction
-    assert store.unfinished() == []
+    assert store.executions.unfinished() == []
 
 
 def test_batch_that_fails_at_its_commit_changes_nothing(
     store: StoreDatabase, connection: sqlite3.Connection, new: New
 ) -> None:
     given = new()
-    store.create(given, None)
+    store.executions.create(given)
 
     def no_commit(action: int, argument: str | None, *_: object) -> int:
         ends = action == sqlite3.SQLITE_TRANSACTION and argument == "COMMIT"
@@ -147,12 +129,12 @@ def test_batch_that_fails_at_its_commit_changes_nothing(
 
     connection.set_authorizer(no_commit)
     with pytest.raises(sqlite3.DatabaseError):
-        store.run_together([recording(given.id, total(2)), creating(new())])
+        store.run_together([recording(given.id, 2), creating(new())])
     connection.set_authorizer(None)
 
     assert not connection.in_transaction
-    assert [execution.id for execution in store.unfinished()] == [given.id]
-    assert tasks_of(store.execution(given.id)) is None
+    assert unfinished(store) == [given.id]
+    assert tasks_of(store.executions.read(given.id)) is None
 
 
 async def test_batch_on_a_full_disk_answers_reads_and_refuses_writes(
@@ -169,7 +151,7 @@ async def test_batch_on_a_full_disk_answers_reads_and_refuses_writes(
         asking.start_soon(journal.mailbox.ask, lambda _: held.wait(10))
         await wait_all_tasks_blocked()
         for question in (
-            journal.record(given.id, ExecutionUpdate(total(2))),
+            journal.record(given.id, ExecutionUpdate(Change(total_tasks=2))),
             journal.create(large, idempotency=None),
             journal.execution(given.id),
         ):

@@ -6,25 +6,17 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.store import database as store_module
-from smartlinkd.store.actor import Store
-from smartlinkd.store.database import StoreDatabase, open_file
-from smartlinkd.store.model import (
-    Change,
-    ExecutionUpdate,
-    IdempotencyKey,
-    NewEvent,
-    NewExecution,
-    Status,
-    StoreLimits,
-)
+from smartlinkd.store import file as file_module
+from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.file import open_file
+from smartlinkd.store.model import IdempotencyKey, NewEvent, NewExecution, Status
+from tests.store.calls import events, known, record, unfinished
 
 New = Callable[..., NewExecution]
 Connections = list[sqlite3.Connection]
@@ -39,7 +31,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Connections:
         opened.append(open_file(path, **options))
         return opened[-1]
 
-    monkeypatch.setattr(store_module, "open_file", opening)
+    monkeypatch.setattr(file_module, "open_file", opening)
     return opened
 
 
@@ -62,15 +54,15 @@ def test_create_on_a_full_disk_is_refused_and_changes_nothing(
     fill(connections[0])
 
     with pytest.raises(Unavailable, match="its disk is full; nothing was changed") as refusal:
-        store.create(given, key)
+        store.executions.create(given, key)
 
     assert str(path) not in str(refusal.value)  # a client reads it
     assert refusal.value.retry_after > 0
-    assert store.execution(given.id) is None
-    assert store.unfinished() == []
+    assert store.executions.read(given.id) is None
+    assert store.executions.unfinished() == []
     make_room(connections[0])
-    assert store.create(given, key).is_new
-    assert store.execution(given.id) is not None
+    assert store.executions.create(given, key).is_new
+    assert store.executions.read(given.id) is not None
 
 
 def test_record_on_a_full_disk_is_refused_whole(
@@ -78,49 +70,20 @@ def test_record_on_a_full_disk_is_refused_whole(
 ) -> None:
     store = open_store()
     given = new()
-    store.create(given, None)
-    before = store.execution(given.id)
-    events = [NewEvent("e", given.created_at, "x" * 3000)] * 50
+    store.executions.create(given)
+    before = known(store, given.id)
+    new_events = [NewEvent("e", given.created_at, "x" * 3000)] * 50
     fill(connections[0])
 
     with pytest.raises(Unavailable, match="disk is full"):
-        store.record(given.id, ExecutionUpdate(Change(status=Status.RUNNING), events))
+        record(store, given.id, *new_events, status=Status.RUNNING)
 
-    assert store.execution(given.id) == before
-    assert store.events(given.id, 0, 10) == []
+    assert known(store, given.id) == before
+    assert events(store, given.id) == []
     make_room(connections[0])
-    store.record(given.id, ExecutionUpdate(Change(status=Status.RUNNING), events))
-    assert [event.number for event in store.events(given.id, 49, 100)] == [50]
-
-
-async def test_actor_goes_on_after_a_full_disk(
-    connections: Connections, journal: Store, new: New
-) -> None:
-    given = new(inputs={"x": "y" * 100_000})
-    fill(connections[0])
-
-    with pytest.raises(Unavailable, match="disk is full"):
-        await journal.create(given, idempotency=None)
-
-    make_room(connections[0])
-    assert (await journal.create(given, idempotency=None)).is_new
-    assert len(connections) == 1
-
-
-def test_lock_of_another_program_is_unavailable(
-    store: StoreDatabase,
-    new: New,
-    path: Path,
-    open_store: Callable[..., StoreDatabase],
-) -> None:
-    impatient = open_store(limits=StoreLimits(busy_timeout_s=0.0))
-    given = new()
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(Unavailable, match="another program holds it locked"):
-            impatient.create(given, None)
-
-    assert impatient.create(given, None).is_new
+    record(store, given.id, *new_events, status=Status.RUNNING)
+    (last,) = store.executions.events(given.id, after=49, limit=100)
+    assert last.number == 50
 
 
 @pytest.mark.parametrize("another", [False, True], ids=["away", "another"])
@@ -133,19 +96,19 @@ def test_write_to_a_moved_file_is_refused(
 ) -> None:
     """SQLite goes on writing to it, and all of that would be gone with the daemon."""
     before, after = new(), new()
-    store.create(before, None)
+    store.executions.create(before)
     moved = path.rename(path.with_name("moved"))
     if another:
         path.touch()
 
     with pytest.raises(Unavailable, match="its file was removed, or moved away") as refusal:
-        store.create(after, None)
+        store.executions.create(after)
 
     assert str(path) not in str(refusal.value)  # a client reads it
-    assert [each.id for each in store.unfinished()] == [before.id]
+    assert unfinished(store) == [before.id]
     moved.replace(path)
-    assert store.create(after, None).is_new
-    assert [each.id for each in open_store().unfinished()] == [before.id, after.id]
+    assert store.executions.create(after).is_new
+    assert unfinished(open_store()) == [before.id, after.id]
 
 
 def test_read_only_disk_is_unavailable(
@@ -156,9 +119,9 @@ def test_read_only_disk_is_unavailable(
     connections[0].execute("PRAGMA query_only = ON")
 
     with pytest.raises(Unavailable, match="it cannot be written to"):
-        store.create(given, None)
+        store.executions.create(given)
 
-    assert store.execution(given.id) is None
+    assert store.executions.read(given.id) is None
 
 
 # A file may not grow beyond a size: a real write fails in the midst of a transaction.
@@ -180,11 +143,11 @@ _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, hard))
 try:
     for _ in range(100):
-        print(store.create(new(), None).id, flush=True)
+        print(store.executions.create(new()).id, flush=True)
 except Unavailable as refusal:
     print(refusal, file=sys.stderr)
 resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-print(store.create(new(), None).id, flush=True)
+print(store.executions.create(new()).id, flush=True)
 """
 
 
@@ -202,4 +165,4 @@ def test_write_that_fails_midway_loses_nothing(
     assert "its disk reports an error; nothing was changed" in ran.stderr
     promised = ran.stdout.split()
     assert 3 < len(promised) < 100
-    assert [execution.id for execution in open_store().unfinished()] == promised
+    assert unfinished(open_store()) == promised

@@ -9,7 +9,6 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import trio
@@ -22,10 +21,8 @@ from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.disk import ROOM, has_room
 from smartlinkd.store.errors import DiskFull
-from smartlinkd.store.executions import Executions
 from smartlinkd.store.model import (
     Change,
-    Created,
     ExecutionUpdate,
     IdempotencyKey,
     NewExecution,
@@ -40,10 +37,9 @@ QUICK = StoreLimits(disk_look_s=0.01)
 
 
 class PlayedDisk:
-    """A disk that takes no execution while `full`; so many bytes of it are said to be `free`."""
+    """A disk that reports so many bytes and inodes to be free."""
 
     def __init__(self) -> None:
-        self.full = False
         self.free = ROOM
         self.files = 9  # that there may be; 0 where nobody counts them
         self.inodes = 1  # that are free
@@ -52,24 +48,11 @@ class PlayedDisk:
         blocks = {"f_blocks": ROOM, "f_bavail": self.free // 512, "f_frsize": 512}
         return SimpleNamespace(**blocks, f_files=self.files, f_favail=self.inodes)
 
-    def create_in(self) -> Callable[..., Created]:
-        create = Executions.create
-
-        def refuse(self_: Executions, *args: Any) -> Created:
-            if self.full:
-                error = sqlite3.OperationalError("database or disk is full")
-                error.sqlite_errorcode, error.sqlite_errorname = sqlite3.SQLITE_FULL, "SQLITE_FULL"
-                raise error
-            return create(self_, *args)
-
-        return refuse
-
 
 @pytest.fixture
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> PlayedDisk:
+def disk(monkeypatch: pytest.MonkeyPatch) -> PlayedDisk:
     made = PlayedDisk()
     monkeypatch.setattr(os, "statvfs", made.statvfs)
-    monkeypatch.setattr(Executions, "create", made.create_in())
     return made
 
 
@@ -112,12 +95,12 @@ async def until(told: list[bool], count: int) -> None:
 
 async def test_full_disk_is_reported_once_for_many_refusals(
     journal: Store,
-    full_disk: PlayedDisk,
+    disk: PlayedDisk,
     new: New,
     told: list[bool],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    full_disk.full, full_disk.free = True, 0
+    disk.free = 0
     for _ in range(5):
         with pytest.raises(DiskFull, match="its disk is full; nothing was changed"):
             await journal.create(new(), idempotency=None)
@@ -129,11 +112,11 @@ async def test_full_disk_is_reported_once_for_many_refusals(
 
 @pytest.mark.parametrize(("free", "inodes"), [(ROOM - 512, 1), (ROOM, 0)])
 async def test_create_is_refused_on_a_nearly_full_disk(
-    journal: Store, full_disk: PlayedDisk, new: New, told: list[bool], *, free: int, inodes: int
+    journal: Store, disk: PlayedDisk, new: New, told: list[bool], *, free: int, inodes: int
 ) -> None:
     key = IdempotencyKey("k", {"a": 1})
     earlier = await journal.create(new(), idempotency=key)
-    full_disk.free, full_disk.inodes = free, inodes
+    disk.free, disk.inodes = free, inodes
     with pytest.raises(DiskFull, match="its disk is full; nothing was changed"):
         await journal.create(new(), idempotency=None)
     assert told == [True]
@@ -142,42 +125,42 @@ async def test_create_is_refused_on_a_nearly_full_disk(
 
 
 async def test_look_at_disk_reports_a_full_disk(
-    journal: Store, full_disk: PlayedDisk, told: list[bool]
+    journal: Store, disk: PlayedDisk, told: list[bool]
 ) -> None:
     await journal.look_at_disk()
     assert told == []
-    full_disk.free = 0
+    disk.free = 0
     await journal.look_at_disk()
     assert told == [True]
 
 
 @pytest.mark.parametrize("store_limits", [replace(QUICK, prune_every_s=0.01)])
 async def test_full_disk_is_reported_without_any_call(
-    journal: Store, full_disk: PlayedDisk, told: list[bool]
+    journal: Store, disk: PlayedDisk, told: list[bool]
 ) -> None:
-    full_disk.full, full_disk.free = True, 0
+    disk.free = 0
     await until(told, 1)
-    full_disk.full, full_disk.free = False, ROOM
+    disk.free = ROOM
     await until(told, 2)
     assert told[:2] == [True, False]
 
 
-def test_disk_without_inode_counts_has_room(full_disk: PlayedDisk, tmp_path: Path) -> None:
-    full_disk.inodes = 0
+def test_disk_without_inode_counts_has_room(disk: PlayedDisk, tmp_path: Path) -> None:
+    disk.inodes = 0
     assert not has_room(tmp_path)
-    full_disk.files = 0
+    disk.files = 0
     assert has_room(tmp_path)
 
 
 async def test_old_executions_are_pruned_at_once_on_a_full_disk(
-    journal: Store, full_disk: PlayedDisk, new: New, wall: SimpleNamespace, told: list[bool]
+    journal: Store, disk: PlayedDisk, new: New, wall: SimpleNamespace, told: list[bool]
 ) -> None:
     """Pruning gives room back before its next round."""
     old = await journal.create(new(), idempotency=None)
     end = Change(status=Status.STOPPED, finished_at=wall.now)
     await journal.record(old.id, ExecutionUpdate(end))
     wall.now += timedelta(days=31)
-    full_disk.full, full_disk.free = True, 0
+    disk.free = 0
     with pytest.raises(DiskFull):
         await journal.create(new(), idempotency=None)
     with trio.fail_after(PATIENCE):
@@ -186,24 +169,10 @@ async def test_old_executions_are_pruned_at_once_on_a_full_disk(
     assert told == [True]
 
 
-async def test_end_of_a_full_disk_is_reported_without_any_call(
-    journal: Store, full_disk: PlayedDisk, new: New, told: list[bool]
-) -> None:
-    full_disk.full, full_disk.free = True, 0
-    with pytest.raises(DiskFull):
-        await journal.create(new(), idempotency=None)
-    full_disk.full, full_disk.free = False, ROOM
-    await until(told, 2)
-    assert told == [True, False]
-    await journal.create(new(), idempotency=None)
-    await trio.sleep(0.1)
-    assert len(told) == 2
-
-
 async def test_wait_for_room_ends_when_there_is_room(
-    journal: Store, full_disk: PlayedDisk, new: New
+    journal: Store, disk: PlayedDisk, new: New
 ) -> None:
-    full_disk.full, full_disk.free = True, 0
+    disk.free = 0
     with pytest.raises(DiskFull):
         await journal.create(new(), idempotency=None)
     with trio.move_on_after(0.1) as while_it_is_full:
@@ -213,17 +182,17 @@ async def test_wait_for_room_ends_when_there_is_room(
         for _ in range(2):
             waiting.start_soon(journal.wait_for_room, 1000)
         await wait_all_tasks_blocked()
-        full_disk.full, full_disk.free = False, ROOM
+        disk.free = ROOM
         waiting.cancel_scope.deadline = trio.current_time() + PATIENCE
     assert not waiting.cancel_scope.cancelled_caught
     await journal.create(new(), idempotency=None)
     with trio.fail_after(PATIENCE):
-        await journal.wait_for_room(0.01)  # and where it is another fault, that long
+        await journal.wait_for_room(0.01)  # where it is another fault, that long
 
 
 async def test_room_that_cannot_be_written_to_is_not_reported(
     journal: Store,
-    full_disk: PlayedDisk,
+    disk: PlayedDisk,
     new: New,
     told: list[bool],
     monkeypatch: pytest.MonkeyPatch,
@@ -231,23 +200,24 @@ async def test_room_that_cannot_be_written_to_is_not_reported(
     def refuse(_: StoreDatabase) -> bool:
         raise DiskFull("no", retry_after=1)
 
-    full_disk.full = True
+    disk.free = 0
     with monkeypatch.context() as patch:
         patch.setattr(StoreDatabase, "has_room", refuse)
         with pytest.raises(DiskFull):
             await journal.create(new(), idempotency=None)
+        disk.free = ROOM
         await trio.sleep(0.2)
         assert told == [True]
     await until(told, 2)
 
 
-def test_io_error_on_a_full_disk_is_disk_full(path: Path, full_disk: PlayedDisk) -> None:
+def test_io_error_on_a_full_disk_is_disk_full(path: Path, disk: PlayedDisk) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR | 19 << 8  # SQLITE_IOERR_SHMSIZE
     error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
-    full_disk.free = 0
+    disk.free = 0
     assert isinstance(errors.translate(error, path), DiskFull)
-    full_disk.free = ROOM
+    disk.free = ROOM
     told = errors.translate(error, path)
     assert told is not None
     assert not isinstance(told, DiskFull)

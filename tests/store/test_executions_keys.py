@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 
@@ -25,6 +23,7 @@ from smartlinkd.store.model import (
     NewExecution,
     Status,
 )
+from tests.store.calls import unfinished
 
 New = Callable[..., NewExecution]
 BODY: JsonValue = {"inputs": {"a": 1, "b": [2.0, None]}}
@@ -35,59 +34,60 @@ def key(name: str = "k", body: JsonValue = BODY) -> IdempotencyKey:
 
 
 def test_same_key_and_body_give_the_same_execution(store: StoreDatabase, new: New) -> None:
-    first = store.create(new(), key())
-    second = store.create(new(), key(body={"inputs": {"b": [2, None], "a": 1.0}}))
+    first = store.executions.create(new(), key())
+    second = store.executions.create(new(), key(body={"inputs": {"b": [2, None], "a": 1.0}}))
 
     assert second == Created(first.id, is_new=False)
-    assert [execution.id for execution in store.unfinished()] == [first.id]
+    assert unfinished(store) == [first.id]
 
 
 def test_repeated_kickoff_leaves_the_first_execution_as_it_is(
     store: StoreDatabase, new: New, now: datetime
 ) -> None:
-    first = store.create(new(), key())
     begun = ExecutionUpdate(Change(status=Status.RUNNING, started_at=now))
+    first = store.executions.create(new(), key(), begun)
+    other = ExecutionUpdate(Change(status=Status.PENDING))
 
-    assert store.create(new(), key(), begun) == Created(first.id, is_new=False)
+    assert store.executions.create(new(), key(), other) == Created(first.id, is_new=False)
 
-    assert [execution.status for execution in store.unfinished()] == [Status.PENDING]
+    assert [execution.status for execution in store.executions.unfinished()] == [Status.RUNNING]
 
 
 def test_same_key_with_another_body_is_refused(store: StoreDatabase, new: New) -> None:
-    first = store.create(new(), key())
+    first = store.executions.create(new(), key())
 
     with pytest.raises(KeyReused, match=r"^Idempotency-Key: .*fresh key"):
-        store.create(new(), key(body={"inputs": {"a": 2}}))
+        store.executions.create(new(), key(body={"inputs": {"a": 2}}))
 
-    assert [execution.id for execution in store.unfinished()] == [first.id]
+    assert unfinished(store) == [first.id]
 
 
 @pytest.mark.parametrize("different", [{"owner": "an"}, {"crew": "another"}])
 def test_key_belongs_to_one_crew_and_one_owner(
     store: StoreDatabase, new: New, different: dict[str, str]
 ) -> None:
-    store.create(new(), key())
+    store.executions.create(new(), key())
 
-    assert store.create(new(**different), key(body={})).is_new
+    assert store.executions.create(new(**different), key(body={})).is_new
 
 
 def test_key_lasts_for_a_day(store: StoreDatabase, new: New) -> None:
     first = new()
-    store.create(first, key())
+    store.executions.create(first, key())
     in_time = first.created_at + timedelta(hours=24) - timedelta(microseconds=1)
     late = first.created_at + timedelta(hours=24)
 
-    assert store.create(new(created_at=in_time), key()).id == first.id
-    second = store.create(new(created_at=late), key(body={}))
+    assert store.executions.create(new(created_at=in_time), key()).id == first.id
+    second = store.executions.create(new(created_at=late), key(body={}))
     assert second.is_new
-    assert store.create(new(created_at=late), key(body={})).id == second.id
+    assert store.executions.create(new(created_at=late), key(body={})).id == second.id
 
 
 def test_refused_kickoff_spends_no_key(store: StoreDatabase, new: New) -> None:
     with pytest.raises(Invalid):
-        store.create(new(inputs={"x": float("nan")}), key())
+        store.executions.create(new(inputs={"x": float("nan")}), key())
 
-    assert store.create(new(), key(body={})).is_new
+    assert store.executions.create(new(), key(body={})).is_new
 
 
 async def test_created_by_returns_the_execution_of_a_key(
@@ -119,23 +119,6 @@ async def test_concurrent_kickoffs_with_one_key_share_an_execution(
     assert len({answer.id for answer in answers}) == 1
     assert sum(answer.is_new for answer in answers) == 1
     assert len(await journal.unfinished()) == 1
-
-
-def test_two_stores_of_one_file_share_an_execution_of_one_key(
-    open_store: Callable[..., StoreDatabase], new: New
-) -> None:
-    """Not that there ever are two: it is the file that knows, not a variable of ours."""
-    start = threading.Barrier(2)
-
-    def write(store: StoreDatabase) -> list[str]:
-        start.wait(timeout=5)
-        return [store.create(new(), key(str(n))).id for n in range(10)]
-
-    with ThreadPoolExecutor(2) as pool:
-        one, two = pool.map(write, [open_store(), open_store()])
-
-    assert one == two
-    assert len(set(one)) == 10
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,9 @@ from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.disk import ROOM
 from smartlinkd.store.errors import DiskFull, NoRoomToOpen
-from smartlinkd.store.model import Change, ExecutionUpdate, NewExecution, Retention, Status
+from smartlinkd.store.model import NewExecution, Retention, Status
 from tests.fakes.small_disk import fill, small_disk
+from tests.store.calls import record
 
 New = Callable[..., NewExecution]
 
@@ -41,9 +42,8 @@ def crowded(small: Path, new: New) -> Iterator[StoreDatabase]:
     with closing(StoreDatabase(small / "journal.db", KEY)) as store:
         for _ in range(OLD):
             given = new(inputs={"x": "y" * 20_000})
-            store.create(given, None)
-            end = Change(status=Status.STOPPED, finished_at=given.created_at)
-            store.record(given.id, ExecutionUpdate(end))
+            store.executions.create(given)
+            record(store, given.id, status=Status.STOPPED, finished_at=given.created_at)
         store.checkpoint()
         fill(small / "filler")
         yield store
@@ -60,7 +60,7 @@ def filled(small: Path) -> Path:
 
 def prune(store: StoreDatabase, new: New) -> None:
     now = new().created_at + timedelta(days=8)
-    while store.prune_some(now, WEEK, far_keys=False).has_more:
+    while store.prune_some(now, WEEK).has_more:
         pass
     while store.release_some_pages():
         pass
@@ -76,12 +76,12 @@ def test_pruning_on_nearly_full_disk_gives_room_back(
 ) -> None:
     make_room(small / "filler", ROOM * 3 // 4)
     with pytest.raises(DiskFull):
-        crowded.create(new(), None)
+        crowded.executions.create(new())
 
     prune(crowded, new)
 
-    assert crowded.create(new(), None).is_new
-    assert len(crowded.unfinished()) == 1
+    assert crowded.executions.create(new()).is_new
+    assert len(crowded.executions.unfinished()) == 1
 
 
 def test_pruning_without_a_byte_left_is_refused_and_loses_nothing(
@@ -91,9 +91,9 @@ def test_pruning_without_a_byte_left_is_refused_and_loses_nothing(
         prune(crowded, new)
 
     (small / "filler").unlink()
-    assert len(crowded.executions("deal-post", "", None, 100, None).executions) == OLD
+    assert len(crowded.executions.page("deal-post", owner="", limit=100).executions) == OLD
     prune(crowded, new)
-    assert crowded.create(new(), None).is_new
+    assert crowded.executions.create(new()).is_new
 
 
 def test_opening_without_a_byte_left_names_the_disk(filled: Path, small: Path) -> None:

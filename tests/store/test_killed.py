@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from smartlinkd.store.database import StoreDatabase, open_file
+from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.file import open_file
+from tests.store.calls import events
 
 # Creates, then records a start with as many events as tasks, for ever; reports what has returned.
 WRITER = """
@@ -68,11 +70,11 @@ def test_answered_writes_survive_sigkill(
     told = [line.split() for line in lines]
 
     store = open_store()
-    found = {execution.id: execution for execution in store.unfinished()}
+    found = {execution.id: execution for execution in store.executions.unfinished()}
     assert len(told) >= reports
     assert {one for _, one in told} <= set(found)
     assert all(found[one].started_at for what, one in told if what == "started")
     for one, execution in found.items():
         parts = 5 if execution.started_at else 0
         assert execution.completed_tasks == parts
-        assert len(store.events(one, 0, 10)) == parts
+        assert len(events(store, one)) == parts

@@ -6,23 +6,20 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.errors import AlreadyFinished, TooLarge
+from smartlinkd.store.errors import TooLarge
 from smartlinkd.store.model import (
-    Change,
     Delivery,
-    ExecutionUpdate,
     NewDelivery,
     Status,
     StoreLimits,
     WebhookKind,
     WebhookTarget,
 )
-from tests.store.calls import CREW, SECOND, STREAM, TASK, bodies, queue
+from tests.store.calls import CREW, SECOND, STREAM, TASK, bodies, known, queue, record
 
 Create = Callable[..., str]
 
@@ -37,25 +34,10 @@ def test_delivery_is_due_at_its_time(
 ) -> None:
     queue(store, execution_id, NewDelivery(STREAM, b"{}", now + SECOND))
 
-    assert store.due_deliveries(now, 10) == []
-    assert store.due_deliveries(now + SECOND, 10) == [
+    assert store.outbox.due(now, 10) == []
+    assert store.outbox.due(now + SECOND, 10) == [
         Delivery(1, execution_id, "deal-post", STREAM, b"{}", 0, now + SECOND, now + SECOND)
     ]
-
-
-def test_deliveries_in_hand_are_skipped_with_all_behind_them(
-    store: StoreDatabase, execution_id: str, now: datetime
-) -> None:
-    queue(
-        store,
-        execution_id,
-        NewDelivery(TASK, b"in hand", now),
-        NewDelivery(TASK, b"behind it", now),
-        NewDelivery(STREAM, b"free", now),
-    )
-
-    found = store.due_deliveries(now, 10, except_ids=[1])
-    assert [delivery.body for delivery in found] == [b"free"]
 
 
 def test_origins_to_skip_are_skipped_whole(
@@ -73,23 +55,8 @@ def test_origins_to_skip_are_skipped_whole(
         queue(store, execution_id, call)
 
     busy = ["https://c.example", "https://a.example"]
-    found = store.due_deliveries(now, 10, except_origins=busy)
+    found = store.outbox.due(now, 10, except_origins=busy)
     assert [delivery.target.url for delivery in found] == kept
-
-
-def test_longest_due_deliveries_come_first(
-    store: StoreDatabase, execution_id: str, now: datetime
-) -> None:
-    queue(
-        store,
-        execution_id,
-        NewDelivery(TASK, b"second", now),
-        NewDelivery(CREW, b"third", now),
-        NewDelivery(STREAM, b"first", now - SECOND),
-    )
-
-    assert bodies(store, now) == [b"first", b"second", b"third"]
-    assert bodies(store, now, limit=2) == [b"first", b"second"]
 
 
 def test_delivery_waits_for_earlier_ones_to_its_target(
@@ -100,10 +67,10 @@ def test_delivery_waits_for_earlier_ones_to_its_target(
     queue(store, other, NewDelivery(TASK, b"another execution's", now))
 
     assert bodies(store, now) == [b"1", b"another execution's"]
-    store.reschedule(store.due_deliveries(now, 1)[0].id, now + SECOND)
+    store.outbox.reschedule(store.outbox.due(now, 1)[0].id, now + SECOND)
     assert bodies(store, now) == [b"another execution's"]
     assert bodies(store, now + SECOND) == [b"another execution's", b"1"]
-    store.remove_delivery(store.due_deliveries(now + SECOND, 10)[1].id)
+    store.outbox.remove(store.outbox.due(now + SECOND, 10)[1].id)
     assert bodies(store, now) == [b"2", b"another execution's"]
 
 
@@ -115,9 +82,9 @@ def test_delivery_waits_for_earlier_ones_to_its_address_of_another_kind(
     queue(store, execution_id, NewDelivery(TASK, b"task", now), NewDelivery(end, b"end", now))
 
     assert bodies(store, now) == [b"task"]
-    store.reschedule(1, now + SECOND)
+    store.outbox.reschedule(1, now + SECOND)
     assert bodies(store, now) == []
-    store.remove_delivery(1)
+    store.outbox.remove(1)
     assert bodies(store, now) == [b"end"]
 
 
@@ -129,10 +96,10 @@ def test_question_to_a_human_does_not_wait_for_others(
     end = WebhookTarget("crew", TASK.url)
     calls = [(TASK, b"task"), (asked, b"a?"), (asked, b"b?"), (end, b"end")]
     queue(store, execution_id, *(NewDelivery(target, body, now) for target, body in calls))
-    store.reschedule(1, now + SECOND)
+    store.outbox.reschedule(1, now + SECOND)
 
     assert bodies(store, now) == [b"a?"]
-    store.remove_delivery(1)
+    store.outbox.remove(1)
     assert bodies(store, now) == [b"a?", b"end"]
 
 
@@ -151,7 +118,7 @@ def test_due_deliveries_are_limited_in_number(
 ) -> None:
     queue(store, execution_id, *(NewDelivery(target, b"", now) for target in (TASK, CREW, STREAM)))
 
-    assert len(store.due_deliveries(now, 10)) == 2
+    assert len(store.outbox.due(now, 10)) == 2
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(deliveries=2)])
@@ -159,13 +126,13 @@ def test_deliveries_of_the_end_are_queued_past_the_limit(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(CREW, b"2", now))
-    for each in store.due_deliveries(now, 10):
-        store.remove_delivery(each.id)  # it is their number in all that counts
+    for each in store.outbox.due(now, 10):
+        store.outbox.remove(each.id)  # it is their number in all that counts
 
     with pytest.raises(TooLarge, match="webhook calls: more than 2"):
         queue(store, execution_id, NewDelivery(TASK, b"3", now))
-    end = Change(status=Status.ERROR, finished_at=now)
-    store.record(execution_id, ExecutionUpdate(end, deliveries=[NewDelivery(CREW, b"end", now)]))
+    last = [NewDelivery(CREW, b"end", now)]
+    record(store, execution_id, deliveries=last, status=Status.ERROR, finished_at=now)
     assert bodies(store, now) == [b"end"]
 
 
@@ -180,10 +147,8 @@ def test_pending_bytes_are_limited_except_for_the_end(
     with pytest.raises(TooLarge, match=refusal):
         queue(store, execution_id, NewDelivery(CREW, b"ab", now))
     queue(store, execution_id)  # of which nobody is called
-    end = Change(status=Status.ERROR, finished_at=now)
-    store.record(
-        execution_id, ExecutionUpdate(end, deliveries=[NewDelivery(CREW, b"the end", now)])
-    )
+    last = [NewDelivery(CREW, b"the end", now)]
+    record(store, execution_id, deliveries=last, status=Status.ERROR, finished_at=now)
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(pending_bytes=10)])
@@ -195,76 +160,44 @@ def test_removed_delivery_frees_pending_bytes(
 ) -> None:
     """Whatever became of it, also before a restart."""
     queue(store, execution_id, NewDelivery(TASK, b"12345", now), NewDelivery(CREW, b"6789", now))
-    store.remove_delivery(1)
-    store.remove_delivery(1)
+    store.outbox.remove(1)
+    store.outbox.remove(1)
     queue(store, execution_id, NewDelivery(STREAM, b"123456", now))
-    store.reschedule(2, now + SECOND)
+    store.outbox.reschedule(2, now + SECOND)
     store.close()
 
     again = open_store()
     with pytest.raises(TooLarge, match="webhook calls"):
         queue(again, execution_id, NewDelivery(TASK, b"x", now))
-    again.remove_delivery(2)
-    again.remove_delivery(3)
+    again.outbox.remove(2)
+    again.outbox.remove(3)
     queue(again, execution_id, NewDelivery(TASK, b"1234567890", now))
-
-
-def test_removed_delivery_is_gone(store: StoreDatabase, execution_id: str, now: datetime) -> None:
-    queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(TASK, b"2", now))
-    (first,) = store.due_deliveries(now, 10)
-
-    store.remove_delivery(first.id)
-    store.remove_delivery(first.id)
-
-    assert bodies(store, now) == [b"2"]
 
 
 def test_delivery_id_is_not_used_again(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now))
-    (first,) = store.due_deliveries(now, 10)
-    store.remove_delivery(first.id)
+    (first,) = store.outbox.due(now, 10)
+    store.outbox.remove(first.id)
     queue(store, execution_id, NewDelivery(TASK, b"2", now))
 
-    store.remove_delivery(first.id)
+    store.outbox.remove(first.id)
 
     assert bodies(store, now) == [b"2"]
 
 
-def test_rescheduled_delivery_is_due_later(
+def test_rescheduled_delivery_keeps_its_first_due_time(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now))
-    (first,) = store.due_deliveries(now, 10)
-
-    store.reschedule(first.id, now + SECOND)
-
-    assert store.due_deliveries(now, 10) == []
-    (again,) = store.due_deliveries(now + SECOND, 10)
-    assert (again.id, again.attempts) == (first.id, 1)
-
-
-def test_rescheduled_delivery_keeps_its_first_due_time(
-    store: StoreDatabase, path: Path, execution_id: str, now: datetime
-) -> None:
-    queue(store, execution_id, NewDelivery(TASK, b"1", now))
     for failed in range(1, 3):
-        store.reschedule(1, now + SECOND * failed)
+        store.outbox.reschedule(1, now + SECOND * failed)
 
-    (again,) = store.due_deliveries(now + SECOND * 2, 10)
+    assert store.outbox.due(now + SECOND, 10) == []
+    (again,) = store.outbox.due(now + SECOND * 2, 10)
     assert (again.due_since, again.next_at) == (now, now + SECOND * 2)
-
-
-def test_refused_record_queues_no_delivery(
-    store: StoreDatabase, execution_id: str, now: datetime, finish: Callable[..., None]
-) -> None:
-    finish(execution_id)
-
-    with pytest.raises(AlreadyFinished):
-        queue(store, execution_id, NewDelivery(TASK, b"late", now))
-
-    assert bodies(store, now) == []
+    assert (again.id, again.attempts) == (1, 2)
 
 
 def test_new_targets_leave_waiting_deliveries_theirs(
@@ -273,12 +206,10 @@ def test_new_targets_leave_waiting_deliveries_theirs(
     queue(store, execution_id, NewDelivery(TASK, b"waits", now))
     other = WebhookTarget("task", "https://b.example/task")
 
-    store.record(execution_id, ExecutionUpdate(Change(webhooks=(other,))))
+    record(store, execution_id, webhooks=(other,))
 
-    changed = store.execution(execution_id)
-    assert changed is not None
-    assert changed.webhooks == (other,)
-    (waiting,) = store.due_deliveries(now, 10)
+    assert known(store, execution_id).webhooks == (other,)
+    (waiting,) = store.outbox.due(now, 10)
     assert waiting.target == TASK
 
 
@@ -288,11 +219,9 @@ def test_target_of_a_delivery_is_no_target_of_the_execution(
     other = WebhookTarget("crew", "https://b.example/crew")
     queue(store, execution_id, NewDelivery(other, b"1", now))
 
-    (waiting,) = store.due_deliveries(now, 10)
+    (waiting,) = store.outbox.due(now, 10)
     assert waiting.target == other
-    execution = store.execution(execution_id)
-    assert execution is not None
-    assert execution.webhooks == (TASK, STREAM)
+    assert known(store, execution_id).webhooks == (TASK, STREAM)
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(targets=4)])
@@ -300,12 +229,12 @@ def test_replaced_targets_are_deleted(store: StoreDatabase, execution_id: str) -
 
     for number in range(10):
         targets = tuple(WebhookTarget("task", f"https://{number}.example/{n}") for n in range(2))
-        store.record(execution_id, ExecutionUpdate(Change(webhooks=targets)))
+        record(store, execution_id, webhooks=targets)
 
-    store.record(execution_id, ExecutionUpdate(Change(webhooks=())))
-    store.record(execution_id, ExecutionUpdate(Change(webhooks=targets * 2)))
+    record(store, execution_id, webhooks=())
+    record(store, execution_id, webhooks=targets * 2)
     with pytest.raises(TooLarge, match=r"^webhooks: more than 4"):
-        store.record(execution_id, ExecutionUpdate(Change(webhooks=targets[:1])))
+        record(store, execution_id, webhooks=targets[:1])
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(body_bytes=3)])
@@ -315,15 +244,6 @@ def test_body_over_the_limit_is_refused(
 
     with pytest.raises(TooLarge, match=r"^webhook body: 4 bytes"):
         queue(store, execution_id, NewDelivery(TASK, b"1234", now))
-
-
-def test_delivery_of_the_end_is_queued_with_the_end(
-    store: StoreDatabase, execution_id: str, now: datetime
-) -> None:
-    end = Change(status=Status.ERROR, finished_at=now)
-    store.record(execution_id, ExecutionUpdate(end, deliveries=[NewDelivery(TASK, b"end", now)]))
-
-    assert bodies(store, now) == [b"end"]
 
 
 KINDS: tuple[WebhookKind, ...] = ("task", "crew")
@@ -359,10 +279,10 @@ def test_due_deliveries_equal_those_of_a_full_scan(
             any_of_them = chance.choice(waiting)
             if chance.random() < 0.3:
                 any_of_them.next_at = now + SECOND * chance.randrange(-3, 4)
-                store.reschedule(any_of_them.id, any_of_them.next_at)
+                store.outbox.reschedule(any_of_them.id, any_of_them.next_at)
             else:
                 waiting.remove(any_of_them)
-                store.remove_delivery(any_of_them.id)
+                store.outbox.remove(any_of_them.id)
         in_hand = {each.id for each in chance.sample(waiting, min(2, len(waiting)))}
         busy = chance.sample("abc", chance.randrange(3))
         limit = chance.randrange(1, 8)
@@ -375,8 +295,11 @@ def test_due_deliveries_equal_those_of_a_full_scan(
         ]
         ready.sort(key=lambda each: (each.next_at, each.id))
 
-        found = store.due_deliveries(
-            now, limit, in_hand, [f"https://{host}.example" for host in busy]
+        found = store.outbox.due(
+            now,
+            limit,
+            except_ids=in_hand,
+            except_origins=[f"https://{host}.example" for host in busy],
         )
 
         assert [each.id for each in found] == [each.id for each in ready[:limit]]

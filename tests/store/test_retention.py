@@ -12,12 +12,11 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from smartlinkd.store import database as store_module
-from smartlinkd.store.actor import CLOCK_SET_WITHIN, Store
+from smartlinkd.store import file as file_module
+from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.model import (
     Change,
-    Execution,
     ExecutionUpdate,
     IdempotencyKey,
     NewDelivery,
@@ -29,6 +28,7 @@ from smartlinkd.store.model import (
     TaskRecord,
     WebhookTarget,
 )
+from tests.store.calls import events, known, record, unfinished
 
 Create = Callable[..., str]
 Finish = Callable[..., None]
@@ -38,11 +38,11 @@ DAY = timedelta(days=1)
 TARGET = WebhookTarget("crew", "https://a.example")
 
 
-def prune(store: StoreDatabase, now: datetime, kept: Retention, *, far_keys: bool = False) -> int:
+def prune(store: StoreDatabase, now: datetime, kept: Retention) -> int:
     """A whole round."""
     pruned, has_more = 0, True
     while has_more:
-        batch = store.prune_some(now, kept, far_keys=far_keys)
+        batch = store.prune_some(now, kept)
         pruned, has_more = pruned + batch.executions, batch.has_more
     return pruned
 
@@ -68,8 +68,8 @@ def test_executions_beyond_their_age_are_pruned(
     assert prune(store, now + 7 * DAY, WEEK) == 0
     assert prune(store, now + 7.5 * DAY, WEEK) == 1
 
-    assert store.execution(old) is None
-    assert store.execution(young) is not None
+    assert store.executions.read(old) is None
+    assert store.executions.read(young) is not None
 
 
 def test_executions_beyond_a_crews_count_are_pruned_oldest_first(
@@ -82,97 +82,43 @@ def test_executions_beyond_a_crews_count_are_pruned_oldest_first(
 
     assert prune(store, now + DAY, TWO) == 3
 
-    assert [one for one in ids if store.execution(one)] == ids[3:]
-    assert [one for one in others if store.execution(one)] == others
-
-
-def test_key_of_a_clock_far_ahead_does_not_outlive_its_day(
-    store: StoreDatabase, new: Callable[..., NewExecution], now: datetime
-) -> None:
-    key = IdempotencyKey("k", {})
-    store.create(new(created_at=now + 365 * DAY), key)
-    assert prune(store, now, TWO, far_keys=True) == 0
-    assert store.create(new(created_at=now), key).is_new
-
-
-async def test_key_survives_a_clock_behind_after_a_start(
-    journal: Store,
-    new: Callable[..., NewExecution],
-    now: datetime,
-    mock_clock: trio.testing.MockClock,
-) -> None:
-    """A machine without a battery starts at some time past, and asks for the right one then."""
-    given, key = new(), IdempotencyKey("k", {})
-    await journal.create(given, idempotency=key)
-    mock_clock.jump(CLOCK_SET_WITHIN - 1)
-
-    await journal.prune(now - 3 * DAY)
-    assert await journal.created_by(given.crew, given.owner, key) == given.id
-
-    mock_clock.jump(1)
-    await journal.prune(now - 3 * DAY)
-    assert await journal.created_by(given.crew, given.owner, key) is None
-
-
-def test_execution_ended_by_a_clock_ahead_is_pruned_by_count(
-    store: StoreDatabase, create: Create, finish: Finish, now: datetime
-) -> None:
-    ahead, real = [create(), create()], create()
-    for execution_id in ahead:
-        finish(execution_id, later=DAY)
-    finish(real, later=timedelta(minutes=1))
-
-    assert prune(store, now + timedelta(minutes=2), TWO) == 0
-    assert prune(store, now + 2 * DAY, TWO) == 1
-
-    assert [each for each in (*ahead, real) if store.execution(each)] == ahead
+    assert [one for one in ids if store.executions.read(one)] == ids[3:]
+    assert [one for one in others if store.executions.read(one)] == others
 
 
 def test_unfinished_execution_is_never_pruned(
     store: StoreDatabase, create: Create, now: datetime
 ) -> None:
     pending, running, waiting = create(), create(), create()
-    store.record(running, ExecutionUpdate(Change(status=Status.RUNNING)))
-    store.record(waiting, ExecutionUpdate(Change(status=Status.WAITING_FOR_HUMAN_INPUT)))
+    record(store, running, status=Status.RUNNING)
+    record(store, waiting, status=Status.WAITING_FOR_HUMAN_INPUT)
 
     assert prune(store, now + 1000 * DAY, TWO) == 0
 
-    assert [one.id for one in store.unfinished()] == [pending, running, waiting]
+    assert unfinished(store) == [pending, running, waiting]
 
 
 def test_execution_with_a_waiting_delivery_is_not_pruned(
     store: StoreDatabase, create: Create, now: datetime
 ) -> None:
     execution_id = create()
-    end = Change(status=Status.STOPPED, finished_at=now)
-    store.record(execution_id, ExecutionUpdate(end, deliveries=[NewDelivery(TARGET, b"{}", now)]))
+    calls = [NewDelivery(TARGET, b"{}", now)]
+    record(store, execution_id, deliveries=calls, status=Status.STOPPED, finished_at=now)
     assert prune(store, now + 8 * DAY, WEEK) == 0
 
-    store.remove_delivery(store.due_deliveries(now, 1)[0].id)
+    store.outbox.remove(store.outbox.due(now, 1)[0].id)
 
     assert prune(store, now + 8 * DAY, WEEK) == 1
-
-
-def test_database_refuses_to_delete_execution_with_a_delivery(
-    store: StoreDatabase, create: Create, now: datetime, path: Path
-) -> None:
-    end = Change(status=Status.STOPPED, finished_at=now)
-    store.record(create(), ExecutionUpdate(end, deliveries=[NewDelivery(TARGET, b"{}", now)]))
-
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA foreign_keys = ON")
-        with pytest.raises(sqlite3.IntegrityError):
-            connection.execute("DELETE FROM executions")
 
 
 def test_pruned_execution_leaves_no_row(
     store: StoreDatabase, new: Callable[..., NewExecution], now: datetime, path: Path
 ) -> None:
     given = new(webhooks=(TARGET,))
-    store.create(given, IdempotencyKey("k", {}))
-    change = Change(new_tasks=[TaskRecord("t")] * 250)
-    store.record(given.id, ExecutionUpdate(change, [NewEvent("e", now)] * 250))
-    store.record(given.id, ExecutionUpdate(Change(status=Status.ERROR, finished_at=now)))
+    store.executions.create(given, IdempotencyKey("k", {}))
+    parts = [NewEvent("e", now)] * 250
+    record(store, given.id, *parts, new_tasks=[TaskRecord("t")] * 250)
+    record(store, given.id, status=Status.ERROR, finished_at=now)
 
     assert prune(store, now + 8 * DAY, WEEK) == 1
 
@@ -184,16 +130,15 @@ def test_pruning_leaves_other_executions_untouched(
 ) -> None:
     kept, forgotten = create(webhooks=(TARGET,)), create()
     for one in (kept, forgotten):
-        change = Change(new_tasks=[TaskRecord("t")])
-        store.record(one, ExecutionUpdate(change, [NewEvent("e", now)]))
+        record(store, one, NewEvent("e", now), new_tasks=[TaskRecord("t")])
     finish(kept, later=2 * DAY)
     finish(forgotten)
-    before = store.execution(kept)
+    before = store.executions.read(kept)
 
     assert prune(store, now + 8 * DAY, WEEK) == 1
 
-    assert store.execution(kept) == before
-    assert len(store.events(kept, 0, 10)) == 1
+    assert store.executions.read(kept) == before
+    assert len(events(store, kept)) == 1
 
 
 def test_execution_of_a_valid_key_is_not_pruned(
@@ -201,14 +146,16 @@ def test_execution_of_a_valid_key_is_not_pruned(
 ) -> None:
     """Its holder must neither start the same work again nor be given an id that leads nowhere."""
     given = new()
-    store.create(given, IdempotencyKey("k", {}))
+    store.executions.create(given, IdempotencyKey("k", {}))
     finish(given.id)
     hour = Retention(age=timedelta(hours=1), count=10)
 
     assert prune(store, now + timedelta(hours=23), hour) == 0
-    again = store.create(new(created_at=now + timedelta(hours=23)), IdempotencyKey("k", {}))
+    again = store.executions.create(
+        new(created_at=now + timedelta(hours=23)), IdempotencyKey("k", {})
+    )
     assert again.id == given.id
-    assert store.execution(given.id) is not None
+    assert store.executions.read(given.id) is not None
 
     assert prune(store, now + timedelta(hours=25), hour) == 1
 
@@ -220,33 +167,30 @@ def test_sequence_number_is_not_used_again(
     finish(create())
     prune(store, now + 8 * DAY, WEEK)
 
-    execution = store.execution(create())
+    execution = store.executions.read(create())
 
     assert execution is not None
     assert execution.sequence == 2
 
 
-@pytest.mark.parametrize("store_limits", [StoreLimits(prune_batch_s=0.0)])
-def test_pruning_is_done_in_batches_of_limited_time(
-    store: StoreDatabase,
-    create: Create,
-    finish: Finish,
-    path: Path,
-    now: datetime,
+@pytest.mark.parametrize("store_limits", [StoreLimits(pruned_rows=2)])
+def test_pruning_is_done_in_batches(
+    store: StoreDatabase, create: Create, finish: Finish, path: Path, now: datetime
 ) -> None:
-    ids = [create() for _ in range(3)]
-    for execution_id in ids:
-        store.record(execution_id, ExecutionUpdate(Change(), [NewEvent("e", now)]))
+    for _ in range(60):
+        execution_id = create()
+        record(store, execution_id, NewEvent("e", now))
         finish(execution_id)
 
-    first = store.prune_some(now + 8 * DAY, WEEK, far_keys=False)
+    first = store.prune_some(now + 8 * DAY, WEEK)
 
-    assert (first.executions, first.has_more) == (1, True)
-    assert prune(store, now + 8 * DAY, WEEK) == 2
+    assert (first.executions, first.has_more) == (50, True)
+    assert rows(path)["events"] == 58
+    assert prune(store, now + 8 * DAY, WEEK) == 10
     assert rows(path)["events"] == 0
 
 
-@pytest.mark.parametrize("store_limits", [StoreLimits(prune_batch_s=0.0)])
+@pytest.mark.parametrize("store_limits", [StoreLimits(pruned_rows=1)])
 async def test_calls_are_answered_between_two_batches(
     journal: Store,
     new: Callable[..., NewExecution],
@@ -276,7 +220,6 @@ async def test_calls_are_answered_between_two_batches(
 
 Open = Callable[..., StoreDatabase]
 LARGE = {"x": "y" * 20_000}
-KEPT = Retention(age=timedelta(days=7), count=1000)
 LATER = timedelta(days=8)
 
 
@@ -291,26 +234,19 @@ def size(path: Path) -> int:
     return path.stat().st_size + path.with_name(f"{path.name}-wal").stat().st_size
 
 
-def execution_of(store: StoreDatabase, execution_id: str) -> Execution:
-    found = store.execution(execution_id)
-    assert found is not None
-    return found
-
-
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk reports that it has no room."""
-    monkeypatch.setattr(store_module, "has_room", lambda _: False)
+    monkeypatch.setattr(file_module, "has_room", lambda _: False)
 
 
 @pytest.fixture
-def emptied(store: StoreDatabase, create: Create, finish: Finish) -> StoreDatabase:
+def emptied(store: StoreDatabase, create: Create, finish: Finish, now: datetime) -> StoreDatabase:
     """A journal that has forgotten nearly all that it had."""
-    kept, *forgotten = [create(inputs=LARGE) for _ in range(20)]
-    for each in forgotten:
-        finish(each)
-    now = execution_of(store, kept).created_at
-    store.prune_some(now + LATER, KEPT, far_keys=False)
+    create(inputs=LARGE)
+    for _ in range(19):
+        finish(create(inputs=LARGE))
+    store.prune_some(now + LATER, WEEK)
     return store
 
 
@@ -326,39 +262,26 @@ def before(store: StoreDatabase, create: Create, path: Path) -> list[str]:
     return ids
 
 
-@pytest.mark.parametrize("store_limits", [StoreLimits(spare_pages=0)])
-def test_free_pages_are_cut_off_the_file(emptied: StoreDatabase, path: Path) -> None:
-    before = pragma(path, "page_count")
-    free = pragma(path, "freelist_count")
-    assert free > 90
-    while emptied.release_some_pages():
-        pass
-    assert pragma(path, "freelist_count") == 0
-    assert pragma(path, "page_count") <= before - free
-    (kept,) = emptied.unfinished()
-    assert execution_of(emptied, kept.id).inputs == LARGE
-
-
-@pytest.mark.parametrize(
-    "store_limits", [StoreLimits(spare_pages=20), StoreLimits(spare_pages=10_000)]
-)
-def test_spare_pages_stay(emptied: StoreDatabase, path: Path, store_limits: StoreLimits) -> None:
-    left = min(store_limits.spare_pages, pragma(path, "freelist_count"))
-    while emptied.release_some_pages():
-        pass
-    assert pragma(path, "freelist_count") == left
-
-
-def test_spare_pages_are_released_on_a_full_disk(
-    emptied: StoreDatabase, path: Path, full_disk: None
+@pytest.mark.parametrize("spare", [0, 20, 10_000])
+def test_free_pages_but_the_spare_ones_are_cut_off_the_file(
+    emptied: StoreDatabase, path: Path, open_store: Open, spare: int
 ) -> None:
-    while emptied.release_some_pages():
+    emptied.close()
+    before, free = pragma(path, "page_count"), pragma(path, "freelist_count")
+    assert free > 90
+    store = open_store(limits=StoreLimits(spare_pages=spare))
+    while store.release_some_pages():
         pass
-    assert pragma(path, "freelist_count") == 0
+    left = min(spare, free)
+    assert pragma(path, "freelist_count") == left
+    assert pragma(path, "page_count") <= before - (free - left)
+    assert [known(store, each).inputs for each in unfinished(store)] == [LARGE]
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(pages_at_once=1)])
-def test_pages_are_cut_in_batches(emptied: StoreDatabase, path: Path, full_disk: None) -> None:
+def test_all_free_pages_are_cut_on_a_full_disk_in_batches(
+    emptied: StoreDatabase, path: Path, full_disk: None
+) -> None:
     free = pragma(path, "freelist_count")
     batches = 1
     while emptied.release_some_pages():
@@ -381,7 +304,7 @@ async def test_pruning_on_a_full_disk_shrinks_file_and_log(
     for each in go:
         end = Change(status=Status.STOPPED, finished_at=wall.now)
         await journal.record(each.id, ExecutionUpdate(end))
-    monkeypatch.setattr(store_module, "has_room", lambda _: False)
+    monkeypatch.setattr(file_module, "has_room", lambda _: False)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.prune, wall.now + 5 * LATER)
         for step in range(5):

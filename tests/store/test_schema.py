@@ -7,8 +7,6 @@ import hashlib
 import os
 import sqlite3
 import stat
-import subprocess
-import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -21,24 +19,19 @@ import trio
 
 from smartlinkd.store.actor import Store
 from smartlinkd.store.codec import micros
-from smartlinkd.store.database import StoreDatabase, open_file
+from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.errors import NoRoomToOpen, TooLarge, UnusableStore
+from smartlinkd.store.file import open_file
 from smartlinkd.store.model import NewDelivery, NewExecution, StoreLimits
 from smartlinkd.store.schema import SCHEMA
 from smartlinkd.store.sqlite import NewerFile, copy_of, open_database
 from tests.fakes.small_disk import fill, small_disk
-from tests.store.calls import CREW, SECOND, TASK, bodies, queue
+from tests.store.calls import CREW, SECOND, TASK, bodies, events, queue, unfinished
 from tests.store.conftest import KEY
 from tests.store.version_1 import FAILED_DELIVERIES, FIRST_DELIVERIES, OWED_BYTES
 
 Open = Callable[..., StoreDatabase]
 Create = Callable[..., str]
-NEWER_IN_THE_WAL = """
-import os, sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("PRAGMA user_version = 3")
-os.kill(os.getpid(), 9)
-"""
 
 
 def pragma(connection: sqlite3.Connection, name: str) -> object:
@@ -46,11 +39,9 @@ def pragma(connection: sqlite3.Connection, name: str) -> object:
 
 
 def contents(path: Path) -> dict[str, str]:
-    """Digests of the file and its log; the index beside them says nothing that they do not."""
+    """Digests of the file and what is beside it."""
     return {
-        file.name: hashlib.sha256(file.read_bytes()).hexdigest()
-        for file in (path, path.with_name(f"{path.name}-wal"))
-        if file.exists() and file.stat().st_size
+        file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in path.parent.iterdir()
     }
 
 
@@ -65,10 +56,10 @@ def test_file_is_opened_again_with_all_it_holds(
     store: StoreDatabase, create: Create, open_store: Open
 ) -> None:
     execution_id = create()
-    before = store.execution(execution_id)
+    before = store.executions.read(execution_id)
     store.close()
 
-    assert open_store().execution(execution_id) == before
+    assert open_store().executions.read(execution_id) == before
 
 
 def test_half_created_file_is_completed(
@@ -76,7 +67,7 @@ def test_half_created_file_is_completed(
 ) -> None:
     path.touch()
 
-    assert open_store().create(new(), None).is_new
+    assert open_store().executions.create(new()).is_new
 
 
 def test_newer_file_is_refused_and_untouched(
@@ -94,22 +85,6 @@ def test_newer_file_is_refused_and_untouched(
     assert contents(path) == before
 
 
-def test_newer_file_with_a_log_is_refused_and_untouched(
-    store: StoreDatabase, create: Create, path: Path, open_store: Open
-) -> None:
-    """The version stands in the log only; closing a connection that can write would move it."""
-    create()
-    store.close()
-    subprocess.run([sys.executable, "-c", NEWER_IN_THE_WAL, path], check=False, timeout=20)
-    before = contents(path)
-    assert len(before) == 2
-
-    with pytest.raises(UnusableStore, match="newer smartlinkd"):
-        open_store()
-
-    assert contents(path) == before
-
-
 def test_file_that_is_no_database_is_refused_by_name(path: Path, open_store: Open) -> None:
     path.write_bytes(b"not a database " * 1000)
 
@@ -121,12 +96,12 @@ def test_damage_met_later_names_the_file(
     store: StoreDatabase, new: Callable[..., NewExecution], path: Path, open_store: Open
 ) -> None:
     given = new(inputs={"x": "y" * 50_000})
-    store.create(given, None)
+    store.executions.create(given)
     store.close()
     spoil(path, b"y" * 500, b"y" * 499 + b"\xff")
 
     with pytest.raises(UnusableStore, match=rf"{path} is damaged .*\.dump") as raised:
-        open_store().execution(given.id)
+        open_store().executions.read(given.id)
     assert "yyy" not in "".join(traceback.format_exception(raised.value))
 
 
@@ -143,7 +118,7 @@ def test_damaged_page_names_the_file(
         file.write(b"\xee" * 4096)
 
     with pytest.raises(UnusableStore, match=f"{path} is damaged"):
-        open_store().execution(execution_id)
+        open_store().executions.read(execution_id)
 
 
 def test_text_that_is_no_json_is_damage(
@@ -154,7 +129,7 @@ def test_text_that_is_no_json_is_damage(
     spoil(path, b'"green tea"', b'"green tea{')
 
     with pytest.raises(UnusableStore, match="should be JSON"):
-        open_store().execution(execution_id)
+        open_store().executions.read(execution_id)
 
 
 def spoil(path: Path, right: bytes, wrong: bytes) -> None:
@@ -185,7 +160,7 @@ def test_file_locked_by_another_program_is_refused(
     store.close()
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(UnusableStore, match=rf"{path}: another program .*end the other"):
+        with pytest.raises(UnusableStore, match=rf"{path}: another program .*end that program"):
             open_store(limits=StoreLimits(busy_timeout_s=0.0))
 
 
@@ -243,8 +218,8 @@ def test_executions_and_events_of_version_1_are_read(
 ) -> None:
     store = open_store()
 
-    assert [each.id for each in store.unfinished()] == [ID]
-    assert [each.type for each in store.events(ID, 0, 10)] == ["queued"]
+    assert unfinished(store) == [ID]
+    assert [each.type for each in events(store, ID)] == ["queued"]
 
 
 def test_deliveries_of_version_1_are_due_in_their_order(
@@ -253,11 +228,11 @@ def test_deliveries_of_version_1_are_due_in_their_order(
     store = open_store()
 
     assert bodies(store, now) == [b"at once"]
-    found = {each.body: each for each in store.due_deliveries(now + 2 * SECOND, 10)}
+    found = {each.body: each for each in store.outbox.due(now + 2 * SECOND, 10)}
     assert list(found) == [b"at once", b"failed"]
     since = now if installed in ("failed", "last") else now + 2 * SECOND
     assert (found[b"failed"].due_since, found[b"failed"].attempts) == (since, 1)
-    store.remove_delivery(found[b"failed"].id)
+    store.outbox.remove(found[b"failed"].id)
     assert bodies(store, now) == [b"behind it", b"at once"]
 
 
@@ -308,15 +283,6 @@ def test_failed_migration_leaves_the_file_as_it_was(path: Path, now: datetime) -
         assert connection.execute("SELECT count(*) FROM deliveries").fetchone()[0] == 3
 
 
-def test_migration_is_made_once(path: Path) -> None:
-    notes = ("CREATE TABLE notes (a INTEGER)", "INSERT INTO notes VALUES (1)")
-    schema = replace(SCHEMA, migrations=(*SCHEMA.migrations, notes))
-
-    for _ in range(2):
-        with closing(open_database(path, schema, synchronous="OFF")) as connection:
-            assert [tuple(row) for row in connection.execute("SELECT a FROM notes")] == [(1,)]
-
-
 def test_upgrade_without_room_for_the_copy_changes_nothing(tmp_path: Path, now: datetime) -> None:
     with small_disk(tmp_path / "small", "4m") as folder:
         path = folder / "journal.db"
@@ -330,7 +296,7 @@ def test_upgrade_without_room_for_the_copy_changes_nothing(tmp_path: Path, now: 
         (folder / "filler").unlink()
         assert not list(folder.glob("*.version-*"))
         with closing(StoreDatabase(path, KEY)) as store:
-            assert [each.id for each in store.unfinished()] == [ID]
+            assert unfinished(store) == [ID]
 
 
 async def test_copy_is_deleted_when_its_executions_are_beyond_retention(

@@ -32,7 +32,7 @@ from smartlinkd.supervision.child import ChildSnapshot, ChildState
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Metrics:
+class Metrics(Collector):
     """The daemon's metrics, in a registry of their own."""
 
     def __init__(
@@ -43,8 +43,12 @@ class Metrics:
         parts: Callable[[], list[ChildSnapshot]],
     ) -> None:
         """Collect `observed`, the actors' own metrics, and the supervised actors of `parts`."""
+        self._browser = browser
+        self._observed = tuple(observed)
+        self._executor = executor
+        self._parts = parts
         self._registry = CollectorRegistry()
-        self._registry.register(_States(browser, observed, executor, parts))
+        self._registry.register(self)
         ProcessCollector(registry=self._registry)
         Info("smartlinkd_build", "The running program", registry=self._registry).info(
             {"version": __version__}
@@ -66,6 +70,27 @@ class Metrics:
     def text(self, account: AccountResponse | None = None) -> bytes:
         """Return the page. `account` is None while its actors do not answer."""
         return generate_latest(self._registry) + _account_text(account)
+
+    def describe(self) -> Iterable[Metric]:
+        """Return nothing: the registry need not know the families before a scrape."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the actors' metrics as they are now."""
+        up = GaugeMetricFamily("smartlinkd_part_up", "1 while the part runs", labels=["part"])
+        restarts = CounterMetricFamily(
+            "smartlinkd_part_restarts", "Restarts by the supervisor", labels=["part"]
+        )
+        for part in self._parts():
+            up.add_metric([part.name], float(part.state is ChildState.RUNNING))
+            restarts.add_metric([part.name], part.restarts)
+        yield up
+        yield restarts
+        if self._browser is not None:
+            yield from _browser_metrics(self._browser)
+        for each in self._observed:
+            yield from each.collect()
+        yield from _crew_metrics(self._executor)
 
 
 def _account_text(account: AccountResponse | None) -> bytes:
@@ -89,41 +114,6 @@ def _account_text(account: AccountResponse | None) -> bytes:
         )
         age.set((datetime.now(UTC) - account.cookie.synced_at).total_seconds())
     return generate_latest(registry)
-
-
-class _States(Collector):
-    def __init__(
-        self,
-        browser: Browser | None,
-        observed: Iterable[Counter | Histogram],
-        executor: Executor,
-        parts: Callable[[], list[ChildSnapshot]],
-    ) -> None:
-        self._browser = browser
-        self._observed = tuple(observed)
-        self._executor = executor
-        self._parts = parts
-
-    def describe(self) -> Iterable[Metric]:
-        """Return nothing: the registry need not know the families before a scrape."""
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield the metrics as they are now."""
-        up = GaugeMetricFamily("smartlinkd_part_up", "1 while the part runs", labels=["part"])
-        restarts = CounterMetricFamily(
-            "smartlinkd_part_restarts", "Restarts by the supervisor", labels=["part"]
-        )
-        for part in self._parts():
-            up.add_metric([part.name], float(part.state is ChildState.RUNNING))
-            restarts.add_metric([part.name], part.restarts)
-        yield up
-        yield restarts
-        if self._browser is not None:
-            yield from _browser_metrics(self._browser)
-        for each in self._observed:
-            yield from each.collect()
-        yield from _crew_metrics(self._executor)
 
 
 def _crew_metrics(executor: Executor) -> Iterable[Metric]:

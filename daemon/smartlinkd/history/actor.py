@@ -126,7 +126,9 @@ class History:
             deleted = await self.mailbox.ask(HistoryDatabase.clear)
         else:
             newest, deleted = await self.mailbox.ask(HistoryDatabase.newest), 0
-            while some := await self.mailbox.ask(partial(_delete_some, filters, newest)):
+            while some := await self.mailbox.ask(
+                lambda database: database.delete_some(filters, newest)
+            ):
                 deleted += some
         self._grown.set()
         return deleted
@@ -165,18 +167,12 @@ class History:
     async def _prune(self) -> None:
         now_ms = milliseconds(self._wall())
         try:
-            while await self.mailbox.ask(partial(_prune_some, self._retention, now_ms)):
+            while await self.mailbox.ask(
+                lambda database: database.prune_some(self._retention, now_ms)
+            ):
                 pass
         except Unavailable as error:
             logger.debug("the history forgets later: %s", error)
-
-
-def _delete_some(filters: Filters, newest: int, database: HistoryDatabase) -> int:
-    return database.delete_some(filters, newest)
-
-
-def _prune_some(retention: HistoryRetention, now_ms: int, database: HistoryDatabase) -> bool:
-    return database.prune_some(retention, now_ms)
 
 
 def _do_in_order(

@@ -31,6 +31,7 @@ from smartlinkd.history.schema import SCHEMA
 from smartlinkd.history.search import Condition, condition, searchable, storable
 from smartlinkd.store.disk import has_room
 from smartlinkd.store.sqlite import (
+    PASSING,
     NewerFile,
     checkpoint,
     is_damage,
@@ -58,17 +59,6 @@ _DAY_MS: Final = 86_400_000
 _MINUTE_MS: Final = 60_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _LARGEST: Final = 2**53  # of what JavaScript's numbers hold exactly
-
-_PASSING: Final = {
-    sqlite3.SQLITE_FULL: "its disk is full; make room on it",
-    sqlite3.SQLITE_BUSY: "another program holds it locked; end that program",
-    sqlite3.SQLITE_LOCKED: "another program holds it locked; end that program",
-    sqlite3.SQLITE_PROTOCOL: "another program holds it locked; end that program",
-    sqlite3.SQLITE_IOERR: "its disk reports an error; look at the disk",
-    sqlite3.SQLITE_READONLY: "it cannot be written to; let the daemon's user write to it",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; let the daemon's user open it",
-    sqlite3.SQLITE_PERM: "it cannot be written to; let the daemon's user write to it",
-}
 _DAMAGED: Final = ".damaged"
 
 
@@ -238,7 +228,7 @@ class HistoryDatabase:
 
     def _insert(self, records: Sequence[Record]) -> None:
         if not has_room(self._path.parent, _LEFT_FREE_BYTES):
-            raise _refusal(_PASSING[sqlite3.SQLITE_FULL])
+            raise _refusal(*PASSING[sqlite3.SQLITE_FULL])
         with self._transaction() as connection:
             for record in records:
                 made = record.made
@@ -292,10 +282,9 @@ class HistoryDatabase:
         except sqlite3.Error as error:
             if is_damage(error):
                 raise self._set_aside() from error
-            why = _PASSING.get(primary_code(error))
-            if why is None:
+            if primary_code(error) not in PASSING:
                 raise
-            raise _refusal(why) from error
+            raise _refusal(*PASSING[primary_code(error)]) from error
 
     def _opened(self) -> sqlite3.Connection:
         try:
@@ -309,8 +298,8 @@ class HistoryDatabase:
         except sqlite3.Error as error:
             if is_damage(error):
                 raise self._set_aside() from error
-            why = _PASSING.get(primary_code(error), f"SQLite cannot open it: {error}")
-            raise _refusal(why) from error
+            unknown = (f"SQLite cannot open it: {error}",)
+            raise _refusal(*PASSING.get(primary_code(error), unknown)) from error
         except OSError as error:
             raise _refusal(f"it cannot be opened: {error.strerror}") from error
 
@@ -448,8 +437,9 @@ def _summable(commission: int | None) -> int | None:
     return commission if commission is not None and abs(commission) < _LARGEST else None
 
 
-def _refusal(why: str) -> Unavailable:
-    return Unavailable(f"the history cannot be used: {why}", retry_after=RETRY_AFTER_S)
+def _refusal(*why: str) -> Unavailable:
+    text = f"the history cannot be used: {'; '.join(why)}"
+    return Unavailable(text, retry_after=RETRY_AFTER_S)
 
 
 def _set_aside(path: Path) -> Path:

@@ -75,13 +75,11 @@ def escape_controls(text: str) -> str:
 
 
 def traceback_text(record: logging.LogRecord) -> str:
-    """Return the record's traceback and stack, escaped and shortened, or "" if it has none."""
-    parts = []
-    if record.exc_info and record.exc_info[1] is not None:
-        parts.append("".join(traceback.format_exception(record.exc_info[1])).rstrip())
-    if record.stack_info:
-        parts.append(record.stack_info)
-    return shorten(escape_controls("\n".join(parts)), MAX_TRACEBACK_CHARS)
+    """Return the record's traceback, escaped and shortened, or "" if it has none."""
+    if not record.exc_info or record.exc_info[1] is None:
+        return ""
+    text = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
+    return shorten(escape_controls(text), MAX_TRACEBACK_CHARS)
 
 
 class JsonFormatter(logging.Formatter):

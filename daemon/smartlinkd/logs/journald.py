@@ -1,18 +1,16 @@
 """systemd's journal in its native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL).
 
-Each record is one datagram of fields. A value with a control character, a line end above all, goes
-in the binary form with its length in front, so no value can forge a field or a record.
+Each record is one datagram of fields, which it fits into: all of its texts are bounded. A value
+with a control character, a line end above all, goes in the binary form with its length in front, so
+no value can forge a field or a record.
 """
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
-import socket
 import stat
 import traceback
-from array import array
 from collections.abc import Mapping
 from typing import Final, TextIO
 
@@ -26,11 +24,9 @@ from smartlinkd.logs.formats import (
     shorten,
     traceback_text,
 )
-from smartlinkd.memfd import sealed_file
 
 IDENTIFIER: Final = "smartlinkd"
 SOCKET: Final = "/run/systemd/journal/socket"
-NO_WAIT: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 _PRIORITIES: Final = (  # by Python's levels; syslog(3)
     (logging.CRITICAL, 2),
@@ -39,7 +35,6 @@ _PRIORITIES: Final = (  # by Python's levels; syslog(3)
     (logging.INFO, 6),
 )
 _DEBUG: Final = 7
-_TOO_LARGE: Final = (errno.EMSGSIZE, errno.ENOBUFS)
 
 
 def is_journal(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -77,41 +72,6 @@ def encode_entry(record: logging.LogRecord) -> bytes:
 def priority(level: int) -> int:
     """Return the syslog priority of a logging level."""
     return next((priority for least, priority in _PRIORITIES if level >= least), _DEBUG)
-
-
-class JournalSocket:
-    """The journal's socket."""
-
-    def __init__(self, path: str = SOCKET) -> None:
-        self._path = path
-        # Not connected: a restarted journal has another socket.
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-
-    def send(self, entry: bytes) -> None:
-        """Send one entry without waiting.
-
-        Raises:
-            OSError: the journal did not take it.
-        """
-        try:
-            self._socket.sendto(entry, NO_WAIT, self._path)
-        except OSError as error:
-            if error.errno not in _TOO_LARGE:
-                raise
-            self._send_file(entry)
-
-    def close(self) -> None:
-        """Close the socket."""
-        self._socket.close()
-
-    def _send_file(self, entry: bytes) -> None:
-        # The journal takes only sealed files: another could be changed while it reads.
-        descriptor = sealed_file(IDENTIFIER, entry)
-        try:
-            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [descriptor]))
-            self._socket.sendmsg([], [rights], NO_WAIT, self._path)
-        finally:
-            os.close(descriptor)
 
 
 def _encode_field(name: str, value: str) -> bytes:

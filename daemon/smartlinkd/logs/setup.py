@@ -13,15 +13,13 @@ import socket
 import stat
 import sys
 from collections.abc import Callable, Mapping
-from typing import TextIO
+from typing import Final, TextIO
 
 from smartlinkd.logs.context import ContextFilter
 from smartlinkd.logs.events import LogEvent
 from smartlinkd.logs.formats import JsonFormatter, TerminalFormatter
 from smartlinkd.logs.journald import (
-    NO_WAIT,
     SOCKET,
-    JournalSocket,
     encode_entry,
     is_journal,
     priority,
@@ -58,6 +56,9 @@ def set_level(level: str) -> None:
     # Some libraries log addresses at INFO.
     logging.getLogger().setLevel(max(ours, logging.WARNING))
     logging.getLogger("smartlinkd").setLevel(ours)
+
+
+NO_WAIT: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
 class LineWriter:
@@ -139,18 +140,21 @@ class JournalHandler(NonBlockingHandler):
 
     Args:
         stream: standard error, a socket that the journal reads too.
+        path: the journal's socket.
     """
 
-    def __init__(self, stream: TextIO, journal: JournalSocket) -> None:
+    def __init__(self, stream: TextIO, path: str) -> None:
         super().__init__("the journal")
         self.setFormatter(JsonFormatter())
-        self._journal = journal
+        self._path = path
+        # Not connected: a restarted journal has another socket.
+        self._journal = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._stream = socket.socket(fileno=os.dup(stream.fileno()))
         self._lines = LineWriter(lambda data: self._stream.send(data, NO_WAIT))
 
     def try_emit(self, record: logging.LogRecord) -> bool:
         try:
-            self._journal.send(encode_entry(record))
+            self._journal.sendto(encode_entry(record), NO_WAIT, self._path)
         except OSError:
             # The prefix is the priority (sd-daemon(3)).
             line = f"<{priority(record.levelno)}>{self.format(record)}\n"
@@ -167,7 +171,7 @@ def _make_handler(
     stream: TextIO, environ: Mapping[str, str], journal_socket: str
 ) -> logging.Handler:
     if is_journal(stream, environ):
-        return JournalHandler(stream, JournalSocket(journal_socket))
+        return JournalHandler(stream, journal_socket)
     descriptor = _reopen_nonblocking(stream)
     handler = logging.StreamHandler(stream) if descriptor is None else LineHandler(descriptor)
     handler.setFormatter(TerminalFormatter() if stream.isatty() else JsonFormatter())

@@ -193,10 +193,10 @@ class _ChannelSender:
         self._waiting.mark_sent(notice)
 
     def add(self, notice: Notice) -> None:
-        if self._waiting.add(notice):
-            self._wake.set()
-        else:
-            self._log_lost(notice, "too much else is wrong already")
+        lost = self._waiting.add(notice)
+        if lost is not None:
+            self._log_lost(lost, "too much else is wrong already")
+        self._wake.set()
 
     async def run(self) -> None:
         self._current = None

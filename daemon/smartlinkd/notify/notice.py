@@ -82,12 +82,6 @@ class _Subject:
         """True if nothing waits, and the owner knows of no trouble."""
         return self.pending is None and (self.sent is None or self.sent.is_resolved)
 
-    @property
-    def is_reported_loss(self) -> bool:
-        """True if nothing waits, and the last sent notice was of a lost session."""
-        is_loss = self.sent is not None and self.sent.event is LogEvent.SESSION_LOST
-        return is_loss and self.pending is None
-
     def add(self, notice: Notice) -> None:
         is_known = self.sent.state == notice.state if self.sent else notice.is_resolved
         self.pending = None if is_known else notice
@@ -103,36 +97,30 @@ class NoticeThrottle:
         self._subjects: dict[str, _Subject] = {}
         self._occurrences: deque[Notice] = deque()
 
-    def add(self, notice: Notice) -> bool:
-        """Add a notice. Returns False if there is no room for it, or for its account."""
+    def add(self, notice: Notice) -> Notice | None:
+        """Add a notice. Returns the one that is lost because there is no room for it, or None."""
         if notice.is_occurrence:
-            has_room = len(self._occurrences) < MAX_OCCURRENCES
-            if has_room:
-                self._occurrences.append(notice)
-            return has_room
-        if notice.subject not in self._subjects and notice.account and not self._make_room():
-            return False
+            if len(self._occurrences) >= MAX_OCCURRENCES:
+                return notice
+            self._occurrences.append(notice)
+            return None
+        is_new_account = notice.account and notice.subject not in self._subjects
+        lost = self._make_room() if is_new_account else None
         new = _Subject(is_account=bool(notice.account))
         self._subjects.setdefault(notice.subject, new).add(notice)
-        return True
+        return lost
 
-    def _make_room(self) -> bool:
-        """Evict settled accounts, else the lost session that was reported the longest ago.
+    def _make_room(self) -> Notice | None:
+        """Evict settled accounts if there are too many, else the one that was reported first.
 
-        Its cookie may have expired for good. Returns False if one more account has no room.
+        Returns the notice of it that waits, if any.
         """
-        if self._account_count() >= MAX_ACCOUNTS:
-            subjects = self._subjects.items()
-            self._subjects = {name: each for name, each in subjects if not each.is_settled}
-        if self._account_count() >= MAX_ACCOUNTS:
-            lost = [name for name, each in self._subjects.items() if each.is_reported_loss]
-            if not lost:
-                return False
-            del self._subjects[min(lost, key=lambda name: self._subjects[name].sent_at)]
-        return True
-
-    def _account_count(self) -> int:
-        return sum(1 for each in self._subjects.values() if each.is_account)
+        accounts = [name for name, each in self._subjects.items() if each.is_account]
+        if len(accounts) < MAX_ACCOUNTS:
+            return None
+        settled = [name for name in accounts if self._subjects[name].is_settled]
+        evicted = [self._subjects.pop(name) for name in settled or accounts[:1]]
+        return evicted[0].pending
 
     def mark_sent(self, notice: Notice) -> None:
         """Record a notice that an earlier process has sent."""

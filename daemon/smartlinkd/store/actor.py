@@ -9,13 +9,12 @@ idempotency key.
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import trio
 from pydantic import SecretBytes
@@ -44,9 +43,6 @@ from smartlinkd.supervision.blocking import BlockingMailbox
 from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)
-
-CLOCK_SET_WITHIN: Final = 3600.0
-"""Seconds after a start in which a clock that is behind is set right, where there is a network."""
 
 R = TypeVar("R")
 
@@ -86,7 +82,6 @@ class Store:
         self._wall = wall
         self._disk = Disk(path.parent, disk_full)
         self._open = partial(StoreDatabase, path, key, limits=self._limits, synchronous=synchronous)
-        self._started_at = math.inf  # of this instance, on trio's clock
         self._was_open = False  # in any instance
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
@@ -94,7 +89,6 @@ class Store:
 
         Raises `UnusableStore`, of which `NoRoomToOpen` is one.
         """
-        self._started_at = trio.current_time()
         limiter = trio.CapacityLimiter(1)
         database = await self._opened(limiter)
         self._was_open = True
@@ -130,7 +124,7 @@ class Store:
             KeyReused: the key was used with another body.
             TooLarge, Invalid: a value cannot be stored.
         """
-        return await self._do(lambda database: database.create(new, idempotency, update))
+        return await self._do(lambda database: database.executions.create(new, idempotency, update))
 
     async def created_by(self, crew: str, owner: str, key: IdempotencyKey) -> str | None:
         """Return the id that `create` would answer for a used key, else None.
@@ -138,7 +132,9 @@ class Store:
         For what has to be refused only if it is new, as a full queue. Raises `KeyReused`.
         """
         now = self._wall()
-        return await self._do(lambda database: database.created_by(crew, owner, key, now))
+        return await self._do(
+            lambda database: database.executions.created_by(crew, owner, key, now)
+        )
 
     async def record(self, execution_id: str, update: ExecutionUpdate) -> None:
         """Change an execution, number its events and queue its webhook calls, all or nothing.
@@ -149,7 +145,7 @@ class Store:
             AlreadyFinished: the execution has ended.
             TooLarge, Invalid: a value cannot be stored.
         """
-        await self._do(lambda database: database.record(execution_id, update))
+        await self._do(lambda database: database.executions.record(execution_id, update))
 
     async def execution(
         self, execution_id: str, *, crew: str | None = None, owner: str | None = None
@@ -158,13 +154,17 @@ class Store:
 
         Returns None also, and as quickly, if it has another `crew` or `owner`, where given.
         """
-        return await self._do(lambda database: database.execution(execution_id, crew, owner))
+        return await self._do(
+            lambda database: database.executions.read(execution_id, crew=crew, owner=owner)
+        )
 
     async def summary(
         self, execution_id: str, *, crew: str | None = None, owner: str | None = None
     ) -> Summary | None:
         """Return the execution without what may be large. Returns None as `execution` does."""
-        return await self._do(lambda database: database.summary(execution_id, crew, owner))
+        return await self._do(
+            lambda database: database.executions.summary(execution_id, crew=crew, owner=owner)
+        )
 
     async def executions(
         self,
@@ -181,7 +181,9 @@ class Store:
         a cursor that no list can have given.
         """
         return await self._do(
-            lambda database: database.executions(crew, owner, state, limit, cursor)
+            lambda database: database.executions.page(
+                crew, owner=owner, state=state, limit=limit, cursor=cursor
+            )
         )
 
     async def events(
@@ -191,15 +193,21 @@ class Store:
 
         A large event comes in parts: pass the `end` of the last part as `offset` for the next.
         """
-        return await self._do(lambda database: database.events(execution_id, after, limit, offset))
+        return await self._do(
+            lambda database: database.executions.events(
+                execution_id, after=after, limit=limit, offset=offset
+            )
+        )
 
     async def count_bare_events(self, execution_id: str, kind: str) -> int:
         """Return how many events of a type have no data."""
-        return await self._do(lambda database: database.count_bare_events(execution_id, kind))
+        return await self._do(
+            lambda database: database.executions.count_bare_events(execution_id, kind)
+        )
 
     async def unfinished(self) -> list[Summary]:
         """Return all executions that have not ended, in the order of their creation."""
-        return await self._do(StoreDatabase.unfinished)
+        return await self._do(lambda database: database.executions.unfinished())
 
     async def due_deliveries(
         self,
@@ -220,16 +228,18 @@ class Store:
             except_origins: origins (`https://host:port`) that get no more at the moment.
         """
         return await self._do(
-            lambda database: database.due_deliveries(now, limit, except_ids, except_origins)
+            lambda database: database.outbox.due(
+                now, limit, except_ids=except_ids, except_origins=except_origins
+            )
         )
 
     async def remove_delivery(self, delivery_id: int) -> None:
         """Delete a delivery that was made or given up. Do nothing if it is gone already."""
-        await self._do(lambda database: database.remove_delivery(delivery_id))
+        await self._do(lambda database: database.outbox.remove(delivery_id))
 
     async def reschedule(self, delivery_id: int, next_at: datetime) -> None:
         """Count a failed attempt of a delivery, which is due again at `next_at`."""
-        await self._do(lambda database: database.reschedule(delivery_id, next_at))
+        await self._do(lambda database: database.outbox.reschedule(delivery_id, next_at))
 
     async def look_at_disk(self) -> None:
         """Note a full disk, if it is the store's. For those that have met one elsewhere."""
@@ -244,15 +254,11 @@ class Store:
         """Delete what is beyond its retention at `now`, and cut free pages off the file.
 
         Returns how many executions were deleted. Between its short transactions others are
-        answered. A key that seems to come of a clock far ahead stays for the instance's first hour:
-        the clock may be behind until the network sets it right.
+        answered.
         """
-        far_keys = trio.current_time() - self._started_at >= CLOCK_SET_WITHIN
         pruned, has_more = 0, True
         while has_more:
-            batch = await self._do(
-                partial(StoreDatabase.prune_some, now=now, kept=self._retention, far_keys=far_keys)
-            )
+            batch = await self._do(partial(StoreDatabase.prune_some, now=now, kept=self._retention))
             pruned, has_more = pruned + batch.executions, batch.has_more
         if await self._do(StoreDatabase.release_some_pages):
             while await self._do(StoreDatabase.release_some_pages):

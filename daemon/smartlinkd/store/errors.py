@@ -14,24 +14,14 @@ from typing import Final, TypeVar
 
 from smartlinkd.errors import Invalid, Unavailable, Unprocessable
 from smartlinkd.store.disk import has_room
-from smartlinkd.store.sqlite import DAMAGE, NewerFile, is_bad_text, primary_code
+from smartlinkd.store.sqlite import DAMAGE, PASSING, is_bad_text, primary_code
 
 logger = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=Unavailable)
 
 RETRY_AFTER_S: Final = 5
-
-_PASSING: Final = {
-    sqlite3.SQLITE_FULL: "its disk is full",
-    sqlite3.SQLITE_BUSY: "another program holds it locked",
-    sqlite3.SQLITE_LOCKED: "another program holds it locked",
-    sqlite3.SQLITE_PROTOCOL: "another program holds it locked",
-    sqlite3.SQLITE_IOERR: "its disk reports an error",
-    sqlite3.SQLITE_READONLY: "it cannot be written to",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened",
-    sqlite3.SQLITE_PERM: "it cannot be written to",
-}
+_DISK_IS_FULL: Final = PASSING[sqlite3.SQLITE_FULL][0]
 
 
 class KeyReused(Unprocessable):
@@ -64,11 +54,10 @@ def translate(error: sqlite3.Error, path: Path) -> Unavailable | UnusableStore |
         return damaged(path, "text that is not UTF-8")
     if primary_code(error) in DAMAGE:
         return damaged(path, str(error))
-    why = _PASSING.get(primary_code(error))
-    if why is None:
+    if primary_code(error) not in PASSING:
         return None
     is_full = _is_full(error, path)
-    why = _PASSING[sqlite3.SQLITE_FULL] if is_full else why
+    why, _ = PASSING[sqlite3.SQLITE_FULL if is_full else primary_code(error)]
     logger.warning("%s: %s (%s, %s)", path, why, error, error.sqlite_errorname)
     return _refusal(DiskFull if is_full else Unavailable, why)
 
@@ -77,20 +66,17 @@ def translate_at_start(error: sqlite3.Error, path: Path) -> UnusableStore | None
     """Return what to raise in place of an error at opening; None if the error is a bug."""
     if primary_code(error) in DAMAGE:
         return damaged(path, str(error))
-    why = _PASSING.get(primary_code(error))
-    if why is None:
+    if primary_code(error) not in PASSING:
         return None
     if _is_full(error, path):
         return no_room_to_open(path)
-    return UnusableStore(
-        f"{path}: {why} ({error}); let the daemon's user write to it and to its folder, make "
-        "room, end the other program, and start again"
-    )
+    why, remedy = PASSING[primary_code(error)]
+    return UnusableStore(f"{path}: {why} ({error}); {remedy}, and start again")
 
 
 def disk_full() -> DiskFull:
     """Return the refusal of a disk with too little room for something new."""
-    return _refusal(DiskFull, _PASSING[sqlite3.SQLITE_FULL])
+    return _refusal(DiskFull, _DISK_IS_FULL)
 
 
 def file_gone(path: Path) -> Unavailable:
@@ -102,17 +88,7 @@ def file_gone(path: Path) -> Unavailable:
 
 def no_room_to_open(path: Path) -> NoRoomToOpen:
     """Return the error of a file that only lacks room on its disk."""
-    return NoRoomToOpen(
-        f"{path}: {_PASSING[sqlite3.SQLITE_FULL]}; make room in {path.parent}, and start again"
-    )
-
-
-def newer(path: Path, file: NewerFile) -> UnusableStore:
-    """Return the error of a file that a newer daemon has written."""
-    return UnusableStore(
-        f"{path} was written by a newer smartlinkd ({file}): install that one again, or put back "
-        "the backup from before it"
-    )
+    return NoRoomToOpen(f"{path}: {_DISK_IS_FULL}; make room in {path.parent}, and start again")
 
 
 def damaged(path: Path, why: str) -> UnusableStore:

@@ -1,7 +1,4 @@
-"""Executions with their events, completed tasks and idempotency keys: reading and writing the rows.
-
-All methods run inside a transaction of the caller, or only read.
-"""
+"""Executions with their events, completed tasks and idempotency keys."""
 
 from __future__ import annotations
 
@@ -30,7 +27,8 @@ from smartlinkd.store.codec import (
     optional_moment,
     text,
 )
-from smartlinkd.store.errors import AlreadyFinished, KeyReused, TooLarge
+from smartlinkd.store.errors import AlreadyFinished, KeyReused, TooLarge, disk_full
+from smartlinkd.store.file import StoreFile
 from smartlinkd.store.model import (
     Change,
     Created,
@@ -76,20 +74,37 @@ _Columns = dict[str, str | int | None]
 class Executions:
     """The tables `executions`, `kickoffs`, `events`, `tasks` and `idempotency`."""
 
-    def __init__(self, connection: sqlite3.Connection, outbox: Outbox, limits: StoreLimits) -> None:
-        self._connection = connection
+    def __init__(self, file: StoreFile, outbox: Outbox, limits: StoreLimits) -> None:
+        self._file = file
+        self._connection = file.connection
         self._outbox = outbox
         self._limits = limits
+        self.chars_read = 0
+        """Characters of executions that were read since somebody set it to 0."""
 
-    def create(self, new: NewExecution, key: IdempotencyKey | None) -> Created:
-        """Insert an execution, unless its key stands for one.
+    def create(
+        self,
+        new: NewExecution,
+        key: IdempotencyKey | None = None,
+        update: ExecutionUpdate | None = None,
+    ) -> Created:
+        """Insert an execution and its `update`, unless its key stands for one.
 
         Raises `KeyReused`, `TooLarge`, or `Invalid` for what is no JSON.
         """
-        if key is not None:
-            earlier = self.created_by(new.crew, new.owner, key, new.created_at)
-            if earlier is not None:
-                return Created(earlier, is_new=False)
+        with self._file.writing():
+            if key is not None:
+                earlier = self.created_by(new.crew, new.owner, key, new.created_at)
+                if earlier is not None:
+                    return Created(earlier, is_new=False)
+            self._insert(new, key)
+            if not self._file.has_room():
+                raise disk_full()  # SQLite may have found a page: the worker finds nothing
+            if update is not None:
+                self.record(new.id, update)
+            return Created(new.id, is_new=True)
+
+    def _insert(self, new: NewExecution, key: IdempotencyKey | None) -> None:
         sequence = self._connection.execute(
             "INSERT INTO executions (id, crew, owner, state, status, created_at) "
             "VALUES (?, ?, ?, ?, ?, ?)",
@@ -110,23 +125,23 @@ class Executions:
         self._outbox.set_targets(sequence, new.id, new.webhooks)
         if key is not None:
             self._add_key(new, key)
-        return Created(new.id, is_new=True)
 
     def created_by(self, crew: str, owner: str, key: IdempotencyKey, now: datetime) -> str | None:
         """Return the id that a key stands for at `now`; None if unused. Raises `KeyReused`."""
-        row = self._connection.execute(
-            "SELECT digest, execution FROM idempotency "
-            "WHERE crew = ? AND owner = ? AND key = ? AND expires_at > ?",
-            (crew, owner, text("Idempotency-Key", key.key, MAX_NAME), micros(now)),
-        ).fetchone()
-        if row is None:
-            return None
-        if row["digest"] != digest(key.body):
-            raise KeyReused(
-                "Idempotency-Key: was used with another body in the last 24 hours; send a fresh "
-                "key, or the same body"
-            )
-        return str(row["execution"])
+        with self._file.reading():
+            row = self._connection.execute(
+                "SELECT digest, execution FROM idempotency "
+                "WHERE crew = ? AND owner = ? AND key = ? AND expires_at > ?",
+                (crew, owner, text("Idempotency-Key", key.key, MAX_NAME), micros(now)),
+            ).fetchone()
+            if row is None:
+                return None
+            if row["digest"] != digest(key.body):
+                raise KeyReused(
+                    "Idempotency-Key: was used with another body in the last 24 hours; send a "
+                    "fresh key, or the same body"
+                )
+            return str(row["execution"])
 
     def record(self, execution_id: str, update: ExecutionUpdate) -> None:
         """Change an execution, number its new events, and queue its webhook calls.
@@ -136,178 +151,185 @@ class Executions:
             TooLarge, Invalid: a value cannot be stored.
             LookupError: no execution has this id.
         """
-        change = update.change
-        row = self._connection.execute(
-            "SELECT sequence, state, last_event, deliveries, completed_tasks, tasks_size "
-            "FROM executions WHERE id = ?",
-            (execution_id,),
-        ).fetchone()
-        if row is None:
-            raise LookupError(f"there is no execution {execution_id} to record anything of")
-        if ExecutionState(row["state"]).ended:
-            raise AlreadyFinished(f"execution {execution_id} has ended; kick off a new one")
-        sequence: int = row["sequence"]
-        event_count = row["last_event"] + len(update.events)
-        delivery_count = row["deliveries"] + len(update.deliveries)
-        if not update.ends or len(update.events) > 1:  # the end alone always has room
-            _check_count("events", event_count, self._limits.events)
-            _check_count("webhook calls", delivery_count, self._limits.deliveries)
-            self._outbox.check_pending(sequence, update.deliveries)
-        columns = _changed_columns(change) | self._record_tasks(row, change)
-        columns |= {"last_event": event_count, "deliveries": delivery_count}
-        # The names are those of this file, never a caller's.
-        assignments = ", ".join(f"{column} = :{column}" for column in columns)
-        self._connection.execute(
-            f"UPDATE executions SET {assignments} WHERE sequence = :sequence",  # noqa: S608
-            {**columns, "sequence": sequence},
-        )
-        self._add_events(sequence, row["last_event"], update.events)
-        if "webhooks" in change:
-            self._outbox.set_targets(sequence, execution_id, change["webhooks"])
-        self._outbox.queue(sequence, execution_id, update.deliveries)
-        if update.ends or "webhooks" in change:
-            self._outbox.drop_unneeded_targets(sequence)
+        with self._file.writing():
+            change = update.change
+            row = self._connection.execute(
+                "SELECT sequence, state, last_event, deliveries, completed_tasks, tasks_size "
+                "FROM executions WHERE id = ?",
+                (execution_id,),
+            ).fetchone()
+            if row is None:
+                raise LookupError(f"there is no execution {execution_id} to record anything of")
+            if ExecutionState(row["state"]).ended:
+                raise AlreadyFinished(f"execution {execution_id} has ended; kick off a new one")
+            sequence: int = row["sequence"]
+            event_count = row["last_event"] + len(update.events)
+            delivery_count = row["deliveries"] + len(update.deliveries)
+            if not update.ends or len(update.events) > 1:  # the end alone always has room
+                _check_count("events", event_count, self._limits.events)
+                _check_count("webhook calls", delivery_count, self._limits.deliveries)
+                self._outbox.check_pending(sequence, update.deliveries)
+            columns = _changed_columns(change) | self._record_tasks(row, change)
+            columns |= {"last_event": event_count, "deliveries": delivery_count}
+            # The names are those of this file, never a caller's.
+            assignments = ", ".join(f"{column} = :{column}" for column in columns)
+            self._connection.execute(
+                f"UPDATE executions SET {assignments} WHERE sequence = :sequence",  # noqa: S608
+                {**columns, "sequence": sequence},
+            )
+            self._add_events(sequence, row["last_event"], update.events)
+            if "webhooks" in change:
+                self._outbox.set_targets(sequence, execution_id, change["webhooks"])
+            self._outbox.queue(sequence, execution_id, update.deliveries)
+            if update.ends or "webhooks" in change:
+                self._outbox.drop_unneeded_targets(sequence)
 
     def read(
-        self, execution_id: str, *, crew: str | None, owner: str | None
-    ) -> tuple[Execution, int] | None:
-        """Return the execution and how many characters it has.
+        self, execution_id: str, *, crew: str | None = None, owner: str | None = None
+    ) -> Execution | None:
+        """Return the execution; None also if the crew or the owner, where given, is another one.
 
-        Returns None also if the crew or the owner, where given, is another one. That is looked up
-        before anything else is read, so it takes no longer than for an id that does not exist.
+        That is looked up before anything else is read, so it takes no longer than for an id that
+        does not exist.
         """
-        found = self._connection.execute(
-            "SELECT sequence FROM executions WHERE id = :id "
-            "AND (:crew IS NULL OR crew = :crew) AND (:owner IS NULL OR owner = :owner)",
-            {"id": execution_id, "crew": crew, "owner": owner},
-        ).fetchone()
-        if found is None:
-            return None
-        row = self._connection.execute(
-            "SELECT * FROM executions JOIN kickoffs ON execution = sequence WHERE sequence = ?",
-            (found["sequence"],),
-        ).fetchone()
-        tasks = self._connection.execute(
-            "SELECT record FROM tasks WHERE execution = ? ORDER BY number", (row["sequence"],)
-        )
-        execution = Execution(
-            **_summary_fields(row),
-            inputs=cast("dict[str, JsonValue]", decode(row["inputs"])),
-            meta=decode(row["meta"]),
-            webhooks=self._outbox.targets(row["sequence"], execution_id),
-            result=row["result"],
-            result_json=decode(row["result_json"]),
-            tasks=tuple(_task(task["record"]) for task in tasks),
-            last_step=decode(row["last_step"]),
-        )
-        return execution, row["tasks_size"] + sum(len(each) for each in row if type(each) is str)
+        with self._file.reading():
+            found = self._connection.execute(
+                "SELECT sequence FROM executions WHERE id = :id "
+                "AND (:crew IS NULL OR crew = :crew) AND (:owner IS NULL OR owner = :owner)",
+                {"id": execution_id, "crew": crew, "owner": owner},
+            ).fetchone()
+            if found is None:
+                return None
+            row = self._connection.execute(
+                "SELECT * FROM executions JOIN kickoffs ON execution = sequence WHERE sequence = ?",
+                (found["sequence"],),
+            ).fetchone()
+            tasks = self._connection.execute(
+                "SELECT record FROM tasks WHERE execution = ? ORDER BY number", (row["sequence"],)
+            )
+            execution = Execution(
+                **_summary_fields(row),
+                inputs=cast("dict[str, JsonValue]", decode(row["inputs"])),
+                meta=decode(row["meta"]),
+                webhooks=self._outbox.targets(row["sequence"], execution_id),
+                result=row["result"],
+                result_json=decode(row["result_json"]),
+                tasks=tuple(_task(task["record"]) for task in tasks),
+                last_step=decode(row["last_step"]),
+            )
+            self.chars_read += row["tasks_size"]
+            self.chars_read += sum(len(each) for each in row if type(each) is str)
+            return execution
 
-    def summary(self, execution_id: str, *, crew: str | None, owner: str | None) -> Summary | None:
+    def summary(
+        self, execution_id: str, *, crew: str | None = None, owner: str | None = None
+    ) -> Summary | None:
         """Return the execution without what may be large. Returns None as `read` does."""
-        row = self._connection.execute(
-            f"SELECT {_SUMMARY} FROM executions WHERE id = :id "  # noqa: S608 - our names
-            "AND (:crew IS NULL OR crew = :crew) AND (:owner IS NULL OR owner = :owner)",
-            {"id": execution_id, "crew": crew, "owner": owner},
-        ).fetchone()
-        return None if row is None else Summary(**_summary_fields(row))
+        with self._file.reading():
+            row = self._connection.execute(
+                f"SELECT {_SUMMARY} FROM executions WHERE id = :id "  # noqa: S608 - our names
+                "AND (:crew IS NULL OR crew = :crew) AND (:owner IS NULL OR owner = :owner)",
+                {"id": execution_id, "crew": crew, "owner": owner},
+            ).fetchone()
+            return None if row is None else Summary(**_summary_fields(row))
 
     def unfinished(self) -> list[Summary]:
         """Return the executions that have not ended, in the order of their creation."""
-        rows = self._connection.execute(
-            f"SELECT {_SUMMARY} FROM executions "  # noqa: S608 - our names
-            "INDEXED BY executions_unfinished WHERE finished_at IS NULL ORDER BY sequence"
-        )
-        return [Summary(**_summary_fields(row)) for row in rows]
+        with self._file.reading():
+            rows = self._connection.execute(
+                f"SELECT {_SUMMARY} FROM executions "  # noqa: S608 - our names
+                "INDEXED BY executions_unfinished WHERE finished_at IS NULL ORDER BY sequence"
+            )
+            return [Summary(**_summary_fields(row)) for row in rows]
 
     def page(
         self,
         crew: str,
         *,
-        owner: str | None,
-        state: ExecutionState | None,
+        owner: str | None = None,
+        state: ExecutionState | None = None,
         limit: int,
-        cursor: str | None,
+        cursor: str | None = None,
     ) -> ListPage:
         """Return some of a crew's executions, newest first.
 
         Raises `Invalid` for a cursor that no list can have given.
         """
-        limit = min(limit, self._limits.list_page)
-        wanted: dict[str, str | int] = {"crew": crew}
-        if owner is not None:
-            wanted["owner"] = owner
-        if state is not None:
-            wanted["state"] = state
-        conditions = [f"{column} = :{column}" for column in wanted]
-        if cursor is not None:
-            wanted["before"] = _read_cursor(cursor)
-            conditions.append("sequence < :before")
-        # The names are those of this file, never a caller's.
-        statement = (
-            f"SELECT {_SUMMARY} FROM executions "  # noqa: S608
-            f"WHERE {' AND '.join(conditions)} ORDER BY sequence DESC LIMIT :limit"
-        )
-        rows = self._connection.execute(statement, {**wanted, "limit": limit + 1}).fetchall()
-        found = tuple(Summary(**_summary_fields(row)) for row in rows[:limit])
-        if len(rows) <= limit:
-            return ListPage(found, None)
-        return ListPage(found, _cursor(found[-1].sequence))
+        with self._file.reading():
+            limit = min(limit, self._limits.list_page)
+            wanted: dict[str, str | int] = {"crew": crew}
+            if owner is not None:
+                wanted["owner"] = owner
+            if state is not None:
+                wanted["state"] = state
+            conditions = [f"{column} = :{column}" for column in wanted]
+            if cursor is not None:
+                wanted["before"] = _read_cursor(cursor)
+                conditions.append("sequence < :before")
+            # The names are those of this file, never a caller's.
+            statement = (
+                f"SELECT {_SUMMARY} FROM executions "  # noqa: S608
+                f"WHERE {' AND '.join(conditions)} ORDER BY sequence DESC LIMIT :limit"
+            )
+            rows = self._connection.execute(statement, {**wanted, "limit": limit + 1}).fetchall()
+            found = tuple(Summary(**_summary_fields(row)) for row in rows[:limit])
+            if len(rows) <= limit:
+                return ListPage(found, None)
+            return ListPage(found, _cursor(found[-1].sequence))
 
     def events(
-        self, execution_id: str, *, after: int, limit: int, offset: int
+        self, execution_id: str, *, after: int, limit: int, offset: int = 0
     ) -> list[ExecutionEvent]:
         """Return events numbered above `after`: at most `limit`, and fewer if they are large.
 
         A large event comes alone, and only its first part. With an `offset` the answer is one more
         part of the next event's data, from that byte on.
         """
-        rows = self._connection.execute(
-            "SELECT rowid, number, timestamp, type, "
-            "iif(:offset, NULL, substr(CAST(data AS BLOB), 1, :most)) AS beginning FROM events "
-            "WHERE execution = (SELECT sequence FROM executions WHERE id = :id) "
-            "AND number > :after ORDER BY number LIMIT :limit",
-            {
-                "id": execution_id,
-                "after": after,
-                "offset": offset,
-                "most": EVENT_PART_BYTES,
-                "limit": 1 if offset else min(limit, self._limits.events_page),
-            },
-        )
-        found: list[ExecutionEvent] = []
-        together = 0
-        for row in rows:
-            data = row["beginning"] or b""
-            size = len(data)
-            together += len(row["type"]) + size
-            if found and together > EVENT_PART_BYTES:
-                break
-            if offset or size == EVENT_PART_BYTES:
-                data, size = self._event_part(row["rowid"], offset)
-            at = moment(row["timestamp"])
-            found.append(ExecutionEvent(row["number"], at, row["type"], data, size, offset))
-        return found
+        with self._file.reading():
+            rows = self._connection.execute(
+                "SELECT rowid, number, timestamp, type, "
+                "iif(:offset, NULL, substr(CAST(data AS BLOB), 1, :most)) AS beginning FROM events "
+                "WHERE execution = (SELECT sequence FROM executions WHERE id = :id) "
+                "AND number > :after ORDER BY number LIMIT :limit",
+                {
+                    "id": execution_id,
+                    "after": after,
+                    "offset": offset,
+                    "most": EVENT_PART_BYTES,
+                    "limit": 1 if offset else min(limit, self._limits.events_page),
+                },
+            )
+            found: list[ExecutionEvent] = []
+            together = 0
+            for row in rows:
+                data = row["beginning"] or b""
+                size = len(data)
+                together += len(row["type"]) + size
+                if found and together > EVENT_PART_BYTES:
+                    break
+                if offset or size == EVENT_PART_BYTES:
+                    data, size = self._event_part(row["rowid"], offset)
+                at = moment(row["timestamp"])
+                found.append(ExecutionEvent(row["number"], at, row["type"], data, size, offset))
+            return found
 
     def count_bare_events(self, execution_id: str, kind: str) -> int:
         """Return how many events of a type have no data."""
-        (count,) = self._connection.execute(
-            "SELECT count(*) FROM events "
-            "WHERE execution = (SELECT sequence FROM executions WHERE id = ?) "
-            "AND type = ? AND data IS NULL",
-            (execution_id, kind),
-        ).fetchone()
-        return int(count)
+        with self._file.reading():
+            (count,) = self._connection.execute(
+                "SELECT count(*) FROM events "
+                "WHERE execution = (SELECT sequence FROM executions WHERE id = ?) "
+                "AND type = ? AND data IS NULL",
+                (execution_id, kind),
+            ).fetchone()
+            return int(count)
 
     def _add_key(self, new: NewExecution, key: IdempotencyKey) -> None:
-        # In place of an expired one. `create` has found no valid one, and nobody else writes.
-        self._connection.execute(
-            "DELETE FROM idempotency WHERE crew = ? AND owner = ? AND key = ?",
-            (new.crew, new.owner, key.key),
-        )
         expires_at = micros(new.created_at + KEY_LIFETIME)
+        # In place of an expired one: `create` has found no valid one, and nobody else writes.
         self._connection.execute(
-            "INSERT INTO idempotency (crew, owner, key, digest, execution, expires_at) "
-            "VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO idempotency "
+            "(crew, owner, key, digest, execution, expires_at) VALUES (?, ?, ?, ?, ?, ?)",
             (new.crew, new.owner, key.key, digest(key.body), new.id, expires_at),
         )
 

@@ -305,8 +305,8 @@ class StoreLimits:
     busy_timeout_s: float = BUSY_TIMEOUT_S
     """The wait for a lock of another program. Every other call waits meanwhile."""
     prune_every_s: float = 600.0
-    prune_batch_s: float = 0.03
-    """A batch of pruning commits after this time, so that others hardly wait."""
+    pruned_rows: int = 1000
+    """Events and tasks of one batch of pruning, so that others hardly wait."""
     spare_pages: int = 4096
     """Free pages that stay in the file while the disk has room: 16 MiB."""
     pages_at_once: int = 500

@@ -2,15 +2,13 @@
 
 A delivery is a row until it is made or given up. It refers to a row of `webhooks` and not to a URL,
 so a credential is stored once. That row also has the target's first delivery and its time, so a
-search for due calls does not read the deliveries behind it. All methods run in a transaction of the
-caller, or only read.
+search for due calls does not read the deliveries behind it.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterable
-from contextlib import suppress
 from datetime import datetime
 from typing import cast
 
@@ -28,15 +26,20 @@ from smartlinkd.store.codec import (
     text,
 )
 from smartlinkd.store.errors import TooLarge
+from smartlinkd.store.file import StoreFile
 from smartlinkd.store.model import Delivery, NewDelivery, StoreLimits, WebhookTarget
 from smartlinkd.store.sealing import NotSealed, Seal
 
 
 class Outbox:
-    """The tables `webhooks` and `deliveries`."""
+    """The tables `webhooks` and `deliveries`.
 
-    def __init__(self, connection: sqlite3.Connection, seal: Seal, limits: StoreLimits) -> None:
-        self._connection = connection
+    `Executions` calls the methods of an execution's targets in its own transactions.
+    """
+
+    def __init__(self, file: StoreFile, seal: Seal, limits: StoreLimits) -> None:
+        self._file = file
+        self._connection = file.connection
         self._seal = seal
         self._limits = limits
 
@@ -89,8 +92,8 @@ class Outbox:
         now: datetime,
         limit: int,
         *,
-        except_ids: Collection[int],
-        except_origins: Collection[str],
+        except_ids: Collection[int] = (),
+        except_origins: Collection[str] = (),
     ) -> list[Delivery]:
         """Return the first delivery of each target, if it is due at `now`, longest due first.
 
@@ -100,66 +103,70 @@ class Outbox:
 
         At most `limit` are returned, and fewer if their bodies are large.
         """
-        rows = self._connection.execute(
-            f"""
-            SELECT deliveries.number AS delivery, id, crew, attempts, next_at, body,
-                   kind, url, webhooks.events, credential, first_due_since AS due_since
-            FROM webhooks INDEXED BY webhooks_due
-            CROSS JOIN deliveries ON deliveries.number = first_delivery
-            CROSS JOIN executions ON executions.sequence = webhooks.execution
-            WHERE first_due_at <= ? AND url_origin NOT IN ({_placeholders(except_origins)})
-            AND first_delivery NOT IN ({_placeholders(except_ids)})
-            AND NOT EXISTS (
-                SELECT 1 FROM webhooks AS other
-                WHERE other.execution = webhooks.execution AND other.url = webhooks.url
-                AND (other.kind = 'human_input') = (webhooks.kind = 'human_input')
-                AND other.first_delivery < webhooks.first_delivery
+        with self._file.reading():
+            rows = self._connection.execute(
+                f"""
+                SELECT deliveries.number AS delivery, id, crew, attempts, next_at, body,
+                       kind, url, webhooks.events, credential, first_due_since AS due_since
+                FROM webhooks INDEXED BY webhooks_due
+                CROSS JOIN deliveries ON deliveries.number = first_delivery
+                CROSS JOIN executions ON executions.sequence = webhooks.execution
+                WHERE first_due_at <= ? AND url_origin NOT IN ({_placeholders(except_origins)})
+                AND first_delivery NOT IN ({_placeholders(except_ids)})
+                AND NOT EXISTS (
+                    SELECT 1 FROM webhooks AS other
+                    WHERE other.execution = webhooks.execution AND other.url = webhooks.url
+                    AND (other.kind = 'human_input') = (webhooks.kind = 'human_input')
+                    AND other.first_delivery < webhooks.first_delivery
+                )
+                ORDER BY first_due_at, first_delivery
+                LIMIT ?
+                """,  # noqa: S608 - only placeholders are put in
+                (
+                    micros(now),
+                    *except_origins,
+                    *except_ids,
+                    min(limit, self._limits.deliveries_page),
+                ),
             )
-            ORDER BY first_due_at, first_delivery
-            LIMIT ?
-            """,  # noqa: S608 - only placeholders are put in
-            (
-                micros(now),
-                *except_origins,
-                *except_ids,
-                min(limit, self._limits.deliveries_page),
-            ),
-        )
-        found: list[Delivery] = []
-        size = 0
-        for row in rows:
-            size += len(row["body"])
-            if found and size > self._limits.deliveries_page_bytes:
-                break
-            found.append(self._delivery(row))
-        return found
+            found: list[Delivery] = []
+            size = 0
+            for row in rows:
+                size += len(row["body"])
+                if found and size > self._limits.deliveries_page_bytes:
+                    break
+                found.append(self._delivery(row))
+            return found
 
     def remove(self, delivery: int) -> None:
         """Delete a delivery that was made or given up. Do nothing if it is gone already."""
-        row = self._connection.execute(
-            "DELETE FROM deliveries WHERE number = ? RETURNING execution, webhook, length(body)",
-            (delivery,),
-        ).fetchone()
-        if row is not None:
-            execution, webhook, size = row
-            self._update_first(webhook, more_bytes=-size)
-            self.drop_unneeded_targets(execution)
+        with self._file.writing():
+            row = self._connection.execute(
+                "DELETE FROM deliveries WHERE number = ? "
+                "RETURNING execution, webhook, length(body)",
+                (delivery,),
+            ).fetchone()
+            if row is not None:
+                execution, webhook, size = row
+                self._update_first(webhook, more_bytes=-size)
+                self.drop_unneeded_targets(execution)
 
     def reschedule(self, delivery: int, next_at: datetime) -> None:
         """Count a failed attempt, and set when the next one is due.
 
         Do nothing if the delivery is gone already.
         """
-        row = self._connection.execute(
-            """
-            UPDATE deliveries SET attempts = attempts + 1, next_at = :next_at,
-                due_since = min(coalesce(due_since, next_at), next_at, :next_at)
-            WHERE number = :number RETURNING webhook
-            """,
-            {"next_at": micros(next_at), "number": delivery},
-        ).fetchone()
-        if row is not None:
-            self._update_first(row["webhook"])
+        with self._file.writing():
+            row = self._connection.execute(
+                """
+                UPDATE deliveries SET attempts = attempts + 1, next_at = :next_at,
+                    due_since = min(coalesce(due_since, next_at), next_at, :next_at)
+                WHERE number = :number RETURNING webhook
+                """,
+                {"next_at": micros(next_at), "number": delivery},
+            ).fetchone()
+            if row is not None:
+                self._update_first(row["webhook"])
 
     def drop_unneeded_targets(self, sequence: int) -> None:
         """Delete replaced targets and credentials of ended executions that nothing waits for."""
@@ -177,31 +184,21 @@ class Outbox:
             (sequence,),
         )
 
-    def opens_credentials(self) -> bool:
-        """Return True if the key is that of the credentials, or there are none.
-
-        All are under the same key: if one opens, another that does not is damaged.
-        """
-        rows = self._connection.execute(
-            """
-            SELECT id, kind, url, webhooks.events, credential
-            FROM webhooks JOIN executions ON sequence = execution
-            WHERE credential IS NOT NULL
-            """
-        )
-        has_any = False
-        for row in rows:
-            has_any = True
-            with suppress(NotSealed):
-                self._target(row, row["id"])
-                return True
-        return not has_any
-
-    def drop_credentials(self) -> int:
-        """Delete all credentials. Return how many there were."""
-        return self._connection.execute(
-            "UPDATE webhooks SET credential = NULL WHERE credential IS NOT NULL"
-        ).rowcount
+    def drop_foreign_credentials(self) -> int:
+        """Delete the credentials that do not open under the key. Return how many there were."""
+        with self._file.writing():
+            rows = self._connection.execute(
+                """
+                SELECT number, id, kind, url, webhooks.events, credential
+                FROM webhooks JOIN executions ON sequence = execution
+                WHERE credential IS NOT NULL
+                """
+            ).fetchall()
+            foreign = [(row["number"],) for row in rows if not self._opens(row)]
+            self._connection.executemany(
+                "UPDATE webhooks SET credential = NULL WHERE number = ?", foreign
+            )
+            return len(foreign)
 
     def _update_first(self, webhook: int, *, more_bytes: int = 0) -> None:
         """Bring a target's row up to date after a change of its deliveries."""
@@ -254,6 +251,13 @@ class Outbox:
         ).lastrowid
         assert number is not None  # noqa: S101 - it was just inserted; for the type checker
         return number
+
+    def _opens(self, row: sqlite3.Row) -> bool:
+        try:
+            self._target(row, row["id"])
+        except NotSealed:
+            return False
+        return True
 
     def _delivery(self, row: sqlite3.Row) -> Delivery:
         return Delivery(

@@ -1,8 +1,8 @@
 """Opens the daemon's SQLite files and brings their tables up to date.
 
 `PRAGMA user_version` counts the migrations that a file has had. They go forward only, in one
-transaction with the new number. A file of a newer version is refused before anything is written to
-it. docs/decisions/052-upgrades-of-the-store.md tells about the copy that an upgrade keeps.
+transaction with the new number. A file of a newer version is refused, and nothing in it changed.
+docs/decisions/052-upgrades-of-the-store.md tells about the copy that an upgrade keeps.
 """
 
 from __future__ import annotations
@@ -21,6 +21,23 @@ Synchronous = Literal["OFF", "NORMAL", "FULL"]
 BUSY_TIMEOUT_S: Final = 2.0
 """How long a statement waits for a lock of another program."""
 DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_LOCKED: Final = ("another program holds it locked", "end that program")
+_NOT_WRITABLE: Final = (
+    "it cannot be written to",
+    "let the daemon's user write to it and to its folder",
+)
+PASSING: Final = {
+    sqlite3.SQLITE_FULL: ("its disk is full", "make room on it"),
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_PROTOCOL: _LOCKED,
+    sqlite3.SQLITE_IOERR: ("its disk reports an error", "look at the disk"),
+    sqlite3.SQLITE_READONLY: _NOT_WRITABLE,
+    sqlite3.SQLITE_PERM: _NOT_WRITABLE,
+    sqlite3.SQLITE_CANTOPEN: ("it cannot be opened", "let the daemon's user open it"),
+}
+"""What is wrong with a file, and the remedy, by SQLite's result codes. The fault passes: a call may
+be tried again."""
 
 
 class NewerFile(Exception):  # noqa: N818 - it names what is the matter
@@ -57,14 +74,13 @@ def open_database(
         NewerFile: see there.
         sqlite3.Error, OSError: the file cannot be used.
     """
-    if path.exists():
-        _refuse_newer(path, schema, busy_timeout_s)
-    else:
+    if not path.exists():
         _make_private(path)
     connection = sqlite3.connect(
         path, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
     )
     try:
+        _refuse_newer(connection, schema)
         _configure(connection, schema, synchronous)
         _migrate(connection, schema, path)
     except BaseException:
@@ -139,11 +155,8 @@ def copies_of(path: Path) -> list[Path]:
     return sorted(path.parent.glob(f"{path.name}.version-*"))
 
 
-def _refuse_newer(path: Path, schema: Schema, busy_timeout_s: float) -> None:
-    # A connection that may write would write its log into the file when it is closed.
-    read_only = f"{path.absolute().as_uri()}?mode=ro"
-    with closing(sqlite3.connect(read_only, timeout=busy_timeout_s, uri=True)) as connection:
-        version = pragma(connection, "user_version")
+def _refuse_newer(connection: sqlite3.Connection, schema: Schema) -> None:
+    version = pragma(connection, "user_version")
     if version > len(schema.migrations):
         raise NewerFile(version, len(schema.migrations))
 
