@@ -15,7 +15,7 @@ import trio
 from smartlinkd.conversion.account import Account, HumanCheckReports
 from smartlinkd.conversion.account_queue import AccountQueue, PendingLink, Submit
 from smartlinkd.conversion.pause_store import PauseStore
-from smartlinkd.conversion.request import ConversionRequest, Converted, LinkResult
+from smartlinkd.conversion.schemas import ConversionRequest, LinkResult, SuccessEntry
 from smartlinkd.conversion.service import ConversionService, ConversionSetup, ConversionTimings
 from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
 from smartlinkd.errors import Refused
@@ -70,12 +70,16 @@ def entry_of(
     cookie: Cookie | None = COOKIE,
     *,
     data: bool = True,
-) -> Converted:
+) -> SuccessEntry:
     """The entry of a link that was converted, with or without its product data."""
     row = row_of(item(number), sub_ids, cookie)
     assert row.short_link is not None
     assert row.long_link is not None
-    return Converted(row.short_link, row.long_link, data_of(item(number)) if data else None)
+    return SuccessEntry(
+        short_link=row.short_link,
+        long_link=row.long_link,
+        product=data_of(item(number)) if data else None,
+    )
 
 
 @dataclass(frozen=True)
@@ -307,9 +311,7 @@ class Fakes:
         """The same as failCodes, in the order of the links; 0 for a converted one."""
         entries = await self.convert(*links, sub_ids=sub_ids, cookie=cookie)
         assert list(entries) == list(links)
-        return [
-            0 if isinstance(entry, Converted) else entry.fail_code for entry in entries.values()
-        ]
+        return [entry.fail_code for entry in entries.values()]
 
 
 NewFakes = Callable[[], Fakes]

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.conversion.request import Converted, LinkFailure
+from smartlinkd.conversion.schemas import FailureEntry, SuccessEntry
 from smartlinkd.errors import Invalid
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import FailCode, Row
@@ -33,9 +33,9 @@ async def test_entries_are_in_the_order_of_the_links(
     entries = await fakes.convert(*links)
     assert list(entries.items()) == [
         (links[0], fakes.entry(3)),
-        (links[1], LinkFailure(10)),
+        (links[1], FailureEntry(fail_code=10)),
         (links[2], fakes.entry(2)),
-        (links[3], LinkFailure(10)),
+        (links[3], FailureEntry(fail_code=10)),
         (links[4], fakes.entry(1)),
     ]
 
@@ -56,7 +56,7 @@ async def test_missing_long_link_is_the_short_link(
     await fakes.open(nursery)
     fakes.links.script = [[Row("https://s.shopee.vn/x", None, FailCode.SUCCESS)]]
     [entry] = (await fakes.convert(fakes.link(1))).values()
-    assert isinstance(entry, Converted)
+    assert isinstance(entry, SuccessEntry)
     assert (entry.short_link, entry.long_link) == ("https://s.shopee.vn/x",) * 2
 
 

@@ -28,14 +28,12 @@ from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues
 from smartlinkd.conversion.cache import SingleFlight, TTLCache
 from smartlinkd.conversion.pause_store import Pause
 from smartlinkd.conversion.product_data import ProductLimits, ProductReader
-from smartlinkd.conversion.request import (
+from smartlinkd.conversion.request import RequestProgress, fail_code_of, still_queued
+from smartlinkd.conversion.schemas import (
     ConversionRequest,
-    Converted,
-    LinkFailure,
+    FailureEntry,
     LinkResult,
-    RequestProgress,
-    fail_code_of,
-    still_queued,
+    SuccessEntry,
 )
 from smartlinkd.conversion.sources import (
     READS_AT_ONCE,
@@ -186,8 +184,7 @@ class ConversionService:
                 self.answered.labels(fail_code_of(refusal)).inc(len(request.links))
             raise
         for result in results.values():
-            code = 0 if isinstance(result, Converted) else result.fail_code
-            self.answered.labels(code).inc()
+            self.answered.labels(result.fail_code).inc()
         self._setup.on_converted(request, results)
         return results
 
@@ -371,17 +368,17 @@ class _ConversionService:
         try:
             product = await self._product(progress, progress.parsed[link])
             if isinstance(product, int):
-                progress.results[link] = LinkFailure(product)
+                progress.results[link] = FailureEntry(fail_code=product)
                 return
             row = await self._row(progress, product)
             if row.short_link is None:
-                progress.results[link] = LinkFailure(row.fail_code or FailCode.UNKNOWN)
+                progress.results[link] = FailureEntry(fail_code=row.fail_code or FailCode.UNKNOWN)
                 return
-            short_link, long_link = row.short_link, row.long_link or row.short_link
             # From here on it is converted, even if the deadline passes meanwhile.
-            progress.results[link] = Converted(short_link, long_link, None)
-            data = await self._products.read(progress.request.cookie, product)
-            progress.results[link] = Converted(short_link, long_link, data)
+            entry = progress.results[link] = SuccessEntry(
+                short_link=row.short_link, long_link=row.long_link or row.short_link, product=None
+            )
+            entry.product = await self._products.read(progress.request.cookie, product)
         except Refused as refusal:
             progress.refusals[link] = refusal
 
