@@ -21,9 +21,10 @@ from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
 from smartlinkd.errors import Refused
 from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import PortalSilent
-from smartlinkd.marketplace.links import Product, Short
+from smartlinkd.marketplace.links import NotALink, Product, Short
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.products import ProductData
+from smartlinkd.marketplace.shortlinks import Unresolved
 from smartlinkd.vault.cookie import Cookie, parse_cookie
 from tests.fakes.limits import conversion_limits
 
@@ -199,23 +200,20 @@ class FakeResolver:
     """Resolves what it knows, each in `seconds` unless `slow` says otherwise; else 10."""
 
     def __init__(self) -> None:
-        self.known: dict[str, Product | int | Refused] = {}
+        self.known: dict[str, Product | NotALink | Unresolved] = {}
         self.seconds = 0.1
         self.slow: dict[str, float] = {}
         self.asked: list[str] = []
         self.at_work = 0
 
-    async def resolve(self, short: Short) -> Product | int:
+    async def resolve(self, short: Short) -> Product | NotALink | Unresolved:
         self.asked.append(short.url)
         self.at_work += 1
         try:
             await trio.sleep(self.slow.get(short.url, self.seconds))
         finally:
             self.at_work -= 1
-        found = self.known.get(short.url, FailCode.INVALID_LINK)
-        if isinstance(found, Refused):
-            raise found
-        return found
+        return self.known.get(short.url, NotALink("nothing is there"))
 
 
 class Asked(Generic[T]):
@@ -277,7 +275,7 @@ class Fakes:
             VN,
             self.links,
             self.products,
-            self.resolver,
+            self.resolver.resolve,
             conversion_limits(**limits),
             on_account_replaced=lambda *accounts: self.replaced.append(accounts),
             on_cookie_missing=self.missing.append,

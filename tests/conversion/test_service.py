@@ -12,6 +12,8 @@ from smartlinkd.conversion.schemas import FailureEntry, SuccessEntry
 from smartlinkd.errors import Invalid
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import FailCode, Row
+from smartlinkd.marketplace.links import NotALink
+from smartlinkd.marketplace.shortlinks import Unresolved
 from smartlinkd.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
@@ -138,12 +140,12 @@ async def test_resolved_short_link_is_remembered_for_its_time(
     assert len(fakes.resolver.asked) == 2
 
 
-@pytest.mark.parametrize("code", [FailCode.INVALID_LINK, FailCode.UNKNOWN])
+@pytest.mark.parametrize(("found", "code"), [(NotALink("no"), 10), (Unresolved("no"), -1)])
 async def test_short_link_that_led_nowhere_is_resolved_again(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, code: FailCode
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, found: Any, code: int
 ) -> None:
     await fakes.open(nursery)
-    fakes.resolver.known = {fakes.short("one"): code}
+    fakes.resolver.known = {fakes.short("one"): found}
     assert await fakes.codes(fakes.short("one")) == [code]
     fakes.resolver.known = {fakes.short("one"): fakes.item(1)}
     assert await fakes.codes(fakes.short("one")) == [0]
