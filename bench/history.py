@@ -21,7 +21,7 @@ from bench.asking import Asking
 from bench.daemons import Daemon, configure, daemon, until
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave
 from bench.stage import Links, ask_daemon, daemon_client, teller
-from smartlinkd.conversion.request import Converted
+from smartlinkd.conversion.schemas import SuccessEntry
 from smartlinkd.history.database import HistoryDatabase
 from smartlinkd.history.model import Filters, HistoryLimits, Record
 from smartlinkd.marketplace.products import ProductData
@@ -178,7 +178,7 @@ def _record(number: int, chance: random.Random) -> Record:
         commission_rate="18%",
         product_link=_link(number),
     )
-    made = Converted(short, long, product)
+    made = SuccessEntry(short_link=short, long_link=long, product=product)
     return Record(number * APART_MS, "owner", ("fb", f"group{number % 50}"), _link(number), made)
 
 

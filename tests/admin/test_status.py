@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from smartlinkd.admin.status import Operator
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.conversion.request import ConversionRequest
+from smartlinkd.conversion.schemas import ConversionRequest
 from smartlinkd.conversion.service import ConversionService, ConversionSetup
 from smartlinkd.conversion.sources import MaySend
 from smartlinkd.crews.catalog.catalog import Catalog
@@ -26,7 +26,7 @@ from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import Invalid, NotFound, Refused, WrongCredential
 from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
-from smartlinkd.marketplace.links import Product, Short
+from smartlinkd.marketplace.links import NotALink, Product, Short
 from smartlinkd.marketplace.markets import market
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Retention
@@ -73,8 +73,8 @@ class Portal:
             raise self.refusal
         return [Row("https://s.shopee.vn/a", None, FailCode.SUCCESS) for _ in products]
 
-    async def resolve(self, short: Short) -> Product | int:  # noqa: ARG002
-        return FailCode.INVALID_LINK
+    async def resolve(self, short: Short) -> NotALink:  # noqa: ARG002
+        return NotALink("no")
 
 
 class Parts:
@@ -86,7 +86,7 @@ class Parts:
         self.auth = Auth(directory, password_hash=HASH, signing_secret=SecretStr(""))
         self.vault = Vault()
         self.conversion = ConversionService(
-            ConversionSetup(place, self.portal, None, self.portal, conversion_limits())
+            ConversionSetup(place, self.portal, None, self.portal.resolve, conversion_limits())
         )
         self.states = {"vault": ChildState.RUNNING, "conversion": ChildState.RUNNING}
         self.tokens = CrewTokens(directory, SecretBytes(bytes(32)), CATALOG.users())

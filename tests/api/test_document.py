@@ -16,7 +16,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.admin.control_socket import call
 from smartlinkd.api import auth_guards
 from smartlinkd.auth.actor import Auth
-from smartlinkd.conversion.request import Converted
+from smartlinkd.conversion.schemas import SuccessEntry
 from smartlinkd.errors import NotFound
 from smartlinkd.history.actor import FILE
 from smartlinkd.history.database import HistoryDatabase
@@ -115,7 +115,11 @@ def half_sent(operation: str, token: str) -> bytes:
 def keep_link(state: Path) -> None:
     """Put an entry into the history of a daemon."""
     database = HistoryDatabase(state / FILE, HistoryLimits())
-    made = Converted("https://s.shopee.vn/1", "https://shopee.vn/product/1/2?a=b", None)
+    made = SuccessEntry(
+        short_link="https://s.shopee.vn/1",
+        long_link="https://shopee.vn/product/1/2?a=b",
+        product=None,
+    )
     database.add(
         Record(milliseconds(datetime.now(UTC)), "owner", (), "https://shopee.vn/product/1/2", made)
     )

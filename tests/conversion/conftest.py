@@ -15,15 +15,16 @@ import trio
 from smartlinkd.conversion.account import Account, HumanCheckReports
 from smartlinkd.conversion.account_queue import AccountQueue, PendingLink, Submit
 from smartlinkd.conversion.pause_store import PauseStore
-from smartlinkd.conversion.request import ConversionRequest, Converted, LinkResult
+from smartlinkd.conversion.schemas import ConversionRequest, LinkResult, SuccessEntry
 from smartlinkd.conversion.service import ConversionService, ConversionSetup, ConversionTimings
 from smartlinkd.conversion.sources import READ_WITHIN, READS_AT_ONCE, MaySend
 from smartlinkd.errors import Refused
 from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import PortalSilent
-from smartlinkd.marketplace.links import Product, Short
+from smartlinkd.marketplace.links import NotALink, Product, Short
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.products import ProductData
+from smartlinkd.marketplace.shortlinks import Unresolved
 from smartlinkd.vault.cookie import Cookie, parse_cookie
 from tests.fakes.limits import conversion_limits
 
@@ -70,12 +71,16 @@ def entry_of(
     cookie: Cookie | None = COOKIE,
     *,
     data: bool = True,
-) -> Converted:
+) -> SuccessEntry:
     """The entry of a link that was converted, with or without its product data."""
     row = row_of(item(number), sub_ids, cookie)
     assert row.short_link is not None
     assert row.long_link is not None
-    return Converted(row.short_link, row.long_link, data_of(item(number)) if data else None)
+    return SuccessEntry(
+        short_link=row.short_link,
+        long_link=row.long_link,
+        product=data_of(item(number)) if data else None,
+    )
 
 
 @dataclass(frozen=True)
@@ -195,23 +200,20 @@ class FakeResolver:
     """Resolves what it knows, each in `seconds` unless `slow` says otherwise; else 10."""
 
     def __init__(self) -> None:
-        self.known: dict[str, Product | int | Refused] = {}
+        self.known: dict[str, Product | NotALink | Unresolved] = {}
         self.seconds = 0.1
         self.slow: dict[str, float] = {}
         self.asked: list[str] = []
         self.at_work = 0
 
-    async def resolve(self, short: Short) -> Product | int:
+    async def resolve(self, short: Short) -> Product | NotALink | Unresolved:
         self.asked.append(short.url)
         self.at_work += 1
         try:
             await trio.sleep(self.slow.get(short.url, self.seconds))
         finally:
             self.at_work -= 1
-        found = self.known.get(short.url, FailCode.INVALID_LINK)
-        if isinstance(found, Refused):
-            raise found
-        return found
+        return self.known.get(short.url, NotALink("nothing is there"))
 
 
 class Asked(Generic[T]):
@@ -273,7 +275,7 @@ class Fakes:
             VN,
             self.links,
             self.products,
-            self.resolver,
+            self.resolver.resolve,
             conversion_limits(**limits),
             on_account_replaced=lambda *accounts: self.replaced.append(accounts),
             on_cookie_missing=self.missing.append,
@@ -307,9 +309,7 @@ class Fakes:
         """The same as failCodes, in the order of the links; 0 for a converted one."""
         entries = await self.convert(*links, sub_ids=sub_ids, cookie=cookie)
         assert list(entries) == list(links)
-        return [
-            0 if isinstance(entry, Converted) else entry.fail_code for entry in entries.values()
-        ]
+        return [entry.fail_code for entry in entries.values()]
 
 
 NewFakes = Callable[[], Fakes]

@@ -73,6 +73,3 @@ async def test_missing_product_has_no_data() -> None:
         raise NotThere
 
     assert await ApiProducts(read).read(None, Product(7, 1)) is None
-
-
-# Short links

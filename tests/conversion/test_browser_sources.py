@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from smartlinkd.browser.capture import CapturedResponse
 from smartlinkd.browser.errors import NavigationFailed
 from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts
@@ -19,7 +20,6 @@ from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.errors import HumanCheck, PortalSilent, ProductsDown
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.portal_page import PageResponse
 from smartlinkd.vault.cookie import Cookie, parse_cookie
 
 COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
@@ -50,8 +50,8 @@ class PlayedPage:
     @asynccontextmanager
     async def responses(
         self, *_parts: str, **_more: str
-    ) -> AsyncIterator[trio.MemoryReceiveChannel[PageResponse]]:
-        send, receive = trio.open_memory_channel[PageResponse](0)
+    ) -> AsyncIterator[trio.MemoryReceiveChannel[CapturedResponse]]:
+        send, receive = trio.open_memory_channel[CapturedResponse](0)
         with send, receive:
             yield receive
 

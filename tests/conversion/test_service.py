@@ -8,10 +8,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.conversion.request import Converted, LinkFailure
+from smartlinkd.conversion.schemas import FailureEntry, SuccessEntry
 from smartlinkd.errors import Invalid
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import FailCode, Row
+from smartlinkd.marketplace.links import NotALink
+from smartlinkd.marketplace.shortlinks import Unresolved
 from smartlinkd.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
@@ -33,9 +35,9 @@ async def test_entries_are_in_the_order_of_the_links(
     entries = await fakes.convert(*links)
     assert list(entries.items()) == [
         (links[0], fakes.entry(3)),
-        (links[1], LinkFailure(10)),
+        (links[1], FailureEntry(fail_code=10)),
         (links[2], fakes.entry(2)),
-        (links[3], LinkFailure(10)),
+        (links[3], FailureEntry(fail_code=10)),
         (links[4], fakes.entry(1)),
     ]
 
@@ -56,7 +58,7 @@ async def test_missing_long_link_is_the_short_link(
     await fakes.open(nursery)
     fakes.links.script = [[Row("https://s.shopee.vn/x", None, FailCode.SUCCESS)]]
     [entry] = (await fakes.convert(fakes.link(1))).values()
-    assert isinstance(entry, Converted)
+    assert isinstance(entry, SuccessEntry)
     assert (entry.short_link, entry.long_link) == ("https://s.shopee.vn/x",) * 2
 
 
@@ -138,12 +140,12 @@ async def test_resolved_short_link_is_remembered_for_its_time(
     assert len(fakes.resolver.asked) == 2
 
 
-@pytest.mark.parametrize("code", [FailCode.INVALID_LINK, FailCode.UNKNOWN])
+@pytest.mark.parametrize(("found", "code"), [(NotALink("no"), 10), (Unresolved("no"), -1)])
 async def test_short_link_that_led_nowhere_is_resolved_again(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, code: FailCode
+    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, found: Any, code: int
 ) -> None:
     await fakes.open(nursery)
-    fakes.resolver.known = {fakes.short("one"): code}
+    fakes.resolver.known = {fakes.short("one"): found}
     assert await fakes.codes(fakes.short("one")) == [code]
     fakes.resolver.known = {fakes.short("one"): fakes.item(1)}
     assert await fakes.codes(fakes.short("one")) == [0]

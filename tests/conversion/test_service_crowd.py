@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.request import ConversionRequest, LinkFailure, LinkResult
+from smartlinkd.conversion.schemas import ConversionRequest, FailureEntry, LinkResult
 from smartlinkd.conversion.service import ConversionService
 from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
@@ -108,7 +108,10 @@ def prepare(fakes: Fakes) -> dict[str, LinkResult]:
     than fit a submit.
     """
     fakes.resolver.known = {fakes.short("four"): fakes.item(4)}
-    right: dict[str, LinkResult] = {fakes.short("four"): fakes.entry(4), "no link": LinkFailure(10)}
+    right: dict[str, LinkResult] = {
+        fakes.short("four"): fakes.entry(4),
+        "no link": FailureEntry(fail_code=10),
+    }
     right.update({fakes.link(number): fakes.entry(number) for number in range(1, 4)})
     return right
 

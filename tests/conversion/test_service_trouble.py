@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.request import ConversionRequest
+from smartlinkd.conversion.schemas import ConversionRequest
 from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
 from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost

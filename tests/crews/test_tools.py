@@ -67,7 +67,7 @@ class Source:
         known = product.item_id == 1
         return ProductData(name="thing 1", price=5) if known else None
 
-    async def resolve(self, short: Short) -> Product | int:
+    async def resolve(self, short: Short) -> Product:
         raise AssertionError(f"no short link is in these tests, and {short} was followed")
 
 
@@ -79,7 +79,7 @@ async def workshop(source: Source, *, cookie: str | None = COOKIE) -> AsyncItera
             market=market("vn"),
             links=source,
             products=source,
-            resolver=source,
+            resolve=source.resolve,
             limits=conversion_limits(),
         )
     )
@@ -109,7 +109,7 @@ def source() -> Source:
 def test_tool_names_are_those_of_the_tools() -> None:
     source = Source(needs_cookie=True)
     conversion = ConversionService(
-        ConversionSetup(market("vn"), source, source, source, conversion_limits())
+        ConversionSetup(market("vn"), source, source, source.resolve, conversion_limits())
     )
     assert set(tools(conversion, Vault())) == TOOL_NAMES
 

@@ -10,7 +10,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from smartlinkd.conversion.request import ConversionRequest, Converted, LinkFailure, LinkResult
+from smartlinkd.conversion.schemas import (
+    ConversionRequest,
+    FailureEntry,
+    LinkResult,
+    SuccessEntry,
+)
 from smartlinkd.history.actor import History
 from smartlinkd.history.model import HistoryLimits, HistoryRetention
 from smartlinkd.marketplace.products import ProductData
@@ -61,7 +66,11 @@ class RunningHistory:
         for link in links:
             short = f"https://s.shopee.vn/{abs(hash(link)) % 10**9}"
             is_bad = link.startswith("bad")
-            answer[link] = LinkFailure(10) if is_bad else Converted(short, f"{short}?long", product)
+            answer[link] = (
+                FailureEntry(fail_code=10)
+                if is_bad
+                else SuccessEntry(short_link=short, long_link=f"{short}?long", product=product)
+            )
         self.history.keep(ConversionRequest(links, sub_ids, None, client=client), answer)
 
 

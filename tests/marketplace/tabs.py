@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trio
 import trio.testing
 from pydantic import JsonValue
 
+from smartlinkd.browser.capture import CapturedResponse
 from smartlinkd.browser.errors import CallTimedOut
 from smartlinkd.errors import UpstreamFailed
 from smartlinkd.marketplace import page_state, portal
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
+
+if TYPE_CHECKING:
+    from smartlinkd.browser.page import Page
 
 VN = market("vn")
 PAGE = "https://affiliate.shopee.vn/offer/custom_link"
@@ -31,14 +35,15 @@ URLS = ["https://shopee.vn/product/11/101", "https://shopee.vn/product/11/102"]
 Json = dict[str, Any]
 
 
-@dataclass
-class Response:
-    status: int = 200
-    url: str = LINKS_CALL
-    mime_type: str = "application/json"
-    body: str = ""
-    lost: str = ""
-    leads_to: str = ""
+def answered(
+    status: int = 200,
+    url: str = LINKS_CALL,
+    *,
+    body: str = "",
+    lost: str = "",
+    leads_to: str = "",
+) -> CapturedResponse:
+    return CapturedResponse(status, url, "application/json", body, lost, leads_to)
 
 
 def look(
@@ -70,7 +75,7 @@ class Tab:
     looks: Sequence[Json | Exception] = field(default_factory=lambda: [look()])
     press: Any = field(default_factory=lambda: {"pressed": True})
     call: JsonValue | Exception = None
-    answers: Sequence[tuple[float, Response]] = ()
+    answers: Sequence[tuple[float, CapturedResponse]] = ()
     visited: list[str] = field(default_factory=list)
     submits: list[Any] = field(default_factory=list)
     calls: list[Any] = field(default_factory=list)
@@ -107,9 +112,9 @@ class Tab:
     @asynccontextmanager
     async def responses(
         self, *url_parts: str, method: str | None = "POST"
-    ) -> AsyncIterator[trio.MemoryReceiveChannel[Response]]:
+    ) -> AsyncIterator[trio.MemoryReceiveChannel[CapturedResponse]]:
         self.followed += [(method, url_part) for url_part in url_parts]
-        send, receive = trio.open_memory_channel[Response](16)
+        send, receive = trio.open_memory_channel[CapturedResponse](16)
         failure: UpstreamFailed | None = None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._answer, url_parts, send)
@@ -123,7 +128,7 @@ class Tab:
             raise failure
 
     async def _answer(
-        self, url_parts: Sequence[str], send: trio.MemorySendChannel[Response]
+        self, url_parts: Sequence[str], send: trio.MemorySendChannel[CapturedResponse]
     ) -> None:
         for seconds, response in self.answers:
             await trio.sleep(seconds)
@@ -149,12 +154,20 @@ async def raised(error: type[Exception], work: Any) -> Any:
     return caught.value
 
 
+def page_of(tab: Tab) -> Page:
+    return cast("Page", tab)
+
+
+async def open_links(tab: Tab) -> None:
+    await portal.open_links_page(page_of(tab), VN)
+
+
 async def submit_form(tab: Tab, *sub_ids: str) -> list[Row]:
-    return await portal.submit_form(tab, VN, PRODUCTS, sub_ids)
+    return await portal.submit_form(page_of(tab), VN, PRODUCTS, sub_ids)
 
 
 async def submit_fetch(tab: Tab, *sub_ids: str) -> list[Row]:
-    return await portal.submit_fetch(tab, VN, PRODUCTS, sub_ids)
+    return await portal.submit_fetch(page_of(tab), VN, PRODUCTS, sub_ids)
 
 
 def called(body: str, *, status: int = 200, url: str = LINKS_CALL) -> Json:
@@ -162,8 +175,8 @@ def called(body: str, *, status: int = 200, url: str = LINKS_CALL) -> Json:
 
 
 async def read_fetch(tab: Tab) -> Any:
-    return await portal.read_product_fetch(tab, VN, PRODUCTS[0], default_cap=40_000)
+    return await portal.read_product_fetch(page_of(tab), VN, PRODUCTS[0], default_cap=40_000)
 
 
 async def read_page(tab: Tab) -> Any:
-    return await portal.read_product_page(tab, VN, PRODUCTS[0], default_cap=40_000)
+    return await portal.read_product_page(page_of(tab), VN, PRODUCTS[0], default_cap=40_000)

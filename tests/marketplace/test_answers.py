@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from smartlinkd.browser.capture import CapturedResponse
 from smartlinkd.marketplace.answers import (
     FailCode,
     Row,
@@ -22,7 +23,6 @@ from smartlinkd.marketplace.errors import (
 )
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.portal_page import PageAnswer
 
 VN = market("vn")
 CALL = "https://affiliate.shopee.vn/api/v3/gql?q=batchCustomLink"
@@ -46,7 +46,7 @@ def read(rows: Any, *, asked: list[Product] = ASKED) -> list[Row]:
 
 
 def read_answer(answer: Any, *, asked: list[Product] = ASKED) -> list[Row]:
-    response = PageAnswer(200, CALL, "application/json", json.dumps(answer))
+    response = CapturedResponse(200, CALL, "application/json", json.dumps(answer))
     return parse_links_answer(response, asked=asked, sub_ids=("a", "b"), market=VN)
 
 

@@ -8,9 +8,9 @@ import pytest
 import trio
 import trio.testing
 
+from smartlinkd.browser.capture import CapturedResponse
 from smartlinkd.browser.errors import CallTimedOut, ContextLost, NavigationFailed
 from smartlinkd.conversion.sources import READ_WITHIN
-from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.errors import (
     HumanCheck,
     PortalDown,
@@ -24,11 +24,11 @@ from tests.marketplace.tabs import (
     LOGIN,
     PAGE,
     PRODUCT_CALL,
-    VN,
-    Response,
     Tab,
+    answered,
     called,
     look,
+    open_links,
     raised,
     read_fetch,
     read_page,
@@ -41,8 +41,8 @@ PRODUCT_PAGE = "https://affiliate.shopee.vn/offer/product_offer/101"
 
 def redirected(url: str, led_to: str | None) -> Tab:
     """A tab whose call is answered with a redirect; where it leads shows a little later."""
-    detour = [(0.3, Response(status=0, url=led_to, lost="net::ERR_FAILED"))] if led_to else []
-    answer = (0.0, Response(status=302, url=url))
+    detour = [(0.3, answered(status=0, url=led_to, lost="net::ERR_FAILED"))] if led_to else []
+    answer = (0.0, answered(status=302, url=url))
     return Tab(call=called("", status=302, url=url), answers=[answer, *detour])
 
 
@@ -63,15 +63,15 @@ async def test_redirected_submit_raises_by_where_it_leads(
 async def test_redirect_past_login_and_check_raises_human_check(
     way: tuple[str, ...], autojump_clock: trio.testing.MockClock
 ) -> None:
-    seen = [(0.0, Response(status=302, url=url)) for url in way]
-    tab = Tab(answers=[*seen, (0.3, Response(status=302, url=LINKS_CALL))])
+    seen = [(0.0, answered(status=302, url=url)) for url in way]
+    tab = Tab(answers=[*seen, (0.3, answered(status=302, url=LINKS_CALL))])
     await raised(HumanCheck, submit_form(tab))
 
 
 async def test_redirect_to_check_is_raised_before_its_page_comes(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    redirect = Response(status=302, url=LINKS_CALL, leads_to=CAPTCHA)
+    redirect = answered(status=302, url=LINKS_CALL, leads_to=CAPTCHA)
     await raised(HumanCheck, submit_form(Tab(answers=[(0.3, redirect)])))
     assert trio.current_time() == pytest.approx(0.3, abs=0.1)
 
@@ -80,18 +80,18 @@ async def test_redirect_to_check_is_raised_before_its_page_comes(
     ("seen", "error", "after"),
     [
         ([], SessionLost, LOGIN_TIMEOUT),
-        ([Response(status=200, url=LOGIN)], SessionLost, 1.0),
-        ([Response(status=302, url=LOGIN, leads_to=CAPTCHA)], HumanCheck, 1.0),
+        ([answered(status=200, url=LOGIN)], SessionLost, 1.0),
+        ([answered(status=302, url=LOGIN, leads_to=CAPTCHA)], HumanCheck, 1.0),
     ],
     ids=["a slow one", "its page comes", "it leads on to a check"],
 )
 async def test_redirect_to_login_is_raised_when_it_does_not_lead_on(
-    seen: list[Response],
+    seen: list[CapturedResponse],
     error: type[Exception],
     after: float,
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    redirect = Response(status=302, url=LINKS_CALL, leads_to=LOGIN)
+    redirect = answered(status=302, url=LINKS_CALL, leads_to=LOGIN)
     later = [(1.0, response) for response in seen]
     await raised(error, submit_form(Tab(answers=[(0.0, redirect), *later])))
     assert trio.current_time() == pytest.approx(after, abs=0.1)
@@ -112,10 +112,6 @@ async def test_redirected_reading_raises_by_where_it_leads(
 
 HANGS = CallTimedOut("Runtime.callFunctionOn", 10)
 HANGS_WITHIN = 12
-
-
-def open_links(tab: Tab) -> Any:
-    return portal.open_links_page(tab, VN)
 
 
 @pytest.mark.parametrize("opens", [open_links, read_page])
@@ -150,13 +146,13 @@ async def test_page_that_never_comes_raises_by_its_last_address(
     "hops",
     [
         [],
-        [Response(status=200, url=CAPTCHA)],
-        [Response(status=200, url="https://accounts.google.com/gsi/client")],
+        [answered(status=200, url=CAPTCHA)],
+        [answered(status=200, url="https://accounts.google.com/gsi/client")],
     ],
     ids=["nothing", "a check", "a login"],
 )
 async def test_other_requests_of_a_page_are_no_sign(
-    hops: list[Response], autojump_clock: trio.testing.MockClock
+    hops: list[CapturedResponse], autojump_clock: trio.testing.MockClock
 ) -> None:
     answers = [(0.0, each) for each in hops]
     await open_links(Tab(answers=answers))
@@ -188,7 +184,7 @@ async def test_page_too_busy_to_be_read_raises_by_its_address(
     url: str, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
     await raised(error, submit_form(Tab(lands=url, looks=[HANGS])))
-    lost = Response(status=0, url=LINKS_CALL, lost="the page went elsewhere")
+    lost = answered(status=0, url=LINKS_CALL, lost="the page went elsewhere")
     on_its_way = ContextLost("on its way")
     await raised(error, submit_form(Tab(lands=url, looks=[on_its_way], answers=[(0, lost)])))
 
@@ -201,7 +197,7 @@ async def test_page_replaced_by_browser_error_raises_by_its_status(
     status: int, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
     failed = NavigationFailed("https://shopee.vn/", "net::ERR_HTTP_RESPONSE_CODE_FAILURE")
-    came = Response(status=status, url=PAGE, lost="net::ERR_ABORTED")
+    came = answered(status=status, url=PAGE, lost="net::ERR_ABORTED")
     tab = Tab(fails=failed, answers=[(0, hop(PAGE, PAGE)), (0, came)])
     await raised(error, open_links(tab))
 
@@ -239,10 +235,10 @@ async def test_page_that_only_hangs_raises_its_timeout(
 async def test_product_page_that_leaves_during_its_call_raises_by_new_address(
     url: str, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
-    lost = Response(status=0, url=PRODUCT_CALL, lost="the page went elsewhere")
+    lost = answered(status=0, url=PRODUCT_CALL, lost="the page went elsewhere")
     tab = Tab(looks=[look("none", url=url)], answers=[(0, lost)])
     await raised(error, read_page(tab))
 
 
-def hop(url: str, leads_to: str) -> Response:
-    return Response(status=302, url=url, leads_to=leads_to)
+def hop(url: str, leads_to: str) -> CapturedResponse:
+    return answered(status=302, url=url, leads_to=leads_to)

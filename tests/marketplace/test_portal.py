@@ -10,6 +10,7 @@ import trio
 import trio.testing
 from pydantic import JsonValue
 
+from smartlinkd.browser.capture import CapturedResponse
 from smartlinkd.browser.errors import CallTimedOut, ContextLost
 from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.answers import FailCode, Row
@@ -29,12 +30,12 @@ from tests.marketplace.tabs import (
     LOGIN,
     PAGE,
     URLS,
-    VN,
     Json,
-    Response,
     Tab,
+    answered,
     called,
     look,
+    open_links,
     raised,
     read_fetch,
     read_page,
@@ -60,7 +61,7 @@ GOOD_ROWS = [
     Row("https://s.shopee.vn/102", row(102)["longLink"], FailCode.SUCCESS, 0),
 ]
 GOOD_BODY = links_body(row(101), row(102))
-OTHER_CALL = Response(url="https://affiliate.shopee.vn/api/v3/gql?q=other")
+OTHER_CALL = answered(url="https://affiliate.shopee.vn/api/v3/gql?q=other")
 
 
 # Opening the page
@@ -70,7 +71,7 @@ async def test_links_page_with_usable_form_is_open(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     tab = Tab(looks=[look("none"), ContextLost("reloads"), look("disabled"), look("ready")])
-    await portal.open_links_page(tab, VN)
+    await open_links(tab)
     assert tab.visited == [PAGE]
     assert 0 < trio.current_time() < 1
 
@@ -90,8 +91,8 @@ async def test_links_page_with_usable_form_is_open(
 async def test_links_page_that_shows_a_sign_raises_its_error(
     seen: Json, error: type[Exception], autojump_clock: trio.testing.MockClock
 ) -> None:
-    await raised(error, portal.open_links_page(Tab(looks=[look("none"), seen]), VN))
-    await raised(error, portal.open_links_page(Tab(lands=seen["url"], looks=[seen]), VN))
+    await raised(error, open_links(Tab(looks=[look("none"), seen])))
+    await raised(error, open_links(Tab(lands=seen["url"], looks=[seen])))
     assert trio.current_time() < 1
 
 
@@ -110,7 +111,7 @@ async def test_links_page_of_json_raises_by_json_before_status(
     answer: str, url: str, error: type[Exception], status: int
 ) -> None:
     shown = look("none", url=url, status=status, json=answer)
-    await raised(error, portal.open_links_page(Tab(looks=[shown]), VN))
+    await raised(error, open_links(Tab(looks=[shown])))
 
 
 @pytest.mark.parametrize(("status", "error"), [(403, SessionLost), (429, PortalDown)])
@@ -119,17 +120,17 @@ async def test_links_page_of_other_json_raises_by_status(
     answer: str, status: int, error: type[Exception]
 ) -> None:
     shown = look("none", status=status, json=answer)
-    await raised(error, portal.open_links_page(Tab(looks=[shown]), VN))
+    await raised(error, open_links(Tab(looks=[shown])))
 
 
 async def test_links_page_with_form_and_password_field_is_open() -> None:
-    await portal.open_links_page(Tab(looks=[look("ready", password=True)]), VN)
+    await open_links(Tab(looks=[look("ready", password=True)]))
 
 
 async def test_form_that_stays_disabled_raises_account_frozen(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    await raised(AccountFrozen, portal.open_links_page(Tab(looks=[look("disabled")]), VN))
+    await raised(AccountFrozen, open_links(Tab(looks=[look("disabled")])))
     assert trio.current_time() == pytest.approx(portal.FROZEN_AFTER, abs=0.2)
 
 
@@ -139,7 +140,7 @@ async def test_form_that_is_built_anew_is_given_its_time_again(
     """By a page that is loaded twice, say: the second one is given its time."""
     being_built = [look("disabled")] * 15  # of two seconds three quarters
     looks = [*being_built, look("none"), *being_built, look()]
-    await portal.open_links_page(Tab(looks=looks), VN)
+    await open_links(Tab(looks=looks))
     assert trio.current_time() > portal.FROZEN_AFTER
 
 
@@ -157,7 +158,7 @@ async def test_links_page_that_leaves_unseen_raises_by_its_address(
         tab.goes = url
 
     nursery.start_soon(leave)
-    await raised(error, portal.open_links_page(tab, VN))
+    await raised(error, open_links(tab))
 
 
 UNREADABLE: list[Any] = [None, [], "x", {}, {"form": 5, "status": "x", "url": None}]
@@ -167,7 +168,7 @@ UNREADABLE: list[Any] = [None, [], "x", {}, {"form": 5, "status": "x", "url": No
 async def test_links_page_without_readable_form_raises_portal_changed(
     seen: Any, autojump_clock: trio.testing.MockClock
 ) -> None:
-    error = await raised(PortalChanged, portal.open_links_page(Tab(looks=[seen]), VN))
+    error = await raised(PortalChanged, open_links(Tab(looks=[seen])))
     assert "has changed" in str(error)
     assert trio.current_time() == pytest.approx(portal.FORM_TIMEOUT, abs=0.2)
 
@@ -175,11 +176,7 @@ async def test_links_page_without_readable_form_raises_portal_changed(
 # A check in a frame or pop-up
 
 
-async def opened(tab: Tab) -> None:
-    await portal.open_links_page(tab, VN)
-
-
-@pytest.mark.parametrize("work", [opened, submit_form, submit_fetch, read_fetch, read_page])
+@pytest.mark.parametrize("work", [open_links, submit_form, submit_fetch, read_fetch, read_page])
 async def test_check_in_frame_is_raised_before_any_work(work: Any) -> None:
     tab = Tab(other_urls=["https://ads.example/", CAPTCHA])
     await raised(HumanCheck, work(tab))
@@ -188,7 +185,7 @@ async def test_check_in_frame_is_raised_before_any_work(work: Any) -> None:
 
 async def test_frame_of_another_site_is_no_check() -> None:
     other_urls = ["https://ads.example/verify/captcha", "https://shopee.vn/"]
-    tab = Tab(answers=[(0, Response(body=GOOD_BODY))], other_urls=other_urls)
+    tab = Tab(answers=[(0, answered(body=GOOD_BODY))], other_urls=other_urls)
     assert await submit_form(tab) == GOOD_ROWS
 
 
@@ -196,7 +193,7 @@ async def test_frame_of_another_site_is_no_check() -> None:
 @pytest.mark.parametrize("answers", [[], [(1.5, OTHER_CALL)] * 30], ids=["quiet", "other calls"])
 async def test_check_in_frame_instead_of_answer_is_raised_soon(
     looks: list[Any],
-    answers: list[tuple[float, Response]],
+    answers: list[tuple[float, CapturedResponse]],
     nursery: trio.Nursery,
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -209,7 +206,7 @@ async def test_check_in_frame_instead_of_answer_is_raised_soon(
 async def test_answer_that_comes_while_frame_shows_check_is_kept(
     nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
-    tab = Tab(answers=[(1.2, Response(body=GOOD_BODY))])
+    tab = Tab(answers=[(1.2, answered(body=GOOD_BODY))])
     nursery.start_soon(show_check, tab, 0.1)
     assert await submit_form(tab) == GOOD_ROWS
 
@@ -223,7 +220,7 @@ async def show_check(tab: Tab, after: float) -> None:
 
 
 async def test_submitted_form_holds_canonical_links_and_sub_ids() -> None:
-    tab = Tab(answers=[(0, Response(body=GOOD_BODY))])
+    tab = Tab(answers=[(0, answered(body=GOOD_BODY))])
     assert await submit_form(tab, "a", "", "c") == GOOD_ROWS
     assert tab.submits == [(URLS, ["a", "", "c"])]
     assert tab.followed[0] == ("POST", "/api/v3/gql")
@@ -242,9 +239,9 @@ async def test_error_of_a_long_foreign_text_is_bounded() -> None:
 
 
 async def test_other_calls_of_the_page_are_not_the_answer() -> None:
-    other = Response(url=LINKS_CALL.replace("batchCustomLink", "batchNotice"), body="{}")
-    nowhere = Response(url="data://[/api/v3/gql?q=batchCustomLink", body="{}")
-    moved = Response(url=LINKS_CALL.replace("?", "?_t=1&"), body=GOOD_BODY)
+    other = answered(url=LINKS_CALL.replace("batchCustomLink", "batchNotice"), body="{}")
+    nowhere = answered(url="data://[/api/v3/gql?q=batchCustomLink", body="{}")
+    moved = answered(url=LINKS_CALL.replace("?", "?_t=1&"), body=GOOD_BODY)
     answers = [(0.0, response) for response in (other, nowhere, moved)]
     assert await submit_form(Tab(answers=answers)) == GOOD_ROWS
 
@@ -255,7 +252,7 @@ async def test_page_that_is_busy_now_and_then_is_waited_for(
     shown: list[Json | Exception] = [look(), CallTimedOut("Runtime.callFunctionOn", 2)]
     tab = Tab(
         looks=[*shown * 5, look()],
-        answers=[(portal.ANSWER_TIMEOUT - 5, Response(body=GOOD_BODY))],
+        answers=[(portal.ANSWER_TIMEOUT - 5, answered(body=GOOD_BODY))],
     )
     assert await submit_form(tab) == GOOD_ROWS
 
@@ -332,7 +329,7 @@ async def test_lost_answer_raises_by_state_of_page_and_status(
     error: type[Exception],
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    lost = Response(status=status, lost="the page went elsewhere")
+    lost = answered(status=status, lost="the page went elsewhere")
     await raised(error, submit_form(Tab(looks=looks, answers=[(0, lost)])))
 
 

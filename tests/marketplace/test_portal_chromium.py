@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -13,17 +13,10 @@ from smartlinkd.browser.cdp import CdpConnection, connect
 from smartlinkd.browser.chromium import LaunchSettings, launch
 from smartlinkd.browser.page import NAVIGATION_DEADLINE, BrowserContext, Page
 from smartlinkd.marketplace import portal
-from smartlinkd.marketplace.answers import FailCode, Row
+from smartlinkd.marketplace.answers import FailCode
 from smartlinkd.marketplace.cookies import browser_cookies
 from smartlinkd.marketplace.errors import (
-    AccountFrozen,
     HumanCheck,
-    MarketplaceFailed,
-    NotThere,
-    PortalChanged,
-    PortalDown,
-    PortalSilent,
-    ProductsRefused,
     SessionLost,
 )
 from smartlinkd.marketplace.links import Product
@@ -37,10 +30,6 @@ pytestmark = pytest.mark.chromium
 LIPSTICK = Product(88201679, 23456789012)
 CAMERA = Product(40011223, 17788990011)
 HEADPHONES = Product(55104422, 21334455667)
-
-TABS_AT_ONCE = 6
-
-Job = Callable[[Page, Market], Awaitable[object]]
 
 
 @dataclass
@@ -57,27 +46,6 @@ class SandboxBrowser:
             yield await context.new_page()
         finally:
             await context.dispose()
-
-    async def outcomes(self, faults: Iterable[str], job: Job | None) -> dict[str, object]:
-        """Open the links page under each of the sandbox's faults, and return what `job` gives."""
-        found: dict[str, object] = {}
-        hands = trio.CapacityLimiter(TABS_AT_ONCE)
-
-        async def meet(fault: str, account: str) -> None:
-            self.sandbox.state.faults.arm(fault, account=account)
-            async with hands, self.tab(account) as page:
-                try:
-                    await portal.open_links_page(
-                        page, self.market, form_timeout_s=1.5, frozen_after_s=0.5
-                    )
-                    found[fault] = "opened" if job is None else await job(page, self.market)
-                except MarketplaceFailed as failure:
-                    found[fault] = type(failure)
-
-        async with trio.open_nursery() as nursery:
-            for number, fault in enumerate(faults, start=1000):
-                nursery.start_soon(meet, fault, str(number))
-        return found
 
 
 @asynccontextmanager
@@ -255,77 +223,3 @@ async def test_dialog_with_check_is_not_closed() -> None:
             await portal.submit_form(page, browser.market, [CAMERA], [])
         assert await page.evaluate("() => frames.length") == 1
         assert len(browser.sandbox.state.submits.entries) == 1
-
-
-PAGE_FAULTS = {
-    "page_login_redirect": SessionLost,
-    "page_login_script": SessionLost,
-    "page_login_in_place": SessionLost,
-    "page_captcha": HumanCheck,
-    "page_traffic": HumanCheck,
-    "page_check_in_json": HumanCheck,
-    "account_frozen": AccountFrozen,
-    "page_without_form": PortalChanged,
-    "page_alert": "opened",
-    "page_500": PortalDown,
-}
-SUBMIT_FAULTS = {
-    "submit_slow": PortalSilent,
-    "submit_login_redirect": SessionLost,
-    "submit_captcha": HumanCheck,
-    "session_lost": SessionLost,
-    "session_lost_softly": SessionLost,
-    "human_check": HumanCheck,
-    "submit_401": SessionLost,
-    "submit_403": SessionLost,
-    "submit_429": PortalDown,
-    "submit_html": SessionLost,
-    "submit_logged_out_numeric": SessionLost,
-    "submit_human_check_bare": HumanCheck,
-    "submit_null": [-1, -1],
-    "submit_cut": PortalDown,
-    "submit_reset": PortalDown,
-    "submit_graphql_error": [-1, -1],
-    "submit_short_rows": [0, -1],
-    "row_invalid_link": [10, 10],
-    "row_other_item": [-1, -1],
-}
-PRODUCT_FAULTS = {
-    "product_slow": PortalSilent,
-    "product_login_redirect": ProductsRefused,
-    "product_captcha": HumanCheck,
-    "product_401": ProductsRefused,
-    "product_html": ProductsRefused,
-    "product_human_check": HumanCheck,
-    "product_null": NotThere,
-    "product_cut": PortalDown,
-    "product_reset": PortalDown,
-}
-
-
-async def test_page_faults_raise_their_own_errors() -> None:
-    async with open_sandbox_browser() as browser:
-        assert await browser.outcomes(PAGE_FAULTS, None) == PAGE_FAULTS
-
-
-@pytest.mark.parametrize("submit", [portal.submit_form, portal.submit_fetch])
-async def test_submit_faults_raise_their_own_errors(
-    submit: Callable[..., Awaitable[list[Row]]],
-) -> None:
-    async def fail_codes(page: Page, place: Market) -> list[int]:
-        rows = await submit(page, place, [LIPSTICK, CAMERA], [], timeout_s=2)
-        return [row.fail_code for row in rows]
-
-    async with open_sandbox_browser() as browser:
-        assert await browser.outcomes(SUBMIT_FAULTS, fail_codes) == SUBMIT_FAULTS
-
-
-@pytest.mark.parametrize("read", [portal.read_product_fetch, portal.read_product_page])
-async def test_product_faults_raise_their_own_errors(
-    read: Callable[..., Awaitable[object]],
-) -> None:
-    async def data(page: Page, place: Market) -> object:
-        return await read(page, place, LIPSTICK, default_cap=1, timeout_s=2)
-
-    async with open_sandbox_browser() as browser:
-        assert await browser.outcomes(PRODUCT_FAULTS, data) == PRODUCT_FAULTS

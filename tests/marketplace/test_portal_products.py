@@ -23,8 +23,8 @@ from tests.marketplace.tabs import (
     CAPTCHA,
     LOGIN,
     PRODUCT_CALL,
-    Response,
     Tab,
+    answered,
     called,
     look,
     raised,
@@ -46,10 +46,10 @@ async def test_fetched_product_leaves_the_page_where_it_is() -> None:
 
 async def test_product_page_reads_the_answer_to_its_own_call() -> None:
     others = [
-        Response(url=PRODUCT_CALL.replace("101", "1010"), body="{}"),
-        Response(url=PRODUCT_CALL.replace("product?", "product/list?"), body="{}"),
+        answered(url=PRODUCT_CALL.replace("101", "1010"), body="{}"),
+        answered(url=PRODUCT_CALL.replace("product?", "product/list?"), body="{}"),
     ]
-    good = Response(url=PRODUCT_CALL + "&x=1", body=PRODUCT_BODY)
+    good = answered(url=PRODUCT_CALL + "&x=1", body=PRODUCT_BODY)
     tab = Tab(answers=[(0, response) for response in (*others, good)])
     assert (await read_page(tab)).price == 122_200
     assert tab.visited == ["https://affiliate.shopee.vn/offer/product_offer/101"]
@@ -59,7 +59,7 @@ async def test_product_page_reads_the_answer_to_its_own_call() -> None:
 @pytest.mark.parametrize("read", [read_fetch, read_page])
 async def test_data_of_another_product_raises_portal_down(read: Any) -> None:
     body = PRODUCT_BODY.replace('"name"', '"itemid": 102, "name"')
-    response = Response(url=PRODUCT_CALL, body=body)
+    response = answered(url=PRODUCT_CALL, body=body)
     tab = Tab(call=called(body, url=PRODUCT_CALL), answers=[(0, response)])
     await raised(PortalDown, read(tab))
 
@@ -81,7 +81,7 @@ async def test_data_of_another_product_raises_portal_down(read: Any) -> None:
 async def test_refused_product_raises_its_error(
     read: Any, status: int, body: str, error: type[Exception]
 ) -> None:
-    response = Response(status=status, url=PRODUCT_CALL, body=body)
+    response = answered(status=status, url=PRODUCT_CALL, body=body)
     tab = Tab(call=called(body, status=status, url=PRODUCT_CALL), answers=[(0, response)])
     await raised(error, read(tab))
 
@@ -115,5 +115,5 @@ async def test_product_page_without_call_raises_portal_silent(
 
 @pytest.mark.parametrize(("status", "error"), [(0, PortalDown), (401, ProductsRefused)])
 async def test_lost_product_data_raises_by_its_status(status: int, error: type[Exception]) -> None:
-    response = Response(status=status, url=PRODUCT_CALL, lost="net::ERR_CONNECTION_RESET")
+    response = answered(status=status, url=PRODUCT_CALL, lost="net::ERR_CONNECTION_RESET")
     await raised(error, read_page(Tab(answers=[(0, response)])))

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from smartlinkd.browser.capture import CapturedResponse
 from smartlinkd.marketplace.errors import HumanCheck, NotThere, PortalDown, ProductsRefused
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.portal_page import PageAnswer
 from smartlinkd.marketplace.products import ProductData, Rates, commission, parse_portal_product
 
 VN = market("vn")
@@ -61,10 +61,10 @@ def answer(
 
 
 def read(found: object, *, status: int = 200, code: str = "vn") -> ProductData:
-    return read_response(PageAnswer(status, CALL, JSON, json.dumps(found)), code=code)
+    return read_response(CapturedResponse(status, CALL, JSON, json.dumps(found)), code=code)
 
 
-def read_response(response: PageAnswer, *, code: str = "vn") -> ProductData:
+def read_response(response: CapturedResponse, *, code: str = "vn") -> ProductData:
     return parse_portal_product(response, asked=ASKED, market=market(code), default_cap=CAP)
 
 
@@ -351,7 +351,7 @@ def test_answer_without_product_raises_its_error(
 @pytest.mark.parametrize("url", [CALL, "https://shopee.vn/buyer/login?next=x"])
 def test_html_instead_of_product_is_refused(url: str) -> None:
     with pytest.raises(ProductsRefused):
-        read_response(PageAnswer(200, url, "text/html", "<html>"))
+        read_response(CapturedResponse(200, url, "text/html", "<html>"))
 
 
 def rates(platform: str, seller: str) -> Rates:

@@ -15,9 +15,8 @@ from smartlinkd.marketplace.shortlinks import (
     CONCURRENT_HOPS,
     DEADLINE,
     MAX_BODY,
-    HostLimits,
+    ShortLinks,
     Unresolved,
-    resolve,
 )
 from smartlinkd.net.client import HttpClient
 
@@ -59,7 +58,7 @@ class Web:
 
     async def resolve(self) -> Resolved:
         async with HttpClient(httpx.MockTransport(self)) as client:
-            return await resolve(client, Short(START), VN, HostLimits(VN))
+            return await ShortLinks(client, VN).resolve(Short(START))
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -180,7 +179,7 @@ async def test_hop_that_hangs_is_unresolved_at_its_own_deadline(
         raise AssertionError
 
     async with HttpClient(httpx.MockTransport(slow)) as client:
-        found = await resolve(client, Short(START), VN, HostLimits(VN), hop_deadline=8)
+        found = await ShortLinks(client, VN).resolve(Short(START))
     assert found == Unresolved("no answer within 8 seconds")
     assert trio.current_time() == pytest.approx(15, abs=0.01)
 
@@ -207,14 +206,15 @@ class SilentHostWeb:
 async def test_silent_host_is_asked_a_few_at_a_time_and_delays_no_other(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    dead, limits = SilentHostWeb("s.shopee.vn"), HostLimits(VN)
+    dead = SilentHostWeb("s.shopee.vn")
     ended: dict[float, int] = {}
     silences = set()
     async with HttpClient(httpx.MockTransport(dead)) as client, trio.open_nursery() as nursery:
+        links = ShortLinks(client, VN)
 
         async def one(number: int) -> None:
             short = Short(f"https://s.shopee.vn/a{number}")
-            found = await resolve(client, short, VN, limits)
+            found = await links.resolve(short)
             assert isinstance(found, Unresolved)
             silences.add(found.why)
             now = round(trio.current_time(), 3)
@@ -223,7 +223,7 @@ async def test_silent_host_is_asked_a_few_at_a_time_and_delays_no_other(
         for number in range(6 * CONCURRENT_HOPS):
             nursery.start_soon(one, number)
         await trio.testing.wait_all_tasks_blocked()
-        assert await resolve(client, Short("https://vn.shp.ee/b"), VN, limits) == ITEM
+        assert await links.resolve(Short("https://vn.shp.ee/b")) == ITEM
         assert trio.current_time() == 0
     assert dead.most == CONCURRENT_HOPS
     # Who waited has its eight seconds all the same, and nobody waits for longer than DEADLINE.

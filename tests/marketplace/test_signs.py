@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from smartlinkd.browser.capture import CapturedResponse
 from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.portal_page import PageAnswer
 from smartlinkd.marketplace.signs import (
     Sign,
     is_check_in_frame,
@@ -100,7 +100,7 @@ def test_answer_with_sign_or_fault_raises_its_error(
 ) -> None:
     text = body if isinstance(body, str) else json.dumps(body)
     with pytest.raises(error):
-        read_json(PageAnswer(status, CALL, mime_type, text))
+        read_json(CapturedResponse(status, CALL, mime_type, text))
 
 
 @pytest.mark.parametrize(
@@ -108,11 +108,11 @@ def test_answer_with_sign_or_fault_raises_its_error(
 )
 def test_address_of_an_answer_counts_before_its_body(path: str, error: type[Exception]) -> None:
     with pytest.raises(error):
-        read_json(PageAnswer(200, f"https://shopee.vn{path}", "text/html", LOGIN_PAGE))
+        read_json(CapturedResponse(200, f"https://shopee.vn{path}", "text/html", LOGIN_PAGE))
 
 
 def test_answer_without_sign_is_returned() -> None:
-    response = PageAnswer(200, CALL, JSON, '{"data": null, "error": 0}')
+    response = CapturedResponse(200, CALL, JSON, '{"data": null, "error": 0}')
     assert read_json(response) == {"data": None, "error": 0}
 
 
@@ -120,7 +120,7 @@ def test_answer_without_sign_is_returned() -> None:
 def test_check_code_as_an_id_is_no_sign(number: object) -> None:
     """There is an item of that number, too."""
     body = {"code": 0, "data": {"item_id": number, "shop_id": number, "rows": [number]}}
-    assert read_json(PageAnswer(200, CALL, JSON, json.dumps(body))) == body
+    assert read_json(CapturedResponse(200, CALL, JSON, json.dumps(body))) == body
 
 
 @pytest.mark.parametrize("error", [SessionLost(), HumanCheck()])

@@ -22,7 +22,7 @@ import trio
 from smartlinkd.errors import Invalid
 from smartlinkd.marketplace.links import Product, Short
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.shortlinks import HostLimits, Unresolved, resolve
+from smartlinkd.marketplace.shortlinks import ShortLinks, Unresolved
 from smartlinkd.net.client import HttpClient
 from smartlinkd.net.egress_rules import check_url
 from tests.fakes.certificate import certificate_for
@@ -110,7 +110,7 @@ async def test_short_link_never_leads_out_of_the_market(url: str, way: str) -> N
             return WAYS["page"](url)
 
     async with HttpClient(httpx.MockTransport(answer)) as client:
-        found = await resolve(client, SHORT, VN, HostLimits(VN))
+        found = await ShortLinks(client, VN).resolve(SHORT)
     assert not isinstance(found, Product)
     assert asked == [SHORT.url]
 
@@ -171,7 +171,7 @@ async def test_market_name_that_leads_to_loopback_gets_no_request(
     trio.socket.set_custom_hostname_resolver(names)
     async with HttpClient() as client:
         with trio.fail_after(10):
-            assert isinstance(await resolve(client, SHORT, VN, HostLimits(VN)), Unresolved)
+            assert isinstance(await ShortLinks(client, VN).resolve(SHORT), Unresolved)
     nursery.cancel_scope.cancel()
     assert names.asked == [b"s.shopee.vn"]
     assert victim.connections > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from smartlinkd.conversion.request import ConversionRequest, LinkResult
+from smartlinkd.conversion.schemas import ConversionRequest, LinkResult
 from smartlinkd.conversion.service import ConversionService
 from tests.soak import observed
 

@@ -20,7 +20,7 @@ from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.instance import InstanceSettings
 from smartlinkd.config.settings import Settings
 from smartlinkd.conversion.account import HumanCheckReports, shown_name, state_of
-from smartlinkd.conversion.api_sources import ApiProducts, HttpResolver, OpenApiLinks
+from smartlinkd.conversion.api_sources import ApiProducts, OpenApiLinks
 from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts, ReportHumanCheck
 from smartlinkd.conversion.pause_store import PauseStore
 from smartlinkd.conversion.product_data import ProductLimits
@@ -41,6 +41,7 @@ from smartlinkd.history.actor import FILE as HISTORY_FILE
 from smartlinkd.history.actor import History
 from smartlinkd.marketplace.markets import Market, host_and_port, market
 from smartlinkd.marketplace.open_api import OpenApi
+from smartlinkd.marketplace.shortlinks import ShortLinks
 from smartlinkd.marketplace.third_party import ThirdParty
 from smartlinkd.net.client import HttpClient
 from smartlinkd.notify.actor import Notifier
@@ -132,7 +133,7 @@ def make_conversion(
             market=marketplace,
             links=_link_source(settings, http, marketplace, browser, human_checks.report),
             products=_product_source(settings, http, marketplace, browser, human_checks.report),
-            resolver=HttpResolver(http, marketplace),
+            resolve=ShortLinks(http, marketplace).resolve,
             limits=_limits(settings),
             human_checks=human_checks,
             pauses=pauses.loaded,

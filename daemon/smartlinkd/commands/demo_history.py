@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
-from smartlinkd.conversion.request import Converted
+from smartlinkd.conversion.schemas import SuccessEntry
 from smartlinkd.history.actor import FILE
 from smartlinkd.history.database import HistoryDatabase
 from smartlinkd.history.model import HistoryLimits, Record, milliseconds
@@ -61,13 +61,15 @@ def _records(sandbox: Sandbox, now: datetime) -> Iterator[Record]:
             item_id += 1
 
 
-def _made(product: SandboxProduct, link: str, sub_id: str, sandbox: Sandbox) -> Converted:
+def _made(product: SandboxProduct, link: str, sub_id: str, sandbox: Sandbox) -> SuccessEntry:
     places = [sub_id, *[""] * (SUB_IDS - 1)]
     origins = sandbox.state.origins
     long = long_link(product.shop_id, product.item_id, DEFAULT_ACCOUNT, places, origins)
     code = short_code(long)
     sandbox.state.keep_short_link(code, long)
-    return Converted(f"{origins.short}/{code}", long, _data(product, link))
+    return SuccessEntry(
+        short_link=f"{origins.short}/{code}", long_link=long, product=_data(product, link)
+    )
 
 
 def _data(product: SandboxProduct, link: str) -> ProductData:

@@ -1,4 +1,4 @@
-"""Sources that need no browser: the official Open API, an estimate service, and plain HTTP."""
+"""Sources that need no browser: the official Open API, and an estimate service."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ import trio
 
 from smartlinkd.conversion.sources import READS_AT_ONCE, MaySend, SubIds
 from smartlinkd.errors import Refused
-from smartlinkd.marketplace.answers import UNKNOWN_ROW, FailCode, Row
+from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
 from smartlinkd.marketplace.errors import NotThere
-from smartlinkd.marketplace.links import NotALink, Product, Short
-from smartlinkd.marketplace.markets import Market
+from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.products import ProductData
-from smartlinkd.marketplace.shortlinks import HostLimits, resolve
-from smartlinkd.net.client import HttpClient
 from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
@@ -77,20 +74,3 @@ class ApiProducts:
             return await self._read(product)
         except NotThere:
             return None
-
-
-class HttpResolver:
-    """Follows short links by plain HTTP, so without the owner's session."""
-
-    def __init__(self, http: HttpClient, market: Market) -> None:
-        self._http = http
-        self._market = market
-        self._host_limits = HostLimits(market)
-
-    async def resolve(self, short: Short) -> Product | int:
-        """See `Resolver`."""
-        found = await resolve(self._http, short, self._market, self._host_limits)
-        if isinstance(found, Product):
-            return found
-        logger.info("short link %s: %s", short.url, found.why)
-        return FailCode.INVALID_LINK if isinstance(found, NotALink) else FailCode.UNKNOWN

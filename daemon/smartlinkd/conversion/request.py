@@ -1,4 +1,4 @@
-"""A request to convert links, its progress, and its results.
+"""The progress of a request to convert links, and the rules of its answer.
 
 A request fails as a whole only if none of its links was converted, or if its client asked for that
 (`fail_on_transient_error`).
@@ -7,60 +7,21 @@ A request fails as a whole only if none of its links was converted, or if its cl
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Final
 
 import trio
 
 from smartlinkd.conversion.account_queue import PendingLink
-from smartlinkd.conversion.sources import SubIds
-from smartlinkd.errors import BrowserEnded, Refused, Unavailable, UpstreamFailed
+from smartlinkd.conversion.schemas import (
+    ConversionRequest,
+    FailureEntry,
+    LinkResult,
+    SuccessEntry,
+)
+from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
 from smartlinkd.marketplace.answers import FailCode
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.marketplace.links import Short, parse
 from smartlinkd.marketplace.markets import Market
-from smartlinkd.marketplace.products import ProductData
-from smartlinkd.vault.cookie import Cookie
-
-TRANSIENT: Final = (Unavailable, BrowserEnded)
-"""Refusals that pass in a moment, above all while the browser restarts."""
-
-
-@dataclass(frozen=True)
-class ConversionRequest:
-    """A request to convert distinct links, as they were submitted."""
-
-    links: tuple[str, ...]
-    sub_ids: SubIds
-    cookie: Cookie | None
-    """None where the sources need no cookie, or none is stored."""
-    fail_on_transient_error: bool = False
-    """True if the client asks again instead of taking a part. What was made stays cached."""
-    client: str | None = None
-    """The client's name, for the history. A request without one is not kept there."""
-
-    def is_repeated_after(self, refusal: Refused) -> bool:
-        """Return True if the client asks the same again after this refusal."""
-        return self.fail_on_transient_error and isinstance(refusal, TRANSIENT)
-
-
-@dataclass(frozen=True)
-class Converted:
-    """A link that was made. `product` is None if there is no data of it."""
-
-    short_link: str
-    long_link: str
-    product: ProductData | None
-
-
-@dataclass(frozen=True)
-class LinkFailure:
-    """A link that was not made."""
-
-    fail_code: int
-
-
-LinkResult = Converted | LinkFailure
 
 
 class RequestProgress:
@@ -95,7 +56,7 @@ class RequestProgress:
         if repeated is not None:
             raise repeated.with_traceback(None)
         links = self.request.links
-        if not any(isinstance(result, Converted) for result in self.results.values()):
+        if not any(isinstance(result, SuccessEntry) for result in self.results.values()):
             if self.refusals:
                 raise _gravest(refusals)
             if len(self.results) < len(links):
@@ -105,8 +66,8 @@ class RequestProgress:
     def _result(self, link: str) -> LinkResult:
         refusal = self.refusals.get(link)
         if refusal is not None:
-            return LinkFailure(fail_code_of(refusal))
-        return self.results.get(link, LinkFailure(FailCode.UNKNOWN))
+            return FailureEntry(fail_code=fail_code_of(refusal))
+        return self.results.get(link, FailureEntry(fail_code=FailCode.UNKNOWN))
 
     def _too_late(self) -> Refused:
         if self.queued and not any(pending.is_submitted for pending in self.queued):

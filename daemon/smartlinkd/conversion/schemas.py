@@ -1,13 +1,14 @@
-"""Request and response bodies of a conversion, for the HTTP API and for the crews' tool."""
+"""A request to convert links, and the entries of its answer, as programs of all kinds send them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
-from smartlinkd.conversion.request import ConversionRequest, Converted, LinkResult
+from smartlinkd.conversion.sources import SubIds
+from smartlinkd.errors import BrowserEnded, Refused, Unavailable
 from smartlinkd.marketplace.products import ProductData
 from smartlinkd.vault.cookie import Cookie
 from smartlinkd.wire import AsSent, Body
@@ -15,6 +16,27 @@ from smartlinkd.wire import AsSent, Body
 MAX_LINKS = 15
 MAX_SUB_IDS = 5
 MAX_SUB_ID = 50
+
+TRANSIENT: Final = (Unavailable, BrowserEnded)
+"""Refusals that pass in a moment, above all while the browser restarts."""
+
+
+@dataclass(frozen=True)
+class ConversionRequest:
+    """A request to convert distinct links, as they were submitted."""
+
+    links: tuple[str, ...]
+    sub_ids: SubIds
+    cookie: Cookie | None
+    """None where the sources need no cookie, or none is stored."""
+    fail_on_transient_error: bool = False
+    """True if the client asks again instead of taking a part. What was made stays cached."""
+    client: str | None = None
+    """The client's name, for the history. A request without one is not kept there."""
+
+    def is_repeated_after(self, refusal: Refused) -> bool:
+        """Return True if the client asks the same again after this refusal."""
+        return self.fail_on_transient_error and isinstance(refusal, TRANSIENT)
 
 
 def _sub_id(value: str) -> str:
@@ -61,6 +83,8 @@ class LinksRequest(Body):
 
 
 class SuccessEntry(Body):
+    """A link that was made. `product` is null if there is no data of it."""
+
     short_link: str
     long_link: str
     fail_code: Literal[0] = 0
@@ -68,18 +92,10 @@ class SuccessEntry(Body):
 
 
 class FailureEntry(Body):
+    """A link that was not made."""
+
     error: Literal[True] = True
     fail_code: int
 
 
-def mapping(results: Mapping[str, LinkResult]) -> dict[str, SuccessEntry | FailureEntry]:
-    """Return the results as they are sent, by their links and in their order."""
-    return {link: _entry(result) for link, result in results.items()}
-
-
-def _entry(result: LinkResult) -> SuccessEntry | FailureEntry:
-    if isinstance(result, Converted):
-        return SuccessEntry(
-            short_link=result.short_link, long_link=result.long_link, product=result.product
-        )
-    return FailureEntry(fail_code=result.fail_code)
+LinkResult = SuccessEntry | FailureEntry

@@ -9,7 +9,7 @@ has passed. No converted link is lost: see `request.py`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -28,21 +28,18 @@ from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues
 from smartlinkd.conversion.cache import SingleFlight, TTLCache
 from smartlinkd.conversion.pause_store import Pause
 from smartlinkd.conversion.product_data import ProductLimits, ProductReader
-from smartlinkd.conversion.request import (
+from smartlinkd.conversion.request import RequestProgress, fail_code_of, still_queued
+from smartlinkd.conversion.schemas import (
     ConversionRequest,
-    Converted,
-    LinkFailure,
+    FailureEntry,
     LinkResult,
-    RequestProgress,
-    fail_code_of,
-    still_queued,
+    SuccessEntry,
 )
 from smartlinkd.conversion.sources import (
     READS_AT_ONCE,
     LinkSource,
     MaySend,
     ProductSource,
-    Resolver,
     SubIds,
 )
 from smartlinkd.errors import Invalid, Refused, Unavailable
@@ -50,6 +47,7 @@ from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.links import NotALink, Product, Short
 from smartlinkd.marketplace.markets import Market
+from smartlinkd.marketplace.shortlinks import Unresolved
 from smartlinkd.metrics import histogram, timed
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.vault.cookie import Cookie
@@ -105,7 +103,8 @@ class ConversionSetup:
     links: LinkSource
     products: ProductSource | None
     """None if no product data is wanted."""
-    resolver: Resolver
+    resolve: Callable[[Short], Awaitable[Product | NotALink | Unresolved]]
+    """Follows a short link."""
     limits: ConversionLimits
     human_checks: HumanCheckReports = field(default_factory=HumanCheckReports)
     pauses: Sequence[Pause] = ()
@@ -186,8 +185,7 @@ class ConversionService:
                 self.answered.labels(fail_code_of(refusal)).inc(len(request.links))
             raise
         for result in results.values():
-            code = 0 if isinstance(result, Converted) else result.fail_code
-            self.answered.labels(code).inc()
+            self.answered.labels(result.fail_code).inc()
         self._setup.on_converted(request, results)
         return results
 
@@ -283,7 +281,7 @@ class _ConversionService:
         self._timings = timings
         self._market = setup.market
         self._links = setup.links
-        self._resolver = setup.resolver
+        self._follow = setup.resolve
         self._limits = limits = setup.limits
         make_queue = partial(
             AccountQueue,
@@ -303,7 +301,7 @@ class _ConversionService:
             ttl_s=limits.ttl_s, max_size=limits.max_cached
         )
         self._resolved = TTLCache[str, Product](ttl_s=limits.ttl_s, max_size=limits.max_cached)
-        self._resolving = SingleFlight[str, Product | int](nursery)
+        self._resolving = SingleFlight[str, Product | NotALink | Unresolved](nursery)
         self._products = ProductReader(
             setup.products, self._queue, limits.products, nursery, timings.products
         )
@@ -369,48 +367,45 @@ class _ConversionService:
 
     async def _convert_link(self, progress: RequestProgress, link: str) -> None:
         try:
-            product = await self._product(progress, progress.parsed[link])
-            if isinstance(product, int):
-                progress.results[link] = LinkFailure(product)
+            parsed = progress.parsed[link]
+            found = await self._resolve(progress, parsed) if isinstance(parsed, Short) else parsed
+            if not isinstance(found, Product):
+                is_none = isinstance(found, NotALink)
+                code = FailCode.INVALID_LINK if is_none else FailCode.UNKNOWN
+                progress.results[link] = FailureEntry(fail_code=code)
                 return
-            row = await self._row(progress, product)
+            await progress.may_queue.wait()
+            row = await self._row(progress, found)
             if row.short_link is None:
-                progress.results[link] = LinkFailure(row.fail_code or FailCode.UNKNOWN)
+                progress.results[link] = FailureEntry(fail_code=row.fail_code or FailCode.UNKNOWN)
                 return
-            short_link, long_link = row.short_link, row.long_link or row.short_link
             # From here on it is converted, even if the deadline passes meanwhile.
-            progress.results[link] = Converted(short_link, long_link, None)
-            data = await self._products.read(progress.request.cookie, product)
-            progress.results[link] = Converted(short_link, long_link, data)
+            entry = progress.results[link] = SuccessEntry(
+                short_link=row.short_link, long_link=row.long_link or row.short_link, product=None
+            )
+            entry.product = await self._products.read(progress.request.cookie, found)
         except Refused as refusal:
             progress.refusals[link] = refusal
 
-    async def _product(
-        self, progress: RequestProgress, parsed: Product | Short | NotALink
-    ) -> Product | int:
-        """Return the product of a link, or the failCode that says why there is none."""
-        if isinstance(parsed, NotALink):
-            return FailCode.INVALID_LINK
-        product: Product | int
-        product = await self._resolve(progress, parsed) if isinstance(parsed, Short) else parsed
-        await progress.may_queue.wait()
-        return product
-
-    async def _resolve(self, progress: RequestProgress, short: Short) -> Product | int:
+    async def _resolve(
+        self, progress: RequestProgress, short: Short
+    ) -> Product | NotALink | Unresolved:
         try:
             cached = self._resolved.get(short.url)
             if cached is not None:
                 return cached
             self._queue(self._cookie_of(progress)).check_not_paused()
-            return await self._resolving.run(short.url, partial(self._follow, short))
+            return await self._resolving.run(short.url, partial(self._follow_short, short))
         finally:
             progress.note_resolved()
 
-    async def _follow(self, short: Short) -> Product | int:
-        product = await self._resolver.resolve(short)
-        if isinstance(product, Product):
-            self._resolved.put(short.url, product)
-        return product
+    async def _follow_short(self, short: Short) -> Product | NotALink | Unresolved:
+        found = await self._follow(short)
+        if isinstance(found, Product):
+            self._resolved.put(short.url, found)
+        else:
+            logger.info("short link %s: %s", short.url, found.why)
+        return found
 
     async def _row(self, progress: RequestProgress, product: Product) -> Row:
         cookie, sub_ids = self._cookie_of(progress), progress.request.sub_ids

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from smartlinkd.marketplace.answers import Row
-from smartlinkd.marketplace.links import Product, Short
+from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.products import ProductData
 from smartlinkd.vault.cookie import Cookie
 
@@ -64,10 +64,3 @@ class ProductSource(Protocol):
             HumanCheck: the source wants a person.
             Refused: anything else went wrong.
         """
-
-
-class Resolver(Protocol):
-    """Follows short links."""
-
-    async def resolve(self, short: Short) -> Product | int:
-        """Return the product it leads to, or the failCode that says why there is none."""

@@ -14,8 +14,7 @@ from typing import Final
 import trio
 from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
-from smartlinkd.conversion.request import TRANSIENT
-from smartlinkd.conversion.schemas import FailureEntry, LinksRequest, SuccessEntry, mapping
+from smartlinkd.conversion.schemas import TRANSIENT, LinkResult, LinksRequest
 from smartlinkd.conversion.service import ConversionService
 from smartlinkd.deadlines import actor_deadline
 from smartlinkd.errors import Invalid, NotNow
@@ -36,7 +35,7 @@ Tool = Callable[[str, dict[str, JsonValue]], Awaitable[JsonValue]]
 """Takes the crew's name and the call's arguments, and returns the result. Raises `Refused`, whose
 text is for the crew."""
 
-_MAPPING = TypeAdapter(dict[str, SuccessEntry | FailureEntry], config=ConfigDict(defer_build=True))
+_MAPPING = TypeAdapter(dict[str, LinkResult], config=ConfigDict(defer_build=True))
 
 
 class _Arguments(LinksRequest):
@@ -81,7 +80,7 @@ def tools(conversion: ConversionService, vault: Vault) -> Mapping[str, Tool]:
             client=f"crew:{crew}",
             fail_on_transient_error=fail_on_transient_error,
         )
-        results = mapping(await conversion.convert(request))
+        results = await conversion.convert(request)
         return {"mapping": _MAPPING.dump_python(results, mode="json")}
 
     return {CONVERT_LINKS: convert_links}

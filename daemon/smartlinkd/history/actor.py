@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 import trio
 
-from smartlinkd.conversion.request import ConversionRequest, Converted, LinkResult
+from smartlinkd.conversion.schemas import ConversionRequest, LinkResult, SuccessEntry
 from smartlinkd.errors import NotFound, Unavailable
 from smartlinkd.history.database import HistoryDatabase
 from smartlinkd.history.model import (
@@ -74,7 +74,7 @@ class History:
             return
         at_ms = milliseconds(self._wall())
         for link, made in results.items():
-            if isinstance(made, Converted):
+            if isinstance(made, SuccessEntry):
                 record = Record(at_ms, request.client, request.sub_ids, self._cut(link), made)
                 self._database.add(record)
                 self._filled.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
-from smartlinkd.conversion.request import Converted
+from smartlinkd.conversion.schemas import SuccessEntry
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -51,7 +51,7 @@ class Record:
     client: str
     sub_ids: tuple[str, ...]
     link: str
-    made: Converted
+    made: SuccessEntry
 
 
 @dataclass(frozen=True)

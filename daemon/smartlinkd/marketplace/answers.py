@@ -11,7 +11,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smartlinkd.marketplace import links
 from smartlinkd.marketplace.errors import (
@@ -23,9 +23,11 @@ from smartlinkd.marketplace.errors import (
     SessionLost,
 )
 from smartlinkd.marketplace.markets import Market
-from smartlinkd.marketplace.portal_page import PageResponse
 from smartlinkd.marketplace.signs import NO_PERMISSION, RISK_CONTROL, read_json
 from smartlinkd.marketplace.values import is_web_address, to_dict, to_int
+
+if TYPE_CHECKING:
+    from smartlinkd.browser.capture import CapturedResponse
 
 # The portal's own `failCode`; none is success, too.
 PORTAL_SUCCESS = 0
@@ -81,7 +83,7 @@ UNKNOWN_ROW = Row(None, None, FailCode.UNKNOWN)
 
 
 def parse_links_answer(
-    response: PageResponse,
+    response: CapturedResponse,
     *,
     asked: Sequence[links.Product],
     sub_ids: Sequence[str],

@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 
 import trio
 
+from smartlinkd.browser.capture import CapturedResponse
 from smartlinkd.browser.errors import BrowserFailed, CallTimedOut, ContextLost
+from smartlinkd.browser.page import Page
 from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
 from smartlinkd.marketplace.markets import Market
-from smartlinkd.marketplace.portal_page import PageAnswer, PageResponse, PortalPage
 from smartlinkd.marketplace.signs import (
     NO_PERMISSION,
     URL_PARTS_OF_SIGNS,
@@ -75,7 +76,7 @@ class PageState:
             raise PortalDown(f"its page came with HTTP {self.status}")
 
 
-async def read_state(page: PortalPage, market: Market) -> PageState:
+async def read_state(page: Page, market: Market) -> PageState:
     """Read what the tab shows now. A page that is navigating has an empty state.
 
     Raises `HumanCheck` for one in a frame or pop-up. Of a page that does not answer, raises what
@@ -100,7 +101,7 @@ async def read_state(page: PortalPage, market: Market) -> PageState:
     )
 
 
-async def check_settled(page: PortalPage, market: Market) -> None:
+async def check_settled(page: Page, market: Market) -> None:
     """Raise as `PageState.check`, of a tab that may be navigating."""
     state = PageState()
     with trio.move_on_after(_SETTLE_TIMEOUT):
@@ -111,7 +112,7 @@ async def check_settled(page: PortalPage, market: Market) -> None:
     (state if state.url else PageState(url=await page.url())).check()
 
 
-def check_frames(page: PortalPage, market: Market) -> None:
+def check_frames(page: Page, market: Market) -> None:
     """Raise `HumanCheck` if a frame or pop-up has shown one. The page itself is not asked."""
     if any(is_check_in_frame(url, market) for url in page.other_urls):
         raise HumanCheck
@@ -131,7 +132,7 @@ def text_in(result: dict[str, Any], key: str) -> str:
 # Loading a page
 
 
-async def load(page: PortalPage, url: str) -> None:
+async def load(page: Page, url: str) -> None:
     """Load `url`. Raises the error of a login or check that the load leads to.
 
     A check counts as soon as a redirect leads to it, a login if the load ends there; both also if
@@ -171,7 +172,7 @@ class _Hops:
     status: int = 0
 
 
-async def _goto(page: PortalPage, url: str) -> str:
+async def _goto(page: Page, url: str) -> str:
     try:
         return await page.goto(url)
     except BrowserFailed:
@@ -179,7 +180,7 @@ async def _goto(page: PortalPage, url: str) -> str:
         raise
 
 
-async def _follow(responses: trio.MemoryReceiveChannel[PageResponse], hops: _Hops) -> None:
+async def _follow(responses: trio.MemoryReceiveChannel[CapturedResponse], hops: _Hops) -> None:
     async for response in responses:
         if response.url != hops.urls[-1]:
             continue
@@ -195,8 +196,8 @@ async def _follow(responses: trio.MemoryReceiveChannel[PageResponse], hops: _Hop
 
 
 def sign_responses(
-    page: PortalPage,
-) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[PageResponse]]:
+    page: Page,
+) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[CapturedResponse]]:
     """Capture the responses of logins and human checks, and some others.
 
     A page may not read what its call is redirected to. After a 307 or a 308 the redirected request
@@ -206,8 +207,8 @@ def sign_responses(
 
 
 async def resolve_redirect(
-    response: PageResponse, sign_responses: trio.MemoryReceiveChannel[PageResponse]
-) -> PageResponse:
+    response: CapturedResponse, sign_responses: trio.MemoryReceiveChannel[CapturedResponse]
+) -> CapturedResponse:
     """Return `response`; of a redirect to a login or check, with the URL of that.
 
     A check counts as soon as a redirect leads to it. A login counts when its page is there or takes
@@ -228,5 +229,5 @@ async def resolve_redirect(
     return _at(login, response) if login else response
 
 
-def _at(url: str, redirect: PageResponse) -> PageResponse:
-    return PageAnswer(redirect.status, url, redirect.mime_type, redirect.body)
+def _at(url: str, redirect: CapturedResponse) -> CapturedResponse:
+    return CapturedResponse(redirect.status, url, redirect.mime_type, redirect.body)

@@ -18,7 +18,9 @@ from urllib.parse import parse_qs
 import trio
 from pydantic import JsonValue
 
+from smartlinkd.browser.capture import CapturedResponse
 from smartlinkd.browser.errors import ContextLost, NavigationFailed
+from smartlinkd.browser.page import Page
 from smartlinkd.marketplace import links
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, FailCode, Row, parse_links_answer
 from smartlinkd.marketplace.errors import (
@@ -47,7 +49,6 @@ from smartlinkd.marketplace.page_state import (
     sign_responses,
     text_in,
 )
-from smartlinkd.marketplace.portal_page import PageAnswer, PageResponse, PortalPage
 from smartlinkd.marketplace.products import ProductData, parse_portal_product
 from smartlinkd.marketplace.signs import (
     NO_PERMISSION,
@@ -90,17 +91,15 @@ _CALL = files(__package__).joinpath("portal_call.js").read_text("utf-8")
 
 
 async def open_links_page(
-    page: PortalPage,
+    page: Page,
     market: Market,
     *,
     form_timeout_s: float = FORM_TIMEOUT,
-    frozen_after_s: float = FROZEN_AFTER,
 ) -> None:
     """Load the custom link page and wait until its form can be used.
 
     Args:
         form_timeout_s: for the page's script to build the form.
-        frozen_after_s: until a disabled form is no longer one that is being built.
 
     Raises:
         HumanCheck: the portal asks for a human check.
@@ -123,7 +122,7 @@ async def open_links_page(
                 disabled_since = None
             elif disabled_since is None:
                 disabled_since = trio.current_time()
-            elif trio.current_time() - disabled_since >= frozen_after_s:
+            elif trio.current_time() - disabled_since >= FROZEN_AFTER:
                 raise AccountFrozen
             await trio.sleep(POLL_INTERVAL)
     check_url(await page.url())
@@ -133,18 +132,16 @@ async def open_links_page(
 
 
 async def submit_form(
-    page: PortalPage,
+    page: Page,
     market: Market,
     products: Sequence[links.Product],
     sub_ids: Sequence[str],
-    *,
-    timeout_s: float = ANSWER_TIMEOUT,
 ) -> list[Row]:
     """Make links for `products` by the form. Returns a row for each, in their order.
 
     `open_links_page` has opened the page, which may have had submits since. If GraphQL refuses the
     whole call, each row is -1. Raises as `open_links_page`, and `PortalSilent` if there is no
-    answer within `timeout_s`.
+    answer in time.
     """
     check_frames(page, market)  # before the form script closes dialogs
     urls: JsonValue = [product.url(market) for product in products]
@@ -165,35 +162,30 @@ async def submit_form(
         if pressed.get("pressed") is not True:
             await check_settled(page, market)  # the form may have gone because the page has
             raise _not_pressed(pressed)
-        response = await resolve_redirect(
-            await _links_response(page, market, responses, timeout_s), signs
-        )
+        response = await resolve_redirect(await _links_response(page, market, responses), signs)
     if response.lost:
         raise await _broken_off(page, market, response, "to a submit")
     return _rows(response, products, sub_ids, market)
 
 
 async def submit_fetch(
-    page: PortalPage,
+    page: Page,
     market: Market,
     products: Sequence[links.Product],
     sub_ids: Sequence[str],
-    *,
-    timeout_s: float = ANSWER_TIMEOUT,
 ) -> list[Row]:
     """Make links as `submit_form`, by a call from the page."""
     url, body = market.portal_url + _LINKS_CALL, _links_body(products, sub_ids, market)
-    answer = await _call(page, market, "POST", url, body=body, timeout_s=timeout_s)
+    answer = await _call(page, market, "POST", url, body=body, timeout_s=ANSWER_TIMEOUT)
     return _rows(answer, products, sub_ids, market)
 
 
 async def read_product_fetch(
-    page: PortalPage,
+    page: Page,
     market: Market,
     product: links.Product,
     *,
     default_cap: int,
-    timeout_s: float = PRODUCT_TIMEOUT,
 ) -> ProductData:
     """Read the portal's data of a product, by a call from any of its pages.
 
@@ -204,22 +196,21 @@ async def read_product_fetch(
         ProductsRefused: it refuses the data, or wants a login for it.
         NotThere: it knows no such product.
         PortalDown: it answered with an error.
-        PortalSilent: there is no answer within `timeout_s`.
+        PortalSilent: there is no answer in time.
         BrowserFailed: a call to the tab failed.
     """
     url = f"{market.portal_url}{_PRODUCT_CALL}?item_id={product.item_id}"
     with _login_refuses_products():
-        answer = await _call(page, market, "GET", url, body=None, timeout_s=timeout_s)
+        answer = await _call(page, market, "GET", url, body=None, timeout_s=PRODUCT_TIMEOUT)
     return parse_portal_product(answer, asked=product, market=market, default_cap=default_cap)
 
 
 async def read_product_page(
-    page: PortalPage,
+    page: Page,
     market: Market,
     product: links.Product,
     *,
     default_cap: int,
-    timeout_s: float = PRODUCT_TIMEOUT,
 ) -> ProductData:
     """Read the same by opening the product's page, from the call that the page makes.
 
@@ -231,7 +222,7 @@ async def read_product_page(
         sign_responses(page) as signs,
     ):
         with _login_refuses_products():
-            response = await _product_response(page, market, product, responses, timeout_s)
+            response = await _product_response(page, market, product, responses)
             response = await resolve_redirect(response, signs)
             if response.lost:
                 raise await _broken_off(page, market, response, "about a product")
@@ -248,23 +239,22 @@ def _login_refuses_products() -> Iterator[None]:
 
 
 async def _product_response(
-    page: PortalPage,
+    page: Page,
     market: Market,
     product: links.Product,
-    responses: trio.MemoryReceiveChannel[PageResponse],
-    timeout_s: float,
-) -> PageResponse:
+    responses: trio.MemoryReceiveChannel[CapturedResponse],
+) -> CapturedResponse:
     """Open the product's page, and return the response to its call."""
     try:
         check_frames(page, market)
         await load(page, f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}")
-        with trio.move_on_after(timeout_s):
+        with trio.move_on_after(PRODUCT_TIMEOUT):
             return await _first(page, market, responses, lambda url: _is_about(url, product))
     except (PortalDown, NavigationFailed) as failed:
         raise ProductsDown(str(failed)) from None
     check_frames(page, market)
     check_url(await page.url())
-    raise PortalSilent(f"no product data within {timeout_s:g} seconds")
+    raise PortalSilent(f"no product data within {PRODUCT_TIMEOUT:g} seconds")
 
 
 def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:
@@ -277,21 +267,20 @@ def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:
 
 
 async def _links_response(
-    page: PortalPage,
+    page: Page,
     market: Market,
-    responses: trio.MemoryReceiveChannel[PageResponse],
-    timeout_s: float,
-) -> PageResponse:
+    responses: trio.MemoryReceiveChannel[CapturedResponse],
+) -> CapturedResponse:
     """Wait for the response to a submit."""
-    with trio.move_on_after(timeout_s):
+    with trio.move_on_after(ANSWER_TIMEOUT):
         return await _first(page, market, responses, _is_links_call)
     check_frames(page, market)
     check_url(await page.url())
-    raise PortalSilent(f"nothing to the submitted links within {timeout_s:g} seconds")
+    raise PortalSilent(f"nothing to the submitted links within {ANSWER_TIMEOUT:g} seconds")
 
 
 async def _broken_off(
-    page: PortalPage, market: Market, response: PageResponse, to: str
+    page: Page, market: Market, response: CapturedResponse, to: str
 ) -> MarketplaceFailed:
     """Return the error for an answer without a body. Raises it if the page has left for a login or
     check."""
@@ -302,11 +291,11 @@ async def _broken_off(
 
 
 async def _first(
-    page: PortalPage,
+    page: Page,
     market: Market,
-    responses: trio.MemoryReceiveChannel[PageResponse],
+    responses: trio.MemoryReceiveChannel[CapturedResponse],
     is_wanted: Callable[[str], bool],
-) -> PageResponse:
+) -> CapturedResponse:
     """Return the first response whose URL is wanted.
 
     Raises what the tab shows instead, as soon as it shows it, and `CallTimedOut` for a page that
@@ -339,8 +328,8 @@ async def _first(
 
 
 async def _call(
-    page: PortalPage, market: Market, method: str, url: str, *, body: str | None, timeout_s: float
-) -> PageResponse:
+    page: Page, market: Market, method: str, url: str, *, body: str | None, timeout_s: float
+) -> CapturedResponse:
     """Make a call in the page's session, and return its answer.
 
     A page that leaves ends its calls, so where it went is looked at before the call is blamed. A
@@ -371,7 +360,7 @@ async def _call(
             if to_int(result.get("status")) in NO_PERMISSION:
                 raise SessionLost
             raise PortalDown(f"the call to it broke off ({first_line(failed)})")
-        answer = PageAnswer(
+        answer = CapturedResponse(
             status=to_int(result.get("status")) or 0,
             url=text_in(result, "url"),
             mime_type=text_in(result, "mimeType"),
@@ -399,7 +388,7 @@ def _links_body(products: Sequence[links.Product], sub_ids: Sequence[str], marke
 
 
 def _rows(
-    response: PageResponse,
+    response: CapturedResponse,
     products: Sequence[links.Product],
     sub_ids: Sequence[str],
     market: Market,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
@@ -20,7 +20,6 @@ from pydantic.alias_generators import to_camel
 from smartlinkd.marketplace import links
 from smartlinkd.marketplace.errors import NotThere, PortalDown, ProductsRefused, SessionLost
 from smartlinkd.marketplace.markets import Market
-from smartlinkd.marketplace.portal_page import PageResponse
 from smartlinkd.marketplace.signs import read_json
 from smartlinkd.marketplace.values import (
     as_text,
@@ -33,6 +32,9 @@ from smartlinkd.marketplace.values import (
     to_text,
     unpacked,
 )
+
+if TYPE_CHECKING:
+    from smartlinkd.browser.capture import CapturedResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +159,7 @@ def product_data(facts: Facts, market: Market, *, default_cap: int) -> ProductDa
 
 
 def parse_portal_product(
-    response: PageResponse, *, asked: links.Product, market: Market, default_cap: int
+    response: CapturedResponse, *, asked: links.Product, market: Market, default_cap: int
 ) -> ProductData:
     """Return the product data in an answer of the portal's `/api/v3/offer/product`.
 

@@ -8,7 +8,6 @@ own short links.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from urllib.parse import urljoin
 
@@ -19,8 +18,6 @@ from smartlinkd.marketplace.markets import Market, host_and_port
 from smartlinkd.marketplace.short_pages import read_short_page, refresh_target
 from smartlinkd.marketplace.signs import sign_of_url
 from smartlinkd.net.client import HttpClient, NoAnswer, Reply
-
-logger = logging.getLogger(__name__)
 
 MAX_HOPS = 5  # real chains have one to three
 MAX_BODY = 64 * 1024  # bytes; a page that leads on says so at its top
@@ -38,63 +35,47 @@ class Unresolved:
     why: str
 
 
-class HostLimits:
-    """The hops at the same time to each short host, and to the shop with its sub-domains.
+class ShortLinks:
+    """Resolves the short links of a market."""
 
-    `links.follow` allows no other hosts.
-    """
-
-    def __init__(self, market: Market) -> None:
+    def __init__(self, http: HttpClient, market: Market) -> None:
+        self._http = http
+        self._market = market
+        # Each short host has its own, and the shop with its sub-domains. `follow` allows no others.
         self._of_shop = trio.CapacityLimiter(CONCURRENT_HOPS)
         self._of_short_hosts = {
             host_and_port(url): trio.CapacityLimiter(CONCURRENT_HOPS) for url in market.short_urls
         }
 
-    def of(self, url: str) -> trio.CapacityLimiter:
-        """Return the limiter of the host of `url`."""
-        return self._of_short_hosts.get(host_and_port(url), self._of_shop)
+    async def resolve(self, short: Short) -> Product | NotALink | Unresolved:
+        """Return the product that a short link stands for.
 
+        `NotALink` if it leads to none, `Unresolved` if nothing is known of it. No network fault
+        raises.
+        """
+        with trio.move_on_after(DEADLINE):
+            return await self._follow(short.url)
+        return Unresolved(f"no answer within {DEADLINE:g} seconds")
 
-async def resolve(
-    http: HttpClient,
-    short: Short,
-    market: Market,
-    limits: HostLimits,
-    *,
-    hop_deadline: float = HOP_DEADLINE,
-) -> Product | NotALink | Unresolved:
-    """Return the product that a short link stands for.
-
-    `NotALink` if it leads to none, `Unresolved` if nothing is known of it. No network fault raises.
-
-    Args:
-        limits: shared by all callers of a market.
-        hop_deadline: seconds for one hop, without its wait for a limiter.
-    """
-    with trio.move_on_after(DEADLINE):
-        return await _follow(http, short, market, limits, hop_deadline)
-    return Unresolved(f"no answer within {DEADLINE:g} seconds")
-
-
-async def _follow(
-    http: HttpClient, short: Short, market: Market, limits: HostLimits, hop_deadline: float
-) -> Product | NotALink | Unresolved:
-    here, seen = short.url, {short.url}
-    for _ in range(MAX_HOPS):
-        try:
-            async with limits.of(here):
-                reply = await http.request("GET", here, deadline=hop_deadline, max_body=MAX_BODY)
-        except NoAnswer as silence:
-            return Unresolved(str(silence))
-        found = _next(reply, here, market)
-        if not isinstance(found, MarketPage):
-            logger.debug("short link %s: %s", short.url, found)
-            return found
-        if found.url in seen:
-            return NotALink("its redirects go round in a loop")
-        here = found.url
-        seen.add(here)
-    return NotALink(f"it redirects more than {MAX_HOPS} times")
+    async def _follow(self, here: str) -> Product | NotALink | Unresolved:
+        seen = {here}
+        for _ in range(MAX_HOPS):
+            limiter = self._of_short_hosts.get(host_and_port(here), self._of_shop)
+            try:
+                async with limiter:
+                    reply = await self._http.request(
+                        "GET", here, deadline=HOP_DEADLINE, max_body=MAX_BODY
+                    )
+            except NoAnswer as silence:
+                return Unresolved(str(silence))
+            found = _next(reply, here, self._market)
+            if not isinstance(found, MarketPage):
+                return found
+            if found.url in seen:
+                return NotALink("its redirects go round in a loop")
+            here = found.url
+            seen.add(here)
+        return NotALink(f"it redirects more than {MAX_HOPS} times")
 
 
 def _next(reply: Reply, here: str, market: Market) -> Product | MarketPage | NotALink | Unresolved:

@@ -7,12 +7,14 @@ account with a human check makes things worse for it. So a human check wins wher
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from smartlinkd.marketplace.errors import HumanCheck, MarketplaceFailed, PortalDown, SessionLost
 from smartlinkd.marketplace.markets import Market, covers, host_and_port
-from smartlinkd.marketplace.portal_page import PageResponse
 from smartlinkd.marketplace.values import json_object, parts_of, to_dict
+
+if TYPE_CHECKING:
+    from smartlinkd.browser.capture import CapturedResponse
 
 # The one code of the shop's risk control, also with HTTP 200. Its meaning depends on whether it
 # takes the caller for logged in.
@@ -89,7 +91,7 @@ def sign_of_json(answer: dict[str, Any]) -> Sign | None:
     return Sign.LOST if is_logged_out else None
 
 
-def read_json(response: PageResponse) -> dict[str, Any]:
+def read_json(response: CapturedResponse) -> dict[str, Any]:
     """Return the JSON object that a call of the portal was answered with.
 
     Args:
@@ -116,7 +118,7 @@ def read_json(response: PageResponse) -> dict[str, Any]:
     return answer
 
 
-def _is_page(response: PageResponse) -> bool:
+def _is_page(response: CapturedResponse) -> bool:
     return "html" in response.mime_type.lower() or response.body.lstrip().startswith("<")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from smartlinkd.conversion.request import Converted
+from smartlinkd.conversion.schemas import SuccessEntry
 from smartlinkd.history.actor import FILE
 from smartlinkd.history.database import HistoryDatabase
 from smartlinkd.history.model import HistoryLimits, Record, milliseconds
@@ -29,7 +29,11 @@ def keep(state: Path, link: str, *, days_ago: int, name: str) -> None:
     """Put an entry into the history of a daemon that runs."""
     database = HistoryDatabase(state / FILE, HistoryLimits())
     at_ms = milliseconds(datetime.now(UTC) - timedelta(days=days_ago))
-    made = Converted("https://s.shopee.vn/old", link, ProductData(name=name, commission=12_000))
+    made = SuccessEntry(
+        short_link="https://s.shopee.vn/old",
+        long_link=link,
+        product=ProductData(name=name, commission=12_000),
+    )
     database.add(Record(at_ms, "crew:poster", ("fb",), link, made))
     database.close()
 

@@ -17,8 +17,7 @@ from smartlinkd.api.schemas import (
     ExtractRequest,
     ExtractResponse,
 )
-from smartlinkd.conversion.request import Converted, LinkResult
-from smartlinkd.conversion.schemas import MAX_LINKS, LinksRequest, mapping
+from smartlinkd.conversion.schemas import MAX_LINKS, LinkResult, LinksRequest, SuccessEntry
 from smartlinkd.conversion.service import ConversionService
 from smartlinkd.deadlines import actor_deadline
 from smartlinkd.errors import Invalid
@@ -47,7 +46,7 @@ def add(api: Api, guards: Guards, conversion: ConversionService, vault: Vault) -
         fails does not fail the others.
         """
         request = body.to_request(await _cookie(body), client=client.name)
-        return ConvertResponse(mapping=mapping(await conversion.convert(request)))
+        return ConvertResponse(mapping=await conversion.convert(request))
 
     @api.operation(
         "POST",
@@ -93,7 +92,7 @@ def add(api: Api, guards: Guards, conversion: ConversionService, vault: Vault) -
             wanted = LinksRequest(links=links, sub_ids=body.sub_ids)
             results = await conversion.convert(wanted.to_request(cookie, client=client.name))
         text = _replaced(body.text, found, results)
-        return ConvertTextResponse(text=text, mapping=mapping(results))
+        return ConvertTextResponse(text=text, mapping=results)
 
     async def _cookie(body: ConvertRequest | ConvertTextRequest) -> Cookie | None:
         """The request's own cookie, else the stored one. Raises `Invalid`."""
@@ -119,7 +118,7 @@ def _replaced(text: str, found: Sequence[FoundLink], results: Mapping[str, LinkR
         result = results[link]
         pieces += [
             text[end : each.start],
-            result.short_link if isinstance(result, Converted) else link,
+            result.short_link if isinstance(result, SuccessEntry) else link,
         ]
         end = each.end
     return "".join([*pieces, text[end:]])
