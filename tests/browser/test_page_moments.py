@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.browser.cdp import CALL_DEADLINE, CdpConnection
+from smartlinkd.browser.cdp import CdpConnection
 from smartlinkd.browser.errors import CallTimedOut, PageGone, ProtocolError
 from smartlinkd.browser.page import MAX_OTHER_URLS, BrowserContext, Page
 from tests.browser.test_cdp import Asker, ask
@@ -49,41 +49,6 @@ async def page(conversation: CdpConnection, peer: Any, nursery: trio.Nursery) ->
     await opening.done.wait()
     assert isinstance(opening.result, Page)
     return opening.result
-
-
-async def evaluating(page: Page, nursery: trio.Nursery) -> Asker:
-    return await ask(nursery, partial(page.evaluate, "() => 1"))
-
-
-async def answer_script(peer: Any, value: object) -> None:
-    command = await peer.answer({"result": {"value": value}})
-    assert command["method"] == "Runtime.callFunctionOn"
-    await wait_all_tasks_blocked()
-
-
-async def test_deadline_of_a_script_bounds_all_its_calls(
-    page: Page, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    began = trio.current_time()
-    asker = await evaluating(page, nursery)
-    await trio.sleep(CALL_DEADLINE - 1)
-    await peer.answer({"result": {"objectId": "global"}})
-    await asker.done.wait()
-    assert isinstance(asker.result, CallTimedOut)
-    assert asker.when - began == pytest.approx(CALL_DEADLINE)
-
-
-async def test_global_object_of_a_document_is_not_used_in_the_next(
-    page: Page, peer: Any, nursery: trio.Nursery
-) -> None:
-    first = await evaluating(page, nursery)
-    question = await peer.take()
-    await show(peer, "https://b.example/")
-    await peer.say({"id": question["id"], "result": {"result": {"objectId": "of the first"}}})
-    await answer_script(peer, 1)
-    assert first.result == 1
-    await evaluating(page, nursery)
-    assert (await peer.take())["method"] == "Runtime.evaluate"
 
 
 async def test_url_of_a_tab_that_ended_raises_page_gone(page: Page, peer: Any) -> None:

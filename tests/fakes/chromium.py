@@ -33,7 +33,7 @@ NOTHING_TO_DO = frozenset(
 )
 DISMISS = "Page.handleJavaScriptDialog"
 # Everything else is answered in the order it was asked.
-LONG = frozenset({"Page.navigate", "Runtime.callFunctionOn"})
+LONG = frozenset({"Page.navigate", "Runtime.evaluate"})
 
 
 class FakeChromium:

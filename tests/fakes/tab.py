@@ -83,7 +83,6 @@ class Document:
         self.form = "none"  # as links_form.js says it
         self.password = "type=password" in html.replace('"', "")
         self.life = Life()
-        self.object_id = f"object-{next(NUMBERS)}"
 
 
 class Tab:
@@ -143,9 +142,7 @@ class Tab:
             case "Page.navigate":
                 return await self.navigate(params["url"])
             case "Runtime.evaluate":
-                return {"result": {"type": "object", "objectId": self.document.object_id}}
-            case "Runtime.callFunctionOn":
-                return await self._call(params)
+                return await self._evaluate(params["expression"])
             case "Network.enable":
                 self._network = True
             case "Network.getResponseBody":
@@ -331,12 +328,11 @@ class Tab:
             {"frameId": self.id, "loaderId": self.document.loader_id, "name": name},
         )
 
-    async def _call(self, params: Json) -> Json:
+    async def _evaluate(self, expression: str) -> Json:
         document = self.document
-        if params["objectId"] != document.object_id:
-            raise Refused("Cannot find context with specified id")
-        function = SCRIPTS[params["functionDeclaration"]]
-        arguments = [argument.get("value") for argument in params.get("arguments", [])]
+        source = next(each for each in SCRIPTS if expression.startswith(f"({each})("))
+        function = SCRIPTS[source]
+        arguments = json.loads(f"[{expression.removeprefix(f'({source})(')[:-1]}]")
         value: Any = None
         with document.life.within() as scope:
             try:

@@ -22,7 +22,7 @@ from tests.faults.stage import BIG, Stage
 SUBMIT = "q=batchCustomLink"
 PRODUCT = "/api/v3/offer/product?"
 PAGE = "/offer/custom_link"
-FIRST_BEAT = "Runtime.callFunctionOn"
+FIRST_BEAT = "Runtime.evaluate"
 DISPOSE = "Target.disposeBrowserContext"
 MEASURED = 30.0  # seconds between two looks at the browser's memory
 SOON = 20.0

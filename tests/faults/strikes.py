@@ -20,11 +20,11 @@ HOUR = 3600.0
 TOO_LATE = 40.0
 """Seconds: past every deadline of a call."""
 LATE = {
-    "idle": "Runtime.callFunctionOn",
-    "starting": "Runtime.callFunctionOn",
-    "restarting": "Runtime.callFunctionOn",
+    "idle": "Runtime.evaluate",
+    "starting": "Runtime.evaluate",
+    "restarting": "Runtime.evaluate",
     "loading": "Page.navigate",
-    "reading": "Runtime.callFunctionOn",
+    "reading": "Runtime.evaluate",
     "disposing": "Target.disposeBrowserContext",
 }
 """The call whose answer comes too late; of a submit it is the one for the answer's body."""

@@ -29,7 +29,7 @@ from tests.simulation.upstream import VARIANT
 AS_USUAL = BrowserLimits().probe_interval_s
 SLOWLY = 4.0
 REALLY = 0.05
-OF_A_BEAT = ("Runtime.evaluate", "Runtime.callFunctionOn")
+OF_A_BEAT = "Runtime.evaluate"
 
 
 class Machine(machine.Machine):
@@ -91,7 +91,7 @@ class Machine(machine.Machine):
             if process.status is None and process.pid in self._up:
                 tab = process.browser.tabs.get(canary._target_id)
                 if tab is not None and tab.attached:
-                    return process.browser._late[0] not in OF_A_BEAT and self.is_well(process)
+                    return process.browser._late[0] != OF_A_BEAT and self.is_well(process)
         return False
 
     def is_well(self, process: Process) -> bool:

@@ -10,6 +10,7 @@ A page that raised `PageGone` or `CallTimedOut` should be closed; nothing here r
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -58,7 +59,6 @@ _CONTEXT_LOST = (
     "Inspected target navigated or closed",
     "Cannot find context with specified id",
     "Cannot find default execution context",
-    "Could not find object with given id",
     "Execution context was destroyed",
 )
 
@@ -164,7 +164,6 @@ class Page:
         self._document_count = 0
         self._other_urls: dict[str, None] = {}  # an ordered set
         self._url_listener: UrlListener | None = None
-        self._global_id: str | None = None  # the document's global object, once known
 
     @property
     def is_gone(self) -> bool:
@@ -228,8 +227,8 @@ class Page:
     ) -> JsonValue:
         """Call a JavaScript function in the page and return its value; a promise is awaited.
 
-        The function runs as if the user had just clicked. Its arguments are sent as JSON beside it
-        and never become part of its source.
+        The function runs as if the user had just clicked. JSON without other characters than ASCII
+        is a JavaScript literal, so its arguments cannot end the call.
 
         Args:
             function: its source, as "async (a, b) => …".
@@ -240,13 +239,29 @@ class Page:
             ContextLost: the page navigated before there was a value.
             CallTimedOut: the deadline has passed; the script may still be running.
         """
-        with trio.move_on_after(deadline):
-            value = await self._call_function(function, arguments)
-            if "unserializableValue" in value:
-                text = value["unserializableValue"]
-                raise ScriptFailed(f"the script's value is {text}, not JSON")
-            return cast(JsonValue, value.get("value"))
-        raise CallTimedOut("Runtime.callFunctionOn", deadline)
+        try:
+            answer = await self._session.call(
+                "Runtime.evaluate",
+                {
+                    "expression": f"({function})({', '.join(map(json.dumps, arguments))})",
+                    "awaitPromise": True,
+                    "returnByValue": True,
+                    "userGesture": True,
+                },
+                deadline=deadline,
+            )
+        except ProtocolError as refusal:
+            if any(words in refusal.reason for words in _CONTEXT_LOST):
+                raise ContextLost("the page went elsewhere while a script ran in it") from None
+            raise ScriptFailed(
+                f"the script's value was refused: {first_line(refusal.reason)}"
+            ) from None
+        if "exceptionDetails" in answer:
+            raise ScriptFailed(f"the script failed: {_thrown_text(answer['exceptionDetails'])}")
+        value = answer["result"]
+        if "unserializableValue" in value:
+            raise ScriptFailed(f"the script's value is {value['unserializableValue']}, not JSON")
+        return cast(JsonValue, value.get("value"))
 
     def responses(
         self, *url_parts: str, method: str | None = "POST"
@@ -296,7 +311,6 @@ class Page:
             self._add_other_url(frame["url"])
             return
         self._document_count += 1
-        self._global_id = None
         self._other_urls.clear()
         # A document that did not come has an unreachable URL, and the browser's own page instead.
         url = frame.get("unreachableUrl") or frame["url"] + frame.get("urlFragment", "")
@@ -343,50 +357,6 @@ class Page:
             has_begun = has_begun or step.get("loaderId") == loader_id
             if has_begun and step.get("name") == "DOMContentLoaded":
                 return
-
-    async def _call_function(self, function: str, arguments: Sequence[Argument]) -> JsonObject:
-        """Call a function on the global object. Returns the RemoteObject that is its result."""
-        object_id = self._global_id or await self._find_global()
-        try:
-            return await self._call_runtime(
-                "Runtime.callFunctionOn",
-                {
-                    "functionDeclaration": function,
-                    "objectId": object_id,
-                    "arguments": [{"value": argument} for argument in arguments],
-                    "awaitPromise": True,
-                    "returnByValue": True,
-                    "userGesture": True,
-                },
-            )
-        except ContextLost:
-            self._global_id = None
-            raise
-
-    async def _find_global(self) -> str:
-        """Return the id of the global object. It is kept: the renderer keeps each id it gives out
-        until the document goes."""
-        asked_of = self._document_count
-        # The page's scripts can replace what `globalThis` names, but not this.
-        answer = await self._call_runtime("Runtime.evaluate", {"expression": "this"})
-        object_id = cast(str, answer["objectId"])
-        # Another document may have come meanwhile, and the id may be of either.
-        if asked_of == self._document_count:
-            self._global_id = object_id
-        return object_id
-
-    async def _call_runtime(self, method: str, params: Mapping[str, object]) -> JsonObject:
-        try:
-            answer = await self._session.call(method, params, deadline=math.inf)
-        except ProtocolError as refusal:
-            if any(words in refusal.reason for words in _CONTEXT_LOST):
-                raise ContextLost("the page went elsewhere while a script ran in it") from None
-            raise ScriptFailed(
-                f"the script's value was refused: {first_line(refusal.reason)}"
-            ) from None
-        if "exceptionDetails" in answer:
-            raise ScriptFailed(f"the script failed: {_thrown_text(answer['exceptionDetails'])}")
-        return cast(JsonObject, answer["result"])
 
 
 def _context_of(answer: JsonObject) -> dict[str, str]:
