@@ -141,14 +141,17 @@ async def test_create_is_refused_on_a_nearly_full_disk(
     assert (await journal.create(new(), idempotency=key)).id == earlier.id
 
 
-async def test_look_at_disk_reports_a_full_disk(
-    journal: Store, full_disk: PlayedDisk, told: list[bool]
+async def test_beginning_is_refused_on_a_nearly_full_disk(
+    journal: Store, full_disk: PlayedDisk, new: New, told: list[bool]
 ) -> None:
-    await journal.look_at_disk()
-    assert told == []
-    full_disk.free = 0
-    await journal.look_at_disk()
+    waiting = await journal.create(new(), idempotency=None)
+    full_disk.free = ROOM - 512
+    begins = ExecutionUpdate(Change(status=Status.RUNNING, started_at=new().created_at))
+    with pytest.raises(DiskFull):
+        await journal.record(waiting.id, begins)
     assert told == [True]
+    assert [each.status for each in await journal.unfinished()] == [Status.PENDING]
+    await journal.record(waiting.id, ExecutionUpdate(Change(current_task="a")))
 
 
 @pytest.mark.parametrize("store_limits", [replace(QUICK, prune_every_s=0.01)])

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -23,9 +22,9 @@ from smartlinkd.crews.model import Crew, Feedback
 from smartlinkd.crews.outcome import Outcome, outcome_of
 from smartlinkd.crews.protocol import FromWorker, HumanInput, Inputs, ToolCall, ToolResult
 from smartlinkd.crews.recorder import ExecutionRecorder
-from smartlinkd.crews.store_entries import ExecutionProgress, begun, requeued, subject_of
+from smartlinkd.crews.store_entries import ExecutionProgress, begun, subject_of
 from smartlinkd.crews.tools import Tool
-from smartlinkd.crews.worker import CannotStart, NoSpace, Worker, start_worker
+from smartlinkd.crews.worker import CannotStart, Worker, start_worker
 from smartlinkd.errors import BUG, Invalid, Refused, Unavailable
 from smartlinkd.logs import LogContext, bind_log_contexts
 from smartlinkd.nurseries import sole_error
@@ -145,8 +144,7 @@ class RunningExecution:
     def suspend(self) -> None:
         """Stop the worker and record no outcome, so that the next instance decides about it.
 
-        An execution that was cancelled, or is over its deadline, still gets its outcome. One whose
-        worker was not begun waits for its turn again.
+        An execution that was cancelled, or is over its deadline, still gets its outcome.
         """
         if self._cancelled_as is None and self._stage.cancel_called:
             self._cancelled_as = Outcome(Status.TIMED_OUT, error=self._timeout_error())
@@ -222,41 +220,28 @@ class RunningExecution:
     # The worker
 
     async def _run_worker(self, execution: Execution | NewExecution) -> None:
-        """Run a worker as soon as the disk has space for its folder. Raises `CannotStart`."""
+        """Run a worker until its deadline, which counts from here. Raises `CannotStart`."""
         inputs = Inputs(inputs=self._crew.complete(execution.inputs), tools=self._crew.tools)
+        settings, runs = self._crew.worker, self._context.runs
+        deadline = self._start_scope.deadline = trio.current_time() + self._crew.deadline
+        self._has_worker = True
         try:
             with self._start_scope:
-                start = partial(self._try_worker, inputs)
-                await self._recorder.retry_until_space(f"execution {self.id}", start)
+                async with start_worker(settings, self.id, inputs, runs=runs) as worker:
+                    self._recorder.observe_wait(self._crew.name, self._created_at)
+                    self._stage = self._talk_scope
+                    self._talk_scope.deadline, self._start_scope.deadline = deadline, inf
+                    with self._talk_scope:
+                        await self._listen(worker)
+                    if self._talk_scope.cancelled_caught:
+                        await self._stop_worker(worker)
+                    self._log_output_of_failure(worker)
             if self._start_scope.cancelled_caught:
                 logger.info("execution %s was cut short: %s", self.id, NOT_STARTED)
                 self._finish(self._cancelled_outcome(NOT_STARTED))
-                if self._outcome is None and not self._has_worker:
-                    self._recording.start_soon(self._requeue)
         finally:
             self._has_worker = False
             self._limit_last_writes()
-
-    async def _try_worker(self, inputs: Inputs) -> None:
-        """Run a worker until its deadline, which counts from here. Raises `CannotStart`."""
-        await trio.lowlevel.checkpoint_if_cancelled()
-        deadline = self._start_scope.deadline = trio.current_time() + self._crew.deadline
-        self._has_worker = True
-        settings, runs = self._crew.worker, self._context.runs
-        try:
-            async with start_worker(settings, self.id, inputs, runs=runs) as worker:
-                self._recorder.observe_wait(self._crew.name, self._created_at)
-                self._stage = self._talk_scope
-                self._talk_scope.deadline, self._start_scope.deadline = deadline, inf
-                with self._talk_scope:
-                    await self._listen(worker)
-                if self._talk_scope.cancelled_caught:
-                    await self._stop_worker(worker)
-                self._log_output_of_failure(worker)
-        except NoSpace:
-            self._start_scope.deadline = inf  # the wait for space is not the worker's
-            self._has_worker = False
-            raise
 
     async def _listen(self, worker: Worker) -> None:
         """Handle the worker's messages until its last one, then wait for its process."""
@@ -389,14 +374,6 @@ class RunningExecution:
             outcome = Outcome(Status.ERROR, error=f"{NOT_KEPT}: {fault}")
             await self._recorder.finish(crew, subject, outcome)
         self.completion.status = outcome.status
-
-    async def _requeue(self) -> None:
-        """Put the execution back to before its turn, since nothing of its worker has begun."""
-        try:
-            entry = requeued(self._progress.subject, self._recorder.wall(), began=False)
-            await self._recorder.record(self.id, ExecutionState.PENDING, entry)
-        except Invalid as fault:  # it has as many events or webhook calls as one may have
-            logger.warning("execution %s does not wait for its turn again: %s", self.id, fault)
 
     async def _record(self, *entries: ExecutionUpdate) -> None:
         await self._recorder.record(self.id, ExecutionState.RUNNING, *entries)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -22,7 +21,6 @@ from smartlinkd.crews.outcome import Outcome, Subject
 from smartlinkd.crews.protocol import quoted
 from smartlinkd.crews.store_entries import ended, together
 from smartlinkd.crews.subscriptions import Subscriptions
-from smartlinkd.crews.worker import NoSpace
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.logs import LogEvent
 from smartlinkd.metrics import LATE, histogram
@@ -38,7 +36,6 @@ from smartlinkd.store.model import (
     Status,
 )
 from smartlinkd.supervision.actor import ActorRestarting
-from smartlinkd.threads import NoThread
 
 logger = logging.getLogger(__name__)
 
@@ -141,19 +138,6 @@ class ExecutionRecorder:
         why = "" if outcome.error is None else f": {quoted(outcome.error)}"
         ended_as = (crew, subject.execution_id, outcome.status, why)
         logger.info("crew %s: execution %s ended as %s%s", *ended_as, extra=event)
-
-    async def retry_until_space(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `work`, retried as long as it raises `NoSpace`."""
-        attempts = 0
-        while True:
-            attempts += 1
-            try:
-                return await work()
-            except NoSpace as fault:
-                logger.warning("%s is held up: %s", what, fault)
-            with suppress(NoThread):
-                await self.store.look_at_disk()
-            await self.store.wait_for_room(self._retry_delay(attempts))
 
     async def retry_until_success(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the store's answer, retried as long as the store is unavailable."""

@@ -162,6 +162,8 @@ class StoreDatabase:
         """See `Store.record`."""
         with self._writing():
             self._executions.record(execution_id, update)
+            if update.change.get("started_at") and not has_room(self._path.parent):
+                raise errors.disk_full()  # as above: its worker starts now
 
     def execution(
         self, execution_id: str, crew: str | None = None, owner: str | None = None
