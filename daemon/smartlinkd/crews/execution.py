@@ -125,7 +125,6 @@ class RunningExecution:
         self._cancelled_as: Outcome | None = None
         self._is_suspended = False
         self._outcome: Outcome | None = None
-        self._last_entries: Sequence[ExecutionUpdate] = ()
         self._question: Question | None = None
         self._latest_answer: HumanAnswer | None = None
 
@@ -250,8 +249,7 @@ class RunningExecution:
             try:
                 async for message in worker.messages:
                     self.worker_started.set()
-                    more = worker.received(self._recorder.limits.max_batch - 1)
-                    await self._handle([message, *more], worker)
+                    await self._handle(message, worker)
             finally:
                 self._tasks = None  # before the nursery closes: it takes no task from then on
             tasks.cancel_scope.cancel()  # nobody is there who would hear an answer
@@ -268,21 +266,16 @@ class RunningExecution:
         logger.info("execution %s was cut short: %s", self.id, how.value)
         self._finish(self._cancelled_outcome(how.value))
 
-    async def _handle(self, messages: Sequence[FromWorker], worker: Worker) -> None:
-        """Record messages that came together in one transaction, then do what they ask for."""
+    async def _handle(self, message: FromWorker, worker: Worker) -> None:
+        """Record a message, then do what it asks for."""
         assert self._tasks is not None  # noqa: S101 - for the type checker
         now, clock = self._recorder.wall(), trio.current_time()
-        entries = [self._progress.entry_for(message, now, clock) for message in messages]
-        if worker.final is not None:
-            self._last_entries = entries  # recorded with the outcome, which comes next
-            return
-        await self._record(*entries)
-        for message in messages:
-            match message:
-                case ToolCall():
-                    self._tasks.start_soon(self._use_tool, message, worker)
-                case HumanInput():
-                    self._ask_human(message, worker)
+        await self._record(self._progress.entry_for(message, now, clock))
+        match message:
+            case ToolCall():
+                self._tasks.start_soon(self._use_tool, message, worker)
+            case HumanInput():
+                self._ask_human(message, worker)
 
     def _log_output_of_failure(self, worker: Worker) -> None:
         """Log the end of a failed worker's output, for the owner."""
@@ -365,7 +358,7 @@ class RunningExecution:
     async def _record_outcome(self, outcome: Outcome) -> None:
         crew, subject = self._crew.name, self._progress.subject
         try:
-            await self._recorder.finish(crew, subject, outcome, after=self._last_entries)
+            await self._recorder.finish(crew, subject, outcome)
         except AlreadyFinished:
             # A fault of ours, and no reason to interrupt all others. It has the one end it may.
             logger.exception("execution %s was ended by somebody else while it ran", self.id)
@@ -375,8 +368,8 @@ class RunningExecution:
             await self._recorder.finish(crew, subject, outcome)
         self.completion.status = outcome.status
 
-    async def _record(self, *entries: ExecutionUpdate) -> None:
-        await self._recorder.record(self.id, ExecutionState.RUNNING, *entries)
+    async def _record(self, entry: ExecutionUpdate) -> None:
+        await self._recorder.record(self.id, ExecutionState.RUNNING, entry)
 
     def _limit_last_writes(self) -> None:
         """Give what is being recorded a little time, once suspended and without a worker."""

@@ -39,20 +39,6 @@ from smartlinkd.store.model import (
 REQUEUED = "crew_execution_requeued"
 
 
-def together(entries: Sequence[ExecutionUpdate]) -> ExecutionUpdate:
-    """Merge entries into one, in their order."""
-    change = Change()
-    for entry in entries:
-        change |= entry.change
-    if tasks := [task for entry in entries for task in entry.change.get("new_tasks", ())]:
-        change["new_tasks"] = tasks
-    return ExecutionUpdate(
-        change,
-        tuple(event for entry in entries for event in entry.events),
-        tuple(delivery for entry in entries for delivery in entry.deliveries),
-    )
-
-
 @dataclass(frozen=True)
 class _OpenTask:
     task: TaskStarted

@@ -110,10 +110,6 @@ class Worker:
         """
         return self._channel
 
-    def received(self, most: int) -> list[FromWorker]:
-        """Return at most so many next messages that were received already."""
-        return self._channel.received(most)
-
     async def send(self, answer: ToolResult | HumanFeedback) -> None:
         """Answer the worker. If it does not read this within 30 s, it has broken the protocol.
 

@@ -16,7 +16,6 @@ from smartlinkd.store.model import ExecutionState, Status
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import CrewsDaemon, Disk, MakeCrew, StartDaemon
 
-pytestmark = pytest.mark.usefixtures("one_by_one")
 HANG = 20.0  # seconds; what takes that long hangs
 SCRIPT = ("started", "task a", "log 1", "call gate", "hear", "done a", "log 2", "result ok")
 STORY = [
