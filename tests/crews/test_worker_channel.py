@@ -73,28 +73,12 @@ async def test_message_in_pieces_is_read_whole(
     assert heard == [Started(), Log(text="Chào")]
 
 
-async def test_received_returns_messages_that_were_read_already(
-    channel: WorkerChannel, theirs: socket.socket
-) -> None:
-    theirs.send(STARTED + b'{"type":"log","text":"1"}\n{"type":"log","text":"2"}\n{"type"')
-    assert channel.received(9) == []  # nobody has read it yet
-    assert await anext(channel) == Started()
-    assert channel.received(1) == [Log(text="1")]
-    theirs.send(b':"log","text":"3"}\n')
-    assert channel.received(9) == [Log(text="2")]
-    assert await anext(channel) == Log(text="3")
-
-
-async def test_received_returns_nothing_after_the_last_message(
+async def test_iteration_ends_with_the_last_message(
     channel: WorkerChannel, theirs: socket.socket
 ) -> None:
     theirs.send(STARTED + CALL + RESULT + LOG)
-    await anext(channel)
-    assert [message.type for message in channel.received(9)] == ["tool_call"]
+    assert [message.type async for message in channel] == ["started", "tool_call"]
     assert channel.final == Result(output="done")
-    assert channel.received(9) == []
-    with pytest.raises(StopAsyncIteration):
-        await anext(channel)
 
 
 @pytest.mark.parametrize(
@@ -105,13 +89,8 @@ async def test_messages_before_a_broken_line_are_read(
 ) -> None:
     connection = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
     nursery.start_soon(connection.send_all, STARTED + CALL + broken + LOG)
-    await anext(channel)
-    heard = channel.received(9)
-    async for message in channel:
-        heard.append(message)
-    assert [message.type for message in heard] == ["tool_call"]
+    assert [message.type async for message in channel] == ["started", "tool_call"]
     assert isinstance(channel.fault, ProtocolFault)
-    assert channel.received(9) == []
 
 
 async def test_cancelled_read_loses_nothing(channel: WorkerChannel, theirs: socket.socket) -> None:

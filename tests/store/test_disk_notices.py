@@ -93,7 +93,7 @@ async def until(told: list[bool], count: int) -> None:
             await trio.sleep(0.01)
 
 
-async def test_full_disk_is_reported_once_for_many_refusals(
+async def test_disk_is_reported_once_for_many_refusals(
     journal: Store,
     disk: PlayedDisk,
     new: New,
@@ -111,7 +111,7 @@ async def test_full_disk_is_reported_once_for_many_refusals(
 
 
 @pytest.mark.parametrize(("free", "inodes"), [(ROOM - 512, 1), (ROOM, 0)])
-async def test_create_is_refused_on_a_nearly_full_disk(
+async def test_create_is_refused_on_a_nearly_disk(
     journal: Store, disk: PlayedDisk, new: New, told: list[bool], *, free: int, inodes: int
 ) -> None:
     key = IdempotencyKey("k", {"a": 1})
@@ -124,18 +124,21 @@ async def test_create_is_refused_on_a_nearly_full_disk(
     assert (await journal.create(new(), idempotency=key)).id == earlier.id
 
 
-async def test_look_at_disk_reports_a_full_disk(
-    journal: Store, disk: PlayedDisk, told: list[bool]
+async def test_beginning_is_refused_on_a_nearly_disk(
+    journal: Store, disk: PlayedDisk, new: New, told: list[bool]
 ) -> None:
-    await journal.look_at_disk()
-    assert told == []
-    disk.free = 0
-    await journal.look_at_disk()
+    waiting = await journal.create(new(), idempotency=None)
+    disk.free = ROOM - 512
+    begins = ExecutionUpdate(Change(status=Status.RUNNING, started_at=new().created_at))
+    with pytest.raises(DiskFull):
+        await journal.record(waiting.id, begins)
     assert told == [True]
+    assert [each.status for each in await journal.unfinished()] == [Status.PENDING]
+    await journal.record(waiting.id, ExecutionUpdate(Change(current_task="a")))
 
 
 @pytest.mark.parametrize("store_limits", [replace(QUICK, prune_every_s=0.01)])
-async def test_full_disk_is_reported_without_any_call(
+async def test_disk_is_reported_without_any_call(
     journal: Store, disk: PlayedDisk, told: list[bool]
 ) -> None:
     disk.free = 0
@@ -152,7 +155,7 @@ def test_disk_without_inode_counts_has_room(disk: PlayedDisk, tmp_path: Path) ->
     assert has_room(tmp_path)
 
 
-async def test_old_executions_are_pruned_at_once_on_a_full_disk(
+async def test_old_executions_are_pruned_at_once_on_a_disk(
     journal: Store, disk: PlayedDisk, new: New, wall: SimpleNamespace, told: list[bool]
 ) -> None:
     """Pruning gives room back before its next round."""
@@ -211,7 +214,7 @@ async def test_room_that_cannot_be_written_to_is_not_reported(
     await until(told, 2)
 
 
-def test_io_error_on_a_full_disk_is_disk_full(path: Path, disk: PlayedDisk) -> None:
+def test_io_error_on_a_disk_is_disk_full(path: Path, disk: PlayedDisk) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR | 19 << 8  # SQLITE_IOERR_SHMSIZE
     error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"

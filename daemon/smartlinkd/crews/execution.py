@@ -11,7 +11,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -23,9 +22,9 @@ from smartlinkd.crews.model import Crew, Feedback
 from smartlinkd.crews.outcome import Outcome, outcome_of
 from smartlinkd.crews.protocol import FromWorker, HumanInput, Inputs, ToolCall, ToolResult
 from smartlinkd.crews.recorder import ExecutionRecorder
-from smartlinkd.crews.store_entries import ExecutionProgress, begun, requeued, subject_of
+from smartlinkd.crews.store_entries import ExecutionProgress, begun, subject_of
 from smartlinkd.crews.tools import Tool
-from smartlinkd.crews.worker import CannotStart, NoSpace, Worker, start_worker
+from smartlinkd.crews.worker import CannotStart, Worker, start_worker
 from smartlinkd.errors import BUG, Invalid, Refused, Unavailable
 from smartlinkd.logs import LogContext, bind_log_contexts
 from smartlinkd.nurseries import sole_error
@@ -126,7 +125,6 @@ class RunningExecution:
         self._cancelled_as: Outcome | None = None
         self._is_suspended = False
         self._outcome: Outcome | None = None
-        self._last_entries: Sequence[ExecutionUpdate] = ()
         self._question: Question | None = None
         self._latest_answer: HumanAnswer | None = None
 
@@ -145,8 +143,7 @@ class RunningExecution:
     def suspend(self) -> None:
         """Stop the worker and record no outcome, so that the next instance decides about it.
 
-        An execution that was cancelled, or is over its deadline, still gets its outcome. One whose
-        worker was not begun waits for its turn again.
+        An execution that was cancelled, or is over its deadline, still gets its outcome.
         """
         if self._cancelled_as is None and self._stage.cancel_called:
             self._cancelled_as = Outcome(Status.TIMED_OUT, error=self._timeout_error())
@@ -222,41 +219,28 @@ class RunningExecution:
     # The worker
 
     async def _run_worker(self, execution: Execution | NewExecution) -> None:
-        """Run a worker as soon as the disk has space for its folder. Raises `CannotStart`."""
+        """Run a worker until its deadline, which counts from here. Raises `CannotStart`."""
         inputs = Inputs(inputs=self._crew.complete(execution.inputs), tools=self._crew.tools)
+        settings, runs = self._crew.worker, self._context.runs
+        deadline = self._start_scope.deadline = trio.current_time() + self._crew.deadline
+        self._has_worker = True
         try:
             with self._start_scope:
-                start = partial(self._try_worker, inputs)
-                await self._recorder.retry_until_space(f"execution {self.id}", start)
+                async with start_worker(settings, self.id, inputs, runs=runs) as worker:
+                    self._recorder.observe_wait(self._crew.name, self._created_at)
+                    self._stage = self._talk_scope
+                    self._talk_scope.deadline, self._start_scope.deadline = deadline, inf
+                    with self._talk_scope:
+                        await self._listen(worker)
+                    if self._talk_scope.cancelled_caught:
+                        await self._stop_worker(worker)
+                    self._log_output_of_failure(worker)
             if self._start_scope.cancelled_caught:
                 logger.info("execution %s was cut short: %s", self.id, NOT_STARTED)
                 self._finish(self._cancelled_outcome(NOT_STARTED))
-                if self._outcome is None and not self._has_worker:
-                    self._recording.start_soon(self._requeue)
         finally:
             self._has_worker = False
             self._limit_last_writes()
-
-    async def _try_worker(self, inputs: Inputs) -> None:
-        """Run a worker until its deadline, which counts from here. Raises `CannotStart`."""
-        await trio.lowlevel.checkpoint_if_cancelled()
-        deadline = self._start_scope.deadline = trio.current_time() + self._crew.deadline
-        self._has_worker = True
-        settings, runs = self._crew.worker, self._context.runs
-        try:
-            async with start_worker(settings, self.id, inputs, runs=runs) as worker:
-                self._recorder.observe_wait(self._crew.name, self._created_at)
-                self._stage = self._talk_scope
-                self._talk_scope.deadline, self._start_scope.deadline = deadline, inf
-                with self._talk_scope:
-                    await self._listen(worker)
-                if self._talk_scope.cancelled_caught:
-                    await self._stop_worker(worker)
-                self._log_output_of_failure(worker)
-        except NoSpace:
-            self._start_scope.deadline = inf  # the wait for space is not the worker's
-            self._has_worker = False
-            raise
 
     async def _listen(self, worker: Worker) -> None:
         """Handle the worker's messages until its last one, then wait for its process."""
@@ -265,8 +249,7 @@ class RunningExecution:
             try:
                 async for message in worker.messages:
                     self.worker_started.set()
-                    more = worker.received(self._recorder.limits.max_batch - 1)
-                    await self._handle([message, *more], worker)
+                    await self._handle(message, worker)
             finally:
                 self._tasks = None  # before the nursery closes: it takes no task from then on
             tasks.cancel_scope.cancel()  # nobody is there who would hear an answer
@@ -283,21 +266,16 @@ class RunningExecution:
         logger.info("execution %s was cut short: %s", self.id, how.value)
         self._finish(self._cancelled_outcome(how.value))
 
-    async def _handle(self, messages: Sequence[FromWorker], worker: Worker) -> None:
-        """Record messages that came together in one transaction, then do what they ask for."""
+    async def _handle(self, message: FromWorker, worker: Worker) -> None:
+        """Record a message, then do what it asks for."""
         assert self._tasks is not None  # noqa: S101 - for the type checker
         now, clock = self._recorder.wall(), trio.current_time()
-        entries = [self._progress.entry_for(message, now, clock) for message in messages]
-        if worker.final is not None:
-            self._last_entries = entries  # recorded with the outcome, which comes next
-            return
-        await self._record(*entries)
-        for message in messages:
-            match message:
-                case ToolCall():
-                    self._tasks.start_soon(self._use_tool, message, worker)
-                case HumanInput():
-                    self._ask_human(message, worker)
+        await self._record(self._progress.entry_for(message, now, clock))
+        match message:
+            case ToolCall():
+                self._tasks.start_soon(self._use_tool, message, worker)
+            case HumanInput():
+                self._ask_human(message, worker)
 
     def _log_output_of_failure(self, worker: Worker) -> None:
         """Log the end of a failed worker's output, for the owner."""
@@ -380,7 +358,7 @@ class RunningExecution:
     async def _record_outcome(self, outcome: Outcome) -> None:
         crew, subject = self._crew.name, self._progress.subject
         try:
-            await self._recorder.finish(crew, subject, outcome, after=self._last_entries)
+            await self._recorder.finish(crew, subject, outcome)
         except AlreadyFinished:
             # A fault of ours, and no reason to interrupt all others. It has the one end it may.
             logger.exception("execution %s was ended by somebody else while it ran", self.id)
@@ -390,16 +368,8 @@ class RunningExecution:
             await self._recorder.finish(crew, subject, outcome)
         self.completion.status = outcome.status
 
-    async def _requeue(self) -> None:
-        """Put the execution back to before its turn, since nothing of its worker has begun."""
-        try:
-            entry = requeued(self._progress.subject, self._recorder.wall(), began=False)
-            await self._recorder.record(self.id, ExecutionState.PENDING, entry)
-        except Invalid as fault:  # it has as many events or webhook calls as one may have
-            logger.warning("execution %s does not wait for its turn again: %s", self.id, fault)
-
-    async def _record(self, *entries: ExecutionUpdate) -> None:
-        await self._recorder.record(self.id, ExecutionState.RUNNING, *entries)
+    async def _record(self, entry: ExecutionUpdate) -> None:
+        await self._recorder.record(self.id, ExecutionState.RUNNING, entry)
 
     def _limit_last_writes(self) -> None:
         """Give what is being recorded a little time, once suspended and without a worker."""

@@ -34,8 +34,6 @@ class ExecutorLimits:
     start_timeout_s: float = 10.0
     """A worker that said nothing for so long counts as started. One with CrewAI takes three
     seconds when it is alone, and six among as many as may start."""
-    max_batch: int = 16
-    """Messages of a worker that are recorded in one transaction."""
     max_reruns: int = 3
     """Times that an interrupted execution is run again: it may be what ends the daemon."""
     first_retry_s: float = 0.5

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -20,10 +19,9 @@ from prometheus_client import Histogram
 from smartlinkd.crews.model import ExecutorLimits
 from smartlinkd.crews.outcome import Outcome, Subject
 from smartlinkd.crews.protocol import quoted
-from smartlinkd.crews.store_entries import ended, together
+from smartlinkd.crews.store_entries import ended
 from smartlinkd.crews.subscriptions import Subscriptions
-from smartlinkd.crews.worker import NoSpace
-from smartlinkd.errors import Invalid, Unavailable
+from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogEvent
 from smartlinkd.metrics import LATE, histogram
 from smartlinkd.retry import retry_until_success
@@ -38,7 +36,6 @@ from smartlinkd.store.model import (
     Status,
 )
 from smartlinkd.supervision.actor import ActorRestarting
-from smartlinkd.threads import NoThread
 
 logger = logging.getLogger(__name__)
 
@@ -95,42 +92,29 @@ class ExecutionRecorder:
         return created
 
     async def record(
-        self, execution_id: str, state: ExecutionState, *entries: ExecutionUpdate
+        self, execution_id: str, state: ExecutionState, entry: ExecutionUpdate
     ) -> None:
-        """Record entries in one transaction, retried until the store takes them.
+        """Record an entry, retried until the store takes it. Then notify who follows.
 
         Args:
             state: the execution's state afterwards.
 
         Raises:
-            Invalid: the store will never take one. The entries before it are recorded.
-        """
-        try:
-            await self._record(execution_id, state, together(entries))
-        except Invalid:
-            if len(entries) == 1:
-                raise
-            *before, last = entries
-            for entry in before:
-                await self._record(execution_id, ExecutionState.RUNNING, entry)
-            await self._record(execution_id, state, last)
-
-    async def finish(
-        self,
-        crew: str,
-        subject: Subject,
-        outcome: Outcome,
-        *,
-        after: Sequence[ExecutionUpdate] = (),
-    ) -> None:
-        """Record an execution's outcome and the entries right before it; log and count it.
-
-        Raises:
-            Invalid: as `record`.
+            Invalid: the store will never take it.
             AlreadyFinished: the execution has an outcome already.
         """
+        record = partial(self.store.record, execution_id, entry)
+        try:
+            await self.retry_until_success(f"execution {execution_id}", record)
+        finally:  # it may be recorded although this task was cancelled meanwhile
+            if entry.deliveries:
+                self.queued()
+        self.subscriptions.notify(execution_id, state)
+
+    async def finish(self, crew: str, subject: Subject, outcome: Outcome) -> None:
+        """Record an execution's outcome; log and count it. Raises as `record` does."""
         entry = ended(subject, outcome, self.wall())
-        await self.record(subject.execution_id, outcome.status.state, *after, entry)
+        await self.record(subject.execution_id, outcome.status.state, entry)
         self.ends[crew, outcome.status] += 1
         kind = (
             LogEvent.EXECUTION_INTERRUPTED
@@ -141,19 +125,6 @@ class ExecutionRecorder:
         why = "" if outcome.error is None else f": {quoted(outcome.error)}"
         ended_as = (crew, subject.execution_id, outcome.status, why)
         logger.info("crew %s: execution %s ended as %s%s", *ended_as, extra=event)
-
-    async def retry_until_space(self, what: str, work: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of `work`, retried as long as it raises `NoSpace`."""
-        attempts = 0
-        while True:
-            attempts += 1
-            try:
-                return await work()
-            except NoSpace as fault:
-                logger.warning("%s is held up: %s", what, fault)
-            with suppress(NoThread):
-                await self.store.look_at_disk()
-            await self.store.wait_for_room(self._retry_delay(attempts))
 
     async def retry_until_success(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the store's answer, retried as long as the store is unavailable."""
@@ -171,14 +142,3 @@ class ExecutionRecorder:
     def _retry_delay(self, attempts: int) -> float:
         delay = self.limits.first_retry_s * 2.0 ** min(attempts - 1, _MAX_DOUBLINGS)
         return min(self.limits.longest_retry_s, delay)
-
-    async def _record(
-        self, execution_id: str, state: ExecutionState, entry: ExecutionUpdate
-    ) -> None:
-        record = partial(self.store.record, execution_id, entry)
-        try:
-            await self.retry_until_success(f"execution {execution_id}", record)
-        finally:  # it may be recorded although this task was cancelled meanwhile
-            if entry.deliveries:
-                self.queued()
-        self.subscriptions.notify(execution_id, state)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
 
 from pydantic import JsonValue
 
@@ -38,22 +37,6 @@ from smartlinkd.store.model import (
 )
 
 REQUEUED = "crew_execution_requeued"
-NOT_BEGUN: Final[JsonValue] = {"began": False}
-"""The data of the event if there was no worker yet. Other such events have none."""
-
-
-def together(entries: Sequence[ExecutionUpdate]) -> ExecutionUpdate:
-    """Merge entries into one, in their order."""
-    change = Change()
-    for entry in entries:
-        change |= entry.change
-    if tasks := [task for entry in entries for task in entry.change.get("new_tasks", ())]:
-        change["new_tasks"] = tasks
-    return ExecutionUpdate(
-        change,
-        tuple(event for entry in entries for event in entry.events),
-        tuple(delivery for entry in entries for delivery in entry.deliveries),
-    )
 
 
 @dataclass(frozen=True)
@@ -94,11 +77,8 @@ def begun(subject: Subject, now: datetime) -> ExecutionUpdate:
     return _entry(subject, change, NewEvent("crew_kickoff_started", now))
 
 
-def requeued(subject: Subject, now: datetime, *, began: bool = True) -> ExecutionUpdate:
-    """Return the entry of an execution that waits for its turn again.
-
-    `began` is false if the daemon ended before its worker had begun.
-    """
+def requeued(subject: Subject, now: datetime) -> ExecutionUpdate:
+    """Return the entry of an execution that waits for its turn again."""
     change = Change(
         status=Status.PENDING,
         started_at=None,
@@ -107,7 +87,7 @@ def requeued(subject: Subject, now: datetime, *, began: bool = True) -> Executio
         last_step=None,
         drop_tasks=True,
     )
-    return _entry(subject, change, NewEvent(REQUEUED, now, None if began else NOT_BEGUN))
+    return _entry(subject, change, NewEvent(REQUEUED, now))
 
 
 @dataclass

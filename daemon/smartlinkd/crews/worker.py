@@ -44,7 +44,6 @@ from smartlinkd.processes.process_tree import (
 )
 from smartlinkd.processes.reaper import CHANNEL
 from smartlinkd.processes.redaction import Redactor
-from smartlinkd.state_files import disk_is_full
 
 logger = logging.getLogger(__name__)
 
@@ -60,10 +59,6 @@ reaper has been stopped, or the kernel does not let go of it."""
 
 class CannotStart(Exception):  # noqa: N818 - says what happened, as its text does
     """The worker could not be started; the text says why. Nothing of it is left."""
-
-
-class NoSpace(CannotStart):
-    """The disk, or the quota of the daemon's user, has no space for the worker's folder."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +109,6 @@ class Worker:
         A slow reader holds up the worker. Nothing is lost, also of what it said before it died.
         """
         return self._channel
-
-    def received(self, most: int) -> list[FromWorker]:
-        """Return at most so many next messages that were received already."""
-        return self._channel.received(most)
 
     async def send(self, answer: ToolResult | HumanFeedback) -> None:
         """Answer the worker. If it does not read this within 30 s, it has broken the protocol.
@@ -226,8 +217,7 @@ async def start_worker(
         runs: the folder in which the worker's own folder is made.
 
     Raises:
-        NoSpace: the disk is full.
-        CannotStart: the program cannot be started for another reason.
+        CannotStart: the program cannot be started.
     """
     entered = False
     try:
@@ -235,7 +225,7 @@ async def start_worker(
         our_end, theirs = socket.socketpair()
         with trio.socket.from_stdlib_socket(our_end) as ours, theirs:
             channel = WorkerChannel(ours, inputs, max_output=settings.max_output)
-            folder = _new_folder(runs)
+            folder = Path(tempfile.mkdtemp(prefix="smartlinkd-crew-", dir=runs))
             async with run_process_tree(
                 settings.command,
                 environment=_environment(settings, execution_id, folder),
@@ -254,15 +244,6 @@ async def start_worker(
         if entered:
             raise  # the block's own
         raise CannotStart(_why_not(settings.command[0], fault)) from fault
-
-
-def _new_folder(runs: Path) -> Path:
-    try:
-        return Path(tempfile.mkdtemp(prefix="smartlinkd-crew-", dir=runs))
-    except OSError as fault:
-        if disk_is_full(fault):
-            raise NoSpace(str(fault)) from fault
-        raise
 
 
 def _why_not(program: str, fault: OSError) -> str:

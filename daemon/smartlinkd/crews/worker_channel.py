@@ -78,17 +78,6 @@ class WorkerChannel:
             raise StopAsyncIteration
         return message
 
-    def received(self, most: int) -> list[FromWorker]:
-        """Return the next messages, as far as they have been received already."""
-        messages: list[FromWorker] = []
-        while len(messages) < most and self.final is None and self.fault is None:
-            line = self._pop_line()
-            message = None if line is None else self._parse(line)
-            if message is None:
-                break
-            messages.append(message)
-        return messages
-
     async def deliver(self) -> None:
         """Send the inputs. There is no limit: they may be large, and the worker slow to start."""
         async with self._sending:

@@ -139,7 +139,8 @@ class Store:
     async def record(self, execution_id: str, update: ExecutionUpdate) -> None:
         """Change an execution, number its events and queue its webhook calls, all or nothing.
 
-        An id that does not exist ends the actor: the caller has a bug.
+        An id that does not exist ends the actor: the caller has a bug. A disk with too little room
+        refuses the beginning of an execution, whose worker would find none.
 
         Raises:
             AlreadyFinished: the execution has ended.
@@ -240,11 +241,6 @@ class Store:
     async def reschedule(self, delivery_id: int, next_at: datetime) -> None:
         """Count a failed attempt of a delivery, which is due again at `next_at`."""
         await self._do(lambda database: database.outbox.reschedule(delivery_id, next_at))
-
-    async def look_at_disk(self) -> None:
-        """Note a full disk, if it is the store's. For those that have met one elsewhere."""
-        if not await on_thread(has_room, self._path.parent):
-            self._disk.note_full()
 
     async def wait_for_room(self, at_most_s: float) -> None:
         """Wait before another try, until a disk that was full has room: so many seconds at most."""

@@ -181,6 +181,8 @@ class Executions:
             if "webhooks" in change:
                 self._outbox.set_targets(sequence, execution_id, change["webhooks"])
             self._outbox.queue(sequence, execution_id, update.deliveries)
+            if change.get("started_at") and not self._file.has_room():
+                raise disk_full()  # as above: its worker starts now
             if update.ends or "webhooks" in change:
                 self._outbox.drop_unneeded_targets(sequence)
 

@@ -352,12 +352,6 @@ def limits() -> dict[str, Any]:
 
 
 @pytest.fixture
-def one_by_one(limits: dict[str, Any]) -> None:
-    """Messages of workers are recorded one by one, as if each came late."""
-    limits["max_batch"] = 1
-
-
-@pytest.fixture
 def crew() -> MakeCrew:
     """Makes a crew, "c" unless told otherwise."""
     return make_crew

@@ -22,7 +22,7 @@ from smartlinkd.store.model import (
 )
 
 if TYPE_CHECKING:
-    from tests.crews.executor.conftest import CrewsDaemon, Disk, MakeCrew, StartDaemon, Step
+    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon, Step
 
 
 async def test_execution_is_on_disk_before_its_kickoff_is_answered(daemon: CrewsDaemon) -> None:
@@ -126,7 +126,6 @@ async def test_kickoff_with_a_value_that_is_no_json_creates_nothing(daemon: Crew
     assert (await daemon.end_of(await daemon.kickoff())).state is ExecutionState.SUCCESS
 
 
-@pytest.mark.usefixtures("one_by_one")
 async def test_webhook_calls_are_recorded_in_the_transaction_of_their_event(
     daemon: CrewsDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -249,69 +248,11 @@ async def test_output_of_a_failed_worker_is_logged(
     assert "standard" not in caplog.text
 
 
-URL = "https://example.com/"
-STARTED = {"type": "started", "total_tasks": 1}
-TASK = {"type": "task_started", "task_id": "a", "name": "scout"}
-DONE = {"type": "task_completed", "task_id": "a", "output": "two"}
-CALL = {"type": "tool_call", "call_id": "1", "tool": "gate", "arguments": {}}
-RESULT = {"type": "result", "output": "ok"}
-
-
-def log(text: str) -> dict[str, Any]:
-    return {"type": "log", "text": text}
-
-
-def at_once(*messages: dict[str, Any]) -> str:
-    """The step of a script that says all of them in one write."""
-    return "raw " + "\n".join(json.dumps(message) for message in messages)
-
-
-@pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The types of the events that were recorded together, but for those of the kickoff."""
-    found: list[list[str]] = []
-    record = Store.record
-
-    async def note(self: Store, execution_id: str, entry: ExecutionUpdate) -> None:
-        await record(self, execution_id, entry)
-        found.append([event.type for event in entry.events])
-
-    monkeypatch.setattr(Store, "record", note)
-    return found
-
-
-async def test_messages_sent_together_are_recorded_together(
-    daemon: CrewsDaemon, recorded: list[list[str]]
-) -> None:
-    webhooks = (WebhookTarget("task", URL), WebhookTarget("stream", URL, ("log", "task_started")))
-    said = at_once(STARTED, TASK, log("1"), log("2"), DONE, CALL)
-    kickoff_id = await daemon.kickoff(said, "hear", "result ok", webhooks=webhooks)
-    await daemon.gate.reaches(1)
-    told = ["task_started", "log", "log", "task_completed", "tool_usage_started"]
-    assert recorded == [told]
-    now = await daemon.look(kickoff_id)
-    assert (now.total_tasks, now.completed_tasks, now.current_task) == (1, 1, None)
-    assert [task.output for task in now.tasks] == ["two"]
-    assert [kind for kind, _, _ in daemon.owed()] == ["stream", "stream", "stream", "task"]
-    daemon.gate.open()
-    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
-
-
-async def test_messages_sent_with_the_last_one_are_recorded_with_the_outcome(
-    daemon: CrewsDaemon, recorded: list[list[str]]
-) -> None:
-    end = await daemon.end_of(await daemon.kickoff(at_once(STARTED, TASK, log("1"), DONE, RESULT)))
-    assert recorded == [["task_started", "log", "task_completed", "crew_kickoff_completed"]]
-    assert (end.result, end.total_tasks, end.completed_tasks) == ("ok", 1, 1)
-    assert (await daemon.story(end.id))[1:] == recorded[0]
-
-
 @pytest.mark.parametrize("store_limits", [StoreLimits(events=3)])
 async def test_messages_beyond_the_stores_limit_fail_the_execution_and_earlier_ones_stay(
     daemon: CrewsDaemon,
 ) -> None:
-    said = at_once(STARTED, *(log(text) for text in "123"))
-    kickoff_id = await daemon.kickoff(said, "hang")
+    kickoff_id = await daemon.kickoff("started", "log 1", "log 2", "log 3", "hang")
     end = await daemon.end_of(kickoff_id)
     assert "cannot be kept: events: more than 3 in one execution" in (end.error or "")
     assert await daemon.logs(kickoff_id) == ["1", "2"]
@@ -418,21 +359,3 @@ async def test_bug_in_a_tool_fails_its_execution_alone(
     assert record.exc_info[0] is ZeroDivisionError
     daemon.gate.open()
     assert (await daemon.end_of(other)).state is ExecutionState.SUCCESS
-
-
-# A full disk
-
-
-SAID = (STARTED, TASK, log("1"), log("2"), DONE)
-SAID_STORY = ["crew_kickoff_started", "task_started", "log", "log", "task_completed"]
-
-
-@pytest.mark.parametrize("script", [(at_once(*SAID, RESULT),), (at_once(*SAID), "result ok")])
-async def test_messages_sent_together_over_a_full_disk_are_recorded_once(
-    disk: Disk, daemon: CrewsDaemon, script: tuple[str, ...]
-) -> None:
-    disk.refuses_record(number=1, times=3)
-    end = await daemon.end_of(await daemon.kickoff(*script))
-    assert disk.refused == 3
-    assert (end.state, end.result, end.completed_tasks) == (ExecutionState.SUCCESS, "ok", 1)
-    assert await daemon.story(end.id) == [*SAID_STORY, "crew_kickoff_completed"]

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import tempfile
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +16,6 @@ from smartlinkd.store.model import ExecutionState, Status
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import CrewsDaemon, Disk, MakeCrew, StartDaemon
 
-pytestmark = pytest.mark.usefixtures("one_by_one")
 HANG = 20.0  # seconds; what takes that long hangs
 SCRIPT = ("started", "task a", "log 1", "call gate", "hear", "done a", "log 2", "result ok")
 STORY = [
@@ -56,73 +51,6 @@ async def test_kickoff_refused_by_a_full_disk_spends_no_key(
         await daemon.kickoff(key="k", body={"a": 1})
     disk.refusing = False
     kickoff_id = await daemon.kickoff(key="k", body={"a": 2})
-    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
-
-
-class NoFolders:
-    """There is no room for any, so many times; `asked` counts how often it was tried."""
-
-    def __init__(
-        self, monkeypatch: pytest.MonkeyPatch, times: float, why: int = errno.ENOSPC
-    ) -> None:
-        self.times = times
-        self.asked = 0
-        make = tempfile.mkdtemp
-
-        def try_to_make(**how: Any) -> str:
-            self.asked += 1
-            if self.asked <= self.times:
-                raise OSError(why, os.strerror(why))
-            made: str = make(**how)
-            return made
-
-        monkeypatch.setattr(tempfile, "mkdtemp", try_to_make)
-
-
-@pytest.mark.parametrize("why", [errno.ENOSPC, errno.EDQUOT])
-async def test_worker_without_space_for_its_folder_waits_and_fails_nobody(
-    disk: Disk, start_daemon: StartDaemon, crew: MakeCrew, monkeypatch: pytest.MonkeyPatch, why: int
-) -> None:
-    daemon = await start_daemon(crew(max_running=1))
-    look, looked = daemon.store.look_at_disk, []
-
-    async def noting() -> None:
-        await look()
-        looked.append(True)
-
-    monkeypatch.setattr(daemon.store, "look_at_disk", noting)
-    folders = NoFolders(monkeypatch, 3, why)
-    ran = [await daemon.kickoff() for _ in range(3)]
-    ends = [await daemon.end_of(each) for each in ran]
-    assert [end.state for end in ends] == 3 * [ExecutionState.SUCCESS]
-    assert folders.asked == 3 + len(ran)
-    assert len(looked) == 3  # whose disk is full, is told
-
-
-async def test_execution_that_waits_for_disk_space_can_be_stopped(
-    disk: Disk, daemon: CrewsDaemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folders = NoFolders(monkeypatch, inf)
-    kickoff_id = await daemon.kickoff()
-    with trio.fail_after(HANG):
-        while folders.asked < 2:  # noqa: ASYNC110 - it tells nobody
-            await trio.sleep(0.002)
-    await daemon.stop_one(kickoff_id)
-    assert (await daemon.look(kickoff_id)).status is Status.STOPPED
-
-
-async def test_execution_that_waits_for_disk_space_is_run_by_the_next_daemon(
-    disk: Disk, daemon: CrewsDaemon, start_daemon: StartDaemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its worker has not begun, so nothing is interrupted."""
-    folders = NoFolders(monkeypatch, inf)
-    kickoff_id = await daemon.kickoff()
-    with trio.fail_after(HANG):
-        while folders.asked < 2:  # noqa: ASYNC110 - it tells nobody
-            await trio.sleep(0.002)
-    await daemon.stop()
-    folders.times = 0
-    daemon = await start_daemon()
     assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.crews.outcome import Outcome, Subject, success
+from smartlinkd.crews.outcome import Outcome, Subject
 from smartlinkd.crews.protocol import (
     FromWorker,
     HumanInput,
     Log,
-    Result,
     Started,
     Step,
     TaskCompleted,
@@ -23,7 +22,6 @@ from smartlinkd.crews.store_entries import (
     ExecutionProgress,
     ended,
     requeued,
-    together,
 )
 from smartlinkd.store.model import (
     ExecutionUpdate,
@@ -104,27 +102,6 @@ def test_event_queues_calls_to_its_targets() -> None:
     entry = ledger(STREAM, STEP).entry_for(Step(thought="hm"), NOW, 0.0)
     assert [call.target for call in entry.deliveries] == [STREAM, STEP]
     assert {call.due_at for call in entry.deliveries} == {NOW}
-
-
-def test_entries_recorded_together_add_up() -> None:
-    book = ledger(STREAM, WebhookTarget("task", URL))
-    said = (
-        *(Started(total_tasks=2), task("a"), Step(thought="hm"), Step(thought="ah")),
-        *(TaskCompleted(task_id="a", output="1"), task("b")),
-        TaskCompleted(task_id="b", output="2"),
-    )
-    entries = [book.entry_for(message, NOW, 0.0) for message in said]
-    entries.append(ended(book.subject, success(Result(output="3")), LATER))
-    whole = together(entries)
-    change = whole.change
-    assert [record.output for record in change["new_tasks"]] == ["1", "2"]
-    assert (change["total_tasks"], change["last_step"]) == (2, {"thought": "ah"})
-    assert (change["status"], change["current_task"]) == (Status.COMPLETED, None)
-    assert (change["result"], change["finished_at"]) == ("3", LATER)
-    assert list(whole.events) == [event for entry in entries for event in entry.events]
-    assert list(whole.deliveries) == [call for entry in entries for call in entry.deliveries]
-    assert len(whole.deliveries) > len(whole.events) > 5
-    assert "new_tasks" not in together(entries[:3]).change
 
 
 # Tasks

@@ -137,10 +137,8 @@ _start("not_executable", "could not be started: .*Permission denied")
 _start("no_process", "could not be started: .*Too many open files", phases=TO_COME)
 _start("no_folder", "could not be started: .*Permission denied", phases=TO_COME)
 _start("ends_at_once", "exited with code 3 without a result; its last words: out of luck")
-for _fault in ("no_process", "no_folder", "no_room"):
+for _fault in ("no_process", "no_folder"):
     put(_fault, "starting", Impossible("its reaper and its folder are there already"))
-# It is held up, and no more than that.
-change("no_room", TO_COME, seconds=HELD_UP, by=HELD_UP, log="{id} is held up: .*No space left")
 for _fault in ("no_process", "no_folder"):
     # Whoever is started in that time.
     put(_fault, "restarting", replace(MATRIX.due((_fault, "restarting")), spares_others=False))

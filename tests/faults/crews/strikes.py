@@ -40,10 +40,6 @@ def no_folder(scene: Scene) -> None:
     scene.stage.workers.no_folder = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def no_room(scene: Scene) -> None:
-    scene.stage.workers.no_folder = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
 def ends_at_once(scene: Scene) -> None:
     scene.stage.workers.scripts[scene.stage.workers.program] = ["words out of luck", "exit 3"]
 
@@ -57,7 +53,6 @@ STARTS = (
     not_executable,
     no_process,
     no_folder,
-    no_room,
     ends_at_once,
     says_nothing,
 )
