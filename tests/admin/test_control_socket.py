@@ -212,12 +212,8 @@ async def test_only_so_many_are_answered_at_the_same_time(running: Path, owner: 
 
 
 async def test_a_command_is_told_its_arguments(running: Path) -> None:
-    answer = await call(running, "order", {"dish": "phở", "spoons": 2})
-    assert answer == {"ok": True, "dish": "phở", "spoons": 2}
-
-
-async def test_what_is_left_out_has_its_default(running: Path) -> None:
-    assert (await call(running, "order", {"dish": "bún"}))["spoons"] == 1
+    answer = await call(running, "order", {"dish": "phở"})
+    assert answer == {"ok": True, "dish": "phở", "spoons": 1}
 
 
 @pytest.mark.parametrize("arguments", ["", ', "arguments": {}', ', "arguments": null'])
@@ -279,12 +275,9 @@ async def test_arguments_that_are_too_long_are_refused_unsent(running: Path, own
         b"greet",
         b"",
         b"[]",
-        b'"greet"',
-        b"null",
         b"{}",
         b'{"command": null}',
         b'{"command": ["greet"]}',
-        b'{"command": {"greet": 1}}',
         b'{"command": "greet"} {"command": "greet"}',
         b'{"command": "\xff"}',
         b"\xff\xfe",
@@ -307,10 +300,6 @@ async def test_a_line_that_is_too_long_is_not_answered(running: Path) -> None:
     longest = b'{"command": "greet"}'.ljust(MAX_REQUEST - 1) + b"\n"
     assert json.loads(await said_to(running, longest))["ok"] is True
     assert await said_to(running, b" " + longest) == b""
-    await assert_serves(running)
-
-
-async def test_a_line_without_an_end_is_cut_off_at_the_limit(running: Path) -> None:
     assert await said_to(running, b" " * (MAX_REQUEST + 1), more=True) == b""
     await assert_serves(running)
 
@@ -411,40 +400,28 @@ async def test_the_path_of_its_directory_may_be_long(tmp_path: Path, owner: Owne
     assert not (directory / SOCKET_NAME).exists()
 
 
-async def test_without_its_directory_it_does_not_start(tmp_path: Path, owner: Owner) -> None:
-    with pytest.RaisesGroup(FileNotFoundError, allow_unwrapped=True):
-        await ControlSocket(tmp_path / "nowhere", owner.commands()).run(trio.TASK_STATUS_IGNORED)
-
-
 # Nobody there
 
 
 async def test_without_a_daemon_the_error_says_where_it_was_looked_for(tmp_path: Path) -> None:
-    for directory in (tmp_path, tmp_path / "nowhere"):
+    unserved = tmp_path / "unserved"
+    unserved.mkdir()
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(unserved / SOCKET_NAME))
+    for directory in (tmp_path, tmp_path / "nowhere", unserved):
         with pytest.raises(NotRunning) as why:
             await call(directory, "status")
         assert str(why.value).startswith(f"no daemon answers on {directory / SOCKET_NAME}; ")
 
 
-async def test_a_socket_that_nobody_serves_is_no_daemon(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as left:
-        left.bind(str(tmp_path / SOCKET_NAME))
-    with pytest.raises(NotRunning, match="no daemon answers"):
-        await call(tmp_path, "status")
-
-
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (b"", "no daemon answers on .*"),
         (b'{"ok": tr', "no daemon answers on .*"),
         (b"what?\n", "no daemon answers on .*"),
         (b"[" * 100_000 + b"\n", "no daemon answers on .*"),
         (b"[]\n", NO_ANSWER),
-        (b'["ok"]\n', NO_ANSWER),
-        (b"null\n", NO_ANSWER),
         (b"{}\n", NO_ANSWER),
-        (b'{"ok": "no"}\n', NO_ANSWER),
         (b'{"ok": 1}\n', NO_ANSWER),
         (b'{"ok": false}\n', NO_ANSWER),
         (b'{"ok": false, "error": ["x"]}\n', NO_ANSWER),

@@ -48,12 +48,6 @@ async def test_converted_link_is_kept_with_product_and_client(running: RunningHi
     assert (product.name, product.commission) == ("Áo thun nam", 9)
 
 
-async def test_link_without_product_data_has_none(running: RunningHistory) -> None:
-    running.convert(SHIRT)
-    (entry,) = await running.history.page(ALL, limit=10)
-    assert entry.product is None
-
-
 async def test_failed_link_is_not_kept(running: RunningHistory) -> None:
     running.convert("bad link", SHIRT)
     assert await links(running) == [SHIRT]
@@ -62,12 +56,6 @@ async def test_failed_link_is_not_kept(running: RunningHistory) -> None:
 async def test_order_without_client_is_not_kept(running: RunningHistory) -> None:
     running.convert(SHIRT, client=None)
     assert await links(running) == []
-
-
-async def test_same_link_twice_is_two_entries(running: RunningHistory) -> None:
-    running.convert(SHIRT)
-    running.convert(SHIRT)
-    assert await links(running) == [SHIRT, SHIRT]
 
 
 async def test_submitted_text_beyond_the_limit_is_cut(running: RunningHistory) -> None:
@@ -333,13 +321,6 @@ async def test_entries_beyond_their_number_are_forgotten_the_oldest_first(
         for number in range(10):
             running.convert(f"https://shopee.vn/product/1/{number}")
         await forgets(running, [f"https://shopee.vn/product/1/{number}" for number in (9, 8, 7)])
-
-
-async def test_retention_that_is_taken_counts_at_once(running: RunningHistory) -> None:
-    running.convert(SHIRT)
-    running.convert(LAMP)
-    running.retain(count=1)
-    await forgets(running, [LAMP])
 
 
 async def test_retention_of_no_days_keeps_nothing_and_empties_the_file(

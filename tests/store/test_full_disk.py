@@ -113,37 +113,14 @@ def test_disk_without_inodes_is_a_full_one(filled: Path, small: Path) -> None:
         StoreDatabase(filled, KEY)
 
 
-@pytest.fixture
-def told() -> list[bool]:
-    return []
-
-
-@pytest.fixture
-def unopened(filled: Path, told: list[bool]) -> Store:
-    return Store(filled, key=KEY, retention=WEEK, disk_full=told.append)
-
-
-async def test_first_start_on_full_disk_is_reported_in_the_log_alone(
-    unopened: Store, told: list[bool], caplog: pytest.LogCaptureFixture
+async def test_start_on_full_disk_is_reported_in_the_log_alone(
+    filled: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """systemd starts the daemon again every few seconds, and each would notify the owner."""
+    told: list[bool] = []
+    store = Store(filled, key=KEY, retention=WEEK, disk_full=told.append)
     with pytest.raises(NoRoomToOpen):
-        await unopened.run(trio.TASK_STATUS_IGNORED)
+        await store.run(trio.TASK_STATUS_IGNORED)
 
     assert told == []
     assert [getattr(each, "event", None) for each in caplog.records] == [LogEvent.DISK_FULL]
-
-
-async def test_restart_on_full_disk_is_reported_to_the_owner(
-    unopened: Store, small: Path, told: list[bool]
-) -> None:
-    (small / "filler").unlink()
-    async with trio.open_nursery() as nursery:
-        await nursery.start(unopened.run)
-        nursery.cancel_scope.cancel()
-    fill(small / "filler")
-
-    with pytest.raises(NoRoomToOpen):
-        await unopened.run(trio.TASK_STATUS_IGNORED)
-
-    assert told == [True]

@@ -59,35 +59,6 @@ def test_origins_to_skip_are_skipped_whole(
     assert [delivery.target.url for delivery in found] == kept
 
 
-def test_delivery_waits_for_earlier_ones_to_its_target(
-    store: StoreDatabase, create: Create, execution_id: str, now: datetime
-) -> None:
-    other = create(webhooks=(TASK,))
-    queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(TASK, b"2", now - SECOND))
-    queue(store, other, NewDelivery(TASK, b"another execution's", now))
-
-    assert bodies(store, now) == [b"1", b"another execution's"]
-    store.outbox.reschedule(store.outbox.due(now, 1)[0].id, now + SECOND)
-    assert bodies(store, now) == [b"another execution's"]
-    assert bodies(store, now + SECOND) == [b"another execution's", b"1"]
-    store.outbox.remove(store.outbox.due(now + SECOND, 10)[1].id)
-    assert bodies(store, now) == [b"2", b"another execution's"]
-
-
-def test_delivery_waits_for_earlier_ones_to_its_address_of_another_kind(
-    store: StoreDatabase, execution_id: str, now: datetime
-) -> None:
-    """Or a receiver of both hears of the end before the last task."""
-    end = WebhookTarget("crew", TASK.url)
-    queue(store, execution_id, NewDelivery(TASK, b"task", now), NewDelivery(end, b"end", now))
-
-    assert bodies(store, now) == [b"task"]
-    store.outbox.reschedule(1, now + SECOND)
-    assert bodies(store, now) == []
-    store.outbox.remove(1)
-    assert bodies(store, now) == [b"end"]
-
-
 def test_question_to_a_human_does_not_wait_for_others(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
@@ -103,22 +74,15 @@ def test_question_to_a_human_does_not_wait_for_others(
     assert bodies(store, now) == [b"a?", b"end"]
 
 
-@pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page_bytes=10)])
-def test_large_deliveries_come_a_few_at_a_time(
+@pytest.mark.parametrize(
+    "store_limits", [StoreLimits(deliveries_page_bytes=10), StoreLimits(deliveries_page=1)]
+)
+def test_due_deliveries_are_limited_in_size_and_number(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"x" * 20, now), NewDelivery(CREW, b"y", now))
 
     assert bodies(store, now) == [b"x" * 20]
-
-
-@pytest.mark.parametrize("store_limits", [StoreLimits(deliveries_page=2)])
-def test_due_deliveries_are_limited_in_number(
-    store: StoreDatabase, execution_id: str, now: datetime
-) -> None:
-    queue(store, execution_id, *(NewDelivery(target, b"", now) for target in (TASK, CREW, STREAM)))
-
-    assert len(store.outbox.due(now, 10)) == 2
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(deliveries=2)])
@@ -174,19 +138,6 @@ def test_removed_delivery_frees_pending_bytes(
     queue(again, execution_id, NewDelivery(TASK, b"1234567890", now))
 
 
-def test_delivery_id_is_not_used_again(
-    store: StoreDatabase, execution_id: str, now: datetime
-) -> None:
-    queue(store, execution_id, NewDelivery(TASK, b"1", now))
-    (first,) = store.outbox.due(now, 10)
-    store.outbox.remove(first.id)
-    queue(store, execution_id, NewDelivery(TASK, b"2", now))
-
-    store.outbox.remove(first.id)
-
-    assert bodies(store, now) == [b"2"]
-
-
 def test_rescheduled_delivery_keeps_its_first_due_time(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
@@ -200,28 +151,17 @@ def test_rescheduled_delivery_keeps_its_first_due_time(
     assert (again.id, again.attempts) == (1, 2)
 
 
-def test_new_targets_leave_waiting_deliveries_theirs(
-    store: StoreDatabase, execution_id: str, now: datetime
-) -> None:
-    queue(store, execution_id, NewDelivery(TASK, b"waits", now))
-    other = WebhookTarget("task", "https://b.example/task")
-
-    record(store, execution_id, webhooks=(other,))
-
-    assert known(store, execution_id).webhooks == (other,)
-    (waiting,) = store.outbox.due(now, 10)
-    assert waiting.target == TASK
-
-
-def test_target_of_a_delivery_is_no_target_of_the_execution(
+def test_deliveries_keep_their_targets_and_the_execution_its_own(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
     other = WebhookTarget("crew", "https://b.example/crew")
-    queue(store, execution_id, NewDelivery(other, b"1", now))
-
-    (waiting,) = store.outbox.due(now, 10)
-    assert waiting.target == other
+    queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(other, b"2", now))
     assert known(store, execution_id).webhooks == (TASK, STREAM)
+
+    record(store, execution_id, webhooks=(CREW,))
+
+    assert known(store, execution_id).webhooks == (CREW,)
+    assert [each.target for each in store.outbox.due(now, 10)] == [TASK, other]
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(targets=4)])

@@ -167,10 +167,7 @@ def test_sequence_number_is_not_used_again(
     finish(create())
     prune(store, now + 8 * DAY, WEEK)
 
-    execution = store.executions.read(create())
-
-    assert execution is not None
-    assert execution.sequence == 2
+    assert known(store, create()).sequence == 2
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(pruned_rows=2)])

@@ -198,4 +198,4 @@ def test_credential_that_was_moved_does_not_open(
 
 def test_key_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="31 bytes; it needs 32"):
-        Seal(SecretBytes(b"k" * 31), "anything")
+        Seal(SecretBytes(b"k" * 31))

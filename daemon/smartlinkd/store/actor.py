@@ -20,6 +20,7 @@ import trio
 from pydantic import SecretBytes
 
 from smartlinkd.errors import Unavailable
+from smartlinkd.logs import LogEvent
 from smartlinkd.nurseries import sole_error
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.disk import Disk, NotifyFull, has_room, notify_nobody
@@ -82,7 +83,6 @@ class Store:
         self._wall = wall
         self._disk = Disk(path.parent, disk_full)
         self._open = partial(StoreDatabase, path, key, limits=self._limits, synchronous=synchronous)
-        self._was_open = False  # in any instance
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Run one instance: open the file, answer calls, and prune.
@@ -91,7 +91,6 @@ class Store:
         """
         limiter = trio.CapacityLimiter(1)
         database = await self._opened(limiter)
-        self._was_open = True
         try:
             async with sole_error(), trio.open_nursery() as nursery:
                 nursery.start_soon(self._prune_regularly)
@@ -277,10 +276,10 @@ class Store:
             # The thread is awaited also when this is cancelled, so an opened file is always closed.
             return await on_thread(self._open, limiter=limiter)
         except NoRoomToOpen:
-            if self._was_open:
-                self._disk.note_full()
-            else:
-                self._disk.note_full_before_start()
+            # The owner is not notified: systemd starts the daemon again and again.
+            text = "the disk of %s is full: the daemon starts when there is room"
+            full = LogEvent.DISK_FULL()
+            logger.error(text, self._path.parent, extra=full)  # noqa: TRY400 - raised, and logged
             raise
 
     def _remove_old_copies(self, now: datetime) -> None:
@@ -313,8 +312,5 @@ class Store:
             while self._disk.is_full():
                 await trio.sleep(self._limits.disk_look_s)
                 with suppress(Unavailable):
-                    # The disk is looked at again: calls of the same visit have written since.
-                    if await self._do(StoreDatabase.has_room) and await on_thread(
-                        has_room, self._path.parent
-                    ):
+                    if await self._do(StoreDatabase.has_room):
                         self._disk.note_room()

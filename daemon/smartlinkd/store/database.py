@@ -39,7 +39,7 @@ class StoreDatabase:
         Raises `UnusableStore`, of which `NoRoomToOpen` is one.
         """
         self._limits = limits or StoreLimits()
-        seal = Seal(key, "webhook credentials")
+        seal = Seal(key)
         self._file = StoreFile(
             path, synchronous=synchronous, busy_timeout_s=self._limits.busy_timeout_s
         )

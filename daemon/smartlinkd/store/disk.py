@@ -70,14 +70,6 @@ class Disk:
             logger.error(text, self._folder, extra=LogEvent.DISK_FULL())
             self._notify(True)
 
-    def note_full_before_start(self) -> None:
-        """Log that the store cannot be opened.
-
-        The owner is not notified: systemd starts the daemon again and again, and each would do so.
-        """
-        text = "the disk of %s is full: the daemon starts when there is room"
-        logger.error(text, self._folder, extra=LogEvent.DISK_FULL())
-
     def note_room(self) -> None:
         """Note that a write was made again. Log it and notify the owner, if the disk was full."""
         if self._full.is_set():

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 import os
-from functools import cached_property
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
@@ -16,22 +15,23 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import SecretBytes
 
 KEY_BYTES: Final = 32
+_USE: Final = b"webhook credentials"
 _NONCE: Final = 12
 """The size of the random nonce. A key seals far fewer than the 2^32 values that it is safe for."""
 
 
 class NotSealed(ValueError):  # noqa: N818 - said of the value
-    """The value was not sealed under this key, for this use and context."""
+    """The value was not sealed under this key and in this context."""
 
 
 class Seal:
-    """Seals bytes for one use."""
+    """Seals webhook credentials."""
 
-    def __init__(self, key: SecretBytes, use: str) -> None:
+    def __init__(self, key: SecretBytes) -> None:
         """`key` has 32 bytes. Raises `ValueError` for another length."""
         if len(key) != KEY_BYTES:
             raise ValueError(f"the journal's key has {len(key)} bytes; it needs {KEY_BYTES}")
-        self._subkey = hmac.digest(key.get_secret_value(), use.encode(), "sha256")
+        self._cipher = AESGCM(hmac.digest(key.get_secret_value(), _USE, "sha256"))
 
     def seal(self, content: bytes, context: str) -> bytes:
         """Return `content` encrypted, differently each time."""
@@ -44,7 +44,3 @@ class Seal:
             return self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], context.encode())
         except (InvalidTag, ValueError):
             raise NotSealed("a value that does not open under its key") from None
-
-    @cached_property
-    def _cipher(self) -> AESGCM:
-        return AESGCM(self._subkey)
