@@ -36,7 +36,6 @@ VN = market("vn")
 COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
 RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
 SILENT = inf
-MIN_SUBMIT_S = 0.5
 
 
 def item(number: int) -> Product:
@@ -324,7 +323,6 @@ def make_queue(
         account or Account("1001", lambda _: None),
         chunk=chunk,
         max_reads=READS_AT_ONCE,
-        min_submit_s=MIN_SUBMIT_S,
         nursery=nursery,
         wait_times=ConversionTimings().wait,
     )
@@ -336,10 +334,9 @@ def enqueue(
     cookie: Cookie | None = COOKIE,
     *,
     sub_ids: tuple[str, ...] = (),
-    deadline: float = inf,
 ) -> PendingLink:
     """Enqueue the link of an item."""
-    return queue.enqueue(cookie, item(number), sub_ids, deadline)
+    return queue.enqueue(cookie, item(number), sub_ids)
 
 
 def waiting(

@@ -108,20 +108,16 @@ class ProductReader:
     async def _read(
         self, source: ProductSource, cookie: Cookie | None, product: Product
     ) -> ProductData | None:
-        if self._paused.get(digest_of(cookie)):
-            return None
         queue = self._queue_of(cookie)
         try:
-            data = await queue.read_product(
-                cookie, partial(self._timed_read, source, cookie, product)
-            )
+            data = await queue.read_product(partial(self._read_in_turn, source, cookie, product))
         except HumanCheck:
             queue.pause(cookie)
         except (PortalSilent, ProductsDown) as silence:
-            self._pause(cookie, self._limits.silence_pause_s)
+            self._paused.put(digest_of(cookie), True, ttl_s=self._limits.silence_pause_s)
             logger.warning("product data is not read for a minute: %s", silence)
         except _REFUSES_PRODUCTS as refusal:
-            self._pause(cookie, self._limits.refusal_pause_s)
+            self._paused.put(digest_of(cookie), True)
             logger.warning("product data is not read for a while: %s", refusal)
         except Refused as refusal:
             logger.warning("no data of product %s: %s", product, refusal)
@@ -131,13 +127,10 @@ class ProductReader:
             return data
         return None
 
-    def _pause(self, cookie: Cookie | None, seconds: float) -> None:
-        """Read nothing with this cookie for a while, and stop the reads that wait for the same."""
-        self._paused.put(digest_of(cookie), True, ttl_s=seconds)
-        self._queue_of(cookie).stop_reads(cookie)
-
-    async def _timed_read(
+    async def _read_in_turn(
         self, source: ProductSource, cookie: Cookie | None, product: Product
     ) -> ProductData | None:
+        if self._paused.get(digest_of(cookie)):
+            return None
         with timed(self._seconds):
             return await source.read(cookie, product)

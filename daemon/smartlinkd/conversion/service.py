@@ -77,7 +77,6 @@ class ConversionLimits:
     max_requests: int = 256
     gather_s: float = 0.5
     """The products of a request wait for its short links this long, so that all share submits."""
-    min_submit_s: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -288,7 +287,6 @@ class _ConversionService:
             self._submit,
             chunk=limits.chunk,
             max_reads=setup.products.at_once if setup.products else READS_AT_ONCE,
-            min_submit_s=limits.min_submit_s,
             nursery=nursery,
             wait_times=timings.wait,
         )
@@ -316,7 +314,7 @@ class _ConversionService:
             )
         if trio.current_time() >= deadline:  # it waited for this instance
             raise still_queued()
-        progress = RequestProgress(request, self._market, deadline)
+        progress = RequestProgress(request, self._market)
         self._waiting += 1
         try:
             with trio.move_on_at(deadline):
@@ -345,12 +343,13 @@ class _ConversionService:
 
     def report_human_check(self, cookie: Cookie) -> None:
         queue = self._queue(cookie)
-        if queue.account.is_superseded(cookie) and not queue.is_using(cookie):
-            # An old tab says nothing about the account: the owner may have answered the check.
+        if queue.account.is_superseded(cookie):
+            # An old tab says nothing about the account: the owner may have answered the check. A
+            # submit in that tab meets the check itself.
             shown = queue.account.shown
             logger.info("account %s: a tab of a cookie that was replaced shows a check", shown)
-            return
-        queue.pause(cookie)
+        else:
+            queue.pause(cookie)
 
     async def clear_accounts(self) -> int:
         self._products.resume()
@@ -415,7 +414,7 @@ class _ConversionService:
         if not progress.queued:  # all products of a request get in, or none
             self._queues.check_room()
         queue = self._queue(cookie)
-        pending = queue.enqueue(cookie, product, sub_ids, progress.deadline)
+        pending = queue.enqueue(cookie, product, sub_ids)
         progress.queued.append(pending)
         return await queue.wait_for_row(pending)
 
