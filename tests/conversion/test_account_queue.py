@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.conversion.account import MAX_ACCOUNTS, Account, AccountStatus
-from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues
+from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues, ConversionLimits
 from smartlinkd.errors import Unavailable, UpstreamFailed
 from smartlinkd.logs import LogContext, bind_log_contexts, current_log_contexts
 from smartlinkd.marketplace.answers import Row
@@ -250,7 +250,7 @@ def queues(links: FakeLinks, nursery: trio.Nursery) -> AccountQueues:
     def make(account: Account) -> AccountQueue:
         return make_queue(links.create, nursery, chunk=1, account=account)
 
-    return AccountQueues(make, {}, max_waiting=2, on_change=lambda _: None)
+    return AccountQueues(make, {}, ConversionLimits(max_waiting_submits=2), lambda _: None)
 
 
 async def test_accounts_are_served_at_the_same_time(

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.conversion.product_data import ProductLimits
+from smartlinkd.conversion.account_queue import ConversionLimits
 from smartlinkd.conversion.sources import READ_WITHIN
 from smartlinkd.errors import Refused, Unavailable
 from smartlinkd.marketplace.errors import (
@@ -80,7 +80,7 @@ async def test_silent_source_is_not_asked_again_at_once(
     assert await fakes.convert(fakes.link(2)) == {fakes.link(2): fakes.entry(2, data=False)}
     assert trio.current_time() - before == 1
     assert products.items == [1]
-    await trio.sleep(ProductLimits().silence_pause_s)
+    await trio.sleep(ConversionLimits().silence_pause_s)
     assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
 
 

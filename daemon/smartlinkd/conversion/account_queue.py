@@ -42,6 +42,29 @@ T = TypeVar("T")
 Submit = Callable[[Cookie | None, Sequence[Product], SubIds, MaySend], Awaitable[Sequence[Row]]]
 
 
+@dataclass(frozen=True)
+class ConversionLimits:
+    """The bounds of all conversions, in seconds, links and products."""
+
+    timeout_s: float = 60.0
+    """A request is answered after this time, waiting included."""
+    chunk: int = 5
+    """Links of one submit."""
+    max_waiting_submits: int = 32
+    ttl_s: float = 86_400.0
+    max_cached: int = 10_000
+    product_ttl_s: float = 600.0
+    max_cached_products: int = 10_000
+    refusal_pause_s: float = 900.0
+    """After a refusal of product data nothing is read for this time."""
+    silence_pause_s: float = 60.0
+    product_wait_s: float = 10.0
+    """A converted link waits for its data this long at most. More than a source takes."""
+    max_requests: int = 256
+    gather_s: float = 0.5
+    """The products of a request wait for its short links this long, so that all share submits."""
+
+
 @dataclass(eq=False)
 class PendingLink:
     """A link that waits for its row. All who want the same of the same cookie share it."""
@@ -81,7 +104,7 @@ class AccountQueue:
         submit: Submit,
         account: Account,
         *,
-        chunk: int,
+        limits: ConversionLimits,
         max_reads: int,
         nursery: trio.Nursery,
         wait_times: Histogram,
@@ -89,7 +112,6 @@ class AccountQueue:
         """Make an empty queue.
 
         Args:
-            chunk: links of one submit, at most.
             max_reads: products that are read at the same time, at most.
             nursery: the worker runs in it.
             wait_times: observes how long links wait, by how the wait ended: `DONE`, `LEFT` or the
@@ -97,7 +119,7 @@ class AccountQueue:
         """
         self.account = account
         self._submit = submit
-        self._chunk = chunk
+        self._chunk = limits.chunk
         self._nursery = nursery
         self._wait_times = wait_times
         self._pending: dict[object, PendingLink] = {}  # waiting or being submitted
@@ -258,14 +280,13 @@ class AccountQueues:
         self,
         make: Callable[[Account], AccountQueue],
         accounts: dict[str, Account],
-        *,
-        max_waiting: int,
+        limits: ConversionLimits,
         on_change: AccountChanged,
     ) -> None:
         """`accounts` belongs to the caller and is kept up to date. `make` makes a queue."""
         self._make = make
         self._accounts = accounts
-        self._max_waiting = max_waiting
+        self._max_waiting = limits.max_waiting_submits
         self._on_change = on_change
         self._queues: dict[str, AccountQueue] = {}
 

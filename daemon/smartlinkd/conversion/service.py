@@ -24,10 +24,10 @@ from smartlinkd.conversion.account import (
     digest_of,
     shown_name,
 )
-from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues
+from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues, ConversionLimits
 from smartlinkd.conversion.cache import SingleFlight, TTLCache
 from smartlinkd.conversion.pause_store import Pause
-from smartlinkd.conversion.product_data import ProductLimits, ProductReader
+from smartlinkd.conversion.product_data import ProductReader
 from smartlinkd.conversion.request import RequestProgress, fail_code_of, still_queued
 from smartlinkd.conversion.schemas import (
     ConversionRequest,
@@ -60,23 +60,6 @@ and reports its status."""
 
 _OWN_ACCOUNT = "open api"
 """The account of links that are made without a cookie. There is one, the owner's."""
-
-
-@dataclass(frozen=True)
-class ConversionLimits:
-    """The service's bounds, in seconds and links."""
-
-    timeout_s: float
-    """A request is answered after this time, waiting included."""
-    chunk: int
-    """Links of one submit."""
-    max_waiting_submits: int
-    ttl_s: float
-    max_cached: int
-    products: ProductLimits = field(default_factory=ProductLimits)
-    max_requests: int = 256
-    gather_s: float = 0.5
-    """The products of a request wait for its short links this long, so that all share submits."""
 
 
 @dataclass(frozen=True)
@@ -285,14 +268,12 @@ class _ConversionService:
         make_queue = partial(
             AccountQueue,
             self._submit,
-            chunk=limits.chunk,
+            limits=limits,
             max_reads=setup.products.at_once if setup.products else READS_AT_ONCE,
             nursery=nursery,
             wait_times=timings.wait,
         )
-        self._queues = AccountQueues(
-            make_queue, accounts, max_waiting=limits.max_waiting_submits, on_change=on_change
-        )
+        self._queues = AccountQueues(make_queue, accounts, limits, on_change)
         # The work itself caches its result, not a task that waits for it: that may leave, and
         # somebody else may ask for the same before it wakes.
         self._rows = TTLCache[tuple[str | None, Product, SubIds], Row](
@@ -301,7 +282,7 @@ class _ConversionService:
         self._resolved = TTLCache[str, Product](ttl_s=limits.ttl_s, max_size=limits.max_cached)
         self._resolving = SingleFlight[str, Product | NotALink | Unresolved](nursery)
         self._products = ProductReader(
-            setup.products, self._queue, limits.products, nursery, timings.products
+            setup.products, self._queue, limits, nursery, timings.products
         )
         self._waiting = 0
 
