@@ -15,6 +15,7 @@ from trio.testing import MockClock
 from smartlinkd.admin.status import Operator
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.passwords import hash_password
+from smartlinkd.conversion.account_queue import ConversionLimits
 from smartlinkd.conversion.schemas import ConversionRequest
 from smartlinkd.conversion.service import ConversionService, ConversionSetup
 from smartlinkd.conversion.sources import MaySend
@@ -33,7 +34,6 @@ from smartlinkd.store.model import Retention
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import Cookie, parse_cookie
-from tests.fakes.limits import conversion_limits
 
 HASH = SecretStr(hash_password("correct horse"))
 COOKIE = "SPC_U=4711; SPC_EC=.secret"
@@ -86,7 +86,7 @@ class Parts:
         self.auth = Auth(directory, password_hash=HASH, signing_secret=SecretStr(""))
         self.vault = Vault()
         self.conversion = ConversionService(
-            ConversionSetup(place, self.portal, None, self.portal.resolve, conversion_limits())
+            ConversionSetup(place, self.portal, None, self.portal.resolve, ConversionLimits())
         )
         self.states = {"vault": ChildState.RUNNING, "conversion": ChildState.RUNNING}
         self.tokens = CrewTokens(directory, SecretBytes(bytes(32)), CATALOG.users())

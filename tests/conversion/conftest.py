@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from smartlinkd.conversion.account import Account, HumanCheckReports
-from smartlinkd.conversion.account_queue import AccountQueue, PendingLink, Submit
+from smartlinkd.conversion.account_queue import AccountQueue, ConversionLimits, PendingLink, Submit
 from smartlinkd.conversion.pause_store import PauseStore
 from smartlinkd.conversion.schemas import ConversionRequest, LinkResult, SuccessEntry
 from smartlinkd.conversion.service import ConversionService, ConversionSetup, ConversionTimings
@@ -26,7 +26,6 @@ from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.products import ProductData
 from smartlinkd.marketplace.shortlinks import Unresolved
 from smartlinkd.vault.cookie import Cookie, parse_cookie
-from tests.fakes.limits import conversion_limits
 
 T = TypeVar("T")
 
@@ -36,7 +35,6 @@ VN = market("vn")
 COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
 RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
 SILENT = inf
-MIN_SUBMIT_S = 0.5
 
 
 def item(number: int) -> Product:
@@ -276,7 +274,7 @@ class Fakes:
             self.links,
             self.products,
             self.resolver.resolve,
-            conversion_limits(**limits),
+            ConversionLimits(**limits),
             on_account_replaced=lambda *accounts: self.replaced.append(accounts),
             on_cookie_missing=self.missing.append,
             human_checks=self.human_checks,
@@ -322,9 +320,8 @@ def make_queue(
     return AccountQueue(
         submit,
         account or Account("1001", lambda _: None),
-        chunk=chunk,
+        limits=ConversionLimits(chunk=chunk),
         max_reads=READS_AT_ONCE,
-        min_submit_s=MIN_SUBMIT_S,
         nursery=nursery,
         wait_times=ConversionTimings().wait,
     )
@@ -336,10 +333,9 @@ def enqueue(
     cookie: Cookie | None = COOKIE,
     *,
     sub_ids: tuple[str, ...] = (),
-    deadline: float = inf,
 ) -> PendingLink:
     """Enqueue the link of an item."""
-    return queue.enqueue(cookie, item(number), sub_ids, deadline)
+    return queue.enqueue(cookie, item(number), sub_ids)
 
 
 def waiting(

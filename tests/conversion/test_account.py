@@ -269,23 +269,6 @@ async def test_check_of_a_replaced_cookie_pauses_nobody(
     assert await status(fakes) == {"1001": AccountStatus.PAUSED}
 
 
-@pytest.mark.parametrize("while_it_is_used", [True, False])
-async def test_check_of_a_replaced_cookie_in_use_pauses_account(
-    fakes: Fakes, ask: Ask[object], nursery: trio.Nursery, *, while_it_is_used: bool
-) -> None:
-    await fakes.open(nursery)
-    if while_it_is_used:
-        ask(lambda: fakes.convert(fakes.link(1)))
-        await wait_all_tasks_blocked()
-    await fakes.service.note_synced_cookie(RENEWED, fakes.cookie)
-    if not while_it_is_used:
-        ask(lambda: fakes.convert(fakes.link(1)))
-    await wait_all_tasks_blocked()
-    fakes.human_checks.report(fakes.cookie)
-    await wait_all_tasks_blocked()
-    assert await status(fakes) == {"1001": AccountStatus.PAUSED}
-
-
 async def test_reported_check_refuses_waiting_links_and_not_the_sent_one(
     fakes: Fakes, ask: Ask[object], nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -12,15 +11,15 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.conversion.account import Account, AccountStatus
-from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues
+from smartlinkd.conversion.account import MAX_ACCOUNTS, Account, AccountStatus
+from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues, ConversionLimits
 from smartlinkd.errors import Unavailable, UpstreamFailed
 from smartlinkd.logs import LogContext, bind_log_contexts, current_log_contexts
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.errors import SessionLost
 from smartlinkd.marketplace.links import Product
 from smartlinkd.vault.cookie import Cookie, parse_cookie
-from tests.conversion.conftest import COOKIE, MIN_SUBMIT_S, RENEWED, enqueue, make_queue, waiting
+from tests.conversion.conftest import COOKIE, RENEWED, enqueue, make_queue, waiting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -228,34 +227,7 @@ async def test_link_asked_again_after_a_cancelled_submit_is_submitted_anew(
     assert links.submitted == [{1}, {1}]
 
 
-# Deadlines
 PATIENCE = 10.0
-
-
-async def wait_for(queue: AccountQueue, number: int, *, seconds: float) -> None:
-    """Wait for a link's row, for so many seconds."""
-    until = trio.current_time() + seconds
-    with trio.move_on_at(until):
-        await queue.wait_for_row(enqueue(queue, number, deadline=until))
-
-
-async def test_link_is_not_submitted_just_before_its_deadline(
-    queue: AccountQueue, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    for number, seconds in ((1, MIN_SUBMIT_S / 2), (2, MIN_SUBMIT_S), (3, 5.0)):
-        nursery.start_soon(partial(wait_for, queue, number, seconds=seconds))
-    await trio.sleep(10)
-    assert links.submitted == [{2, 3}]
-
-
-async def test_link_is_submitted_for_a_second_asker_with_time(
-    queue: AccountQueue, links: FakeLinks, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    nursery.start_soon(partial(wait_for, queue, 1, seconds=MIN_SUBMIT_S / 2))
-    await wait_all_tasks_blocked()
-    assert links.submitted == []
-    await wait_for(queue, 1, seconds=5.0)
-    assert links.submitted == [{1}]
 
 
 async def test_submit_that_waited_for_the_browser_is_unavailable(
@@ -273,16 +245,12 @@ async def test_submit_that_waited_for_the_browser_is_unavailable(
 OTHER = parse_cookie("SPC_U=2002; SPC_EC=first")
 
 
-def make_queues(links: FakeLinks, nursery: trio.Nursery, limit: int) -> AccountQueues:
+@pytest.fixture
+def queues(links: FakeLinks, nursery: trio.Nursery) -> AccountQueues:
     def make(account: Account) -> AccountQueue:
         return make_queue(links.create, nursery, chunk=1, account=account)
 
-    return AccountQueues(make, {}, max_waiting=2, on_change=lambda _: None, max_accounts=limit)
-
-
-@pytest.fixture
-def queues(links: FakeLinks, nursery: trio.Nursery) -> AccountQueues:
-    return make_queues(links, nursery, limit=3)
+    return AccountQueues(make, {}, ConversionLimits(max_waiting_submits=2), lambda _: None)
 
 
 async def test_accounts_are_served_at_the_same_time(
@@ -326,36 +294,28 @@ async def test_clearing_all_counts_the_stopped_accounts(
     assert queues.clear_all() == 0
 
 
-async def test_least_recently_used_account_is_evicted_beyond_the_limit(
+MANY = [f"new {number}" for number in range(MAX_ACCOUNTS)]
+
+
+async def test_least_recently_used_accounts_are_evicted_beyond_the_limit(
     queues: AccountQueues,
 ) -> None:
-    for account in "abc":
+    for account in ("old", "used again", *MANY[2:], "used again", "newest"):
         queues.get(account)
-    queues.get("a")
-    queues.get("d")
-    assert list(queues.states()) == ["c", "a", "d"]
+    assert list(queues.states()) == [*MANY[2:], "used again", "newest"]
 
 
-async def test_paused_account_is_never_evicted(queues: AccountQueues) -> None:
-    for account in "abcd":
-        queues.get(account).pause(None)
-    for account in "efgh":
-        queues.get(account)
-    assert list(queues.states()) == [*"abcd", "h"]
-
-
-async def test_busy_account_is_not_evicted_and_the_limit_holds_again_afterwards(
+async def test_paused_or_busy_account_is_not_evicted(
     queues: AccountQueues, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    at_work = [parse_cookie(f"SPC_U={number}") for number in range(5)]
-    asked = [ask(waiting(queues.get(cookie.account), 1, cookie)) for cookie in at_work]
-    assert list(queues.states()) == list("01234")
-    queues.get("new")
-    assert list(queues.states()) == [*"01234", "new"]
-    await trio.sleep(5)
-    assert [one.at for one in asked] == [1] * 5
-    queues.get("newer")
-    assert list(queues.states()) == ["4", "new", "newer"]
+    queues.get("paused").pause(None)
+    asked = ask(waiting(queues.get("1001"), 1, COOKIE))
+    for account in MANY:
+        queues.get(account)
+    assert list(queues.states()) == ["paused", "1001", *MANY[2:]]
+    await asked.over.wait()
+    queues.get("newest")
+    assert list(queues.states()) == ["paused", *MANY[2:], "newest"]
 
 
 async def test_submit_logs_the_requests_of_all_its_links(

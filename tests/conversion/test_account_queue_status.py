@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.conversion.account import Account, AccountStatus
+from smartlinkd.conversion.account import AccountStatus
 from smartlinkd.conversion.account_queue import AccountQueue
-from smartlinkd.conversion.pause_store import Pause
 from smartlinkd.conversion.sources import READS_AT_ONCE
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
@@ -91,29 +90,6 @@ async def test_superseded_cookie_does_not_resume_account(
     assert queue.account.state.status is AccountStatus.ACTIVE
 
 
-async def test_stored_cookie_that_was_never_reported_resumes_account(queue: AccountQueue) -> None:
-    """The vault had it, and this part was being restarted: the same is synced again."""
-    queue.account.note_synced_cookie(COOKIE, None)
-    queue.pause(COOKIE)
-    queue.account.note_synced_cookie(RENEWED, RENEWED)
-    assert queue.account.state.status is AccountStatus.ACTIVE
-
-
-async def test_stored_cookie_resumes_account_paused_in_an_earlier_process() -> None:
-    """The end of the pause could not be written, and the same cookie is synced again."""
-    account = Account("1001", lambda _: None, Pause("1001", (COOKIE.digest,), datetime.now(UTC)))
-    account.note_synced_cookie(RENEWED, RENEWED)
-    assert account.state.status is AccountStatus.ACTIVE
-
-
-async def test_cookie_stored_before_this_process_does_not_resume_account(
-    queue: AccountQueue,
-) -> None:
-    queue.pause(COOKIE)
-    queue.account.note_synced_cookie(RENEWED, RENEWED)
-    assert queue.account.state.status is AccountStatus.PAUSED
-
-
 async def test_session_lost_during_a_pause_leaves_the_pause(
     take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
@@ -187,7 +163,7 @@ class Reading:
 def read(
     queue: AccountQueue, reading: Callable[[], Awaitable[int]]
 ) -> Callable[[], Awaitable[int | None]]:
-    return lambda: queue.read_product(COOKIE, reading)
+    return lambda: queue.read_product(reading)
 
 
 async def test_products_are_read_up_to_the_limit_at_once(
@@ -199,26 +175,15 @@ async def test_products_are_read_up_to_the_limit_at_once(
     assert [one.at for one in asked].count(2) == 1
 
 
-@pytest.mark.parametrize("trouble", ["pause", "stop"])
-async def test_reads_under_way_end_when_trouble_begins(
-    queue: AccountQueue, ask: Ask[Any], autojump_clock: MockClock, trouble: str
+async def test_pause_ends_reads_under_way_and_allows_no_more(
+    queue: AccountQueue, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    async def read_two() -> list[int | None]:
-        return [
-            await queue.read_product(COOKIE, Reading()),
-            await queue.read_product(COOKIE, Reading()),
-        ]
-
-    asked = ask(read_two)
+    asked = ask(read(queue, Reading()))
     await trio.sleep(0.5)
-    if trouble == "pause":
-        queue.pause(COOKIE)
-    else:
-        queue.stop_reads(COOKIE)
+    queue.pause(COOKIE)
     await asked.over.wait()
-    paused = trouble == "pause"
-    assert asked.answer == [None, None if paused else 1]
-    assert asked.at == (0.5 if paused else 1.5)
+    assert (asked.refusal, asked.at) == (None, 0.5)
+    assert await queue.read_product(Reading()) is None
 
 
 async def test_cookie_that_never_reached_the_portal_resumes_account(

@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from pydantic import JsonValue
 
+from smartlinkd.conversion.account_queue import ConversionLimits
 from smartlinkd.conversion.service import ConversionService, ConversionSetup
 from smartlinkd.conversion.sources import MaySend
 from smartlinkd.crews.tools import TOOL_NAMES, TOOL_PATIENCE, tools
@@ -23,7 +24,6 @@ from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.products import FIELD_NAMES, ProductData
 from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import Cookie
-from tests.fakes.limits import conversion_limits
 
 LINK = "https://shopee.vn/a-thing-i.7.1"
 OTHER = "https://shopee.vn/a-thing-i.7.2"
@@ -80,7 +80,7 @@ async def workshop(source: Source, *, cookie: str | None = COOKIE) -> AsyncItera
             links=source,
             products=source,
             resolve=source.resolve,
-            limits=conversion_limits(),
+            limits=ConversionLimits(),
         )
     )
     vault = Vault()
@@ -109,7 +109,7 @@ def source() -> Source:
 def test_tool_names_are_those_of_the_tools() -> None:
     source = Source(needs_cookie=True)
     conversion = ConversionService(
-        ConversionSetup(market("vn"), source, source, source.resolve, conversion_limits())
+        ConversionSetup(market("vn"), source, source, source.resolve, ConversionLimits())
     )
     assert set(tools(conversion, Vault())) == TOOL_NAMES
 

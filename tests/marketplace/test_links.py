@@ -6,9 +6,9 @@ from urllib.parse import quote
 
 import pytest
 
+from smartlinkd.marketplace.addresses import MAX_LINK
 from smartlinkd.marketplace.links import (
     MAX_ID,
-    MAX_LINK,
     MarketPage,
     NotALink,
     Product,

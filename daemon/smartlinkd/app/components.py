@@ -20,12 +20,11 @@ from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.instance import InstanceSettings
 from smartlinkd.config.settings import Settings
 from smartlinkd.conversion.account import HumanCheckReports, shown_name, state_of
+from smartlinkd.conversion.account_queue import ConversionLimits
 from smartlinkd.conversion.api_sources import ApiProducts, OpenApiLinks
 from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts, ReportHumanCheck
 from smartlinkd.conversion.pause_store import PauseStore
-from smartlinkd.conversion.product_data import ProductLimits
 from smartlinkd.conversion.service import (
-    ConversionLimits,
     ConversionService,
     ConversionSetup,
     ignore,
@@ -301,9 +300,7 @@ def _limits(settings: Settings) -> ConversionLimits:
         max_waiting_submits=settings.browser.queue,
         ttl_s=settings.links.remember,
         max_cached=settings.links.remember_max,
-        products=ProductLimits(
-            ttl_s=settings.products.remember,
-            max_cached=settings.products.remember_max,
-            refusal_pause_s=settings.products.pause,
-        ),
+        product_ttl_s=settings.products.remember,
+        max_cached_products=settings.products.remember_max,
+        refusal_pause_s=settings.products.pause,
     )

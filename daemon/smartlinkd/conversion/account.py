@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from math import inf
-from typing import Final, NoReturn
+from typing import Final
 
 import trio
 
@@ -97,7 +98,6 @@ class Account:
         self.shown = shown_name(name)
         self.affiliate_ids = AffiliateIds(self.shown)
         self._on_change = on_change
-        self._is_restored = pause is not None
         self._is_replaced = False  # by another account, with no use since
         # The cookies that the pause or the lost session is about.
         self._troubled: tuple[str | None, ...] = ()
@@ -173,9 +173,6 @@ class Account:
             before: the cookie that was stored until then, also one of another account.
             keep_pause: no cookie ends a pause.
         """
-        known = self._troubled
-        if self.is_paused and not self._stored and not self._is_restored:
-            known = (*known, digest_of(before))  # stored before this process, so before the pause
         if before is not None:
             self.affiliate_ids.inherit(cookie, before)
             if before.account == self.name:
@@ -188,7 +185,7 @@ class Account:
                 "clear it on the page, or run `smartlinkd account clear`"
             )
             logger.info(text, self.shown)
-        elif cookie.digest not in known:
+        elif cookie.digest not in self._troubled:
             self._activate()
         elif self.is_paused:
             # Whoever synced it was told that it is stored, and may expect the pause to end.
@@ -283,18 +280,14 @@ class HumanCheckReports:
     """
 
     def __init__(self) -> None:
-        self._waiting: dict[str, Cookie] = {}
-        self._wake = trio.Event()
+        self._send, self._receive = trio.open_memory_channel[Cookie](MAX_ACCOUNTS)
 
     def report(self, cookie: Cookie) -> None:
         """Report that a tab of this cookie shows a human check. Never waits."""
-        self._waiting[cookie.digest] = cookie
-        self._wake.set()
+        with suppress(trio.WouldBlock):
+            self._send.send_nowait(cookie)
 
-    async def run(self, pause: Callable[[Cookie], None]) -> NoReturn:
+    async def run(self, pause: Callable[[Cookie], None]) -> None:
         """Call `pause` for each report. Runs until cancelled."""
-        while True:
-            self._wake = trio.Event()
-            while self._waiting:
-                pause(self._waiting.pop(next(iter(self._waiting))))
-            await self._wake.wait()
+        async for cookie in self._receive:
+            pause(cookie)

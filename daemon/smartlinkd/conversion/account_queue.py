@@ -42,6 +42,29 @@ T = TypeVar("T")
 Submit = Callable[[Cookie | None, Sequence[Product], SubIds, MaySend], Awaitable[Sequence[Row]]]
 
 
+@dataclass(frozen=True)
+class ConversionLimits:
+    """The bounds of all conversions, in seconds, links and products."""
+
+    timeout_s: float = 60.0
+    """A request is answered after this time, waiting included."""
+    chunk: int = 5
+    """Links of one submit."""
+    max_waiting_submits: int = 32
+    ttl_s: float = 86_400.0
+    max_cached: int = 10_000
+    product_ttl_s: float = 600.0
+    max_cached_products: int = 10_000
+    refusal_pause_s: float = 900.0
+    """After a refusal of product data nothing is read for this time."""
+    silence_pause_s: float = 60.0
+    product_wait_s: float = 10.0
+    """A converted link waits for its data this long at most. More than a source takes."""
+    max_requests: int = 256
+    gather_s: float = 0.5
+    """The products of a request wait for its short links this long, so that all share submits."""
+
+
 @dataclass(eq=False)
 class PendingLink:
     """A link that waits for its row. All who want the same of the same cookie share it."""
@@ -49,8 +72,6 @@ class PendingLink:
     cookie: Cookie | None
     product: Product
     sub_ids: SubIds
-    deadline: float
-    """When the last waiter will be gone, on trio's clock."""
     since: float = field(default_factory=trio.current_time)
     result: SharedResult[Row] = field(default_factory=SharedResult)
     batch: _Batch | None = None
@@ -83,44 +104,34 @@ class AccountQueue:
         submit: Submit,
         account: Account,
         *,
-        chunk: int,
+        limits: ConversionLimits,
         max_reads: int,
-        min_submit_s: float,
         nursery: trio.Nursery,
         wait_times: Histogram,
     ) -> None:
         """Make an empty queue.
 
         Args:
-            chunk: links of one submit, at most.
             max_reads: products that are read at the same time, at most.
-            min_submit_s: a link whose waiters leave sooner than this is not submitted any more.
-                When many have waited long, each would else have a submit begun and cancelled.
             nursery: the worker runs in it.
             wait_times: observes how long links wait, by how the wait ended: `DONE`, `LEFT` or the
                 kind of the refusal.
         """
         self.account = account
         self._submit = submit
-        self._chunk = chunk
-        self._min_submit_s = min_submit_s
+        self._chunk = limits.chunk
         self._nursery = nursery
         self._wait_times = wait_times
         self._pending: dict[object, PendingLink] = {}  # waiting or being submitted
         self._waiting: list[PendingLink] = []
         self._is_working = False
-        self._reads: dict[trio.CancelScope, Cookie | None] = {}
+        self._reads: set[trio.CancelScope] = set()
         self._read_slots = trio.Semaphore(max_reads)
 
     @property
     def is_busy(self) -> bool:
         """True while a submit runs or is due, or a product is read."""
         return self._is_working or bool(self._reads)
-
-    def is_using(self, cookie: Cookie) -> bool:
-        """Return True if a link or a product is wanted with this cookie."""
-        waiting = (pending.cookie for pending in self._pending.values())
-        return cookie in (*waiting, *self._reads.values())
 
     def count_waiting_submits(self) -> int:
         """Return how many submits the waiting links take."""
@@ -132,21 +143,17 @@ class AccountQueue:
         if self.account.is_paused:
             raise HumanCheck
 
-    def enqueue(
-        self, cookie: Cookie | None, product: Product, sub_ids: SubIds, deadline: float
-    ) -> PendingLink:
+    def enqueue(self, cookie: Cookie | None, product: Product, sub_ids: SubIds) -> PendingLink:
         """Add a link, or join the same link that is pending. The caller awaits `wait_for_row`.
 
-        `deadline` is when the caller will be gone, on trio's clock. Raises `HumanCheck` while the
-        account is paused.
+        Raises `HumanCheck` while the account is paused.
         """
         self.check_not_paused()
         self.account.mark_used()
-        new = PendingLink(cookie, product, sub_ids, deadline)
+        new = PendingLink(cookie, product, sub_ids)
         pending = self._pending.setdefault(new.key, new)
         if pending is new:
             self._waiting.append(pending)
-        pending.deadline = max(pending.deadline, deadline)
         if not self._is_working:
             self._is_working = True
             self._nursery.start_soon(self._work)
@@ -170,44 +177,33 @@ class AccountQueue:
         for scope in self._reads:
             scope.cancel()
 
-    async def read_product(
-        self, cookie: Cookie | None, read: Callable[[], Awaitable[T | None]]
-    ) -> T | None:
+    async def read_product(self, read: Callable[[], Awaitable[T | None]]) -> T | None:
         """Return what `read` returns, or None if the account is paused or gets paused meanwhile.
 
-        `stop_reads` makes it return None, too. Raises what `read` raises.
+        Raises what `read` raises.
         """
         if self.account.is_paused:
             return None
         self.account.mark_used()
         with trio.CancelScope() as scope:
-            self._reads[scope] = cookie
+            self._reads.add(scope)
             try:
                 async with self._read_slots:
                     return await read()
             finally:
-                del self._reads[scope]
+                self._reads.remove(scope)
         return None
-
-    def stop_reads(self, cookie: Cookie | None) -> None:
-        """Stop the reads of products with this cookie."""
-        for scope, used in self._reads.items():
-            if used == cookie:
-                scope.cancel()
 
     async def _work(self) -> None:
         try:
-            while batch := self._next_batch():
-                await self._run(batch)
+            while self._waiting:
+                await self._run(self._next_batch())
         finally:
             self._is_working = False
 
-    def _next_batch(self) -> _Batch | None:
-        earliest = trio.current_time() + self._min_submit_s
-        in_time = [pending for pending in self._waiting if pending.deadline >= earliest]
-        if not in_time:
-            return None
-        fitting = [pending for pending in in_time if pending.batch_key == in_time[0].batch_key]
+    def _next_batch(self) -> _Batch:
+        batch_key = self._waiting[0].batch_key
+        fitting = [pending for pending in self._waiting if pending.batch_key == batch_key]
         batch = _Batch(fitting[: self._chunk])
         for pending in batch.links:
             pending.batch = batch
@@ -276,7 +272,7 @@ class AccountQueue:
 class AccountQueues:
     """The queues of all accounts, and the bound on the submits that wait in them.
 
-    It keeps at most `max_accounts`, apart from those that are paused or busy. The least recently
+    It keeps at most `MAX_ACCOUNTS`, apart from those that are paused or busy. The least recently
     used account is evicted first, and a paused one never.
     """
 
@@ -284,24 +280,21 @@ class AccountQueues:
         self,
         make: Callable[[Account], AccountQueue],
         accounts: dict[str, Account],
-        *,
-        max_waiting: int,
+        limits: ConversionLimits,
         on_change: AccountChanged,
-        max_accounts: int = MAX_ACCOUNTS,
     ) -> None:
         """`accounts` belongs to the caller and is kept up to date. `make` makes a queue."""
         self._make = make
         self._accounts = accounts
-        self._max_waiting = max_waiting
+        self._max_waiting = limits.max_waiting_submits
         self._on_change = on_change
-        self._max_accounts = max_accounts
         self._queues: dict[str, AccountQueue] = {}
 
     def get(self, name: str) -> AccountQueue:
         """Return the queue of an account, made at its first use."""
         account = self._accounts.pop(name, None)
         if account is None:
-            self._evict(len(self._accounts) + 1 - self._max_accounts)
+            self._evict(len(self._accounts) + 1 - MAX_ACCOUNTS)
             account = Account(name, self._on_change)
         self._accounts[name] = account  # at the end: the most recently used
         if name not in self._queues:

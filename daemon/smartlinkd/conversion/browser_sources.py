@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Literal, TypeVar
 
@@ -74,13 +73,12 @@ class BrowserLinks:
             may_send()
             return await submit(page, self._market, products, sub_ids)
 
+        async def open_tab(page: Page) -> None:
+            may_send()
+            await portal.open_links_page(page, self._market)
+
         tab_spec = _tab_spec(
-            cookie,
-            self._market,
-            "links",
-            at_once=1,
-            before=may_send,
-            report_check=self._report_check,
+            cookie, self._market, "links", open_tab, at_once=1, report_check=self._report_check
         )
         return await _use(self._browser, tab_spec, create)
 
@@ -121,15 +119,20 @@ class BrowserProducts:
             except (NotThere, ProductsRefused, ProductsDown, PortalDown, PortalSilent) as failed:
                 return failed
 
-        tab = "products" if fetch else "product page"
+        async def open_tab(page: Page) -> None:
+            begun.set()
+            try:
+                await portal.open_links_page(page, self._market)
+            except (PortalDown, PortalChanged, NavigationFailed) as failed:
+                raise ProductsDown(str(failed)) from None  # the next read would open it again
+
         tab_spec = _tab_spec(
             cookie,
             self._market,
-            tab,
+            "products" if fetch else "product page",
+            open_tab,
             at_once=self.at_once,
-            before=begun.set,
             report_check=self._report_check,
-            opening=_products_opening,
             elsewhere=not fetch,
         )
         found: ProductData | MarketplaceFailed | None = None
@@ -159,36 +162,18 @@ async def _use(browser: Browser, tab_spec: TabSpec, job: Callable[[Page], Awaita
         raise UpstreamFailed(f"{failure}; try again shortly") from None
 
 
-@contextmanager
-def _products_opening() -> Iterator[None]:
-    """Turn a page that cannot be opened into `ProductsDown`: the next read would open it again."""
-    try:
-        yield
-    except (PortalDown, PortalChanged, NavigationFailed) as failed:
-        raise ProductsDown(str(failed)) from None
-
-
 def _tab_spec(
     cookie: Cookie | None,
     market: Market,
     tab: str,
+    open_tab: Callable[[Page], Awaitable[None]],
     *,
     at_once: int,
-    before: Callable[[], None],
     report_check: ReportHumanCheck,
-    opening: Callable[[], AbstractContextManager[None]] = nullcontext,
     elsewhere: bool = False,
 ) -> TabSpec:
-    """Return the tab `tab` of a cookie, at the portal.
-
-    `before` is called before the page is opened, and may raise.
-    """
+    """Return the tab `tab` of a cookie, at the portal."""
     assert cookie is not None  # noqa: S101 - the service checks `needs_cookie`
-
-    async def open_tab(page: Page) -> None:
-        before()
-        with opening():
-            await portal.open_links_page(page, market)
 
     def is_invalidating(url: str, beside: bool) -> bool:
         is_check = (

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -18,7 +17,7 @@ import trio
 from prometheus_client import Histogram
 
 from smartlinkd.conversion.account import MAX_ACCOUNTS, digest_of
-from smartlinkd.conversion.account_queue import AccountQueue
+from smartlinkd.conversion.account_queue import AccountQueue, ConversionLimits
 from smartlinkd.conversion.cache import SingleFlight, TTLCache
 from smartlinkd.conversion.sources import ProductSource
 from smartlinkd.errors import Refused
@@ -49,18 +48,6 @@ _REFUSES_PRODUCTS: Final = (
 """Refusals that the next product would meet as well."""
 
 
-@dataclass(frozen=True)
-class ProductLimits:
-    """Bounds of product data, in seconds and products."""
-
-    ttl_s: float = 600.0
-    max_cached: int = 10_000
-    refusal_pause_s: float = 900.0
-    silence_pause_s: float = 60.0
-    wait_s: float = 10.0
-    """A converted link waits for its data this long at most. More than a source takes."""
-
-
 class ProductReader:
     """Reads product data from a source, as far as the accounts' queues let it."""
 
@@ -68,7 +55,7 @@ class ProductReader:
         self,
         source: ProductSource | None,
         queue_of: Callable[[Cookie | None], AccountQueue],
-        limits: ProductLimits,
+        limits: ConversionLimits,
         nursery: trio.Nursery,
         seconds: Histogram,
     ) -> None:
@@ -82,7 +69,7 @@ class ProductReader:
             ttl_s=limits.refusal_pause_s, max_size=MAX_ACCOUNTS
         )
         self.cached = TTLCache[tuple[str | None, Product], ProductData](
-            ttl_s=limits.ttl_s, max_size=limits.max_cached
+            ttl_s=limits.product_ttl_s, max_size=limits.max_cached_products
         )
 
     async def read(self, cookie: Cookie | None, product: Product) -> ProductData | None:
@@ -95,10 +82,12 @@ class ProductReader:
         cached = self.cached.get(key)
         if cached is not None:
             return cached
-        with trio.move_on_after(self._limits.wait_s) as wait:
+        with trio.move_on_after(self._limits.product_wait_s) as wait:
             return await self._reads.run(key, partial(self._read, source, own, product))
         if wait.cancelled_caught:
-            logger.warning("no data of product %s within %g s", product, self._limits.wait_s)
+            logger.warning(
+                "no data of product %s within %g s", product, self._limits.product_wait_s
+            )
         return None
 
     def resume(self) -> None:
@@ -108,20 +97,16 @@ class ProductReader:
     async def _read(
         self, source: ProductSource, cookie: Cookie | None, product: Product
     ) -> ProductData | None:
-        if self._paused.get(digest_of(cookie)):
-            return None
         queue = self._queue_of(cookie)
         try:
-            data = await queue.read_product(
-                cookie, partial(self._timed_read, source, cookie, product)
-            )
+            data = await queue.read_product(partial(self._read_in_turn, source, cookie, product))
         except HumanCheck:
             queue.pause(cookie)
         except (PortalSilent, ProductsDown) as silence:
-            self._pause(cookie, self._limits.silence_pause_s)
+            self._paused.put(digest_of(cookie), True, ttl_s=self._limits.silence_pause_s)
             logger.warning("product data is not read for a minute: %s", silence)
         except _REFUSES_PRODUCTS as refusal:
-            self._pause(cookie, self._limits.refusal_pause_s)
+            self._paused.put(digest_of(cookie), True)
             logger.warning("product data is not read for a while: %s", refusal)
         except Refused as refusal:
             logger.warning("no data of product %s: %s", product, refusal)
@@ -131,13 +116,10 @@ class ProductReader:
             return data
         return None
 
-    def _pause(self, cookie: Cookie | None, seconds: float) -> None:
-        """Read nothing with this cookie for a while, and stop the reads that wait for the same."""
-        self._paused.put(digest_of(cookie), True, ttl_s=seconds)
-        self._queue_of(cookie).stop_reads(cookie)
-
-    async def _timed_read(
+    async def _read_in_turn(
         self, source: ProductSource, cookie: Cookie | None, product: Product
     ) -> ProductData | None:
+        if self._paused.get(digest_of(cookie)):
+            return None
         with timed(self._seconds):
             return await source.read(cookie, product)

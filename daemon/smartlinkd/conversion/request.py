@@ -25,11 +25,10 @@ from smartlinkd.marketplace.markets import Market
 
 
 class RequestProgress:
-    """The state of one request until it is answered. `deadline` is on trio's clock."""
+    """The state of one request until it is answered."""
 
-    def __init__(self, request: ConversionRequest, market: Market, deadline: float) -> None:
+    def __init__(self, request: ConversionRequest, market: Market) -> None:
         self.request = request
-        self.deadline = deadline
         self.parsed = {link: parse(link, market) for link in request.links}
         self.results: dict[str, LinkResult] = {}
         self.refusals: dict[str, Refused] = {}

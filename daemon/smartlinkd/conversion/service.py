@@ -24,10 +24,10 @@ from smartlinkd.conversion.account import (
     digest_of,
     shown_name,
 )
-from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues
+from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues, ConversionLimits
 from smartlinkd.conversion.cache import SingleFlight, TTLCache
 from smartlinkd.conversion.pause_store import Pause
-from smartlinkd.conversion.product_data import ProductLimits, ProductReader
+from smartlinkd.conversion.product_data import ProductReader
 from smartlinkd.conversion.request import RequestProgress, fail_code_of, still_queued
 from smartlinkd.conversion.schemas import (
     ConversionRequest,
@@ -60,24 +60,6 @@ and reports its status."""
 
 _OWN_ACCOUNT = "open api"
 """The account of links that are made without a cookie. There is one, the owner's."""
-
-
-@dataclass(frozen=True)
-class ConversionLimits:
-    """The service's bounds, in seconds and links."""
-
-    timeout_s: float
-    """A request is answered after this time, waiting included."""
-    chunk: int
-    """Links of one submit."""
-    max_waiting_submits: int
-    ttl_s: float
-    max_cached: int
-    products: ProductLimits = field(default_factory=ProductLimits)
-    max_requests: int = 256
-    gather_s: float = 0.5
-    """The products of a request wait for its short links this long, so that all share submits."""
-    min_submit_s: float = 0.5
 
 
 @dataclass(frozen=True)
@@ -286,15 +268,12 @@ class _ConversionService:
         make_queue = partial(
             AccountQueue,
             self._submit,
-            chunk=limits.chunk,
+            limits=limits,
             max_reads=setup.products.at_once if setup.products else READS_AT_ONCE,
-            min_submit_s=limits.min_submit_s,
             nursery=nursery,
             wait_times=timings.wait,
         )
-        self._queues = AccountQueues(
-            make_queue, accounts, max_waiting=limits.max_waiting_submits, on_change=on_change
-        )
+        self._queues = AccountQueues(make_queue, accounts, limits, on_change)
         # The work itself caches its result, not a task that waits for it: that may leave, and
         # somebody else may ask for the same before it wakes.
         self._rows = TTLCache[tuple[str | None, Product, SubIds], Row](
@@ -303,7 +282,7 @@ class _ConversionService:
         self._resolved = TTLCache[str, Product](ttl_s=limits.ttl_s, max_size=limits.max_cached)
         self._resolving = SingleFlight[str, Product | NotALink | Unresolved](nursery)
         self._products = ProductReader(
-            setup.products, self._queue, limits.products, nursery, timings.products
+            setup.products, self._queue, limits, nursery, timings.products
         )
         self._waiting = 0
 
@@ -316,7 +295,7 @@ class _ConversionService:
             )
         if trio.current_time() >= deadline:  # it waited for this instance
             raise still_queued()
-        progress = RequestProgress(request, self._market, deadline)
+        progress = RequestProgress(request, self._market)
         self._waiting += 1
         try:
             with trio.move_on_at(deadline):
@@ -345,12 +324,13 @@ class _ConversionService:
 
     def report_human_check(self, cookie: Cookie) -> None:
         queue = self._queue(cookie)
-        if queue.account.is_superseded(cookie) and not queue.is_using(cookie):
-            # An old tab says nothing about the account: the owner may have answered the check.
+        if queue.account.is_superseded(cookie):
+            # An old tab says nothing about the account: the owner may have answered the check. A
+            # submit in that tab meets the check itself.
             shown = queue.account.shown
             logger.info("account %s: a tab of a cookie that was replaced shows a check", shown)
-            return
-        queue.pause(cookie)
+        else:
+            queue.pause(cookie)
 
     async def clear_accounts(self) -> int:
         self._products.resume()
@@ -415,7 +395,7 @@ class _ConversionService:
         if not progress.queued:  # all products of a request get in, or none
             self._queues.check_room()
         queue = self._queue(cookie)
-        pending = queue.enqueue(cookie, product, sub_ids, progress.deadline)
+        pending = queue.enqueue(cookie, product, sub_ids)
         progress.queued.append(pending)
         return await queue.wait_for_row(pending)
 

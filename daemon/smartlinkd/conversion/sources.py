@@ -18,7 +18,7 @@ READS_AT_ONCE = 3
 
 READ_WITHIN = 9.0
 """Seconds for reading a product, opening its page included. A link waits longer than that
-(`ProductLimits.wait_s`), or nobody would notice that a source is silent."""
+(`ConversionLimits.product_wait_s`), or nobody would notice that a source is silent."""
 
 SubIds = tuple[str, ...]
 """The owner's labels of sales. An empty one keeps the position of the next."""

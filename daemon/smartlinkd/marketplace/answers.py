@@ -29,10 +29,6 @@ from smartlinkd.marketplace.values import is_web_address, to_dict, to_int
 if TYPE_CHECKING:
     from smartlinkd.browser.capture import CapturedResponse
 
-# The portal's own `failCode`; none is success, too.
-PORTAL_SUCCESS = 0
-PORTAL_INVALID_LINK = 2
-
 
 class FailCode(IntEnum):
     """The `failCode` in our answers (affiliate service, section 7)."""
@@ -43,21 +39,9 @@ class FailCode(IntEnum):
     NO_PERMISSION = 40300
 
 
-def fail_code_of(code: int | None) -> FailCode:
-    """Return our code for the portal's `failCode` of one row.
-
-    Its codes 3 to 7 are wrong sub-ids, which our own check rules out. They and every unknown number
-    are `UNKNOWN`.
-    """
-    if code is None or code == PORTAL_SUCCESS:
-        return FailCode.SUCCESS
-    if code == PORTAL_INVALID_LINK:
-        return FailCode.INVALID_LINK
-    return FailCode.UNKNOWN
-
-
 logger = logging.getLogger(__name__)
 
+_INVALID_LINK = 2  # the portal's own `failCode`
 # This parameter leads to a landing page instead of the product.
 _LANDING = "lp=aff"
 _MAX_DETAIL = 300  # characters of the portal's message that are logged
@@ -170,8 +154,13 @@ def _is_of(long_link: str, asked: links.Product, sub_ids: Sequence[str], market:
 
 
 def _read_code(row: dict[str, Any]) -> tuple[int | None, FailCode]:
+    """Return the portal's code for a row, and ours.
+
+    Its codes 3 to 7 are wrong sub-ids, which our own check rules out.
+    """
     given = row.get("failCode")
     code = to_int(given)
-    if given is not None and code is None:
-        return None, FailCode.UNKNOWN  # neither a number nor nothing
-    return code, fail_code_of(code)
+    if code == _INVALID_LINK:
+        return code, FailCode.INVALID_LINK
+    is_success = code == 0 or given is None
+    return code, FailCode.SUCCESS if is_success else FailCode.UNKNOWN

@@ -7,11 +7,9 @@ portal's host alone they would log the account out at the first redirect to the 
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TypedDict
-from urllib.parse import urlsplit
 
-from smartlinkd.marketplace.markets import Market
+from smartlinkd.marketplace.markets import Market, host_and_port, is_at_or_below, is_ip
 from smartlinkd.vault.cookie import Cookie
 
 _CSRF = "csrftoken"
@@ -36,13 +34,15 @@ class CookieParam(TypedDict, total=False):
 
 def browser_cookies(market: Market, cookie: Cookie) -> list[CookieParam]:
     """Return an account's cookies, placed for this market's shop and portal."""
-    shared_domain = _shared_domain(market)
-    has_two_hosts = _host(market.portal_url) != _host(market.shop_url)
+    (shop, _), (portal, _) = host_and_port(market.shop_url), host_and_port(market.portal_url)
+    # The cookies of an address are host-only (RFC 6265, section 5.1.3), and those of a bare name.
+    can_share = is_at_or_below(portal, shop) and "." in shop and not is_ip(shop)
+    shared_domain = f".{shop}" if can_share else None
     placed = []
     for name, value in cookie.pairs:
         domain = None if name.lower().startswith(_HOST_ONLY) else shared_domain
         placed.append(_cookie(name, value, market.shop_url, domain))
-        if has_two_hosts and (domain is None or name == _CSRF):
+        if portal != shop and (domain is None or name == _CSRF):
             placed.append(_cookie(name, value, market.portal_url))
     return placed
 
@@ -56,18 +56,3 @@ def _cookie(name: str, value: str, url: str, domain: str | None = None) -> Cooki
     if domain is not None:
         cookie["domain"] = domain
     return cookie
-
-
-def _shared_domain(market: Market) -> str | None:
-    """Return the shop's domain if the portal is below it and it can have cookies."""
-    shop, portal = _host(market.shop_url), _host(market.portal_url)
-    try:
-        ipaddress.ip_address(shop)
-    except ValueError:
-        is_below = portal == shop or portal.endswith(f".{shop}")
-        return f".{shop}" if is_below and "." in shop else None
-    return None  # cookies of an address are host-only (RFC 6265, section 5.1.3)
-
-
-def _host(url: str) -> str:
-    return urlsplit(url).hostname or ""

@@ -15,25 +15,8 @@ from functools import lru_cache
 from itertools import pairwise
 from urllib.parse import unquote
 
-from smartlinkd.marketplace.addresses import MAX_LINK, Address, take_apart
+from smartlinkd.marketplace.addresses import Address, take_apart
 from smartlinkd.marketplace.markets import Market, covers, host_and_port
-
-__all__ = [
-    "MAX_ID",
-    "MAX_LINK",
-    "MAX_TEXT",
-    "FoundLink",
-    "MarketPage",
-    "NotALink",
-    "Product",
-    "Short",
-    "affiliate_id_in",
-    "find_links",
-    "follow",
-    "joined_sub_ids",
-    "parse",
-    "sub_ids_in",
-]
 
 MAX_TEXT = 64 * 1024
 """Characters of a text that `parse` looks for one link in."""

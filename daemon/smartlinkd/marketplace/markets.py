@@ -114,7 +114,7 @@ def origin(text: str) -> str:
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise ValueError(f"{text!r} has something behind the host; {example}")
     host = parts.hostname or ""
-    if not is_plain_host(host) and not _is_ip(host):
+    if not is_plain_host(host) and not is_ip(host):
         raise ValueError(f"{text!r} has no usable host name; {example}")
     shown = f"[{host}]" if ":" in host else host
     default = {"http": 80, "https": 443}[parts.scheme]
@@ -142,7 +142,7 @@ def is_at_or_below(host: str, own: str) -> bool:
     A sub-domain ends with a dot and the whole of `own`, so `evil-shopee.vn` is none of `shopee.vn`.
     An IP address has no sub-domains.
     """
-    return host == own or (host.endswith(f".{own}") and not _is_ip(own))
+    return host == own or (host.endswith(f".{own}") and not is_ip(own))
 
 
 def host_and_port(url: str) -> tuple[str, int | None]:
@@ -151,7 +151,8 @@ def host_and_port(url: str) -> tuple[str, int | None]:
     return parts.hostname or "", parts.port
 
 
-def _is_ip(host: str) -> bool:
+def is_ip(host: str) -> bool:
+    """True for an IP address without brackets."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -55,27 +55,13 @@ class Rates:
         return self.seller > 0
 
 
-@dataclass(frozen=True, slots=True)
-class Commission:
-    """The commission of one sale, in whole units of the currency.
+def commission(price: Decimal, rates: Rates, cap: int) -> tuple[int, int]:
+    """Return the platform's and the seller's part of the commission of one sale.
 
-    Each part is rounded half-up, and the total is their sum, so that the three always add up.
+    Both are in whole units of the currency, rounded half-up. `cap` bounds the platform's part.
     """
-
-    platform: int
-    seller: int
-
-    @property
-    def total(self) -> int:
-        return self.platform + self.seller
-
-
-def commission(price: Decimal, rates: Rates, cap: int) -> Commission:
-    """Return the commission of one sale. `cap` (whole units) bounds the platform's part alone."""
-    return Commission(
-        platform=half_up(min(price * rates.platform, Decimal(cap))),
-        seller=half_up(price * rates.seller),
-    )
+    platform = half_up(min(price * rates.platform, Decimal(cap)))
+    return platform, half_up(price * rates.seller)
 
 
 # The portal's fixed point: one unit of money, and 100 %, are both written as 100000.
@@ -140,7 +126,7 @@ def product_data(facts: Facts, market: Market, *, default_cap: int) -> ProductDa
     """Return the thirteen fields. `default_cap` (whole units) is used if the source gives none."""
     cap = default_cap if facts.cap is None else half_up(facts.cap)
     rates, price = facts.rates, facts.price
-    earns = commission(price, rates, cap) if rates and price is not None else None
+    parts = commission(price, rates, cap) if rates and price is not None else None
     return ProductData(
         name=to_text(facts.name),
         price=None if price is None else half_up(price),
@@ -148,10 +134,10 @@ def product_data(facts: Facts, market: Market, *, default_cap: int) -> ProductDa
         shop_name=to_text(facts.shop_name),
         rating=None if facts.rating is None else as_text(facts.rating, places=1),
         sales=facts.sales,
-        commission=earns.total if earns else None,
+        commission=sum(parts) if parts else None,
         commission_rate=rates.text if rates else None,
-        seller_commission=earns.seller if earns else None,
-        platform_commission=earns.platform if earns else None,
+        seller_commission=parts[1] if parts else None,
+        platform_commission=parts[0] if parts else None,
         is_xtra=rates.is_xtra if rates else None,
         cap=cap,
         product_link=facts.link.url(market) if facts.link else None,
