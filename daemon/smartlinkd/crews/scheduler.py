@@ -22,7 +22,7 @@ from smartlinkd.crews.execution import Completion, ExecutionContext, RunningExec
 from smartlinkd.crews.model import Crew, CrewLoad, CrewUser, Feedback, Kickoff
 from smartlinkd.crews.outcome import Outcome
 from smartlinkd.crews.store_entries import REQUEUED, begun, requeued, subject_of
-from smartlinkd.errors import Invalid, NotFound, Refused, Unavailable, Unprocessable
+from smartlinkd.errors import Invalid, Refused, Unavailable, Unprocessable
 from smartlinkd.logs import LogEvent
 from smartlinkd.store.errors import AlreadyFinished
 from smartlinkd.store.model import (
@@ -205,8 +205,6 @@ class Scheduler:
 
     async def kickoff(self, user: CrewUser, kickoff: Kickoff, key: IdempotencyKey | None) -> str:
         """Enqueue an execution; see `Executor.kickoff`."""
-        if (earlier := await self._created_by(user, key)) is not None:
-            return earlier
         crew = self._catalog.crew(user.crew)
         missing = crew.missing(kickoff.inputs)
         if missing:
@@ -267,12 +265,6 @@ class Scheduler:
         """Record a new execution and enqueue it. The lock is held, and released at the end."""
         try:
             return await self._enqueue_new(queue, user, kickoff, key)
-        except (NotFound, Unavailable):
-            # The same request may have taken the last place just now, or its write was not
-            # confirmed. What cannot be written to can be read from.
-            if (earlier := await self._created_by(user, key)) is not None:
-                return earlier
-            raise
         finally:
             queue.enqueue_lock.release()
             self._drop_if_unused(queue)
@@ -313,11 +305,6 @@ class Scheduler:
         else:
             self._executions.start_soon(self._run, queue, execution, new)
         return created.id
-
-    async def _created_by(self, user: CrewUser, key: IdempotencyKey | None) -> str | None:
-        if key is None:
-            return None
-        return await self._store.created_by(user.crew, user.user, key)
 
     async def _settled_queue(self, crew: str) -> CrewQueue | None:
         """Return the crew's queue once nothing is being enqueued; None if it has none."""
