@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf
 from pathlib import Path
@@ -17,10 +17,16 @@ from pathlib import Path
 import trio
 from pydantic import JsonValue
 
-from smartlinkd.crews.human_input import HumanAnswer, Question
 from smartlinkd.crews.model import Crew, Feedback
 from smartlinkd.crews.outcome import Outcome, outcome_of
-from smartlinkd.crews.protocol import FromWorker, HumanInput, Inputs, ToolCall, ToolResult
+from smartlinkd.crews.protocol import (
+    FromWorker,
+    HumanFeedback,
+    HumanInput,
+    Inputs,
+    ToolCall,
+    ToolResult,
+)
 from smartlinkd.crews.recorder import ExecutionRecorder
 from smartlinkd.crews.store_entries import ExecutionProgress, begun, subject_of
 from smartlinkd.crews.tools import Tool
@@ -46,6 +52,7 @@ many as a record takes (`logs.formats.MAX_MESSAGE_CHARS`)."""
 
 NOT_KEPT = "what the worker said cannot be kept"
 NOT_STARTED = "its worker was still being started"
+ANSWER_LOST = "execution_id: this execution has ended; /events tells whether the answer was taken"
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,25 @@ class ExecutionContext:
     recorder: ExecutionRecorder
     tools: Mapping[str, Tool]
     runs: Path
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question to a human. `seconds_left` is what is left of the execution's deadline."""
+
+    task_id: str
+    worker: Worker
+    seconds_left: float
+
+
+@dataclass
+class HumanAnswer:
+    """A human's answer. Once `settled` is set it is recorded, or `refusal` says why not."""
+
+    feedback: Feedback
+    webhooks: tuple[WebhookTarget, ...]
+    settled: trio.Event = field(default_factory=trio.Event, compare=False)
+    refusal: str | None = field(default=ANSWER_LOST, compare=False)
 
 
 class Completion:
@@ -161,22 +187,24 @@ class RunningExecution:
         Raises:
             Invalid: nothing is asked, or about another task, or the answer cannot be recorded.
         """
-        answer, latest = HumanAnswer(feedback, tuple(webhooks)), self._latest_answer
-        if latest is not None and latest.is_repeated_by(answer, self._question):
-            answer = latest
-        else:
-            self._accept_answer(answer)
-        await answer.wait_recorded()
-
-    def _accept_answer(self, answer: HumanAnswer) -> None:
         question, latest = self._question, self._latest_answer
-        if question is None and latest is not None:
-            latest.check_recorded()
-        if question is None or self._tasks is None:
+        answer = HumanAnswer(feedback, tuple(webhooks))
+        is_asked = question is not None and question.task_id == feedback.task_id
+        if latest is not None and latest == answer and not is_asked:
+            answer = latest
+        elif question is None or self._tasks is None:
             raise Invalid(f"execution_id: execution {self.id} is not waiting for human input")
-        question.check_is_answered_by(answer)
-        self._question, self._latest_answer = None, answer
-        self._tasks.start_soon(self._pass_on, question, answer)
+        elif not is_asked:
+            raise Invalid(
+                "task_id: is not the task about which a human is asked; that one is current_task "
+                "in the answer of /status"
+            )
+        else:
+            self._question, self._latest_answer = None, answer
+            self._tasks.start_soon(self._pass_on, question, answer)
+        await answer.settled.wait()
+        if answer.refusal is not None:
+            raise Invalid(answer.refusal)
 
     async def run(self, created: NewExecution | None = None) -> None:
         """Run the execution until its outcome is recorded and nothing of its worker is left.
@@ -247,7 +275,7 @@ class RunningExecution:
         async with sole_error(), trio.open_nursery() as tasks:
             self._tasks = tasks
             try:
-                async for message in worker.messages:
+                async for message in worker.channel:
                     self.worker_started.set()
                     await self._handle(message, worker)
             finally:
@@ -258,8 +286,8 @@ class RunningExecution:
         await worker.drain()
 
     async def _stop_worker(self, worker: Worker) -> None:
-        if worker.final is not None:  # what it said of its end stands
-            self._finish(outcome_of(worker.final))
+        if worker.channel.final is not None:  # what it said of its end stands
+            self._finish(outcome_of(worker.channel.final))
             await worker.terminate()
             return
         how = await worker.stop()
@@ -290,7 +318,7 @@ class RunningExecution:
     async def _use_tool(self, call: ToolCall, worker: Worker) -> None:
         result, error = await self._tool_result(call)
         await self._record(self._progress.tool_used(call, error, self._recorder.wall()))
-        await worker.send(ToolResult(call_id=call.call_id, result=result, error=error))
+        await worker.channel.send(ToolResult(call_id=call.call_id, result=result, error=error))
 
     async def _tool_result(self, call: ToolCall) -> tuple[JsonValue, str | None]:
         if call.tool not in self._crew.tools:
@@ -313,23 +341,18 @@ class RunningExecution:
         self._talk_scope.deadline = now + self._crew.human_deadline
 
     async def _pass_on(self, question: Question, answer: HumanAnswer) -> None:
-        human_deadline = self._talk_scope.deadline
         self._talk_scope.deadline = trio.current_time() + question.seconds_left
-        approved, now = answer.feedback.approved, self._recorder.wall()
+        said, now = answer.feedback, self._recorder.wall()
         try:
-            await self._record(self._progress.answered(answer.webhooks, approved=approved, now=now))
-        except Invalid as fault:  # its webhooks are too many, or owed too much
-            answer.refusal = fault
-            self._question, self._talk_scope.deadline = question, human_deadline
-            answer.recorded.set()
-            await self._record(self._progress.answer_refused(question.task_id))
-            return
-        else:
-            self._progress.use_webhooks(answer.webhooks)
+            entry = self._progress.answered(answer.webhooks, approved=said.approved, now=now)
+            await self._record(entry)
             answer.refusal = None
         finally:
-            answer.recorded.set()
-        await question.pass_on(answer)
+            answer.settled.set()
+        feedback = HumanFeedback(
+            task_id=question.task_id, feedback=said.text, approved=said.approved
+        )
+        await question.worker.channel.send(feedback)
 
     # The outcome
 
