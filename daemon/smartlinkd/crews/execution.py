@@ -39,7 +39,6 @@ from smartlinkd.store.model import (
     Execution,
     ExecutionState,
     ExecutionUpdate,
-    NewExecution,
     Status,
     WebhookTarget,
 )
@@ -123,10 +122,7 @@ class Completion:
 class RunningExecution:
     """An execution that has a slot of its crew. `run()` is its task."""
 
-    def __init__(
-        self, execution_id: str, crew: Crew, context: ExecutionContext, *, begun_at: datetime
-    ) -> None:
-        """Prepare an execution whose turn came at `begun_at`."""
+    def __init__(self, execution_id: str, crew: Crew, context: ExecutionContext) -> None:
         self.id = execution_id
         self.completion = Completion(
             crew.worker.grace + context.recorder.limits.completion_timeout_s
@@ -136,7 +132,6 @@ class RunningExecution:
         self._crew = crew
         self._context = context
         self._recorder = context.recorder
-        self._begun_at = begun_at
         self._created_at: datetime
         self._progress: ExecutionProgress
         # The current stage is what `cancel` and `suspend` cancel. A worker that is being started
@@ -206,33 +201,28 @@ class RunningExecution:
         if answer.refusal is not None:
             raise Invalid(answer.refusal)
 
-    async def run(self, created: NewExecution | None = None) -> None:
-        """Run the execution until its outcome is recorded and nothing of its worker is left.
-
-        Args:
-            created: the execution, if it was just recorded together with its beginning.
-        """
+    async def run(self) -> None:
+        """Run the execution until its outcome is recorded and nothing of its worker is left."""
         work = LogContext(crew=self._crew.name, kickoff_id=self.id)
         try:
             # The log context of whoever kicked it off, or freed its slot, ends here.
             with self._write_scope, bind_log_contexts((work,)):
-                execution = created or await self._recorder.read(self.id)
+                execution = await self._recorder.read(self.id)
                 self._progress = ExecutionProgress(subject_of(execution))
                 self._created_at = execution.created_at
                 async with sole_error(), trio.open_nursery() as self._recording:
-                    await self._run(execution, is_begun=created is not None)
+                    await self._run(execution)
         finally:
             self.worker_started.set()
             self.completion.ended.set()
 
-    async def _run(self, execution: Execution | NewExecution, *, is_begun: bool) -> None:
+    async def _run(self, execution: Execution) -> None:
         """Have a worker do it. What goes wrong becomes the outcome."""
-        if self._is_suspended and self._cancelled_as is None and not is_begun:
+        if self._is_suspended and self._cancelled_as is None:
             return
         try:
-            if not is_begun:
-                await self._record(begun(self._progress.subject, self._begun_at))
-                logger.info("crew %s: execution %s runs", self._crew.name, self.id)
+            await self._record(begun(self._progress.subject, self._recorder.wall()))
+            logger.info("crew %s: execution %s runs", self._crew.name, self.id)
             await self._run_worker(execution)
         except CannotStart as fault:
             logger.warning("execution %s: its worker cannot be started: %s", self.id, fault)
@@ -246,7 +236,7 @@ class RunningExecution:
 
     # The worker
 
-    async def _run_worker(self, execution: Execution | NewExecution) -> None:
+    async def _run_worker(self, execution: Execution) -> None:
         """Run a worker until its deadline, which counts from here. Raises `CannotStart`."""
         inputs = Inputs(inputs=self._crew.complete(execution.inputs), tools=self._crew.tools)
         settings, runs = self._crew.worker, self._context.runs

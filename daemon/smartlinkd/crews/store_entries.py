@@ -30,7 +30,6 @@ from smartlinkd.store.model import (
     Execution,
     ExecutionUpdate,
     NewEvent,
-    NewExecution,
     Status,
     TaskRecord,
     WebhookTarget,
@@ -45,7 +44,7 @@ class _OpenTask:
     since: float
 
 
-def subject_of(execution: Execution | NewExecution) -> Subject:
+def subject_of(execution: Execution) -> Subject:
     """Return what entries say of an execution, and where its webhook calls go."""
     return Subject(execution.id, execution.meta, execution.webhooks)
 
