@@ -12,11 +12,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 import trio
 
-from smartlinkd.crews.outcome import (
-    Crash,
-    ExitReason,
-    silent_exit,
-)
+from smartlinkd.crews.outcome import ExitReason, silent_exit
 from smartlinkd.crews.protocol import MAX_LINE, Failed, Inputs, Result
 from smartlinkd.crews.worker import Stopped, Worker
 from smartlinkd.processes.process_tree import ExitStatus
@@ -50,7 +46,7 @@ async def end(worker: Worker) -> ExitReason:
 async def crash(worker: Worker) -> str:
     """Return the error of a worker that crashes."""
     reason = await end(worker)
-    assert isinstance(reason, Crash)
+    assert isinstance(reason, Failed)
     return reason.error
 
 

@@ -141,10 +141,6 @@ class Worker:
         if timeout.cancelled_caught:
             text = "worker process %d does not end within %g s of its last message, and is killed"
             logger.warning(text, self.pid, grace)
-        elif (status := self._process.status) is not None and status.memory is not None:
-            # Nothing else shows it, and what the program still did may have been of use.
-            text = "worker process %d was ended after its last message by %s"
-            logger.warning(text, self.pid, status)
 
     async def terminate(self) -> None:
         """Send SIGTERM after the last message. The program has what is left of the grace."""
