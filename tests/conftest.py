@@ -8,7 +8,6 @@ from hypothesis import HealthCheck, settings
 
 from tests.every_step.driver import at_every_step
 from tests.fakes.lent import theirs
-from tests.faults.summary import struck, summaries
 from tests.shortage import no_thread, shortage
 
 if TYPE_CHECKING:
@@ -32,15 +31,7 @@ settings.load_profile("untimed")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How much of the matrices was covered, and how much of it failed."""
-    outcomes = [
-        *terminalreporter.stats.get("passed", ()),
-        *terminalreporter.stats.get("failed", ()),
-    ]
-    for line in summaries(outcomes):
-        terminalreporter.write_line(line)
-    for line in struck(outcomes) if terminalreporter.verbosity > 0 else ():
-        terminalreporter.write_line(line)
+    """How to run the tests in the same order again."""
     seed = terminalreporter.config.getoption("randomly_seed", None)
     if seed is not None and {"failed", "error"} & terminalreporter.stats.keys():
         terminalreporter.write_line(f"the same order again: --randomly-seed={seed}")

@@ -232,6 +232,6 @@ def run(start: Start) -> Callable[..., Any]:
     async def whole(project: Path, **how: Any) -> tuple[list[FromWorker], ExitReason]:
         with trio.fail_after(60):
             async with start(project, **how) as worker:
-                return [message async for message in worker.messages], await worker.exit_reason()
+                return [message async for message in worker.channel], await worker.exit_reason()
 
     return whole

@@ -81,10 +81,10 @@ async def play(
     messages = []
     with trio.fail_after(60):
         async with start(folder, **how) as worker:
-            async for message in worker.messages:
+            async for message in worker.channel:
                 messages.append(message)
                 if (told := answer(message)) is not None:
-                    await worker.send(told)
+                    await worker.channel.send(told)
             return messages, await worker.exit_reason()
 
 
@@ -374,7 +374,7 @@ async def test_it_ends_at_stop_while_its_model_is_silent(
     model.answers("never")
     with trio.fail_after(60):
         async with start(project(crew())) as worker:
-            async for _ in worker.messages:
+            async for _ in worker.channel:
                 break
             await trio.to_thread.run_sync(model.asked.wait, abandon_on_cancel=True)
             assert await worker.stop() is Stopped.WITHOUT_SIGNAL

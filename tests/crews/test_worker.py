@@ -145,7 +145,7 @@ async def test_worker_messages_come_in_order_without_the_last(begin: Begin) -> N
         """
     )
     async with begin(*command) as worker:
-        assert [message async for message in worker.messages] == [
+        assert [message async for message in worker.channel] == [
             Started(),
             TaskStarted(task_id="1"),
             TaskCompleted(task_id="1", output="o"),
@@ -158,7 +158,7 @@ async def test_messages_of_a_dead_worker_are_still_read(begin: Begin, until: Unt
     program = 'say("started")\nfor n in range(100): say("log", text=str(n))\nos._exit(3)'
     async with begin(*python(program)) as worker:
         await until(lambda: not Path(f"/proc/{worker.pid}").exists())
-        messages = [message async for message in worker.messages]
+        messages = [message async for message in worker.channel]
         assert messages == [Started(), *(Log(text=str(n)) for n in range(100))]
 
 
@@ -192,7 +192,7 @@ say("result", output="done")
         # It said no more than the socket takes, which is a few hundred KiB.
         assert int(worker.stdout_tail.split()[0]) < 20
         with trio.fail_after(10):
-            assert len([message async for message in worker.messages]) == 101
+            assert len([message async for message in worker.channel]) == 101
         assert await worker.exit_reason() == DONE
 
 

@@ -12,11 +12,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 import trio
 
-from smartlinkd.crews.outcome import (
-    Crash,
-    ExitReason,
-    silent_exit,
-)
+from smartlinkd.crews.outcome import ExitReason, silent_exit
 from smartlinkd.crews.protocol import MAX_LINE, Failed, Inputs, Result
 from smartlinkd.crews.worker import Stopped, Worker
 from smartlinkd.processes.process_tree import ExitStatus
@@ -50,7 +46,7 @@ async def end(worker: Worker) -> ExitReason:
 async def crash(worker: Worker) -> str:
     """Return the error of a worker that crashes."""
     reason = await end(worker)
-    assert isinstance(reason, Crash)
+    assert isinstance(reason, Failed)
     return reason.error
 
 
@@ -101,7 +97,7 @@ async def test_worker_killed_by_a_foreign_signal_has_that_signal_as_its_end(
     begin: Begin, number: signal.Signals
 ) -> None:
     async with begin(*shell("sleep 1000")) as worker:
-        await anext(worker.messages)
+        await anext(worker.channel)
         os.kill(worker.pid, number)
         assert f"the worker was ended by signal {number} " in await crash(worker)
 
@@ -288,7 +284,7 @@ async def test_worker_that_reads_stop_ends_without_a_signal(begin: Begin) -> Non
 async def test_worker_that_does_not_read_gets_sigterm(begin: Begin) -> None:
     script = "trap 'echo bye; exit' TERM; while :; do sleep 0.01; done"
     async with begin(*shell(script), grace=5.0) as worker:
-        await anext(worker.messages)
+        await anext(worker.channel)
         assert await worker.stop() == Stopped.BY_SIGTERM
         assert worker.stdout_tail == "bye\n"
 
@@ -350,6 +346,6 @@ async def test_worker_cancelled_at_any_moment_leaves_nothing(
     inputs = Inputs(inputs={"text": "x" * MAX_LINE})
     with trio.move_on_after(milliseconds / 1000) as scope:
         async with begin(*shell(FAMILY), inputs=inputs) as worker:
-            async for _ in worker.messages:
+            async for _ in worker.channel:
                 pass
     assert scope.cancelled_caught

@@ -63,10 +63,10 @@ async def test_documented_python_worker_greets_and_asks(
     async with begin(*command, inputs=Inputs(inputs={"name": "Chi"})) as worker:
         with trio.fail_after(10):
             said = []
-            async for message in worker.messages:
+            async for message in worker.channel:
                 said.append(message)
                 if isinstance(message, HumanInput):
-                    await worker.send(
+                    await worker.channel.send(
                         HumanFeedback(task_id=message.task_id, feedback="", approved=approved)
                     )
             assert said == [
@@ -84,7 +84,7 @@ async def test_documented_sh_worker_counts_words(
     inputs = Inputs(inputs={"lang": "vi", "text": "xin chào các bạn"})
     async with begin("/bin/sh", str(example("sh")), inputs=inputs) as worker:
         with trio.fail_after(10):
-            assert [message async for message in worker.messages] == [
+            assert [message async for message in worker.channel] == [
                 Started(total_tasks=1),
                 TaskStarted(task_id="count", agent="counter"),
                 TaskCompleted(task_id="count", output="4"),

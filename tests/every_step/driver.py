@@ -42,22 +42,19 @@ SEEDS = 4
 
 W = TypeVar("W")
 Scenario = Callable[[Strike], Awaitable[None]]
-Record = Callable[[str, object], None]
 
 
 class AtEveryStep:
     """What the fixture gives. Each call returns the last step that was struck, so that a test can
     tell that it has not been idle."""
 
-    def __init__(self, dice: random.Random, record: Record, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, dice: random.Random, patch: pytest.MonkeyPatch) -> None:
         self._dice = dice
-        self._record = record
         self._patch = patch
 
     def __call__(self, scenario: Scenario) -> int:
         """Each strike has a trio run of its own, and a mock clock."""
-        with self._told() as struck:
-            return min(self._alone(scenario, seed, struck) for seed in range(SEEDS))
+        return min(self._alone(scenario, seed) for seed in range(SEEDS))
 
     def within(
         self,
@@ -88,14 +85,12 @@ class AtEveryStep:
                     trio.lowlevel.remove_instrument(strike)
                 if not strike.happened:
                     break
-                struck.append(at)
                 last = at
             return last
 
-        with self._told() as struck:
-            return trio.run(run, clock=clock)
+        return trio.run(run, clock=clock)
 
-    def _alone(self, scenario: Scenario, seed: int, struck: list[int]) -> int:
+    def _alone(self, scenario: Scenario, seed: int) -> int:
         last = 0
         for at in count(1):
             with self._strike(at, seed) as strike:
@@ -103,7 +98,6 @@ class AtEveryStep:
                 trio.run(_bounded, scenario, strike, clock=clock, instruments=[strike])
             if not strike.happened:
                 break
-            struck.append(at)
             last = at
         return last
 
@@ -115,15 +109,6 @@ class AtEveryStep:
         except BaseException as error:
             error.add_note(f"strike at step {at}, seed {seed}")
             raise
-
-    @contextmanager
-    def _told(self) -> Iterator[list[int]]:
-        """Tell the summary how many strikes there were, also of a scenario that fails."""
-        struck: list[int] = []
-        try:
-            yield struck
-        finally:
-            self._record("cancellation checkpoints", len(struck))
 
     def _places(self, stride: int) -> Iterator[int]:
         if os.environ.get("EVERY_STEP") == "all":
@@ -137,12 +122,8 @@ async def _bounded(scenario: Scenario, strike: Strike) -> None:
 
 
 @pytest.fixture
-def at_every_step(
-    request: pytest.FixtureRequest,
-    record_property: Record,
-    monkeypatch: pytest.MonkeyPatch,
-) -> AtEveryStep:
+def at_every_step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AtEveryStep:
     """See the head of this module."""
     seed = getattr(request.config.option, "randomly_seed", 0)
     dice = random.Random(f"{seed} {request.node.nodeid}")
-    return AtEveryStep(dice, record_property, monkeypatch)
+    return AtEveryStep(dice, monkeypatch)

@@ -110,7 +110,7 @@ def test_a_worker_that_is_stopped(strike_real: StrikeReal, folder: Path) -> None
 
     async def body() -> None:
         async with start_worker(settings, "some-id", Inputs(inputs={}), runs=folder) as worker:
-            await anext(worker.messages)
+            await anext(worker.channel)
             assert await worker.stop() is Stopped.WITHOUT_SIGNAL
 
     assert strike_real(body) > 15

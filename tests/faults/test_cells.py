@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,12 +17,9 @@ from tests.faults.strikes import ARMED, STRIKES
 LONGEST = 400.0
 """Seconds on the stage's clock: no cell waits for as long."""
 
-Record = Callable[[str, object], None]
 
-
-def test_the_matrix_has_no_hole(record_property: Record) -> None:
+def test_the_matrix_has_no_hole() -> None:
     MATRIX.check((*STRIKES, *ARMED), ALL)
-    record_property("fault cells", len(MATRIX.cells))
 
 
 @pytest.mark.parametrize("cell", MATRIX.cells, ids="-".join)
@@ -34,9 +30,7 @@ async def test_cell(  # noqa: PLR0917 - fixtures
     autojump_clock: MockClock,
     caplog: pytest.LogCaptureFixture,
     at_rest: Counter[str],
-    record_property: Record,
 ) -> None:
-    record_property("fault cell", "-".join(cell))
     caplog.clear()
     stage = Stage(tmp_path, monkeypatch)
     descriptors = stage.descriptors()

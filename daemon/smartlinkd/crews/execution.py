@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import inf
 from pathlib import Path
@@ -17,10 +17,16 @@ from pathlib import Path
 import trio
 from pydantic import JsonValue
 
-from smartlinkd.crews.human_input import HumanAnswer, Question
 from smartlinkd.crews.model import Crew, Feedback
 from smartlinkd.crews.outcome import Outcome, outcome_of
-from smartlinkd.crews.protocol import FromWorker, HumanInput, Inputs, ToolCall, ToolResult
+from smartlinkd.crews.protocol import (
+    FromWorker,
+    HumanFeedback,
+    HumanInput,
+    Inputs,
+    ToolCall,
+    ToolResult,
+)
 from smartlinkd.crews.recorder import ExecutionRecorder
 from smartlinkd.crews.store_entries import ExecutionProgress, begun, subject_of
 from smartlinkd.crews.tools import Tool
@@ -33,7 +39,6 @@ from smartlinkd.store.model import (
     Execution,
     ExecutionState,
     ExecutionUpdate,
-    NewExecution,
     Status,
     WebhookTarget,
 )
@@ -46,6 +51,7 @@ many as a record takes (`logs.formats.MAX_MESSAGE_CHARS`)."""
 
 NOT_KEPT = "what the worker said cannot be kept"
 NOT_STARTED = "its worker was still being started"
+ANSWER_LOST = "execution_id: this execution has ended; /events tells whether the answer was taken"
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,25 @@ class ExecutionContext:
     recorder: ExecutionRecorder
     tools: Mapping[str, Tool]
     runs: Path
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question to a human. `seconds_left` is what is left of the execution's deadline."""
+
+    task_id: str
+    worker: Worker
+    seconds_left: float
+
+
+@dataclass
+class HumanAnswer:
+    """A human's answer. Once `settled` is set it is recorded, or `refusal` says why not."""
+
+    feedback: Feedback
+    webhooks: tuple[WebhookTarget, ...]
+    settled: trio.Event = field(default_factory=trio.Event, compare=False)
+    refusal: str | None = field(default=ANSWER_LOST, compare=False)
 
 
 class Completion:
@@ -97,10 +122,7 @@ class Completion:
 class RunningExecution:
     """An execution that has a slot of its crew. `run()` is its task."""
 
-    def __init__(
-        self, execution_id: str, crew: Crew, context: ExecutionContext, *, begun_at: datetime
-    ) -> None:
-        """Prepare an execution whose turn came at `begun_at`."""
+    def __init__(self, execution_id: str, crew: Crew, context: ExecutionContext) -> None:
         self.id = execution_id
         self.completion = Completion(
             crew.worker.grace + context.recorder.limits.completion_timeout_s
@@ -110,7 +132,6 @@ class RunningExecution:
         self._crew = crew
         self._context = context
         self._recorder = context.recorder
-        self._begun_at = begun_at
         self._created_at: datetime
         self._progress: ExecutionProgress
         # The current stage is what `cancel` and `suspend` cancel. A worker that is being started
@@ -161,50 +182,47 @@ class RunningExecution:
         Raises:
             Invalid: nothing is asked, or about another task, or the answer cannot be recorded.
         """
-        answer, latest = HumanAnswer(feedback, tuple(webhooks)), self._latest_answer
-        if latest is not None and latest.is_repeated_by(answer, self._question):
-            answer = latest
-        else:
-            self._accept_answer(answer)
-        await answer.wait_recorded()
-
-    def _accept_answer(self, answer: HumanAnswer) -> None:
         question, latest = self._question, self._latest_answer
-        if question is None and latest is not None:
-            latest.check_recorded()
-        if question is None or self._tasks is None:
+        answer = HumanAnswer(feedback, tuple(webhooks))
+        is_asked = question is not None and question.task_id == feedback.task_id
+        if latest is not None and latest == answer and not is_asked:
+            answer = latest
+        elif question is None or self._tasks is None:
             raise Invalid(f"execution_id: execution {self.id} is not waiting for human input")
-        question.check_is_answered_by(answer)
-        self._question, self._latest_answer = None, answer
-        self._tasks.start_soon(self._pass_on, question, answer)
+        elif not is_asked:
+            raise Invalid(
+                "task_id: is not the task about which a human is asked; that one is current_task "
+                "in the answer of /status"
+            )
+        else:
+            self._question, self._latest_answer = None, answer
+            self._tasks.start_soon(self._pass_on, question, answer)
+        await answer.settled.wait()
+        if answer.refusal is not None:
+            raise Invalid(answer.refusal)
 
-    async def run(self, created: NewExecution | None = None) -> None:
-        """Run the execution until its outcome is recorded and nothing of its worker is left.
-
-        Args:
-            created: the execution, if it was just recorded together with its beginning.
-        """
+    async def run(self) -> None:
+        """Run the execution until its outcome is recorded and nothing of its worker is left."""
         work = LogContext(crew=self._crew.name, kickoff_id=self.id)
         try:
             # The log context of whoever kicked it off, or freed its slot, ends here.
             with self._write_scope, bind_log_contexts((work,)):
-                execution = created or await self._recorder.read(self.id)
+                execution = await self._recorder.read(self.id)
                 self._progress = ExecutionProgress(subject_of(execution))
                 self._created_at = execution.created_at
                 async with sole_error(), trio.open_nursery() as self._recording:
-                    await self._run(execution, is_begun=created is not None)
+                    await self._run(execution)
         finally:
             self.worker_started.set()
             self.completion.ended.set()
 
-    async def _run(self, execution: Execution | NewExecution, *, is_begun: bool) -> None:
+    async def _run(self, execution: Execution) -> None:
         """Have a worker do it. What goes wrong becomes the outcome."""
-        if self._is_suspended and self._cancelled_as is None and not is_begun:
+        if self._is_suspended and self._cancelled_as is None:
             return
         try:
-            if not is_begun:
-                await self._record(begun(self._progress.subject, self._begun_at))
-                logger.info("crew %s: execution %s runs", self._crew.name, self.id)
+            await self._record(begun(self._progress.subject, self._recorder.wall()))
+            logger.info("crew %s: execution %s runs", self._crew.name, self.id)
             await self._run_worker(execution)
         except CannotStart as fault:
             logger.warning("execution %s: its worker cannot be started: %s", self.id, fault)
@@ -218,7 +236,7 @@ class RunningExecution:
 
     # The worker
 
-    async def _run_worker(self, execution: Execution | NewExecution) -> None:
+    async def _run_worker(self, execution: Execution) -> None:
         """Run a worker until its deadline, which counts from here. Raises `CannotStart`."""
         inputs = Inputs(inputs=self._crew.complete(execution.inputs), tools=self._crew.tools)
         settings, runs = self._crew.worker, self._context.runs
@@ -247,7 +265,7 @@ class RunningExecution:
         async with sole_error(), trio.open_nursery() as tasks:
             self._tasks = tasks
             try:
-                async for message in worker.messages:
+                async for message in worker.channel:
                     self.worker_started.set()
                     await self._handle(message, worker)
             finally:
@@ -258,8 +276,8 @@ class RunningExecution:
         await worker.drain()
 
     async def _stop_worker(self, worker: Worker) -> None:
-        if worker.final is not None:  # what it said of its end stands
-            self._finish(outcome_of(worker.final))
+        if worker.channel.final is not None:  # what it said of its end stands
+            self._finish(outcome_of(worker.channel.final))
             await worker.terminate()
             return
         how = await worker.stop()
@@ -290,7 +308,7 @@ class RunningExecution:
     async def _use_tool(self, call: ToolCall, worker: Worker) -> None:
         result, error = await self._tool_result(call)
         await self._record(self._progress.tool_used(call, error, self._recorder.wall()))
-        await worker.send(ToolResult(call_id=call.call_id, result=result, error=error))
+        await worker.channel.send(ToolResult(call_id=call.call_id, result=result, error=error))
 
     async def _tool_result(self, call: ToolCall) -> tuple[JsonValue, str | None]:
         if call.tool not in self._crew.tools:
@@ -313,23 +331,18 @@ class RunningExecution:
         self._talk_scope.deadline = now + self._crew.human_deadline
 
     async def _pass_on(self, question: Question, answer: HumanAnswer) -> None:
-        human_deadline = self._talk_scope.deadline
         self._talk_scope.deadline = trio.current_time() + question.seconds_left
-        approved, now = answer.feedback.approved, self._recorder.wall()
+        said, now = answer.feedback, self._recorder.wall()
         try:
-            await self._record(self._progress.answered(answer.webhooks, approved=approved, now=now))
-        except Invalid as fault:  # its webhooks are too many, or owed too much
-            answer.refusal = fault
-            self._question, self._talk_scope.deadline = question, human_deadline
-            answer.recorded.set()
-            await self._record(self._progress.answer_refused(question.task_id))
-            return
-        else:
-            self._progress.use_webhooks(answer.webhooks)
+            entry = self._progress.answered(answer.webhooks, approved=said.approved, now=now)
+            await self._record(entry)
             answer.refusal = None
         finally:
-            answer.recorded.set()
-        await question.pass_on(answer)
+            answer.settled.set()
+        feedback = HumanFeedback(
+            task_id=question.task_id, feedback=said.text, approved=said.approved
+        )
+        await question.worker.channel.send(feedback)
 
     # The outcome
 

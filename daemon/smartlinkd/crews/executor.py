@@ -41,7 +41,7 @@ from smartlinkd.crews.scheduler import Scheduler
 from smartlinkd.crews.subscriptions import ExecutionEventStream, Subscriptions
 from smartlinkd.crews.tools import Tool
 from smartlinkd.deadlines import actor_deadline
-from smartlinkd.errors import Invalid
+from smartlinkd.errors import Invalid, Refused
 from smartlinkd.nurseries import sole_error
 from smartlinkd.processes.reaper import empty_folder
 from smartlinkd.state_files import StateUnusable
@@ -152,7 +152,14 @@ class Executor:
             Invalid: the values cannot be kept.
         """
         key = IdempotencyKey(idempotency_key, body) if idempotency_key is not None else None
-        return await self.mailbox.ask(Scheduler.kickoff, user, kickoff, key)
+        try:
+            return await self.mailbox.ask(Scheduler.kickoff, user, kickoff, key)
+        except Refused:
+            # Only what is new is refused. What cannot be written to can be read from.
+            earlier = await self.created_by(user, idempotency_key=idempotency_key, body=body)
+            if earlier is None:
+                raise
+            return earlier
 
     async def created_by(
         self, user: CrewUser, *, idempotency_key: str | None, body: JsonValue

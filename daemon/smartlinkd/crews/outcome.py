@@ -47,58 +47,49 @@ class Outcome:
     token_usage: dict[str, JsonValue] | None = None
 
 
-def success(result: Result) -> Outcome:
-    """Return the outcome of a worker that has a result.
+ExitReason: TypeAlias = Result | Failed
+"""A worker's last message; for one that crashed or broke the protocol a `Failed` of ours."""
+
+
+def outcome_of(reason: ExitReason) -> Outcome:
+    """Return the outcome of an execution whose worker was not stopped.
 
     `result_json` is an object or None (contract, section 2): clients declare it as one. A text that
     is a JSON object counts as one.
     """
-    usage, parsed = result.token_usage, result.output_json
+    if isinstance(reason, Failed):
+        return Outcome(Status.ERROR, error=reason.error)
+    usage, parsed = reason.token_usage, reason.output_json
     return Outcome(
         status=Status.COMPLETED,
-        result=result.output,
-        result_json=parsed if isinstance(parsed, dict) else _json_object(result.output),
+        result=reason.output,
+        result_json=parsed if isinstance(parsed, dict) else _json_object(reason.output),
         token_usage=None if usage is None else usage.model_dump(),
     )
 
 
-@dataclass(frozen=True)
-class Crash:
-    """The end of a worker that sent neither `result` nor `failed`, or broke the protocol."""
-
-    error: str
-
-
-ExitReason: TypeAlias = Result | Failed | Crash
-
-
-def protocol_broken(reason: str, quote: str = "") -> Crash:
+def protocol_broken(reason: str, quote: str = "") -> Failed:
     """Return the end of a worker that broke the protocol. `quote` is from the line it sent."""
     sent = f". It sent: {quote}" if quote else ""
-    return Crash(f"the worker broke the protocol: {reason}{sent}")
+    return Failed(error=f"the worker broke the protocol: {reason}{sent}")
 
 
-def outcome_of(reason: ExitReason) -> Outcome:
-    """Return the outcome of an execution whose worker was not stopped."""
-    if isinstance(reason, Result):
-        return success(reason)
-    return Outcome(Status.ERROR, error=reason.error)
-
-
-def silent_exit(status: ExitStatus, *, unfinished: str, stderr: str, memory_limit: int) -> Crash:
+def silent_exit(status: ExitStatus, *, unfinished: str, stderr: str, memory_limit: int) -> Failed:
     """Return the end of a worker that sent neither `result` nor `failed`.
 
     `unfinished` is the part of a line that it sent last, without a newline.
     """
     if status.memory is not None:
-        return Crash(
-            f"the worker was ended because it used {_mebibytes(status.memory)} of memory, and its "
-            f"crew may use {_mebibytes(memory_limit)} (memory)"
+        used, limit = _mebibytes(status.memory), _mebibytes(memory_limit)
+        return Failed(
+            error=f"the worker was ended because it used {used} of memory, and its crew may use "
+            f"{limit} (memory)"
         )
     if status.code == 0 and unfinished:
         return protocol_broken("its last line has no newline", quoted(unfinished))
     last_line = _last_line(stderr)
-    return Crash(_silent_end(status) + (f"; its last words: {last_line}" if last_line else ""))
+    words = f"; its last words: {last_line}" if last_line else ""
+    return Failed(error=_silent_end(status) + words)
 
 
 def _silent_end(status: ExitStatus) -> str:

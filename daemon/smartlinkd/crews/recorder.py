@@ -27,12 +27,9 @@ from smartlinkd.metrics import LATE, histogram
 from smartlinkd.retry import retry_until_success
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import (
-    Created,
     Execution,
     ExecutionState,
     ExecutionUpdate,
-    IdempotencyKey,
-    NewExecution,
     Status,
 )
 from smartlinkd.supervision.actor import ActorRestarting
@@ -78,18 +75,6 @@ class ExecutionRecorder:
         if found is None:
             raise LookupError(f"execution {execution_id} has not ended and is not in the store")
         return found
-
-    async def create(
-        self, new: NewExecution, key: IdempotencyKey | None, entry: ExecutionUpdate | None
-    ) -> Created:
-        """Record a new execution, and with it its beginning (`entry`) if it begins at once.
-
-        Raises what `Store.create` does, without a retry.
-        """
-        created = await self.store.create(new, idempotency=key, update=entry)
-        if entry is not None and created.is_new and entry.deliveries:
-            self.queued()
-        return created
 
     async def record(
         self, execution_id: str, state: ExecutionState, entry: ExecutionUpdate

@@ -8,7 +8,7 @@ the state of one instance of the executor, and begins with what the store says i
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -21,8 +21,8 @@ from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.execution import Completion, ExecutionContext, RunningExecution
 from smartlinkd.crews.model import Crew, CrewLoad, CrewUser, Feedback, Kickoff
 from smartlinkd.crews.outcome import Outcome
-from smartlinkd.crews.store_entries import REQUEUED, begun, requeued, subject_of
-from smartlinkd.errors import Invalid, NotFound, Refused, Unavailable, Unprocessable
+from smartlinkd.crews.store_entries import REQUEUED, requeued, subject_of
+from smartlinkd.errors import Invalid, Unavailable, Unprocessable
 from smartlinkd.logs import LogEvent
 from smartlinkd.store.errors import AlreadyFinished
 from smartlinkd.store.model import (
@@ -121,7 +121,12 @@ class Scheduler:
             logger.info("%d executions have not ended: going on with them", len(unfinished))
         for crew, executions in groupby(unfinished, key=attrgetter("crew")):
             if self._catalog.is_gone(crew):
-                self._end_of_gone_crew(list(executions))
+                left = f"{INTERRUPTED}, and {NO_CREW}"
+                why = {
+                    each.id: NEVER_RUN if each.state is ExecutionState.PENDING else left
+                    for each in executions
+                }
+                self._end_soon(why, Status.INTERRUPTED)
             else:
                 queue = self._queues.setdefault(crew, CrewQueue(crew, None))
                 await self._background.start(self._enqueue_unfinished, queue, list(executions))
@@ -154,10 +159,12 @@ class Scheduler:
         async with queue.enqueue_lock:
             task_status.started()
             if self._catalog.on_restart(queue.name) == "fail":
-                interrupted = [
-                    each.id for each in executions if each.state is not ExecutionState.PENDING
-                ]
-                self._end_soon(interrupted, Status.INTERRUPTED, INTERRUPTED)
+                why = {
+                    each.id: INTERRUPTED
+                    for each in executions
+                    if each.state is not ExecutionState.PENDING
+                }
+                self._end_soon(why, Status.INTERRUPTED)
                 executions = [each for each in executions if each.state is ExecutionState.PENDING]
             for execution in executions:
                 if execution.state is ExecutionState.PENDING or await self._requeue(execution):
@@ -191,22 +198,13 @@ class Scheduler:
         """End what waits for a crew that is gone, after the kickoffs that are being recorded."""
         async with queue.enqueue_lock:
             if self._catalog.is_gone(queue.name):  # not put back by another reload
-                self._end_soon(list(queue.waiting), Status.INTERRUPTED, NEVER_RUN)
+                self._end_soon(dict.fromkeys(queue.waiting, NEVER_RUN), Status.INTERRUPTED)
                 queue.waiting.clear()
-        self._drop_if_unused(queue)
-
-    def _drop_if_unused(self, queue: CrewQueue) -> None:
-        """Forget the queue of a crew that cannot run, if nothing is in it or about to enter."""
-        is_unused = not queue.running and not queue.waiting and queue.enqueue_lock.value
-        if is_unused and queue.name not in self._catalog.crews:
-            self._queues.pop(queue.name, None)
 
     # Calls
 
     async def kickoff(self, user: CrewUser, kickoff: Kickoff, key: IdempotencyKey | None) -> str:
         """Enqueue an execution; see `Executor.kickoff`."""
-        if (earlier := await self._created_by(user, key)) is not None:
-            return earlier
         crew = self._catalog.crew(user.crew)
         missing = crew.missing(kickoff.inputs)
         if missing:
@@ -234,8 +232,8 @@ class Scheduler:
                 return execution.completion
         elif queue is not None and kickoff_id in queue.waiting:
             del queue.waiting[kickoff_id]
-            why = f"stopped by {by} before its turn came"
-            self._end_soon([kickoff_id], Status.STOPPED, why, self._writes)
+            why = {kickoff_id: f"stopped by {by} before its turn came"}
+            self._end_soon(why, Status.STOPPED, self._writes)
         if (completion := self._ending.get(kickoff_id)) is None:
             raise Invalid("kickoff_id: this execution has ended already")
         return completion
@@ -259,6 +257,7 @@ class Scheduler:
         return {
             name: CrewLoad(running=len(queue.running), waiting=len(queue.waiting))
             for name, queue in self._queues.items()
+            if name in self._catalog.crews or queue.running or queue.waiting
         }
 
     async def _enqueue(
@@ -266,58 +265,26 @@ class Scheduler:
     ) -> str:
         """Record a new execution and enqueue it. The lock is held, and released at the end."""
         try:
-            return await self._enqueue_new(queue, user, kickoff, key)
-        except (NotFound, Unavailable):
-            # The same request may have taken the last place just now, or its write was not
-            # confirmed. What cannot be written to can be read from.
-            if (earlier := await self._created_by(user, key)) is not None:
-                return earlier
-            raise
+            crew = self._catalog.crew(queue.name)  # a reload may have changed it since the kickoff
+            queue.check_room(crew)
+            new = NewExecution(
+                id=str(uuid4()),
+                crew=crew.name,
+                owner=user.user,
+                created_at=self._recorder.wall(),
+                inputs=kickoff.inputs,
+                meta=kickoff.meta,
+                webhooks=kickoff.webhooks,
+            )
+            created = await self._store.create(new, idempotency=key)
+            if created.is_new:
+                event = LogEvent.EXECUTION_ACCEPTED(crew=crew.name, kickoff_id=new.id)
+                logger.info("crew %s: execution %s is accepted", crew.name, new.id, extra=event)
+                queue.waiting[new.id] = None
+                self._start_waiting(queue)
+            return created.id
         finally:
             queue.enqueue_lock.release()
-            self._drop_if_unused(queue)
-
-    async def _enqueue_new(
-        self, queue: CrewQueue, user: CrewUser, kickoff: Kickoff, key: IdempotencyKey | None
-    ) -> str:
-        crew = self._catalog.crew(queue.name)  # a reload may have changed it since the kickoff
-        queue.check_room(crew)
-        new = NewExecution(
-            id=str(uuid4()),
-            crew=crew.name,
-            owner=user.user,
-            created_at=self._recorder.wall(),
-            inputs=kickoff.inputs,
-            meta=kickoff.meta,
-            webhooks=kickoff.webhooks,
-        )
-        # If it can run at once its beginning is recorded with it: one write, one wait for the disk.
-        execution, entry = None, None
-        if not queue.waiting and self._can_start(queue, crew):
-            execution = self._take_slot(queue, crew, new.id)
-            entry = begun(subject_of(new), new.created_at)
-        try:
-            created = await self._recorder.create(new, key, entry)
-        except Refused:
-            self._give_back_slot(queue, execution)
-            raise
-        if not created.is_new:
-            self._give_back_slot(queue, execution)
-            return created.id
-        event = LogEvent.EXECUTION_ACCEPTED(crew=crew.name, kickoff_id=new.id)
-        how = "is accepted and waits" if execution is None else "is accepted and runs"
-        logger.info("crew %s: execution %s %s", crew.name, new.id, how, extra=event)
-        if execution is None:
-            queue.waiting[new.id] = None
-            self._start_waiting(queue)  # its turn may have come meanwhile
-        else:
-            self._executions.start_soon(self._run, queue, execution, new)
-        return created.id
-
-    async def _created_by(self, user: CrewUser, key: IdempotencyKey | None) -> str | None:
-        if key is None:
-            return None
-        return await self._store.created_by(user.crew, user.user, key)
 
     async def _settled_queue(self, crew: str) -> CrewQueue | None:
         """Return the crew's queue once nothing is being enqueued; None if it has none."""
@@ -353,20 +320,10 @@ class Scheduler:
         while crew is not None and queue.waiting and self._can_start(queue, crew):
             kickoff_id = next(iter(queue.waiting))
             del queue.waiting[kickoff_id]
-            execution = self._take_slot(queue, crew, kickoff_id)
+            execution = RunningExecution(kickoff_id, crew, self._context)
+            queue.running[kickoff_id] = execution
+            self._background.start_soon(self._watch_start, execution)
             self._executions.start_soon(self._run, queue, execution)
-
-    def _take_slot(self, queue: CrewQueue, crew: Crew, kickoff_id: str) -> RunningExecution:
-        execution = queue.running[kickoff_id] = RunningExecution(
-            kickoff_id, crew, self._context, begun_at=self._recorder.wall()
-        )
-        self._background.start_soon(self._watch_start, execution)
-        return execution
-
-    def _give_back_slot(self, queue: CrewQueue, execution: RunningExecution | None) -> None:
-        if execution is not None:
-            del queue.running[execution.id]
-            execution.worker_started.set()
 
     async def _watch_start(self, execution: RunningExecution) -> None:
         """Start others once this execution's worker has started, or has had its time for it."""
@@ -375,40 +332,33 @@ class Scheduler:
         execution.worker_started.set()
         self._start_next()
 
-    async def _run(
-        self, queue: CrewQueue, execution: RunningExecution, created: NewExecution | None = None
-    ) -> None:
-        await execution.run(created)
+    async def _run(self, queue: CrewQueue, execution: RunningExecution) -> None:
+        await execution.run()
         del queue.running[execution.id]
         self._start_next()
-        self._drop_if_unused(queue)
 
     # Outcome without a worker
 
-    def _end_of_gone_crew(self, executions: Sequence[Summary]) -> None:
-        for is_pending, why in ((True, NEVER_RUN), (False, f"{INTERRUPTED}, and {NO_CREW}")):
-            of_kind = [
-                each for each in executions if (each.state is ExecutionState.PENDING) is is_pending
-            ]
-            self._end_soon([each.id for each in of_kind], Status.INTERRUPTED, why)
-
     def _end_soon(
-        self, ids: Sequence[str], status: Status, why: str, nursery: trio.Nursery | None = None
+        self, why: Mapping[str, str], status: Status, nursery: trio.Nursery | None = None
     ) -> None:
-        """Record these outcomes one by one, by a task of `nursery` or of the background."""
-        timeout_s = self._limits.completion_timeout_s
-        self._ending.update({each: Completion(timeout_s) for each in ids})
-        (nursery or self._background).start_soon(self._end_each, ids, status, why)
+        """Record outcomes one by one, by a task of `nursery` or of the background.
 
-    async def _end_each(self, ids: Sequence[str], status: Status, why: str) -> None:
+        `why` has the error of each execution.
+        """
+        timeout_s = self._limits.completion_timeout_s
+        self._ending.update({each: Completion(timeout_s) for each in why})
+        (nursery or self._background).start_soon(self._end_each, why, status)
+
+    async def _end_each(self, why: Mapping[str, str], status: Status) -> None:
         try:
-            for each in ids:
-                recorded = await self._end(each, status, why)
+            for each, error in why.items():
+                recorded = await self._end(each, status, error)
                 completion = self._ending.pop(each)
                 completion.status = recorded
                 completion.ended.set()
         finally:
-            for each in self._ending.keys() & set(ids):  # not recorded, and will not be
+            for each in self._ending.keys() & why.keys():  # not recorded, and will not be
                 self._ending[each].ended.set()
 
     async def _end(self, execution_id: str, status: Status, why: str) -> Status:

@@ -30,7 +30,6 @@ from smartlinkd.store.model import (
     Execution,
     ExecutionUpdate,
     NewEvent,
-    NewExecution,
     Status,
     TaskRecord,
     WebhookTarget,
@@ -45,7 +44,7 @@ class _OpenTask:
     since: float
 
 
-def subject_of(execution: Execution | NewExecution) -> Subject:
+def subject_of(execution: Execution) -> Subject:
     """Return what entries say of an execution, and where its webhook calls go."""
     return Subject(execution.id, execution.meta, execution.webhooks)
 
@@ -144,26 +143,17 @@ class ExecutionProgress:
     ) -> ExecutionUpdate:
         """Return the entry of a human's answer. `webhooks` replace those of their kinds.
 
-        Nobody is asked from then on. Call `use_webhooks` once it is recorded, or `answer_refused`.
+        Nobody is asked from then on.
         """
         asked, self._asked = self._asked, None
-        subject = _with(self.subject, webhooks)
         change = Change(status=Status.RUNNING, current_task=self._latest())
         if webhooks:
-            change["webhooks"] = subject.webhooks
+            kinds = {target.kind for target in webhooks}
+            kept = (target for target in self.subject.webhooks if target.kind not in kinds)
+            self.subject = replace(self.subject, webhooks=(*kept, *webhooks))
+            change["webhooks"] = self.subject.webhooks
         data: JsonValue = {"task_id": asked, "approved": approved}
-        return _entry(subject, change, NewEvent("human_feedback_received", now, data))
-
-    def use_webhooks(self, webhooks: Sequence[WebhookTarget]) -> None:
-        """Send later webhook calls to these in the place of those of their kinds."""
-        self.subject = _with(self.subject, webhooks)
-
-    def answer_refused(self, task_id: str) -> ExecutionUpdate:
-        """Return the entry that opens the same question again, after the store has refused its
-        answer.
-        """
-        self._asked = task_id
-        return ExecutionUpdate(Change(current_task=task_id))
+        return self._note(change, "human_feedback_received", now, data)
 
     def _task_started(self, task: TaskStarted, now: datetime, clock: float) -> ExecutionUpdate:
         self._open[task.task_id] = _OpenTask(task, clock)
@@ -212,13 +202,6 @@ class ExecutionProgress:
         what: Step | TaskRecord | HumanInput | None = None,
     ) -> ExecutionUpdate:
         return _entry(self.subject, change, NewEvent(kind, now, data), what)
-
-
-def _with(subject: Subject, webhooks: Sequence[WebhookTarget]) -> Subject:
-    """Return the subject with `webhooks` in the place of those of their kinds."""
-    kinds = {target.kind for target in webhooks}
-    kept = (target for target in subject.webhooks if target.kind not in kinds)
-    return replace(subject, webhooks=(*kept, *webhooks))
 
 
 def _entry(

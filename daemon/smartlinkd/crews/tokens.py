@@ -29,7 +29,6 @@ from pydantic.dataclasses import dataclass as model
 
 from smartlinkd.crews.model import CrewUser
 from smartlinkd.errors import Invalid, NotFound, WrongCredential
-from smartlinkd.slots import slot
 from smartlinkd.state_files import (
     StateUnusable,
     load_secret,
@@ -50,7 +49,6 @@ MAX_FILE: Final = 1024 * 1024
 
 QUEUE: Final = 1024
 """Calls that may wait. Each request to a crew makes one."""
-ROTATIONS_AT_ONCE: Final = 16
 MAX_TOKEN: Final = 256
 """Characters of a sent token that are read; a token has 47."""
 
@@ -154,13 +152,7 @@ class CrewTokens:
     def __init__(
         self, directory: Path, master: SecretBytes, users: Mapping[str, tuple[str, ...]]
     ) -> None:
-        """Make a handle of an actor that is not running.
-
-        Args:
-            directory: The state directory, which exists.
-            master: 32 bytes.
-            users: The names of each crew's users, by the crew's name. Names are slugs.
-        """
+        """Make a handle. `master` has 32 bytes, and `users` has each crew's users, all slugs."""
         self.mailbox = Mailbox[_State]("crew tokens", size=QUEUE)
         self._directory = directory
         self._key = derive(master, "crew tokens")
@@ -174,8 +166,7 @@ class CrewTokens:
         versions = await on_thread(load_versions, self._directory)
         state = _State(self._directory, self._key, self._users, versions)
         task_status.started()
-        # One slot is always left for calls that need no disk.
-        await self.mailbox.serve(state, at_once=ROTATIONS_AT_ONCE + 1)
+        await self.mailbox.serve(state)
 
     async def set_users(self, users: Mapping[str, tuple[str, ...]]) -> None:
         """Replace the crews and users. Tokens of those that stay, stay."""
@@ -227,8 +218,6 @@ class _State:
         self._key = key
         self._users = users
         self._hash_key = SecretBytes(secrets.token_bytes(32))
-        self._rotations = trio.Semaphore(ROTATIONS_AT_ONCE)
-        self._rotating = trio.Lock()
         self._apply(versions)
 
     def caller(self, crew: str, token: str | None) -> CrewUser:
@@ -260,16 +249,14 @@ class _State:
 
     async def rotate(self, crew: str, user: str) -> SecretStr:
         self._check_known(crew, user)
-        with slot(self._rotations, "tokens are being rotated"):
-            async with self._rotating:
-                versions = self._versions.with_new(crew, user)
-                with saving():
-                    # Can be cancelled before the thread starts, never after.
-                    await on_thread(save_versions, self._directory, versions)
-                self._apply(versions)
-                whose = f"user {user}" if user else "organization"
-                logger.info("rotated the token of crew %s, %s", crew, whose)
-                return self._token(crew, user)
+        versions = self._versions.with_new(crew, user)
+        with saving():
+            # Can be cancelled before the thread starts, never after.
+            await on_thread(save_versions, self._directory, versions)
+        self._apply(versions)
+        whose = f"user {user}" if user else "organization"
+        logger.info("rotated the token of crew %s, %s", crew, whose)
+        return self._token(crew, user)
 
     def _apply(self, versions: TokenVersions) -> None:
         self._versions = versions

@@ -25,13 +25,8 @@ import trio
 from smartlinkd.crews.outcome import OUT_OF_SIGHT, ExitReason, protocol_broken, silent_exit
 from smartlinkd.crews.protocol import (
     MAX_OUTPUT,
-    Failed,
-    FromWorker,
-    HumanFeedback,
     Inputs,
-    Result,
     Stop,
-    ToolResult,
     quoted,
 )
 from smartlinkd.crews.worker_channel import WorkerChannel
@@ -90,35 +85,20 @@ class Stopped(Enum):
 
 
 class Worker:
-    """A running worker. `start_worker()` makes it, and it is of no use after that block."""
+    """A running worker. `start_worker()` makes it, and it is of no use after that block.
+
+    `channel` has its messages, and sends it answers.
+    """
 
     def __init__(
         self, process: ProcessTree, channel: WorkerChannel, settings: WorkerSettings
     ) -> None:
         self.pid = process.pid
         self._process = process
-        self._channel = channel
+        self.channel = channel
         self._settings = settings
         self._leaves_by = inf
         self._redactor = Redactor(settings.environment)
-
-    @property
-    def messages(self) -> AsyncIterator[FromWorker]:
-        """The worker's messages but for its last one, for one task at a time.
-
-        A slow reader holds up the worker. Nothing is lost, also of what it said before it died.
-        """
-        return self._channel
-
-    async def send(self, answer: ToolResult | HumanFeedback) -> None:
-        """Answer the worker. If it does not read this within 30 s, it has broken the protocol.
-
-        Nothing happens if it has ended, which the messages show.
-
-        Raises:
-            ValueError: the worker has not asked for this.
-        """
-        await self._channel.send(answer)
 
     async def exit_reason(self) -> ExitReason:
         """Wait until it is known how the worker ends. Messages that were not read are dropped.
@@ -126,11 +106,11 @@ class Worker:
         Its last message is its end, though its processes are still there: see `drain`. What is left
         of it is killed when the block is left.
         """
-        async for _ in self._channel:
+        async for _ in self.channel:
             pass
-        if self._channel.final is not None:
-            return self._channel.final
-        if (fault := self._channel.fault) is not None:
+        if self.channel.final is not None:
+            return self.channel.final
+        if (fault := self.channel.fault) is not None:
             line = self._redactor.redact(_text(fault.line or b""))
             return protocol_broken(fault.reason, quoted(line))
         with trio.move_on_after(self._settings.grace):
@@ -141,7 +121,7 @@ class Worker:
             )
         return silent_exit(
             self._process.status,
-            unfinished=self._redactor.redact(_text(self._channel.unfinished)),
+            unfinished=self._redactor.redact(_text(self.channel.unfinished)),
             stderr=self.stderr_tail,
             memory_limit=self._settings.memory,
         )
@@ -151,30 +131,21 @@ class Worker:
 
         What it still says is dropped. A worker without a last message has had its time.
         """
-        if self._channel.final is None:
+        if self.channel.final is None:
             return
         grace = self._settings.grace
         self._leaves_by = min(self._leaves_by, trio.current_time() + grace)
         with trio.CancelScope(deadline=self._leaves_by) as timeout:
-            await self._channel.discard()
+            await self.channel.discard()
             await self._process.wait()
         if timeout.cancelled_caught:
             text = "worker process %d does not end within %g s of its last message, and is killed"
             logger.warning(text, self.pid, grace)
-        elif (status := self._process.status) is not None and status.memory is not None:
-            # Nothing else shows it, and what the program still did may have been of use.
-            text = "worker process %d was ended after its last message by %s"
-            logger.warning(text, self.pid, status)
 
     async def terminate(self) -> None:
         """Send SIGTERM after the last message. The program has what is left of the grace."""
         self._process.terminate()
         await self.drain()
-
-    @property
-    def final(self) -> Result | Failed | None:
-        """The worker's last message, which stands if it is stopped after that; None before."""
-        return self._channel.final
 
     async def stop(self) -> Stopped:
         """End the worker: by `stop`, then SIGTERM to its process group, then SIGKILL.
@@ -183,9 +154,9 @@ class Worker:
         task may read messages meanwhile; they are dropped.
         """
         grace = self._settings.grace
-        async with background(self._channel.discard):
+        async with background(self.channel.discard):
             with trio.move_on_after(grace * TERM_AFTER):
-                await self._channel.send(Stop())
+                await self.channel.send(Stop())
                 return _unless_out_of_sight(await self._process.wait(), Stopped.WITHOUT_SIGNAL)
             self._process.terminate()
             with trio.move_on_after(grace * (1 - TERM_AFTER)):

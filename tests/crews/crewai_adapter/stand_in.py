@@ -142,7 +142,7 @@ def write(folder: Path, files: dict[str, str]) -> Path:
 
 async def whole(worker: Worker) -> tuple[list[FromWorker], ExitReason]:
     """Return the messages and the end of a worker."""
-    said = [message async for message in worker.messages], await worker.exit_reason()
+    said = [message async for message in worker.channel], await worker.exit_reason()
     await worker.drain()
     return said
 

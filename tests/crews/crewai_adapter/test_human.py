@@ -43,11 +43,11 @@ async def test_human_is_asked_until_the_answer_is_approved(crew: Begin) -> None:
     answers = iter([("shorter", False), ("", False), ("fine", True)])
     seen = []
     async with crew(ASKING) as worker:
-        async for message in worker.messages:
+        async for message in worker.channel:
             if isinstance(message, HumanInput):
                 seen.append(message.output)
                 text, approved = next(answers)
-                await worker.send(
+                await worker.channel.send(
                     HumanFeedback(task_id=message.task_id, feedback=text, approved=approved)
                 )
         end = await worker.exit_reason()
@@ -126,13 +126,13 @@ async def test_human_answers_the_question_of_a_hook(crew: Begin) -> None:
     asked: list[HumanInput] = []
     told: list[Step] = []
     async with crew(GATES) as worker:
-        async for message in worker.messages:
+        async for message in worker.channel:
             if isinstance(message, Step):
                 told.append(message)
             if isinstance(message, HumanInput):
                 asked.append(message)
                 text, approved = next(answers)
-                await worker.send(
+                await worker.channel.send(
                     HumanFeedback(task_id=message.task_id, feedback=text, approved=approved)
                 )
         end = await worker.exit_reason()
@@ -191,12 +191,12 @@ async def test_refused_hook_ends_a_crew_of_an_older_crewai(crew: Begin, beside: 
         """
     told: list[Step] = []
     async with crew(code) as worker:
-        async for message in worker.messages:
+        async for message in worker.channel:
             if isinstance(message, Step):
                 told.append(message)
             if isinstance(message, HumanInput):
                 answer = HumanFeedback(task_id=message.task_id, feedback="", approved=False)
-                await worker.send(answer)
+                await worker.channel.send(answer)
         error = "a hook of the crew was refused: a human refused"
         assert await worker.exit_reason() == Failed(error=error)
     assert [step.result for step in told] == ["I remove it"]

@@ -54,7 +54,7 @@ async def test_tool_calls_overlap_and_are_answered_in_any_order(crew: Begin) -> 
     waiting: list[ToolCall] = []
     answered = 0
     async with crew(code, tools=("convert_links",)) as worker:
-        async for message in worker.messages:
+        async for message in worker.channel:
             assert isinstance(message, ToolCall | Started)
             if isinstance(message, ToolCall):
                 waiting.append(message)
@@ -64,7 +64,7 @@ async def test_tool_calls_overlap_and_are_answered_in_any_order(crew: Begin) -> 
                     answered += 1
                     n = int(call.arguments["links"][0])  # type: ignore[index, arg-type]
                     how: Any = {"error": f"not {n}"} if n % 2 else {"result": n}
-                    await worker.send(ToolResult(call_id=call.call_id, **how))
+                    await worker.channel.send(ToolResult(call_id=call.call_id, **how))
         end = await worker.exit_reason()
     assert isinstance(end, Result)
     assert end.output_json == [f"not {n}" if n % 2 else n for n in range(40)]

@@ -133,10 +133,10 @@ def run_crew(begin: Begin) -> RunCrew:
             environment=environment,
         ) as worker:
             with trio.fail_after(30):
-                async for message in worker.messages:
+                async for message in worker.channel:
                     said.append(message)
                     if isinstance(message, ToolCall):
-                        await worker.send(_answer(message, refusal))
+                        await worker.channel.send(_answer(message, refusal))
                 return Run(said, await worker.exit_reason())
 
     return run

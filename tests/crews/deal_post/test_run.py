@@ -105,7 +105,7 @@ async def test_stopped_crew_ends_without_a_signal(begin: Begin) -> None:
     command = (sys.executable, "-m", "smartlinkd.crews.deal_post")
     inputs = Inputs(inputs={"links": ["https://shopee.vn/x"]}, tools=("convert_links",))
     async with begin(*command, inputs=inputs) as worker:
-        async for message in worker.messages:
+        async for message in worker.channel:
             if isinstance(message, ToolCall):
                 break  # it waits for the result, which never comes
         assert await worker.stop() == Stopped.WITHOUT_SIGNAL

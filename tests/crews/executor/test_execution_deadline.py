@@ -134,8 +134,8 @@ async def fork_server() -> AsyncIterator[None]:
 async def starting(daemon: CrewsDaemon) -> str:
     """An execution whose worker is being started."""
     kickoff_id = await daemon.kickoff()
+    await daemon.reaches(kickoff_id, Status.RUNNING)
     await wait_all_tasks_blocked()
-    assert (await daemon.look(kickoff_id)).state is ExecutionState.RUNNING
     return kickoff_id
 
 

@@ -13,7 +13,6 @@ from smartlinkd.store.model import (
     ExecutionState,
     ExecutionUpdate,
     Status,
-    StoreLimits,
     WebhookTarget,
 )
 
@@ -148,18 +147,3 @@ async def test_webhooks_of_an_answer_replace_those_of_their_kinds(daemon: CrewsD
     called = [(url.rpartition("/")[2], kind) for kind, url, _ in daemon.owed()]
     streams = [("new-1", "stream"), ("new-2", "stream")]
     assert called == [*streams, ("new", "task"), *streams]
-
-
-@pytest.mark.parametrize("store_limits", [StoreLimits(targets=3)])
-async def test_answer_with_too_many_webhooks_is_refused_and_the_question_stays(
-    daemon: CrewsDaemon,
-) -> None:
-    old = tuple(target("step", f"old-{number}") for number in range(3))
-    kickoff_id = await daemon.kickoff(*ASKS, webhooks=old)
-    await daemon.reaches(kickoff_id, WAITING)
-    with pytest.raises(Invalid, match="webhooks: more than 3"):
-        await daemon.resume(kickoff_id, webhooks=(target("task", "one"),))
-    now = await daemon.look(kickoff_id)
-    assert (now.status, now.current_task, now.webhooks) == (WAITING, "a", old)
-    await daemon.resume(kickoff_id)
-    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS

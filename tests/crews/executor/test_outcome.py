@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.crews.outcome import success
+from smartlinkd.crews.outcome import outcome_of
 from smartlinkd.crews.protocol import Result
 
 
@@ -28,4 +28,4 @@ from smartlinkd.crews.protocol import Result
     ids=lambda value: str(value)[:12],
 )
 def test_result_text_that_is_a_json_object_is_parsed(output: str, value: Any) -> None:
-    assert success(Result(output=output)).result_json == value
+    assert outcome_of(Result(output=output)).result_json == value

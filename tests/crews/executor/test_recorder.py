@@ -54,12 +54,11 @@ async def test_kickoff_refused_by_a_full_disk_spends_no_key(
     assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
-@pytest.mark.parametrize("refused", range(1, len(STORY) + 1))
+@pytest.mark.parametrize("refused", range(1, len(STORY) + 2))
 async def test_each_write_that_a_full_disk_refuses_is_recorded_once(
     disk: Disk, daemon: CrewsDaemon, refused: int
 ) -> None:
-    """The first number is that of `started`, which is no event. Its beginning was recorded with the
-    kickoff."""
+    """The second number is that of `started`, which is no event."""
     daemon.gate.open()
     disk.refuses_record(number=refused, times=3)
     kickoff_id = await daemon.kickoff(*SCRIPT)
@@ -114,7 +113,7 @@ async def test_answer_repeated_after_a_timeout_is_the_same_answer(
     disk.refusing = True
     await give_up_on_first_answer(disk, daemon, kickoff_id)
     for other in ({"text": "second"}, {"text": "first", "approved": False}):
-        with pytest.raises(Invalid, match="another answer is being recorded"):
+        with pytest.raises(Invalid, match="not waiting"):
             await daemon.resume(kickoff_id, **other)
     async with trio.open_nursery() as nursery:
         for _ in range(2):

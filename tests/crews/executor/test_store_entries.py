@@ -146,18 +146,7 @@ def test_current_task_is_the_one_in_question_while_a_human_is_asked() -> None:
     answered = book.answered((), approved=False, now=LATER)
     assert answered.change == {"status": Status.RUNNING, "current_task": "two"}
     assert answered.events[0].data == {"task_id": "a", "approved": False}
-    book.use_webhooks(())
     assert hear(book, task("c")).change["current_task"] == "c"
-
-
-def test_refused_answer_reopens_the_question() -> None:
-    book = ledger(STEP)
-    hear(book, task("a", "one"), HumanInput(task_id="a", prompt="?"))
-    book.answered((STREAM,), approved=True, now=NOW)
-    assert hear(book, task("b")).change["current_task"] == "b"  # while it is being recorded
-    assert book.answer_refused("a").change == {"current_task": "a"}
-    assert hear(book, task("c")).change["current_task"] == "a"
-    assert book.subject.webhooks == (STEP,)
 
 
 def test_new_webhooks_replace_those_of_their_kinds_at_once() -> None:
@@ -167,7 +156,6 @@ def test_new_webhooks_replace_those_of_their_kinds_at_once() -> None:
     entry = book.answered(new, approved=True, now=NOW)
     assert entry.change["webhooks"] == (STEP, *new)
     assert [call.target for call in entry.deliveries] == [new[0]]
-    book.use_webhooks(new)
     assert book.subject.webhooks == (STEP, *new)
 
 

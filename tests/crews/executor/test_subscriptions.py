@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,8 +9,8 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.crews.model import CrewUser
-from smartlinkd.crews.subscriptions import EVENTS_AT_ONCE, MAX_SUBSCRIPTIONS, Subscriptions
-from smartlinkd.errors import NotFound, Unavailable
+from smartlinkd.crews.subscriptions import EVENTS_AT_ONCE, Subscriptions
+from smartlinkd.errors import NotFound
 from smartlinkd.store.model import ExecutionEvent, ExecutionState
 
 if TYPE_CHECKING:
@@ -44,19 +43,6 @@ async def test_notification_before_the_wait_is_kept_once() -> None:
             await wait_all_tasks_blocked()
             assert len(nursery.child_tasks) == 1
             nursery.cancel_scope.cancel()
-
-
-def test_subscription_beyond_the_limit_is_unavailable() -> None:
-    bells = Subscriptions()
-    with ExitStack() as hung:
-        for number in range(MAX_SUBSCRIPTIONS):
-            hung.enter_context(bells.subscribe(str(number % 3)))
-        with pytest.raises(Unavailable, match="512 clients"), bells.subscribe("1"):
-            pass
-        assert bells.count == MAX_SUBSCRIPTIONS
-    assert bells.count == 0
-    with bells.subscribe("1"):
-        assert bells.count == 1
 
 
 # Waiting

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,10 @@ from tests.faults.crews.strikes import STRIKES
 LONGEST = 10_000.0
 """Seconds on the stage's clock: no cell waits for as long."""
 
-Record = Callable[[str, object], None]
 
-
-def test_the_matrix_has_no_hole(record_property: Record) -> None:
+def test_the_matrix_has_no_hole() -> None:
     """Each fault in each phase is decided, and what is impossible says why."""
     MATRIX.check(STRIKES, ALL)
-    record_property("fault cells", len(MATRIX.cells))
 
 
 @pytest.mark.parametrize("cell", MATRIX.cells, ids="-".join)
@@ -35,9 +31,7 @@ async def test_cell(  # noqa: PLR0917 - fixtures
     autojump_clock: MockClock,
     caplog: pytest.LogCaptureFixture,
     crews_at_rest: Rest,
-    record_property: Record,
 ) -> None:
-    record_property("fault cell", "-".join(("crews", *cell)))
     caplog.set_level(logging.INFO, logger="smartlinkd")
     stage = CrewStage(tmp_path, monkeypatch)
     descriptors = stage.descriptors()
