@@ -3,8 +3,8 @@ that does all it can do and is then killed in the way that leaves a crash report
 found, in whatever spelling, in its log, its answers, its files, its journal, what its commands
 print, or what other processes see of it.
 
-Much goes wrong in it while secrets are in use; see also `crews/test_secrets.py`. Every other daemon
-of these tests is searched when it ends (`Daemon.check_left_nothing`).
+Much goes wrong in it while secrets are in use. Every other daemon of these tests is searched when
+it ends (`Daemon.check_left_nothing`).
 """
 
 from __future__ import annotations

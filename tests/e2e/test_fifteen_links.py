@@ -20,24 +20,6 @@ pytestmark = pytest.mark.chromium
 INVALID = {"error": True, "failCode": 10}
 SUB_IDS = ["telegram", "", "May2024"]
 
-# By hand, for the two fields that are text: PRODUCTS, in their order.
-TEXTS = [
-    ("4.8", "18%"),
-    ("5", "4%"),
-    ("4.9", "10%"),
-    ("4.7", "5.5%"),
-    ("4.6", "6%"),
-    ("4.9", "9%"),
-    (None, "3%"),
-    ("4.9", "17.55%"),
-    ("5", "8%"),
-    ("4.5", "4%"),
-    ("5", "1%"),
-    ("4.4", "0%"),
-]
-# The worked examples: (seller's part, marketplace's part, together).
-EXAMPLES = [(16_497, 5_499, 21_996), (0, 40_000, 40_000), (158_700, 40_000, 198_700)]
-
 
 async def test_fifteen_links(any_daemon: Daemon, portal: Portal) -> None:
     shop, account = portal.origins.shop, portal.account()
@@ -83,14 +65,3 @@ async def test_fifteen_links(any_daemon: Daemon, portal: Portal) -> None:
     assert [submit["sub_ids"] for submit in submits] == [[places]] * len(submits)
     assert await portal.counted("short link") > 0
     assert await portal.counted("short link with cookie") == 0
-
-
-async def test_every_figure_of_a_product(any_daemon: Daemon, portal: Portal) -> None:
-    account = portal.account()
-    links = [portal.link(product.item_id) for product in PRODUCTS]
-    mapping = (await any_daemon.convert(*links, account=account)).json()["mapping"]
-    found = [mapping[link]["product"] for link in links]
-    assert found == [portal.product(product) for product in PRODUCTS]
-    assert [(one["rating"], one["commissionRate"]) for one in found] == TEXTS
-    parts = ("sellerCommission", "platformCommission", "commission")
-    assert [tuple(one[part] for part in parts) for one in found[:3]] == EXAMPLES

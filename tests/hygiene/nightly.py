@@ -26,7 +26,6 @@ KEPT = {
     "e2e/test_faults.py": 12,
     "e2e/test_fifteen_links.py": 2,
     "e2e/test_open_api.py": 2,
-    "e2e/crews/test_fault_cells.py": 0,
     "e2e/crews/test_left_behind.py": 0,
     "e2e/test_owners_extension.py": 0,
     "browser/test_actor_chromium.py": 2,

@@ -33,7 +33,7 @@ import trio
 from smartlinkd.admin.control_socket import ControlSocket, call, plain
 from smartlinkd.processes.reaper import prctl
 from smartlinkd.processes.process_limits import PR_SET_DUMPABLE, make_private
-from smartlinkd.vault.record import CookieRecord, RecordMemory
+from smartlinkd.vault.record import CookieRecord, read_record, sealed_record
 CookieRecord.model_rebuild()
 if os.geteuid() == 0:
     os.setgroups([])
@@ -119,10 +119,8 @@ async def check_control_socket():
             nursery.cancel_scope.cancel()
 
 def check_memory():
-    memory = RecordMemory()
-    memory.write(CookieRecord(cookie_text="a=b", account_name="", synced_at=datetime.now(UTC)))
-    assert memory.read().cookie_text == "a=b"
-    memory.close()
+    record = CookieRecord(cookie_text="a=b", account_name="", synced_at=datetime.now(UTC))
+    assert read_record(sealed_record(record)) == record
 
 def check_child():
     shown = subprocess.run(["/bin/cat", "/proc/self/environ"], capture_output=True, check=True)

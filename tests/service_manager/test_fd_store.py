@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import pytest
 from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.fd_store import FdStore, is_cookie_name
 from smartlinkd.systemd.notify_socket import NotifySocket
-from smartlinkd.vault.record import MAX_RECORD, CookieRecord, RecordMemory
+from smartlinkd.vault.record import MAX_RECORD, CookieRecord
 
 if TYPE_CHECKING:
     from tests.service_manager.conftest import Manager, MemfdWith
@@ -30,33 +31,28 @@ def content(secret: str = SECRET) -> bytes:
     return record(secret).model_dump_json().encode()
 
 
+@dataclass
 class Process:
-    """One process of the daemon, with the descriptors that systemd passes to it."""
+    """One process of the daemon: its store, and the record that it found there."""
 
-    def __init__(self, manager: Manager, found: list[Descriptor] | None = None) -> None:
-        if found is None:
-            found = [Descriptor(name, os.dup(kept)) for name, kept in manager.store.items()]
-        self.store = FdStore(NotifySocket(manager.address), found)
-        self.memory = RecordMemory(self.store)
-        self.found = self.store.restore()
-        if self.found is not None:
-            self.memory.write(self.found)
+    store: FdStore
+    found: CookieRecord | None
 
 
 Start = Callable[..., Process]
 
 
 @pytest.fixture
-def start(manager: Manager) -> Iterator[Start]:
-    started: list[Process] = []
+def start(manager: Manager) -> Start:
+    """Start a process, with the descriptors that systemd passes to it, or with others."""
 
     def start(found: list[Descriptor] | None = None) -> Process:
-        started.append(Process(manager, found))
-        return started[-1]
+        if found is None:
+            found = [Descriptor(name, os.dup(kept)) for name, kept in manager.store.items()]
+        store = FdStore(NotifySocket(manager.address), found)
+        return Process(store, store.restore())
 
-    yield start
-    for each in started:
-        each.memory.close()
+    return start
 
 
 def kept_in(manager: Manager) -> list[bytes]:
@@ -75,7 +71,7 @@ def test_record_is_stored_before_the_one_before_is_removed(manager: Manager, sta
     assert process.found is None
     assert not process.store.is_kept
     for number in range(3):
-        process.memory.write(record(f"{number}"))
+        process.store.keep(record(f"{number}"))
     manager.listen()
     told = [next(iter(each.fields)) for each in manager.heard]
     assert told == ["FDSTORE", *["FDSTORE", "FDSTOREREMOVE"] * 2]
@@ -88,13 +84,13 @@ def test_record_comes_back_and_stays_stored_from_process_to_process(
     manager: Manager, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    start().memory.write(record("0"))
+    start().store.keep(record("0"))
     for number in range(1, 4):
         manager.listen()
         process = start()
-        assert process.found == process.memory.read() == record(f"{number - 1}")
+        assert process.found == record(f"{number - 1}")
         assert process.store.is_kept
-        process.memory.write(record(f"{number}"))
+        process.store.keep(record(f"{number}"))
     count = 0
     manager.listen()
     for message in manager.heard:
@@ -124,8 +120,7 @@ def test_all_descriptors_that_were_passed_are_closed(
         Descriptor("cookie-2", memfd_with(content())),
         Descriptor("cookie-1", memfd_with(b"")),
     ]
-    process = start(passed)
-    process.memory.close()
+    start(passed)
     assert not any(is_open(each.number) for each in passed)
 
 
@@ -191,12 +186,12 @@ def test_record_that_an_older_daemon_stored_is_still_read(
 def test_full_queue_delays_the_newest_record_and_keeps_the_old_one_stored(
     manager: Manager, start: Start
 ) -> None:
-    start().memory.write(record("first"))
+    start().store.keep(record("first"))
     manager.listen()
     fill(manager)
     process = start()
     for number in range(3):
-        process.memory.write(record(f"{number}"))
+        process.store.keep(record(f"{number}"))
     assert not process.store.is_kept
     assert kept_in(manager) == [content("first")]
     assert not manager.said("FDSTOREREMOVE")
@@ -214,25 +209,24 @@ def test_full_queue_delays_a_removal(manager: Manager, start: Start, memfd_with:
     assert kept_in(manager) == []
 
 
-def test_record_without_a_free_descriptor_is_kept_in_the_daemon_alone(
+def test_record_without_a_free_descriptor_is_not_kept(
     manager: Manager,
     start: Start,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def full(_: int) -> int:
+    def full(*_: object) -> int:
         raise OSError(24, "Too many open files")
 
     process = start()
-    process.memory.write(record("before"))
+    process.store.keep(record("before"))
     with monkeypatch.context() as patched:
-        patched.setattr(os, "dup", full)
-        process.memory.write(record())
-    assert process.memory.read() == record()
+        patched.setattr(os, "memfd_create", full)
+        process.store.keep(record())
     assert not process.store.is_kept
     assert kept_in(manager) == []  # better none than the one before
     assert "the cookie will not outlive the daemon: Too many open files" in caplog.text
-    process.memory.write(record("after"))
+    process.store.keep(record("after"))
     assert kept_in(manager) == [content("after")]
 
 

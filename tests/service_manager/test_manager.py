@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,6 +29,7 @@ from smartlinkd.systemd.manager import (
 )
 from smartlinkd.systemd.notify_socket import MAX_STATUS_CHARS, NotifySocket
 from smartlinkd.systemd.sockets import NO_SOCKETS
+from smartlinkd.vault.record import CookieRecord
 from tests.service_manager.conftest import report
 
 if TYPE_CHECKING:
@@ -72,15 +74,15 @@ def test_notifications_are_in_systemds_words(
 
 
 def test_full_queue_delays_what_must_arrive_and_keeps_its_order(
-    manager: Manager, service_manager: ServiceManager, memfd_with: MemfdWith
+    manager: Manager, service_manager: ServiceManager
 ) -> None:
     fill(manager)
     service_manager.notify_ready()
     service_manager.notify_stopping()
     service_manager.set_status("a")
-    cookie = memfd_with(b"cookie")
-    service_manager.fd_store.keep(cookie)
-    os.close(cookie)
+    synced_at = datetime(2026, 5, 4, tzinfo=UTC)
+    record = CookieRecord(cookie_text="a=b", account_name="", synced_at=synced_at)
+    service_manager.fd_store.keep(record)
     assert texts(manager) == []
     for _ in range(2):
         service_manager.send_pending()

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.errors import Conflict, Invalid, Unavailable
+from smartlinkd.errors import Conflict, Invalid
 from smartlinkd.supervision.actor import ActorRestarting
 from smartlinkd.supervision.child import ChildSpec
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.supervision.supervisor import Supervisor
 from smartlinkd.vault.actor import MAX_ACCOUNT_NAME, Vault
-from tests.shortage import Shortage
+from smartlinkd.vault.record import CookieRecord
 
 SECRET = "hunter2"
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
@@ -80,23 +79,6 @@ async def test_record_survives_a_restart_of_the_actor(vault: Vault) -> None:
         second.cancel_scope.cancel()
 
 
-async def test_store_without_a_free_descriptor_leaves_the_stored_one(
-    *,
-    vault: Vault,
-    nursery: trio.Nursery,
-    shortage: Shortage,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    await nursery.start(vault.run)
-    stored = await vault.store("a=b", "Shop")
-    with shortage(), pytest.raises(Unavailable, match=r"open files.*nothing was changed"):
-        await vault.store(f"a={SECRET}", "Other")
-    assert await vault.current() == stored
-    assert caplog.messages == ["the cookie cannot be stored: Too many open files"]
-    new = await vault.store("a=new", "New")
-    assert await vault.current() == new
-
-
 async def test_cookie_of_another_account_is_refused_with_keep_account(
     vault: Vault, nursery: trio.Nursery
 ) -> None:
@@ -112,23 +94,21 @@ async def test_cookie_of_another_account_is_refused_with_keep_account(
 
 async def test_crash_keeps_the_record_and_shows_nothing_of_the_cookie(
     *,
-    vault: Vault,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def fail(*_: object) -> int:
-        raise RuntimeError("a bug")
+    def keep(record: CookieRecord) -> None:
+        if record.account_name == "Other":
+            raise RuntimeError("a bug")
 
+    vault = Vault(keep=keep)
     spec = ChildSpec("vault", vault.run, mailbox=vault.mailbox)
     supervisor = Supervisor("tree", [spec], backoff=Backoff(first=1.0))
     await nursery.start(supervisor.run)
     stored = await vault.store("a=b", "Shop")
-    with monkeypatch.context() as broken:
-        broken.setattr(os, "memfd_create", fail)
-        with pytest.raises(ActorRestarting):
-            await vault.store(f"a={SECRET}", "Other")
+    with pytest.raises(ActorRestarting):
+        await vault.store(f"a={SECRET}", "Other")
     assert await vault.current() == stored
     assert supervisor.snapshot()[0].restarts == 1
     assert "a bug" in caplog.text

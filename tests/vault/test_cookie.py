@@ -12,7 +12,7 @@ from unicodedata import category
 import pytest
 
 from smartlinkd.errors import Invalid
-from smartlinkd.vault.cookie import MAX_BYTES, MAX_PAIR_BYTES, MAX_PAIRS, Cookie, parse_cookie
+from smartlinkd.vault.cookie import MAX_BYTES, MAX_PAIR_BYTES, MAX_PAIRS, parse_cookie
 
 SECRET = "hunter2"
 
@@ -78,16 +78,6 @@ def test_account_is_the_user_id() -> None:
 def test_account_without_a_user_id_is_the_digest(text: str) -> None:
     cookie = parse_cookie(text)
     assert cookie.account == cookie.digest
-
-
-def test_cookies_with_equal_pairs_are_equal() -> None:
-    one, same, other = parse_cookie("a=1;b=2"), parse_cookie("a=1; b=2"), parse_cookie("a=1")
-    assert one.digest  # kept in the one and not in the same: they are equal all the same
-    assert one == same
-    assert hash(one) == hash(same)
-    assert one != other
-    assert one != "a=1; b=2"
-    assert len({one, same, other}) == 2
 
 
 @pytest.mark.parametrize("text", ["", "   ", ";", " ; ;; "])
@@ -205,11 +195,3 @@ def test_cookie_shows_nothing_of_its_values() -> None:
     for shown in (repr(cookie), str(cookie), f"{cookie}", f"{[cookie]}", pprint.pformat(cookie)):
         assert SECRET not in shown
         assert "Cookie" in shown
-
-
-def test_failed_assertion_shows_nothing_of_a_cookie() -> None:
-    one, other = parse_cookie(f"a={SECRET}"), Cookie((("a", SECRET + "!"),))
-    with pytest.raises(AssertionError) as failed:
-        assert one == other
-    assert "Cookie" in str(failed.value)
-    assert SECRET not in str(failed.value)

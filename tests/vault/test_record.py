@@ -1,4 +1,4 @@
-"""The record's memory: sealed, replaced whole, one descriptor at most, never shown."""
+"""The record and its sealed copy: read back whole, changed by nobody, never shown."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import os
 import pprint
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from smartlinkd.vault.cookie import MAX_BYTES
-from smartlinkd.vault.record import MAX_RECORD, CookieRecord, RecordMemory
+from smartlinkd.vault.record import MAX_RECORD, CookieRecord, read_record, sealed_record
 
 SECRET = "hunter2"
 F_GET_SEALS = 1034  # linux/fcntl.h
@@ -27,39 +26,12 @@ def record(
     return CookieRecord(cookie_text=cookie_text, account_name=account_name, synced_at=synced_at)
 
 
-def descriptors() -> list[int]:
-    """The open memfds of cookies, of the whole process."""
-    found = []
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            target = entry.readlink()
-        except FileNotFoundError:  # the one that listed the folder
-            continue
-        if str(target).startswith("/memfd:cookie"):
-            found.append(int(entry.name))
-    return found
-
-
 @pytest.fixture
-def memory() -> Iterator[RecordMemory]:
-    before = set(descriptors())
-    memory = RecordMemory()
-    yield memory
-    memory.close()
-    assert set(descriptors()) == before
-
-
-@pytest.fixture
-def descriptor(memory: RecordMemory) -> int:
-    """The descriptor of a stored record."""
-    before = set(descriptors())
-    memory.write(record())
-    (descriptor,) = set(descriptors()) - before
-    return descriptor
-
-
-def test_memory_without_a_record_returns_none(memory: RecordMemory) -> None:
-    assert memory.read() is None
+def descriptor() -> Iterator[int]:
+    """The descriptor of a sealed record."""
+    descriptor = sealed_record(record())
+    yield descriptor
+    os.close(descriptor)
 
 
 @pytest.mark.parametrize(
@@ -68,36 +40,21 @@ def test_memory_without_a_record_returns_none(memory: RecordMemory) -> None:
         record(),
         record(cookie_text='a="b\\c"; d=ü→😀', account_name='Shop "ü" 😀'),
         record(account_name=""),
+        record(cookie_text="a=" + "\\" * 4000, account_name="\x01" * 200),
     ],
 )
-def test_record_is_read_as_it_was_written(memory: RecordMemory, stored: CookieRecord) -> None:
-    memory.write(stored)
-    assert memory.read() == stored
-    assert memory.read() == stored
+def test_record_is_read_as_it_was_sealed(stored: CookieRecord) -> None:
+    descriptor = sealed_record(stored)
+    try:
+        assert read_record(descriptor) == stored
+        assert read_record(descriptor) == stored
+    finally:
+        os.close(descriptor)
 
 
-def test_largest_record_is_read_whole(memory: RecordMemory) -> None:
+def test_largest_record_has_room() -> None:
     largest = record(cookie_text='a="' + "\\" * (MAX_BYTES - 3), account_name="\x01" * 200)
     assert len(largest.model_dump_json().encode()) < MAX_RECORD
-    memory.write(largest)
-    assert memory.read() == largest
-
-
-def test_new_record_closes_the_descriptor_of_the_last(
-    memory: RecordMemory, descriptor: int
-) -> None:
-    before = len(descriptors())
-    for _ in range(50):
-        memory.write(record())
-    assert len(descriptors()) == before
-
-
-def test_descriptor_is_closed_with_its_memory() -> None:
-    before = descriptors()
-    memory = RecordMemory()
-    memory.write(record())
-    del memory
-    assert descriptors() == before
 
 
 def test_descriptor_is_sealed_and_not_inherited(descriptor: int) -> None:
@@ -125,13 +82,6 @@ def test_record_shows_its_label_and_time_and_nothing_of_its_cookie() -> None:
         assert SECRET not in shown
         assert "Shop" in shown
         assert "2026" in shown
-
-
-def test_failed_assertion_shows_nothing_of_a_record() -> None:
-    with pytest.raises(AssertionError) as failed:
-        assert record() == record(cookie_text=f"SPC_EC={SECRET}!")
-    assert "CookieRecord" in str(failed.value)
-    assert SECRET not in str(failed.value)
 
 
 def test_error_of_a_broken_record_does_not_show_it() -> None:

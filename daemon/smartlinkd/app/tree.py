@@ -275,7 +275,7 @@ def _make_components(
         on_key_created=notifier.report_new_key,
     )
     fd_store = service_manager.fd_store
-    vault = Vault(descriptor_store=fd_store, record=fd_store.restore())
+    vault = Vault(keep=fd_store.keep, record=fd_store.restore())
     browser = make_browser(settings, notifier, own_ports=listeners.ports)
     history = make_history(settings)
     conversion = make_conversion(settings, notifier, http, browser, pauses, history=history)

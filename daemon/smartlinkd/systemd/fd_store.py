@@ -1,8 +1,8 @@
 """The cookie in systemd's file descriptor store (systemd.io/FILE_DESCRIPTOR_STORE).
 
-The vault keeps the cookie in a sealed memfd, which would end with the process. systemd keeps a copy
-of the descriptor until the unit is stopped and passes it to the next process. Each change is a new
-memfd under a new name, `cookie-1`, `cookie-2` and so on. See docs/decisions/013-fd-store.md.
+The vault's memory ends with the process. systemd keeps the descriptor of a sealed memfd with the
+cookie until the unit is stopped, and passes it to the next process. Each change is a new memfd
+under a new name, `cookie-1`, `cookie-2` and so on. See docs/decisions/013-fd-store.md.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from operator import itemgetter
 from smartlinkd.logs import LogEvent
 from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.notify_socket import NotifySocket
-from smartlinkd.vault.record import CookieRecord, InvalidRecord, read_record
+from smartlinkd.vault.record import CookieRecord, InvalidRecord, read_record, sealed_record
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"cookie-([0-9]{1,18})")
 
 
 class FdStore:
-    """Keeps the newest record in the store, and no other. It is the vault's `DescriptorStore`.
+    """Keeps the newest record in the store, and no other.
 
     Args:
         found: the cookies that systemd passed.
@@ -34,7 +34,7 @@ class FdStore:
         self._notify_socket = notify_socket
         self._found = found
         self._serial = 0
-        self._unsent: Descriptor | None = None  # a duplicate of ours
+        self._unsent: Descriptor | None = None
         self._stored = ""
         self._outdated: list[str] = []
 
@@ -46,7 +46,7 @@ class FdStore:
     def restore(self) -> CookieRecord | None:
         """Return the newest valid record that systemd passed, and close all that it passed.
 
-        They leave the store when the next record is in it: the vault has to write this one.
+        They leave the store when the record is in it again, under a new name.
         """
         record = None
         for serial, each in _newest_first(self._found):
@@ -66,16 +66,17 @@ class FdStore:
             synced = record.synced_at.isoformat(timespec="seconds")
             text = "the cookie synced at %s is here again, kept by the service manager"
             logger.info(text, synced, extra=LogEvent.COOKIE_RESTORED())
+            self.keep(record)
         return record
 
-    def keep(self, descriptor: int) -> None:
-        """Store this record instead of the last one. The caller may close it afterwards."""
+    def keep(self, record: CookieRecord) -> None:
+        """Store this record instead of the last one."""
         if not self._notify_socket.has_address:
             return
         self._close_unsent()
         self._serial += 1
         try:
-            self._unsent = Descriptor(f"cookie-{self._serial}", os.dup(descriptor))
+            self._unsent = Descriptor(f"cookie-{self._serial}", sealed_record(record))
         except OSError as error:
             logger.warning("the cookie will not outlive the daemon: %s", error.strerror)
             self._outdate_stored()

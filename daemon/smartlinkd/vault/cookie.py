@@ -2,7 +2,7 @@
 
 Chromium silently drops cookies beyond its limits, in the middle of a conversion. So the limits are
 checked here, where the person who sent the cookie gets the error. Nothing that prints a `Cookie` (a
-log line, a traceback, a failed assertion) shows its values.
+log line, a traceback) shows its values.
 """
 
 from __future__ import annotations
@@ -26,18 +26,11 @@ _USER_ID = "SPC_U"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Cookie:
     """A parsed cookie string. `pairs` keeps the order; the first of a repeated name counts."""
 
     pairs: tuple[tuple[str, str], ...] = field(repr=False)
-
-    # Not the dataclass's: pytest prints the fields when such a comparison fails.
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Cookie) and self.pairs == other.pairs
-
-    def __hash__(self) -> int:
-        return hash(self.pairs)
 
     def get(self, name: str) -> str | None:
         """Return the value of `name`, or None."""

@@ -1,4 +1,4 @@
-"""The cookie record in a sealed memfd, which survives the actor and never reaches a disk.
+"""The cookie record, and its copy in a sealed memfd for the next process. It never reaches a disk.
 
 Each change makes a new memfd that nobody can write to, so no reader sees half a record. See
 docs/decisions/023-cookie-in-a-memfd.md.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from datetime import datetime
 from functools import cached_property
-from typing import Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -37,51 +36,20 @@ class CookieRecord(BaseModel):
         return parse_cookie(self.cookie_text)
 
 
-class DescriptorStore(Protocol):
-    """A service manager's store of descriptors for the next process. It never waits or fails."""
-
-    def keep(self, descriptor: int) -> None:
-        """Keep this descriptor in place of the one before. The caller still closes it."""
-
-
 class InvalidRecord(Exception):  # noqa: N818 - it says what a descriptor is
     """A descriptor holds no record; the text says why."""
 
 
-class RecordMemory:
-    """At most one record. Only the vault actor uses it."""
+def sealed_record(record: CookieRecord) -> int:
+    """Return the descriptor of a new sealed memfd with the record. The caller closes it.
 
-    def __init__(self, store: DescriptorStore | None = None) -> None:
-        self._descriptor: int | None = None
-        self._store = store
-
-    def write(self, record: CookieRecord) -> None:
-        """Replace the record. Raises `OSError`, and then the old record stays."""
-        descriptor = sealed_file("cookie", record.model_dump_json().encode())
-        if self._store is not None:
-            self._store.keep(descriptor)
-        self.close()
-        self._descriptor = descriptor
-
-    def read(self) -> CookieRecord | None:
-        """Return the record, or None if none was written."""
-        if self._descriptor is None:
-            return None
-        return CookieRecord.model_validate_json(os.pread(self._descriptor, MAX_RECORD, 0))
-
-    def close(self) -> None:
-        """Drop the record."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def __del__(self) -> None:
-        # The actor's instances come and go, and nothing closes the handle that owns this.
-        self.close()
+    Raises `OSError` if no memory or descriptor is left.
+    """
+    return sealed_file("cookie", record.model_dump_json().encode())
 
 
 def read_record(descriptor: int) -> CookieRecord:
-    """Return the record behind a descriptor of a `DescriptorStore`. The descriptor stays open.
+    """Return the record behind a descriptor of `sealed_record`. The descriptor stays open.
 
     Raises:
         InvalidRecord: it is unsealed, so that somebody can still change it; it is too large; or it

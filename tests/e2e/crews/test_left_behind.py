@@ -1,6 +1,7 @@
-"""What has ended leaves nothing: executions of all kinds, by the hundred, and clients that go away.
+"""Clients that go away leave nothing: neither a descriptor nor a follower, a process or a folder.
 
-Each test begins with a look at what the daemon has, and ends when it has that again.
+Each test begins with a look at what the daemon has, and ends when it has that again. The soak does
+the same for executions, by the hundred.
 """
 
 from __future__ import annotations
@@ -22,13 +23,9 @@ if TYPE_CHECKING:
 
 TIMES = 50
 AT_ONCE = 8
-MANY = 200
-CLIENTS = 4
 LONGEST_REST = 20
 BETWEEN_LOOKS = 0.1
 STILL_LOOKS = 4
-GROWTH = 8 * 1024
-"""KiB that the daemon may have more after `MANY` executions."""
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +46,9 @@ def employer(employing: Employing, folder: Path, meet: Meet) -> Iterator[Daemon]
     slowly = f"touch '{folder}/heard'; until [ -e '{folder}/gate' ]; do sleep 0.02; done"
     with employing(
         {
-            "trivial": {"max_running": AT_ONCE, "queue": MANY},
+            "trivial": {"max_running": AT_ONCE, "queue": TIMES},
             "patient": {"script": until_stopped, "max_running": AT_ONCE, "grace": 30},
             "reluctant": {"script": f"trap '' TERM\n{until_stopped}\n{slowly}", "grace": 30},
-            "late": {"script": "exec sleep 600", "deadline": 1, "max_running": TIMES, "grace": 1},
         }
     ) as daemon:
         trio.run(first_execution, daemon)
@@ -103,66 +99,6 @@ async def belongings(daemon: Daemon) -> dict[str, Any]:
         "folders": daemon.profiles(),
         "conversion": (await daemon.status())["conversion"],
         **told,
-    }
-
-
-async def test_many_executions(employer: Daemon, meet: Meet) -> None:
-    crew = await meet(employer, "trivial")
-    before = await crew.ids()
-    series: list[list[str]] = [[] for _ in range(CLIENTS)]
-
-    async def kick_off(returned: list[str], times: int) -> None:
-        for _ in range(times):
-            returned.append(await crew.kick_off())
-
-    async def run(times: int) -> list[dict[str, Any]]:
-        async with trio.open_nursery() as nursery:
-            for returned in series:
-                nursery.start_soon(kick_off, returned, times // CLIENTS)
-        return [await crew.ended(each) for each in await crew.ids() if each not in before]
-
-    await run(MANY // 5)  # whatever is made once, is made
-    async with nothing_left(employer):
-        memory = resident(employer)
-        ends = await run(MANY)
-    assert resident(employer) - memory < GROWTH
-    assert [end["status"] for end in ends] == ["completed"] * (MANY + MANY // 5)
-    ids = [end["kickoff_id"] for end in ends]
-    assert set(ids) == {each for returned in series for each in returned}
-    for returned in series:
-        assert returned == sorted(returned, key=ids.index)
-    starts = [end["started_at"] for end in ends]
-    for place, start in enumerate(starts):
-        # Which of those that start together is first, is not told.
-        assert sum(earlier > start for earlier in starts[:place]) < AT_ONCE
-
-
-def resident(daemon: Daemon) -> int:
-    """KiB of memory that the daemon has."""
-    status = Path(f"/proc/{daemon.program.process.pid}/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
-    return int(line.split()[1])
-
-
-async def test_executions_that_are_stopped(employer: Daemon, meet: Meet) -> None:
-    crew = await meet(employer, "patient")
-    async with nothing_left(employer):
-        ids = [await crew.kick_off() for _ in range(TIMES)]
-        async with trio.open_nursery() as nursery:
-            for each in ids:
-                nursery.start_soon(crew.stop, each)
-        ends = [await crew.status(each) for each in ids]
-    assert {end["status"] for end in ends} == {"stopped"}
-
-
-async def test_executions_past_their_deadline(employer: Daemon, meet: Meet) -> None:
-    crew = await meet(employer, "late")
-    async with nothing_left(employer):
-        ids = [await crew.kick_off() for _ in range(TIMES)]
-        ends = [await crew.ended(each) for each in ids]
-    assert {end["status"] for end in ends} == {"timed_out"}
-    assert {end["error"] for end in ends} == {
-        "it ran longer than the 1 s that its crew may (deadline); the worker ended at SIGTERM"
     }
 
 
