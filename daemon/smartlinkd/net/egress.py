@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Final, TypedDict
+from typing import Final
 
 import httpcore
 import httpx
@@ -77,13 +77,6 @@ class CannotConnect(Exception):  # noqa: N818 - it names the state
     """There is no connection; the text says why, in words for the operator."""
 
 
-class _Request(TypedDict):
-    method: str
-    url: httpcore.URL
-    headers: list[tuple[bytes, bytes]]
-    content: _Body
-
-
 class _Body:
     """A body in one piece. httpcore's own is a generator, which a cancelled request leaves to the
     garbage collector, and trio warns of that."""
@@ -122,10 +115,28 @@ class Sender:
         outcome: Answered | Unanswered = Unanswered(why)
         with trio.move_on_after(self._deadline_s):
             try:
-                request = _request(url, headers, body)
-                if request["url"].scheme == b"https":
+                parts = httpx.URL(url)
+                if parts.scheme == "https":
                     await self._trust.load()
-                async with self._pool.stream(**request) as response:
+                async with self._pool.stream(
+                    "POST",
+                    httpcore.URL(
+                        scheme=parts.raw_scheme,
+                        host=parts.raw_host,
+                        port=parts.port,
+                        target=parts.raw_path,
+                    ),
+                    headers=[
+                        (b"Host", parts.netloc),
+                        (b"User-Agent", f"smartlinkd/{__version__}".encode()),
+                        (b"Accept", b"*/*"),
+                        (b"Accept-Encoding", b"identity"),
+                        (b"Content-Type", b"application/json"),
+                        (b"Content-Length", str(len(body)).encode()),
+                        *((name.encode(), value.encode()) for name, value in headers.items()),
+                    ],
+                    content=_Body(body),
+                ) as response:
                     outcome = Answered(response.status, _header(response, b"retry-after"))
                     await _drain(response)
             except (CannotConnect, NoThread) as obstacle:
@@ -251,26 +262,6 @@ async def open_sender(
     )
     async with pool:
         yield Sender(pool, trust, deadline_s)
-
-
-def _request(url: str, headers: Mapping[str, str], body: bytes) -> _Request:
-    parts = httpx.URL(url)
-    return {
-        "method": "POST",
-        "url": httpcore.URL(
-            scheme=parts.raw_scheme, host=parts.raw_host, port=parts.port, target=parts.raw_path
-        ),
-        "headers": [
-            (b"Host", parts.netloc),
-            (b"User-Agent", f"smartlinkd/{__version__}".encode()),
-            (b"Accept", b"*/*"),
-            (b"Accept-Encoding", b"identity"),
-            (b"Content-Type", b"application/json"),
-            (b"Content-Length", str(len(body)).encode()),
-            *((name.encode(), value.encode()) for name, value in headers.items()),
-        ],
-        "content": _Body(body),
-    }
 
 
 async def _drain(response: httpcore.Response) -> None:
