@@ -71,7 +71,6 @@ class PlayedPage:
         self.context = context
         self.opened = 0  # by the tests' own `open_tab`
         self.document_count = 0
-        self.last_url = "https://portal.test/"
         self.is_gone = False
         self.asked = 0
         self.loops = False

@@ -14,7 +14,6 @@ from smartlinkd.browser.actor import Browser, BrowserState
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.errors import BrowserNotReady, Disconnected
 from smartlinkd.browser.tab_pool import TabSpec
-from smartlinkd.errors import Refused
 from smartlinkd.supervision.actor import Overloaded
 from smartlinkd.supervision.policy import Backoff
 from tests.browser.jobs import LIMITS, Job, instance_settings, never_invalid
@@ -97,22 +96,6 @@ async def test_status_shows_the_browser_and_its_jobs(
         assert (status.working, status.contexts, status.waiting) == (2, 2, 0)
         assert (status.restarts, status.last_end) == (0, None)
         nursery.cancel_scope.cancel()
-
-
-async def test_job_returns_its_value_or_raises_its_error(
-    chromiums: PlayedChromiums, autojump_clock: MockClock
-) -> None:
-    async def work(page: Any) -> int:
-        await page.evaluate("")
-        return 42
-
-    async def fail(_: object) -> None:
-        raise Refused("mine")
-
-    async with ready_browser(chromiums) as browser:
-        with pytest.raises(Refused, match="mine"):
-            await browser.use(tab_spec(), fail)
-        assert await browser.use(tab_spec(), work) == 42
 
 
 async def test_downtime_of_each_start_is_observed(

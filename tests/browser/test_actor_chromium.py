@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd.browser.actor import Browser, BrowserState
+from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.errors import BrowserNotReady, NavigationFailed, SessionGone
+from smartlinkd.browser.errors import NavigationFailed, SessionGone
 from smartlinkd.browser.instance import InstanceSettings
 from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.page import Page
 from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.supervision.policy import Backoff
-from tests.browser.jobs import LIMITS, instance_settings, never_invalid
+from tests.browser.jobs import instance_settings, never_invalid
 
 pytestmark = pytest.mark.chromium
 
@@ -79,45 +79,6 @@ async def loop_for_ever(page: Page) -> None:
     await page.evaluate("() => { for (;;); }", deadline=600)
 
 
-async def test_jobs_of_two_keys_at_once_share_nothing(kept_up: InstanceSettings, site: Any) -> None:
-    met = trio.Event()
-    seen: dict[str, object] = {}
-    async with running(kept_up) as browser:
-        assert browser.status().state is BrowserState.READY
-        assert "Chrome/" in str(browser.status().version)
-
-        async def use(key: str) -> None:
-            async def work(page: Page) -> object:
-                if browser.status().working == 2:
-                    met.set()
-                await met.wait()  # both are at work at the same time
-                return await cookie(page)
-
-            seen[key] = await browser.use(tab_spec(site, key), work)
-
-        with trio.fail_after(SOON):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(use, "a")
-                nursery.start_soon(use, "b")
-    assert seen == {"a": "key=a", "b": "key=b"}
-
-
-async def test_killed_browser_is_not_ready_until_the_next_is(
-    kept_up: InstanceSettings, site: Any
-) -> None:
-    async with running(kept_up) as browser:
-        before = browser.status().pid
-        assert before is not None
-        os.kill(before, signal.SIGKILL)
-        await until(lambda: not browser.is_ready)
-        with pytest.raises(BrowserNotReady):
-            await browser.use(tab_spec(site), cookie)
-        await until_ready(browser, restarts=1)
-        assert browser.status().pid != before
-        assert reasons(browser) == {"crashed"}
-        assert await browser.use(tab_spec(site), cookie) == "key=a"
-
-
 async def test_stopped_browser_is_replaced_as_unresponsive(
     kept_up: InstanceSettings, site: Any
 ) -> None:
@@ -145,53 +106,6 @@ async def test_killed_renderer_fails_its_own_job_only(kept_up: InstanceSettings,
         for key in ("a", "other"):
             assert await browser.use(tab_spec(site, key), cookie) == f"key={key}"
         assert browser.status().restarts == 0
-
-
-async def test_page_in_an_endless_loop_troubles_no_other_and_goes_with_its_caller(
-    kept_up: InstanceSettings, site: Any
-) -> None:
-    kept_up = replace(kept_up, limits=BrowserLimits(probe_interval_s=0.1, probe_max_age_s=1.0))
-    begun = trio.Event()
-
-    async def loop(page: Page) -> None:
-        begun.set()
-        await loop_for_ever(page)
-
-    async with running(kept_up) as browser:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(browser.use, tab_spec(site), loop)
-            await begun.wait()
-            await trio.sleep(1.0)
-            await until(lambda: browser.is_ready)  # by a probe since
-            assert await browser.use(tab_spec(site, "other"), cookie) == "key=other"
-            left = trio.current_time()
-            nursery.cancel_scope.cancel()
-        await until(lambda: not browser.status().working)
-        assert trio.current_time() - left < LIMITS.dispose_timeout_s
-        assert browser.status().contexts == 1
-        assert await browser.use(tab_spec(site), cookie) == "key=a"
-
-
-async def test_page_that_hangs_while_idle_fails_no_job(
-    kept_up: InstanceSettings, site: Any
-) -> None:
-    kept_up = replace(kept_up, limits=BrowserLimits(trusted_for_s=0.0))
-    hung: list[Page] = []
-
-    async def begin_to_loop(page: Page) -> None:
-        hung.append(page)
-        await page.evaluate("() => { setTimeout(() => { for (;;); }, 0); }")
-
-    async def look(page: Page) -> object:
-        assert page is not hung[0]
-        return await cookie(page)
-
-    async with running(kept_up) as browser:
-        await browser.use(tab_spec(site), begin_to_loop)
-        assert await browser.use(tab_spec(site), look) == "key=a"
-        await until(lambda: hung[0].is_gone)
-        assert browser.status().contexts == 1
-        assert not reasons(browser)
 
 
 async def test_recycling_fails_no_job(kept_up: InstanceSettings, site: Any) -> None:

@@ -28,7 +28,7 @@ from smartlinkd.browser.chromium import (
     launch,
     product,
 )
-from smartlinkd.browser.errors import BrowserFailed, Disconnected, LaunchFailed
+from smartlinkd.browser.errors import BrowserFailed, LaunchFailed
 from smartlinkd.browser.instance import BrowserInstance
 from smartlinkd.browser.page import BrowserContext, Page
 from tests.browser.jobs import instance_settings
@@ -162,39 +162,6 @@ async def test_browser_has_a_private_home_another_user_and_a_clean_environment(
 
 
 @pytest.mark.chromium
-async def test_websocket_of_another_origin_is_refused(shared_endpoint: str) -> None:
-    host, _, path = shared_endpoint.removeprefix("ws://").partition("/")
-    stream = await trio.open_tcp_stream("127.0.0.1", int(host.rpartition(":")[2]))
-    async with stream:
-        await stream.send_all(
-            f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\n"
-            "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-            "Origin: http://evil.example\r\n\r\n".encode()
-        )
-        assert (await stream.receive_some(1024)).startswith(b"HTTP/1.1 403")
-
-
-@pytest.mark.chromium
-async def test_killed_browser_fails_calls_at_once(settings: LaunchSettings) -> None:
-    async with launched(settings) as (chromium, connection):
-        page = await a_page(connection)
-        with trio.fail_after(15):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(_is_disconnected, page)
-                await page.evaluate("() => 1")  # and by now the other one is under way
-                os.kill(chromium.pid, signal.SIGKILL)
-            assert (await chromium.wait()).signal == signal.SIGKILL
-            assert "the connection to the browser has ended" in await connection.wait_closed()
-            await _is_disconnected(page)
-
-
-async def _is_disconnected(page: Page) -> None:
-    with pytest.raises(Disconnected):
-        await page.evaluate("() => new Promise(() => {})", deadline=60)
-
-
-@pytest.mark.chromium
 @pytest.mark.parametrize("milliseconds", [0, 10, 30, 45, 60, 75, 90, 120])
 async def test_cancelled_launch_leaves_nothing(milliseconds: int, settings: LaunchSettings) -> None:
     with trio.move_on_after(milliseconds / 1000) as scope:
@@ -312,33 +279,3 @@ async def test_profile_that_cannot_be_given_to_its_user_is_removed(
         async with launch(replace(settings, profiles=tmp_path)):
             raise AssertionError("it was launched")
     assert is_empty(tmp_path)
-
-
-NOWHERE = """
-import resource, signal
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-import trio
-from smartlinkd.app import tree
-from smartlinkd.browser.chromium import LaunchSettings, launch
-from smartlinkd.browser.errors import LaunchFailed
-from smartlinkd.commands import doctor
-
-async def main():
-    try:
-        async with launch(LaunchSettings()):
-            pass
-    except LaunchFailed as failed:
-        print(failed)
-
-trio.run(main)
-"""
-
-
-def test_full_disk_fails_the_launch_and_not_the_import() -> None:
-    """Where nothing can be written, Python knows no folder for them."""
-    ended = subprocess.run(
-        [sys.executable, "-B", "-c", NOWHERE], capture_output=True, text=True, check=False
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert "No usable temporary directory found" in ended.stdout

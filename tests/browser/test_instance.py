@@ -15,7 +15,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.errors import Disconnected, LaunchFailed
 from smartlinkd.browser.instance import BrowserInstance, End, EndKind, InstanceSettings
-from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.errors import Refused
 from smartlinkd.threads import NoThread
@@ -203,21 +202,6 @@ async def test_probe_after_a_failed_one_makes_it_ready_again(
     nursery.cancel_scope.cancel()
 
 
-async def test_probe_over_its_age_makes_it_unready(
-    chromiums: PlayedChromiums,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-) -> None:
-    limits = BrowserLimits(probe_timeout_s=1_000)  # and so no probe ever fails
-    life = await born(nursery, instance_settings(limits=limits))
-    chromiums.launched[0].mute = True
-    await trio.sleep(LIMITS.probe_max_age_s * 0.9)
-    assert life.ready()
-    await trio.sleep(LIMITS.probe_max_age_s * 0.1 + LIMITS.probe_interval_s)
-    assert not life.ready()
-    nursery.cancel_scope.cancel()
-
-
 async def test_running_job_fails_when_the_browser_ends(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
@@ -292,20 +276,6 @@ async def test_memory_that_cannot_be_measured_ends_nothing(
     with trio.fail_after(LIMITS.measure_interval_s):
         assert (await life.instance.wait_ended()).kind is EndKind.RECYCLED
     nursery.cancel_scope.cancel()
-
-
-async def test_recycled_instance_serves_until_it_is_drained(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    life = await recycled(nursery)
-    await trio.sleep(1_000)
-    assert life.ready()
-    await life.instance.use(SPEC, nothing)
-    assert len(chromiums.running) == 1
-    life.instance.drain()
-    with trio.fail_after(A_MOMENT):
-        await life.over.wait()
-    assert chromiums.running == []
 
 
 async def test_drained_instance_ends_with_its_last_job(

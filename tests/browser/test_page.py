@@ -13,7 +13,6 @@ from smartlinkd.browser.errors import (
     CallTimedOut,
     ContextLost,
     NavigationFailed,
-    PageGone,
     ProtocolError,
     ScriptFailed,
     SessionGone,
@@ -252,13 +251,3 @@ async def test_cookie_that_chromium_refuses_leaves_no_context_and_is_not_shown(
         await BrowserContext.create(connection, [bad])
     assert "secret" not in str(refused.value)
     assert await connection.browser.call("Target.getBrowserContexts") == contexts
-
-
-async def test_disposed_context_closes_its_tabs(connection: CdpConnection) -> None:
-    before = await pages_of(connection)
-    context = await BrowserContext.create(connection, ())
-    page = await context.new_page()
-    await context.dispose()
-    with pytest.raises(PageGone):
-        await page.evaluate("() => 1")
-    assert await pages_of(connection) == before

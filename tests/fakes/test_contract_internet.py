@@ -13,8 +13,7 @@ from ipaddress import ip_network
 import pytest
 import trio
 
-from smartlinkd.net.egress import Sender, open_sender
-from smartlinkd.net.outcomes import Answered, Unanswered
+from smartlinkd.net.egress import Answered, Sender, Unanswered, open_sender
 from tests.fakes.internet import (
     NETWORK,
     Behaviour,

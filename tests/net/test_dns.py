@@ -15,8 +15,7 @@ import trio.testing
 
 from smartlinkd.net.client import HttpClient, NoAnswer
 from smartlinkd.net.dns import MAX_LOOKUPS, install_resolver
-from smartlinkd.net.egress import open_sender, resolve_name
-from smartlinkd.net.outcomes import Unanswered
+from smartlinkd.net.egress import Unanswered, open_sender, resolve_name
 
 HANG = 10.0
 """Real seconds; whatever takes longer hangs."""

@@ -52,8 +52,7 @@ class Machine(machine.Machine):
             interval_s = SLOWLY if self._is_quiet else AS_USUAL
             this._limits = replace(this._limits, probe_interval_s=interval_s)
             if self._chance.random() >= REALLY and self.can_beat(canary):
-                this._last_probe = trio.current_time()
-                this._failed_probes = 0
+                this._has_run_script = True
             else:
                 await probe(this, canary, timeout_s=timeout_s)
 

@@ -8,7 +8,6 @@ or with the reason why there is none. See docs/decisions/056-captured-responses.
 from __future__ import annotations
 
 import base64
-import logging
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,12 +15,10 @@ from functools import partial
 
 import trio
 
-from smartlinkd.browser.cdp import CdpSession, EventStream, JsonObject
+from smartlinkd.browser.cdp import CdpSession, JsonObject
 from smartlinkd.browser.errors import CallTimedOut, ProtocolError
 from smartlinkd.nurseries import background
 from smartlinkd.untrusted import first_line
-
-logger = logging.getLogger(__name__)
 
 ENDED_QUEUE = 256  # requests that have ended, and whose bodies are still to be read
 RESPONSE_QUEUE = 16  # responses that nobody has taken yet
@@ -31,7 +28,7 @@ NETWORK_BUFFERS = {"maxTotalBufferSize": BODIES_LIMIT, "maxResourceBufferSize": 
 """The parameters of Network.enable, which a session needs before `capture`."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class CapturedResponse:
     """The answer to a request of the page.
 
@@ -44,8 +41,8 @@ class CapturedResponse:
 
     status: int
     url: str = field(repr=False)
-    mime_type: str
-    body: str = field(repr=False)
+    mime_type: str = ""
+    body: str = field(default="", repr=False)
     lost: str = ""
     leads_to: str = field(default="", repr=False)
 
@@ -78,13 +75,9 @@ class _Request:
     """A captured request, and what is known of its answer so far."""
 
     id: str
-    url: str
     loader_id: str
-    status: int = 0
-    mime_type: str = ""
+    answer: CapturedResponse
     has_body: bool = False
-    lost: str = ""
-    leads_to: str = ""
 
 
 class _Requests:
@@ -111,17 +104,17 @@ class _Requests:
         redirect, url = params.get("redirectResponse"), sent["url"]
         redirected = None if redirect is None else self._under_way.pop(id_, None)
         if redirected is not None and redirect is not None:
-            redirected.status, redirected.leads_to = redirect["status"], url
+            redirected.answer.status, redirected.answer.leads_to = redirect["status"], url
             yield redirected
         is_wanted = any(part in url for part in self._url_parts)
         if redirected is not None or (is_wanted and self._method in (None, sent["method"])):
-            self._under_way[id_] = _Request(id_, url, params["loaderId"])
+            self._under_way[id_] = _Request(id_, params["loaderId"], CapturedResponse(0, url))
 
     def _handle_response(self, params: JsonObject) -> tuple[_Request, ...]:
         request = self._under_way.get(params["requestId"])
         if request is not None:
-            request.status = params["response"]["status"]
-            request.mime_type = params["response"]["mimeType"]
+            request.answer.status = params["response"]["status"]
+            request.answer.mime_type = params["response"]["mimeType"]
         return ()
 
     def _handle_finished(self, params: JsonObject) -> Iterator[_Request]:
@@ -133,7 +126,7 @@ class _Requests:
     def _handle_failed(self, params: JsonObject) -> Iterator[_Request]:
         request = self._under_way.pop(params["requestId"], None)
         if request is not None:
-            request.lost = first_line(params["errorText"])
+            request.answer.lost = first_line(params["errorText"])
             yield request
 
     def _handle_navigation(self, params: JsonObject) -> Iterator[_Request]:
@@ -144,33 +137,21 @@ class _Requests:
         for request in list(self._under_way.values()):
             if request.loader_id != frame["loaderId"]:
                 del self._under_way[request.id]
-                request.lost = "the page went elsewhere"
+                request.answer.lost = "the page went elsewhere"
                 yield request
 
 
 async def _report(
     session: CdpSession,
-    ended: EventStream[_Request],
+    ended: trio.MemoryReceiveChannel[_Request],
     send: trio.MemorySendChannel[CapturedResponse],
 ) -> None:
     """Read the bodies and send the responses, until cancelled. Raises `PageGone`."""
     async for request in ended:
-        body = ""
         if request.has_body:
-            body, request.lost = await _read_body(session, request.id)
-        await send.send(
-            CapturedResponse(
-                request.status,
-                request.url,
-                request.mime_type,
-                body,
-                request.lost,
-                request.leads_to,
-            )
-        )
-        if ended.lost:
-            logger.warning("%d answers were lost: too many at once", ended.lost)
-            ended.lost = 0
+            request.answer.body, request.answer.lost = await _read_body(session, request.id)
+        await send.send(request.answer)
+    raise await session.wait_gone()
 
 
 async def _read_body(session: CdpSession, request_id: str) -> tuple[str, str]:

@@ -14,7 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import trio
@@ -55,42 +55,6 @@ SESSION_CLOSED = "the tab was closed"
 SESSION_CRASHED = "the tab crashed: its renderer process ended"
 
 
-class EventStream(Generic[T]):
-    """A subscription: iterate over it, or take the `next()`. `lost` counts what found no room.
-
-    `CdpSession.events()` makes one.
-    """
-
-    def __init__(self, size: int, gone_error: Callable[[], PageGone]) -> None:
-        self.lost = 0
-        self._gone_error = gone_error
-        self._send, self._receive = trio.open_memory_channel[T](size)
-
-    async def next(self) -> T:
-        """Wait for the next item. Raises the session's `PageGone` when none will come."""
-        try:
-            return await self._receive.receive()
-        except trio.EndOfChannel:
-            raise self._gone_error() from None
-
-    def __aiter__(self) -> EventStream[T]:
-        return self
-
-    async def __anext__(self) -> T:
-        return await self.next()
-
-    def put(self, item: T) -> None:
-        """Add an item, or count it as lost."""
-        try:
-            self._send.send_nowait(item)
-        except trio.WouldBlock:
-            self.lost += 1
-
-    def end(self) -> None:
-        """Refuse further items. Those in the queue can still be taken."""
-        self._send.close()
-
-
 class CdpSession:
     """Calls to one target and events from it. `CdpConnection.browser` is the browser's own."""
 
@@ -101,7 +65,7 @@ class CdpSession:
         self._id = id_
         self._ended = trio.Event()
         self._handlers: dict[str, list[EventHandler]] = {}
-        self._subscriptions: set[EventStream[Any]] = set()
+        self._subscriptions: set[trio.MemorySendChannel[Any]] = set()
 
     async def call(
         self,
@@ -109,14 +73,8 @@ class CdpSession:
         params: Mapping[str, object] | None = None,
         *,
         deadline: float = CALL_DEADLINE,
-        undo: EventHandler | None = None,
     ) -> JsonObject:
-        """Call `method` and return its result.
-
-        Args:
-            deadline: in seconds from now.
-            undo: called with a result that comes after the caller has gone. It must not wait; use
-                `post` in it.
+        """Call `method` and return its result. `deadline` is in seconds from now.
 
         Raises:
             ProtocolError: the browser refused the call.
@@ -126,7 +84,7 @@ class CdpSession:
         """
         if self.gone is not None:
             raise self._gone_error()
-        call = _Call(self, method, undo)
+        call = _Call(self, method)
         await self._connection._send_call(call, self._frame(method, params or {}), deadline)
         if call.result is not None:
             return call.result
@@ -148,27 +106,31 @@ class CdpSession:
     @contextmanager
     def events(
         self, mappers: Mapping[str, Callable[[JsonObject], Iterable[T]]], *, size: int
-    ) -> Iterator[EventStream[T]]:
+    ) -> Iterator[trio.MemoryReceiveChannel[T]]:
         """Subscribe to the items that `mappers`, by method, make of each event: none, one or more.
 
-        The reader calls the mappers, which must not wait. An event without items wakes nobody.
+        The reader calls the mappers, which must not wait. An event without items wakes nobody. An
+        item beyond `size` that wait is lost. The channel ends with the session.
         """
-        stream = EventStream[T](size, self._gone_error)
+        send, receive = trio.open_memory_channel[T](size)
 
         def handle(mapper: Callable[[JsonObject], Iterable[T]], params: JsonObject) -> None:
             for item in mapper(params):
-                stream.put(item)
+                try:
+                    send.send_nowait(item)
+                except trio.WouldBlock:
+                    logger.debug("an event was lost: too many at once")
 
         handlers = [(method, partial(handle, mapper)) for method, mapper in mappers.items()]
         for method, handler in handlers:
             self.on(method, handler)
-        self._subscriptions.add(stream)
+        self._subscriptions.add(send)
         if self.gone is not None:
-            stream.end()
+            send.close()
         try:
-            yield stream
+            yield receive
         finally:
-            self._subscriptions.discard(stream)
+            self._subscriptions.discard(send)
             for method, handler in handlers:
                 self.off(method, handler)
 
@@ -197,24 +159,22 @@ class CdpSession:
     def _end(self, why: PageGone) -> None:
         self.gone = why
         self._ended.set()
-        for stream in self._subscriptions:
-            stream.end()
+        for subscription in self._subscriptions:
+            subscription.close()
 
 
 class _Call:
     """A call under way, and the slot for its answer."""
 
-    def __init__(self, session: CdpSession, method: str, undo: EventHandler | None) -> None:
+    def __init__(self, session: CdpSession, method: str) -> None:
         self.session = session
         self.method = method
-        self.undo = undo
-        self.is_abandoned = False
         self.settled = trio.Event()
         self.result: JsonObject | None = None
         self.error: BrowserFailed | None = None
 
     def handle_answer(self, message: JsonObject) -> None:
-        """Settle with the browser's answer, or undo what it did for a caller that has gone."""
+        """Settle with the browser's answer."""
         if "error" in message:
             code, text = message["error"]["code"], message["error"]["message"]
             is_gone = code == NO_SUCH_SESSION
@@ -224,13 +184,6 @@ class _Call:
             return
         self.result = message["result"]
         self.settled.set()
-        if self.is_abandoned:
-            self.undo_result()
-
-    def undo_result(self) -> None:
-        """Undo what the browser has done, if it has answered."""
-        if self.result is not None and self.undo is not None:
-            self.undo(self.result)
 
     def fail(self, error: BrowserFailed) -> None:
         self.error = error
@@ -270,22 +223,14 @@ class CdpConnection:
         """Send the frame and wait until `call` is settled, or the deadline has passed."""
         id_ = self._next_id()
         self._calls[id_] = call
-        is_queued = False
         try:
             with trio.move_on_after(deadline):
                 await self._outgoing.send(json.dumps({"id": id_, **frame}))
-                is_queued = True
                 await call.settled.wait()
         except trio.BrokenResourceError:
             pass  # the connection ended while the queue was full, and has failed the call
-        except trio.Cancelled:
-            # The answer may have come since the cancellation. The caller will not see it.
-            call.undo_result()
-            raise
         finally:
-            call.is_abandoned = not call.settled.is_set()
-            if not (call.is_abandoned and is_queued and call.undo is not None):
-                self._calls.pop(id_, None)
+            self._calls.pop(id_, None)
 
     def _post(self, frame: JsonObject) -> None:
         text = json.dumps({"id": self._next_id(), **frame})

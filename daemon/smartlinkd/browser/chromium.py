@@ -396,9 +396,10 @@ async def product(connection: CdpConnection) -> str:
 async def is_sandboxed(connection: CdpConnection) -> bool:
     """Return True if the kernel shows that all renderers are confined. One page must be open.
 
-    They are more confined than the browser's main process: by seccomp, and by namespaces of their
-    own for users and processes. A seccomp mode of 2 alone proves nothing: under a service manager's
-    filter every process has it. So the number of filters is compared.
+    They are more confined than the browser's main process: by seccomp, and by a namespace of their
+    own for processes. Chromium makes that as an unprivileged user, so it takes one for users, too.
+    A seccomp mode of 2 alone proves nothing: under a service manager's filter every process has it.
+    So the number of filters is compared.
 
     Raises:
         BrowserFailed: no renderer can be seen, or a call to the browser failed.
@@ -424,31 +425,15 @@ async def is_sandboxed(connection: CdpConnection) -> bool:
 
 def _is_confined(browser: int, renderer: int) -> bool:
     inner, outer = _status(renderer), _status(browser)
-    return (
-        int(inner.get("Seccomp_filters", "0")) > int(outer.get("Seccomp_filters", "0"))
-        and _has_other_user_namespace(renderer, browser)
-        # NSpid has one process id for each pid namespace that the process is in.
-        and len(inner["NSpid"].split()) > len(outer["NSpid"].split())
-    )
+    has_filter = int(inner.get("Seccomp_filters", "0")) > int(outer.get("Seccomp_filters", "0"))
+    # NSpid has one process id for each pid namespace that the process is in.
+    return has_filter and len(inner["NSpid"].split()) > len(outer["NSpid"].split())
 
 
 def _status(pid: int) -> dict[str, str]:
     """Return the fields of /proc/PID/status, which every user may read."""
     lines = _text(f"/proc/{pid}/status").splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
-
-
-def _has_other_user_namespace(one: int, other: int) -> bool:
-    """True if two processes are seen to be in different user namespaces.
-
-    Chromium's own user and root with CAP_SYS_PTRACE may read the namespaces' names. Root in a
-    container may not, but every user may read the maps of user ids. Maps that differ are of
-    different namespaces; equal ones may be so, too.
-    """
-    try:
-        return os.readlink(f"/proc/{one}/ns/user") != os.readlink(f"/proc/{other}/ns/user")  # noqa: PTH115 - names, not paths
-    except PermissionError:
-        return _text(f"/proc/{one}/uid_map") != _text(f"/proc/{other}/uid_map")
 
 
 def _text(path: str) -> str:

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from math import inf
 from typing import TypeVar
 
 import trio
@@ -95,14 +94,13 @@ class BrowserInstance:
         self._finished = trio.Event()
         self._draining = trio.Event()
         self._all_jobs_done = trio.Event()
-        self._last_probe = -inf  # that succeeded, on trio's clock
-        self._failed_probes = 0  # in a row
+        self._has_run_script = False  # when the probe page was last asked to
 
     @property
     def is_ready(self) -> bool:
-        """True if the probe page has run script within the last seconds, and not failed since."""
-        is_recent = trio.current_time() - self._last_probe < self._limits.probe_max_age_s
-        return is_recent and self._failed_probes == 0 and not self.is_dead
+        """True if the last probe has succeeded: there is one within `probe_interval_s` and
+        `probe_timeout_s`."""
+        return self._has_run_script and not self.is_dead
 
     @property
     def is_dead(self) -> bool:
@@ -119,10 +117,6 @@ class BrowserInstance:
         await self._ended.wait()
         assert self.end is not None  # noqa: S101 - set before the event
         return self.end
-
-    async def wait_finished(self) -> None:
-        """Wait until it is dead, or drained."""
-        await self._finished.wait()
 
     def drain(self) -> None:
         """Let it end as soon as the jobs on it have ended."""
@@ -191,18 +185,20 @@ class BrowserInstance:
 
     async def _probe(self, page: Page, *, timeout_s: float) -> None:
         await page.evaluate("() => 1", deadline=timeout_s)
-        self._last_probe = trio.current_time()
-        self._failed_probes = 0
+        self._has_run_script = True
 
     async def _watch_probe_page(self, page: Page) -> None:
-        while self._failed_probes < self._limits.probe_failures:
+        failures = 0
+        while failures < self._limits.probe_failures:
             await trio.sleep(self._limits.probe_interval_s)
             try:
                 await self._probe(page, timeout_s=self._limits.probe_timeout_s)
+                failures = 0
             except Refused as failure:
-                self._failed_probes += 1
+                self._has_run_script = False
+                failures += 1
                 logger.warning("the browser's canary missed a beat: %s", failure)
-        self._end_with(EndKind.UNRESPONSIVE, f"no script ran for {self._failed_probes} beats")
+        self._end_with(EndKind.UNRESPONSIVE, f"no script ran for {failures} beats")
 
     async def _watch_process(self, chromium: Chromium) -> None:
         status = await chromium.wait()
@@ -210,7 +206,7 @@ class BrowserInstance:
 
     async def _watch_connection(self, connection: CdpConnection, chromium: Chromium) -> None:
         why = await connection.wait_closed()
-        self._last_probe = -inf  # it is not ready, whatever the reason turns out to be
+        self._has_run_script = False  # it is not ready, whatever the reason turns out to be
         with trio.move_on_after(self._limits.exit_wait_s):
             await chromium.wait()
             return

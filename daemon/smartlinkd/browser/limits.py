@@ -22,7 +22,6 @@ class BrowserLimits:
         probe_interval_s: between two scripts on the probe page.
         probe_timeout_s: for one such script. It takes a millisecond; a busy machine may need more.
         probe_failures: failed probes in a row after which the browser counts as unresponsive.
-        probe_max_age_s: for how long a successful probe says that the browser is ready.
         exit_wait_s: for the process to end after its websocket has closed. Its exit status says
             more than the closed socket.
         sandbox_timeout_s: for new renderers to be confined. It takes milliseconds.
@@ -46,7 +45,6 @@ class BrowserLimits:
     probe_interval_s: float = 1.0
     probe_timeout_s: float = 2.0
     probe_failures: int = 2
-    probe_max_age_s: float = 5.0
     exit_wait_s: float = 0.5
     sandbox_timeout_s: float = 5.0
     measure_interval_s: float = 30.0

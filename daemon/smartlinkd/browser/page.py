@@ -21,13 +21,7 @@ import trio
 from pydantic import JsonValue
 
 from smartlinkd.browser.capture import NETWORK_BUFFERS, CapturedResponse, capture
-from smartlinkd.browser.cdp import (
-    CALL_DEADLINE,
-    CdpConnection,
-    CdpSession,
-    EventStream,
-    JsonObject,
-)
+from smartlinkd.browser.cdp import CALL_DEADLINE, CdpConnection, CdpSession, JsonObject
 from smartlinkd.browser.errors import (
     CallTimedOut,
     ContextLost,
@@ -85,17 +79,14 @@ class BrowserContext:
         Raises `ProtocolError` if Chromium refuses a cookie, and as `CdpSession.call`.
         """
         browser = connection.browser
-        answer = await browser.call(
-            "Target.createBrowserContext",
-            {"disposeOnDetach": True},
-            undo=lambda late: browser.post("Target.disposeBrowserContext", _context_of(late)),
-        )
+        with trio.CancelScope(shield=True):  # else nobody would know of what is made
+            answer = await browser.call("Target.createBrowserContext", {"disposeOnDetach": True})
         context = cls(connection, answer["browserContextId"])
         try:
             await context._set_up(cookies)
         except BaseException:
             context._stop_listening()
-            browser.post("Target.disposeBrowserContext", _context_of(answer))
+            browser.post("Target.disposeBrowserContext", {"browserContextId": context._id})
             raise
         return context
 
@@ -104,17 +95,18 @@ class BrowserContext:
 
         Raises as `CdpSession.call`.
         """
-        answer = await self._browser.call(
-            "Target.createTarget",
-            {"url": "about:blank", "browserContextId": self._id, "newWindow": True},
-            undo=lambda late: self._browser.post("Target.closeTarget", _target_of(late)),
-        )
+        with trio.CancelScope(shield=True):  # else nobody would know of what is made
+            answer = await self._browser.call(
+                "Target.createTarget",
+                {"url": "about:blank", "browserContextId": self._id, "newWindow": True},
+            )
+        target_id = answer["targetId"]
         try:
-            session = await self._connection.attach(answer["targetId"])
-            page = Page(self._browser, session, answer["targetId"])
+            session = await self._connection.attach(target_id)
+            page = Page(self._browser, session, target_id)
             await page._set_up()
         except BaseException:
-            self._browser.post("Target.closeTarget", _target_of(answer))
+            self._browser.post("Target.closeTarget", {"targetId": target_id})
             raise
         return page
 
@@ -143,7 +135,7 @@ class BrowserContext:
         target = params.get("targetInfo", {})
         if target.get("browserContextId") == self._id and target.get("openerId"):
             logger.info("a pop-up was closed")
-            self._browser.post("Target.closeTarget", _target_of(target))
+            self._browser.post("Target.closeTarget", {"targetId": target["targetId"]})
 
     def _stop_listening(self) -> None:
         self._browser.off("Target.targetCreated", self._close_popup)
@@ -169,11 +161,6 @@ class Page:
     def is_gone(self) -> bool:
         """True if the tab crashed or was closed, or its browser has ended: every call raises."""
         return self._session.gone is not None
-
-    @property
-    def last_url(self) -> str:
-        """The tab's URL now, or at its end."""
-        return self._url
 
     @property
     def other_urls(self) -> Collection[str]:
@@ -350,21 +337,16 @@ class Page:
     def _own_steps(self, params: JsonObject) -> tuple[JsonObject, ...]:
         return (params,) if params.get("frameId") == self._target_id else ()
 
-    async def _wait_loaded(self, steps: EventStream[JsonObject], loader_id: str) -> None:
+    async def _wait_loaded(
+        self, steps: trio.MemoryReceiveChannel[JsonObject], loader_id: str
+    ) -> None:
         has_begun = False
         async for step in steps:
             # A redirect by script has another loader, and counts too.
             has_begun = has_begun or step.get("loaderId") == loader_id
             if has_begun and step.get("name") == "DOMContentLoaded":
                 return
-
-
-def _context_of(answer: JsonObject) -> dict[str, str]:
-    return {"browserContextId": answer["browserContextId"]}
-
-
-def _target_of(answer: JsonObject) -> dict[str, str]:
-    return {"targetId": answer["targetId"]}
+        raise await self._session.wait_gone()
 
 
 def _thrown_text(details: JsonObject) -> str:

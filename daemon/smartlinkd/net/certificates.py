@@ -14,10 +14,6 @@ import certifi
 from smartlinkd.threads import on_thread
 
 
-class CertificatesUnreadable(Exception):  # noqa: N818 - it names the state
-    """The authorities' certificates cannot be read; the message says why. A retry may succeed."""
-
-
 class TrustStore:
     """A TLS context for a client, and the authorities that it trusts."""
 
@@ -29,18 +25,11 @@ class TrustStore:
         """Read the authorities, once.
 
         Raises:
-            CertificatesUnreadable: a file cannot be read. The next call tries again.
+            OSError: a file cannot be read. The next call tries again.
             NoThread: no thread can be started to read them.
         """
         if not self._is_loaded:
-            try:
-                await on_thread(self._read)
-            except OSError as fault:  # no descriptor is left, say
-                why = fault.strerror or type(fault).__name__
-                raise CertificatesUnreadable(
-                    f"the authorities' certificates cannot be read ({why}); the next call tries "
-                    "again, and if this goes on, install smartlinkd anew"
-                ) from fault
+            await on_thread(self._read)
             self._is_loaded = True
 
     def _read(self) -> None:

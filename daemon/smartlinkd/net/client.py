@@ -17,7 +17,7 @@ import httpx
 import trio
 
 from smartlinkd import __version__
-from smartlinkd.net.certificates import CertificatesUnreadable, TrustStore
+from smartlinkd.net.certificates import TrustStore
 
 USER_AGENT = f"smartlinkd/{__version__}"
 _LOCATION = "location"
@@ -26,8 +26,6 @@ _MAX_IDLE = 8
 # For the next hop, which comes at once: servers commonly close an idle connection after 5 s, and a
 # request that meets that is lost.
 _IDLE_S = 4
-_DRAIN_S = 0.3  # for a redirect's body, which may not end
-_DRAIN_RESERVE_S = 0.05  # of the caller's deadline that are left then
 
 
 class NoAnswer(Exception):  # noqa: N818 - it names what came: nothing
@@ -48,8 +46,25 @@ class HttpClient(AbstractAsyncContextManager["HttpClient"]):
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
         """`transport` replaces the network in tests, TLS included."""
-        self._transport = transport
-        self._client: httpx.AsyncClient | None = None
+        self._trust = TrustStore() if transport is None else None
+        self._client = httpx.AsyncClient(
+            transport=transport,
+            verify=self._trust.context if self._trust is not None else False,
+            headers={
+                "User-Agent": USER_AGENT,
+                "Accept": "*/*",
+                # A compressed body has no bound that is worth the name.
+                "Accept-Encoding": "identity",
+            },
+            cookies=_NoCookies(),
+            follow_redirects=False,
+            trust_env=False,
+            timeout=None,  # noqa: S113 - every request has a trio deadline
+            limits=httpx.Limits(
+                max_connections=None, max_keepalive_connections=_MAX_IDLE, keepalive_expiry=_IDLE_S
+            ),
+            event_hooks={"response": [_hide_location]},
+        )
 
     async def __aexit__(
         self,
@@ -57,8 +72,7 @@ class HttpClient(AbstractAsyncContextManager["HttpClient"]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._client is not None:
-            await self._client.aclose()
+        await self._client.aclose()
 
     async def request(
         self,
@@ -79,16 +93,17 @@ class HttpClient(AbstractAsyncContextManager["HttpClient"]):
         Raises:
             NoAnswer: there is none. Its text says why, and holds neither URL nor headers.
         """
-        if self._client is None:
-            self._client = open_client(self._transport)
         with trio.move_on_after(deadline) as scope:
             try:
+                if self._trust is not None and httpx.URL(url).scheme == "https":
+                    await self._trust.load()
                 async with self._client.stream(
                     method, url, headers=headers, content=content
                 ) as response:
                     return await _read(response, max_body)
-            except CertificatesUnreadable as fault:
-                raise NoAnswer(str(fault)) from None
+            except OSError as fault:  # of the certificates; httpx has errors of its own
+                why = f"the authorities' certificates cannot be read ({fault.strerror})"
+                raise NoAnswer(why) from None
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
                 # The type alone: httpx's messages can repeat the URL.
                 raise NoAnswer(type(error).__name__) from None
@@ -96,37 +111,6 @@ class HttpClient(AbstractAsyncContextManager["HttpClient"]):
                 raise NoAnswer("its address cannot be written in a request") from None
         assert scope.cancelled_caught  # noqa: S101 - the body returns, raises, or was cancelled
         raise NoAnswer(f"no answer within {deadline:g} seconds")
-
-
-def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
-    """Return an httpx client with these rules. `transport` replaces the network, TLS included."""
-    trust = TrustStore()
-
-    async def load_trust(request: httpx.Request) -> None:
-        if request.url.scheme == "https":
-            await trust.load()
-
-    return httpx.AsyncClient(
-        transport=transport,
-        verify=trust.context,
-        headers={
-            "User-Agent": USER_AGENT,
-            "Accept": "*/*",
-            # A compressed body has no bound that is worth the name.
-            "Accept-Encoding": "identity",
-        },
-        cookies=_NoCookies(),
-        follow_redirects=False,
-        trust_env=False,
-        timeout=None,  # noqa: S113 - every request has a trio deadline
-        limits=httpx.Limits(
-            max_connections=None, max_keepalive_connections=_MAX_IDLE, keepalive_expiry=_IDLE_S
-        ),
-        event_hooks={
-            "request": [load_trust] if transport is None else [],
-            "response": [_hide_location],
-        },
-    )
 
 
 class _NoCookies(CookieJar):
@@ -150,14 +134,14 @@ async def _read(response: httpx.Response, max_body: int) -> Reply:
     headers = response.headers.copy()
     if _LOCATION in response.extensions:
         headers[_LOCATION] = response.extensions[_LOCATION]
-        if response.status_code in _REDIRECTS:
-            await _drain(response, max_body)
-            return Reply(response.status_code, headers, "")
-    encoding = response.headers.get("content-encoding", "identity").lower()
+    encoding = headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
+        if response.status_code in _REDIRECTS:
+            return Reply(response.status_code, headers, "")
         raise NoAnswer(f"a body encoded as {encoding[:20]!r}, which was not asked for")
     body = bytearray()
     with trio.CancelScope() as enough:
+        # A redirect's, too: then the next hop can use the connection.
         async for chunk in response.aiter_bytes():
             body += chunk
             if len(body) > max_body:
@@ -168,17 +152,3 @@ async def _read(response: httpx.Response, max_body: int) -> Reply:
     # Python's raise, are not for text, or take seconds. "-sig": some bodies begin with a mark.
     text = bytes(body[:max_body]).decode("utf-8-sig", errors="replace")
     return Reply(response.status_code, headers, text)
-
-
-async def _drain(response: httpx.Response, max_body: int) -> None:
-    """Read a short body to its end, so that the next hop can use the connection."""
-    size = 0
-    end = trio.current_effective_deadline() - _DRAIN_RESERVE_S
-    with trio.move_on_at(min(trio.current_time() + _DRAIN_S, end)) as enough:
-        try:
-            async for chunk in response.aiter_raw():
-                size += len(chunk)
-                if size > max_body:
-                    enough.cancel()  # not `break`, see `_read`
-        except (httpx.HTTPError, httpx.StreamError):
-            return  # the location is known, and the pool drops the connection

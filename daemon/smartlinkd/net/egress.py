@@ -13,8 +13,9 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import Final, TypedDict
+from typing import Final
 
 import httpcore
 import httpx
@@ -22,7 +23,7 @@ import trio
 
 from smartlinkd import __version__
 from smartlinkd.net.addresses import Network
-from smartlinkd.net.certificates import CertificatesUnreadable, TrustStore
+from smartlinkd.net.certificates import TrustStore
 from smartlinkd.net.egress_rules import (
     Address,
     effective_address,
@@ -30,7 +31,6 @@ from smartlinkd.net.egress_rules import (
     is_allowlisted,
     is_same_link,
 )
-from smartlinkd.net.outcomes import Answered, Unanswered
 from smartlinkd.threads import NoThread
 
 DEADLINE: Final = 30.0
@@ -51,23 +51,30 @@ IDLE_S: Final = 15.0
 
 _BROKEN: Final = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.RemoteProtocolError)
 _ANY_PORT: Final = 9
-_DOCUMENTATION: Final = {4: ip_address("192.0.2.1"), 6: ip_address("2001:db8::1")}
-"""Addresses that nobody has (RFC 5737, RFC 3849)."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Resolve = Callable[[str], Awaitable[Sequence[Address]]]
 IsLocal = Callable[[Address], bool]
 
 
+@dataclass(frozen=True)
+class Answered:
+    """The receiver's answer. `retry_after` is that header's value."""
+
+    status: int
+    retry_after: str | None = None
+
+
+@dataclass(frozen=True)
+class Unanswered:
+    """No answer, and why. `is_final` if another attempt would end the same."""
+
+    why: str
+    is_final: bool = False
+
+
 class CannotConnect(Exception):  # noqa: N818 - it names the state
     """There is no connection; the text says why, in words for the operator."""
-
-
-class _Request(TypedDict):
-    method: str
-    url: httpcore.URL
-    headers: list[tuple[bytes, bytes]]
-    content: _Body
 
 
 class _Body:
@@ -108,14 +115,35 @@ class Sender:
         outcome: Answered | Unanswered = Unanswered(why)
         with trio.move_on_after(self._deadline_s):
             try:
-                request = _request(url, headers, body)
-                if request["url"].scheme == b"https":
+                parts = httpx.URL(url)
+                if parts.scheme == "https":
                     await self._trust.load()
-                async with self._pool.stream(**request) as response:
+                async with self._pool.stream(
+                    "POST",
+                    httpcore.URL(
+                        scheme=parts.raw_scheme,
+                        host=parts.raw_host,
+                        port=parts.port,
+                        target=parts.raw_path,
+                    ),
+                    headers=[
+                        (b"Host", parts.netloc),
+                        (b"User-Agent", f"smartlinkd/{__version__}".encode()),
+                        (b"Accept", b"*/*"),
+                        (b"Accept-Encoding", b"identity"),
+                        (b"Content-Type", b"application/json"),
+                        (b"Content-Length", str(len(body)).encode()),
+                        *((name.encode(), value.encode()) for name, value in headers.items()),
+                    ],
+                    content=_Body(body),
+                ) as response:
                     outcome = Answered(response.status, _header(response, b"retry-after"))
                     await _drain(response)
-            except (CannotConnect, CertificatesUnreadable, NoThread) as obstacle:
+            except (CannotConnect, NoThread) as obstacle:
                 outcome = Unanswered(str(obstacle))
+            except OSError as fault:  # of the certificates; httpcore has errors of its own
+                why = f"the authorities' certificates cannot be read ({fault.strerror})"
+                outcome = Unanswered(why)
             except (httpx.InvalidURL, httpcore.UnsupportedProtocol, httpcore.LocalProtocolError):
                 # The address, or the credential, is nothing that HTTP can carry.
                 outcome = Unanswered("it cannot be written as an HTTP request", is_final=True)
@@ -137,43 +165,26 @@ async def resolve_name(host: str) -> Sequence[Address]:
     return [ip_address(each[0]) for *_, each in found]
 
 
-def can_bind(address: Address) -> bool:
-    """Return True if a socket of this machine can have the address. Raises `CannotConnect`."""
-    return _own_address(address, lambda probe: probe.bind((str(address), 0))) is not None
-
-
-def is_local(address: Address, can_bind: Callable[[Address], bool] = can_bind) -> bool:
+def is_local(address: Address) -> bool:
     """Return True if the address is this machine's, or on an IPv6 link of it. Sends nothing.
+
+    The kernel sends to an own address from that same address.
 
     Raises:
         CannotConnect: the kernel has no descriptor or memory to ask it.
     """
     target = effective_address(address)
-    # Where any address can be bound (ip_nonlocal_bind), a bind says nothing.
-    if can_bind(target) and not can_bind(_DOCUMENTATION[target.version]):
-        return True
-    source = _source_address(target)
-    return source is not None and (source == target or is_same_link(source, target))
-
-
-def _source_address(address: Address) -> Address | None:
-    """Return the own address that packets to `address` come from, or None without a route."""
-    name = _own_address(address, lambda probe: probe.connect((str(address), _ANY_PORT)))
-    return None if name is None else ip_address(name.partition("%")[0])
-
-
-def _own_address(address: Address, prepare: Callable[[socket.socket], None]) -> str | None:
-    """Return a UDP socket's own address after `prepare`, or None if the kernel refused that."""
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    family = socket.AF_INET if target.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            prepare(probe)
-            return str(probe.getsockname()[0])
+            probe.connect((str(target), _ANY_PORT))
+            source = ip_address(str(probe.getsockname()[0]).partition("%")[0])
     except OSError as error:
         if error.errno in _EXHAUSTED:
             why = f"where it leads is not to be known now ({error.strerror})"
             raise CannotConnect(why) from None
-        return None
+        return False  # there is no route to it
+    return source == target or is_same_link(source, target)
 
 
 class _CheckedNetwork(httpcore.AsyncNetworkBackend):
@@ -251,26 +262,6 @@ async def open_sender(
     )
     async with pool:
         yield Sender(pool, trust, deadline_s)
-
-
-def _request(url: str, headers: Mapping[str, str], body: bytes) -> _Request:
-    parts = httpx.URL(url)
-    return {
-        "method": "POST",
-        "url": httpcore.URL(
-            scheme=parts.raw_scheme, host=parts.raw_host, port=parts.port, target=parts.raw_path
-        ),
-        "headers": [
-            (b"Host", parts.netloc),
-            (b"User-Agent", f"smartlinkd/{__version__}".encode()),
-            (b"Accept", b"*/*"),
-            (b"Accept-Encoding", b"identity"),
-            (b"Content-Type", b"application/json"),
-            (b"Content-Length", str(len(body)).encode()),
-            *((name.encode(), value.encode()) for name, value in headers.items()),
-        ],
-        "content": _Body(body),
-    }
 
 
 async def _drain(response: httpcore.Response) -> None:

@@ -19,8 +19,7 @@ from typing import Final, Protocol
 import trio
 from pydantic import SecretStr
 
-from smartlinkd.net.egress import DEADLINE, open_sender
-from smartlinkd.net.outcomes import Answered
+from smartlinkd.net.egress import DEADLINE, Answered, open_sender
 from smartlinkd.notify.texts import Language, title_and_text
 from smartlinkd.processes.process_tree import run_process_tree
 from smartlinkd.processes.redaction import Redactor

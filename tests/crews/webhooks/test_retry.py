@@ -15,7 +15,7 @@ from smartlinkd.crews.webhooks.retry import (
     Verdict,
     judge,
 )
-from smartlinkd.net.outcomes import Answered, Unanswered
+from smartlinkd.net.egress import Answered, Unanswered
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 HOUR = 3600

@@ -26,9 +26,8 @@ from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
 from smartlinkd.metrics import DONE, LATE, histogram
 from smartlinkd.net.addresses import Network
-from smartlinkd.net.egress import Resolve, Sender, open_sender
+from smartlinkd.net.egress import Resolve, Sender, Unanswered, open_sender
 from smartlinkd.net.egress_rules import origin
-from smartlinkd.net.outcomes import Unanswered
 from smartlinkd.nurseries import sole_error
 from smartlinkd.retry import retry_until_success
 from smartlinkd.store.actor import Store

@@ -15,7 +15,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
-from smartlinkd.net.outcomes import Answered, Unanswered
+from smartlinkd.net.egress import Answered, Unanswered
 from smartlinkd.supervision.policy import Backoff
 
 BACKOFF: Final = Backoff(first=5.0, longest=3600.0)
