@@ -44,7 +44,7 @@ from tests.simulation.log import MARK, Log, Records, Struck
 from tests.simulation.machine import Machine
 from tests.simulation.receivers import HOSTS, Watched
 from tests.simulation.seeded import dice
-from tests.simulation.upstream import CHUNK, Plain, Upstream
+from tests.simulation.upstream import Plain, Upstream
 from tests.simulation.weather import Weather
 from tests.simulation.workers import Workers
 
@@ -90,7 +90,7 @@ class World(Weather):
         self.slow_threads = 0.0
         """Seconds that whatever is done in a thread takes."""
         # What it runs on
-        self.portal = SandboxState(ORIGINS, CHUNK, HOLD)
+        self.portal = SandboxState(ORIGINS, HOLD)
         apps = (portal_app(self.portal), shop_app(self.portal), short_links_app(self.portal))
         origins = (ORIGINS.portal, ORIGINS.shop, ORIGINS.short)
         self.network = Upstream(dict(zip(origins, map(without_threads, apps), strict=True)))
