@@ -253,11 +253,11 @@ class World(Weather):
                 token = await self.life.crews.tokens.show(crew, user)
                 self.tokens[crew, user] = token.get_secret_value()
 
-    async def command(self, name: str, arguments: Json | None = None) -> Json | None:
+    async def command(self, name: str) -> Json | None:
         """What the owner's shell asks for; None when nobody is there."""
         if self.life is None or not self.life.serving:
             return None
-        return await self.life.commands[name].run(arguments)
+        return await self.life.commands[name].run(None)
 
     # What goes wrong
 
