@@ -200,9 +200,9 @@ def without_threads(app: GuardedQuart) -> GuardedQuart:
     return app
 
 
-def sandbox_network(*, rows: int = 5, hold: float = HOLD) -> tuple[Network, SandboxState]:
+def sandbox_network() -> tuple[Network, SandboxState]:
     """The sandbox's three apps at `ORIGINS`, and what it knows and plays. Needs a running trio."""
-    state = SandboxState(ORIGINS, rows, hold)
+    state = SandboxState(ORIGINS, HOLD)
     network = Network(
         {
             ORIGINS.portal: without_threads(portal_app(state)),

@@ -20,37 +20,12 @@ def test_faults_have_names_and_magic_numbers_of_their_own() -> None:
     assert len(accounts) == len(set(accounts))
 
 
-def test_fault_happens_as_often_as_it_was_armed() -> None:
-    board = Switchboard()
-    board.arm("submit_500", times=2)
-    board.due(Point.PAGE)
-
-    seen = [name(board.due(Point.SUBMIT)) for _ in range(3)]
-
-    assert seen == ["submit_500", "submit_500", None]
-
-
 def test_fault_of_one_account_spares_the_others() -> None:
     board = Switchboard()
     board.arm("page_hang", account="8")
 
     assert board.due(Point.PAGE, account="9") is None
     assert name(board.due(Point.PAGE, account="8")) == "page_hang"
-
-
-def test_fault_without_times_stays_until_cleared() -> None:
-    board = Switchboard()
-    board.arm("page_hang")
-    before = [name(board.due(Point.PAGE)) for _ in range(50)]
-    board.clear()
-
-    assert set(before) == {"page_hang"}
-    assert board.due(Point.PAGE) is None
-
-
-def test_unknown_fault_is_refused() -> None:
-    with pytest.raises(Invalid):
-        Switchboard().arm("nonesuch")
 
 
 def test_armed_faults_are_bounded() -> None:

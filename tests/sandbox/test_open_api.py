@@ -151,18 +151,6 @@ async def test_malformed_query_is_refused(
     assert code_of(await ask(sandbox, client, query)) == 10010
 
 
-@pytest.mark.parametrize("code", [10020, 10030, 10035])
-async def test_armed_error_is_answered(
-    sandbox: Sandbox, client: httpx.AsyncClient, code: int
-) -> None:
-    sandbox.state.faults.arm(f"open_api_{code}", times=1)
-
-    first, second = [await ask(sandbox, client, OFFER) for _ in range(2)]
-
-    assert code_of(first) == code
-    assert "errors" not in second
-
-
 # The estimate service
 
 

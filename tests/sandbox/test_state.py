@@ -17,7 +17,7 @@ async def test_log_of_submits_is_bounded() -> None:
 
 
 async def test_kept_short_links_are_bounded() -> None:
-    state = SandboxState(Origins("p", "s", "x"), rows=5, hold=1)
+    state = SandboxState(Origins("p", "s", "x"), hold=1)
     for number in range(MADE_KEPT + 1):
         state.keep_short_link(str(number), "long")
 
@@ -26,7 +26,7 @@ async def test_kept_short_links_are_bounded() -> None:
 
 
 async def test_hold_back_ends_when_the_sandbox_closes(autojump_clock: object) -> None:
-    state = SandboxState(Origins("p", "s", "x"), rows=5, hold=1e9)
+    state = SandboxState(Origins("p", "s", "x"), hold=1e9)
     with trio.move_on_after(1e6) as patience:
         await state.hold_back()
     assert patience.cancelled_caught

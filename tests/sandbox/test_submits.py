@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
-import httpx
 import pytest
 import trio
 import trio.testing
 
-from smartlinkd.sandbox.server import Sandbox, open_sandbox
-from smartlinkd.sandbox.session import affiliate_id, cookies_of
+from smartlinkd.sandbox.server import Sandbox
+from smartlinkd.sandbox.session import affiliate_id
 
 if TYPE_CHECKING:
     from tests.sandbox.conftest import Portal
@@ -28,12 +27,6 @@ async def test_product_link_becomes_the_accounts_own(portal: Portal) -> None:
     assert query["utm_content"] == ["fb--x9--"]
     assert query["utm_source"] == [f"an_{affiliate_id(portal.account)}"]
     assert query["utm_medium"] == ["affiliates"]
-
-
-async def test_rows_are_in_the_order_of_the_links(portal: Portal) -> None:
-    rows = await portal.rows(*(portal.product(item) for item in (11, 13, 12)))
-
-    assert [row["longLink"].partition("?")[0][-2:] for row in rows] == ["11", "13", "12"]
 
 
 async def test_short_link_leads_to_its_long_link(portal: Portal) -> None:
@@ -137,13 +130,6 @@ async def test_links_over_the_limit_are_refused(portal: Portal) -> None:
     assert "1 to 5" in answer.json()["errors"][0]["message"]
 
 
-async def test_limit_is_configurable(client: httpx.AsyncClient, portal: Portal) -> None:
-    async with open_sandbox(rows=7) as wide:
-        other = type(portal)(wide, client)
-
-        assert len(await other.rows(*[other.product(1)] * 7)) == 7
-
-
 async def test_submit_without_session_makes_nothing(portal: Portal) -> None:
     portal.cookies["SPC_EC"] = "expired"
 
@@ -182,27 +168,15 @@ async def test_row_is_for_another_affiliate_or_item(portal: Portal) -> None:
     assert "/900000014?" not in another["longLink"]
 
 
-async def test_overlapping_submits_of_one_account_are_counted(
-    sandbox: Sandbox, portal: Portal
-) -> None:
-    sandbox.state.delays.submit_ms = 100
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(portal.rows, portal.product(1))
-        nursery.start_soon(portal.rows, portal.product(2))
-
-    assert sandbox.state.submits.accounts[portal.account].overlapping == 2
-
-
-async def test_submits_of_two_accounts_do_not_overlap(sandbox: Sandbox, portal: Portal) -> None:
+async def test_overlapping_submits_are_counted_by_account(sandbox: Sandbox, portal: Portal) -> None:
     sandbox.state.delays.submit_ms = 100
     other = type(portal)(sandbox, portal.client, "4712")
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(portal.rows, portal.product(1))
-        nursery.start_soon(other.rows, other.product(1))
+        for client in (portal, portal, other):
+            nursery.start_soon(client.rows, client.product(1))
 
-    assert [sandbox.state.submits.accounts[a].overlapping for a in ("4711", "4712")] == [1, 1]
+    assert [sandbox.state.submits.accounts[a].overlapping for a in ("4711", "4712")] == [2, 1]
 
 
 async def test_client_that_leaves_ends_its_submit(sandbox: Sandbox, portal: Portal) -> None:
@@ -214,13 +188,3 @@ async def test_client_that_leaves_ends_its_submit(sandbox: Sandbox, portal: Port
 
     assert sandbox.state.submits.entries[0].outcome == "cut short"
     assert sandbox.state.submits.accounts[portal.account].running == 0
-
-
-async def test_each_account_has_its_own_affiliate_id(sandbox: Sandbox, portal: Portal) -> None:
-    other = type(portal)(sandbox, portal.client, "4712")
-
-    (mine,), (theirs,) = await portal.rows(portal.product(1)), await other.rows(other.product(1))
-
-    assert mine["longLink"] != theirs["longLink"]
-    assert mine["shortLink"] != theirs["shortLink"]
-    assert cookies_of("4711") != cookies_of("4712")

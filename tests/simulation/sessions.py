@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pyotp
 import trio
 
 from tests.simulation.calls import Call
 from tests.simulation.configuration import PASSWORD
 from tests.simulation.world import World
 
-STEP = 30
 WEEK = 7 * 86_400.0
 SKEW = 60.0
 """Seconds by which a clock may go back without harm to a session."""
@@ -39,14 +37,7 @@ class Gatekeeping:
         self.era = 0
         self.unsure = 0
         """Changes under way; one whose outcome is not known is so until the next that is."""
-        self.secret: str | None = None
-        """Of the second factor, when it is on."""
-        self.maybe: set[str | None] = {None}
-        """All that it may be."""
-        self.used: set[tuple[str, str, int]] = set()
-        """Secrets, codes and steps that have let somebody in."""
         self._world = world
-        self._shown = 0
 
     def may_be_refused(self, session: Session, call: Call) -> bool:
         now = self._world.wall.now()
@@ -76,27 +67,6 @@ class Gatekeeping:
             self._world.broken(f"a good session was refused: {call.error}")
         if call.status in (200, 400, 502) and self.must_be_refused(session, era):
             self._world.broken(f"a session that has ended was let in: {call.status}")
-
-    async def code(self, secret: str) -> str:
-        """What the phone shows for it, as soon as that is something new: there is one phone, and
-        it is passed around."""
-        # The phone's clock is the one on the wall.
-        while (step := int(self._world.wall.now()) // STEP) == self._shown:  # noqa: ASYNC110
-            await trio.sleep(STEP - self._world.wall.now() % STEP)
-        self._shown = step
-        return pyotp.TOTP(secret).at(step * STEP)
-
-    def let_in(self, secret: str, code: str) -> None:
-        """This code was taken. One may be taken once."""
-        totp, now = pyotp.TOTP(secret), int(self._world.wall.now())
-        steps = [n for n in (-1, 0, 1) if totp.at(now + STEP * n) == code]
-        if not steps and self._world.clock_set < trio.current_time() - ANSWERED:
-            self._world.broken("a code of another time was taken")
-        for n in steps[:1]:
-            key = (secret, code, now // STEP + n)
-            if key in self.used:
-                self._world.broken("a code was taken twice")
-            self.used.add(key)
 
 
 class Visitor:
@@ -135,33 +105,10 @@ class Visitor:
     async def _log_in(self) -> Session | None:
         gate = self._gate
         era, made = gate.era, self._world.wall.now()
-        before = set(gate.maybe)  # the answer may be of before a change that is known by then
         call = await self.ask("/api/auth/login", {"password": PASSWORD})
         if call.status not in (0, 200, 503):
             self._world.broken(f"the right password was answered {call.status}: {call.error}")
         if call.status != 200:
             return None
-        if call.body["mfaRequired"]:
-            if before | gate.maybe == {None}:
-                self._world.broken("a login wants a second factor, and there is none")
-            return await self._second_step(call.body["tempToken"])
-        if None not in before | gate.maybe:
-            self._world.broken("a login without the second factor that is on")
-        self._world.log.counts["logins"] += 1
-        return gate.session(call.body["token"], made, era)
-
-    async def _second_step(self, temp_token: str) -> Session | None:
-        gate = self._gate
-        secret = gate.secret
-        if secret is None:
-            return None  # it was switched off, or the owner has yet to find out
-        code = await gate.code(secret)
-        era, made = gate.era, self._world.wall.now()
-        call = await self.ask("/api/auth/verify-mfa", {"tempToken": temp_token, "code": code})
-        if call.status not in (0, 200, 401, 403, 429, 503):
-            self._world.broken(f"a code was answered {call.status}: {call.error}")
-        if call.status != 200:
-            return None
-        gate.let_in(secret, code)
         self._world.log.counts["logins"] += 1
         return gate.session(call.body["token"], made, era)

@@ -1,4 +1,4 @@
-"""A seed is the same each time, and no other one."""
+"""A seed is the same each time."""
 
 from __future__ import annotations
 
@@ -8,18 +8,12 @@ import sys
 
 import pytest
 
-from tests.simulation.run import simulate
-
 HOURS = 0.2
 
 
 @pytest.mark.parametrize("seed", [4, 10])
 def test_a_seed_is_the_same_in_processes_that_hash_differently(seed: int) -> None:
     assert len({_digest_elsewhere(seed, hash_seed) for hash_seed in ("1", "2")}) == 1
-
-
-def test_another_seed_is_another_one() -> None:
-    assert len({simulate(seed, HOURS).digest for seed in range(1, 4)}) == 3
 
 
 def _digest_elsewhere(seed: int, hash_seed: str) -> str:

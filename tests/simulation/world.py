@@ -44,7 +44,7 @@ from tests.simulation.log import MARK, Log, Records, Struck
 from tests.simulation.machine import Machine
 from tests.simulation.receivers import HOSTS, Watched
 from tests.simulation.seeded import dice
-from tests.simulation.upstream import CHUNK, Plain, Upstream
+from tests.simulation.upstream import Plain, Upstream
 from tests.simulation.weather import Weather
 from tests.simulation.workers import Workers
 
@@ -90,7 +90,7 @@ class World(Weather):
         self.slow_threads = 0.0
         """Seconds that whatever is done in a thread takes."""
         # What it runs on
-        self.portal = SandboxState(ORIGINS, CHUNK, HOLD)
+        self.portal = SandboxState(ORIGINS, HOLD)
         apps = (portal_app(self.portal), shop_app(self.portal), short_links_app(self.portal))
         origins = (ORIGINS.portal, ORIGINS.shop, ORIGINS.short)
         self.network = Upstream(dict(zip(origins, map(without_threads, apps), strict=True)))
@@ -253,11 +253,11 @@ class World(Weather):
                 token = await self.life.crews.tokens.show(crew, user)
                 self.tokens[crew, user] = token.get_secret_value()
 
-    async def command(self, name: str, arguments: Json | None = None) -> Json | None:
+    async def command(self, name: str) -> Json | None:
         """What the owner's shell asks for; None when nobody is there."""
         if self.life is None or not self.life.serving:
             return None
-        return await self.life.commands[name].run(arguments)
+        return await self.life.commands[name].run(None)
 
     # What goes wrong
 

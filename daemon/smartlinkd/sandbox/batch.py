@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -19,6 +19,9 @@ from smartlinkd.sandbox.faults import Behaviour, Fault
 from smartlinkd.sandbox.session import affiliate_id
 from smartlinkd.sandbox.shortlinks import product_behind
 from smartlinkd.validation import describe_errors
+
+ROWS: Final = 5
+"""Links that the portal takes in one submit, as its page in this market does."""
 
 SUB_IDS: Final = 5
 
@@ -98,7 +101,7 @@ class Origins:
     short: str
 
 
-def read_batch(body: bytes, *, most_rows: int) -> list[LinkParam]:
+def read_batch(body: bytes) -> list[LinkParam]:
     """Return the links of a call.
 
     Raises:
@@ -110,8 +113,8 @@ def read_batch(body: bytes, *, most_rows: int) -> list[LinkParam]:
         raise Malformed(describe_errors(error, whole="the body")) from None
     if " ".join(call.query.split()) != _QUERY:
         raise Malformed("The document is not that of the portal's page.")
-    if not 1 <= len(call.variables.linkParams) <= most_rows:
-        raise Malformed(f"linkParams: must be 1 to {most_rows} links.")
+    if not 1 <= len(call.variables.linkParams) <= ROWS:
+        raise Malformed(f"linkParams: must be 1 to {ROWS} links.")
     return call.variables.linkParams
 
 
@@ -125,18 +128,8 @@ def target_of(link: str, origins: Origins) -> tuple[int, int] | None:
     return int(canonical[1]), int(canonical[2])
 
 
-def row_of(
-    param: LinkParam,
-    *,
-    account: str,
-    origins: Origins,
-    fault: Callable[[int], Fault | None],
-) -> Json | None:
-    """Return the row for one link; None for a row that the portal has lost.
-
-    Args:
-        fault: returns the fault of an item's row, by the item's id.
-    """
+def row_of(param: LinkParam, *, account: str, origins: Origins, fault: Fault | None) -> Json | None:
+    """Return the row for one link; None for a row that the portal has lost."""
     sub_ids = param.advancedLinkParams.places()
     for place, sub_id in enumerate(sub_ids):
         if sub_id and not _SUB_ID.fullmatch(sub_id):
@@ -146,11 +139,10 @@ def row_of(
         return _failed_row(INVALID_LINK)
     shop_id, item_id = target
     good = _good_row(shop_id, item_id, account, sub_ids, origins)
-    found = fault(item_id)
-    if found is None:
+    if fault is None:
         return good
-    if found.behaviour in _FAIL_CODES:
-        return _failed_row(_FAIL_CODES[found.behaviour])
+    if fault.behaviour in _FAIL_CODES:
+        return _failed_row(_FAIL_CODES[fault.behaviour])
     strangers = long_link(shop_id, item_id, _OTHER_ACCOUNT, sub_ids, origins)
     faulty = {
         Behaviour.NULL_CODE: good | {"failCode": None},
@@ -158,7 +150,7 @@ def row_of(
         Behaviour.OTHER_ACCOUNT: good | {"longLink": strangers},
         Behaviour.OTHER_ITEM: _good_row(shop_id, item_id + 1, account, sub_ids, origins),
     }
-    return faulty.get(found.behaviour)
+    return faulty.get(fault.behaviour)
 
 
 def long_link(

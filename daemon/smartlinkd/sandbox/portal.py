@@ -18,6 +18,7 @@ from quart import Response, redirect, render_template, request
 
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.sandbox.batch import (
+    ROWS,
     LinkParam,
     Malformed,
     read_batch,
@@ -25,11 +26,10 @@ from smartlinkd.sandbox.batch import (
     short_code,
     target_of,
 )
-from smartlinkd.sandbox.faults import FAULTS, Behaviour, Fault, Point
+from smartlinkd.sandbox.faults import Behaviour, Point
 from smartlinkd.sandbox.open_api import add_estimate, add_open_api
-from smartlinkd.sandbox.products import PRODUCTS, portal_offer, product_of
+from smartlinkd.sandbox.products import portal_offer, product_of
 from smartlinkd.sandbox.session import PortalSession, session_of
-from smartlinkd.sandbox.shortlinks import CODES
 from smartlinkd.sandbox.state import SUBMITS_KEPT, Delays, SandboxState
 from smartlinkd.sandbox.web import (
     Answer,
@@ -73,13 +73,13 @@ def portal_app(state: SandboxState) -> GuardedQuart:
 
 def _add_pages(app: GuardedQuart, state: SandboxState) -> None:
     @app.get("/")
-    async def guide() -> str:
-        return await render_template("guide.html", faults=FAULTS, codes=CODES, products=PRODUCTS)
+    async def home() -> Answer:
+        return redirect("/offer/custom_link")
 
     @app.get("/offer/custom_link")
     async def custom_link() -> Answer:
         state.counters["page custom_link"] += 1
-        return await _page(state, "custom_link.html", rows=state.rows)
+        return await _page(state, "custom_link.html", rows=ROWS)
 
     @app.get("/offer/product_offer/<int:item_id>")
     async def product_offer(item_id: int) -> Answer:
@@ -182,7 +182,7 @@ def _refusal(session: PortalSession) -> Response | None:
 
 async def _submit(state: SandboxState, session: PortalSession) -> Response:
     try:
-        params = read_batch(await raw_body(), most_rows=state.rows)
+        params = read_batch(await raw_body())
     except Malformed as error:
         state.counters["submit malformed"] += 1
         return as_json(graphql_errors(str(error), 10010))
@@ -212,9 +212,10 @@ def _rows_answer(rows: list[dict[str, Any] | None] | None) -> Response:
 
 
 def _row(state: SandboxState, session: PortalSession, param: LinkParam) -> dict[str, Any] | None:
-    def fault(item_id: int) -> Fault | None:
-        return state.due(Point.ROW, account=session.account, items=[item_id])
-
+    target = target_of(param.originalLink, state.origins)
+    fault = None
+    if target is not None:
+        fault = state.due(Point.ROW, account=session.account, items=[target[1]])
     row = row_of(param, account=session.account, origins=state.origins, fault=fault)
     if row and row["shortLink"]:
         state.keep_short_link(short_code(row["longLink"]), row["longLink"])
@@ -226,19 +227,9 @@ def _add_control(app: GuardedQuart, state: SandboxState) -> None:
 
     POST   /_sandbox/faults  {"fault": name, "times": n | null, "account": "…" | null}
     DELETE /_sandbox/faults  all are switched off; magic numbers stay what they are
-    GET    /_sandbox/faults  every fault, its magic numbers, and what is switched on
     POST   /_sandbox/delay   {"submit_ms": n, "product_ms": n}; one that is not given stays
     GET    /_sandbox/log     ?last=n: counters, submits per account, the last n submits
-    POST   /_sandbox/reset
     """
-
-    @app.get("/_sandbox/faults")
-    async def faults() -> Response:
-        known = [
-            {"fault": f.name, "shows": f.shows, "item": f.item, "account": f.account}
-            for f in FAULTS
-        ]
-        return as_json({"ok": True, "faults": known, "armed": _armed(state)})
 
     @app.post("/_sandbox/faults")
     async def arm() -> Response:
@@ -261,11 +252,6 @@ def _add_control(app: GuardedQuart, state: SandboxState) -> None:
     async def log() -> Response:
         last = min(request.args.get("last", SUBMITS_SHOWN, type=int), SUBMITS_KEPT)
         return as_json(_log(state, max(last, 0)))
-
-    @app.post("/_sandbox/reset")
-    async def reset() -> Response:
-        state.reset()
-        return as_json({"ok": True})
 
 
 def _armed(state: SandboxState) -> list[dict[str, Any]]:

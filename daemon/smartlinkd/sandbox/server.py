@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,6 @@ import trio
 
 from smartlinkd.errors import Invalid
 from smartlinkd.http_server import ServedApp, serve
-from smartlinkd.nurseries import background
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.faults import FAULTS
 from smartlinkd.sandbox.open_api import APP_ID, SECRET
@@ -33,9 +32,6 @@ from smartlinkd.sandbox.shortlinks import CODES
 from smartlinkd.sandbox.state import SandboxState
 
 logger = logging.getLogger(__name__)
-
-ROWS: Final = 5
-"""Links that the portal takes in one submit, as its page in this market does."""
 
 HOLD: Final = 300.0
 """Seconds that a slow answer takes: longer than any deadline of the daemon."""
@@ -84,7 +80,6 @@ async def open_sandbox(
     host: str = "127.0.0.1",
     ports: Sequence[int] = (0, 0, 0),
     *,
-    rows: int = ROWS,
     hold: float = HOLD,
 ) -> AsyncIterator[Sandbox]:
     """Serve a sandbox for as long as the block runs.
@@ -93,7 +88,6 @@ async def open_sandbox(
 
     Args:
         ports: of the portal, the shop and the short links; 0 lets the kernel choose.
-        rows: the most links of a submit.
         hold: the seconds that a slow answer takes.
 
     Raises:
@@ -102,7 +96,7 @@ async def open_sandbox(
     with ExitStack() as stack:
         # All are bound before one is served, so each part knows the others' addresses.
         listening = [stack.enter_context(_listen(host, port)) for port in ports]
-        state = SandboxState(Origins(*(_origin(bound) for bound in listening)), rows, hold)
+        state = SandboxState(Origins(*(_origin(bound) for bound in listening)), hold)
         apps = (portal_app(state), shop_app(state), short_links_app(state))
         stop = trio.Event()
         async with trio.open_nursery() as nursery:
@@ -116,31 +110,20 @@ async def open_sandbox(
                 stop.set()
 
 
-async def run(host: str, port: int, write: Callable[[str], object]) -> None:
-    """Serve a sandbox until cancelled: at `port` and the two after it, or any three for 0.
+def main(*, host: str, port: int) -> int:
+    """Run `smartlinkd sandbox` until SIGTERM or Ctrl-C; return exit code 0.
 
-    Args:
-        write: gets the text that says how to use the sandbox.
+    It listens at `port` and the two after it, or at any three for 0.
 
     Raises:
         Invalid: as `open_sandbox`.
     """
     ports = [port + n if port else 0 for n in range(3)]
-    async with open_sandbox(host, ports) as sandbox:
-        write(usage(sandbox))
-        await trio.sleep_forever()
-
-
-def main(*, host: str, port: int) -> int:
-    """Run `smartlinkd sandbox` until SIGTERM or Ctrl-C; return exit code 0.
-
-    Raises:
-        Invalid: as `open_sandbox`.
-    """
 
     async def run_until_signal() -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-            async with background(partial(run, host, port, partial(print, flush=True))):
+            async with open_sandbox(host, ports) as sandbox:
+                print(usage(sandbox), flush=True)
                 await anext(signals)
 
     trio.run(run_until_signal)
@@ -151,7 +134,7 @@ def usage(sandbox: Sandbox) -> str:
     """Return how to use a sandbox: addresses, configuration, cookie, products and faults."""
     portal, shop, short = sandbox.portal_url, sandbox.shop_url, sandbox.short_url
     addresses = (
-        f"portal       {portal}/   (a guide for people; log at /_sandbox/log)",
+        f"portal       {portal}/   (sign in with any number; log at /_sandbox/log)",
         f"shop         {shop}/",
         f"short links  {short}/",
     )

@@ -12,7 +12,6 @@ import html
 import json
 import re
 from typing import Final
-from urllib.parse import urlsplit
 
 from quart import Response, redirect, render_template, request
 
@@ -42,16 +41,14 @@ def shop_app(state: SandboxState) -> GuardedQuart:
     @app.get("/buyer/login")
     async def login() -> str:
         state.counters["login page"] += 1
-        return await render_template(
-            "login.html", next=_next_page(state), default_account=DEFAULT_ACCOUNT
-        )
+        return await render_template("login.html", default_account=DEFAULT_ACCOUNT)
 
     @app.post("/buyer/login")
     async def sign_in() -> Answer:
         cookies = cookies_of((await request.form).get("loginKey", ""))
         if session_of(cookies) is None:
             raise Invalid("loginKey: the account is a number of at most 15 digits")
-        answer = redirect(_next_page(state), code=303)
+        answer = redirect(f"{state.origins.portal}/offer/custom_link", code=303)
         for name, value in cookies.items():
             answer.set_cookie(name, value, httponly=name != "csrftoken", samesite="Lax")
         return answer
@@ -89,14 +86,6 @@ def short_links_app(state: SandboxState) -> GuardedQuart:
         return _answer(row, state)
 
     return app
-
-
-def _next_page(state: SandboxState) -> str:
-    """Return the page after signing in: one of the sandbox's own."""
-    wanted = request.args.get("next", "")
-    parts = urlsplit(wanted)
-    is_ours = f"{parts.scheme}://{parts.netloc}" in (state.origins.portal, state.origins.shop)
-    return wanted if is_ours else f"{state.origins.portal}/offer/custom_link"
 
 
 def _answer(code: Code, state: SandboxState) -> Response:

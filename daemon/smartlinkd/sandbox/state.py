@@ -99,14 +99,12 @@ class SandboxState:
     """The state of a sandbox.
 
     Attributes:
-        rows: the most links of a submit.
         hold: the seconds that a slow answer takes.
         sever: resets the connection between two addresses, the sandbox's and the client's. None:
             that of a TCP socket of this process. A fake without sockets gives its own.
     """
 
     origins: Origins
-    rows: int
     hold: float
     sever: Callable[[Address, Address], None] | None = None
     faults: Switchboard = field(default_factory=Switchboard)
@@ -115,13 +113,6 @@ class SandboxState:
     delays: Delays = field(default_factory=Delays)
     made: OrderedDict[str, str] = field(default_factory=OrderedDict)
     closing: trio.Event = field(default_factory=trio.Event)
-
-    def reset(self) -> None:
-        """Forget everything but the short links that were made."""
-        self.faults.clear()
-        self.submits = SubmitLog()
-        self.counters.clear()
-        self.delays = Delays()
 
     def due(
         self, point: Point, *, account: str | None = None, items: Sequence[int] = ()

@@ -95,7 +95,7 @@ def graphql_errors(message: str, code: int) -> dict[str, Any]:
 
 
 def login_url(state: SandboxState) -> str:
-    """Return the login page's URL, which leads back to the current page."""
+    """Return the login page's URL, which names the current page as the marketplace's does."""
     return f"{state.origins.shop}/buyer/login?next={_current_page(state)}"
 
 

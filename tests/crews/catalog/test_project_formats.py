@@ -9,7 +9,7 @@ from smartlinkd.crews.catalog.project_formats import MAX_NODES, NotReadable, par
 
 def test_yaml_is_read_as_tables_and_text() -> None:
     found = parse_yaml(
-        "a:\n  role: >\n    one\n    two\n  n: 1\n  yes: no\n  list: [x, 2020-01-01]\n"
+        "a:\n  role: >\n    one\n    two\n  n: !!int 1\n  yes: no\n  list: [x, 2020-01-01]\n"
     )
     assert found == {"a": {"role": "one two\n", "n": "1", "yes": "no", "list": ["x", "2020-01-01"]}}
 
@@ -32,15 +32,9 @@ def test_empty_yaml_is_none() -> None:
         ("a: *b", "undefined alias"),
         ("a: &a [*a]", "values"),
         ("!!python/object/apply:os.system ['true']", "constructor"),
-        ("a: !!int hunter2", "does not fit the tag"),
-        ("a: !!bool hunter2", "does not fit the tag"),
-        ('a: !!int ""', "does not fit the tag"),
-        ("a: !!timestamp hunter2", "does not fit the tag"),
         ("a: !!timestamp {!!value x: hunter2}", "does not fit the tag"),
-        ("a: !!float " + 200 * "1:" + "1", "does not fit the tag"),
         ('a: "\\UFFFFFFFF"', "an escape in it is no character"),
         ("a: b\n---\nc: d", "another document"),
-        ("a: !!int " + 100_000 * "1:" + "1", "a number of more than 4300 characters"),
         ("%TAG ! hunter2\n---\na: !x 1", "it has %TAG directives"),
         ("\0", "is not YAML"),
         (5000 * "[", "nested too deeply"),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -18,9 +19,9 @@ from smartlinkd.config import Problem, Settings
 from smartlinkd.config.crews import CrewSection, CrewTable, OnRestart
 from smartlinkd.crews.catalog.checks import (
     PROBE_TIMEOUT_S,
-    Interpreters,
     check_folder,
     check_program,
+    check_python,
 )
 from smartlinkd.crews.catalog.crewai_project import merge_inputs, read_project
 from smartlinkd.crews.model import BrokenCrew, Crew, Input
@@ -84,10 +85,6 @@ class Catalog:
         crew = self._addressable().get(name)
         return "fail" if crew is None else crew.on_restart
 
-    def problems(self) -> list[Problem]:
-        """Return all problems of the broken crews."""
-        return [problem for each in self.broken for problem in each.problems]
-
     def users(self) -> dict[str, tuple[str, ...]]:
         """Return the names of each crew's users, by the crew's name."""
         return {name: crew.users for name, crew in self._addressable().items()}
@@ -102,9 +99,9 @@ class Catalog:
 
 def longest_read_s(settings: Settings) -> float:
     """Return the seconds that `read_catalog` waits for interpreters at most."""
-    sections = (entry.section for entry in settings.crews)
-    probed = {(s.python, frozenset(s.environment.items())) for s in sections if s and s.python}
-    return PROBE_TIMEOUT_S * len(probed)
+    return PROBE_TIMEOUT_S * sum(
+        entry.section is not None and entry.section.python is not None for entry in settings.crews
+    )
 
 
 def read_catalog(
@@ -121,11 +118,13 @@ def read_catalog(
         may_start_interpreters: False to check only that they are there.
     """
     claims = _Claims(settings.server.bind)
-    interpreters = Interpreters(check_cancelled, may_start=may_start_interpreters)
+    check_interpreter = partial(
+        check_python, check_cancelled=check_cancelled, may_start=may_start_interpreters
+    )
     crews: dict[str, Crew] = {}
     broken: list[BrokenCrew] = []
     for entry in settings.crews:
-        found = _check(entry, claims.claim(entry), interpreters)
+        found = _Check(entry, claims.claim(entry), check_interpreter).run()
         if isinstance(found, Crew):
             crews[found.name] = found
         else:
@@ -135,8 +134,9 @@ def read_catalog(
 
 def log_broken(catalog: Catalog) -> None:
     """Log what is wrong with the crews that cannot run."""
-    for problem in catalog.problems():
-        logger.error("a crew cannot run: %s", problem)
+    for crew in catalog.broken:
+        for problem in crew.problems:
+            logger.error("a crew cannot run: %s", problem)
 
 
 @dataclass
@@ -197,31 +197,35 @@ def _clash(one: Bind, other: Bind) -> bool:
     )
 
 
-def _check(entry: CrewTable, claim: _Claim, interpreters: Interpreters) -> Crew | BrokenCrew:
-    check = _Check(entry, interpreters)
-    crew = check.run()
-    problems = (*claim.problems, *entry.problems, *check.problems)
-    if crew is not None and not problems:
-        return crew
-    section = entry.section
-    if section is None:
-        return BrokenCrew(claim.name, problems)
-    return BrokenCrew(claim.name, problems, section.users, claim.bind, section.on_restart)
-
-
 class _Check:
     """The check of what a crew needs. No fault hides another."""
 
-    def __init__(self, entry: CrewTable, interpreters: Interpreters) -> None:
-        self.problems: list[Problem] = []
+    def __init__(
+        self, entry: CrewTable, claim: _Claim, check_interpreter: Callable[..., None]
+    ) -> None:
+        self._problems = [*claim.problems, *entry.problems]
         self._entry = entry
-        self._interpreters = interpreters
+        self._claim = claim
+        self._check_interpreter = check_interpreter
 
-    def run(self) -> Crew | None:
-        """Return the crew; None if too little of its table could be read. Adds to `problems`."""
+    def run(self) -> Crew | BrokenCrew:
+        """Return the crew; a broken one if anything is wrong with it."""
         section = self._entry.section
-        if section is None or not self._entry.has_environment:
-            return None
+        if section is None:
+            return BrokenCrew(self._claim.name, tuple(self._problems))
+        if self._entry.has_environment:
+            crew = self._check(section)
+            if not self._problems:
+                return crew
+        return BrokenCrew(
+            self._claim.name,
+            tuple(self._problems),
+            section.users,
+            self._claim.bind,
+            section.on_restart,
+        )
+
+    def _check(self, section: CrewSection) -> Crew:
         environment = {k: v.get_secret_value() for k, v in section.environment.items()}
         command, inputs = section.command, tuple[Input, ...]()
         self._check_tools(section)
@@ -256,7 +260,7 @@ class _Check:
         """Return the inputs that the project's files name."""
         python, folder = section.python, section.project
         if python is not None:
-            self._passes("python", lambda: self._interpreters.check(python, environment))
+            self._passes("python", lambda: self._check_interpreter(python, environment))
         if folder is None or not self._passes("project", lambda: check_folder(folder)):
             return ()
         project = read_project(folder)
@@ -273,4 +277,4 @@ class _Check:
         return True
 
     def _add(self, key: str, fault: BadValue) -> None:
-        self.problems.append(Problem(self._entry.key(key), fault.fault, fault.remedy))
+        self._problems.append(Problem(self._entry.key(key), fault.fault, fault.remedy))

@@ -105,14 +105,22 @@ def check_python(
     environment: Mapping[str, str],
     check_cancelled: Callable[[], object] = lambda: None,
     *,
+    may_start: bool = True,
     timeout_s: float = PROBE_TIMEOUT_S,
 ) -> None:
     """Raise a `BadValue` unless this is a Python that runs and finds CrewAI.
 
-    `check_cancelled` is called while it is waited for. What that raises ends the wait.
+    Args:
+        path: The interpreter.
+        environment: The crew's variables.
+        check_cancelled: Called while the interpreter is waited for. What it raises ends the wait.
+        may_start: False to check only that the interpreter is there.
+        timeout_s: The longest wait.
     """
     # It does not import crewai, which takes seconds and runs the code of 137 packages.
     _check_executable(path, "names a program that")
+    if not may_start:
+        return
     try:
         code, said = _probe(path, environment, check_cancelled, timeout_s)
     except TimeoutError:
@@ -168,36 +176,6 @@ def _probe(
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         return process.wait(), said.decode(errors="replace").strip()
-
-
-class Interpreters:
-    """The interpreters of a configuration's crews. Each is probed once, however many name it."""
-
-    def __init__(self, check_cancelled: Callable[[], object], *, may_start: bool = True) -> None:
-        """Make a set of interpreters.
-
-        Args:
-            check_cancelled: See `check_python`.
-            may_start: False to check only that they are there.
-        """
-        self._check_cancelled = check_cancelled
-        self._may_start = may_start
-        self._faults: dict[tuple[Path, frozenset[tuple[str, str]]], BadValue | None] = {}
-
-    def check(self, path: Path, environment: Mapping[str, str]) -> None:
-        """Raise a `BadValue` unless this is a Python that runs and finds CrewAI."""
-        if not self._may_start:
-            _check_executable(path, "names a program that")
-            return
-        key = (path, frozenset(environment.items()))
-        if key not in self._faults:
-            self._faults[key] = None
-            try:
-                check_python(path, environment, self._check_cancelled)
-            except BadValue as fault:
-                self._faults[key] = fault
-        if (known := self._faults[key]) is not None:
-            raise known
 
 
 def _how_to_install(python: Path) -> str:

@@ -15,7 +15,6 @@ import stat
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -159,15 +158,9 @@ MAX_FILE: Final = 256 * 1024
 """Bytes. PyYAML takes about a second for the largest."""
 MAX_AGENTS: Final = 100
 """Of a JSON crew; each is a file to read."""
-MOST_PARTS: Final = 64
-"""Of a key of pyproject.toml."""
 
 Parse = Callable[[str], object]
 
-# Names with dots between. Possessive, and no name begins after a backslash, since each place is
-# tried as a beginning.
-_NAME = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
-_TOO_DEEP = re.compile(rf"(?<![\w\\-])(?:{_NAME}[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}")
 # Read by the crew itself, where they are there.
 _READ_BY_THE_CREW = ("pyproject.toml", ".env", "src")
 
@@ -198,22 +191,17 @@ def named_in(code: str) -> dict[str, str]:
     return named
 
 
-@dataclass(frozen=True)
-class Project:
-    """A project's inputs. They may be incomplete if there are `faults`."""
+def read_project(folder: Path) -> InputCollector:
+    """Return the inputs of the project in `folder`, and the faults of its files. Blocks.
 
-    inputs: tuple[Input, ...]
-    faults: tuple[BadValue, ...] = ()
-
-
-def read_project(folder: Path) -> Project:
-    """Return the inputs of the project in `folder`, and the faults of its files. Blocks."""
+    The inputs may be incomplete if there are faults.
+    """
     reader = _ProjectReader(folder)
     try:
         reader.read()
     except BadValue as fault:
         reader.found.faults.append(fault)
-    return Project(reader.found.inputs, tuple(reader.found.faults))
+    return reader.found
 
 
 class _ProjectReader:
@@ -226,9 +214,8 @@ class _ProjectReader:
         for name in _READ_BY_THE_CREW:
             self._check_readable(self._folder / name)
         settings = self._folder / "pyproject.toml"
-        # tomllib remembers each beginning of a key, and the adapter sets it no bound.
-        if self._exists(settings) and _TOO_DEEP.search(self._text(settings)):
-            raise BadValue(f"pyproject.toml has a key of over {MOST_PARTS} parts", "mend that file")
+        if self._exists(settings):
+            self._text(settings)  # the adapter reads it without a bound
         crew = self._find()
         if isinstance(crew, Path):
             self._read_json(crew)

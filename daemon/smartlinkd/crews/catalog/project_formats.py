@@ -18,10 +18,6 @@ MAX_NODES: Final = 50_000
 """Of a YAML text with its aliases written out; 100 agents have some 1000. To count aliases instead
 would not do: thirty are enough for a bomb, and a project may have more."""
 
-LONGEST_NUMBER: Final = 4300
-"""Characters, as in Python. PyYAML's `1:1:1` takes time by the square of that."""
-_NUMBERS: Final = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-
 
 class NotReadable(Exception):  # noqa: N818 - its text is the rest of a sentence
     """The text is not in the format. The message says where, and repeats no value."""
@@ -93,11 +89,10 @@ class _Loader(yaml.SafeLoader):
         return found
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
-        """Return what PyYAML makes, but the text of a number or a date that has a tag."""
-        if node.tag in _NUMBERS and len(node.value) > LONGEST_NUMBER:
-            raise yaml.YAMLError(f"a number of more than {LONGEST_NUMBER} characters")
-        made = super().construct_object(node, deep)
-        return node.value if isinstance(node, yaml.ScalarNode) else made
+        """Return what PyYAML makes, but the text of a scalar, also of one that has a tag."""
+        if isinstance(node, yaml.ScalarNode):
+            return node.value
+        return super().construct_object(node, deep)
 
     def compose_node(self, parent: yaml.Node | None, index: Hashable) -> yaml.Node | None:
         """Return PyYAML's node and count it. An alias counts as much as its anchor's node."""
