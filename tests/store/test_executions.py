@@ -110,7 +110,8 @@ def test_change_to_none_clears_the_field(
     given: dict[str, Any] = {"current_task": "t1", "last_step": "s", "error": "e", "total_tasks": 2}
     record(store, execution_id, **given, started_at=now)
 
-    record(store, execution_id, **dict.fromkeys(given), started_at=None)
+    cleared: dict[str, Any] = dict.fromkeys(given)
+    record(store, execution_id, **cleared, started_at=None)
 
     assert known(store, execution_id) == before
 
