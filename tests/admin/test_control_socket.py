@@ -400,6 +400,11 @@ async def test_the_path_of_its_directory_may_be_long(tmp_path: Path, owner: Owne
     assert not (directory / SOCKET_NAME).exists()
 
 
+async def test_without_its_directory_it_does_not_start(tmp_path: Path, owner: Owner) -> None:
+    with pytest.RaisesGroup(FileNotFoundError, allow_unwrapped=True):
+        await ControlSocket(tmp_path / "nowhere", owner.commands()).run(trio.TASK_STATUS_IGNORED)
+
+
 # Nobody there
 
 

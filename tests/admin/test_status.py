@@ -154,16 +154,6 @@ async def test_the_account_and_its_trouble_are_shown(
     assert ".secret" not in str(shown)
 
 
-async def test_a_digest_in_place_of_an_account_is_cut(
-    parts: Parts, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    await parts.run(nursery)
-    cookie = parse_cookie("SPC_EC=nobody")
-    await parts.conversion.convert(ConversionRequest(ORDER.links, (), cookie))
-    (account,) = (await parts.do("account show"))["accounts"]
-    assert account["account"] == cookie.digest[:12]
-
-
 async def test_a_stored_cookies_account_is_named_before_anything_was_done_for_it(
     parts: Parts, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
@@ -250,16 +240,6 @@ async def test_clearing_ends_an_accounts_trouble(
     assert await parts.do("account clear") == {"cleared": 0}
 
 
-async def test_tokens_are_revoked(parts: Parts, nursery: trio.Nursery) -> None:
-    await nursery.start(parts.auth.run)
-    login = await parts.auth.login("correct horse", "192.0.2.1")
-    assert hasattr(login, "token")
-    assert (await parts.auth.check_session(login.token)).jti
-    assert "message" in await parts.do("tokens revoke")
-    with pytest.raises(Refused, match="log in again"):
-        await parts.auth.check_session(login.token)
-
-
 async def test_keys_are_made_listed_and_revoked(parts: Parts, nursery: trio.Nursery) -> None:
     await nursery.start(parts.auth.run)
     made = await parts.do("keys create", name="a bot", scopes=["convert"], expires_in_days=2)
@@ -274,29 +254,18 @@ async def test_keys_are_made_listed_and_revoked(parts: Parts, nursery: trio.Nurs
         await parts.do("keys revoke", id=made["id"])
 
 
-async def test_tokens_revoke_with_keys_ends_keys(parts: Parts, nursery: trio.Nursery) -> None:
+async def test_tokens_are_revoked_and_keys_if_wanted(parts: Parts, nursery: trio.Nursery) -> None:
     await nursery.start(parts.auth.run)
     await parts.do("keys create", name="a bot", scopes=["convert"])
-    await parts.do("tokens revoke")
+    login = await parts.auth.login("correct horse", "192.0.2.1")
+    assert hasattr(login, "token")
+    assert (await parts.auth.check_session(login.token)).jti
+    assert "message" in await parts.do("tokens revoke")
+    with pytest.raises(Refused, match="log in again"):
+        await parts.auth.check_session(login.token)
     assert len((await parts.do("keys list"))["keys"]) == 1
     await parts.do("tokens revoke", keys=True)
     assert await parts.do("keys list") == {"keys": []}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "fault"),
-    [
-        ({"name": "", "scopes": ["convert"]}, "name: must be 1 to 60 printable characters"),
-        ({"name": "a", "scopes": []}, "scopes: has too few items"),
-        ({"name": "a", "scopes": ["all"]}, "scopes.0: must be 'convert'"),
-        ({"name": "a", "scopes": ["convert"], "expires_in_days": 0}, "expires_in_days: must be 1"),
-    ],
-)
-async def test_key_that_cannot_be_made_is_told_by_its_argument(
-    parts: Parts, arguments: dict[str, Any], fault: str
-) -> None:
-    with pytest.raises(Invalid, match=f"^{fault}"):
-        await parts.do("keys create", **arguments)
 
 
 async def test_the_second_factor_is_switched_off(parts: Parts, nursery: trio.Nursery) -> None:

@@ -22,10 +22,7 @@ from smartlinkd.logs import (
     current_log_contexts,
 )
 from smartlinkd.logs.context import MAX_CONTEXTS
-from smartlinkd.supervision.actor import ActorRestarting, Mailbox
-from smartlinkd.supervision.child import ChildSpec
-from smartlinkd.supervision.policy import Backoff
-from smartlinkd.supervision.supervisor import Supervisor
+from smartlinkd.supervision.actor import Mailbox
 
 logger = logging.getLogger("smartlinkd.test")
 
@@ -116,40 +113,6 @@ async def test_call_of_an_actor_logs_with_its_callers_context(
             ("refused is over", None, "two"),
         ]
     )
-
-
-async def test_call_that_waits_over_a_restart_keeps_its_context(
-    said: io.StringIO, nursery: trio.Nursery
-) -> None:
-    mailbox = Mailbox[Clerk]("clerk", size=8)
-
-    async def clerk(task_status: trio.TaskStatus[None]) -> None:
-        task_status.started()
-        await mailbox.serve(Clerk())
-
-    supervisor = Supervisor(
-        "top", [ChildSpec("clerk", clerk, mailbox=mailbox)], backoff=Backoff(first=0.01)
-    )
-    await nursery.start(supervisor.run)
-
-    async def ask(work: LogContext, what: str) -> None:
-        with bind_log_contexts((work,)):
-            try:
-                await mailbox.ask(Clerk.do, what)
-            except ActorRestarting:
-                logger.info("%s failed", what)
-
-    async with trio.open_nursery() as asking:
-        asking.start_soon(ask, ONE, "crashed")
-        await trio.testing.wait_all_tasks_blocked()
-        asking.start_soon(ask, TWO, "waiting")
-    supervisor.stop()
-    found = told(said)
-    assert ("crashed begins", "clerk", "one") in found
-    assert ("crashed failed", None, "one") in found
-    assert ("waiting ends", "clerk", "two") in found
-    (failed,) = [line for line in lines(said) if line.get("event") == "part_failed"]
-    assert (failed["message"], failed["actor"]) == ("clerk failed", "clerk")
 
 
 async def test_shared_work_logs_with_the_contexts_of_all_callers(

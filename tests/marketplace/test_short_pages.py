@@ -180,12 +180,10 @@ def test_page_with_a_password_field_asks_for_it(html: str, asks: bool) -> None:
     assert read_short_page(html).asks_for_password is asks
 
 
-# Python's parser raises at each of these.
+# A parser of Python 3.11 raises at each of these, later ones at some.
 @pytest.mark.parametrize("bad", ["<![foo[x]]>", "<![ 1", f"&#{'9' * 5000};"])
-def test_page_that_the_parser_gives_up_on_ends_there(bad: str) -> None:
-    script = f"<script>location='{URL}'</script>"
-    assert read_short_page(bad + script).goes_to == ()
-    assert read_short_page(script + bad).goes_to == (URL,)
+def test_page_that_the_parser_gives_up_on_counts_as_far_as_it_was_read(bad: str) -> None:
+    assert read_short_page(f"<script>location='{URL}'</script>{bad}").goes_to == (URL,)
 
 
 def test_page_with_many_addresses_gives_the_first_eight() -> None:

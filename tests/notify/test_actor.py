@@ -333,21 +333,6 @@ async def test_pause_told_by_an_earlier_daemon_is_not_told_again_but_its_end_is(
     assert channel.events == ["account_back"]
 
 
-async def test_account_is_recorded_as_told_once_its_notice_was_sent(
-    autojump_clock: MockClock, nursery: trio.Nursery
-) -> None:
-    known: Known = []
-    channel = PlayedChannel("notify.played", NotSent("it is down"))
-    made = notifier(channel, known=known)
-    await nursery.start(made.run)
-    made.report_account("7", PAUSED)
-    made.report_disk(True)
-    await settle()
-    assert (len(channel.told), known) == (1, [])
-    await trio.sleep(MIN_INTERVAL)
-    assert (channel.events[1:], known) == (["account_paused", "disk_full"], [("7", PAUSED.since)])
-
-
 def test_notifier_without_channels_is_false() -> None:
     made = notifier()
     made.report_disk(True)

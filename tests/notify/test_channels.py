@@ -147,16 +147,3 @@ time.sleep(60)
     with trio.fail_after(8), pytest.raises(NotSent, match="did not end within 1 s"):
         await CommandChannel(program(script), deadline_s=1.0).send(BODY)
     assert not is_there((tmp_path / "pid").read_text())
-
-
-async def test_channels_leave_no_descriptor(program: Program, receiver: Receiver) -> None:
-    def descriptors() -> list[str]:
-        return sorted(entry.name for entry in Path("/proc/self/fd").iterdir())
-
-    before = descriptors()
-    await to(receiver).send(BODY)
-    await CommandChannel(program("")).send(BODY)
-    with pytest.raises(NotSent):
-        await CommandChannel(("/nowhere",)).send(BODY)
-    await trio.testing.wait_all_tasks_blocked()
-    assert descriptors() == before

@@ -65,15 +65,6 @@ def test_change_that_was_undone_is_not_told() -> None:
     assert throttle.due_at() == inf
 
 
-def test_last_of_several_waiting_changes_is_told() -> None:
-    throttle = NoticeThrottle()
-    throttle.add(PAUSED)
-    throttle.pop(100)
-    throttle.add(BACK)
-    throttle.add(LOST)
-    assert throttle.pop(100 + MIN_INTERVAL) == LOST
-
-
 def _all(notice: Notice) -> list[Notice]:
     """The same of as many accounts as there is room for."""
     names = [f"1{number}" for number in range(MAX_ACCOUNTS)]

@@ -100,7 +100,13 @@ def wall() -> SimpleNamespace:
 
 
 @pytest.fixture
-def handle(path: Path, wall: SimpleNamespace, store_limits: StoreLimits) -> Store:
+def told() -> list[bool]:
+    """What the owner was told of the disk: True when it is full, False when there is room."""
+    return []
+
+
+@pytest.fixture
+def handle(path: Path, wall: SimpleNamespace, store_limits: StoreLimits, told: list[bool]) -> Store:
     """The store's handle; nobody serves it yet."""
     return Store(
         path,
@@ -108,6 +114,7 @@ def handle(path: Path, wall: SimpleNamespace, store_limits: StoreLimits) -> Stor
         retention=Retention(age=timedelta(days=30), count=1000),
         limits=store_limits,
         wall=lambda: wall.now,
+        disk_full=told.append,
         synchronous="OFF",
     )
 

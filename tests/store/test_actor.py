@@ -19,13 +19,10 @@ from smartlinkd.store.model import (
     Change,
     ExecutionUpdate,
     IdempotencyKey,
-    NewDelivery,
-    NewEvent,
     NewExecution,
     Retention,
     Status,
     StoreLimits,
-    TaskRecord,
     WebhookTarget,
 )
 from smartlinkd.supervision.actor import ActorRestarting
@@ -91,31 +88,6 @@ async def test_kickoff_cancelled_at_any_step_is_whole_or_absent(journal: Store, 
     assert {(False, True), (True, False)} <= seen
 
 
-async def test_record_cancelled_at_any_step_is_whole_or_absent(journal: Store, new: New) -> None:
-    seen = set()
-    for step in range(STEPS):
-        given = new()
-        await journal.create(given, idempotency=None)
-        with cancelled_at(step) as scope:
-            change = Change(status=Status.RUNNING, new_tasks=[TaskRecord("t")])
-            calls = [NewDelivery(TARGET, given.id.encode(), given.created_at)]
-            await journal.record(
-                given.id, ExecutionUpdate(change, [NewEvent("e", given.created_at)], calls)
-            )
-        execution = await journal.execution(given.id)
-        assert execution is not None
-        made = execution.status is Status.RUNNING
-        due = await journal.due_deliveries(given.created_at, 100)
-        assert execution.completed_tasks == made
-        assert len(await journal.events(given.id, after=0, limit=10)) == made
-        assert [call.body for call in due].count(given.id.encode()) == made
-        seen.add((made, scope.cancelled_caught))
-        if not scope.cancelled_caught:
-            break
-
-    assert {(False, True), (True, False)} <= seen
-
-
 async def test_actor_cancelled_at_any_step_closes_its_file_and_keeps_answered_writes(
     handle: Store, new: New, path: Path
 ) -> None:
@@ -164,20 +136,6 @@ def open_files(path: Path) -> list[str]:
     """The journal's files among our descriptors."""
     links = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     return [link for link in links if link.startswith(str(path))]
-
-
-async def test_call_cancelled_before_its_turn_changes_nothing(
-    handle: Store, nursery: trio.Nursery, new: New
-) -> None:
-    given = new()
-    async with trio.open_nursery() as askers:
-        askers.start_soon(Asker(handle, given).ask)
-        await trio.testing.wait_all_tasks_blocked()
-        askers.cancel_scope.cancel()
-
-    await nursery.start(handle.run)
-
-    assert await handle.execution(given.id) is None
 
 
 async def test_damaged_file_ends_the_actor_and_the_call_is_unavailable(

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import pytest
 import trio
-from pydantic import SecretBytes
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.logs import LogEvent
@@ -26,7 +25,6 @@ from smartlinkd.store.model import (
     ExecutionUpdate,
     IdempotencyKey,
     NewExecution,
-    Retention,
     Status,
     StoreLimits,
 )
@@ -59,32 +57,6 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> PlayedDisk:
 @pytest.fixture
 def store_limits() -> StoreLimits:
     return QUICK
-
-
-@pytest.fixture
-def told() -> list[bool]:
-    return []
-
-
-@pytest.fixture
-async def journal(
-    path: Path,
-    wall: SimpleNamespace,
-    told: list[bool],
-    nursery: trio.Nursery,
-    store_limits: StoreLimits,
-) -> Store:
-    made = Store(
-        path,
-        key=SecretBytes(b"k" * 32),
-        retention=Retention(age=timedelta(days=30), count=1000),
-        wall=lambda: wall.now,
-        disk_full=told.append,
-        limits=store_limits,
-        synchronous="OFF",
-    )
-    await nursery.start(made.run)
-    return made
 
 
 async def until(told: list[bool], count: int) -> None:

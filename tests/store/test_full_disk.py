@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import trio
-from pydantic import SecretBytes
 
 from smartlinkd.logs import LogEvent
 from smartlinkd.store.actor import Store
@@ -21,10 +20,10 @@ from smartlinkd.store.errors import DiskFull, NoRoomToOpen
 from smartlinkd.store.model import NewExecution, Retention, Status
 from tests.fakes.small_disk import fill, small_disk
 from tests.store.calls import record
+from tests.store.conftest import KEY
 
 New = Callable[..., NewExecution]
 
-KEY = SecretBytes(b"k" * 32)
 WEEK = Retention(age=timedelta(days=7), count=1000)
 OLD = 20
 
@@ -37,9 +36,14 @@ def small(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def crowded(small: Path, new: New) -> Iterator[StoreDatabase]:
+def path(small: Path) -> Path:
+    return small / "journal.db"
+
+
+@pytest.fixture
+def crowded(small: Path, path: Path, new: New) -> Iterator[StoreDatabase]:
     """A store with old executions, on a disk without a byte left."""
-    with closing(StoreDatabase(small / "journal.db", KEY)) as store:
+    with closing(StoreDatabase(path, KEY)) as store:
         for _ in range(OLD):
             given = new(inputs={"x": "y" * 20_000})
             store.executions.create(given)
@@ -50,9 +54,8 @@ def crowded(small: Path, new: New) -> Iterator[StoreDatabase]:
 
 
 @pytest.fixture
-def filled(small: Path) -> Path:
+def filled(small: Path, path: Path) -> Path:
     """The file of a store that was closed, on a disk without a byte left."""
-    path = small / "journal.db"
     StoreDatabase(path, KEY).close()
     fill(small / "filler")
     return path
@@ -114,13 +117,11 @@ def test_disk_without_inodes_is_a_full_one(filled: Path, small: Path) -> None:
 
 
 async def test_start_on_full_disk_is_reported_in_the_log_alone(
-    filled: Path, caplog: pytest.LogCaptureFixture
+    filled: Path, handle: Store, told: list[bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     """systemd starts the daemon again every few seconds, and each would notify the owner."""
-    told: list[bool] = []
-    store = Store(filled, key=KEY, retention=WEEK, disk_full=told.append)
     with pytest.raises(NoRoomToOpen):
-        await store.run(trio.TASK_STATUS_IGNORED)
+        await handle.run(trio.TASK_STATUS_IGNORED)
 
     assert told == []
     assert [getattr(each, "event", None) for each in caplog.records] == [LogEvent.DISK_FULL]

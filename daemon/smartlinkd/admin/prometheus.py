@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from prometheus_client import (
     CollectorRegistry,
     Counter,
-    Gauge,
     Histogram,
     Info,
     ProcessCollector,
@@ -47,6 +46,7 @@ class Metrics(Collector):
         self._observed = tuple(observed)
         self._executor = executor
         self._parts = parts
+        self._account: AccountResponse | None = None  # at this scrape
         self._registry = CollectorRegistry()
         self._registry.register(self)
         ProcessCollector(registry=self._registry)
@@ -69,7 +69,8 @@ class Metrics(Collector):
 
     def text(self, account: AccountResponse | None = None) -> bytes:
         """Return the page. `account` is None while its actors do not answer."""
-        return generate_latest(self._registry) + _account_text(account)
+        self._account = account
+        return generate_latest(self._registry)
 
     def describe(self) -> Iterable[Metric]:
         """Return nothing: the registry need not know the families before a scrape."""
@@ -91,29 +92,28 @@ class Metrics(Collector):
         for each in self._observed:
             yield from each.collect()
         yield from _crew_metrics(self._executor)
+        if self._account is not None:
+            yield from _account_metrics(self._account)
 
 
-def _account_text(account: AccountResponse | None) -> bytes:
-    if account is None:
-        return b""
-    registry = CollectorRegistry()
-    states = Gauge(
+def _account_metrics(account: AccountResponse) -> Iterable[Metric]:
+    states = GaugeMetricFamily(
         "smartlinkd_account_state",
         "Accounts that links were made for, by how they stand with the portal",
-        ["state"],
-        registry=registry,
+        labels=["state"],
     )
     counts = Counts(entry.state for entry in account.accounts)
     for state in ("active", "session_lost", "paused"):
-        states.labels(state).set(counts[state])
-    stored = Gauge("smartlinkd_cookie_stored", "1 while a cookie is stored", registry=registry)
-    stored.set(account.cookie.stored)
+        states.add_metric([state], counts[state])
+    yield states
+    yield GaugeMetricFamily(
+        "smartlinkd_cookie_stored", "1 while a cookie is stored", value=account.cookie.stored
+    )
     if account.cookie.synced_at is not None:
-        age = Gauge(
-            "smartlinkd_cookie_age_seconds", "Time since the cookie was synced", registry=registry
+        age = (datetime.now(UTC) - account.cookie.synced_at).total_seconds()
+        yield GaugeMetricFamily(
+            "smartlinkd_cookie_age_seconds", "Time since the cookie was synced", value=age
         )
-        age.set((datetime.now(UTC) - account.cookie.synced_at).total_seconds())
-    return generate_latest(registry)
 
 
 def _crew_metrics(executor: Executor) -> Iterable[Metric]:

@@ -9,12 +9,13 @@ idempotency key.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import partial, wraps
+from operator import attrgetter
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import trio
 from pydantic import SecretBytes
@@ -25,27 +26,33 @@ from smartlinkd.nurseries import sole_error
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.disk import Disk, NotifyFull, has_room, notify_nobody
 from smartlinkd.store.errors import DiskFull, NoRoomToOpen
-from smartlinkd.store.model import (
-    Created,
-    Delivery,
-    Execution,
-    ExecutionEvent,
-    ExecutionState,
-    ExecutionUpdate,
-    IdempotencyKey,
-    ListPage,
-    NewExecution,
-    Retention,
-    StoreLimits,
-    Summary,
-)
+from smartlinkd.store.executions import Executions
+from smartlinkd.store.model import IdempotencyKey, Retention, StoreLimits
+from smartlinkd.store.outbox import Outbox
 from smartlinkd.store.sqlite import Synchronous, copies_of
 from smartlinkd.supervision.blocking import BlockingMailbox
 from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+
+_EXECUTIONS = attrgetter("executions")
+_OUTBOX = attrgetter("outbox")
+
+
+def _call(
+    table: Callable[[StoreDatabase], T], work: Callable[Concatenate[T, P], R]
+) -> Callable[Concatenate[Store, P], Coroutine[Any, Any, R]]:
+    """Return a method of `Store` that has the actor do `work` on one of its tables."""
+
+    @wraps(work)
+    async def call(self: Store, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._do(lambda database: work(table(database), *args, **kwargs))
+
+    return call
 
 
 class Store:
@@ -108,22 +115,18 @@ class Store:
         self._retention = retention
         self._retention_changed.set()
 
-    async def create(
-        self,
-        new: NewExecution,
-        *,
-        idempotency: IdempotencyKey | None,
-        update: ExecutionUpdate | None = None,
-    ) -> Created:
-        """Store an execution, unless its idempotency key stands for one already.
-
-        An `update` is recorded in the same transaction, as `record` does.
-
-        Raises:
-            KeyReused: the key was used with another body.
-            TooLarge, Invalid: a value cannot be stored.
-        """
-        return await self._do(lambda database: database.executions.create(new, idempotency, update))
+    # Each is documented at the table's method.
+    create = _call(_EXECUTIONS, Executions.create)
+    record = _call(_EXECUTIONS, Executions.record)
+    execution = _call(_EXECUTIONS, Executions.read)
+    summary = _call(_EXECUTIONS, Executions.summary)
+    executions = _call(_EXECUTIONS, Executions.page)
+    events = _call(_EXECUTIONS, Executions.events)
+    count_bare_events = _call(_EXECUTIONS, Executions.count_bare_events)
+    unfinished = _call(_EXECUTIONS, Executions.unfinished)
+    due_deliveries = _call(_OUTBOX, Outbox.due)
+    remove_delivery = _call(_OUTBOX, Outbox.remove)
+    reschedule = _call(_OUTBOX, Outbox.reschedule)
 
     async def created_by(self, crew: str, owner: str, key: IdempotencyKey) -> str | None:
         """Return the id that `create` would answer for a used key, else None.
@@ -134,112 +137,6 @@ class Store:
         return await self._do(
             lambda database: database.executions.created_by(crew, owner, key, now)
         )
-
-    async def record(self, execution_id: str, update: ExecutionUpdate) -> None:
-        """Change an execution, number its events and queue its webhook calls, all or nothing.
-
-        An id that does not exist ends the actor: the caller has a bug. A disk with too little room
-        refuses the beginning of an execution, whose worker would find none.
-
-        Raises:
-            AlreadyFinished: the execution has ended.
-            TooLarge, Invalid: a value cannot be stored.
-        """
-        await self._do(lambda database: database.executions.record(execution_id, update))
-
-    async def execution(
-        self, execution_id: str, *, crew: str | None = None, owner: str | None = None
-    ) -> Execution | None:
-        """Return the execution; None if no execution has this id, or it was pruned.
-
-        Returns None also, and as quickly, if it has another `crew` or `owner`, where given.
-        """
-        return await self._do(
-            lambda database: database.executions.read(execution_id, crew=crew, owner=owner)
-        )
-
-    async def summary(
-        self, execution_id: str, *, crew: str | None = None, owner: str | None = None
-    ) -> Summary | None:
-        """Return the execution without what may be large. Returns None as `execution` does."""
-        return await self._do(
-            lambda database: database.executions.summary(execution_id, crew=crew, owner=owner)
-        )
-
-    async def executions(
-        self,
-        crew: str,
-        *,
-        owner: str | None = None,
-        state: ExecutionState | None = None,
-        limit: int,
-        cursor: str | None = None,
-    ) -> ListPage:
-        """Return at most `limit` (and 100) executions of a crew, newest first.
-
-        An `owner` of None stands for everybody, "" for the organization token. Raises `Invalid` for
-        a cursor that no list can have given.
-        """
-        return await self._do(
-            lambda database: database.executions.page(
-                crew, owner=owner, state=state, limit=limit, cursor=cursor
-            )
-        )
-
-    async def events(
-        self, execution_id: str, *, after: int, limit: int, offset: int = 0
-    ) -> list[ExecutionEvent]:
-        """Return at most `limit` events numbered above `after`, in order; [] if there are none.
-
-        A large event comes in parts: pass the `end` of the last part as `offset` for the next.
-        """
-        return await self._do(
-            lambda database: database.executions.events(
-                execution_id, after=after, limit=limit, offset=offset
-            )
-        )
-
-    async def count_bare_events(self, execution_id: str, kind: str) -> int:
-        """Return how many events of a type have no data."""
-        return await self._do(
-            lambda database: database.executions.count_bare_events(execution_id, kind)
-        )
-
-    async def unfinished(self) -> list[Summary]:
-        """Return all executions that have not ended, in the order of their creation."""
-        return await self._do(lambda database: database.executions.unfinished())
-
-    async def due_deliveries(
-        self,
-        now: datetime,
-        limit: int,
-        *,
-        except_ids: Collection[int] = (),
-        except_origins: Collection[str] = (),
-    ) -> list[Delivery]:
-        """Return at most `limit` (and 100) deliveries that are due at `now`, longest due first.
-
-        Of each execution and target only the first delivery counts. Those behind it wait until it
-        is removed, also while it is rescheduled. A `now` in the future shows when the next ones are
-        due.
-
-        Args:
-            except_ids: deliveries that are being made.
-            except_origins: origins (`https://host:port`) that get no more at the moment.
-        """
-        return await self._do(
-            lambda database: database.outbox.due(
-                now, limit, except_ids=except_ids, except_origins=except_origins
-            )
-        )
-
-    async def remove_delivery(self, delivery_id: int) -> None:
-        """Delete a delivery that was made or given up. Do nothing if it is gone already."""
-        await self._do(lambda database: database.outbox.remove(delivery_id))
-
-    async def reschedule(self, delivery_id: int, next_at: datetime) -> None:
-        """Count a failed attempt of a delivery, which is due again at `next_at`."""
-        await self._do(lambda database: database.outbox.reschedule(delivery_id, next_at))
 
     async def wait_for_room(self, at_most_s: float) -> None:
         """Wait before another try, until a disk that was full has room: so many seconds at most."""

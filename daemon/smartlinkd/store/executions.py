@@ -85,19 +85,21 @@ class Executions:
     def create(
         self,
         new: NewExecution,
-        key: IdempotencyKey | None = None,
+        idempotency: IdempotencyKey | None = None,
         update: ExecutionUpdate | None = None,
     ) -> Created:
-        """Insert an execution and its `update`, unless its key stands for one.
+        """Insert an execution and record its `update`, unless its key stands for one already.
 
-        Raises `KeyReused`, `TooLarge`, or `Invalid` for what is no JSON.
+        Raises:
+            KeyReused: the key was used with another body.
+            TooLarge, Invalid: a value cannot be stored.
         """
         with self._file.writing():
-            if key is not None:
-                earlier = self.created_by(new.crew, new.owner, key, new.created_at)
+            if idempotency is not None:
+                earlier = self.created_by(new.crew, new.owner, idempotency, new.created_at)
                 if earlier is not None:
                     return Created(earlier, is_new=False)
-            self._insert(new, key)
+            self._insert(new, idempotency)
             if not self._file.has_room():
                 raise disk_full()  # SQLite may have found a page: the worker finds nothing
             if update is not None:
@@ -144,12 +146,12 @@ class Executions:
             return str(row["execution"])
 
     def record(self, execution_id: str, update: ExecutionUpdate) -> None:
-        """Change an execution, number its new events, and queue its webhook calls.
+        """Change an execution, number its new events, and queue its webhook calls, all or nothing.
 
         Raises:
             AlreadyFinished: the execution has ended.
             TooLarge, Invalid: a value cannot be stored.
-            LookupError: no execution has this id.
+            LookupError: no execution has this id, which ends the actor: the caller has a bug.
         """
         with self._file.writing():
             change = update.change
@@ -189,10 +191,10 @@ class Executions:
     def read(
         self, execution_id: str, *, crew: str | None = None, owner: str | None = None
     ) -> Execution | None:
-        """Return the execution; None also if the crew or the owner, where given, is another one.
+        """Return the execution; None if no execution has this id, or it was pruned.
 
-        That is looked up before anything else is read, so it takes no longer than for an id that
-        does not exist.
+        Returns None also if it has another `crew` or `owner`, where given. That is looked up before
+        anything else is read, so it takes no longer than for an id that does not exist.
         """
         with self._file.reading():
             found = self._connection.execute(
@@ -253,9 +255,10 @@ class Executions:
         limit: int,
         cursor: str | None = None,
     ) -> ListPage:
-        """Return some of a crew's executions, newest first.
+        """Return at most `limit` (and 100) executions of a crew, newest first.
 
-        Raises `Invalid` for a cursor that no list can have given.
+        An `owner` of None stands for everybody, "" for the organization token. Raises `Invalid` for
+        a cursor that no list can have given.
         """
         with self._file.reading():
             limit = min(limit, self._limits.list_page)
@@ -284,8 +287,8 @@ class Executions:
     ) -> list[ExecutionEvent]:
         """Return events numbered above `after`: at most `limit`, and fewer if they are large.
 
-        A large event comes alone, and only its first part. With an `offset` the answer is one more
-        part of the next event's data, from that byte on.
+        A large event comes alone, and only its first part: pass the `end` of the last part as
+        `offset` for the next.
         """
         with self._file.reading():
             rows = self._connection.execute(

@@ -99,9 +99,13 @@ class Outbox:
 
         A target is one URL of an execution. It has a row for each kind of calls, and more rows if
         its credential or event types were changed: deliveries keep their order over all of these.
-        Only a question to a human does not wait for other kinds, nor they for it.
+        Only a question to a human does not wait for other kinds, nor they for it. A `now` in the
+        future shows when the next ones are due.
 
-        At most `limit` are returned, and fewer if their bodies are large.
+        Args:
+            limit: at most so many are returned (and 100), and fewer if their bodies are large.
+            except_ids: deliveries that are being made.
+            except_origins: origins (`https://host:port`) that get no more at the moment.
         """
         with self._file.reading():
             rows = self._connection.execute(
@@ -152,10 +156,7 @@ class Outbox:
                 self.drop_unneeded_targets(execution)
 
     def reschedule(self, delivery: int, next_at: datetime) -> None:
-        """Count a failed attempt, and set when the next one is due.
-
-        Do nothing if the delivery is gone already.
-        """
+        """Count a failed attempt, and set when the next one is due. Do nothing if it is gone."""
         with self._file.writing():
             row = self._connection.execute(
                 """
