@@ -206,35 +206,6 @@ async def test_paused_account_follows_no_new_short_link(
     assert await fakes.codes(fakes.short("two"), cookie=OTHER) == [0]
 
 
-async def test_pause_is_for_one_account_alone(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    service = await fakes.open(nursery)
-    fakes.links.script = [HumanCheck()]
-    with pytest.raises(HumanCheck):
-        await fakes.convert(fakes.link(1))
-    assert await fakes.codes(fakes.link(1), cookie=OTHER) == [0]
-    with pytest.raises(HumanCheck):  # of the account, whatever the cookie
-        await fakes.convert(fakes.link(1), cookie=RENEWED)
-    statuses = {account: it.status for account, it in (await service.status()).accounts.items()}
-    assert statuses == {"1001": "paused", "2002": "active"}
-
-
-async def test_new_cookie_ends_a_pause_and_the_same_cookie_does_not(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    service = await fakes.open(nursery)
-    fakes.links.script = [HumanCheck()]
-    for cookie in (OTHER, fakes.cookie):
-        with pytest.raises(HumanCheck):
-            await fakes.convert(fakes.link(1))
-        await service.note_synced_cookie(cookie, None)
-    with pytest.raises(HumanCheck):
-        await fakes.convert(fakes.link(1))
-    await service.note_synced_cookie(RENEWED, None)
-    assert await fakes.codes(fakes.link(1), cookie=RENEWED) == [0]
-
-
 async def test_new_cookie_that_keeps_the_pause_does_not_end_it(
     fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
@@ -279,17 +250,6 @@ async def test_replaced_account_in_trouble_is_listed_until_the_owner_clears_it(
     assert statuses == {"1001": "session lost" if lost else "paused", "2002": "active"}
     await service.clear_accounts()
     assert list((await service.status()).accounts) == ["2002"]
-
-
-async def test_owner_ends_a_pause(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    service = await fakes.open(nursery)
-    fakes.links.script = [HumanCheck()]
-    with pytest.raises(HumanCheck):
-        await fakes.convert(fakes.link(1))
-    assert await service.clear_accounts() == 1
-    assert await fakes.codes(fakes.link(1)) == [0]
 
 
 # Full
