@@ -257,9 +257,11 @@ class Fakes:
     row = staticmethod(row_of)
     entry = staticmethod(entry_of)
 
-    def __init__(self) -> None:
+    def __init__(self, nursery: trio.Nursery | None = None) -> None:
+        """The service runs in `nursery`, unless `open` is given another one."""
+        self._nursery = nursery
         self.links = FakeLinks()
-        self.products: FakeProducts | None = FakeProducts()
+        self.products = FakeProducts()
         self.resolver = FakeResolver()
         self.pauses: PauseStore | None = None
         self.human_checks = HumanCheckReports()
@@ -284,9 +286,10 @@ class Fakes:
         self._service = ConversionService(setup)
         return self._service
 
-    async def open(self, nursery: trio.Nursery, **limits: Any) -> ConversionService:
-        """The service, running in `nursery`."""
-        service = self.make(**limits)
+    async def open(self, nursery: trio.Nursery | None = None, **limits: Any) -> ConversionService:
+        """The service, running."""
+        service, nursery = self.make(**limits), nursery or self._nursery
+        assert nursery is not None
         await nursery.start(service.run)
         return service
 
@@ -361,8 +364,8 @@ def queue(links: FakeLinks, nursery: trio.Nursery) -> AccountQueue:
 
 
 @pytest.fixture
-def fakes() -> Fakes:
-    return Fakes()
+def fakes(nursery: trio.Nursery) -> Fakes:
+    return Fakes(nursery)
 
 
 @pytest.fixture

@@ -201,9 +201,9 @@ async def test_owner_clears_the_own_id() -> None:
 
 
 async def test_own_id_of_another_cookie_does_not_count(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     own, forged = fakes.cookie, parse_cookie("SPC_U=1001; SPC_EC=of-another-session")
     fakes.links.script = [[made(1, "an_99")], [made(2)], [made(3, "an_99")], [made(4)]]
     codes = []
@@ -213,9 +213,9 @@ async def test_own_id_of_another_cookie_does_not_count(
 
 
 async def test_link_of_a_foreign_id_is_not_remembered(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     fakes.links.script = [[made(1)], [made(2, "an_99")], [made(2)]]
     codes = [await fakes.codes(fakes.link(number)) for number in (1, 2, 2)]
     assert codes == [[0], [-1], [0]]
@@ -226,9 +226,9 @@ async def status(fakes: Fakes) -> dict[str, AccountStatus]:
 
 
 async def test_account_is_paused_as_soon_as_a_check_is_reported(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     await fakes.convert(fakes.link(1))
     fakes.human_checks.report(fakes.cookie)
     await wait_all_tasks_blocked()
@@ -241,10 +241,8 @@ async def test_account_is_paused_as_soon_as_a_check_is_reported(
     await fakes.convert(fakes.link(2))
 
 
-async def test_reported_check_ends_with_a_new_cookie_alone(
-    fakes: Fakes, nursery: trio.Nursery
-) -> None:
-    await fakes.open(nursery)
+async def test_reported_check_ends_with_a_new_cookie_alone(fakes: Fakes) -> None:
+    await fakes.open()
     fakes.human_checks.report(fakes.cookie)
     await wait_all_tasks_blocked()
     await fakes.service.note_synced_cookie(fakes.cookie, fakes.cookie)
@@ -253,11 +251,9 @@ async def test_reported_check_ends_with_a_new_cookie_alone(
     assert await status(fakes) == {"1001": AccountStatus.ACTIVE}
 
 
-async def test_check_of_a_replaced_cookie_pauses_nobody(
-    fakes: Fakes, nursery: trio.Nursery
-) -> None:
+async def test_check_of_a_replaced_cookie_pauses_nobody(fakes: Fakes) -> None:
     """Its context may be warm for minutes, also when the owner has answered the check since."""
-    await fakes.open(nursery)
+    await fakes.open()
     await fakes.service.note_synced_cookie(RENEWED, fakes.cookie)
     await fakes.service.clear_accounts()
     fakes.human_checks.report(fakes.cookie)
@@ -270,9 +266,9 @@ async def test_check_of_a_replaced_cookie_pauses_nobody(
 
 
 async def test_reported_check_refuses_waiting_links_and_not_the_sent_one(
-    fakes: Fakes, ask: Ask[object], nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, ask: Ask[object], autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery, chunk=1)
+    await fakes.open(chunk=1)
     sent = ask(lambda: fakes.convert(fakes.link(1), sub_ids=("sent",)))
     await wait_all_tasks_blocked()
     waits = ask(lambda: fakes.convert(fakes.link(2), sub_ids=("waits",)))

@@ -231,10 +231,10 @@ PATIENCE = 10.0
 
 
 async def test_submit_that_waited_for_the_browser_is_unavailable(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
     """Nothing was sent, so there is nothing that the marketplace did not answer."""
-    await fakes.open(nursery, timeout_s=PATIENCE)
+    await fakes.open(timeout_s=PATIENCE)
     fakes.links.opening = 2 * PATIENCE
     with pytest.raises(Unavailable) as refused:
         await fakes.convert(fakes.link(1))

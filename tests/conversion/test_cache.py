@@ -7,23 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from smartlinkd.conversion.cache import SingleFlight, TTLCache
 from smartlinkd.errors import Refused, UpstreamFailed
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask
-
-
-async def test_result_is_remembered_for_its_seconds(mock_clock: MockClock) -> None:
-    results = TTLCache[str, int](ttl_s=10, max_size=5)
-    results.put("a", 1)
-    mock_clock.jump(9.9)
-    assert results.get("a") == 1
-    mock_clock.jump(0.1)
-    assert results.get("a") is None
-    assert len(results) == 0
 
 
 async def test_least_recently_used_result_is_evicted() -> None:
@@ -35,14 +25,6 @@ async def test_least_recently_used_result_is_evicted() -> None:
     results.put("d", 3)
     assert [key for key in "abcd" if results.get(key) is not None] == ["a", "b", "d"]
     assert len(results) == 3
-
-
-@pytest.mark.parametrize(("seconds", "limit"), [(0, 5), (10, 0), (-1, 5)])
-async def test_cache_without_time_or_room_remembers_nothing(seconds: float, limit: int) -> None:
-    results = TTLCache[str, int](ttl_s=seconds, max_size=limit)
-    results.put("a", 1)
-    assert len(results) == 0
-    assert results.get("a") is None
 
 
 class Work:
@@ -86,14 +68,6 @@ async def test_concurrent_work_of_one_key_is_shared(
     assert (first.at, second.at) == (1, 1)
 
 
-async def test_finished_work_is_done_anew(
-    shared: SingleFlight[str, int], autojump_clock: MockClock
-) -> None:
-    work = Work()
-    assert await shared.run("a", work) == 1
-    assert await shared.run("a", work) == 2
-
-
 async def test_refusal_is_raised_for_all_and_not_remembered(
     shared: SingleFlight[str, int], ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
@@ -103,30 +77,6 @@ async def test_refusal_is_raised_for_all_and_not_remembered(
     assert [one.refusal for one in asked] == [refusal] * 3
     work.refusal = None
     assert await shared.run("a", work) == 2
-
-
-async def test_work_goes_on_when_its_first_asker_leaves(
-    shared: SingleFlight[str, int], ask: Ask[Any], autojump_clock: MockClock
-) -> None:
-    work = Work()
-    first, second = (ask(wanting(shared, "a", work)) for _ in range(2))
-    await trio.sleep(0.5)
-    first.leave()
-    await second.over.wait()
-    assert (second.answer, work.begun, work.cut) == (1, 1, 0)
-    assert first.at is None
-
-
-async def test_work_that_nobody_waits_for_is_cancelled(
-    shared: SingleFlight[str, int], ask: Ask[Any], autojump_clock: MockClock
-) -> None:
-    work = Work()
-    asked = [ask(wanting(shared, "a", work)) for _ in range(2)]
-    await trio.sleep(0.5)
-    for one in asked:
-        one.leave()
-    await wait_all_tasks_blocked()
-    assert work.cut == 1
 
 
 async def test_cancelled_work_is_not_joined(

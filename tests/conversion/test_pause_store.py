@@ -209,10 +209,10 @@ def test_damaged_file_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 async def test_next_daemon_goes_on_with_a_pause(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, tmp_path: Path
+    fakes: Fakes, autojump_clock: MockClock, tmp_path: Path
 ) -> None:
     fakes.pauses = PauseStore(tmp_path)
-    await fakes.open(nursery)
+    await fakes.open()
     fakes.links.script = [HumanCheck()]
     with pytest.raises(HumanCheck):
         await fakes.convert(fakes.link(1))
@@ -220,7 +220,7 @@ async def test_next_daemon_goes_on_with_a_pause(
     await write_out(fakes.pauses)
 
     fakes.pauses = PauseStore(tmp_path)
-    service = await fakes.open(nursery)
+    service = await fakes.open()
     submits = len(fakes.links.submits)
     with pytest.raises(HumanCheck):
         await fakes.convert(fakes.link(2))

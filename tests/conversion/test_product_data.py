@@ -23,63 +23,46 @@ from smartlinkd.marketplace.errors import (
 from smartlinkd.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
-    from tests.conversion.conftest import Ask, FakeProducts, Fakes
+    from tests.conversion.conftest import Ask, Fakes
 
 RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
 REST = 900.0
 
 
-@pytest.fixture
-def products(fakes: Fakes) -> FakeProducts:
-    assert fakes.products is not None
-    return fakes.products
-
-
 async def test_data_is_read_for_converted_links_alone(
-    fakes: Fakes,
-    products: FakeProducts,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery, chunk=1)
+    await fakes.open(chunk=1)
     fakes.links.script = [1.0, PortalDown("HTTP 500")]
     entries = await fakes.convert(fakes.link(1), fakes.link(2))
     [made] = [link for link, entry in entries.items() if entry in (fakes.entry(1), fakes.entry(2))]
-    assert products.items == [int(made[-1])]
+    assert fakes.products.items == [int(made[-1])]
 
 
-async def test_slow_data_is_null_after_its_time(
-    fakes: Fakes,
-    products: FakeProducts,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-) -> None:
-    products.script = {1: fakes.silent}
-    await fakes.open(nursery)
+async def test_slow_data_is_null_after_its_time(fakes: Fakes, autojump_clock: MockClock) -> None:
+    fakes.products.script = {1: fakes.silent}
+    await fakes.open()
     entries = await fakes.convert(fakes.link(1), fakes.link(2))
     assert entries == {
         fakes.link(1): fakes.entry(1, data=False),
         fakes.link(2): fakes.entry(2),
     }
     assert trio.current_time() == 1 + READ_WITHIN
-    assert products.cut == [1]
+    assert fakes.products.cut == [1]
 
 
 async def test_silent_source_is_not_asked_again_at_once(
-    fakes: Fakes,
-    products: FakeProducts,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
     """However long it would have been waited for by itself."""
-    products.script = {1: fakes.silent}
-    await fakes.open(nursery)
+    fakes.products.script = {1: fakes.silent}
+    await fakes.open()
     await fakes.convert(fakes.link(1))
-    products.script = {}
+    fakes.products.script = {}
     before = trio.current_time()
     assert await fakes.convert(fakes.link(2)) == {fakes.link(2): fakes.entry(2, data=False)}
     assert trio.current_time() - before == 1
-    assert products.items == [1]
+    assert fakes.products.items == [1]
     await trio.sleep(ConversionLimits().silence_pause_s)
     assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
 
@@ -88,17 +71,13 @@ async def test_silent_source_is_not_asked_again_at_once(
     "fault", [PortalDown("HTTP 500"), Unavailable("starting", retry_after=1), None]
 )
 async def test_failed_data_is_null_and_read_again(
-    fakes: Fakes,
-    products: FakeProducts,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-    fault: Refused | None,
+    fakes: Fakes, autojump_clock: MockClock, fault: Refused | None
 ) -> None:
-    service = await fakes.open(nursery)
-    products.script = {1: fault}
+    service = await fakes.open()
+    fakes.products.script = {1: fault}
     assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1, data=False)}
     assert (await service.status()).remembered_products == 0
-    products.script = {}
+    fakes.products.script = {}
     assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
 
 
@@ -117,48 +96,38 @@ async def test_failed_data_is_null_and_read_again(
     ids=lambda refusal: type(refusal).__name__,
 )
 async def test_refusal_of_data_stops_reading_for_a_while(
-    fakes: Fakes,
-    products: FakeProducts,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-    refusal: Refused,
+    fakes: Fakes, autojump_clock: MockClock, refusal: Refused
 ) -> None:
-    await fakes.open(nursery, refusal_pause_s=REST)
-    products.script = {1: refusal}
-    products.seconds = 0.0
+    await fakes.open(refusal_pause_s=REST)
+    fakes.products.script = {1: refusal}
+    fakes.products.seconds = 0.0
     assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1, data=False)}
     refused_at = trio.current_time()
-    products.script = {}
+    fakes.products.script = {}
     assert await fakes.convert(fakes.link(2)) == {fakes.link(2): fakes.entry(2, data=False)}
     await trio.sleep(refused_at + REST - 0.1 - trio.current_time())
     assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1, data=False)}
-    assert products.items == [1]
+    assert fakes.products.items == [1]
     await trio.sleep(0.1)
     assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
 
 
 async def test_refusal_of_data_stops_the_reads_that_wait(
-    fakes: Fakes,
-    products: FakeProducts,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    products.at_once = 1
-    products.script = {number: ProductsRefused("no") for number in (1, 2, 3)}
-    await fakes.open(nursery)
+    fakes.products.at_once = 1
+    fakes.products.script = {number: ProductsRefused("no") for number in (1, 2, 3)}
+    await fakes.open()
     entries = await fakes.convert(*map(fakes.link, (1, 2, 3)))
     assert entries == {fakes.link(n): fakes.entry(n, data=False) for n in (1, 2, 3)}
-    assert len(products.reads) == 1
+    assert len(fakes.products.reads) == 1
 
 
 async def test_refusal_of_data_is_for_one_account_alone(
-    fakes: Fakes,
-    products: FakeProducts,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery)
-    products.script = {1: ProductsRefused("no")}
+    await fakes.open()
+    fakes.products.script = {1: ProductsRefused("no")}
     await fakes.convert(fakes.link(1))
     other = parse_cookie("SPC_U=2002")
     assert await fakes.convert(fakes.link(2), cookie=other) == {
@@ -166,27 +135,19 @@ async def test_refusal_of_data_is_for_one_account_alone(
     }
 
 
-async def test_owner_ends_a_refusal_of_data(
-    fakes: Fakes,
-    products: FakeProducts,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-) -> None:
-    service = await fakes.open(nursery)
-    products.script = {1: ProductsRefused("no")}
+async def test_owner_ends_a_refusal_of_data(fakes: Fakes, autojump_clock: MockClock) -> None:
+    service = await fakes.open()
+    fakes.products.script = {1: ProductsRefused("no")}
     await fakes.convert(fakes.link(1))
     assert await service.clear_accounts() == 0  # the account itself was in no trouble
     assert await fakes.convert(fakes.link(2)) == {fakes.link(2): fakes.entry(2)}
 
 
 async def test_human_check_at_data_pauses_account_and_keeps_links(
-    fakes: Fakes,
-    products: FakeProducts,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    service = await fakes.open(nursery, chunk=2)
-    products.script = {1: HumanCheck(), 2: 5.0}
+    service = await fakes.open(chunk=2)
+    fakes.products.script = {1: HumanCheck(), 2: 5.0}
     fakes.links.script = [1.0, 9.0]
     # The third link's submit is under way by then, and is let through.
     assert await fakes.convert(fakes.link(1), fakes.link(2)) == {
@@ -209,14 +170,10 @@ async def test_human_check_at_data_pauses_account_and_keeps_links(
 
 
 async def test_product_is_read_once_for_concurrent_requests(
-    fakes: Fakes,
-    products: FakeProducts,
-    nursery: trio.Nursery,
-    ask: Ask[Any],
-    autojump_clock: MockClock,
+    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery)
-    products.seconds = 3.0
+    await fakes.open()
+    fakes.products.seconds = 3.0
     asked = [
         ask(lambda sub_id=sub_id: fakes.convert(fakes.link(1), sub_ids=(sub_id,)))  # type: ignore[misc]
         for sub_id in "ab"
@@ -225,48 +182,37 @@ async def test_product_is_read_once_for_concurrent_requests(
     assert [one.answer for one in asked] == [
         {fakes.link(1): fakes.entry(1, (sub_id,))} for sub_id in "ab"
     ]
-    assert products.items == [1]
+    assert fakes.products.items == [1]
 
 
-async def test_data_is_remembered_for_ten_minutes(
-    fakes: Fakes,
-    products: FakeProducts,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-) -> None:
-    await fakes.open(nursery)
-    products.seconds = 0.0
+async def test_data_is_remembered_for_ten_minutes(fakes: Fakes, autojump_clock: MockClock) -> None:
+    await fakes.open()
+    fakes.products.seconds = 0.0
     await fakes.convert(fakes.link(1))
     await trio.sleep(599.9)
     assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
-    assert len(products.reads) == 1
+    assert len(fakes.products.reads) == 1
     await trio.sleep(0.1)
     assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
-    assert len(products.reads) == 2
+    assert len(fakes.products.reads) == 2
 
 
 async def test_data_of_one_cookie_is_not_given_to_another(
-    fakes: Fakes,
-    products: FakeProducts,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     for cookie in (fakes.cookie, RENEWED):
         await fakes.convert(fakes.link(1), cookie=cookie)
-    assert [cookie for cookie, _, _ in products.reads] == [fakes.cookie, RENEWED]
+    assert [cookie for cookie, _, _ in fakes.products.reads] == [fakes.cookie, RENEWED]
 
 
 async def test_source_without_cookies_serves_all_cookies_alike(
-    fakes: Fakes,
-    products: FakeProducts,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    products.needs_cookie = False
-    await fakes.open(nursery)
+    fakes.products.needs_cookie = False
+    await fakes.open()
     for cookie in (fakes.cookie, RENEWED):
         assert await fakes.convert(fakes.link(1), cookie=cookie) == {
             fakes.link(1): fakes.entry(1, cookie=cookie)
         }
-    assert [cookie for cookie, _, _ in products.reads] == [None]
+    assert [cookie for cookie, _, _ in fakes.products.reads] == [None]

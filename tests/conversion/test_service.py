@@ -27,9 +27,9 @@ FOREIGN = "https://example.org/a-thing-i.7.1"
 
 
 async def test_entries_are_in_the_order_of_the_links(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     fakes.resolver.known[fakes.short("two")] = fakes.item(2)
     links = [fakes.link(3), FOREIGN, fakes.short("two"), fakes.short("dead"), fakes.link(1)]
     entries = await fakes.convert(*links)
@@ -43,39 +43,35 @@ async def test_entries_are_in_the_order_of_the_links(
 
 
 async def test_text_that_is_no_link_is_10_and_nothing_is_sent(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     assert await fakes.codes(FOREIGN, "", "javascript:alert(1)", "https://shopee.vn/") == [10] * 4
     assert fakes.links.submits == []
     assert fakes.resolver.asked == []
     assert trio.current_time() == 0
 
 
-async def test_missing_long_link_is_the_short_link(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    await fakes.open(nursery)
+async def test_missing_long_link_is_the_short_link(fakes: Fakes, autojump_clock: MockClock) -> None:
+    await fakes.open()
     fakes.links.script = [[Row("https://s.shopee.vn/x", None, FailCode.SUCCESS)]]
     [entry] = (await fakes.convert(fakes.link(1))).values()
     assert isinstance(entry, SuccessEntry)
     assert (entry.short_link, entry.long_link) == ("https://s.shopee.vn/x",) * 2
 
 
-async def test_success_without_a_link_is_minus_1(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    await fakes.open(nursery)
+async def test_success_without_a_link_is_minus_1(fakes: Fakes, autojump_clock: MockClock) -> None:
+    await fakes.open()
     fakes.links.script = [[Row(None, None, FailCode.SUCCESS)]]
     assert await fakes.codes(fakes.link(1)) == [-1]
 
 
 @pytest.mark.parametrize("cookie", [None, RENEWED], ids=["none stored", "one stored"])
 async def test_source_without_cookies_gets_no_cookie(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, cookie: Any
+    fakes: Fakes, autojump_clock: MockClock, cookie: Any
 ) -> None:
     fakes.links.needs_cookie = False
-    service = await fakes.open(nursery)
+    service = await fakes.open()
     assert not service.needs_cookie
     assert await fakes.codes(fakes.link(1), cookie=cookie) == [0]
     assert [submit.cookie for submit in fakes.links.submits] == [None]
@@ -87,9 +83,9 @@ async def test_source_without_cookies_gets_no_cookie(
 
 @pytest.mark.usefixtures("any_order")
 async def test_products_wait_for_short_links_to_share_a_submit(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     fakes.resolver.known = {
         fakes.short("two"): fakes.item(2),
         fakes.short("three"): fakes.item(3),
@@ -102,9 +98,9 @@ async def test_products_wait_for_short_links_to_share_a_submit(
 
 @pytest.mark.usefixtures("any_order")
 async def test_products_wait_half_a_second_at_most_for_short_links(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     fakes.resolver.known = {
         fakes.short("two"): fakes.item(2),
         fakes.short("three"): fakes.item(3),
@@ -116,9 +112,9 @@ async def test_products_wait_half_a_second_at_most_for_short_links(
 
 
 async def test_short_link_is_resolved_once_for_concurrent_requests(
-    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     fakes.resolver.known = {fakes.short("one"): fakes.item(1)}
     forms = [fakes.short("one"), "s.shopee.vn/one?from=app"]
     asked = [ask(lambda: fakes.convert(*forms)) for _ in range(3)]
@@ -128,9 +124,9 @@ async def test_short_link_is_resolved_once_for_concurrent_requests(
 
 
 async def test_resolved_short_link_is_remembered_for_its_time(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery, ttl_s=100)
+    await fakes.open(ttl_s=100)
     fakes.resolver.known = {fakes.short("one"): fakes.item(1)}
     for _ in range(2):
         assert await fakes.codes(fakes.short("one")) == [0]
@@ -142,9 +138,9 @@ async def test_resolved_short_link_is_remembered_for_its_time(
 
 @pytest.mark.parametrize(("found", "code"), [(NotALink("no"), 10), (Unresolved("no"), -1)])
 async def test_short_link_that_led_nowhere_is_resolved_again(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, found: Any, code: int
+    fakes: Fakes, autojump_clock: MockClock, found: Any, code: int
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     fakes.resolver.known = {fakes.short("one"): found}
     assert await fakes.codes(fakes.short("one")) == [code]
     fakes.resolver.known = {fakes.short("one"): fakes.item(1)}
@@ -155,9 +151,9 @@ async def test_short_link_that_led_nowhere_is_resolved_again(
 
 
 async def test_converted_link_is_remembered_for_its_time(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery, ttl_s=DAY, product_ttl_s=2 * DAY)
+    await fakes.open(ttl_s=DAY, product_ttl_s=2 * DAY)
     await fakes.convert(fakes.link(1))
     made_at = trio.current_time()
     await trio.sleep(DAY - 10)
@@ -169,10 +165,8 @@ async def test_converted_link_is_remembered_for_its_time(
     assert len(fakes.links.submits) == 2
 
 
-async def test_remembered_results_are_bounded(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    service = await fakes.open(nursery, max_cached=2, max_cached_products=3)
+async def test_remembered_results_are_bounded(fakes: Fakes, autojump_clock: MockClock) -> None:
+    service = await fakes.open(max_cached=2, max_cached_products=3)
     await fakes.convert(*map(fakes.link, range(1, 6)))
     status = await service.status()
     assert (status.remembered_links, status.remembered_products) == (2, 3)
@@ -182,9 +176,9 @@ async def test_remembered_results_are_bounded(
     "other", [{"sub_ids": ("a",)}, {"cookie": RENEWED}], ids=["sub-ids", "cookie of the account"]
 )
 async def test_other_cookie_or_sub_ids_share_no_result(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, other: dict[str, Any]
+    fakes: Fakes, autojump_clock: MockClock, other: dict[str, Any]
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     await fakes.convert(fakes.link(1))
     entries = await fakes.convert(fakes.link(1), **other)
     assert entries == {fakes.link(1): fakes.entry(1, **other)}
@@ -193,9 +187,9 @@ async def test_other_cookie_or_sub_ids_share_no_result(
 
 @pytest.mark.parametrize("code", [FailCode.INVALID_LINK, FailCode.UNKNOWN])
 async def test_failure_is_not_remembered(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, code: FailCode
+    fakes: Fakes, autojump_clock: MockClock, code: FailCode
 ) -> None:
-    service = await fakes.open(nursery)
+    service = await fakes.open()
     fakes.links.script = [[Row(None, None, code)]]
     assert await fakes.codes(fakes.link(1)) == [code]
     assert (await service.status()).remembered_links == 0
@@ -204,9 +198,9 @@ async def test_failure_is_not_remembered(
 
 @pytest.mark.usefixtures("any_order")
 async def test_link_asked_as_its_submit_ends_is_not_submitted_again(
-    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     ask(lambda: fakes.convert(fakes.link(1)))
     await trio.sleep(0.5)
     # Its product has waited for the short link long enough at the very moment the submit ends.
@@ -226,12 +220,9 @@ async def refused(fakes: Fakes) -> None:
 
 
 async def test_alarm_is_set_by_the_first_request_and_ends_with_the_next_sync(
-    fakes: Fakes,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-    caplog: pytest.LogCaptureFixture,
+    fakes: Fakes, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service = await fakes.open(nursery)
+    service = await fakes.open()
     await refused(fakes)
     await refused(fakes)
     await fakes.convert(fakes.link(1), cookie=COOKIE)  # a client's own
@@ -257,18 +248,18 @@ async def test_alarm_outlives_a_restart_of_the_service(
 
 
 async def test_alarm_is_not_set_without_a_request_for_the_stored_cookie(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    service = await fakes.open(nursery)
+    service = await fakes.open()
     await fakes.convert(fakes.link(1), cookie=COOKIE)
     await service.note_synced_cookie(COOKIE, None)
     assert fakes.missing == []
 
 
 async def test_links_that_need_no_cookie_set_no_alarm(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
     fakes.links.needs_cookie = False
-    await fakes.open(nursery)
+    await fakes.open()
     await fakes.convert(fakes.link(1), cookie=None)
     assert fakes.missing == []

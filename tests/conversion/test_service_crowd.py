@@ -30,9 +30,9 @@ CHUNK = 5
 
 @pytest.mark.usefixtures("any_order")
 async def test_concurrent_requests_for_the_same_links_are_one_submit(
-    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     fakes.resolver.known = {fakes.short("five"): fakes.item(5)}
     links = [*map(fakes.link, range(1, 5)), fakes.short("five")]
     asked = [ask(lambda: fakes.convert(*links)) for _ in range(CROWD)]
@@ -41,15 +41,14 @@ async def test_concurrent_requests_for_the_same_links_are_one_submit(
     assert [one.answer for one in asked] == [right] * CROWD
     assert fakes.links.submitted == [{1, 2, 3, 4, 5}]
     assert fakes.resolver.asked == [fakes.short("five")]
-    assert fakes.products is not None
     assert sorted(fakes.products.items) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.usefixtures("any_order")
 async def test_concurrent_requests_are_merged_into_full_submits(
-    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery, chunk=CHUNK)
+    await fakes.open(chunk=CHUNK)
     asked = [
         ask(lambda n=n: fakes.convert(fakes.link(n), fakes.link(n + CROWD)))  # type: ignore[misc]
         for n in range(1, CROWD + 1)
@@ -71,9 +70,9 @@ async def test_concurrent_requests_are_merged_into_full_submits(
 
 @pytest.mark.usefixtures("any_order")
 async def test_concurrent_requests_of_two_accounts_get_their_own_links(
-    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery, chunk=CHUNK)
+    await fakes.open(chunk=CHUNK)
     kinds = [(cookie, sub_ids) for cookie in (fakes.cookie, OTHER) for sub_ids in [(), ("a",)]]
     asked = []
     for n in range(1, CROWD + 1):
@@ -120,7 +119,6 @@ async def assert_nothing_is_left(fakes: Fakes, before: int) -> None:
     await wait_all_tasks_blocked()
     status = await fakes.service.status()
     assert (status.waiting_requests, status.waiting_submits) == (0, 0)
-    assert fakes.products is not None
     at_work = (fakes.links.at_work.total(), fakes.products.at_work, fakes.resolver.at_work)
     assert at_work == (0, 0, 0)
     assert set(fakes.links.most_at_work.values()) <= {1}
@@ -206,36 +204,28 @@ PATIENCE = 10.0
 
 
 @pytest.fixture
-def slow(new_fakes: NewFakes) -> Fakes:
-    made = new_fakes()
-    made.links.seconds = SUBMIT
-    assert made.products is not None
-    made.products.seconds = READ
-    return made
+def slow(fakes: Fakes) -> Fakes:
+    fakes.links.seconds = SUBMIT
+    fakes.products.seconds = READ
+    return fakes
 
 
 async def convert(slow: Fakes, *numbers: int) -> None:
     await slow.convert(*(slow.link(number) for number in numbers))
 
 
-async def test_wait_submit_and_products_are_timed(
-    slow: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    service = await slow.open(nursery)
+async def test_wait_submit_and_products_are_timed(slow: Fakes, autojump_clock: MockClock) -> None:
+    service = await slow.open()
     await convert(slow, 1)
     assert observed(service.timings.wait) == {"done": (1, 0)}
     assert observed(service.timings.submit) == {"done": (1, SUBMIT)}
     assert observed(service.timings.products) == {"done": (1, READ)}
-    nursery.cancel_scope.cancel()
 
 
-async def test_refusals_are_timed_by_their_kind(
-    slow: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
+async def test_refusals_are_timed_by_their_kind(slow: Fakes, autojump_clock: MockClock) -> None:
     slow.links.script = [UpstreamFailed("no")]
-    assert slow.products is not None
     slow.products.script[2] = UpstreamFailed("no")
-    service = await slow.open(nursery)
+    service = await slow.open()
     with pytest.raises(UpstreamFailed):
         await convert(slow, 1)
     await convert(slow, 2)
@@ -244,17 +234,13 @@ async def test_refusals_are_timed_by_their_kind(
         "done": (1, SUBMIT),
     }
     assert observed(service.timings.products) == {"UpstreamFailed": (1, READ)}
-    nursery.cancel_scope.cancel()
 
 
-async def test_links_are_counted_by_code(
-    slow: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    service = await slow.open(nursery)
+async def test_links_are_counted_by_code(slow: Fakes, autojump_clock: MockClock) -> None:
+    service = await slow.open()
     await slow.convert(slow.link(1), "https://example.org/")
     await slow.convert(slow.link(1))
     assert counted(service.answered) == {"0": 2, "10": 1}
-    nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(
@@ -263,16 +249,11 @@ async def test_links_are_counted_by_code(
     ids=lambda value: type(value).__name__ if isinstance(value, Refused) else value,
 )
 async def test_links_of_a_refused_request_are_counted(
-    slow: Fakes,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-    refusal: Refused,
-    code: str,
+    slow: Fakes, autojump_clock: MockClock, refusal: Refused, code: str
 ) -> None:
     """By the code that they would have had beside one that was made."""
     slow.links.script = [refusal]
-    service = await slow.open(nursery)
+    service = await slow.open()
     with pytest.raises(type(refusal)):
         await convert(slow, 1, 2)
     assert counted(service.answered) == {code: 2}
-    nursery.cancel_scope.cancel()

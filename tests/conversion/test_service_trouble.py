@@ -36,13 +36,9 @@ DOWN = PortalDown("HTTP 500")
     ids=["session lost", "human check", "portal down", "browser gone"],
 )
 async def test_converted_links_are_answered_beside_a_refusal(
-    fakes: Fakes,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-    refusal: Refused,
-    code: int,
+    fakes: Fakes, autojump_clock: MockClock, refusal: Refused, code: int
 ) -> None:
-    await fakes.open(nursery, chunk=2)
+    await fakes.open(chunk=2)
     fakes.links.script = [1.0, refusal, refusal]
     links = [fakes.link(number) for number in range(1, 6)]
     codes = await fakes.codes(*links, FOREIGN)
@@ -52,9 +48,9 @@ async def test_converted_links_are_answered_beside_a_refusal(
 
 @pytest.mark.parametrize("check", [HumanCheck(), SessionLost()])
 async def test_lost_session_or_human_check_stops_further_submits(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, check: Refused
+    fakes: Fakes, autojump_clock: MockClock, check: Refused
 ) -> None:
-    await fakes.open(nursery, chunk=1)
+    await fakes.open(chunk=1)
     fakes.links.script = [1.0, check]
     await fakes.codes(*map(fakes.link, range(1, 6)))
     assert len(fakes.links.submits) == 2
@@ -65,9 +61,9 @@ async def test_lost_session_or_human_check_stops_further_submits(
 
 @pytest.mark.parametrize("refusal", [SessionLost(), HumanCheck(), DOWN, BUSY])
 async def test_refusal_is_raised_if_nothing_was_converted(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock, refusal: Refused
+    fakes: Fakes, autojump_clock: MockClock, refusal: Refused
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     fakes.links.script = [refusal]
     with pytest.raises(type(refusal)) as caught:
         await fakes.convert(FOREIGN, fakes.link(1), fakes.link(2))
@@ -84,13 +80,9 @@ async def test_refusal_is_raised_if_nothing_was_converted(
     ],
 )
 async def test_gravest_of_several_refusals_is_raised(
-    fakes: Fakes,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-    refusals: list[Refused],
-    gravest: type[Refused],
+    fakes: Fakes, autojump_clock: MockClock, refusals: list[Refused], gravest: type[Refused]
 ) -> None:
-    await fakes.open(nursery, chunk=1)
+    await fakes.open(chunk=1)
     fakes.links.script = list(refusals)
     with pytest.raises(Refused) as caught:
         await fakes.convert(*[fakes.link(number + 1) for number in range(len(refusals))])
@@ -98,10 +90,8 @@ async def test_gravest_of_several_refusals_is_raised(
     assert len(fakes.links.submits) == len(refusals)
 
 
-async def test_rows_that_all_failed_are_an_answer(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    await fakes.open(nursery)
+async def test_rows_that_all_failed_are_an_answer(fakes: Fakes, autojump_clock: MockClock) -> None:
+    await fakes.open()
     fakes.links.script = [[Row(None, None, FailCode.UNKNOWN)] * 2]
     assert await fakes.codes(fakes.link(1), fakes.link(2)) == [-1, -1]
 
@@ -121,9 +111,9 @@ async def test_missing_row_is_a_bug_that_ends_the_service(
 
 
 async def test_link_queued_at_the_deadline_is_unavailable(
-    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery, timeout_s=PATIENCE)
+    await fakes.open(timeout_s=PATIENCE)
     fakes.links.script = [fakes.silent]
     first = ask(lambda: fakes.convert(fakes.link(1)))
     await wait_all_tasks_blocked()
@@ -135,9 +125,9 @@ async def test_link_queued_at_the_deadline_is_unavailable(
 
 
 async def test_submit_silent_until_the_deadline_has_failed(
-    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery, timeout_s=PATIENCE, chunk=1)
+    await fakes.open(timeout_s=PATIENCE, chunk=1)
     fakes.links.script = [fakes.silent]
     asked = ask(lambda: fakes.convert(fakes.link(1), fakes.link(2)))
     await trio.sleep(2 * PATIENCE)
@@ -147,9 +137,9 @@ async def test_submit_silent_until_the_deadline_has_failed(
 
 
 async def test_links_made_by_the_deadline_are_answered(
-    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery, timeout_s=PATIENCE, chunk=2)
+    await fakes.open(timeout_s=PATIENCE, chunk=2)
     fakes.links.script = [1.0, fakes.silent]
     links = [FOREIGN, *map(fakes.link, range(1, 5))]
     asked = ask(lambda: fakes.codes(*links))
@@ -173,10 +163,9 @@ async def test_deadline_includes_the_wait_for_a_restarting_service(
 
 
 async def test_paused_account_is_answered_from_memory_alone(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    assert fakes.products is not None
-    await fakes.open(nursery)
+    await fakes.open()
     remembered = await fakes.convert(fakes.link(1))
     fakes.links.script = [HumanCheck()]
     with pytest.raises(HumanCheck):
@@ -190,9 +179,9 @@ async def test_paused_account_is_answered_from_memory_alone(
 
 
 async def test_paused_account_follows_no_new_short_link(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open(nursery)
+    await fakes.open()
     fakes.resolver.known = {fakes.short(name): fakes.item(1) for name in ("one", "two")}
     remembered = await fakes.convert(fakes.short("one"))
     fakes.links.script = [HumanCheck()]
@@ -206,39 +195,10 @@ async def test_paused_account_follows_no_new_short_link(
     assert await fakes.codes(fakes.short("two"), cookie=OTHER) == [0]
 
 
-async def test_pause_is_for_one_account_alone(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    service = await fakes.open(nursery)
-    fakes.links.script = [HumanCheck()]
-    with pytest.raises(HumanCheck):
-        await fakes.convert(fakes.link(1))
-    assert await fakes.codes(fakes.link(1), cookie=OTHER) == [0]
-    with pytest.raises(HumanCheck):  # of the account, whatever the cookie
-        await fakes.convert(fakes.link(1), cookie=RENEWED)
-    statuses = {account: it.status for account, it in (await service.status()).accounts.items()}
-    assert statuses == {"1001": "paused", "2002": "active"}
-
-
-async def test_new_cookie_ends_a_pause_and_the_same_cookie_does_not(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    service = await fakes.open(nursery)
-    fakes.links.script = [HumanCheck()]
-    for cookie in (OTHER, fakes.cookie):
-        with pytest.raises(HumanCheck):
-            await fakes.convert(fakes.link(1))
-        await service.note_synced_cookie(cookie, None)
-    with pytest.raises(HumanCheck):
-        await fakes.convert(fakes.link(1))
-    await service.note_synced_cookie(RENEWED, None)
-    assert await fakes.codes(fakes.link(1), cookie=RENEWED) == [0]
-
-
 async def test_new_cookie_that_keeps_the_pause_does_not_end_it(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    service = await fakes.open(nursery)
+    service = await fakes.open()
     fakes.links.script = [HumanCheck()]
     with pytest.raises(HumanCheck):
         await fakes.convert(fakes.link(1))
@@ -250,10 +210,10 @@ async def test_new_cookie_that_keeps_the_pause_does_not_end_it(
 
 
 async def test_account_without_user_id_ends_with_its_cookie(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock
 ) -> None:
     first, second = (parse_cookie(f"SPC_EC={which}") for which in ("first", "second"))
-    service = await fakes.open(nursery)
+    service = await fakes.open()
     fakes.links.script = [HumanCheck()]
     with pytest.raises(HumanCheck):
         await fakes.convert(fakes.link(1), cookie=first)
@@ -264,12 +224,9 @@ async def test_account_without_user_id_ends_with_its_cookie(
 
 @pytest.mark.parametrize("trouble", [HumanCheck, SessionLost])
 async def test_replaced_account_in_trouble_is_listed_until_the_owner_clears_it(
-    fakes: Fakes,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-    trouble: type[HumanCheck | SessionLost],
+    fakes: Fakes, autojump_clock: MockClock, trouble: type[HumanCheck | SessionLost]
 ) -> None:
-    service = await fakes.open(nursery)
+    service = await fakes.open()
     fakes.links.script = [trouble()]
     with pytest.raises(trouble):
         await fakes.convert(fakes.link(1))
@@ -281,24 +238,13 @@ async def test_replaced_account_in_trouble_is_listed_until_the_owner_clears_it(
     assert list((await service.status()).accounts) == ["2002"]
 
 
-async def test_owner_ends_a_pause(
-    fakes: Fakes, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    service = await fakes.open(nursery)
-    fakes.links.script = [HumanCheck()]
-    with pytest.raises(HumanCheck):
-        await fakes.convert(fakes.link(1))
-    assert await service.clear_accounts() == 1
-    assert await fakes.codes(fakes.link(1)) == [0]
-
-
 # Full
 
 
 async def test_full_queue_refuses_requests_and_serves_remembered_links(
-    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    service = await fakes.open(nursery, chunk=1, max_waiting_submits=2)
+    service = await fakes.open(chunk=1, max_waiting_submits=2)
     await fakes.convert(fakes.link(1))
     fakes.links.seconds = 30.0
     for number in (2, 3, 4):
@@ -312,9 +258,9 @@ async def test_full_queue_refuses_requests_and_serves_remembered_links(
 
 
 async def test_service_full_of_requests_refuses_one_more_and_still_reports_its_status(
-    fakes: Fakes, nursery: trio.Nursery, ask: Ask[Any], autojump_clock: MockClock
+    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
-    service = await fakes.open(nursery, max_requests=MAX_REQUESTS, timeout_s=PATIENCE)
+    service = await fakes.open(max_requests=MAX_REQUESTS, timeout_s=PATIENCE)
     fakes.links.script = [fakes.silent]
     order = ConversionRequest((fakes.link(1),), (), fakes.cookie)
     asked = []

@@ -461,12 +461,6 @@ def test_cookies_txt_with_a_broken_line_is_refused_by_its_number() -> None:
     assert told.startswith("cookie: line 10 of this cookies.txt does not have its seven fields; ")
 
 
-def test_cookies_txt_without_a_cookie_of_the_market_is_refused() -> None:
-    told = refusal(f"# HTTP Cookie File\n.bank.example\tTRUE\t/\tTRUE\t0\tSPC_EC\t{SECRET}")
-    assert "it has cookies of bank.example; " in told
-    assert "it has no cookie with a domain" in refusal("# Netscape HTTP Cookie File\n")
-
-
 # What is refused in every form
 
 
@@ -490,12 +484,6 @@ def test_cookie_without_a_session_is_refused(value: str) -> None:
     assert refusal(f"SPC_U=1; SPC_EC={value}; SPC_EC={SECRET}").startswith(told)
     assert refusal(f"curl https://shopee.vn/ -b 'SPC_EC={value}; a={SECRET}'").startswith(told)
     assert refusal(export(entry("SPC_EC", value), entry("a", SECRET))).startswith(told)
-
-
-@pytest.mark.parametrize("name", ["SPC_EC", "SPC_ST"])
-def test_one_session_cookie_is_enough(name: str) -> None:
-    assert read(f"{name}=x") == f"{name}=x"
-    assert read(f"SPC_EC=-; SPC_ST=-; a=b; {name}=y".replace(f"{name}=-; ", ""))
 
 
 @pytest.mark.parametrize("char", ["\u2026", "\u200b", "\ufffd", "\u0100", "\U0001f600"])

@@ -20,7 +20,6 @@ from smartlinkd.marketplace.errors import (
     OpenApiBusy,
     OpenApiRefused,
     PortalDown,
-    PortalError,
     PortalSilent,
 )
 from smartlinkd.marketplace.links import Product
@@ -289,8 +288,3 @@ async def test_offer_price_is_the_first_that_is_known(
 async def test_item_without_offer_raises_not_there(answer: object) -> None:
     with pytest.raises(NotThere):
         await Api(answer).product()
-
-
-async def test_graphql_error_of_a_reading_raises_portal_error() -> None:
-    with pytest.raises(PortalError, match="Cannot query field"):
-        await Api(errors(10010, "Cannot query field")).product()

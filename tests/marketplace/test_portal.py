@@ -203,14 +203,6 @@ async def test_check_in_frame_instead_of_answer_is_raised_soon(
     assert trio.current_time() < 6
 
 
-async def test_answer_that_comes_while_frame_shows_check_is_kept(
-    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
-) -> None:
-    tab = Tab(answers=[(1.2, answered(body=GOOD_BODY))])
-    nursery.start_soon(show_check, tab, 0.1)
-    assert await submit_form(tab) == GOOD_ROWS
-
-
 async def show_check(tab: Tab, after: float) -> None:
     await trio.sleep(after)
     tab.other_urls = [CAPTCHA]
@@ -244,6 +236,18 @@ async def test_other_calls_of_the_page_are_not_the_answer() -> None:
     moved = answered(url=LINKS_CALL.replace("?", "?_t=1&"), body=GOOD_BODY)
     answers = [(0.0, response) for response in (other, nowhere, moved)]
     assert await submit_form(Tab(answers=answers)) == GOOD_ROWS
+
+
+@pytest.mark.parametrize(
+    ("body", "codes"),
+    [
+        ('{"errors": [{"message": "no", "extensions": {"code": 90000}}], "data": null}', [-1, -1]),
+        (links_body(row(101), {"failCode": 2}), [0, 10]),
+    ],
+)
+async def test_failed_rows_are_an_answer(body: str, codes: list[int]) -> None:
+    rows = await submit_form(Tab(answers=[(0, answered(body=body))]))
+    assert [row.fail_code for row in rows] == codes
 
 
 async def test_page_that_is_busy_now_and_then_is_waited_for(

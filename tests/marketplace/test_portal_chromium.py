@@ -13,7 +13,6 @@ from smartlinkd.browser.cdp import CdpConnection, connect
 from smartlinkd.browser.chromium import LaunchSettings, launch
 from smartlinkd.browser.page import NAVIGATION_DEADLINE, BrowserContext, Page
 from smartlinkd.marketplace import portal
-from smartlinkd.marketplace.answers import FailCode
 from smartlinkd.marketplace.cookies import browser_cookies
 from smartlinkd.marketplace.errors import (
     HumanCheck,
@@ -29,7 +28,6 @@ pytestmark = pytest.mark.chromium
 
 LIPSTICK = Product(88201679, 23456789012)
 CAMERA = Product(40011223, 17788990011)
-HEADPHONES = Product(55104422, 21334455667)
 
 
 @dataclass
@@ -62,36 +60,6 @@ async def open_sandbox_browser() -> AsyncIterator[SandboxBrowser]:
             short_urls=[sandbox.short_url],
         )
         yield SandboxBrowser(sandbox, connection, place)
-
-
-async def test_form_used_again_keeps_nothing_of_last_submit() -> None:
-    async with open_sandbox_browser() as browser, browser.tab() as page:
-        await portal.open_links_page(page, browser.market)
-        for products, sub_ids in [
-            ([LIPSTICK, CAMERA], ["one", "", "three", "four", "five"]),
-            ([HEADPHONES], ["other"]),
-            ([HEADPHONES], ["other"]),
-            ([CAMERA, LIPSTICK, HEADPHONES], []),
-        ]:
-            rows = await portal.submit_form(page, browser.market, products, sub_ids)
-            assert [row.fail_code for row in rows] == [FailCode.SUCCESS] * len(products)
-            sent = browser.sandbox.state.submits.entries[-1]
-            assert sent.originals == tuple(it.url(browser.market) for it in products)
-            assert sent.sub_ids == (tuple((sub_ids + [""] * 5)[:5]),)
-            for product, row in zip(products, rows, strict=True):
-                assert (row.short_link or "").startswith(browser.sandbox.short_url)
-                assert f"/universal-link/product/{product.shop_id}/" in (row.long_link or "")
-                assert "lp=aff" not in (row.short_link or "")
-        assert len(browser.sandbox.state.submits.entries) == 4
-
-
-async def test_form_and_fetch_make_the_same_links() -> None:
-    async with open_sandbox_browser() as browser, browser.tab() as page:
-        await portal.open_links_page(page, browser.market)
-        given = (page, browser.market, [LIPSTICK, CAMERA, HEADPHONES], ["a", "", "c"])
-        assert await portal.submit_form(*given) == await portal.submit_fetch(*given)
-        by_form, by_fetch = browser.sandbox.state.submits.entries
-        assert (by_form.originals, by_form.sub_ids) == (by_fetch.originals, by_fetch.sub_ids)
 
 
 async def test_fetch_and_page_read_the_same_product() -> None:

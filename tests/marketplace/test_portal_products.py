@@ -13,7 +13,6 @@ from smartlinkd.browser.errors import NavigationFailed
 from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.errors import (
     HumanCheck,
-    NotThere,
     PortalDown,
     PortalSilent,
     ProductsDown,
@@ -62,28 +61,6 @@ async def test_data_of_another_product_raises_portal_down(read: Any) -> None:
     response = answered(url=PRODUCT_CALL, body=body)
     tab = Tab(call=called(body, url=PRODUCT_CALL), answers=[(0, response)])
     await raised(PortalDown, read(tab))
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "error"),
-    [
-        (401, "{}", ProductsRefused),
-        (403, "{}", ProductsRefused),
-        (429, "{}", ProductsRefused),
-        (200, "<html>", ProductsRefused),
-        (200, '{"is_login": false}', ProductsRefused),
-        (200, '{"error": 90309999}', HumanCheck),
-        (500, "{}", PortalDown),
-        (200, '{"data": null}', NotThere),
-    ],
-)
-@pytest.mark.parametrize("read", [read_fetch, read_page])
-async def test_refused_product_raises_its_error(
-    read: Any, status: int, body: str, error: type[Exception]
-) -> None:
-    response = answered(status=status, url=PRODUCT_CALL, body=body)
-    tab = Tab(call=called(body, status=status, url=PRODUCT_CALL), answers=[(0, response)])
-    await raised(error, read(tab))
 
 
 @pytest.mark.parametrize(

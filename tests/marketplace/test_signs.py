@@ -12,7 +12,6 @@ from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.signs import (
     Sign,
     is_check_in_frame,
-    raise_gravest,
     read_json,
     sign_of_url,
 )
@@ -123,13 +122,6 @@ def test_check_code_as_an_id_is_no_sign(number: object) -> None:
     assert read_json(CapturedResponse(200, CALL, JSON, json.dumps(body))) == body
 
 
-@pytest.mark.parametrize("error", [SessionLost(), HumanCheck()])
-def test_error_of_each_sign_names_the_remedy(error: Exception) -> None:
-    assert "in an ordinary browser" in str(error)
-    assert "sync the new cookie" in str(error)  # the same one ends no pause
-    assert ("smartlinkd account clear" in str(error)) is isinstance(error, HumanCheck)
-
-
 @pytest.mark.parametrize(
     ("url", "is_one"),
     [
@@ -148,11 +140,3 @@ def test_error_of_each_sign_names_the_remedy(error: Exception) -> None:
 )
 def test_check_in_frame_is_one_of_the_market_only(url: str, is_one: bool) -> None:
     assert is_check_in_frame(url, market("vn")) is is_one
-
-
-def test_human_check_is_raised_before_lost_session() -> None:
-    raise_gravest(None)
-    with pytest.raises(SessionLost):
-        raise_gravest(None, Sign.LOST)
-    with pytest.raises(HumanCheck):
-        raise_gravest(Sign.LOST, Sign.HUMAN_CHECK)

@@ -25,7 +25,6 @@ from smartlinkd.marketplace import links
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, FailCode, Row, parse_links_answer
 from smartlinkd.marketplace.errors import (
     AccountFrozen,
-    HumanCheck,
     MarketplaceFailed,
     PortalChanged,
     PortalDown,
@@ -67,7 +66,6 @@ ANSWER_TIMEOUT = 30.0  # for the answer to a submit
 PRODUCT_TIMEOUT = 8.0  # for the answer to a product reading; no link waits for it much longer
 _HUNG_AFTER = 8.0  # without an answer of the page to `read_state`, while a response is due
 _STATE_INTERVAL = 0.5  # between two calls of `read_state`, while a response is due
-_CHECK_DELAY = 2.0  # for a response that is on its way while a frame shows a check
 _SCRIPT_EXTRA = 3.0  # more than a script's own deadline, before the browser counts as hung
 
 MAX_ANSWER = 1024 * 1024  # characters; fifty rows have forty thousand
@@ -299,32 +297,20 @@ async def _first(
     """Return the first response whose URL is wanted.
 
     Raises what the tab shows instead, as soon as it shows it, and `CallTimedOut` for a page that
-    hangs. A check in a frame must not discard links that were made: it is raised after
-    `_CHECK_DELAY` without a response.
+    hangs.
     """
     last_sign_of_life = trio.current_time()
-    check: HumanCheck | None = None
-    with trio.CancelScope() as scope:
-        while True:
-            with trio.move_on_after(_STATE_INTERVAL):
-                while not is_wanted((response := await responses.receive()).url):
-                    last_sign_of_life = trio.current_time()
-                return response
-            if check is not None:
-                continue
-            try:
-                state = await read_state(page, market)
-            except HumanCheck as shown:
-                check = shown
-                scope.deadline = trio.current_time() + _CHECK_DELAY
-                continue
-            state.check()
-            if state.hang is None:
+    while True:
+        with trio.move_on_after(_STATE_INTERVAL):
+            while not is_wanted((response := await responses.receive()).url):
                 last_sign_of_life = trio.current_time()
-            elif trio.current_time() - last_sign_of_life > _HUNG_AFTER:
-                raise state.hang
-    assert check is not None  # noqa: S101 - the scope has no deadline without it
-    raise check
+            return response
+        state = await read_state(page, market)
+        state.check()
+        if state.hang is None:
+            last_sign_of_life = trio.current_time()
+        elif trio.current_time() - last_sign_of_life > _HUNG_AFTER:
+            raise state.hang
 
 
 async def _call(
