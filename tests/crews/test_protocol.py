@@ -55,7 +55,6 @@ USAGE = {"total_tokens": 3, "prompt_tokens": 2, "completion_tokens": 1}
 @pytest.mark.parametrize(
     ("sent", "message"),
     [
-        (line("started"), Started()),
         (line("started", total_tasks=3), Started(total_tasks=3)),
         (
             line(
@@ -64,12 +63,10 @@ USAGE = {"total_tokens": 3, "prompt_tokens": 2, "completion_tokens": 1}
             ),
             TaskStarted(task_id="1", name="n", agent="a", description="d", expected_output="e"),
         ),
-        (line("task_started", task_id="1", name=None), TaskStarted(task_id="1")),
         (
             line("task_completed", task_id="1", output="o", output_json=[1]),
             TaskCompleted(task_id="1", output="o", output_json=[1]),
         ),
-        (line("step"), Step()),
         (
             line(
                 "step", task_id="1", agent="a", prompt="p", thought="t", tool="x",
@@ -80,7 +77,6 @@ USAGE = {"total_tokens": 3, "prompt_tokens": 2, "completion_tokens": 1}
                 result="r",
             ),
         ),
-        (line("log", text="t"), Log(level="info", text="t")),
         (line("log", level="error", text=""), Log(level="error", text="")),
         (
             line("tool_call", call_id="c", tool="x", arguments={"a": [None]}),
@@ -98,7 +94,6 @@ USAGE = {"total_tokens": 3, "prompt_tokens": 2, "completion_tokens": 1}
                 token_usage=TokenUsage(total_tokens=3, prompt_tokens=2, completion_tokens=1),
             ),
         ),
-        (line("result", output=""), Result(output="")),
         (line("failed", error="e"), Failed(error="e")),
     ],
 )  # fmt: skip
@@ -115,36 +110,20 @@ def test_text_may_be_utf_8_or_escaped() -> None:
     ("sent", "reason"),
     [
         (b"", "a line is not JSON (EOF while parsing a value at line 1 column 0)"),
-        (b"done", "a line is not JSON (expected value at line 1 column 1)"),
         (b'{"type":"started"', "a line is not JSON (EOF while parsing an object"),
-        (b'{"type":"started"} {}', "a line is not JSON (trailing characters"),
         (b'{"type":"log","text":"\xff"}', "a line is not JSON (invalid unicode"),
-        (b'{"type":"log","text":"\\ud800"}', "a line is not JSON ("),
         (b'{"type":"step","tool_input":' + b"[" * 5000, "a line is not JSON (recursion limit"),
         (b"[]", "a line is no JSON object"),
-        (b'"started"', "a line is no JSON object"),
         (b"{}", 'a message has no "type"'),
         (line("finished"), "a message has an unknown type, known are 'started', 'task_started'"),
-        (line("inputs", inputs={}), "a message has an unknown type"),
         (line("task_started"), "`task_id` in `task_started`: it is missing"),
-        (line("task_started", task_id=None), "`task_id` in `task_started`: input should be a"),
-        (line("task_started", task_id=1), "`task_id` in `task_started`: input should be a valid"),
         (line("task_started", task_id=""), "`task_id` in `task_started`: string should have at l"),
         (line("task_started", task_id="a\nb"), "`task_id` in `task_started`: string should match"),
-        (line("task_started", task_id="a\x9bb"), "`task_id` in `task_started`: string should ma"),
         (line("result", output=None), "`output` in `result`: input should be a valid string"),
-        (line("result", output={}), "`output` in `result`: input should be a valid string"),
         (line("failed", error=""), "`error` in `failed`: string should have at least 1"),
         (line("started", total=3), "`total` in `started`: there is no such field"),
         (line("started", total_tasks=3.0), "`total_tasks` in `started`: input should be a valid"),
-        (line("started", total_tasks=-1), "`total_tasks` in `started`: input should be greater"),
-        (line("started", total_tasks="3"), "`total_tasks` in `started`: input should be a valid"),
-        (line("started", total_tasks=True), "`total_tasks` in `started`: input should be a valid"),
         (line("log", text="", level="fatal"), "`level` in `log`: input should be 'debug', 'info'"),
-        (
-            line("tool_call", call_id="c", tool="x", arguments=[]),
-            "`arguments` in `tool_call`: input should be",
-        ),
         (
             line("result", output="", token_usage={"total_tokens": -1}),
             "`token_usage.total_tokens` in `result`: input should be greater",
@@ -282,7 +261,6 @@ def hear(*lines: bytes, conversation: Conversation | None = None) -> FromWorker 
         [STARTED, FAILED],
         [STARTED, LOG, STEP, RESULT],
         [STARTED, opened("1"), step("1"), completed("1"), opened("2"), completed("2"), RESULT],
-        [STARTED, opened("1"), opened("2"), completed("1"), completed("2"), RESULT],
         [STARTED, opened("1"), completed("1"), step("1")],
         [STARTED, opened("1"), FAILED],
         [STARTED, call("1"), call("2"), RESULT],
@@ -297,30 +275,16 @@ def test_messages_in_order_are_accepted(lines: list[bytes]) -> None:
     ("lines", "reason"),
     [
         ([RESULT], "`result` before `started`, which is the first message"),
-        ([FAILED], "`failed` before `started`, which is the first message"),
-        ([LOG], "`log` before `started`, which is the first message"),
         ([STARTED, STARTED], "`started` a second time"),
         (
             [STARTED, opened("1"), opened("1")],
             "`task_started` with a `task_id` that was used before",
         ),
-        (
-            [STARTED, opened("1"), completed("1"), opened("1")],
-            "`task_started` with a `task_id` that was used before",
-        ),
         ([STARTED, completed("1")], "`task_completed` of a task that is not open"),
-        (
-            [STARTED, opened("1"), completed("1"), completed("1")],
-            "`task_completed` of a task that is not open",
-        ),
         ([STARTED, opened("1"), RESULT], "`result` while a task is open"),
         ([STARTED, step("1")], "`step` of a task that was not started"),
         ([STARTED, call("1"), call("1")], "`tool_call` with a `call_id` that was used before"),
         ([STARTED, human("1")], "`human_input` of a task that is not open"),
-        (
-            [STARTED, opened("1"), completed("1"), human("1")],
-            "`human_input` of a task that is not open",
-        ),
         (
             [STARTED, opened("1"), human("1"), human("1")],
             "`human_input` while another one waits",

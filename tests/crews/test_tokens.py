@@ -8,12 +8,10 @@ import hmac
 import json
 import logging
 import os
-import re
 import threading
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -69,21 +67,17 @@ async def test_token_names_its_caller(tokens: CrewTokens) -> None:
         assert await tokens.caller(who.crew, token) == who
 
 
-async def test_token_has_its_kinds_prefix_and_256_bits(tokens: CrewTokens) -> None:
-    assert re.fullmatch("slc_[A-Za-z0-9_-]{43}", await shown(tokens, "post"))
-    assert re.fullmatch("slu_[A-Za-z0-9_-]{43}", await shown(tokens, "post", "ann"))
-
-
 async def test_token_is_computed_from_both_files_in_a_fixed_form(
     tokens: CrewTokens, tmp_path: Path
 ) -> None:
     """The form is for good: with another one an update would lock every client out."""
     saved = json.loads((tmp_path / "crew-tokens.json").read_text())
     key = hmac.new(MASTER, b"crew tokens", hashlib.sha256).digest()
-    message = f"user\0post\0ann\0{saved['first']}".encode()
-    mac = hmac.new(key, message, hashlib.sha256).digest()
-    text = base64.urlsafe_b64encode(mac).decode().rstrip("=")
-    assert await shown(tokens, "post", "ann") == f"slu_{text}"
+    for kind, prefix, user in (("user", "slu_", "ann"), ("organization", "slc_", "")):
+        message = f"{kind}\0post\0{user}\0{saved['first']}".encode()
+        mac = hmac.new(key, message, hashlib.sha256).digest()
+        text = base64.urlsafe_b64encode(mac).decode().rstrip("=")
+        assert await shown(tokens, "post", user) == prefix + text
 
 
 async def test_token_is_in_no_log_repr_or_file(
@@ -116,19 +110,11 @@ async def test_token_opens_no_other_crew(tokens: CrewTokens) -> None:
 
 
 WRONG = {
-    "empty": lambda token: token[:0],
     "cut off": lambda token: token[:-1],
     "longer": lambda token: token + "A",
     "far longer": lambda token: token.ljust(100_000, "A"),
-    "without its end": lambda token: token[:46] + "\0",
-    "another prefix": lambda token: "slu_" + token[4:],
-    "without prefix": lambda token: token[4:],
-    "blank before": lambda token: " " + token,
-    "in capitals": lambda token: token.upper(),
     "not ASCII": lambda token: "ü" + token[1:],
-    "what looks the same": lambda token: "\N{FULLWIDTH LATIN SMALL LETTER S}" + token[1:],
     "no text at all": lambda token: "\udcff" + token[1:],
-    "NUL": lambda token: token + "\0",
 }
 
 
@@ -186,15 +172,6 @@ async def test_unknown_crew_or_user_is_answered_with_the_known_ones(
         assert str(refused.value) == text
 
 
-async def test_damaged_file_stops_the_start(tmp_path: Path) -> None:
-    (tmp_path / "crew-tokens.json").write_text("{}")
-    (tmp_path / "crew-tokens.json").chmod(0o600)
-
-    with pytest.RaisesGroup(StateUnusable):
-        async with trio.open_nursery() as nursery:
-            await nursery.start(CrewTokens(tmp_path, SecretBytes(MASTER), USERS).run)
-
-
 async def test_reload_keeps_the_tokens_of_those_who_stay(running_tokens: Running) -> None:
     async with running_tokens({"post": ("ann", "bob"), "old": ()}) as tokens:
         before = {name: await shown(tokens, "post", name) for name in ("", "ann", "bob")}
@@ -236,13 +213,6 @@ async def test_rotation_changes_one_token_alone(
     assert caplog.messages[1:] == [f"rotated the token of crew {who.crew}, {whose}"]
     async with running_tokens(USERS) as tokens:
         assert await all_shown(tokens) == after
-
-
-async def test_rotated_token_is_never_valid_again(tokens: CrewTokens) -> None:
-    known = [await shown(tokens, "post")]
-    known += [(await tokens.rotate("post")).get_secret_value() for _ in range(5)]
-    assert all(one != other for one, other in combinations(known, 2))
-    assert [await is_valid(tokens, "post", token) for token in known] == [False] * 5 + [True]
 
 
 async def test_rotated_token_stays_invalid_after_its_crew_was_away(
@@ -404,17 +374,10 @@ def test_lost_file_makes_no_rotated_token_valid(tmp_path: Path) -> None:
 
 
 DAMAGED = {
-    "empty": "",
     "cut off": json.dumps(good())[:-1],
-    "no object": "[]",
     "not UTF-8": b"\xff",
     "newer": json.dumps({**good(), "version": 2}),
     "unknown field": json.dumps({**good(), "more": 1}),
-    "no first": json.dumps({"version": 1, "rotated": {}}),
-    "a short first": json.dumps({**good(), "first": "a"}),
-    "no rotated": json.dumps({"version": 1, "first": A}),
-    "strange rotated": json.dumps({**good(), "rotated": {"post": B}}),
-    "an empty word": json.dumps({**good(), "rotated": {"post": {"": ""}}}),
     "more than a word": json.dumps({**good(), "rotated": {"post": {"": B + "\n"}}}),
 }
 
@@ -432,13 +395,6 @@ def test_damaged_versions_file_is_refused_and_kept(content: str | bytes, tmp_pat
         "or delete it, which gives every crew new tokens"
     )
     assert path.read_bytes() == before
-
-
-def test_versions_file_open_to_others_is_refused(tmp_path: Path) -> None:
-    written(tmp_path, json.dumps(good())).chmod(0o640)
-
-    with pytest.raises(StateUnusable, match=r"crew-tokens\.json is open to other users"):
-        load_versions(tmp_path)
 
 
 def test_file_over_its_limit_is_refused_and_the_saved_one_stays(tmp_path: Path) -> None:
@@ -479,23 +435,6 @@ def test_master_secret_is_made_at_the_first_start_and_kept(
 def test_configured_master_secret_is_used_and_no_file_is_made(tmp_path: Path) -> None:
     assert load(tmp_path, SecretStr("0aF0" * 16)) == bytes.fromhex("0af0" * 16)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_malformed_master_secret_is_refused_and_not_repeated(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"^the crews' master secret must be 64 hex") as refused:
-        load(tmp_path, SecretStr("hunter2"))
-    assert "hunter2" not in str(refused.value)
-
-
-def test_damaged_master_secret_is_not_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "crew-master-secret"
-    path.write_text("0aF0")
-    path.chmod(0o600)
-
-    with pytest.raises(StateUnusable, match="which makes a new one and gives every crew new"):
-        load(tmp_path)
-
-    assert path.read_text() == "0aF0"
 
 
 def test_derived_keys_differ_by_their_use() -> None:

@@ -84,22 +84,18 @@ async def test_result_stands_with_more_after_it(
     assert "says more after its last message" in caplog.text
 
 
-@pytest.mark.parametrize("code", [0, 1, 3])
-async def test_exit_without_a_result_has_its_code_and_last_words(begin: Begin, code: int) -> None:
-    async with begin(*shell(f"echo first >&2; echo last >&2; exit {code}")) as worker:
+async def test_exit_without_a_result_has_its_code_and_last_words(begin: Begin) -> None:
+    async with begin(*shell("echo first >&2; echo last >&2; exit 3")) as worker:
         assert await crash(worker) == (
-            f"the worker exited with code {code} without a result; its last words: last"
+            "the worker exited with code 3 without a result; its last words: last"
         )
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
-async def test_worker_killed_by_a_foreign_signal_has_that_signal_as_its_end(
-    begin: Begin, number: signal.Signals
-) -> None:
+async def test_worker_killed_by_a_foreign_signal_has_that_signal_as_its_end(begin: Begin) -> None:
     async with begin(*shell("sleep 1000")) as worker:
         await anext(worker.channel)
-        os.kill(worker.pid, number)
-        assert f"the worker was ended by signal {number} " in await crash(worker)
+        os.kill(worker.pid, signal.SIGSEGV)
+        assert "the worker was ended by signal 11 " in await crash(worker)
 
 
 async def test_end_of_a_worker_whose_reaper_is_killed_is_unknown(
@@ -180,11 +176,6 @@ async def test_last_line_without_newline_breaks_the_protocol(begin: Begin) -> No
         )
 
 
-async def test_crash_in_the_middle_of_a_line_is_a_crash(begin: Begin) -> None:
-    async with begin(*shell("""printf '{"type":"resu' >&3; kill -9 $$""")) as worker:
-        assert "the worker was ended by signal 9 (Killed)" in await crash(worker)
-
-
 async def test_worker_that_closes_its_descriptor_and_runs_on_breaks_the_protocol(
     begin: Begin,
 ) -> None:
@@ -205,19 +196,11 @@ async def test_worker_that_says_too_much_breaks_the_protocol(begin: Begin) -> No
 @pytest.mark.parametrize(
     ("status", "error"),
     [
-        (
-            ExitStatus(code=3),
-            "the worker exited with code 3 without a result; its last words: oh",
-        ),
         (ExitStatus(code=0), "the worker exited with code 0 without a result; its last words: oh"),
         (
             ExitStatus(code=137),
             "the worker exited with code 137 (a shell's word for a program ended by signal 9 "
             "(Killed)) without a result; its last words: oh",
-        ),
-        (
-            ExitStatus(code=255),
-            "the worker exited with code 255 without a result; its last words: oh",
         ),
         (
             ExitStatus(signal=signal.SIGSEGV),
@@ -279,14 +262,6 @@ async def test_worker_that_reads_stop_ends_without_a_signal(begin: Begin) -> Non
     async with begin(*shell(script)) as worker:
         assert await worker.stop() == Stopped.WITHOUT_SIGNAL
         assert worker.stdout_tail == '{"type":"stop"}\n'
-
-
-async def test_worker_that_does_not_read_gets_sigterm(begin: Begin) -> None:
-    script = "trap 'echo bye; exit' TERM; while :; do sleep 0.01; done"
-    async with begin(*shell(script), grace=5.0) as worker:
-        await anext(worker.channel)
-        assert await worker.stop() == Stopped.BY_SIGTERM
-        assert worker.stdout_tail == "bye\n"
 
 
 async def test_worker_that_ignores_sigterm_is_killed_within_its_grace(

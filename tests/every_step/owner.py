@@ -73,12 +73,6 @@ class Owner:
     def code(self, secret: str = "") -> str:
         return pyotp.TOTP(secret or self.secret).at(int(self.stage.wall.now()))
 
-    def wrong_code(self) -> str:
-        """None that is good within some minutes."""
-        now = int(self.stage.wall.now())
-        good = {pyotp.TOTP(self.secret).at(now + STEP * step) for step in range(-2, 10)}
-        return next(text for n in range(13) if (text := f"{n:06}") not in good)
-
     # What the disk has
 
     def saved(self) -> SavedState:

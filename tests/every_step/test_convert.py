@@ -19,19 +19,6 @@ LATER = 1.0
 PARTS = ("auth", "conversion", "browser")
 
 
-def test_the_client_of_an_open_page_leaves(strike_world: StrikeWorld) -> None:
-    async def scenario(strike: Strike, world: World) -> None:
-        await world.is_served(world.account)
-        asked = world.stage.ask(world.account)
-        strike.arm(asked.exchange.under_way.cancel)
-        await asked.wait()
-        strike.disarm()
-        await world.is_served(world.account)  # at once, while the portal may be at the other one
-        await world.is_well()
-
-    assert strike_world(scenario, stride=4) > 180
-
-
 def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         account = world.stage.account()

@@ -1,8 +1,7 @@
 """The whole daemon's start and end, cut short at every step: by SIGTERM, by a second one, and by a
 part that fails to come up.
 
-One state directory sees all of it, so that each next start finds what the last end has left. The
-sockets of a daemon, and its lock, are in `test_tree.py`.
+One state directory sees all of it, so that each next start finds what the last end has left.
 """
 
 from __future__ import annotations

@@ -41,14 +41,12 @@ Crew = Mapping[str, Any]
 
 
 class World:
-    """A daemon on a stage. `account` is one whose page is open; `judged` are the passwords that
-    were compared."""
+    """A daemon on a stage. `account` is one whose page is open."""
 
     def __init__(self, stage: Stage, parts: Parts) -> None:
         self.stage = stage
         self.parts = parts
         self.account = stage.account()
-        self.judged: list[str] = []
         self.errors: list[str] = []
         """What was logged as an error, but for the failures that are played."""
         self._strikes = 0
@@ -138,13 +136,8 @@ def was_told(asked: Asked, *statuses: int) -> None:
 def made_world(folder: Path, crews: tuple[Crew, ...] = ()) -> Iterator[World]:
     """A world whose daemon has not been started. Only inside of trio."""
 
-    def matches(_: str, password: str) -> bool:
-        if password:  # else it is the trial run at the start
-            world.judged.append(password)
-        return password == PASSWORD
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passwords, "matches", matches)
+        patch.setattr(passwords, "matches", lambda _, password: password == PASSWORD)
         parts = Parts()
         parts.install(patch)
         world = World(Stage(folder, patch, crews=crews, look_every=1.0), parts)

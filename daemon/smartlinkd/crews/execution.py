@@ -34,7 +34,6 @@ from smartlinkd.crews.worker import CannotStart, Worker, start_worker
 from smartlinkd.errors import BUG, Invalid, Refused, Unavailable
 from smartlinkd.logs import LogContext, bind_log_contexts
 from smartlinkd.nurseries import sole_error
-from smartlinkd.store.errors import AlreadyFinished
 from smartlinkd.store.model import (
     Execution,
     ExecutionState,
@@ -218,11 +217,7 @@ class RunningExecution:
 
     async def _run(self, execution: Execution) -> None:
         """Have a worker do it. What goes wrong becomes the outcome."""
-        if self._is_suspended and self._cancelled_as is None:
-            return
         try:
-            await self._record(begun(self._progress.subject, self._recorder.wall()))
-            logger.info("crew %s: execution %s runs", self._crew.name, self.id)
             await self._run_worker(execution)
         except CannotStart as fault:
             logger.warning("execution %s: its worker cannot be started: %s", self.id, fault)
@@ -237,13 +232,15 @@ class RunningExecution:
     # The worker
 
     async def _run_worker(self, execution: Execution) -> None:
-        """Run a worker until its deadline, which counts from here. Raises `CannotStart`."""
+        """Run a worker until its deadline, which counts from its start. Raises `CannotStart`."""
         inputs = Inputs(inputs=self._crew.complete(execution.inputs), tools=self._crew.tools)
         settings, runs = self._crew.worker, self._context.runs
-        deadline = self._start_scope.deadline = trio.current_time() + self._crew.deadline
-        self._has_worker = True
         try:
             with self._start_scope:
+                await self._record(begun(self._progress.subject, self._recorder.wall()))
+                logger.info("crew %s: execution %s runs", self._crew.name, self.id)
+                deadline = self._start_scope.deadline = trio.current_time() + self._crew.deadline
+                self._has_worker = True
                 async with start_worker(settings, self.id, inputs, runs=runs) as worker:
                     self._recorder.observe_wait(self._crew.name, self._created_at)
                     self._stage = self._talk_scope
@@ -339,10 +336,9 @@ class RunningExecution:
             answer.refusal = None
         finally:
             answer.settled.set()
-        feedback = HumanFeedback(
-            task_id=question.task_id, feedback=said.text, approved=said.approved
+        await question.worker.channel.send(
+            HumanFeedback(task_id=question.task_id, feedback=said.text, approved=said.approved)
         )
-        await question.worker.channel.send(feedback)
 
     # The outcome
 
@@ -372,10 +368,6 @@ class RunningExecution:
         crew, subject = self._crew.name, self._progress.subject
         try:
             await self._recorder.finish(crew, subject, outcome)
-        except AlreadyFinished:
-            # A fault of ours, and no reason to interrupt all others. It has the one end it may.
-            logger.exception("execution %s was ended by somebody else while it ran", self.id)
-            return
         except Invalid as fault:
             outcome = Outcome(Status.ERROR, error=f"{NOT_KEPT}: {fault}")
             await self._recorder.finish(crew, subject, outcome)

@@ -24,7 +24,6 @@ from smartlinkd.crews.outcome import Outcome
 from smartlinkd.crews.store_entries import REQUEUED, requeued, subject_of
 from smartlinkd.errors import Invalid, Unavailable, Unprocessable
 from smartlinkd.logs import LogEvent
-from smartlinkd.store.errors import AlreadyFinished
 from smartlinkd.store.model import (
     ExecutionState,
     IdempotencyKey,
@@ -353,21 +352,16 @@ class Scheduler:
     async def _end_each(self, why: Mapping[str, str], status: Status) -> None:
         try:
             for each, error in why.items():
-                recorded = await self._end(each, status, error)
+                await self._end(each, status, error)
                 completion = self._ending.pop(each)
-                completion.status = recorded
+                completion.status = status
                 completion.ended.set()
         finally:
             for each in self._ending.keys() & why.keys():  # not recorded, and will not be
                 self._ending[each].ended.set()
 
-    async def _end(self, execution_id: str, status: Status, why: str) -> Status:
-        """Record the outcome of an execution without a worker. Return its status."""
+    async def _end(self, execution_id: str, status: Status, why: str) -> None:
+        """Record the outcome of an execution without a worker."""
         execution = await self._recorder.read(execution_id)
-        try:
-            outcome = Outcome(status, error=why)
-            await self._recorder.finish(execution.crew, subject_of(execution), outcome)
-        except AlreadyFinished:
-            logger.info("execution %s was ended by somebody else meanwhile", execution_id)
-            return (await self._recorder.read(execution_id)).status
-        return status
+        outcome = Outcome(status, error=why)
+        await self._recorder.finish(execution.crew, subject_of(execution), outcome)
