@@ -159,7 +159,6 @@ class Stage:
                 with self._life:
                     await self._live(task_status)
             finally:
-                self._vault._memory.close()  # as the kernel does
                 self._put_back()
             with trio.move_on_after(GONE):
                 while self.workers.count():  # noqa: ASYNC110 - the end of a process tells nobody
@@ -266,10 +265,6 @@ class Stage:
         """Have the tree plant what can be seen from here, on clocks that can be set."""
         make_crews, wall = components.make_crews, self.wall.moment
 
-        def see_vault(*args: Any, **more: Any) -> Vault:
-            self._vault = Vault(*args, **more, wall=wall)
-            return self._vault
-
         def see_supervisor(*args: Any, **more: Any) -> Supervisor:
             self._supervisors.append(Supervisor(*args, **more, chance=self._chance()))
             return self._supervisors[-1]
@@ -289,7 +284,7 @@ class Stage:
         patch.setattr(http_apps, "HttpApp", see_door)
         patch.setattr(tree, "make_crews", see_crews)
         patch.setattr(tree, "make_browser", lambda *_, **__: self.browser)
-        patch.setattr(tree, "Vault", see_vault)
+        patch.setattr(tree, "Vault", partial(Vault, wall=wall))
         patch.setattr(tree, "ControlSocket", NoControl)
         patch.setattr(tree, "Auth", partial(Auth, wall_clock=self.wall.now))
         patch.setattr(components, "Store", partial(Store, wall=wall))

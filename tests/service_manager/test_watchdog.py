@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import logging
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -177,7 +176,12 @@ async def test_part_that_restarts_slowly_is_pinged_for(
 
 
 async def test_call_that_hangs_stops_the_pings_and_is_logged_once_with_its_stack(
-    autojump_clock: MockClock, serial: Actor, concurrent: Actor, caplog: pytest.LogCaptureFixture
+    *,
+    autojump_clock: MockClock,
+    serial: Actor,
+    concurrent: Actor,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     async with watched(serial.spec(), concurrent.spec()) as pings:
         with trio.move_on_after(1.0):  # a caller that gives up mends nothing
@@ -195,6 +199,7 @@ async def test_call_that_hangs_stops_the_pings_and_is_logged_once_with_its_stack
     assert "restarts the daemon after 20 s of that" in text
     assert "Supervisor._instance at " in text
     assert " hang < supervision/actor.py:" in text
+    assert "most recent call first" in capfd.readouterr().err  # of all threads
 
 
 async def test_loop_that_goes_on_is_logged_and_pinged_for_again(
@@ -264,17 +269,6 @@ class Waiter:
         await trio.Event().wait()
         return password
 
-    async def wait_for_thread(
-        self, release: threading.Event, task_status: trio.TaskStatus[None]
-    ) -> None:
-        self.task = trio.lowlevel.current_task()
-
-        def wait() -> None:
-            trio.from_thread.run_sync(task_status.started)
-            release.wait()
-
-        await trio.to_thread.run_sync(wait)
-
 
 async def test_stacks_show_frames_innermost_first_without_variables(nursery: trio.Nursery) -> None:
     waiter = Waiter()
@@ -298,20 +292,6 @@ async def test_stacks_show_descendants_up_to_a_bound(nursery: trio.Nursery) -> N
     assert sorted(names[1:]) == ["wait", "wait_inside", "wait_inside"]
     assert many.stacks.endswith(f"; and {501 - MAX_TASKS} more tasks")
     assert len(many.stacks) < 8 * 1024  # the log cuts longer messages
-
-
-async def test_stacks_show_the_thread_that_a_task_waits_for_and_no_other(
-    nursery: trio.Nursery,
-) -> None:
-    waiter, other, release = Waiter(), Waiter(), threading.Event()
-    try:
-        nursery.start_soon(other.wait)
-        await nursery.start(waiter.wait_for_thread, release)
-        thread = waiter.stacks.partition("; thread 'wait from ")[2]
-        assert " < service_manager/test_watchdog.py:" in thread
-        assert "; thread " not in other.stacks
-    finally:
-        release.set()
 
 
 async def test_dump_without_a_thread_for_its_timer_is_left_out(

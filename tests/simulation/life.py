@@ -143,7 +143,6 @@ class Life:
         finally:
             self.serving = False
             self.door.cut()
-            self.vault._memory.close()
             self.ended.set()
         return None
 

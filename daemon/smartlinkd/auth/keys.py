@@ -129,11 +129,6 @@ class KeyRing:
         self._saved = saved
         self._uses: dict[str, float] = {}  # by id, since the last save
 
-    @property
-    def has_unsaved_uses(self) -> bool:
-        """True if a key was used since the file was written."""
-        return bool(self._uses)
-
     def list_keys(self) -> tuple[ApiKey, ...]:
         """Return all keys, oldest first, including expired ones."""
         return tuple(

@@ -63,8 +63,8 @@ Only a client that knows the password gets any, and their codes are throttled.
 SETUP_MINUTES: Final = 10
 """Minutes within which a secret that setup returned can be enabled."""
 
-USES_SAVED_AFTER: Final = 60.0
-"""Seconds from the use of a key until the times of use are saved."""
+USES_SAVED_EVERY: Final = 60.0
+"""Seconds between two saves of the times at which keys were used."""
 
 OnKeyCreated = Callable[[ApiKey], None]
 """Called with each new API key. Never waits."""
@@ -123,7 +123,6 @@ class AuthState:
         self._keys = KeyRing(directory, keys)
         self._logouts = logouts
         self._on_key_created = on_key_created
-        self._key_used = trio.Event()
         self._saved = saved
         self._signing_secret = signing_secret
         self._tokens = Tokens(signing_secret, password_hash)
@@ -260,9 +259,7 @@ class AuthState:
             logger.warning("every session ended by the operator")
 
     def check_key(self, key: str) -> ApiKey:
-        found = self._keys.use(key, now=self._wall_clock())
-        self._key_used.set()
-        return found
+        return self._keys.use(key, now=self._wall_clock())
 
     async def list_keys(self) -> tuple[ApiKey, ...]:
         return self._keys.list_keys()
@@ -292,10 +289,9 @@ class AuthState:
             logger.warning("API key %s (%s) was revoked", ended.id, ended.name)
 
     async def save_uses_periodically(self) -> None:
-        """Save when keys were last used, a minute after a use. Runs until cancelled."""
+        """Save when keys were last used, once a minute. Runs until cancelled."""
         while True:
-            await self._key_used.wait()
-            await trio.sleep(USES_SAVED_AFTER)
+            await trio.sleep(USES_SAVED_EVERY)
             await self.save_uses()
 
     async def save_uses(self) -> None:
@@ -303,8 +299,6 @@ class AuthState:
         async with self._changing:
             with suppress(Unavailable):  # `saving` has logged it
                 await self._keys.save_uses()
-        if not self._keys.has_unsaved_uses:
-            self._key_used = trio.Event()
 
     async def change_password(self, password_hash: SecretStr) -> None:
         async with self._change():  # no unfinished login may become a session of the new password

@@ -2,16 +2,14 @@
 
 systemd restarts a service that it does not hear from (`WatchdogSec=`, sd_notify(3)). A ping by a
 timer would prove only that the event loop turns. docs/decisions/001-heartbeats.md says which loop
-may take how long. If code without an `await` blocks the event loop, no ping is sent, and Python's
-`faulthandler` writes to standard error where all threads stand.
+may take how long. If code without an `await` blocks the event loop, no ping is sent. In both cases
+Python's `faulthandler` writes to standard error where all threads stand.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import logging
-import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
@@ -31,7 +29,7 @@ CHECKS_PER_LIMIT: Final = 4
 """Checks, and pings, in the time that systemd allows between two pings."""
 MAX_TASKS: Final = 24
 MAX_FRAMES: Final = 5
-"""The innermost frames of each task or thread. A record of all of them has less than 8 KiB."""
+"""The innermost frames of each task. A record of all of them has less than 8 KiB."""
 _BLOCKED_AFTER: Final = 0.75
 """The share of that time after which an event loop without a check counts as blocked."""
 _STANDARD_ERROR: Final = 2
@@ -107,19 +105,20 @@ class Watchdog:
             describe_stacks(silent.task),
             extra=LogEvent.WATCHDOG(actor=silent.name),
         )
+        # A task may wait for a thread, whose stack no task has.
+        faulthandler.dump_traceback(file=_STANDARD_ERROR)
 
 
 def describe_stacks(task: trio.lowlevel.Task) -> str:
-    """Return where a task stands, its descendants, and the threads that they wait for.
+    """Return where a task and its descendants stand.
 
     The innermost frame comes first. Variables are left out: they may hold secrets.
     """
     tasks = list(_descendants(task))
-    names = {each.name for each in tasks}
-    places = [f"{each.name} at {_format_stack(_task_frames(each))}" for each in tasks[:MAX_TASKS]]
+    places = [f"{each.name} at {_format_stack(_frames(each))}" for each in tasks[:MAX_TASKS]]
     if len(tasks) > MAX_TASKS:
         places.append(f"and {len(tasks) - MAX_TASKS} more tasks")
-    return "; ".join([*places, *_describe_threads(names)])
+    return "; ".join(places)
 
 
 def _descendants(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
@@ -129,23 +128,8 @@ def _descendants(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
             yield from _descendants(child)
 
 
-def _task_frames(task: trio.lowlevel.Task) -> list[tuple[FrameType, int]]:
+def _frames(task: trio.lowlevel.Task) -> list[tuple[FrameType, int]]:
     return list(task.iter_await_frames())[::-1]
-
-
-def _describe_threads(task_names: Iterable[str]) -> Iterator[str]:
-    frames = sys._current_frames()
-    for thread in threading.enumerate():
-        frame = frames.get(thread.ident or 0)
-        # trio names its worker threads "FUNCTION from TASK".
-        if frame is not None and thread.name.partition(" from ")[2] in task_names:
-            yield f"thread {thread.name!r} at {_format_stack(_thread_frames(frame))}"
-
-
-def _thread_frames(frame: FrameType | None) -> Iterator[tuple[FrameType, int]]:
-    while frame is not None:
-        yield frame, frame.f_lineno
-        frame = frame.f_back
 
 
 def _format_stack(frames: Iterable[tuple[FrameType, int]]) -> str:
