@@ -30,7 +30,6 @@ Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
-AT_ONCE = 30
 ROOT = Path(smartlinkd.__file__).parents[1]
 REPLACED = "the server of guardians has ended (signal 9), another is started"
 NOT_ANSWERING = "sleep: the server of guardians does not answer and is killed"
@@ -73,27 +72,6 @@ async def test_one_server_is_for_all_in_the_block_and_gone_after_it() -> None:
             assert server_of(one) == server_of(another) == server
             assert parent(one.pid) != parent(another.pid)
     assert not alive(server)
-
-
-async def test_server_is_gone_after_a_cancelled_block() -> None:
-    with trio.CancelScope() as scope:
-        async with shared_fork_server(), sleeping() as tree:
-            server = server_of(tree)
-            scope.cancel()
-    assert not alive(server)
-
-
-async def test_tasks_that_are_started_in_the_block_share_the_server() -> None:
-    servers = set[int]()
-
-    async def run_one() -> None:
-        async with sleeping() as tree:
-            servers.add(server_of(tree))
-
-    async with shared_fork_server(), trio.open_nursery() as nursery:
-        for _ in range(AT_ONCE):
-            nursery.start_soon(run_one)
-    assert len(servers) == 1
 
 
 async def test_command_outside_of_such_a_block_has_a_server_of_its_own() -> None:
@@ -289,16 +267,3 @@ async def test_reaper_without_a_descriptor_reports_what_may_be_left(
         await tree.wait()
     (message,) = caplog.messages
     assert message.startswith(f"sleep: something may be left over: OSError({errno.EMFILE}, ")
-
-
-class Garbage(CommandSpec):
-    def encode(self) -> bytes:
-        return b"garbage"
-
-
-async def test_spec_that_cannot_be_decoded_ends_its_reaper_alone() -> None:
-    async with shared_fork_server(), fork_server() as server:
-        *_, last = await reports_of(server, Garbage([], {}, b""), is_asker_gone=False)
-        assert last.startswith("left ")
-        async with sleeping() as tree:
-            assert tree.pid
