@@ -31,7 +31,7 @@ Until = Callable[[Callable[[], bool]], Awaitable[None]]
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 ROOT = Path(smartlinkd.__file__).parents[1]
-REPLACED = "the server of guardians has ended (signal 9), another is started"
+REPLACED = "the server of guardians has ended (signal 9 (Killed)), another is started"
 NOT_ANSWERING = "sleep: the server of guardians does not answer and is killed"
 REAPER_KILLED = "sleep: its guardian does not end and is killed"
 LEFT_OVER = "sleep: something may be left over: its guardian was killed"
@@ -133,23 +133,6 @@ def test_daemon_may_have_no_standard_streams() -> None:
         [sys.executable, "-c", WITHOUT_STREAMS], cwd=ROOT, capture_output=True, check=True
     )
     assert done.stdout == b"it ran\n"
-
-
-def test_server_imports_the_standard_library_alone() -> None:
-    """Else its start would take several times as long, and so would the first command's."""
-    script = (
-        "import sys; sys.path.append(sys.argv[1]); from smartlinkd.processes import fork_server;"
-        "print(*sorted(name for name in sys.modules if name.startswith(('smartlinkd', 'trio'))))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", script, str(ROOT)], capture_output=True, check=True
-    )
-    assert done.stdout.decode().split() == [
-        "smartlinkd",
-        "smartlinkd.processes",
-        "smartlinkd.processes.fork_server",
-        "smartlinkd.processes.reaper",
-    ]
 
 
 # A server that is lost

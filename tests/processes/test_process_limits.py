@@ -23,18 +23,11 @@ NOBODY = 65534
 AS_ROOT = os.geteuid() == 0
 
 # Root's Python may be in a folder that is closed to others, so nobody cannot be its user from the
-# start. A process that changes its user is not dumpable any more; one that has just begun is. What
-# pydantic reads for its first model is read before that, as the daemon's configuration has it done.
+# start. A process that changes its user is not dumpable any more; one that has just begun is.
 BEGIN = f"""
-import os, subprocess, sys, tempfile
-from datetime import UTC, datetime
-from pathlib import Path
-import trio
-from smartlinkd.admin.control_socket import ControlSocket, call, plain
+import os, sys
 from smartlinkd.processes.reaper import prctl
 from smartlinkd.processes.process_limits import PR_SET_DUMPABLE, make_private
-from smartlinkd.vault.record import CookieRecord, RecordMemory
-CookieRecord.model_rebuild()
 if os.geteuid() == 0:
     os.setgroups([])
     os.setresgid({NOBODY}, {NOBODY}, {NOBODY})
@@ -98,41 +91,6 @@ def test_private_process_is_closed_to_its_user(start: Start, look: str) -> None:
     seen = of_same_user(look.format(start("make_private()")))
     assert seen.stdout == ""
     assert "Permission denied" in seen.stderr
-
-
-WORKS = """
-make_private()
-
-async def greet():
-    return {}
-
-async def check_control_socket():
-    with tempfile.TemporaryDirectory() as folder:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(ControlSocket(Path(folder), {"greet": plain(greet)}).run)
-            assert (await call(Path(folder), "greet"))["ok"]
-            nursery.cancel_scope.cancel()
-
-def check_memory():
-    memory = RecordMemory()
-    memory.write(CookieRecord(cookie_text="a=b", account_name="", synced_at=datetime.now(UTC)))
-    assert memory.read().cookie_text == "a=b"
-    memory.close()
-
-def check_child():
-    shown = subprocess.run(["/bin/cat", "/proc/self/environ"], capture_output=True, check=True)
-    assert b"hunter2" in shown.stdout
-
-trio.run(check_control_socket)
-check_memory()
-check_child()
-"""
-
-
-def test_private_process_can_use_its_own_proc_and_its_programs_begin_open(
-    start: Start,
-) -> None:
-    assert start(WORKS)
 
 
 # Descriptors

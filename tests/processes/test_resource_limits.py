@@ -129,41 +129,6 @@ async def test_channel_that_the_command_closes_is_closed() -> None:
             assert ours.recv(100) == b""
 
 
-LOW_NUMBERS = """
-import os, socket, sys, trio
-from pathlib import Path
-from smartlinkd.processes.process_tree import run_process_tree
-
-os.closerange(3, 10)
-ends = sorted(socket.socketpair(), key=socket.socket.fileno)
-ours, theirs = ends if sys.argv[1] == "4" else reversed(ends)
-assert theirs.fileno() == int(sys.argv[1])
-
-async def main():
-    async with run_process_tree(
-        ["/bin/sh", "-c", "echo there >&3"],
-        environment={}, working_folder=Path("/"), channel=theirs.fileno(),
-    ) as process:
-        await process.wait()
-    print(ours.recv(100).decode(), end="")
-
-trio.run(main)
-"""
-
-
-@pytest.mark.parametrize("number", ["3", "4"])
-def test_channel_may_have_any_number_in_the_daemon(number: str) -> None:
-    told = subprocess.run(
-        [sys.executable, "-c", LOW_NUMBERS, number],
-        cwd=Path(smartlinkd.__file__).parents[1],
-        stdout=subprocess.PIPE,
-        check=True,
-        text=True,
-        timeout=20,
-    )
-    assert told.stdout == "there\n"
-
-
 # ResourceLimits
 
 
@@ -181,20 +146,6 @@ async def test_process_that_uses_too_much_memory_is_ended_with_a_status() -> Non
     assert status.memory is not None
     assert 100 * MIB < status.memory < 300 * MIB
     assert (status.code, status.signal) == (None, None)
-
-
-async def test_memory_limit_that_was_far_away_is_enforced_once_it_is_near() -> None:
-    program = f"""
-import time
-kept = []
-while len(kept) < 300:
-    kept.append(bytearray({10 * MIB}))
-time.sleep(1000)
-"""
-    status = await end_of(python(program), ResourceLimits(memory=600 * MIB, file_size=MIB))
-    assert status.memory is not None
-    # The rest is for a machine on which the reaper waits for a processor.
-    assert 600 * MIB < status.memory < 2000 * MIB
 
 
 async def test_memory_limit_is_of_the_whole_tree() -> None:
