@@ -81,6 +81,14 @@ async def test_goto_waits_for_its_own_document_and_for_no_frame(
     assert asker.result == "https://b.example/"
 
 
+async def test_goto_in_a_tab_that_ends_raises_page_gone(
+    page: Page, peer: Any, nursery: trio.Nursery
+) -> None:
+    asker = await going(page, peer, nursery)
+    await say(peer, "Inspector.targetCrashed")
+    assert isinstance(asker.result, PageGone)
+
+
 async def test_close_of_a_tab_that_stays_open_times_out(
     page: Page, peer: Any, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.browser.errors import CallTimedOut, Disconnected, SessionGone
-from smartlinkd.browser.tab_pool import TabPool, TabSpec
+from smartlinkd.browser.tab_pool import TabPool
 from tests.browser.jobs import (
     LIMITS,
     JobRunner,
@@ -33,26 +32,6 @@ async def test_tab_is_opened_once_and_used_again(
     assert first is second
     assert first.opened == 1
     assert first.context.cookies == [{"name": "n", "value": "a"}]
-
-
-async def test_cookies_are_read_once_for_each_context(
-    runner: JobRunner, autojump_clock: MockClock
-) -> None:
-    laid_out: list[str] = []
-
-    def where(tab: str) -> TabSpec:
-        def cookies() -> list[dict[str, object]]:
-            laid_out.append(tab)
-            return []
-
-        return replace(tab_spec(tab=tab), cookies=cookies)
-
-    pages = [await runner.do(where(tab)) for tab in ("links", "products", "links")]
-    assert laid_out == ["links"]
-    job = await runner.begin(where("links"))
-    await finish(job, SessionGone("it crashed"))
-    assert await runner.do(where("products")) not in pages
-    assert laid_out == ["links", "products"]
 
 
 async def test_tabs_of_one_key_share_a_context_and_other_keys_do_not(

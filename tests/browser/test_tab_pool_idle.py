@@ -15,7 +15,6 @@ from tests.browser.jobs import (
     Job,
     JobRunner,
     finish,
-    open_tab,
     tab_spec,
 )
 
@@ -128,21 +127,6 @@ async def test_tab_is_probed_only_after_an_idle_time(
     assert await runner.do(tab_spec()) is page
     await runner.do(tab_spec())
     assert page.asked == asked + 1
-
-
-async def test_hung_tab_is_closed_and_a_job_on_another_tab_goes_on(
-    runner: JobRunner, played: PlayedChromium, autojump_clock: MockClock
-) -> None:
-    hung = await runner.do(tab_spec())
-    reading = await runner.begin(tab_spec(tab="products"))
-    hung.loops = True
-    await trio.sleep(LIMITS.trusted_for_s)
-    with trio.fail_after(LIMITS.tab_probe_timeout_s + 0.1):
-        await runner.pool.use(tab_spec(), open_tab)
-    assert reading.page in played.pages
-    assert hung not in played.pages
-    await finish(reading)
-    assert len(played.contexts) == 1
 
 
 async def test_pool_over_its_size_drops_the_least_recently_used(

@@ -62,12 +62,6 @@ def test_request_id_that_is_unsafe_or_repeated_is_replaced(given: list[bytes]) -
     assert all(OURS.fullmatch(each) for each in made)
 
 
-async def test_answer_has_the_request_id_that_came(serving: Serving) -> None:
-    async with serving() as client:
-        answer = await client.ask(GOOD + b"X-REQUEST-ID: mine-1\r\nConnection: close\r\n\r\n")
-    assert (answer.status, answer.headers["x-request-id"]) == (200, "mine-1")
-
-
 @pytest.mark.parametrize(
     ("request_", "status"),
     [

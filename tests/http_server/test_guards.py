@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from smartlinkd.http_server import GuardedQuart, ServedApp, bind, serve
 from smartlinkd.http_server.http1 import Http1
 
 if TYPE_CHECKING:
-    from tests.http_server.conftest import AnswerOf, ClientOf, Running, Seen, Serving
+    from tests.http_server.conftest import ClientOf, Running, Seen, Serving
 
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
 LAST_GET = b"GET /small HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
@@ -123,25 +122,6 @@ async def test_connection_close_or_http_1_0_closes_at_once(
             assert (await server.ask(request_)).body == b"ok"
 
 
-async def test_idle_connection_is_closed(serving: Serving, answer_of: AnswerOf) -> None:
-    async with serving(idle_seconds=0.1) as server, await server.connect() as stream:
-        await stream.send_all(GET)
-        assert (await answer_of(stream)).body == b"ok"
-        with trio.fail_after(SOON):
-            assert await stream.receive_some() == b""
-
-
-async def test_connection_that_asks_again_in_time_stays_open(
-    mock_clock: MockClock, serving: Serving, answer_of: AnswerOf
-) -> None:
-    async with serving(idle_seconds=1.5) as server, await server.connect() as stream:
-        for _ in range(5):
-            await stream.send_all(GET)
-            assert (await answer_of(stream)).body == b"ok"
-            await wait_all_tasks_blocked()
-            mock_clock.jump(0.5)  # four of them are longer than it may be idle
-
-
 async def test_unread_body_is_followed_by_the_next_request(serving: Serving) -> None:
     """However quick the answer is, it does not come before what has arrived is known."""
     with_body = GET[:-2] + b"Content-Length: 5\r\n\r\nhello"
@@ -149,15 +129,6 @@ async def test_unread_body_is_followed_by_the_next_request(serving: Serving) -> 
         for _ in range(20):  # trio's order is drawn anew each time
             said = await server.send_and_read(with_body + LAST_GET)
             assert said.count(b"HTTP/1.1 200 ") == 2
-
-
-async def test_disconnect_cancels_the_handler(serving: Serving, seen: Seen) -> None:
-    async with serving() as server:
-        async with await server.connect() as stream:
-            await stream.send_all(GET.replace(b"small", b"wait"))
-            await seen.started.wait()
-        with trio.fail_after(SOON):
-            await seen.cancelled.wait()
 
 
 async def test_head_of_a_stream_is_sent_before_its_first_event(
@@ -245,34 +216,6 @@ async def test_client_that_does_not_close_after_the_answer_is_closed(
         with trio.fail_after(SOON):
             while not await server.is_answered():
                 pass
-
-
-# 5 and 8. WebSockets, background tasks, the lifespan
-
-
-def test_websocket_cannot_be_registered(app: GuardedQuart) -> None:
-    with pytest.raises(TypeError, match="server-sent events"):
-        app.websocket("/ws")(_fault)
-
-
-def test_background_task_cannot_be_started(app: GuardedQuart) -> None:
-    with pytest.raises(TypeError, match="supervisor"):
-        app.add_background_task(_fault)
-
-
-@pytest.mark.parametrize("hook", ["before_serving", "while_serving", "after_serving"])
-async def test_app_with_a_lifespan_hook_is_not_served(
-    serving: Serving, app: GuardedQuart, hook: str
-) -> None:
-    async def function() -> None: ...
-
-    async def generator() -> AsyncIterator[None]:
-        yield
-
-    getattr(app, hook)(generator if hook == "while_serving" else function)
-    with pytest.RaisesGroup(TypeError):
-        async with serving():
-            pass
 
 
 # 6. The head

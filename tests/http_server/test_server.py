@@ -9,10 +9,9 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from smartlinkd.http_server import ServedApp, bind, serve
+from smartlinkd.http_server import GuardedQuart, ServedApp, bind, serve
 
 if TYPE_CHECKING:
-    from smartlinkd.http_server import GuardedQuart
     from tests.http_server.conftest import AnswerOf, ClientOf, Running, Seen, Serving
 
 GET = b"GET /small HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -144,3 +143,22 @@ async def test_cancelled_server_ends_at_once_and_leaves_no_task(
                 nursery.cancel_scope.cancel()
             assert seen.cancelled.is_set()
         assert trio.lowlevel.current_statistics().tasks_living == tasks
+
+
+async def test_next_request_of_a_connection_is_answered_by_the_app_that_replaced_the_first(
+    app: GuardedQuart, answer_of: AnswerOf, client_of: ClientOf, nursery: trio.Nursery
+) -> None:
+    another, served = GuardedQuart(), ServedApp(app)
+    another.add_url_rule("/small", "small", lambda: "another")
+    [listening] = bind("127.0.0.1", 0)
+    with listening:
+        await nursery.start(partial(serve, served, [listening], grace=0, stop=trio.Event()))
+        async with await client_of(listening).connect() as stream:
+            bodies = []
+            for _ in range(2):
+                await stream.send_all(GET)
+                bodies.append((await answer_of(stream)).body)
+                served.replace(another)
+        assert bodies == [b"ok", b"another"]
+        assert (another.stopping, another.places) == (app.stopping, app.places)
+        nursery.cancel_scope.cancel()

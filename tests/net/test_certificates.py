@@ -72,7 +72,8 @@ async def test_webhook_without_readable_authorities_is_not_called(
         outcome = await sender.post(server, {}, b"{}")
         assert outcome == Unanswered(f"the authorities' certificates cannot be read ({NO_FILE})")
         unreadable.undo()
-        assert await sender.post(server, {}, b"{}") == Answered(200)
+        for _ in range(2):
+            assert await sender.post(server, {}, b"{}") == Answered(200)
 
 
 async def test_mozillas_authorities_are_trusted_without_the_systems(

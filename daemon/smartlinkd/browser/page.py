@@ -23,6 +23,7 @@ from pydantic import JsonValue
 from smartlinkd.browser.capture import NETWORK_BUFFERS, CapturedResponse, capture
 from smartlinkd.browser.cdp import CALL_DEADLINE, CdpConnection, CdpSession, JsonObject
 from smartlinkd.browser.errors import (
+    BrowserFailed,
     CallTimedOut,
     ContextLost,
     NavigationFailed,
@@ -79,8 +80,7 @@ class BrowserContext:
         Raises `ProtocolError` if Chromium refuses a cookie, and as `CdpSession.call`.
         """
         browser = connection.browser
-        with trio.CancelScope(shield=True):  # else nobody would know of what is made
-            answer = await browser.call("Target.createBrowserContext", {"disposeOnDetach": True})
+        answer = await _make(browser, "Target.createBrowserContext", {"disposeOnDetach": True})
         context = cls(connection, answer["browserContextId"])
         try:
             await context._set_up(cookies)
@@ -95,11 +95,11 @@ class BrowserContext:
 
         Raises as `CdpSession.call`.
         """
-        with trio.CancelScope(shield=True):  # else nobody would know of what is made
-            answer = await self._browser.call(
-                "Target.createTarget",
-                {"url": "about:blank", "browserContextId": self._id, "newWindow": True},
-            )
+        answer = await _make(
+            self._browser,
+            "Target.createTarget",
+            {"url": "about:blank", "browserContextId": self._id, "newWindow": True},
+        )
         target_id = answer["targetId"]
         try:
             session = await self._connection.attach(target_id)
@@ -347,6 +347,16 @@ class Page:
             if has_begun and step.get("name") == "DOMContentLoaded":
                 return
         raise await self._session.wait_gone()
+
+
+async def _make(browser: CdpSession, method: str, params: Mapping[str, object]) -> JsonObject:
+    """Call a method that makes something. A cancellation waits for its answer, which names that."""
+    try:
+        with trio.CancelScope(shield=True):
+            return await browser.call(method, params)
+    except BrowserFailed:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        raise
 
 
 def _thrown_text(details: JsonObject) -> str:

@@ -172,11 +172,3 @@ class GuardedQuart(QuartTrio):
             path_info=request.path,
             query_args=request.query_string.decode("ascii"),
         )
-
-    def add_websocket(self, rule: str, *_: Any, **__: Any) -> NoReturn:
-        """Raise `TypeError`: a WebSocket goes on buffering after its size limit."""
-        raise TypeError(f"{rule}: no WebSocket is served here; use server-sent events")
-
-    def add_background_task(self, func: Callable[..., Any], *_: Any, **__: Any) -> NoReturn:
-        """Raise `TypeError`: Quart swallows the errors of background tasks."""
-        raise TypeError(f"{func!r}: its errors would go unseen; start it under the supervisor")

@@ -5,12 +5,9 @@ Each guard is an override of hypercorn's `TCPServer` (docs/decisions/075-http-se
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 import socket
 import struct
-import termios
 import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -85,24 +82,16 @@ class HttpConnection(TCPServer):
         self.stream: trio.SocketStream = stream  # type: ignore[assignment]
         self._limits = limits
         self._reading = trio.CancelScope()
-        self._has_sent_last_answer = False
         self.idle_since = trio.current_time()  # `inf` while there is a request to answer
 
     def close_if_idle(self) -> bool:
-        """Close the connection at once and return True, if it is idle.
+        """Close the connection at once and return True, unless a request is being answered.
 
-        It is not while a request is being answered, nor while bytes wait to be read: they may be
-        one. After its last answer it is idle, whatever its client still sends.
+        After its last answer it is idle, whatever its client still sends.
         """
-        accepted = self.stream.socket
-        is_open = accepted.fileno() >= 0
-        if self._has_sent_last_answer and is_open:
-            with suppress(OSError):
-                # Closing with bytes unread resets the connection, and the answer may be lost.
-                os.read(accepted.fileno(), SEND_SLICE)
-        elif self.idle_since == inf or (is_open and _count_unread(accepted.fileno())):
+        if self.idle_since == inf:
             return False
-        accepted.close()
+        self.stream.socket.close()
         self._reading.cancel()  # else a pipelined request is begun, with nobody to answer
         return True
 
@@ -177,7 +166,6 @@ class HttpConnection(TCPServer):
             # Not `send_eof`: that one yields, and keeps others from sending meanwhile.
             with suppress(OSError):
                 self.stream.socket.shutdown(socket.SHUT_WR)
-            self._has_sent_last_answer = True
             self.idle_since = trio.current_time()
             await self._stop_reading()
         elif isinstance(event, Updated):
@@ -220,12 +208,6 @@ def _client_address(accepted: trio.socket.SocketType) -> tuple[str, int]:
     """Return the client's address; that of an IPv4 client of an IPv6 socket in its own form."""
     host, port = accepted.getpeername()[:2]
     return host.removeprefix(_IPV4_IN_IPV6), port
-
-
-def _count_unread(descriptor: int) -> int:
-    """Return the number of bytes that have arrived at a socket and were not read."""
-    waiting = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(struct.calcsize("i")))
-    return int(struct.unpack("i", waiting)[0])
 
 
 def _type_and_line(error: BaseException) -> str:

@@ -37,28 +37,11 @@ class ServedApp(ASGIWrapper):
 
     app: GuardedQuart
 
-    def __init__(self, app: GuardedQuart) -> None:
-        super().__init__(app)
-        self._stopping = app.stopping
-        self._places = app.places
-
     def replace(self, app: GuardedQuart) -> None:
-        """Serve this app from now on.
-
-        Raises:
-            TypeError: It has functions for Quart's lifespan, which swallows their errors.
-        """
-        if app.before_serving_funcs or app.while_serving_gens or app.after_serving_funcs:
-            raise TypeError("there is no lifespan here: start it under the supervisor instead")
-        app.stopping = self._stopping
-        app.places = self._places
+        """Serve this app from now on."""
+        app.stopping = self.app.stopping
+        app.places = self.app.places
         self.app = app
-
-    def begin(self, stop: trio.Event, places: Places) -> None:
-        """Serve the app until `stop`, with these `places`. Raises what `replace` raises."""
-        self._stopping = stop
-        self._places = places
-        self.replace(self.app)
 
 
 async def serve(
@@ -75,11 +58,9 @@ async def serve(
     `started()` says that connections are accepted. At `stop` no more are, idle ones end in half a
     second unless they ask once more, and requests have `grace` seconds; then they are cancelled.
     Returns when every connection is closed. Cancelling it does the same without the grace.
-
-    Raises:
-        TypeError: The app has functions for Quart's lifespan.
     """
-    served.begin(stop, Places(limits.connections))
+    served.app.stopping = stop
+    served.app.places = Places(limits.connections)
     context = WorkerContext(None)
     acceptor = _Acceptor(served, context, limits)
     # Duplicates, since trio closes what it is given and the next instance needs the sockets.
@@ -150,11 +131,11 @@ class _Acceptor:
         unless they send more than has come by now: no crowd of them holds descriptors.
         """
         self._log_full()
-        answer = _no_connection_free(self._served.app)
+        with suppress(OSError):  # the client has gone
+            os.write(stream.socket.fileno(), _no_connection_free(self._served.app))
+            stream.socket.shutdown(socket.SHUT_WR)
         if self._refusals >= self._limits.refusals:
-            with suppress(OSError):  # gone, or nothing has been asked
-                os.write(stream.socket.fileno(), answer)
-                stream.socket.shutdown(socket.SHUT_WR)
+            with suppress(OSError):  # nothing has been asked
                 os.read(stream.socket.fileno(), _ASKED)
             return
         self._refusals += 1
@@ -163,8 +144,6 @@ class _Acceptor:
                 trio.move_on_after(self._limits.linger_seconds),
                 suppress(trio.BrokenResourceError),
             ):
-                await stream.send_all(answer)
-                await stream.send_eof()
                 while await stream.receive_some():
                     pass
         finally:

@@ -100,6 +100,11 @@ class ExitStatus:
     signal: int | None = None
     memory: int | None = None
 
+    @classmethod
+    def of(cls, code: int) -> ExitStatus:
+        """Return the status for an exit code, or for a signal's negative number."""
+        return cls(code=code) if code >= 0 else cls(signal=-code)
+
     @property
     def is_known(self) -> bool:
         """False if the reaper was killed. The command may still be running then."""
@@ -262,8 +267,7 @@ class ProcessTree:
             case "excess":
                 self._set_exited(ExitStatus(memory=int(about)))
             case "ended":
-                code = os.waitstatus_to_exitcode(int(about))
-                self._set_exited(ExitStatus(code=code) if code >= 0 else ExitStatus(signal=-code))
+                self._set_exited(ExitStatus.of(os.waitstatus_to_exitcode(int(about))))
             case "gone":
                 self._left = None
             case "removed":
@@ -400,7 +404,8 @@ class ForkServer:
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
-        self._running: _ServerProcess | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._socket: socket.socket
 
     def fork_reaper(self, spec: CommandSpec, status: int, *others: int) -> Callable[[], None]:
         """Have a reaper run a command. Return a function that kills the server that was asked.
@@ -415,41 +420,30 @@ class ForkServer:
             OSError: the server cannot be started or asked.
         """
         content = sealed_file("command", spec.encode())
+        descriptors = [status, content, *others]
         try:
-            return self._request([status, content, *others])
+            if self._process is not None:
+                try:
+                    socket.send_fds(self._socket, [b"+"], descriptors)
+                except (BrokenPipeError, ConnectionResetError):
+                    end = ExitStatus.of(self._wait(self._process))
+                    text = "the server of guardians has ended (%s), another is started"
+                    logger.warning(text, end)
+                else:
+                    return self._process.kill
+            self._process = self._start()
+            socket.send_fds(self._socket, [b"+"], descriptors)
+            return self._process.kill
         finally:
             os.close(content)
 
-    def _request(self, descriptors: Sequence[int]) -> Callable[[], None]:
-        if self._running is not None:
-            try:
-                self._running.send(descriptors)
-            except (BrokenPipeError, ConnectionResetError):
-                how = self._running.wait()
-                logger.warning("the server of guardians has ended (%s), another is started", how)
-            else:
-                return self._running.kill
-        self._running = None
-        self._running = _ServerProcess()
-        self._running.send(descriptors)
-        return self._running.kill
-
-    async def close(self) -> None:
-        """End the server, if it runs. Bounded, not cancellable."""
-        if self._running is not None:
-            await self._running.close(within=self.limits.kill)
-
-
-class _ServerProcess:
-    """One process of the fork server."""
-
-    def __init__(self) -> None:
-        """Start it. Raises `OSError` if there can be none."""
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._process = None
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.setblocking(False)
         try:
             with theirs:
-                self._process = subprocess.Popen(  # noqa: S603 - nothing of it is from outside
+                return subprocess.Popen(  # noqa: S603 - nothing of it is from outside
                     [sys.executable, "-I", "-S", "-c", _RUN_SERVER, str(_PACKAGES)],
                     stdin=theirs.fileno(),
                     stdout=subprocess.DEVNULL,
@@ -461,29 +455,21 @@ class _ServerProcess:
             self._socket.close()
             raise
 
-    def send(self, descriptors: Sequence[int]) -> None:
-        """Send one message. Raises `OSError`, `BrokenPipeError` if the server has ended."""
-        socket.send_fds(self._socket, [b"+"], descriptors)
-
-    def kill(self) -> None:
-        """Kill the server, which does not answer. The next command starts another."""
-        self._process.kill()
-
-    def wait(self) -> str:
-        """Wait for the server, which has closed its socket. Return how it ended."""
+    def _wait(self, process: subprocess.Popen[bytes]) -> int:
         self._socket.close()
-        code = self._process.wait()
-        return f"exit code {code}" if code >= 0 else f"signal {-code}"
+        return process.wait()
 
-    async def close(self, *, within: float) -> None:
-        """End the server: by closing its socket, and if it is not gone in time by SIGKILL."""
+    async def close(self) -> None:
+        """End the server, if it runs, by closing its socket. Bounded, not cancellable."""
+        if self._process is None:
+            return
         self._socket.shutdown(socket.SHUT_WR)
-        with trio.move_on_after(within, shield=True) as patience:
+        with trio.move_on_after(self.limits.kill, shield=True) as patience:
             await trio.lowlevel.wait_readable(self._socket)
         if patience.cancelled_caught:
             logger.error("the server of guardians does not end and is killed")
-            self.kill()
-        self.wait()
+            self._process.kill()
+        self._wait(self._process)
 
 
 _shared: ContextVar[ForkServer] = ContextVar("fork_server")

@@ -27,13 +27,8 @@ CHANNEL: Final = 3
 KILL_LIMIT: Final = 5.0
 """Seconds for a killed tree to end. It takes milliseconds, or for ever on a dead disk."""
 LOOK_AGAIN_MS: Final = 10
-LOOK_EVERY: Final = 0.05
-LONGEST_LOOK: Final = 1.0
-"""Seconds between two measurements of the tree's memory: the least and the most."""
-LOOK_SHARE: Final = 0.05
-"""Share of the time that measuring may take, where a measurement is slow."""
-FILL_SPEED: Final = 4 * 1024**3
-"""Bytes a second that a processor can fill: four times what was measured."""
+LOOK_EVERY: Final = 0.1
+"""Seconds between two measurements of the tree's memory."""
 OOM_SCORE: Final = 500
 """Added to a limited tree's badness; 1000 is all of the host's memory (proc(5))."""
 
@@ -210,7 +205,7 @@ def follow(pid: int, status: int, control: int, wake: int, memory: int | None) -
     poll = select.poll()
     poll.register(control, select.POLLIN)
     poll.register(wake, select.POLLIN)
-    next_look = 0.0 if memory is None else time.monotonic() + until_full(memory)
+    next_look = time.monotonic() + LOOK_EVERY
     while True:
         wait_ms = None if memory is None else max(0.0, next_look - time.monotonic()) * 1000
         ready = [descriptor for descriptor, _ in poll.poll(wait_ms)]
@@ -226,13 +221,12 @@ def follow(pid: int, status: int, control: int, wake: int, memory: int | None) -
                 return
             for number in numbers:
                 os.killpg(pid, number)  # the command leads its group, and is not reaped yet
-        if memory is not None and (begun := time.monotonic()) >= next_look:
+        if memory is not None and time.monotonic() >= next_look:
             used = memory_used(memory)
             if used > memory:
                 report(status, f"excess {used}")
                 return
-            now = time.monotonic()
-            next_look = now + max(until_full(memory - used), (now - begun) / LOOK_SHARE)
+            next_look = time.monotonic() + LOOK_EVERY
 
 
 def end_tree(wake: int) -> str:
@@ -330,12 +324,6 @@ def read_all(descriptor: int) -> bytes:
 
 
 # Memory
-
-
-def until_full(room: int) -> float:
-    """Return the seconds after which to measure a tree again that may use `room` bytes more."""
-    soonest = room / (FILL_SPEED * (os.cpu_count() or 1))
-    return min(max(soonest, LOOK_EVERY), LONGEST_LOOK)
 
 
 def memory_used(enough: int) -> int:
