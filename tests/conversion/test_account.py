@@ -82,14 +82,6 @@ def test_cookie_that_ends_no_pause_is_logged_without_its_values(
     assert statuses(told) == [AccountStatus.PAUSED]
 
 
-def test_session_that_works_again_is_reported(account: Account, told: Told) -> None:
-    account.note_session_lost(SessionLost(), COOKIE)
-    account.note_links_made(COOKIE)
-    assert statuses(told) == [AccountStatus.SESSION_LOST, AccountStatus.ACTIVE]
-    account.note_session_lost(SessionLost(), COOKIE)
-    assert statuses(told)[2:] == [AccountStatus.SESSION_LOST]
-
-
 def test_lost_session_of_a_requests_own_cookie_is_not_the_accounts(
     account: Account, told: Told
 ) -> None:
@@ -134,17 +126,6 @@ def test_lost_cookie_that_is_synced_again_does_not_activate_the_account(
     assert statuses(told) == [AccountStatus.SESSION_LOST]
 
 
-def test_lost_session_is_reported_again_after_the_owner_cleared_it(
-    account: Account, told: Told
-) -> None:
-    account.note_session_lost(SessionLost(), COOKIE)
-    account.clear()
-    told.clear()
-    account.note_session_lost(SessionLost(), COOKIE)
-    assert statuses(told) == [AccountStatus.SESSION_LOST]
-
-
-MAX_IDS = 16
 FAILED = Row(None, None, FailCode.INVALID_LINK)
 
 
@@ -239,16 +220,6 @@ async def test_account_is_paused_as_soon_as_a_check_is_reported(
     await fakes.convert(fakes.link(2), cookie=OF_2002)
     assert await fakes.service.clear_accounts() == 1
     await fakes.convert(fakes.link(2))
-
-
-async def test_reported_check_ends_with_a_new_cookie_alone(fakes: Fakes) -> None:
-    await fakes.open()
-    fakes.human_checks.report(fakes.cookie)
-    await wait_all_tasks_blocked()
-    await fakes.service.note_synced_cookie(fakes.cookie, fakes.cookie)
-    assert await status(fakes) == {"1001": AccountStatus.PAUSED}
-    await fakes.service.note_synced_cookie(RENEWED, fakes.cookie)
-    assert await status(fakes) == {"1001": AccountStatus.ACTIVE}
 
 
 async def test_check_of_a_replaced_cookie_pauses_nobody(fakes: Fakes) -> None:

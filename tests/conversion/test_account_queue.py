@@ -45,16 +45,6 @@ def take(queue: AccountQueue, ask: Ask[Any]) -> Take:
 # Merging
 
 
-async def test_first_link_does_not_wait_for_a_second(
-    take: Take, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    take(1)
-    await wait_all_tasks_blocked()
-    take(2)
-    await trio.sleep(5)
-    assert links.submitted == [{1}, {2}]
-
-
 async def test_waiting_links_are_merged_up_to_the_chunk(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
@@ -65,17 +55,6 @@ async def test_waiting_links_are_merged_up_to_the_chunk(
     assert links.submitted == [{1}, {2, 3, 4}, {5, 6, 7}, {8}]
     assert links.times == [0, 1, 2, 3]
     assert [one.at for one in asked] == [2, 2, 2, 3, 3, 3, 4]
-
-
-async def test_each_link_gets_its_own_row(
-    take: Take, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    rows = [Row(f"https://s.shopee.vn/{n}", None, 0) for n in range(3)]  # type: ignore[arg-type]
-    links.script = [rows]
-    asked = [take(number) for number in (1, 2, 3)]
-    await trio.sleep(5)
-    order = [product.item_id for product in links.submits[0].products]
-    assert {n: asked[n - 1].answer for n in order} == dict(zip(order, rows, strict=True))
 
 
 async def test_other_sub_ids_are_another_submit_in_their_turn(
@@ -119,35 +98,7 @@ async def test_other_cookie_of_the_account_is_another_submit(
     ]
 
 
-async def test_account_has_one_submit_at_a_time(
-    take: Take, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    for number in range(1, 4):
-        for sub_ids in [(), ("a",), ("b",)]:
-            for cookie in (COOKIE, RENEWED):
-                take(number, sub_ids, cookie)
-                await wait_all_tasks_blocked()
-    await trio.sleep(20)
-    assert sum(len(items) for items in links.submitted) == 18
-    assert links.most_at_work == {"1001": 1}
-
-
 # The same link
-
-
-@pytest.mark.parametrize("under_way", [True, False], ids=["being submitted", "waiting"])
-async def test_same_link_is_submitted_once_and_both_get_the_row(
-    take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock, under_way: bool
-) -> None:
-    if not under_way:
-        take(9)
-        await wait_all_tasks_blocked()
-    first = take(1)
-    await wait_all_tasks_blocked()
-    second = take(1)
-    await trio.sleep(5)
-    assert first.answer is second.answer
-    assert [items for items in links.submitted if 1 in items] == [{1}]
 
 
 # Leaving
@@ -168,22 +119,6 @@ async def test_link_whose_asker_leaves_is_not_submitted(
     assert stays.at == 2
 
 
-@pytest.mark.parametrize("under_way", [True, False], ids=["being submitted", "waiting"])
-async def test_link_whose_first_asker_leaves_is_made_for_the_second(
-    take: Take, links: FakeLinks, autojump_clock: MockClock, under_way: bool
-) -> None:
-    if not under_way:
-        take(9)
-        await wait_all_tasks_blocked()
-    gone, stays = take(1), take(1)
-    await wait_all_tasks_blocked()
-    gone.leave()
-    await trio.sleep(5)
-    assert stays.answer.short_link is not None
-    assert [items for items in links.submitted if 1 in items] == [{1}]
-    assert links.cut == []
-
-
 async def test_submit_that_nobody_waits_for_is_cancelled(
     take: Take, links: FakeLinks, autojump_clock: MockClock
 ) -> None:
@@ -197,20 +132,6 @@ async def test_submit_that_nobody_waits_for_is_cancelled(
     await stays.over.wait()
     assert [submit.items for submit in links.cut] == [{1, 2}]
     assert stays.at == 8
-
-
-async def test_next_submit_waits_for_the_end_of_a_cancelled_submit(
-    take: Take, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    links.tidying = 3.0
-    leaves = take(1)
-    await trio.sleep(0.5)
-    leaves.leave()
-    await leaves.over.wait()
-    take(2)
-    await trio.sleep(20)
-    assert links.times == [0, 3.5]
-    assert links.most_at_work == {"1001": 1}
 
 
 async def test_link_asked_again_after_a_cancelled_submit_is_submitted_anew(

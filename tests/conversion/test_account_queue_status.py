@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +15,15 @@ from smartlinkd.conversion.sources import READS_AT_ONCE
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
 from smartlinkd.vault.cookie import parse_cookie
-from tests.conversion.conftest import COOKIE, RENEWED, enqueue, make_queue, waiting
+from tests.conversion.conftest import (
+    COOKIE,
+    RENEWED,
+    enqueue,
+    item,
+    make_queue,
+    row_of,
+    waiting,
+)
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Asked, FakeLinks
@@ -37,15 +44,6 @@ def take(queue: AccountQueue, ask: Ask[Any]) -> Take:
 
 
 # Paused
-
-
-async def test_pause_has_its_time_and_reason(queue: AccountQueue) -> None:
-    queue.pause(COOKIE)
-    state = queue.account.state
-    assert (state.status, state.reason) == (AccountStatus.PAUSED, str(HumanCheck()))
-    assert state.since.tzinfo is UTC
-    queue.pause(COOKIE)
-    assert queue.account.state == state  # since the first one
 
 
 async def test_pause_refuses_submit_that_is_not_at_the_portal_yet(
@@ -117,32 +115,31 @@ async def test_lost_session_refuses_waiting_links_of_its_cookie_alone(
     assert [submit.cookie for submit in links.submits] == [COOKIE, RENEWED]
 
 
-async def test_lost_session_is_shown_until_a_submit_works(
-    take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
+@pytest.mark.parametrize(
+    ("rows", "status"),
+    [
+        ([row_of(item(2))], AccountStatus.ACTIVE),
+        ([UNKNOWN_ROW], AccountStatus.SESSION_LOST),
+    ],
+)
+async def test_lost_session_is_shown_until_a_link_is_made(
+    take: Take,
+    queue: AccountQueue,
+    links: FakeLinks,
+    autojump_clock: MockClock,
+    *,
+    rows: list[Row],
+    status: AccountStatus,
 ) -> None:
-    links.script = [lost := SessionLost()]
+    links.script = [lost := SessionLost(), rows]
     take(1)
     await trio.sleep(5)
-    assert (queue.account.state.status, queue.account.state.reason) == (
-        AccountStatus.SESSION_LOST,
-        str(lost),
-    )
+    state = queue.account.state
+    assert (state.status, state.reason) == (AccountStatus.SESSION_LOST, str(lost))
     asked = take(2)
     await trio.sleep(5)
     assert asked.at == 6
-    assert queue.account.state.status is AccountStatus.ACTIVE
-
-
-async def test_answer_without_a_link_does_not_end_a_lost_session(
-    take: Take, queue: AccountQueue, links: FakeLinks, autojump_clock: MockClock
-) -> None:
-    links.script = [SessionLost(), [UNKNOWN_ROW]]
-    take(1)
-    await trio.sleep(5)
-    asked = take(2)
-    await trio.sleep(5)
-    assert asked.at == 6
-    assert queue.account.state.status is AccountStatus.SESSION_LOST
+    assert queue.account.state.status is status
 
 
 # Product data

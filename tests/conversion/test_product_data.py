@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -23,7 +23,7 @@ from smartlinkd.marketplace.errors import (
 from smartlinkd.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
-    from tests.conversion.conftest import Ask, Fakes
+    from tests.conversion.conftest import Fakes
 
 RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
 REST = 900.0
@@ -167,22 +167,6 @@ async def test_human_check_at_data_pauses_account_and_keeps_links(
 
 
 # SingleFlight and remembered
-
-
-async def test_product_is_read_once_for_concurrent_requests(
-    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
-) -> None:
-    await fakes.open()
-    fakes.products.seconds = 3.0
-    asked = [
-        ask(lambda sub_id=sub_id: fakes.convert(fakes.link(1), sub_ids=(sub_id,)))  # type: ignore[misc]
-        for sub_id in "ab"
-    ]
-    await trio.sleep(20)
-    assert [one.answer for one in asked] == [
-        {fakes.link(1): fakes.entry(1, (sub_id,))} for sub_id in "ab"
-    ]
-    assert fakes.products.items == [1]
 
 
 async def test_data_is_remembered_for_ten_minutes(fakes: Fakes, autojump_clock: MockClock) -> None:

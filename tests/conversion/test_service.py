@@ -42,16 +42,6 @@ async def test_entries_are_in_the_order_of_the_links(
     ]
 
 
-async def test_text_that_is_no_link_is_10_and_nothing_is_sent(
-    fakes: Fakes, autojump_clock: MockClock
-) -> None:
-    await fakes.open()
-    assert await fakes.codes(FOREIGN, "", "javascript:alert(1)", "https://shopee.vn/") == [10] * 4
-    assert fakes.links.submits == []
-    assert fakes.resolver.asked == []
-    assert trio.current_time() == 0
-
-
 async def test_missing_long_link_is_the_short_link(fakes: Fakes, autojump_clock: MockClock) -> None:
     await fakes.open()
     fakes.links.script = [[Row("https://s.shopee.vn/x", None, FailCode.SUCCESS)]]
@@ -82,33 +72,26 @@ async def test_source_without_cookies_gets_no_cookie(
 
 
 @pytest.mark.usefixtures("any_order")
+@pytest.mark.parametrize(
+    ("slow", "submitted", "times"),
+    [(0.4, [{1, 2, 3}], [0.4]), (2.0, [{1, 2}, {3}], [0.5, 2.0])],
+    ids=["shared submit", "half a second at most"],
+)
 async def test_products_wait_for_short_links_to_share_a_submit(
-    fakes: Fakes, autojump_clock: MockClock
+    fakes: Fakes,
+    autojump_clock: MockClock,
+    slow: float,
+    submitted: list[set[int]],
+    times: list[float],
 ) -> None:
     await fakes.open()
     fakes.resolver.known = {
         fakes.short("two"): fakes.item(2),
         fakes.short("three"): fakes.item(3),
     }
-    fakes.resolver.slow = {fakes.short("three"): 0.4}
+    fakes.resolver.slow = {fakes.short("three"): slow}
     await fakes.convert(fakes.link(1), fakes.short("two"), fakes.short("three"))
-    assert fakes.links.submitted == [{1, 2, 3}]
-    assert fakes.links.times == [0.4]
-
-
-@pytest.mark.usefixtures("any_order")
-async def test_products_wait_half_a_second_at_most_for_short_links(
-    fakes: Fakes, autojump_clock: MockClock
-) -> None:
-    await fakes.open()
-    fakes.resolver.known = {
-        fakes.short("two"): fakes.item(2),
-        fakes.short("three"): fakes.item(3),
-    }
-    fakes.resolver.slow = {fakes.short("three"): 2.0}
-    await fakes.convert(fakes.link(1), fakes.short("two"), fakes.short("three"))
-    assert fakes.links.submitted == [{1, 2}, {3}]
-    assert fakes.links.times == [0.5, 2.0]
+    assert (fakes.links.submitted, fakes.links.times) == (submitted, times)
 
 
 async def test_short_link_is_resolved_once_for_concurrent_requests(
@@ -247,19 +230,12 @@ async def test_alarm_outlives_a_restart_of_the_service(
     assert fakes.missing == [True]
 
 
+@pytest.mark.parametrize(("needs_cookie", "cookie"), [(True, COOKIE), (False, None)])
 async def test_alarm_is_not_set_without_a_request_for_the_stored_cookie(
-    fakes: Fakes, autojump_clock: MockClock
+    fakes: Fakes, autojump_clock: MockClock, needs_cookie: bool, cookie: Any
 ) -> None:
+    fakes.links.needs_cookie = needs_cookie
     service = await fakes.open()
-    await fakes.convert(fakes.link(1), cookie=COOKIE)
+    await fakes.convert(fakes.link(1), cookie=cookie)
     await service.note_synced_cookie(COOKIE, None)
-    assert fakes.missing == []
-
-
-async def test_links_that_need_no_cookie_set_no_alarm(
-    fakes: Fakes, autojump_clock: MockClock
-) -> None:
-    fakes.links.needs_cookie = False
-    await fakes.open()
-    await fakes.convert(fakes.link(1), cookie=None)
     assert fakes.missing == []

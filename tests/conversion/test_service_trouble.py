@@ -162,22 +162,6 @@ async def test_deadline_includes_the_wait_for_a_restarting_service(
 # Paused
 
 
-async def test_paused_account_is_answered_from_memory_alone(
-    fakes: Fakes, autojump_clock: MockClock
-) -> None:
-    await fakes.open()
-    remembered = await fakes.convert(fakes.link(1))
-    fakes.links.script = [HumanCheck()]
-    with pytest.raises(HumanCheck):
-        await fakes.convert(fakes.link(2))
-    submits, reads = len(fakes.links.submits), len(fakes.products.reads)
-    assert await fakes.convert(fakes.link(1)) == remembered
-    assert await fakes.codes(fakes.link(1), fakes.link(2)) == [0, 40300]
-    with pytest.raises(HumanCheck):
-        await fakes.convert(fakes.link(2), fakes.link(3))
-    assert (len(fakes.links.submits), len(fakes.products.reads)) == (submits, reads)
-
-
 async def test_paused_account_follows_no_new_short_link(
     fakes: Fakes, autojump_clock: MockClock
 ) -> None:

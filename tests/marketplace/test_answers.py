@@ -248,7 +248,3 @@ def test_made_links_beside_check_code_are_kept() -> None:
 def test_answer_without_data_and_errors_raises_portal_down() -> None:
     with pytest.raises(PortalDown):
         read_answer({"code": 0})
-
-
-def test_fail_codes_are_the_promised_numbers() -> None:
-    assert {code.value for code in FailCode} == {0, -1, 10, 40300}

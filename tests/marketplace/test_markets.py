@@ -46,12 +46,6 @@ def test_configured_addresses_replace_the_markets_own() -> None:
     assert found.short_urls == ("http://[::1]:9003", "https://short.example")
 
 
-def test_configured_address_leaves_the_others() -> None:
-    found = market("vn", shop_url="http://localhost:9002")
-    assert found.portal_url == "https://affiliate.shopee.vn"
-    assert found.short_urls == market("vn").short_urls
-
-
 def test_unknown_market_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match=r"'xx' is no market; use one of vn, th, id"):
         market("xx")

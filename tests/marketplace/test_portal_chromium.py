@@ -16,7 +16,6 @@ from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.cookies import browser_cookies
 from smartlinkd.marketplace.errors import (
     HumanCheck,
-    SessionLost,
 )
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import Market, market
@@ -141,20 +140,6 @@ async def test_call_redirected_to_check_raises_human_check(status: int) -> None:
 async def go(page: Page, to: str, *, after: int) -> None:
     """Have the page's own script leave for `to`, so many milliseconds from now."""
     await page.evaluate("(to, ms) => { setTimeout(() => location.replace(to), ms); }", to, after)
-
-
-@pytest.mark.parametrize(
-    ("path", "error"), [("/buyer/login", SessionLost), ("/verify/captcha", HumanCheck)]
-)
-async def test_page_that_leaves_during_a_call_raises_by_its_new_address(
-    path: str, error: type[Exception]
-) -> None:
-    async with open_sandbox_browser() as browser, browser.tab() as page:
-        browser.sandbox.state.faults.arm("submit_slow", account=DEFAULT_ACCOUNT)
-        await portal.open_links_page(page, browser.market)
-        await go(page, browser.sandbox.portal_url + path, after=100)
-        with pytest.raises(error):
-            await portal.submit_fetch(page, browser.market, [LIPSTICK], [])
 
 
 async def test_tab_led_to_check_by_script_is_not_navigated_away() -> None:
