@@ -217,12 +217,6 @@ async def test_a_tool_that_the_crew_may_not_use_ends_it_at_once(
     assert "this crew may not use convert_links; if it should, add it to `tools`" in end.error
 
 
-async def test_there_may_be_no_tools_at_all(run: Run, project: Project, model: Any) -> None:
-    model.answers("ok")
-    _, end = await run(project(CLASSIC_CREW))
-    assert isinstance(end, Result), end
-
-
 # The human
 
 
@@ -412,17 +406,6 @@ async def test_an_answer_that_a_guardrail_refuses(run: Run, project: Project, mo
     logs = [message for message in messages if isinstance(message, Log)]
     assert logs == [Log(text="a guardrail refused an answer: too long")]
     assert "too long" in model.said(1)
-
-
-async def test_a_crew_that_cannot_be_made(run: Run, project: Project) -> None:
-    files = {"src/press/crew.py": "from crewai import Crew\nimport not_there\n"}
-    messages, end = await run(project(files))
-    assert isinstance(end, Failed)
-    assert end.error == (
-        "the module press.crew could not be imported: "
-        "ModuleNotFoundError: No module named 'not_there'"
-    )
-    assert [message.type for message in messages] == ["started"]
 
 
 async def test_an_input_leads_no_file_out_of_the_runs_folder(

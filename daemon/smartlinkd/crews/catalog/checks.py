@@ -111,11 +111,8 @@ def check_python(
     """Raise a `BadValue` unless this is a Python that runs and finds CrewAI.
 
     Args:
-        path: The interpreter.
-        environment: The crew's variables.
         check_cancelled: Called while the interpreter is waited for. What it raises ends the wait.
         may_start: False to check only that the interpreter is there.
-        timeout_s: The longest wait.
     """
     # It does not import crewai, which takes seconds and runs the code of 137 packages.
     _check_executable(path, "names a program that")

@@ -94,12 +94,8 @@ class WebhookDispatcher:
         """Make a handle of a dispatcher that is not running.
 
         Args:
-            store: Holds the calls.
             allow: Networks that may be called beside the public internet.
             key: Signs the calls; None leaves them unsigned.
-            limits: The bounds.
-            wall: The wall clock.
-            chance: Spreads the waits.
         """
         self._store = store
         self._allow = tuple(allow)
