@@ -45,6 +45,7 @@ async def test_human_is_asked_until_the_answer_is_approved(crew: Begin) -> None:
     async with crew(ASKING) as worker:
         async for message in worker.messages:
             if isinstance(message, HumanInput):
+                assert "the task post" in message.prompt
                 seen.append(message.output)
                 text, approved = next(answers)
                 await worker.send(
