@@ -174,33 +174,6 @@ async def test_a_tool_that_fails_is_told_to_the_agent(
     assert "no affiliate cookie is stored" in model.said(-1)
 
 
-async def test_a_project_may_call_a_tool_itself(start: Start, project: Project, model: Any) -> None:
-    model.answers("ok")
-    files = crew(
-        imports=f"""
-            from smartlinkd_crew import call, ToolFailed
-            try:
-                call("convert_links", links=["bad"])
-            except ToolFailed as fault:
-                assert str(fault) == "no"
-            assert call("convert_links", links=["{LINK}"]) == {{"fine": None}}
-            """
-    )
-    _, end = await play(
-        start,
-        project(files),
-        lambda said: (
-            ToolResult(call_id=said.call_id, error="no")
-            if isinstance(said, ToolCall) and said.arguments == {"links": ["bad"]}
-            else ToolResult(call_id=said.call_id, result={"fine": None})
-            if isinstance(said, ToolCall)
-            else None
-        ),
-        tools=("convert_links",),
-    )
-    assert isinstance(end, Result), end
-
-
 @pytest.mark.parametrize(
     "files",
     [
@@ -217,31 +190,7 @@ async def test_a_tool_that_the_crew_may_not_use_ends_it_at_once(
     assert "this crew may not use convert_links; if it should, add it to `tools`" in end.error
 
 
-async def test_there_may_be_no_tools_at_all(run: Run, project: Project, model: Any) -> None:
-    model.answers("ok")
-    _, end = await run(project(CLASSIC_CREW))
-    assert isinstance(end, Result), end
-
-
 # The human
-
-
-async def test_a_human_approves(start: Start, project: Project, model: Any) -> None:
-    model.answers("A post.")
-    messages, end = await play(
-        start,
-        project(crew(task=", human_input=True")),
-        lambda said: (
-            HumanFeedback(task_id="post", feedback="very nice", approved=True)
-            if isinstance(said, HumanInput)
-            else None
-        ),
-    )
-    (asked,) = [message for message in messages if isinstance(message, HumanInput)]
-    assert (asked.task_id, asked.output) == ("post", "A post.")
-    assert "the task post" in asked.prompt
-    assert end == Result(output="A post.", token_usage=getattr(end, "token_usage", None))
-    assert len(model.requests) == 1
 
 
 async def test_an_agent_waits_for_the_human(start: Start, project: Project, model: Any) -> None:
@@ -412,30 +361,6 @@ async def test_an_answer_that_a_guardrail_refuses(run: Run, project: Project, mo
     logs = [message for message in messages if isinstance(message, Log)]
     assert logs == [Log(text="a guardrail refused an answer: too long")]
     assert "too long" in model.said(1)
-
-
-async def test_a_crew_that_cannot_be_made(run: Run, project: Project) -> None:
-    files = {"src/press/crew.py": "from crewai import Crew\nimport not_there\n"}
-    messages, end = await run(project(files))
-    assert isinstance(end, Failed)
-    assert end.error == (
-        "the module press.crew could not be imported: "
-        "ModuleNotFoundError: No module named 'not_there'"
-    )
-    assert [message.type for message in messages] == ["started"]
-
-
-async def test_an_input_leads_no_file_out_of_the_runs_folder(
-    run: Run, project: Project, model: Any, tmp_path: Path
-) -> None:
-    model.answers("A post.")
-    files = crew(task=", output_file='reports/{topic}.md'")
-    _, end = await run(project(files), inputs={"topic": f"{'../' * 20}{tmp_path}/taken"})
-    assert isinstance(end, Failed)
-    assert end.error.startswith("the inputs lead the output_file of a task elsewhere: ")
-    assert not (tmp_path / "taken.md").exists()
-    _, end = await run(project(files), inputs={"topic": "tea"})
-    assert isinstance(end, Result), end
 
 
 @pytest.mark.parametrize("topic", ["tea", "../../taken"])

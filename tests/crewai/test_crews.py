@@ -143,13 +143,6 @@ async def test_a_classic_project(run: Run, project: Project, model: Any) -> None
         output="Two things are new.",
         token_usage=TokenUsage(total_tokens=30, prompt_tokens=20, completion_tokens=10),
     )
-
-
-async def test_a_run_without_tools_has_a_step_for_each_agent(
-    run: Run, project: Project, model: Any
-) -> None:
-    model.answers("two things", "Two things are new.")
-    messages, _ = await run(project(CLASSIC), inputs={"topic": "tea"})
     steps = [message for message in messages if isinstance(message, Step)]
     assert [(step.task_id, step.agent, step.result) for step in steps] == [
         ("research", "tea scout", "two things"),

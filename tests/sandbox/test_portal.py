@@ -163,24 +163,6 @@ async def test_page_fault_shows_in_its_answer(
         assert shows in answer.text
 
 
-async def test_endless_page_never_finishes(portal: Portal) -> None:
-    portal.sandbox.state.hold = 60
-    portal.sandbox.state.faults.arm("page_endless")
-    headers = {"cookie": "; ".join(f"{n}={v}" for n, v in portal.cookies.items())}
-    seen = ""
-
-    with trio.move_on_after(0.5) as impatient:
-        async with portal.client.stream(
-            "GET", f"{portal.sandbox.portal_url}/offer/custom_link", headers=headers
-        ) as answer:
-            async for text in answer.aiter_text():
-                seen += text
-
-    assert impatient.cancelled_caught
-    assert "<body" in seen
-    assert "<main" not in seen
-
-
 async def test_page_reset_breaks_the_connection(portal: Portal) -> None:
     portal.sandbox.state.faults.arm("page_reset")
 
@@ -218,7 +200,7 @@ async def test_lost_session_redirects_nothing(portal: Portal) -> None:
 
 
 async def test_other_files_are_not_served(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
-    answer = await client.get(f"{sandbox.portal_url}/static/..%2fguide.html")
+    answer = await client.get(f"{sandbox.portal_url}/static/..%2flogin.html")
 
     assert answer.status_code == 404
 
@@ -249,7 +231,7 @@ async def control(sandbox: Sandbox, client: httpx.AsyncClient) -> Control:
 async def test_fault_is_armed_for_a_number_of_times_or_until_deleted(
     control: Control, portal: Portal
 ) -> None:
-    answer = await control.post("/faults", {"fault": "submit_500", "times": 2})
+    await control.post("/faults", {"fault": "submit_500", "times": 2})
     call = portal.call(portal.product(1))
 
     statuses = [(await portal.post(call)).status_code for _ in range(3)]
@@ -257,7 +239,6 @@ async def test_fault_is_armed_for_a_number_of_times_or_until_deleted(
     await control.delete("/faults")
     statuses.append((await portal.post(call)).status_code)
 
-    assert answer.json()["armed"] == [{"fault": "submit_500", "left": 2, "account": None}]
     assert statuses == [500, 500, 200, 200]
 
 
@@ -268,7 +249,7 @@ async def test_fault_is_armed_for_a_number_of_times_or_until_deleted(
         ("/faults", {"fault": "page_500", "times": 0}, "times"),
         ("/faults", {"fault": "page_500", "time": 1}, "time"),
         ("/faults", [], "body"),
-        ("/delay", {"submit_ms": -1}, "submit_ms"),
+        ("/delay", {"product_ms": -1}, "product_ms"),
         ("/delay", {"submit_ms": 10**9}, "submit_ms"),
     ],
 )

@@ -225,11 +225,6 @@ class Switchboard:
     def __init__(self) -> None:
         self._armed: list[Armed] = []
 
-    @property
-    def armed(self) -> tuple[Armed, ...]:
-        """The faults that are switched on, oldest first."""
-        return tuple(self._armed)
-
     def arm(self, name: str, *, times: int | None = None, account: str | None = None) -> None:
         """Switch a fault on.
 

@@ -235,12 +235,12 @@ def _add_control(app: GuardedQuart, state: SandboxState) -> None:
     async def arm() -> Response:
         body = await body_as(FaultBody)
         state.faults.arm(body.fault, times=body.times, account=body.account)
-        return as_json({"ok": True, "armed": _armed(state)})
+        return as_json({"ok": True})
 
     @app.delete("/_sandbox/faults")
     async def clear() -> Response:
         state.faults.clear()
-        return as_json({"ok": True, "armed": []})
+        return as_json({"ok": True})
 
     @app.post("/_sandbox/delay")
     async def delay() -> Response:
@@ -252,13 +252,6 @@ def _add_control(app: GuardedQuart, state: SandboxState) -> None:
     async def log() -> Response:
         last = min(request.args.get("last", SUBMITS_SHOWN, type=int), SUBMITS_KEPT)
         return as_json(_log(state, max(last, 0)))
-
-
-def _armed(state: SandboxState) -> list[dict[str, Any]]:
-    return [
-        {"fault": armed.fault.name, "left": armed.left, "account": armed.account}
-        for armed in state.faults.armed
-    ]
 
 
 def _log(state: SandboxState, last: int) -> dict[str, Any]:
@@ -278,5 +271,4 @@ def _log(state: SandboxState, last: int) -> dict[str, Any]:
             {"links": len(entry.originals), **asdict(entry)}
             for entry in islice(entries, max(0, len(entries) - last), None)
         ],
-        "armed": _armed(state),
     }

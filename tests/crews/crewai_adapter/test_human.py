@@ -45,6 +45,7 @@ async def test_human_is_asked_until_the_answer_is_approved(crew: Begin) -> None:
     async with crew(ASKING) as worker:
         async for message in worker.channel:
             if isinstance(message, HumanInput):
+                assert "the task post" in message.prompt
                 seen.append(message.output)
                 text, approved = next(answers)
                 await worker.channel.send(
@@ -92,7 +93,7 @@ async def test_agent_that_asks_a_human_has_no_time_limit(
 
 
 GATES = """
-    from crewai import Crew, Thing, answered, task, tell, used
+    from crewai import Crew, Thing, answered, output, task, tell, used
     from crewai.hooks import HookAborted, LLMCallHookContext, ToolCallHookContext
 
     def gate(context, *words):
@@ -112,9 +113,11 @@ GATES = """
             gate(LLMCallHookContext([], post, "What it said"), "Keep it?"),
             gate(ToolCallHookContext("remove", {}, None), "Allow it?"),
             gate(ToolCallHookContext("remove", {}, post), 3),
+            gate(ToolCallHookContext("remove", {}, task("of its agent's own")), "This, too?"),
         ]
         used(post, "remove", file="a")
-        return said
+        tell(post, "task_completed", output=output("x"))
+        return [*said, gate(ToolCallHookContext("remove", {}, task("of nobody")), "And this?")]
 
     press = Crew(task("post"), kickoff=kickoff)
     """
@@ -122,7 +125,7 @@ GATES = """
 
 async def test_human_answers_the_question_of_a_hook(crew: Begin) -> None:
     """CrewAI lets the tool run when a hook raises anything but HookAborted."""
-    answers = iter([(" yes ", True), ("", True), ("too dear", False), (" ", False)])
+    answers = iter([(" yes ", True), ("", True), ("too dear", False), (" ", False), ("ok", True)])
     asked: list[HumanInput] = []
     told: list[Step] = []
     async with crew(GATES) as worker:
@@ -141,7 +144,9 @@ async def test_human_answers_the_question_of_a_hook(crew: Begin) -> None:
         ("Good?", "remove {}\nremoved"),
         ("Call it?", "Go on"),
         ("Keep it?", "What it said"),
+        ("This, too?", "remove {}"),
     ]
+    assert {each.task_id for each in asked} == {"post"}
     assert isinstance(end, Result)
     assert end.output_json == [
         "yes",
@@ -151,6 +156,8 @@ async def test_human_answers_the_question_of_a_hook(crew: Begin) -> None:
         "aborted: a human can be asked within a task alone",
         "aborted: no human could be asked: TypeError: sequence item 0: expected str instance, int "
         "found",
+        "ok",
+        "aborted: no human could be asked: it is not clear for which task",
     ]
     assert [(step.tool, step.thought) for step in told] == [("remove", "It is old.")]
 

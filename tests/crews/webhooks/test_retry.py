@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 import pytest
 
 from smartlinkd.crews.webhooks.retry import (
-    BACKOFF,
     Delivered,
     GivenUp,
     Retried,
@@ -62,14 +61,6 @@ def test_waits_double_up_to_an_hour() -> None:
     waits = [wait(Unanswered(""), attempt) for attempt in range(1, 21)]
     assert waits[:4] == [5, 10, 20, 40]
     assert waits[10:] == [HOUR] * 10
-
-
-def test_waits_differ_by_chance() -> None:
-    chance = random.Random(1)
-    verdicts = [judge(Unanswered(""), 1, is_last=False, now=NOW, chance=chance) for _ in range(20)]
-    waits = {verdict.wait for verdict in verdicts if isinstance(verdict, Retried)}
-    assert len(waits) > 10
-    assert min(waits) >= BACKOFF.first * (1 - BACKOFF.jitter)
 
 
 @pytest.mark.parametrize("outcome", [Answered(503), Unanswered("HTTP 503")])

@@ -113,7 +113,6 @@ def read_catalog(
     """Check every crew of the configuration. A crew's fault never raises. Blocks.
 
     Args:
-        settings: The configuration.
         check_cancelled: Called while an interpreter is waited for. What it raises ends the wait.
         may_start_interpreters: False to check only that they are there.
     """

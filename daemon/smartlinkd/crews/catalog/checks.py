@@ -6,7 +6,6 @@ raises a `BadValue` whose sentence goes on from the key's name.
 
 from __future__ import annotations
 
-import errno
 import os
 import pwd
 import re
@@ -33,9 +32,6 @@ LONGEST_FIRST_LINE: Final = 256
 
 # A project may hold keys (.env), so the remedy is not to let everybody read it.
 LET_US_READ: Final = "make the daemon's user the owner of it all, or let that user's group read it"
-
-_SHORTAGES: Final = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
-"""The machine may be out of processes, memory or descriptors for a while."""
 
 _FOUND = "smartlinkd: crewai is here"
 _MISSING = "smartlinkd: crewai is not here"
@@ -111,11 +107,8 @@ def check_python(
     """Raise a `BadValue` unless this is a Python that runs and finds CrewAI.
 
     Args:
-        path: The interpreter.
-        environment: The crew's variables.
         check_cancelled: Called while the interpreter is waited for. What it raises ends the wait.
         may_start: False to check only that the interpreter is there.
-        timeout_s: The longest wait.
     """
     # It does not import crewai, which takes seconds and runs the code of 137 packages.
     _check_executable(path, "names a program that")
@@ -127,11 +120,9 @@ def check_python(
         fault = f"did not come to an end within {timeout_s:g} s"
         raise BadValue(fault, f"this may pass; else see what `{path} -c pass` does") from None
     except OSError as error:
-        if error.errno in _SHORTAGES:
-            fault = f"cannot be started just now ({error.strerror})"
-            raise BadValue(fault, "this may pass; else end what uses up the machine") from None
         fault = f"cannot be started ({error.strerror})"
-        raise BadValue(fault, "make the virtual environment anew") from None
+        remedy = f"see what `{path} -c pass` does; if it was moved, make its environment anew"
+        raise BadValue(fault, remedy) from None
     if code != 0 or said not in (_FOUND, _MISSING):
         raise BadValue("does not run as Python does", f"see what `{path} -c pass` says")
     if said == _MISSING:

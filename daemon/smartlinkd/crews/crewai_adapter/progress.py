@@ -13,7 +13,18 @@ from collections.abc import Callable
 from typing import Any
 
 from .connection import DaemonConnection
-from .texts import MAX_ID, NAME, STEP_TEXT, TEXT, cut, describe, encode, thought_of, to_json
+from .texts import (
+    MAX_ID,
+    NAME,
+    STEP_TEXT,
+    TEXT,
+    Unusable,
+    cut,
+    describe,
+    encode,
+    thought_of,
+    to_json,
+)
 
 Who = tuple[str | None, str | None]
 """CrewAI's id of a task, and an agent's role."""
@@ -105,25 +116,24 @@ class CrewProgress:
                 self._report_pending(who)
 
     def ask(self, task: Any, output: str, prompt: str | None = None) -> tuple[bool, str]:
-        """Ask a human about `output`. Without a prompt: whether it is a good answer to `task`."""
+        """Ask a human about `output`. Without a prompt: whether it is a good answer to `task`.
+
+        Raises `Unusable` if the task is not the crew's own, and not one alone is open.
+        """
         with self._daemon.asking:
             with self._daemon.lock:
                 key = str(task.id)
-                is_foreign = prompt is not None and key not in self._numbers
-                if is_foreign and len(self._open) == 1:
+                if prompt is not None and key not in self._numbers:
                     # Its agent works for the open task. Of several open ones any could end before
                     # the human has answered, which the protocol does not allow.
-                    [(key, task)], is_foreign = self._open.items(), False
+                    if len(self._open) != 1:
+                        raise Unusable("it is not clear for which task")
+                    [(key, task)] = self._open.items()
                 self._numbers.setdefault(key, len(self._numbers) + 1)
                 self.begin(task)
                 if prompt is None:
                     prompt = self._prompt_about(key)
-            answer = self._daemon.ask(self._names[key], prompt, output)
-            if is_foreign:
-                with self._daemon.lock:
-                    self.end(key, None)  # CrewAI emits no end
-                    del self._numbers[key]
-            return answer
+            return self._daemon.ask(self._names[key], prompt, output)
 
     def _prompt_about(self, key: str) -> str:
         """Return the question whether a task's answer is good. Sends the answer as a step first."""

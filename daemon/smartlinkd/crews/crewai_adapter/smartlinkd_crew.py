@@ -62,12 +62,10 @@ class ConvertLinks(BaseTool):
         return json.dumps(call(CONVERT_LINKS, **given), ensure_ascii=False)
 
 
-_KINDS = {CONVERT_LINKS: ConvertLinks}
-
-
 def install(daemon: DaemonConnection, allowed: tuple[str, ...]) -> None:
     """Let the project import this module and use the daemon's `allowed` tools."""
     global _daemon, _allowed
     _daemon, _allowed = daemon, allowed
-    tools.extend(kind() for name, kind in _KINDS.items() if name in allowed)
+    if CONVERT_LINKS in allowed:
+        tools.append(ConvertLinks())
     sys.modules["smartlinkd_crew"] = sys.modules[__name__]

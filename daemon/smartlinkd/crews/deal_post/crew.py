@@ -21,7 +21,7 @@ from smartlinkd.crews.deal_post.deals import (
     read_inputs,
     sort_out,
 )
-from smartlinkd.crews.deal_post.llm import Model, ModelDraft, find_model, prompt_for
+from smartlinkd.crews.deal_post.llm import TOKEN_COUNTS, Model, find_model, prompt_for
 from smartlinkd.crews.deal_post.post import fault, fill
 
 TOOL: Final = "convert_links"
@@ -75,18 +75,18 @@ def run(daemon: DaemonChannel, environment: Mapping[str, str]) -> None:
         daemon.send("failed", error=str(reason)[:MAX_ERROR])
         return
     deals = _rank(daemon, found)
-    draft, writer = _write(daemon, deals, request, find_model(environment))
+    post, writer, usage = _write(daemon, deals, request, find_model(environment))
     daemon.send(
         "result",
-        output=draft.text,
+        output=post,
         output_json={
-            "post": draft.text,
+            "post": post,
             "language": request.language,
             "writer": writer,
             "deals": [deal.as_json() for deal in deals],
             "failed": [failure.as_json() for failure in failures],
         },
-        token_usage=draft.usage,
+        token_usage=usage,
     )
 
 
@@ -163,8 +163,12 @@ def _rank(daemon: DaemonChannel, found: Sequence[Deal]) -> list[Deal]:
 
 def _write(
     daemon: DaemonChannel, deals: Sequence[Deal], request: PostRequest, model: Model | None
-) -> tuple[ModelDraft, str]:
-    """Be the writer: return the model's post if it is good, else the template's; and the writer."""
+) -> tuple[str, str, Mapping[str, int]]:
+    """Be the writer: return the model's post if it is good, else the template's.
+
+    Returns:
+        The post, its writer, and the tokens that it has cost.
+    """
     daemon.send(
         "task_started",
         task_id="write",
@@ -173,37 +177,25 @@ def _write(
         description=f"Write a post about {len(deals)} deal(s), the best first.",
         expected_output="A post in plain text that has the affiliate link of each deal.",
     )
-    draft, writer = ModelDraft(""), "template"
+    post, writer = "", "template"
+    usage: Mapping[str, int] = dict.fromkeys(TOKEN_COUNTS, 0)
     if model is not None:
-        draft, writer = _ask(daemon, model, deals, request), model.name
-    if not draft.text:
-        draft, writer = ModelDraft(fill(deals, request), usage=draft.usage), "template"
+        prompt = prompt_for(deals, request)
+        draft = model.write(prompt, request)
+        usage, wrong = draft.usage, draft.wrong
+        if draft.text:
+            wrong = fault(draft.text, deals) or ""
+            step = {"prompt": prompt, "result": draft.text}
+            thought = f"The model {model.name} is asked for the post."
+            daemon.send("step", task_id="write", agent="writer", thought=thought, **step)
+        if wrong:
+            text = f"no post by the model {model.name}, the template writes it: {wrong}"
+            daemon.send("log", level="warning", text=text)
+        else:
+            post, writer = draft.text, model.name
+    if not post:
+        post = fill(deals, request)
         thought = "The template takes what is known of each deal, and leaves out the rest."
-        daemon.send("step", task_id="write", agent="writer", thought=thought, result=draft.text)
-    daemon.send("task_completed", task_id="write", output=draft.text)
-    return draft, writer
-
-
-def _ask(
-    daemon: DaemonChannel, model: Model, deals: Sequence[Deal], request: PostRequest
-) -> ModelDraft:
-    """Return the model's post; without a text if it is of no use, which the log explains."""
-    prompt = prompt_for(deals, request)
-    draft = model.write(prompt, request)
-    wrong = draft.wrong
-    if draft.text:
-        wrong = fault(draft.text, deals) or ""
-        thought = f"The model {model.name} is asked for the post."
-        daemon.send(
-            "step",
-            task_id="write",
-            agent="writer",
-            thought=thought,
-            prompt=prompt,
-            result=draft.text,
-        )
-    if wrong:
-        text = f"no post by the model {model.name}, the template writes it: {wrong}"
-        daemon.send("log", level="warning", text=text)
-        return ModelDraft("", wrong, draft.usage)
-    return draft
+        daemon.send("step", task_id="write", agent="writer", thought=thought, result=post)
+    daemon.send("task_completed", task_id="write", output=post)
+    return post, writer, usage

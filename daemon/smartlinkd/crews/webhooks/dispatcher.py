@@ -26,7 +26,7 @@ from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
 from smartlinkd.metrics import DONE, LATE, histogram
 from smartlinkd.net.addresses import Network
-from smartlinkd.net.egress import Resolve, Sender, Unanswered, open_sender
+from smartlinkd.net.egress import Sender, Unanswered, open_sender
 from smartlinkd.net.egress_rules import origin
 from smartlinkd.nurseries import sole_error
 from smartlinkd.retry import retry_until_success
@@ -88,26 +88,19 @@ class WebhookDispatcher:
         key: SecretBytes | None,
         limits: WebhookLimits = WebhookLimits(),
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-        resolve: Resolve | None = None,
         chance: random.Random | None = None,
     ) -> None:
         """Make a handle of a dispatcher that is not running.
 
         Args:
-            store: Holds the calls.
             allow: Networks that may be called beside the public internet.
             key: Signs the calls; None leaves them unsigned.
-            limits: The bounds.
-            wall: The wall clock.
-            resolve: Looks names up; None is the system's resolver.
-            chance: Spreads the waits.
         """
         self._store = store
         self._allow = tuple(allow)
         self._key = key
         self._limits = limits
         self._wall = wall
-        self._resolve = resolve
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
         self.heartbeat = Heartbeat(self.nudge)
         self.timings = WebhookTimings()
@@ -121,11 +114,8 @@ class WebhookDispatcher:
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Make calls until cancelled. The next instance repeats those that were being made."""
-        limits = self._limits
         async with (
-            open_sender(
-                self._allow, max_connections=limits.at_once, resolve=self._resolve
-            ) as sender,
+            open_sender(self._allow, max_connections=self._limits.at_once) as sender,
             sole_error(),
             trio.open_nursery() as nursery,
         ):

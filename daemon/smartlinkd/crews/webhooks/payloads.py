@@ -62,15 +62,65 @@ def calls_for(
 
 
 def _own_body(subject: Subject, occurrence: Occurrence) -> tuple[WebhookKind, Body]:
+    kind: WebhookKind
+    body: Body
     match occurrence:
         case Step():
-            return "step", _step_body(subject, occurrence)
+            kind = "step"
+            body = {
+                "prompt": occurrence.prompt,
+                "thought": occurrence.thought,
+                "tool": occurrence.tool,
+                "tool_input": occurrence.tool_input,
+                "result": occurrence.result,
+            }
         case TaskRecord():
-            return "task", _task_body(subject, occurrence)
+            kind = "task"
+            body = {
+                "description": occurrence.description,
+                "name": occurrence.name,
+                "expected_output": occurrence.expected_output,
+                "summary": _summary(occurrence.description),
+                "agent": occurrence.agent,
+                "output": occurrence.output,
+                "output_json": occurrence.output_json,
+            }
         case HumanInput():
-            return "human_input", _human_input_body(subject, occurrence)
+            kind = "human_input"
+            body = {
+                "execution_id": subject.execution_id,
+                "task_id": occurrence.task_id,
+                "prompt": occurrence.prompt,
+                "output": occurrence.output,
+                "task_output": occurrence.output,
+            }
         case Outcome():
-            return "crew", _crew_body(subject, occurrence)
+            kind = "crew"
+            body = _crew_body(occurrence)
+    return kind, {**body, "kickoff_id": subject.execution_id, "meta": subject.meta}
+
+
+def _summary(description: str | None) -> str | None:
+    if not description:
+        return None
+    return " ".join(description.split(" ")[:SUMMARY_WORDS]) + "..."
+
+
+def _crew_body(outcome: Outcome) -> Body:
+    # An object also when the crew reported no counts: receivers read them without looking.
+    usage = outcome.token_usage or {}
+    body: Body = {
+        "result": outcome.result,
+        "result_json": outcome.result_json,
+        "token_usage": {name: usage.get(name, 0) for name in TOKEN_COUNTS},
+    }
+    if outcome.status is not Status.COMPLETED:
+        body |= {
+            "error": outcome.error,
+            "state": outcome.status.state.value,
+            "status": outcome.status.value,
+        }
+    return body
 
 
 def _stream_body(subject: Subject, event: NewEvent) -> Body:
@@ -85,67 +135,4 @@ def _stream_body(subject: Subject, event: NewEvent) -> Body:
                 "data": {} if event.data is None else event.data,
             }
         ]
-    }
-
-
-def _step_body(subject: Subject, step: Step) -> Body:
-    return {
-        "prompt": step.prompt,
-        "thought": step.thought,
-        "tool": step.tool,
-        "tool_input": step.tool_input,
-        "result": step.result,
-        "kickoff_id": subject.execution_id,
-        "meta": subject.meta,
-    }
-
-
-def _task_body(subject: Subject, task: TaskRecord) -> Body:
-    return {
-        "description": task.description,
-        "name": task.name,
-        "expected_output": task.expected_output,
-        "summary": _summary(task.description),
-        "agent": task.agent,
-        "output": task.output,
-        "output_json": task.output_json,
-        "kickoff_id": subject.execution_id,
-        "meta": subject.meta,
-    }
-
-
-def _summary(description: str | None) -> str | None:
-    if not description:
-        return None
-    return " ".join(description.split(" ")[:SUMMARY_WORDS]) + "..."
-
-
-def _crew_body(subject: Subject, outcome: Outcome) -> Body:
-    # An object also when the crew reported no counts: receivers read them without looking.
-    usage = outcome.token_usage or {}
-    body: Body = {
-        "kickoff_id": subject.execution_id,
-        "result": outcome.result,
-        "result_json": outcome.result_json,
-        "token_usage": {name: usage.get(name, 0) for name in TOKEN_COUNTS},
-        "meta": subject.meta,
-    }
-    if outcome.status is not Status.COMPLETED:
-        body |= {
-            "error": outcome.error,
-            "state": outcome.status.state.value,
-            "status": outcome.status.value,
-        }
-    return body
-
-
-def _human_input_body(subject: Subject, question: HumanInput) -> Body:
-    return {
-        "kickoff_id": subject.execution_id,
-        "execution_id": subject.execution_id,
-        "task_id": question.task_id,
-        "prompt": question.prompt,
-        "output": question.output,
-        "task_output": question.output,
-        "meta": subject.meta,
     }

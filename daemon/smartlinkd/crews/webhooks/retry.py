@@ -58,11 +58,9 @@ def judge(
     """Decide what comes of an attempt.
 
     Args:
-        outcome: The receiver's answer, or why there is none.
         attempt: Its number; 1 is the first.
         is_last: True if the call is too old for another attempt.
         now: The time, for a `Retry-After` that is a date.
-        chance: Shortens the wait.
     """
     retry_after = None
     if isinstance(outcome, Unanswered):
