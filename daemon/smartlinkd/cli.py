@@ -22,7 +22,10 @@ from smartlinkd.commands.client_options import (
     Command,
     add_client_commands,
     add_crew_actions,
+    client_command,
     crew_name,
+    discard_output,
+    report_unwritable_output,
     server_options,
 )
 from smartlinkd.commands.codes import FAILED, REFUSED
@@ -52,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 128 + signal.SIGINT
     except BrokenPipeError:
         # The reader of our output (a pager, head) has gone.
-        _print_no_more()
+        discard_output()
         return 128 + signal.SIGPIPE
 
 
@@ -82,15 +85,8 @@ def _printed(code: int) -> int:
     except BrokenPipeError:
         raise
     except OSError as error:
-        print(f"smartlinkd: the output cannot be written: {error.strerror}", file=sys.stderr)
-        _print_no_more()
-        return FAILED
+        return report_unwritable_output(error)
     return code
-
-
-def _print_no_more() -> None:
-    """Redirect standard output to /dev/null: Python would flush it again at exit, and complain."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -294,16 +290,4 @@ def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
         arguments: the options that are sent with it.
         only: print this field of the response alone.
     """
-
-    def ask(chosen: argparse.Namespace) -> int:
-        from smartlinkd.client import ClientError
-        from smartlinkd.commands import remote
-
-        given = {name: getattr(chosen, name) for name in arguments}
-        try:
-            return remote.main(chosen, command, given, only=only)
-        except ClientError as error:
-            print(f"smartlinkd: {error}", file=sys.stderr)
-            return REFUSED
-
-    return ask
+    return client_command("remote", command=command, arguments=arguments, only=only)

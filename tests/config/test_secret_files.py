@@ -233,33 +233,6 @@ def test_plain_credential_comes_before_the_encrypted_one(
     assert settings.auth.password_hash.get_secret_value() == HASH
 
 
-def test_plain_credential_beside_encrypted_ones_is_a_warning(
-    config: Path, give: Give, encrypted: Path
-) -> None:
-    give({"auth.password_hash": HASH, "cookie.sync_key": KEY}, folder="credentials")
-    plain = config.parent / "credentials"
-    for path in plain.iterdir():
-        path.chmod(0o600)
-    assert load(config, {}, by_hand=True).warnings == ()
-    (encrypted / "auth.password_hash").write_bytes(b"\0")
-    (plain / "auth.password_hash").unlink()
-    (warning,) = load(config, {}, by_hand=True).warnings
-    assert (warning.key, warning.fault, warning.remedy) == (
-        "credential cookie.sync_key",
-        f"is a plain file, which a service that is given {encrypted} never sees",
-        f"encrypt it there, too (docs/operating.md), and remove {plain}/cookie.sync_key",
-    )
-
-
-def test_secret_file_elsewhere_is_read_beside_encrypted_ones(config: Path, encrypted: Path) -> None:
-    (encrypted / "auth.password_hash").write_bytes(b"\0")
-    key = config.parent / "key"
-    key.write_text(KEY)
-    key.chmod(0o600)
-    config.write_text(f"[cookie]\nsync_key_file = '{key}'\n")
-    assert load(config, {}, by_hand=True).warnings == ()
-
-
 # What crews are given besides
 
 
@@ -313,18 +286,6 @@ def test_encrypted_crew_file_is_no_fault(config: Path, encrypted: Path) -> None:
     assert environment(load(config, {}, by_hand=True)) == ({}, [])
 
 
-def test_plain_crew_file_that_the_service_never_sees_is_a_warning(
-    config: Path, give: Give, encrypted: Path
-) -> None:
-    (encrypted / "auth.password_hash").write_bytes(b"\0")
-    give({"research.env": "KEY=x"}, folder="credentials")
-    (config.parent / "credentials/research.env").chmod(0o600)
-    crew_with(config, seen_by(config.parent.name))
-    (warning,) = load(config, {}, by_hand=True).warnings
-    assert warning.key == 'crew "research": environment_file'
-    assert f"given {encrypted} never sees" in warning.fault
-
-
 @pytest.mark.parametrize(
     "named",
     [seen_by("another"), seen_by("here", "research.env"), "/nowhere/smartlinkd_research.env"],
@@ -345,17 +306,6 @@ def test_new_credential_needs_a_restart(config: Path, give: Give) -> None:
     assert environment(load(config, environ)) == ({}, [NOT_THERE])
     (config.parent / "given/smartlinkd_research.env").write_text("KEY=x")
     assert environment(load(config, environ)) == ({"KEY": "x"}, [])
-
-
-def test_credential_shown_by_systemd_is_not_open_to_others(config: Path, give: Give) -> None:
-    """Its ACL's mask looks as if the group could read it."""
-    give({"auth.password_hash": HASH}, folder="credentials")
-    (config.parent / "credentials/auth.password_hash").chmod(0o600)
-    give({"their.env": "KEY=x"}, folder="their.service")
-    crew_with(config, f"{config.parent}/their.service/their.env")
-    settings = load(config, {}, by_hand=True, shown=config.parent)
-    assert environment(settings) == ({"KEY": "x"}, [])
-    assert settings.warnings == ()
 
 
 def test_service_reads_its_given_credentials_only(config: Path, give: Give) -> None:

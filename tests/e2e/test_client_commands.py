@@ -303,9 +303,6 @@ async def test_bash_completes_command_flag_and_crew(shell: Shell) -> None:
         ["bash", "-c", COMPLETE], env=env, capture_stdout=True, capture_stderr=True
     )
     assert done.stdout.decode().split() == ["convert", "--output", "deal-post"], done.stderr
-    # Kept for a minute, in which the daemon is not asked again.
-    cache = shell.home / ".cache/smartlinkd/crews.json"
-    assert json.loads(cache.read_text())["names"] == ["deal-post"]
 
 
 async def test_completion_is_silent_when_the_daemon_is_off(shell: Shell) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from trio.from_thread import check_cancelled
 
+from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.instance import InstanceSettings
@@ -184,6 +185,21 @@ class Crews:
     store: Store
     executor: Executor
     webhooks: WebhookDispatcher
+
+
+@dataclass(frozen=True)
+class Components:
+    """The actors without an address of their own. The first runs only under systemd."""
+
+    service_manager: ServiceManager
+    auth: Auth
+    vault: Vault
+    notifier: Notifier
+    browser: Browser | None
+    pauses: PauseStore
+    history: History
+    conversion: ConversionService
+    crews: Crews
 
 
 def make_crews(

@@ -12,27 +12,23 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 
 import trio
 
 from smartlinkd import logs
-from smartlinkd.app.components import Crews, history_retention, read_crews, retention
+from smartlinkd.app.components import Components, history_retention, read_crews, retention
 from smartlinkd.app.http_apps import HttpApps
 from smartlinkd.app.listeners import Listeners
-from smartlinkd.auth.actor import Auth
 from smartlinkd.config.checks import Changes, changes, out_of_reach
 from smartlinkd.config.loading import ConfigError
 from smartlinkd.config.settings import Settings
 from smartlinkd.crews.catalog.catalog import Catalog, log_broken
 from smartlinkd.errors import Unavailable
-from smartlinkd.history.actor import History
 from smartlinkd.logs import LogEvent
 from smartlinkd.processes.process_limits import memory_limit
 from smartlinkd.retry import retry_until_success
 from smartlinkd.supervision.actor import ActorGone
-from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.threads import NoThread, on_thread
 
 logger = logging.getLogger(__name__)
@@ -55,19 +51,6 @@ def ignore_hangup() -> Iterator[None]:
         signal.signal(signal.SIGHUP, before)
 
 
-@dataclass(frozen=True)
-class ReloadTargets:
-    """The actors that can apply another configuration while they run."""
-
-    auth: Auth
-    history: History
-    crews: Crews
-    http_apps: HttpApps
-    service_manager: ServiceManager
-    set_graces: Callable[[Catalog], None]
-    """Sets the supervisors' graces to those of these crews."""
-
-
 class Reloader:
     """A supervised actor that waits for SIGHUP."""
 
@@ -75,29 +58,34 @@ class Reloader:
         self,
         read_settings: ReadSettings,
         settings: Settings,
-        targets: ReloadTargets,
+        components: Components,
+        http_apps: HttpApps,
         listeners: Listeners,
+        *,
+        set_graces: Callable[[Catalog], None],
     ) -> None:
-        """`settings` are those of the start."""
+        """`settings` are those of the start. `set_graces` sets the supervisors' for these crews."""
         self._read_settings = read_settings
         self._settings = settings
-        self._targets = targets
+        self._components = components
+        self._http_apps = http_apps
         self._listeners = listeners
+        self._set_graces = set_graces
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Reload at every SIGHUP. Several during a reload cause one more."""
         with trio.open_signal_receiver(signal.SIGHUP) as signals:
             task_status.started()
             async for _ in signals:
-                with self._targets.service_manager.notify_reload():
+                with self._components.service_manager.notify_reload():
                     await self._reload()
 
     async def _reload(self) -> None:
         """Read the configuration, and apply it or log what is wrong with it."""
         try:
             found = changes(self._settings, await on_thread(self._read_settings))
-            catalog = await read_crews(found.settings, self._targets.service_manager)
-            _check_still_runs(self._targets.crews.executor.catalog, catalog)
+            catalog = await read_crews(found.settings, self._components.service_manager)
+            _check_still_runs(self._components.crews.executor.catalog, catalog)
         except ConfigError as error:
             _log_refused(error)
         except NoThread as error:
@@ -107,18 +95,18 @@ class Reloader:
             await self._apply(found, catalog)
 
     async def _apply(self, found: Changes, catalog: Catalog) -> None:
-        settings, crews = found.settings, self._targets.crews
+        settings, crews = found.settings, self._components.crews
         logs.set_level(settings.logging.level)
         # First the crews, then who may call them: a token opens no crew that is not there yet.
-        self._targets.set_graces(catalog)
+        self._set_graces(catalog)
         await self._apply_to(partial(crews.executor.apply_catalog, catalog))
         await self._apply_to(partial(crews.tokens.set_users, catalog.users()))
-        self._targets.http_apps.apply_config(settings, catalog)
+        self._http_apps.apply_config(settings, catalog)
         crews.store.set_retention(retention(settings))
-        self._targets.history.set_retention(history_retention(settings))
+        self._components.history.set_retention(history_retention(settings))
         if "auth.password_hash" in found.applied:
             password = settings.auth.password_hash
-            await self._apply_to(partial(self._targets.auth.change_password, password))
+            await self._apply_to(partial(self._components.auth.change_password, password))
         self._settings = settings
         unmet = out_of_reach(settings, memory_limit())
         for warning in (*settings.warnings, *self._listeners.warnings(settings), *unmet):
@@ -139,7 +127,7 @@ class Reloader:
             level = logging.WARNING if attempts == 1 else logging.INFO
             logger.log(level, "a change is in force in part, and the rest has to wait: %s", refusal)
             # systemd sends no further SIGHUP while the daemon reports a reload.
-            self._targets.service_manager.notify_ready()
+            self._components.service_manager.notify_ready()
             await trio.sleep(refusal.retry_after)
 
         with suppress(ActorGone):  # the daemon is stopping

@@ -21,6 +21,7 @@ from smartlinkd.admin.prometheus import Metrics
 from smartlinkd.admin.status import Operator
 from smartlinkd.api.services import CrewServices, Services
 from smartlinkd.app.components import (
+    Components,
     Crews,
     make_browser,
     make_conversion,
@@ -32,21 +33,18 @@ from smartlinkd.app.components import (
 )
 from smartlinkd.app.http_apps import HttpApps, api_rules
 from smartlinkd.app.listeners import Listeners, open_listeners
-from smartlinkd.app.reload import ReadSettings, Reloader, ReloadTargets, ignore_hangup
+from smartlinkd.app.reload import ReadSettings, Reloader, ignore_hangup
 from smartlinkd.auth.actor import Auth
-from smartlinkd.browser.actor import Browser
 from smartlinkd.config.checks import out_of_reach
 from smartlinkd.config.settings import Settings
 from smartlinkd.conversion.pause_store import PauseStore
 from smartlinkd.conversion.service import ConversionService
 from smartlinkd.crews.catalog.catalog import Catalog, log_broken
-from smartlinkd.history.actor import History
 from smartlinkd.logs import LogEvent
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.monitoring.series import Recorder, counted, increase, mean_of, resident_bytes
 from smartlinkd.net.client import HttpClient
 from smartlinkd.net.dns import install_resolver
-from smartlinkd.notify.actor import Notifier
 from smartlinkd.nurseries import sole_error
 from smartlinkd.processes.process_limits import memory_limit
 from smartlinkd.processes.process_tree import Limits, shared_fork_server
@@ -185,9 +183,7 @@ def build_supervisor(
         # The supervisors are made last: their children report on them.
         return [*supervisor.snapshot(), *crews_supervisor.snapshot()]
 
-    services = _services(
-        settings, components, listeners, service_manager, log_buffer=log_buffer, snapshot=snapshot
-    )
+    services = _services(settings, components, listeners, log_buffer=log_buffer, snapshot=snapshot)
     mcp = make_mcp(settings)
     http_apps = HttpApps(services, listeners, grace=settings.server.grace, mcp=mcp)
     control = ControlSocket(settings.state.directory, services.operator.commands())
@@ -202,16 +198,17 @@ def build_supervisor(
         crews_supervisor.allow("executor", _longest_grace(catalog))
         supervisor.allow("crews", _longest_grace(catalog) + LAST_WRITES_S)
 
-    targets = ReloadTargets(
-        components.auth,
-        components.history,
-        components.crews,
-        http_apps,
-        service_manager,
-        set_graces,
-    )
     reloader = (
-        Reloader(read_settings, settings, targets, listeners) if read_settings is not None else None
+        Reloader(
+            read_settings,
+            settings,
+            components,
+            http_apps,
+            listeners,
+            set_graces=set_graces,
+        )
+        if read_settings is not None
+        else None
     )
     supervisor = Supervisor(
         "smartlinkd",
@@ -243,27 +240,13 @@ def build_supervisor(
     return supervisor
 
 
-@dataclass(frozen=True)
-class _Components:
-    """The actors without an address of their own."""
-
-    auth: Auth
-    vault: Vault
-    notifier: Notifier
-    browser: Browser | None
-    pauses: PauseStore
-    history: History
-    conversion: ConversionService
-    crews: Crews
-
-
 def _make_components(
     settings: Settings,
     http: HttpClient,
     catalog: Catalog,
     listeners: Listeners,
     service_manager: ServiceManager,
-) -> _Components:
+) -> Components:
     """Make the actors. Blocks for the disk. Raises `StateUnusable` or `NotSaved`."""
     directory = settings.state.directory
     pauses = PauseStore(directory)
@@ -280,14 +263,15 @@ def _make_components(
     history = make_history(settings)
     conversion = make_conversion(settings, notifier, http, browser, pauses, history=history)
     crews = make_crews(settings, notifier, catalog, conversion, vault)
-    return _Components(auth, vault, notifier, browser, pauses, history, conversion, crews)
+    return Components(
+        service_manager, auth, vault, notifier, browser, pauses, history, conversion, crews
+    )
 
 
 def _services(
     settings: Settings,
-    components: _Components,
+    components: Components,
     listeners: Listeners,
-    service_manager: ServiceManager,
     *,
     log_buffer: LogBuffer,
     snapshot: Callable[[], list[ChildSnapshot]],
@@ -310,7 +294,7 @@ def _services(
             executor=crews.executor,
             url=listeners.urls[0],
             crew_urls=listeners.crew_urls,
-            cookie_kept=lambda: service_manager.fd_store.is_kept,
+            cookie_kept=lambda: components.service_manager.fd_store.is_kept,
         ),
         metrics=Metrics(
             components.browser,
@@ -348,7 +332,7 @@ def _site(conversion: ConversionService) -> Site:
     )
 
 
-def _recorder(components: _Components, snapshot: Callable[[], list[ChildSnapshot]]) -> Recorder:
+def _recorder(components: Components, snapshot: Callable[[], list[ChildSnapshot]]) -> Recorder:
     """Return the recorder of the measurements that the page's *System* view plots."""
     browser = components.browser
 
@@ -366,7 +350,7 @@ def _recorder(components: _Components, snapshot: Callable[[], list[ChildSnapshot
     )
 
 
-def _child_specs(settings: Settings, components: _Components) -> Iterator[ChildSpec]:
+def _child_specs(settings: Settings, components: Components) -> Iterator[ChildSpec]:
     """Yield the actors in the order of their start."""
     yield ChildSpec(  # before notify, which updates it until its own end
         "pauses",

@@ -40,18 +40,18 @@ def add_client_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
     _login(
         add(
             "login",
-            _client("login", "log_in"),
+            client_command("login", "log_in"),
             "Make an API key for this user, and keep it.",
             "smartlinkd login --server https://links.example.net",
         )
     )
     server_options(
-        add("logout", _client("login", "log_out"), "End the kept API key, and forget it.")
+        add("logout", client_command("login", "log_out"), "End the kept API key, and forget it.")
     )
     _convert(
         add(
             "convert",
-            _client("convert", "main"),
+            client_command("convert"),
             "Turn product links into your own.",
             "smartlinkd convert --file products.csv --column link --output converted.csv",
         )
@@ -59,7 +59,7 @@ def add_client_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
     _history(
         add(
             "history",
-            _client("history", "main"),
+            client_command("history"),
             "Show what was converted, newest first.",
             'smartlinkd history "ao thun" --from 2026-11-01 --limit 0 --format csv',
         )
@@ -67,17 +67,21 @@ def add_client_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
     _sync_cookie(
         add(
             "sync-cookie",
-            _client("sync_cookie", "main"),
+            client_command("sync_cookie"),
             "Store a cookie from standard input.",
             "smartlinkd sync-cookie < cookies.txt",
         )
     )
     server_options(
-        add("mcp", _client("mcp", "main"), "Serve a language model's tools on standard input.")
+        add(
+            "mcp",
+            client_command("mcp"),
+            "Serve a language model's tools on standard input.",
+        )
     )
     completion = add(
         "completion",
-        _client("completion", "main"),
+        client_command("completion"),
         "Print code that completes commands in your shell.",
         'eval "$(smartlinkd completion bash)"',
     )
@@ -93,7 +97,7 @@ def add_crew_actions(inner: argparse._SubParsersAction[argparse.ArgumentParser])
         ("executions", "Show the executions of a crew, newest first."),
     ):
         added = inner.add_parser(name, help=help_text, description=help_text, allow_abbrev=False)
-        added.set_defaults(command=_client("crew", name))
+        added.set_defaults(command=client_command("crew", name))
         server_options(added)
         crew_name(added)
         if name == "run":
@@ -216,15 +220,15 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _client(module: str, function: str) -> Command:
-    """Return a command that is a client of a daemon's HTTP API."""
+def client_command(module: str, function: str = "main", **options: Any) -> Command:
+    """Return a command that is a client of a running daemon. The function gets `options`, too."""
 
     def call(chosen: argparse.Namespace) -> int:
         from smartlinkd.client import ClientError
 
-        command: Command = getattr(import_module(f"smartlinkd.commands.{module}"), function)
+        command = getattr(import_module(f"smartlinkd.commands.{module}"), function)
         try:
-            return command(chosen)
+            code: int = command(chosen, **options)
         except ClientError as error:
             print(f"smartlinkd: {error}", file=sys.stderr)
             return REFUSED
@@ -232,8 +236,19 @@ def _client(module: str, function: str) -> Command:
             raise
         except OSError as error:
             # Of standard output: an error of any other file is a `ClientError`.
-            print(f"smartlinkd: the output cannot be written: {error.strerror}", file=sys.stderr)
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return FAILED
+            return report_unwritable_output(error)
+        return code
 
     return call
+
+
+def report_unwritable_output(error: OSError) -> int:
+    """Print why standard output cannot be written, and return the exit code."""
+    print(f"smartlinkd: the output cannot be written: {error.strerror}", file=sys.stderr)
+    discard_output()
+    return FAILED
+
+
+def discard_output() -> None:
+    """Redirect standard output to /dev/null: Python would flush it again at exit, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -11,7 +11,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -31,31 +31,28 @@ Answer = Mapping[str, JsonValue]
 
 
 def main(
-    chosen: argparse.Namespace,
-    command: str,
-    arguments: Mapping[str, JsonValue],
-    *,
-    only: str | None,
+    chosen: argparse.Namespace, *, command: str, arguments: Sequence[str], only: str | None
 ) -> int:
     """Have a daemon carry out a command, and print its answer. Return the exit code.
 
     Args:
-        arguments: the command's, by their names on the socket.
+        arguments: the options that are sent with it.
         only: print the value of this key only; None for all.
 
     Raises:
         ClientError: the daemon refused, or cannot be reached, over HTTP.
         ConfigError: the configuration, which names the state directory, is wrong.
     """
+    given: dict[str, JsonValue] = {name: getattr(chosen, name) for name in arguments}
     # A configuration that was named is of a daemon on this machine.
     server = None if chosen.config is not None else find_server(chosen, os.environ)
     if server is not None:
         print(f"smartlinkd: at {server.url} ({server.source})", file=sys.stderr)
-        _print(_call_api(server, command, arguments), only=only, as_json=chosen.json)
+        _print(_call_api(server, command, given), only=only, as_json=chosen.json)
         return GOOD
     directory = state_directory(chosen.config or chosen.default_config, os.environ)
     try:
-        answer = trio.run(partial(call, directory, command, arguments))
+        answer = trio.run(partial(call, directory, command, given))
     except NotRunning as why:
         print(f"smartlinkd: {why}", file=sys.stderr)
         return FAILED

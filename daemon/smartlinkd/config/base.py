@@ -21,11 +21,8 @@ NetworkList = Annotated[
     Field(strict=False, max_length=MOST_ENTRIES, examples=[["127.0.0.0/8", "192.0.2.7"]]),
 ]
 Secret = Annotated[SecretStr, PlainValidator(values.parse_plain_secret)]
-SecretFile = Annotated[
-    Path | None,
-    PlainValidator(values.parse_optional_path),
-    Field(examples=["/etc/smartlinkd/secret"]),
-]
+OptionalPath = Annotated[Path | None, PlainValidator(values.parse_optional_path)]
+SecretFile = Annotated[OptionalPath, Field(examples=["/etc/smartlinkd/secret"])]
 
 
 class Section(BaseModel):

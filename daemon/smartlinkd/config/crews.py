@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, Field, PlainValidator, SecretStr, ValidationError
 
 from smartlinkd.config import values
-from smartlinkd.config.base import DAY, GIB, MIB, MOST_ENTRIES, Section
+from smartlinkd.config.base import DAY, GIB, MIB, MOST_ENTRIES, OptionalPath, Section
 from smartlinkd.config.problems import (
     Problem,
     Sections,
     example_of,
     first_of_each_key,
-    format_toml,
     from_pydantic,
-    quoted_key,
+    toml_remedy,
 )
 from smartlinkd.net.addresses import Bind, parse_optional_bind
 from smartlinkd.validation import BadValue, require_text
@@ -74,12 +72,8 @@ class CrewSection(Section):
         max_length=MOST_ENTRIES,
         examples=[["/usr/bin/python3", "/srv/crews/greeter.py"]],
     )
-    project: Annotated[Path | None, PlainValidator(values.parse_optional_path)] = Field(
-        default=None, examples=["/srv/crews/research"]
-    )
-    python: Annotated[Path | None, PlainValidator(values.parse_optional_path)] = Field(
-        default=None, examples=["/srv/crews/research/.venv/bin/python"]
-    )
+    project: OptionalPath = Field(default=None, examples=["/srv/crews/research"])
+    python: OptionalPath = Field(default=None, examples=["/srv/crews/research/.venv/bin/python"])
     default: bool = False
     bind: OwnBind = None
     inputs: Annotated[
@@ -104,7 +98,7 @@ class CrewSection(Section):
         max_length=MOST_VARIABLES,
         examples=[{"OPENAI_BASE_URL": "http://127.0.0.1:11434/v1"}],
     )
-    environment_file: Annotated[Path | None, PlainValidator(values.parse_optional_path)] = Field(
+    environment_file: OptionalPath = Field(
         default=None, examples=["/run/credentials/smartlinkd.service/smartlinkd_research.env"]
     )
     users: Users = ()
@@ -195,7 +189,7 @@ def check_crew(draft: CrewDraft, sections: Sections) -> CrewTable:
         except ValidationError as error:
             faulty = {str(detail["loc"][0]) for detail in error.errors(include_url=False)}
             draft.problems += from_pydantic(
-                error, "crews", sections, lambda _, key: draft.key(key), _remedy
+                error, "crews", sections, lambda _, key: draft.key(key), toml_remedy
             )
         draft.problems += _runner_problems(draft)
     sound = {key: value for key, value in draft.given.items() if key not in faulty}
@@ -222,7 +216,7 @@ def _runner_problems(draft: CrewDraft) -> Iterator[Problem]:
             yield Problem(
                 draft.key(key),
                 f'is missing, and is needed by runner = "{runner}"',
-                _remedy("crews", key, example_of(CrewSection.model_fields[key])),
+                toml_remedy("crews", key, example_of(CrewSection.model_fields[key])),
             )
     (other,) = _KEYS_OF_RUNNERS.keys() - {runner}
     for key in _KEYS_OF_RUNNERS[other]:
@@ -252,7 +246,3 @@ def _add_variables(draft: CrewDraft, section: CrewSection) -> CrewSection:
 
 def _name_key(place: str, name: str | None, key: str) -> str:
     return f"{place}.{key}" if name is None else f'crew "{name}": {key}'
-
-
-def _remedy(_: str, key: str, example: object) -> str:
-    return f"for example {quoted_key(key)} = {format_toml(example)}"

@@ -43,20 +43,13 @@ class ConfigError(Exception):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-def load(
-    path: Path | str,
-    environ: Mapping[str, str],
-    *,
-    by_hand: bool = False,
-    shown: Path = secret_files.SHOWN,
-) -> Settings:
+def load(path: Path | str, environ: Mapping[str, str], *, by_hand: bool = False) -> Settings:
     """Return the settings in a TOML file, with the variables of `environ` over it.
 
     Args:
         by_hand: True for commands that check a service's configuration. Without credentials of
             their own they use those that the service would be given, and stand-ins for encrypted
             ones.
-        shown: the folder in which systemd shows each service its credentials.
 
     Raises:
         ConfigError: with every problem that was found.
@@ -71,7 +64,7 @@ def load(
     credentials = secret_files.of_service(environ)
     if by_hand and not credentials:
         credentials = secret_files.beside(Path(path))
-    reader = secret_files.SecretReader(draft, credentials, shown)
+    reader = secret_files.SecretReader(draft, credentials)
     reader.read_secrets()
     reader.read_environments()
     return _check(draft)

@@ -75,6 +75,11 @@ def format_toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def toml_remedy(_section: str, key: str, example: object) -> str:
+    """Return how an example is written in the file."""
+    return f"for example {quoted_key(key)} = {format_toml(example)}"
+
+
 def heading(section: str) -> str:
     """Return a section's name as it stands above its keys."""
     return f"[[{section}]]" if section == MANY else f"[{section}]"

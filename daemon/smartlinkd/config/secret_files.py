@@ -76,13 +76,6 @@ class Credentials:
             return None
         return self.folder / f"{self.prefix}{name}"
 
-    def has_files(self) -> bool:
-        """Return True if anything is in the folder; False if this process may not look."""
-        try:
-            return any(self.folder.iterdir())
-        except OSError:
-            return False
-
     def secret_files(self) -> dict[str, Path]:
         """Return the files that are named like a section's key, by that name, in its order.
 
@@ -128,10 +121,9 @@ def shown_to(config: Path) -> Path:
 class SecretReader:
     """Reads files of secrets, credentials, and crews' files of variables into a draft."""
 
-    def __init__(self, draft: Draft, given: Sequence[Credentials], shown: Path = SHOWN) -> None:
+    def __init__(self, draft: Draft, given: Sequence[Credentials]) -> None:
         self._draft = draft
         self._given = given
-        self._shown = shown
 
     def read_secrets(self) -> None:
         """Set each secret's key to the content of its file or credential."""
@@ -162,7 +154,6 @@ class SecretReader:
             if self._is_encrypted(path):
                 self._draft.set(section, key, _make_stand_in(section, key))
                 continue
-            self._warn_if_unseen(name, path)
             try:
                 self._draft.set(section, key, self._read_secret(name, path))
             except BadValue as fault:
@@ -224,7 +215,6 @@ class SecretReader:
         except BadValue as fault:
             crew.add_problem("environment_file", fault.fault, fault.remedy)
             return
-        self._warn_if_unseen(name, source)
         self._warn_if_open(name, source, mode)
 
     def _source_of(self, path: Path) -> Path:
@@ -253,7 +243,7 @@ class SecretReader:
     def _warn_if_open(self, name: str, path: Path, mode: int) -> None:
         guarded = any(each.guards(path) for each in self._given)
         # systemd gives a service access by an ACL, whose mask shows as the group's permissions.
-        if mode & _OPEN_TO_OTHERS and not guarded and not path.is_relative_to(self._shown):
+        if mode & _OPEN_TO_OTHERS and not guarded and not path.is_relative_to(SHOWN):
             remedy = f"chmod 600 {path}"
             if not any(path.is_relative_to(each.folder) for each in self._given):
                 # The service's user could not read a file that is root's alone.
@@ -268,16 +258,6 @@ class SecretReader:
     def _add_open_warning(self, name: str, mode: int, remedy: str) -> None:
         fault = f"is open to other users (mode {mode:04o})"
         self._draft.warnings.append(Problem(name, fault, remedy))
-
-    def _warn_if_unseen(self, name: str, path: Path) -> None:
-        """Warn of a plain credential if there are encrypted ones: the service may never see it."""
-        if not any(path.parent == each.folder for each in self._given):
-            return
-        for each in self._given:
-            if each.is_encrypted and each.has_files():
-                fault = f"is a plain file, which a service that is given {each.folder} never sees"
-                remedy = f"encrypt it there, too (docs/operating.md), and remove {path}"
-                self._draft.warnings.append(Problem(name, fault, remedy))
 
 
 def parse_variables(content: str) -> dict[str, SecretStr]:

@@ -23,6 +23,7 @@ from smartlinkd.config.base import (
     MIB,
     MOST_ENTRIES,
     NetworkList,
+    OptionalPath,
     Secret,
     SecretFile,
     Section,
@@ -87,7 +88,7 @@ class CookieSection(Section):
 class BrowserSection(Section):
     """The headless Chromium."""
 
-    executable: Annotated[Path | None, PlainValidator(values.parse_optional_path)] = Field(
+    executable: OptionalPath = Field(
         default=None, examples=["/usr/lib/chromium/chromium-headless-shell"]
     )
     user: Annotated[str, PlainValidator(values.parse_user_name)] = "nobody"

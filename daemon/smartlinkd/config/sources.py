@@ -20,7 +20,7 @@ from typing import Any
 from pydantic.fields import FieldInfo
 
 from smartlinkd.config.crews import CrewDraft, draft_crews
-from smartlinkd.config.problems import MANY, Problem, example_of, format_toml, quoted_key
+from smartlinkd.config.problems import MANY, Problem, example_of, quoted_key, toml_remedy
 from smartlinkd.config.settings import SECRETS, SECTIONS
 from smartlinkd.validation import BadValue
 
@@ -66,7 +66,7 @@ class Draft:
         """Return how an example is written where the key's value came from."""
         variable = self.variables.get((section, key))
         if variable is None:
-            return f"for example {quoted_key(key)} = {format_toml(example)}"
+            return toml_remedy(section, key, example)
         return _variable_example(variable, example)
 
 
