@@ -67,23 +67,6 @@ async def test_product_data_of_the_open_api_comes_with_the_link(
     }
 
 
-async def test_entries_are_keyed_by_the_links_as_sent_and_made_once_a_product(
-    selling: Daemon, selling_token: str, sandbox: Sandbox
-) -> None:
-    shop = sandbox.shop_url.removeprefix("http://")
-    links = [
-        f"{sandbox.shop_url}/Son-Kem-Lì-i.88201679.23456789012?sp_atk=x&utm_source=an_1",
-        f"{shop}/product/88201679/23456789012",
-        f"{sandbox.shop_url}/opaanlp/88201679/23456789012#x",
-        f"{sandbox.shop_url}/product/40011223/17788990011",
-    ]
-    mapping = (await selling.convert(selling_token, *links)).json()["mapping"]
-    assert list(mapping) == links
-    made = [mapping[link]["shortLink"] for link in links]
-    assert len(set(made)) == 2  # two products, and one of them in three spellings
-    assert sandbox.state.counters["open api links"] == 2
-
-
 async def test_link_that_fails_does_not_fail_the_others(
     selling: Daemon, selling_token: str, sandbox: Sandbox
 ) -> None:
@@ -93,17 +76,6 @@ async def test_link_that_fails_does_not_fail_the_others(
     mapping = (await selling.convert(selling_token, *codes)).json()["mapping"]
     assert {link: entry["failCode"] for link, entry in mapping.items()} == codes
     assert mapping[product(sandbox, ROW_UNKNOWN)] == {"error": True, "failCode": -1}
-
-
-async def test_empty_sub_ids_at_the_end_make_no_other_link(
-    selling: Daemon, selling_token: str, sandbox: Sandbox
-) -> None:
-    """As of a form whose fields are all sent, also those that nobody has filled in."""
-    link = product(sandbox, 1)
-    for count, alike in enumerate([(None, [], ["", ""]), (["a"], ["a", "", "", "", ""])], start=1):
-        answers = [await selling.convert(selling_token, link, sub_ids=each) for each in alike]
-        assert len({answer.text for answer in answers}) == 1
-        assert sandbox.state.counters["open api"] == count
 
 
 # Links that are none
@@ -143,26 +115,6 @@ async def test_text_that_is_no_link_of_the_market_is_10_and_nothing_is_sent(
         assert upstream(sandbox) == 0, link
 
 
-# Cookies
-
-
-@pytest.fixture
-async def with_browser(start: Start) -> Daemon:
-    """A daemon that makes links in a browser, which it has not got."""
-    return await start(
-        links={"source": "browser"},
-        browser={"executable": "/nowhere/chromium"},
-    )
-
-
-async def test_wrong_cookie_is_400_although_one_is_stored(with_browser: Daemon) -> None:
-    await with_browser.post("/api/sync-cookie", {"cookie": COOKIE})
-    token = await with_browser.login()
-    answer = await with_browser.convert(token, "https://example.org", cookie="nothing")
-    assert answer.status_code == 400
-    assert (await with_browser.get("/api/sync-cookie")).json()["cookie"] == COOKIE
-
-
 # Upstream that fails
 
 
@@ -193,11 +145,6 @@ async def test_links_made_before_a_refusal_are_returned(
     links = [product(sandbox, item) for item in (1, 2, 3)]
     mapping = (await selling.convert(selling_token, *links)).json()["mapping"]
     assert sorted(entry["failCode"] for entry in mapping.values()) == [-1, 0, 0]
-
-
-async def test_unreachable_upstream_is_502(daemon: Daemon, token: str) -> None:
-    answer = await daemon.convert(token, "https://shopee.vn/product/1/2")
-    assert answer.status_code == 502
 
 
 @pytest.fixture

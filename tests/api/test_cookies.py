@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tests.api.conftest import Daemon
 
 SYNC = "/api/sync-cookie"
-LOCAL = "/api/sync-cookie-local"
 COOKIE = 'SPC_EC=.a/b+c==; SPC_F=f; SPC_ST=".st.x"; SPC_U=4711;csrftoken=t; _ga=GA1.2 ; ünï=cödé'
 OTHER = "SPC_U=4712; SPC_EC=another"
 
@@ -25,25 +24,6 @@ OTHER = "SPC_U=4712; SPC_EC=another"
 async def stored(daemon: Daemon) -> str | None:
     body = (await daemon.get(SYNC)).json()
     return str(body["cookie"]) if body["ok"] else None
-
-
-@pytest.mark.parametrize("path", [SYNC, LOCAL])
-async def test_sync_stores_the_cookie_and_its_account_name(daemon: Daemon, path: str) -> None:
-    answer = await daemon.post(path, {"cookie": COOKIE, "accountName": "Cửa hàng 🛒"})
-    assert answer.status_code == 200
-    body = answer.json()
-    assert body == {"ok": True, "accountName": "Cửa hàng 🛒", "syncedAt": body["syncedAt"]}
-    read = await daemon.get(SYNC)
-    assert read.status_code == 200
-    assert read.json() == body | {"cookie": COOKIE}
-
-
-@pytest.mark.parametrize("path", [SYNC, LOCAL])
-async def test_next_sync_replaces_the_cookie(daemon: Daemon, path: str) -> None:
-    first = (await daemon.post(SYNC, {"cookie": COOKIE, "accountName": "first"})).json()
-    second = (await daemon.post(path, {"cookie": OTHER, "accountName": "second"})).json()
-    assert (await daemon.get(SYNC)).json() == second | {"cookie": OTHER}
-    assert second["syncedAt"] >= first["syncedAt"]
 
 
 async def test_sync_ends_the_pause_though_its_client_leaves(
@@ -101,10 +81,3 @@ async def test_cookie_outlives_a_crash_of_the_vault(
     assert (await daemon.get(SYNC)).json() == before | {"cookie": COOKIE}
     assert "vault failed" in caplog.text
     assert ".a/b+c==" not in caplog.text
-
-
-async def test_cookie_is_in_no_file(daemon: Daemon) -> None:
-    await daemon.post(SYNC, {"cookie": COOKIE, "accountName": "mine"})
-    files = [path for path in daemon.state.iterdir() if path.is_file()]
-    assert files
-    assert not [path for path in files if b".a/b+c==" in path.read_bytes()]

@@ -87,20 +87,6 @@ async def crash_the_service(daemon: Daemon, token: str) -> None:
         assert (await daemon.convert(token, "https://example.org/")).status_code == 503
 
 
-async def test_metrics_count_requests_by_route(daemon: Daemon) -> None:
-    for _ in range(3):
-        await daemon.get("/api/health")
-    await daemon.post("/api/auth/login", {"password": "wrong"})
-    for path in ("/a", "/b", "/api/health/c"):
-        await daemon.get(path)
-    counted = (await metrics_of(daemon))["smartlinkd_requests_total"]
-    assert counted["/api/health", "200"] == 3
-    assert counted["/api/auth/login", "401"] == 1
-    assert counted["unknown", "404"] == 3
-    routes = {route for route, _ in counted}
-    assert routes <= {"/api/health", "/api/auth/login", "unknown", "/openapi.json"}
-
-
 async def test_metrics_have_the_time_of_requests(daemon: Daemon) -> None:
     await daemon.get("/api/health")
     found = await metrics_of(daemon)
@@ -131,10 +117,6 @@ async def test_metrics_have_the_browser(with_browser: Daemon) -> None:
     assert found["smartlinkd_browser_restarts_total"]["launch failed",] >= 1
 
 
-async def test_metrics_have_the_wait_of_webhooks(daemon: Daemon) -> None:
-    assert (await metrics_of(daemon))["smartlinkd_webhook_wait_seconds_count"] == {(): 0}
-
-
 async def test_metrics_count_links_by_code(selling: Daemon, sandbox: Sandbox) -> None:
     links = [f"{sandbox.shop_url}/product/7/{item}" for item in (1, 2)]
     await selling.convert(await selling.login(), *links, "https://example.org/")
@@ -157,17 +139,3 @@ async def test_status_shows_a_part_that_is_down_and_why(
     assert (conversion["state"], conversion["restarts"]) == ("waiting", 0)
     assert conversion["lastError"] == "ZeroDivisionError: a bug in the service"
     assert conversion["nextRetry"] > 100
-
-
-async def test_status_keeps_the_last_error_after_a_restart(daemon: Daemon, token: str) -> None:
-    await crash_the_service(daemon, token)
-    assert (await daemon.convert(token, "https://example.org/")).status_code == 200  # it is back
-    status = (await daemon.get("/api/status", token=token)).json()
-    assert status["conversion"]["requestsWaiting"] == 0
-    conversion = next(part for part in status["actors"] if part["name"] == "conversion")
-    assert (conversion["state"], conversion["restarts"], conversion["nextRetry"]) == (
-        "running",
-        1,
-        None,
-    )
-    assert conversion["lastError"] == "ZeroDivisionError: a bug in the service"

@@ -114,9 +114,6 @@ async def test_refusal_repeats_no_value(served: ServedCrews) -> None:
         assert "hunter2" not in answer.text
 
 
-# What the executor refuses
-
-
 # Idempotency
 
 
