@@ -153,7 +153,7 @@ class ExecutionRecorder:
                 logger.warning("%s is held up: %s", what, fault)
             with suppress(NoThread):
                 await self.store.look_at_disk()
-            await self.store.wait_for_room(self._retry_delay(attempts))
+            await trio.sleep(self._retry_delay(attempts))
 
     async def retry_until_success(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the store's answer, retried as long as the store is unavailable."""
@@ -164,7 +164,7 @@ class ExecutionRecorder:
                 # reads what is there: wait to be cancelled.
                 await trio.sleep_forever()
             logger.warning("%s is held up: %s", what, refusal)
-            await self.store.wait_for_room(self._retry_delay(attempts))
+            await trio.sleep(self._retry_delay(attempts))
 
         return await retry_until_success(ask, wait)
 
