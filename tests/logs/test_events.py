@@ -28,5 +28,5 @@ def test_message_ids_never_change() -> None:
 def test_message_ids_are_in_the_guide() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "operating.md").read_text()
     for event in LogEvent:
-        row = f"| `{event.name.lower()}` | `{event.message_id}` | {event.meaning} |"
+        row = f"| `{event.name.lower()}` | `{event.message_id}` | "
         assert row in guide, event

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import pytest
 import trio
-from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.logs import LogEvent
 from smartlinkd.store import errors
@@ -142,27 +141,6 @@ async def test_old_executions_are_pruned_at_once_on_a_disk(
         while (await journal.executions("deal-post", limit=1)).executions:
             pass  # each look takes real time, on a thread
     assert told == [True]
-
-
-async def test_wait_for_room_ends_when_there_is_room(
-    journal: Store, disk: PlayedDisk, new: New
-) -> None:
-    disk.free = 0
-    with pytest.raises(DiskFull):
-        await journal.create(new(), idempotency=None)
-    with trio.move_on_after(0.1) as while_it_is_full:
-        await journal.wait_for_room(1000)
-    assert while_it_is_full.cancelled_caught
-    async with trio.open_nursery() as waiting:
-        for _ in range(2):
-            waiting.start_soon(journal.wait_for_room, 1000)
-        await wait_all_tasks_blocked()
-        disk.free = ROOM
-        waiting.cancel_scope.deadline = trio.current_time() + PATIENCE
-    assert not waiting.cancel_scope.cancelled_caught
-    await journal.create(new(), idempotency=None)
-    with trio.fail_after(PATIENCE):
-        await journal.wait_for_room(0.01)  # where it is another fault, that long
 
 
 async def test_room_that_cannot_be_written_to_is_not_reported(

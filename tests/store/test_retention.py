@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 import trio
 
-from smartlinkd.store import file as file_module
 from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.model import (
@@ -232,12 +231,6 @@ def size(path: Path) -> int:
 
 
 @pytest.fixture
-def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The disk reports that it has no room."""
-    monkeypatch.setattr(file_module, "has_room", lambda _: False)
-
-
-@pytest.fixture
 def emptied(store: StoreDatabase, create: Create, finish: Finish, now: datetime) -> StoreDatabase:
     """A journal that has forgotten nearly all that it had."""
     create(inputs=LARGE)
@@ -259,40 +252,21 @@ def before(store: StoreDatabase, create: Create, path: Path) -> list[str]:
     return ids
 
 
-@pytest.mark.parametrize("spare", [0, 20, 10_000])
-def test_free_pages_but_the_spare_ones_are_cut_off_the_file(
-    emptied: StoreDatabase, path: Path, open_store: Open, spare: int
-) -> None:
-    emptied.close()
+@pytest.mark.parametrize("store_limits", [StoreLimits(pages_at_once=1)])
+def test_free_pages_are_cut_off_the_file_in_batches(emptied: StoreDatabase, path: Path) -> None:
     before, free = pragma(path, "page_count"), pragma(path, "freelist_count")
     assert free > 90
-    store = open_store(limits=StoreLimits(spare_pages=spare))
-    while store.release_some_pages():
-        pass
-    left = min(spare, free)
-    assert pragma(path, "freelist_count") == left
-    assert pragma(path, "page_count") <= before - (free - left)
-    assert [known(store, each).inputs for each in unfinished(store)] == [LARGE]
-
-
-@pytest.mark.parametrize("store_limits", [StoreLimits(pages_at_once=1)])
-def test_all_free_pages_are_cut_on_a_full_disk_in_batches(
-    emptied: StoreDatabase, path: Path, full_disk: None
-) -> None:
-    free = pragma(path, "freelist_count")
     batches = 1
     while emptied.release_some_pages():
         batches += 1
     assert pragma(path, "freelist_count") == 0
+    assert pragma(path, "page_count") <= before - free
     assert batches >= free - 1  # the page that lists the free ones goes with another
+    assert [known(emptied, each).inputs for each in unfinished(emptied)] == [LARGE]
 
 
-async def test_pruning_on_a_full_disk_shrinks_file_and_log(
-    journal: Store,
-    new: Callable[..., NewExecution],
-    wall: SimpleNamespace,
-    path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+async def test_pruning_shrinks_file_and_log(
+    journal: Store, new: Callable[..., NewExecution], wall: SimpleNamespace, path: Path
 ) -> None:
     """The file and its log are shorter then, also where others write at the same time."""
     stays, *go = [new(inputs=LARGE) for _ in range(20)]
@@ -301,7 +275,6 @@ async def test_pruning_on_a_full_disk_shrinks_file_and_log(
     for each in go:
         end = Change(status=Status.STOPPED, finished_at=wall.now)
         await journal.record(each.id, ExecutionUpdate(end))
-    monkeypatch.setattr(file_module, "has_room", lambda _: False)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.prune, wall.now + 5 * LATER)
         for step in range(5):
@@ -309,7 +282,6 @@ async def test_pruning_on_a_full_disk_shrinks_file_and_log(
     assert size(path) < 10 * len(str(LARGE))
 
 
-@pytest.mark.parametrize("store_limits", [StoreLimits(spare_pages=0)])
 async def test_file_without_auto_vacuum_is_pruned_and_keeps_its_size(
     before: list[str], path: Path, now: datetime, handle: Store, nursery: trio.Nursery
 ) -> None:

@@ -37,8 +37,8 @@ class ExecutorLimits:
     max_reruns: int = 3
     """Times that an interrupted execution is run again: it may be what ends the daemon."""
     first_retry_s: float = 0.5
-    longest_retry_s: float = 30.0
-    """Between two tries to record something. When a full disk has room, it is tried at once."""
+    longest_retry_s: float = 10.0
+    """Between two tries to record something."""
     last_write_s: float = 2.0
     """For the outcome of what has ended, or was stopped, when the executor ends. A full disk would
     take for ever."""

@@ -120,7 +120,7 @@ class ExecutionRecorder:
                 # reads what is there: wait to be cancelled.
                 await trio.sleep_forever()
             logger.warning("%s is held up: %s", what, refusal)
-            await self.store.wait_for_room(self._retry_delay(attempts))
+            await trio.sleep(self._retry_delay(attempts))
 
         return await retry_until_success(ask, wait)
 

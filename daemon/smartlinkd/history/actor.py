@@ -61,8 +61,7 @@ class History:
         self._database = HistoryDatabase(path, self._limits)
         self._retention = retention
         self._wall = wall
-        self._filled = trio.Event()
-        self._grown = trio.Event()
+        self._changed = trio.Event()
         self._stopping = trio.Event()
 
     def keep(self, request: ConversionRequest, results: Mapping[str, LinkResult]) -> None:
@@ -77,12 +76,12 @@ class History:
             if isinstance(made, SuccessEntry):
                 record = Record(at_ms, request.client, request.sub_ids, self._cut(link), made)
                 self._database.add(record)
-                self._filled.set()
+                self._changed.set()
 
     def set_retention(self, retention: HistoryRetention) -> None:
         """Prune by this retention from now on."""
         self._retention = retention
-        self._grown.set()
+        self._changed.set()
 
     def stop(self) -> None:
         """Have `run` write what waits, and return."""
@@ -90,15 +89,12 @@ class History:
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Run one instance: write, answer, and prune."""
-        if self._database.has_pending:
-            self._filled.set()
         try:
             async with sole_error(), trio.open_nursery() as nursery:
                 nursery.start_soon(
                     partial(self.mailbox.serve, self._database, _do_in_order, most=1)
                 )
-                nursery.start_soon(self._write_regularly)
-                nursery.start_soon(self._prune_regularly)
+                nursery.start_soon(self._write_and_prune)
                 task_status.started()
                 await self._stopping.wait()
                 nursery.cancel_scope.cancel()
@@ -130,7 +126,7 @@ class History:
                 lambda database: database.delete_some(filters, newest)
             ):
                 deleted += some
-        self._grown.set()
+        self._changed.set()
         return deleted
 
     async def delete_one(self, entry_id: int) -> None:
@@ -142,37 +138,27 @@ class History:
         most = self._limits.link_chars
         return link if len(link) <= most else link[: most - len(_CUT)] + _CUT
 
-    async def _write_regularly(self) -> None:
+    async def _write_and_prune(self) -> None:
+        """Write what waits and prune, whenever there is something new; prune also now and then."""
         while True:
-            await self._filled.wait()
-            await trio.sleep(self._limits.gather_s)
-            self._filled = trio.Event()
+            self._changed = trio.Event()
             try:
-                is_written = await self.mailbox.ask(HistoryDatabase.write_pending)
+                is_done = await self.mailbox.ask(HistoryDatabase.write_pending)
+                await self._prune()
             except Unavailable as error:
-                logger.debug("the history is written later: %s", error)
-                is_written = False
-            self._grown.set()
-            if not is_written:
+                logger.debug("the history is written and pruned later: %s", error)
+                is_done = False
+            if is_done:
+                with trio.move_on_after(self._limits.prune_every_s):
+                    await self._changed.wait()
+                await trio.sleep(self._limits.gather_s)
+            else:
                 await trio.sleep(self._limits.retry_s)
-                self._filled.set()
-
-    async def _prune_regularly(self) -> None:
-        while True:
-            self._grown = trio.Event()
-            await self._prune()
-            with trio.move_on_after(self._limits.prune_every_s):
-                await self._grown.wait()
 
     async def _prune(self) -> None:
         now_ms = milliseconds(self._wall())
-        try:
-            while await self.mailbox.ask(
-                lambda database: database.prune_some(self._retention, now_ms)
-            ):
-                pass
-        except Unavailable as error:
-            logger.debug("the history forgets later: %s", error)
+        while await self.mailbox.ask(lambda database: database.prune_some(self._retention, now_ms)):
+            pass
 
 
 def _do_in_order(

@@ -77,11 +77,6 @@ class HistoryDatabase:
         self._unmerged = 0  # entries that were deleted since the index was merged
         self._is_merging = False
 
-    @property
-    def has_pending(self) -> bool:
-        """True if an entry waits to be written."""
-        return bool(self._pending)
-
     def add(self, record: Record) -> None:
         """Append an entry to those that wait. If too many wait, it is lost."""
         if len(self._pending) >= self._limits.pending:

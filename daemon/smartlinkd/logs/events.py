@@ -5,7 +5,7 @@
 Texts are for people and may change. Searches and alarms go by the id (`MESSAGE_ID` in the journal,
 `message_id` in JSON) or the name (`EVENT`, `event`). A new kind gets an id of its own
 (`journalctl --new-id128`); one that is no longer logged stays here. `docs/operating.md` says what
-the owner should do about each.
+each means, and what the owner should do about it.
 """
 
 from __future__ import annotations
@@ -15,58 +15,44 @@ from enum import Enum, unique
 
 @unique
 class LogEvent(Enum):
-    """A kind of log record: its id and its meaning."""
+    """A kind of log record, by its id."""
 
-    STARTED = "5af15582ecc44c6aa0ce431f60e04494", "the addresses answer"
-    STOPPING = "be88d6f382e147888f6e10040145ed7d", "the daemon was told to stop"
-    STOPPED = "506bdbee83474d83b319260de30785da", "everything has ended in order"
-    ESCALATED = "6045edbd866a484ba356639ec5f034ee", "a part cannot be kept up: the daemon ends"
-    PART_FAILED = "df92b725f26b401e80ed2feafb58a775", "a part crashed, and is started again"
-    WATCHDOG = "6b7772ce62164f818826aa35c4dab26a", "a part is stuck: no more pings to the manager"
-    CONFIG_RELOADED = "0a90602673a24ea2bfc4e5831d1b7baf", "a changed configuration is in force"
-    CONFIG_REFUSED = (
-        "0aa3134e55b3403e89cde1bb3726c180",
-        "a configuration is wrong: no start, or the old one stays",
-    )
-    COOKIE_KEPT = "104db5d4a03f4347b66c60a66f5d8f1b", "the cookie is kept for the next start"
-    COOKIE_RESTORED = "fc7569adbb6a4e3f8b5fa1e01c71ce20", "the cookie of before the restart is here"
-    BROWSER_READY = "41ac5fa2f5ab4ab4ac52b6839c46a5a0", "a Chromium is up and runs script"
-    BROWSER_RESTARTED = "992dd1d8a3ff410db5d72fb615706e11", "a Chromium has ended, or is replaced"
-    BROWSER_DOWN = "578e8eb5ef4444ab82426870e4ddb075", "Chromium cannot be kept up"
-    BROWSER_BACK = "6a9d4303fcfb4784b13448eb46b55983", "Chromium stays up again, after that"
-    SESSION_LOST = (
-        "8acd24b25add47eab51c7ac76e416401",
-        "the portal wants a login again",
-    )
-    ACCOUNT_PAUSED = "9aa559799a5b4aef88ecb07652b4a6e3", "the portal wants a person"
-    ACCOUNT_BACK = "741f02f3a6234c3abb447016700b3e96", "an account's trouble is over"
-    EXECUTION_ACCEPTED = "7e6b0b0ad2ad4e87ac8e30a6121d1759", "an execution is on disk and will run"
-    EXECUTION_FINISHED = "9e9f1cea24bf46f29c9f5db683389eb9", "an execution came to an end"
-    EXECUTION_INTERRUPTED = "1aeb92df900d465fa44aaf3c574d8107", "the daemon's end was one's end too"
-    WEBHOOK_GIVEN_UP = "17dda1bcff124d449f0a9e7c67abf628", "a webhook call will never be made"
-    DISK_FULL = "d3b11e791aff4527a154fc3a7a517ee7", "the state directory takes no more"
-    DISK_HAS_ROOM = "d4d597466cb04cea91a439a2d38a2635", "it takes more again"
-    GUESSES_SLOWED = "3435e2fb6cef4fa3b59c0b4e085319ef", "an address has to wait between passwords"
-    NOTICE_LOST = "a901083df0e84ae8928e74d31af6afbc", "the owner could not be told of something"
-    RECORDS_LOST = "22911530a7d1451db41d0d394712794b", "who reads the log did not take some of it"
-    COOKIE_MISSING = (
-        "d3d3f3c5f44849f1870dc3e362a8150f",
-        "links are wanted, and no cookie is stored to make them with",
-    )
-    COOKIE_BACK = "8e8d75e37e604aec84c2e9b133b3f564", "a cookie was synced, after that"
-    SYNC_KEY_GUESSED = (
-        "bb9c373d268d4f0d9ce0d870c614058d",
-        "ten wrong keys, for the cookie or the API, came from an address within an hour",
-    )
-    KEY_MADE = "3fe76a5b975949afbb9198f73d3a6228", "an API key was made"
-    ACCOUNT_REPLACED = (
-        "1ce762cbe7ab44fcbb3d73016d751572",
-        "the stored cookie is another account's than the one before",
-    )
+    STARTED = "5af15582ecc44c6aa0ce431f60e04494"
+    STOPPING = "be88d6f382e147888f6e10040145ed7d"
+    STOPPED = "506bdbee83474d83b319260de30785da"
+    ESCALATED = "6045edbd866a484ba356639ec5f034ee"
+    PART_FAILED = "df92b725f26b401e80ed2feafb58a775"
+    WATCHDOG = "6b7772ce62164f818826aa35c4dab26a"
+    CONFIG_RELOADED = "0a90602673a24ea2bfc4e5831d1b7baf"
+    CONFIG_REFUSED = "0aa3134e55b3403e89cde1bb3726c180"
+    COOKIE_KEPT = "104db5d4a03f4347b66c60a66f5d8f1b"
+    COOKIE_RESTORED = "fc7569adbb6a4e3f8b5fa1e01c71ce20"
+    BROWSER_READY = "41ac5fa2f5ab4ab4ac52b6839c46a5a0"
+    BROWSER_RESTARTED = "992dd1d8a3ff410db5d72fb615706e11"
+    BROWSER_DOWN = "578e8eb5ef4444ab82426870e4ddb075"
+    BROWSER_BACK = "6a9d4303fcfb4784b13448eb46b55983"
+    SESSION_LOST = "8acd24b25add47eab51c7ac76e416401"
+    ACCOUNT_PAUSED = "9aa559799a5b4aef88ecb07652b4a6e3"
+    ACCOUNT_BACK = "741f02f3a6234c3abb447016700b3e96"
+    EXECUTION_ACCEPTED = "7e6b0b0ad2ad4e87ac8e30a6121d1759"
+    EXECUTION_FINISHED = "9e9f1cea24bf46f29c9f5db683389eb9"
+    EXECUTION_INTERRUPTED = "1aeb92df900d465fa44aaf3c574d8107"
+    WEBHOOK_GIVEN_UP = "17dda1bcff124d449f0a9e7c67abf628"
+    DISK_FULL = "d3b11e791aff4527a154fc3a7a517ee7"
+    DISK_HAS_ROOM = "d4d597466cb04cea91a439a2d38a2635"
+    GUESSES_SLOWED = "3435e2fb6cef4fa3b59c0b4e085319ef"
+    NOTICE_LOST = "a901083df0e84ae8928e74d31af6afbc"
+    RECORDS_LOST = "22911530a7d1451db41d0d394712794b"
+    COOKIE_MISSING = "d3d3f3c5f44849f1870dc3e362a8150f"
+    COOKIE_BACK = "8e8d75e37e604aec84c2e9b133b3f564"
+    SYNC_KEY_GUESSED = "bb9c373d268d4f0d9ce0d870c614058d"
+    KEY_MADE = "3fe76a5b975949afbb9198f73d3a6228"
+    ACCOUNT_REPLACED = "1ce762cbe7ab44fcbb3d73016d751572"
 
-    def __init__(self, message_id: str, meaning: str) -> None:
-        self.message_id = message_id
-        self.meaning = meaning
+    @property
+    def message_id(self) -> str:
+        """The id, 128 bits in hexadecimal digits."""
+        return self.value
 
     def __call__(
         self, *, actor: str = "", account: str = "", crew: str = "", kickoff_id: str = ""

@@ -24,7 +24,7 @@ from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogEvent
 from smartlinkd.nurseries import sole_error
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.disk import Disk, NotifyFull, has_room, notify_nobody
+from smartlinkd.store.disk import has_room
 from smartlinkd.store.errors import DiskFull, NoRoomToOpen
 from smartlinkd.store.executions import Executions
 from smartlinkd.store.model import IdempotencyKey, Retention, StoreLimits
@@ -71,7 +71,7 @@ class Store:
         retention: Retention,
         limits: StoreLimits | None = None,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-        disk_full: NotifyFull = notify_nobody,
+        disk_full: Callable[[bool], None] = lambda _is_full: None,
         synchronous: Synchronous = "FULL",
     ) -> None:
         """Make a handle. The file is opened by `run`.
@@ -79,7 +79,7 @@ class Store:
         Args:
             path: the file, in a folder that exists.
             key: 32 bytes, under which webhook credentials are encrypted.
-            disk_full: called when the disk takes no more, and when it does again.
+            disk_full: called with True when the disk takes no more, with False when it does again.
             synchronous: FULL keeps what was answered also when the power fails.
         """
         self._limits = limits or StoreLimits()
@@ -88,7 +88,8 @@ class Store:
         self._retention = retention
         self._retention_changed = trio.Event()
         self._wall = wall
-        self._disk = Disk(path.parent, disk_full)
+        self._notify_full = disk_full
+        self._full = trio.Event()  # set while the disk takes no more
         self._open = partial(StoreDatabase, path, key, limits=self._limits, synchronous=synchronous)
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
@@ -138,10 +139,6 @@ class Store:
             lambda database: database.executions.created_by(crew, owner, key, now)
         )
 
-    async def wait_for_room(self, at_most_s: float) -> None:
-        """Wait before another try, until a disk that was full has room: so many seconds at most."""
-        await self._disk.wait_for_room(at_most_s)
-
     async def prune(self, now: datetime) -> int:
         """Delete what is beyond its retention at `now`, and cut free pages off the file.
 
@@ -158,15 +155,23 @@ class Store:
             await self._do(StoreDatabase.checkpoint)
         await on_thread(self._remove_old_copies, now)
         if not await on_thread(has_room, self._path.parent):  # other programs may have filled it
-            self._disk.note_full()
+            self._note_full()
         return pruned
 
     async def _do(self, work: Callable[[StoreDatabase], R]) -> R:
         try:
             return await self.mailbox.ask(work)
         except DiskFull:
-            self._disk.note_full()
+            self._note_full()
             raise
+
+    def _note_full(self) -> None:
+        """Note that a write was refused. The first time, log it and notify the owner."""
+        if not self._full.is_set():
+            self._full.set()
+            text = "the disk of %s is full: nothing new can be kept until there is room"
+            logger.error(text, self._path.parent, extra=LogEvent.DISK_FULL())
+            self._notify_full(True)
 
     async def _opened(self, limiter: trio.CapacityLimiter) -> StoreDatabase:
         try:
@@ -203,11 +208,19 @@ class Store:
             logger.warning("could not forget old executions: %s", error)
 
     async def _watch_disk(self) -> None:
+        """While the disk is full, look for room, and log and notify the owner when there is some.
+
+        A full disk is refused to every caller, of whom there may be hundreds. The owner is notified
+        once.
+        """
         while True:
-            await self._disk.wait_full()
+            await self._full.wait()
             await self._prune_now()  # the room that this gives may be enough
-            while self._disk.is_full():
+            while self._full.is_set():
                 await trio.sleep(self._limits.disk_look_s)
                 with suppress(Unavailable):
                     if await self._do(StoreDatabase.has_room):
-                        self._disk.note_room()
+                        self._full = trio.Event()
+                        text = "the disk of %s has room again"
+                        logger.warning(text, self._path.parent, extra=LogEvent.DISK_HAS_ROOM())
+                        self._notify_full(False)

@@ -85,10 +85,8 @@ class StoreDatabase:
 
     def release_some_pages(self) -> bool:
         """Cut some free pages off the file. Return False if there were none to cut."""
-        spare = self._limits.spare_pages if self._file.has_room() else 0
         with self._file.writing():
-            most = self._limits.pages_at_once
-            return release_pages(self._file.connection, spare=spare, most=most)
+            return release_pages(self._file.connection, most=self._limits.pages_at_once)
 
     def checkpoint(self) -> None:
         """Write the log into the file, and cut both on the disk.

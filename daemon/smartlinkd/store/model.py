@@ -307,8 +307,6 @@ class StoreLimits:
     prune_every_s: float = 600.0
     pruned_rows: int = 1000
     """Events and tasks of one batch of pruning, so that others hardly wait."""
-    spare_pages: int = 4096
-    """Free pages that stay in the file while the disk has room: 16 MiB."""
     pages_at_once: int = 500
     """Free pages that are cut off the file in one transaction."""
     disk_look_s: float = 5.0

@@ -105,7 +105,7 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def release_pages(connection: sqlite3.Connection, *, spare: int, most: int) -> bool:
+def release_pages(connection: sqlite3.Connection, *, most: int, spare: int = 0) -> bool:
     """Cut at most so many free pages off the file, and leave `spare` of them. Return True if any.
 
     The file on the disk is shorter after a checkpoint. A file that was made without `auto_vacuum`
