@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from smartlinkd.browser.capture import CapturedResponse
 from smartlinkd.browser.errors import NavigationFailed
 from smartlinkd.browser.tab_pool import TabSpec
-from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts
+from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts, PortalTabs
 from smartlinkd.conversion.sources import READ_WITHIN
 from smartlinkd.errors import Unavailable
 from smartlinkd.marketplace import portal
@@ -83,7 +83,7 @@ async def test_refused_submit_sends_nothing(
     method: Literal["form", "fetch"], asked_before: int, told: list[str]
 ) -> None:
     browser: Any = PlayedBrowser()
-    links = BrowserLinks(browser, market("vn"), method=method, report_check=not_seen)
+    links = BrowserLinks(PortalTabs(browser, market("vn"), not_seen), method=method)
     answers: list[HumanCheck | None] = [None] * asked_before + [HumanCheck()]
 
     def may_send() -> None:
@@ -105,11 +105,11 @@ async def test_tab_with_a_human_check_is_not_navigated(
     if opened:
         monkeypatch.setattr(portal, "open_links_page", already_open)
     else:
-        links = BrowserLinks(browser, market("vn"), method="form", report_check=not_seen)
+        links = BrowserLinks(PortalTabs(browser, market("vn"), not_seen), method="form")
         with pytest.raises(HumanCheck):
             await links.create(COOKIE, [Product(7, 1)], (), lambda: None)
     products = BrowserProducts(
-        browser, market("vn"), method="page", default_cap=1, report_check=not_seen
+        PortalTabs(browser, market("vn"), not_seen), method="page", default_cap=1
     )
     with pytest.raises(HumanCheck):
         await products.read(COOKIE, Product(7, 1))
@@ -127,12 +127,12 @@ async def test_check_that_a_tab_shows_is_reported_at_once(where: str) -> None:
 
     browser: Any = Warm()
     if where == "links":
-        links = BrowserLinks(browser, market("vn"), method="form", report_check=seen.append)
+        links = BrowserLinks(PortalTabs(browser, market("vn"), seen.append), method="form")
         await links.create(COOKIE, [Product(7, 1)], (), lambda: None)
     else:
         method: Any = "page" if where == "product page" else "fetch"
         products = BrowserProducts(
-            browser, market("vn"), method=method, default_cap=1, report_check=seen.append
+            PortalTabs(browser, market("vn"), seen.append), method=method, default_cap=1
         )
         await products.read(COOKIE, Product(7, 1))
     (place,) = places
@@ -165,7 +165,7 @@ async def test_missing_page_for_product_data_is_products_down(
     """Or each of them would have it loaded again."""
     browser: Any = PlayedBrowser(status=503)
     products = BrowserProducts(
-        browser, market("vn"), method=method, default_cap=1, report_check=not_seen
+        PortalTabs(browser, market("vn"), not_seen), method=method, default_cap=1
     )
     with pytest.raises(ProductsDown, match="HTTP 503"):
         await products.read(COOKIE, Product(7, 1))
@@ -177,7 +177,7 @@ async def test_missing_page_of_a_product_is_products_down(
 ) -> None:
     browser: Any = PlayedBrowser(of_product=status)
     products = BrowserProducts(
-        browser, market("vn"), method="page", default_cap=1, report_check=not_seen
+        PortalTabs(browser, market("vn"), not_seen), method="page", default_cap=1
     )
     with pytest.raises(ProductsDown, match=f"HTTP {status}" if status else "CONNECTION_RESET"):
         await products.read(COOKIE, Product(7, 1))
@@ -194,7 +194,7 @@ async def test_busy_browser_is_unavailable_and_slow_page_is_silent(
     browser: Any = PlayedBrowser(busy_for=busy_for)
     browser.page.goto = hang
     products = BrowserProducts(
-        browser, market("vn"), method=method, default_cap=1, report_check=not_seen
+        PortalTabs(browser, market("vn"), not_seen), method=method, default_cap=1
     )
     with pytest.raises(error):
         await products.read(COOKIE, Product(7, 1))
