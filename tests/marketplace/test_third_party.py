@@ -81,11 +81,6 @@ async def test_fields_at_configured_paths_are_read() -> None:
     assert (found.name, found.price) == ("Name", 6)
 
 
-def test_unknown_field_name_is_refused() -> None:
-    with pytest.raises(ValueError, match="'shop_name' is no field; use one of name, price"):
-        ThirdParty(HttpClient(), VN, TEMPLATE, {"shop_name": "x"})
-
-
 @pytest.mark.parametrize(
     ("name", "given", "read"),
     [

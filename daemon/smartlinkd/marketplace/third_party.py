@@ -41,9 +41,6 @@ class ThirdParty:
         url_template: may have {item_id}, {shop_id} and {url} (the canonical link, percent-encoded).
         fields: the path in the answer of each of our fields, as "data.price". The default is our
             own name, at the top.
-
-    Raises:
-        ValueError: a name in `fields` is none of `FIELD_NAMES`.
     """
 
     def __init__(
@@ -53,9 +50,6 @@ class ThirdParty:
         url_template: str,
         fields: Mapping[str, str],
     ) -> None:
-        unknown = sorted(set(fields) - set(FIELD_NAMES))
-        if unknown:
-            raise ValueError(f"{unknown[0]!r} is no field; use one of {', '.join(FIELD_NAMES)}")
         self._http = http
         self._market = market
         self._url_template = url_template
