@@ -8,13 +8,12 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from smartlinkd.conversion.api_sources import ApiProducts, OpenApiLinks
+from smartlinkd.conversion.api_sources import OpenApiLinks
 from smartlinkd.marketplace.answers import UNKNOWN_ROW
-from smartlinkd.marketplace.errors import HumanCheck, NotThere, OpenApiBusy
+from smartlinkd.marketplace.errors import HumanCheck, OpenApiBusy
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.open_api import OpenApi
-from smartlinkd.marketplace.products import ProductData
 from smartlinkd.net.client import HttpClient
 
 VN = market("vn")
@@ -66,10 +65,3 @@ async def test_refused_submit_makes_no_call() -> None:
         with pytest.raises(HumanCheck):
             await links.create(None, [Product(7, 1)], (), refuse)
     assert calls == []
-
-
-async def test_missing_product_has_no_data() -> None:
-    async def read(_: Product) -> ProductData:
-        raise NotThere
-
-    assert await ApiProducts(read).read(None, Product(7, 1)) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytest
 import trio
@@ -13,14 +13,16 @@ from trio.testing import MockClock
 from smartlinkd.browser.capture import CapturedResponse
 from smartlinkd.browser.errors import NavigationFailed
 from smartlinkd.browser.tab_pool import TabSpec
-from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts
+from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts, PortalTabs
 from smartlinkd.conversion.sources import READ_WITHIN
 from smartlinkd.errors import Unavailable
-from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.errors import HumanCheck, PortalSilent, ProductsDown
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
 from smartlinkd.vault.cookie import Cookie, parse_cookie
+
+if TYPE_CHECKING:
+    from smartlinkd.browser.actor import Browser
 
 COOKIE = parse_cookie("SPC_U=1001; SPC_EC=first")
 
@@ -77,13 +79,29 @@ class PlayedBrowser:
         return await job(page)
 
 
+def not_seen(_: Cookie) -> None:
+    raise AssertionError
+
+
+def tabs_of(browser: PlayedBrowser) -> PortalTabs:
+    return PortalTabs(cast("Browser", browser), market("vn"), not_seen)
+
+
+def links_of(browser: PlayedBrowser, method: Literal["form", "fetch"] = "form") -> BrowserLinks:
+    return BrowserLinks(tabs_of(browser), method=method)
+
+
+def products_of(browser: PlayedBrowser, method: Literal["fetch", "page"]) -> BrowserProducts:
+    return BrowserProducts(tabs_of(browser), method=method, default_cap=1)
+
+
 @pytest.mark.parametrize("method", ["form", "fetch"])
 @pytest.mark.parametrize(("asked_before", "told"), [(0, []), (1, ["goto", "look"])])
 async def test_refused_submit_sends_nothing(
     method: Literal["form", "fetch"], asked_before: int, told: list[str]
 ) -> None:
-    browser: Any = PlayedBrowser()
-    links = BrowserLinks(browser, market("vn"), method=method, report_check=not_seen)
+    browser = PlayedBrowser()
+    links = links_of(browser, method)
     answers: list[HumanCheck | None] = [None] * asked_before + [HumanCheck()]
 
     def may_send() -> None:
@@ -95,29 +113,18 @@ async def test_refused_submit_sends_nothing(
     assert browser.page.told == told
 
 
-@pytest.mark.parametrize("opened", [False, True])
-async def test_tab_with_a_human_check_is_not_navigated(
-    opened: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_tab_with_a_human_check_is_not_navigated() -> None:
     """The check may come between two jobs; the page that would be loaded shows none."""
-    browser: Any = PlayedBrowser()
+    browser = PlayedBrowser()
     browser.page.here = "https://portal.test/verify/captcha"
-    if opened:
-        monkeypatch.setattr(portal, "open_links_page", already_open)
-    else:
-        links = BrowserLinks(browser, market("vn"), method="form", report_check=not_seen)
-        with pytest.raises(HumanCheck):
-            await links.create(COOKIE, [Product(7, 1)], (), lambda: None)
-    products = BrowserProducts(
-        browser, market("vn"), method="page", default_cap=1, report_check=not_seen
-    )
     with pytest.raises(HumanCheck):
-        await products.read(COOKIE, Product(7, 1))
+        await links_of(browser).create(COOKIE, [Product(7, 1)], (), lambda: None)
+    with pytest.raises(HumanCheck):
+        await products_of(browser, "page").read(COOKIE, Product(7, 1))
     assert browser.page.told == []
 
 
-@pytest.mark.parametrize("where", ["links", "products", "product page"])
-async def test_check_that_a_tab_shows_is_reported_at_once(where: str) -> None:
+async def test_check_that_a_tab_shows_is_reported_at_once() -> None:
     places: list[TabSpec] = []
     seen: list[Cookie] = []
 
@@ -126,36 +133,22 @@ async def test_check_that_a_tab_shows_is_reported_at_once(where: str) -> None:
             places.append(place)
 
     browser: Any = Warm()
-    if where == "links":
-        links = BrowserLinks(browser, market("vn"), method="form", report_check=seen.append)
-        await links.create(COOKIE, [Product(7, 1)], (), lambda: None)
-    else:
-        method: Any = "page" if where == "product page" else "fetch"
-        products = BrowserProducts(
-            browser, market("vn"), method=method, default_cap=1, report_check=seen.append
-        )
-        await products.read(COOKIE, Product(7, 1))
-    (place,) = places
-    assert place.tab == where
+    tabs = PortalTabs(browser, market("vn"), seen.append)
+    await BrowserLinks(tabs, method="form").create(COOKIE, [Product(7, 1)], (), lambda: None)
+    for method in ("fetch", "page"):
+        await BrowserProducts(tabs, method=method, default_cap=1).read(COOKIE, Product(7, 1))
+    assert [place.tab for place in places] == ["links", "products", "product page"]
     for beside, url in [
         (False, "https://portal.test/offer/custom_link"),
         (False, "https://portal.test/buyer/login"),
         (True, "https://ads.test/verify/captcha"),
         (True, "https://shopee.vn/"),
     ]:
-        assert not place.invalidates(url, beside)
+        assert not places[0].invalidates(url, beside)
     assert seen == []
-    assert place.invalidates("https://portal.test/verify/captcha?from=offer", False)
-    assert place.invalidates("https://shopee.vn/verify/captcha", True)
+    assert places[0].invalidates("https://portal.test/verify/captcha?from=offer", False)
+    assert places[0].invalidates("https://shopee.vn/verify/captcha", True)
     assert seen == [COOKIE, COOKIE]
-
-
-def not_seen(_: Cookie) -> None:
-    raise AssertionError
-
-
-async def already_open(*_: object) -> None:
-    await trio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize("method", ["fetch", "page"])
@@ -163,10 +156,8 @@ async def test_missing_page_for_product_data_is_products_down(
     method: Literal["fetch", "page"],
 ) -> None:
     """Or each of them would have it loaded again."""
-    browser: Any = PlayedBrowser(status=503)
-    products = BrowserProducts(
-        browser, market("vn"), method=method, default_cap=1, report_check=not_seen
-    )
+    browser = PlayedBrowser(status=503)
+    products = products_of(browser, method)
     with pytest.raises(ProductsDown, match="HTTP 503"):
         await products.read(COOKIE, Product(7, 1))
 
@@ -175,10 +166,8 @@ async def test_missing_page_for_product_data_is_products_down(
 async def test_missing_page_of_a_product_is_products_down(
     status: int, autojump_clock: MockClock
 ) -> None:
-    browser: Any = PlayedBrowser(of_product=status)
-    products = BrowserProducts(
-        browser, market("vn"), method="page", default_cap=1, report_check=not_seen
-    )
+    browser = PlayedBrowser(of_product=status)
+    products = products_of(browser, "page")
     with pytest.raises(ProductsDown, match=f"HTTP {status}" if status else "CONNECTION_RESET"):
         await products.read(COOKIE, Product(7, 1))
 
@@ -191,11 +180,9 @@ async def test_busy_browser_is_unavailable_and_slow_page_is_silent(
     error: type[Exception],
     autojump_clock: MockClock,
 ) -> None:
-    browser: Any = PlayedBrowser(busy_for=busy_for)
-    browser.page.goto = hang
-    products = BrowserProducts(
-        browser, market("vn"), method=method, default_cap=1, report_check=not_seen
-    )
+    browser = PlayedBrowser(busy_for=busy_for)
+    browser.page.goto = hang  # type: ignore[assignment,method-assign]
+    products = products_of(browser, method)
     with pytest.raises(error):
         await products.read(COOKIE, Product(7, 1))
     assert trio.current_time() == READ_WITHIN

@@ -68,20 +68,6 @@ def not_saved() -> NotSaved:
     return error
 
 
-@pytest.fixture
-async def refused(
-    tmp_path: Path, nursery: trio.Nursery, disk: list[Exception], quick_disk: None
-) -> PauseStore:
-    """At work; the disk has refused the first that it was to keep, and now works again."""
-    disk.append(not_saved())
-    pauses = PauseStore(tmp_path)
-    pauses.keep([ONE])
-    await nursery.start(pauses.run)
-    await wait_all_tasks_blocked()
-    assert PauseStore(tmp_path).loaded == ()
-    return pauses
-
-
 async def write_out(pauses: PauseStore) -> None:
     """Run one instance of its task, which is told to stop at once."""
     async with trio.open_nursery() as nursery:
@@ -166,22 +152,25 @@ async def test_write_without_a_thread_is_tried_again(
 
 
 @pytest.mark.usefixtures("quick_disk")
-async def test_full_disk_does_not_delay_the_stop(
-    tmp_path: Path, disk: list[Exception], autojump_clock: MockClock
+@pytest.mark.parametrize("refusals", [1, 2])
+async def test_refused_write_is_tried_once_more_at_the_stop(
+    tmp_path: Path,
+    nursery: trio.Nursery,
+    disk: list[Exception],
+    autojump_clock: MockClock,
+    refusals: int,
 ) -> None:
-    disk += [not_saved() for _ in range(100)]
+    disk += [not_saved() for _ in range(refusals)]
     pauses = PauseStore(tmp_path)
     pauses.keep([ONE])
-    await write_out(pauses)
-    assert trio.current_time() < 1
-
-
-async def test_refused_write_is_tried_once_more_at_the_stop(
-    tmp_path: Path, refused: PauseStore, autojump_clock: MockClock
-) -> None:
-    refused.stop()
+    await nursery.start(pauses.run)
     await wait_all_tasks_blocked()
-    assert PauseStore(tmp_path).loaded == (ONE,)
+    assert PauseStore(tmp_path).loaded == ()
+    pauses.stop()
+    await wait_all_tasks_blocked()
+    assert PauseStore(tmp_path).loaded == ((ONE,) if refusals == 1 else ())
+    assert trio.current_time() == 0
+    assert not disk
 
 
 async def test_write_that_failed_is_repeated_by_the_next_instance(

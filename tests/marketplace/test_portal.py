@@ -398,12 +398,5 @@ async def test_call_broken_off_by_leaving_page_raises_by_new_address(
     await raised(refusal, read_fetch(Tab(call=broken, looks=looks)))
 
 
-async def test_page_that_left_before_the_call_raises_at_once(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
-    await raised(HumanCheck, submit_fetch(Tab(call=called("", status=302, url=CAPTCHA))))
-    assert trio.current_time() == 0
-
-
 async def test_call_of_a_reloaded_page_raises_context_lost() -> None:
     await raised(ContextLost, submit_fetch(Tab(call=ContextLost("reloaded"))))

@@ -67,6 +67,7 @@ async def test_fetch_and_page_read_the_same_product() -> None:
         by_fetch = await portal.read_product_fetch(page, browser.market, LIPSTICK, default_cap=1)
         by_page = await portal.read_product_page(page, browser.market, LIPSTICK, default_cap=1)
         assert by_fetch == by_page
+        assert by_fetch is not None
         assert (by_fetch.price, by_fetch.commission) == (122_200, 21_996)
         assert by_fetch.product_link == LIPSTICK.url(browser.market)
 

@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from smartlinkd.browser.capture import CapturedResponse
-from smartlinkd.marketplace.errors import HumanCheck, NotThere, PortalDown, ProductsRefused
+from smartlinkd.marketplace.errors import HumanCheck, PortalDown, ProductsRefused
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.products import ProductData, Rates, commission, parse_portal_product
+from smartlinkd.marketplace.products import Rates, commission, parse_portal_product
 
 VN = market("vn")
 CALL = "https://affiliate.shopee.vn/api/v3/offer/product?item_id=23456789012"
-JSON = "application/json"
 ASKED = Product(88201679, 23456789012)
 CAP = 30_000  # what a configuration would give; no answer here has it
 
@@ -60,11 +59,8 @@ def answer(
     return {"code": 0, "msg": "success", "data": changed(whole, data)}
 
 
-def read(found: object, *, status: int = 200, code: str = "vn") -> ProductData:
-    return read_response(CapturedResponse(status, CALL, JSON, json.dumps(found)), code=code)
-
-
-def read_response(response: CapturedResponse, *, code: str = "vn") -> ProductData:
+def read(found: object, *, status: int = 200, code: str = "vn") -> Any:
+    response = CapturedResponse(status, CALL, "application/json", json.dumps(found))
     return parse_portal_product(response, asked=ASKED, market=market(code), default_cap=CAP)
 
 
@@ -205,8 +201,7 @@ def test_product_with_a_packed_part_is_the_same(what: str, how: tuple[str, ...])
     "card", ["", "null", "[]", "{}", "{", "5", "x", "[" * 100_000, "9" * 5_000, [], [{}, {}], 5]
 )
 def test_card_that_cannot_be_read_is_no_product(card: object) -> None:
-    with pytest.raises(NotThere):
-        read(answer(batch_item_for_item_card_full=card))
+    assert read(answer(batch_item_for_item_card_full=card)) is None
 
 
 @pytest.mark.parametrize("missing", [..., None])
@@ -310,14 +305,22 @@ def test_money_of_another_market_is_in_its_whole_units() -> None:
 
 
 @pytest.mark.parametrize(
+    "found",
+    [
+        {"code": 0, "data": None},
+        {"code": 0, "data": {}},
+        {"code": 0, "data": {"batch_item_for_item_card_full": None}},
+        {"data": []},
+        {},
+    ],
+)
+def test_answer_without_product_is_none(found: object) -> None:
+    assert read(found) is None
+
+
+@pytest.mark.parametrize(
     ("error", "status", "found"),
     [
-        (NotThere, 200, {"code": 0, "data": None}),
-        (NotThere, 200, {"code": 0}),
-        (NotThere, 200, {"code": 0, "data": {}}),
-        (NotThere, 200, {"code": 0, "data": {"batch_item_for_item_card_full": None}}),
-        (NotThere, 200, {"data": []}),
-        (NotThere, 200, {}),
         (ProductsRefused, 401, {"code": 401}),
         (ProductsRefused, 403, {"code": 403}),
         (ProductsRefused, 200, {"is_login": False, "error": 90309999}),

@@ -10,10 +10,10 @@ import pytest
 import trio
 import trio.testing
 
-from smartlinkd.marketplace.errors import NotThere, PortalDown, PortalSilent, ProductsRefused
+from smartlinkd.marketplace.errors import PortalDown, PortalSilent, ProductsRefused
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.products import FIELD_NAMES, ProductData
+from smartlinkd.marketplace.products import FIELD_NAMES
 from smartlinkd.marketplace.third_party import ThirdParty
 from smartlinkd.net.client import HttpClient
 
@@ -43,7 +43,7 @@ async def ask(
     status: int = 200,
     fields: dict[str, str] | None = None,
     requests: list[httpx.Request] | None = None,
-) -> ProductData:
+) -> Any:
     def handler(request: httpx.Request) -> httpx.Response:
         (requests if requests is not None else []).append(request)
         if isinstance(answer, str):
@@ -79,11 +79,6 @@ async def test_fields_at_configured_paths_are_read() -> None:
     answer = {"data": {"item": {"t": "Name", "p": "5.5"}, "name": "not this"}, "name": "nor this"}
     found = await ask(answer, fields={"name": "data.item.t", "price": "data.item.p"})
     assert (found.name, found.price) == ("Name", 6)
-
-
-def test_unknown_field_name_is_refused() -> None:
-    with pytest.raises(ValueError, match="'shop_name' is no field; use one of name, price"):
-        ThirdParty(HttpClient(), VN, TEMPLATE, {"shop_name": "x"})
 
 
 @pytest.mark.parametrize(
@@ -124,15 +119,18 @@ async def test_estimates_that_do_not_add_up_are_kept() -> None:
 
 
 @pytest.mark.parametrize("answer", [{}, {"error": "unknown item"}, {"name": None}])
-async def test_answer_without_any_field_raises_not_there(answer: object) -> None:
-    with pytest.raises(NotThere):
-        await ask(answer)
+async def test_answer_without_any_field_is_no_data(answer: object) -> None:
+    assert await ask(answer) is None
+
+
+@pytest.mark.parametrize("status", [404, 410])
+async def test_product_that_the_service_does_not_know_has_no_data(status: int) -> None:
+    assert await ask(WHOLE, status=status) is None
 
 
 @pytest.mark.parametrize(
     ("status", "error"),
     [
-        *((status, NotThere) for status in (404, 410)),
         *((status, ProductsRefused) for status in (401, 403, 429)),
         *((status, PortalDown) for status in (302, 500)),
     ],

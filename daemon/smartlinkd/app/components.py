@@ -23,7 +23,7 @@ from smartlinkd.config.settings import Settings
 from smartlinkd.conversion.account import HumanCheckReports, shown_name, state_of
 from smartlinkd.conversion.account_queue import ConversionLimits
 from smartlinkd.conversion.api_sources import ApiProducts, OpenApiLinks
-from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts, ReportHumanCheck
+from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts, PortalTabs
 from smartlinkd.conversion.pause_store import PauseStore
 from smartlinkd.conversion.service import (
     ConversionService,
@@ -125,14 +125,15 @@ def make_conversion(
 ) -> ConversionService:
     """Return the conversion service with the configured sources. `history` keeps its results."""
     marketplace, human_checks = _market(settings), HumanCheckReports()
+    tabs = PortalTabs(browser, marketplace, human_checks.report) if browser is not None else None
     for pause in pauses.loaded:
         notify = notifier.mark_account_notified if pause.is_notified else notifier.report_account
         notify(shown_name(pause.account), state_of(pause))
     return ConversionService(
         ConversionSetup(
             market=marketplace,
-            links=_link_source(settings, http, marketplace, browser, human_checks.report),
-            products=_product_source(settings, http, marketplace, browser, human_checks.report),
+            links=_link_source(settings, http, marketplace, tabs),
+            products=_product_source(settings, http, marketplace, tabs),
             resolve=ShortLinks(http, marketplace).resolve,
             limits=_limits(settings),
             human_checks=human_checks,
@@ -266,22 +267,18 @@ def _link_source(
     settings: Settings,
     http: HttpClient,
     marketplace: Market,
-    browser: Browser | None,
-    report_check: ReportHumanCheck,
+    tabs: PortalTabs | None,
 ) -> LinkSource:
-    if settings.links.source == "open_api" or browser is None:
+    if settings.links.source == "open_api" or tabs is None:
         return OpenApiLinks(_open_api(settings, http, marketplace))
-    return BrowserLinks(
-        browser, marketplace, method=settings.marketplace.method, report_check=report_check
-    )
+    return BrowserLinks(tabs, method=settings.marketplace.method)
 
 
 def _product_source(
     settings: Settings,
     http: HttpClient,
     marketplace: Market,
-    browser: Browser | None,
-    report_check: ReportHumanCheck,
+    tabs: PortalTabs | None,
 ) -> ProductSource | None:
     default_cap = settings.marketplace.default_cap
     match settings.products.source:
@@ -293,14 +290,8 @@ def _product_source(
             return ApiProducts(
                 ThirdParty(http, marketplace, estimates.url, estimates.fields).product
             )
-        case "portal" if browser is not None:
-            return BrowserProducts(
-                browser,
-                marketplace,
-                method=settings.products.method,
-                default_cap=default_cap,
-                report_check=report_check,
-            )
+        case "portal" if tabs is not None:
+            return BrowserProducts(tabs, method=settings.products.method, default_cap=default_cap)
         case _:
             return None
 

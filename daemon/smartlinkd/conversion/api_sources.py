@@ -10,7 +10,6 @@ import trio
 from smartlinkd.conversion.sources import READS_AT_ONCE, MaySend, SubIds
 from smartlinkd.errors import Refused
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, Row
-from smartlinkd.marketplace.errors import NotThere
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.open_api import OpenApi
 from smartlinkd.marketplace.products import ProductData
@@ -61,7 +60,7 @@ class ApiProducts:
     needs_cookie = False
     at_once = READS_AT_ONCE
 
-    def __init__(self, read: Callable[[Product], Awaitable[ProductData]]) -> None:
+    def __init__(self, read: Callable[[Product], Awaitable[ProductData | None]]) -> None:
         self._read = read
 
     async def read(
@@ -70,7 +69,4 @@ class ApiProducts:
         product: Product,
     ) -> ProductData | None:
         """See `ProductSource`."""
-        try:
-            return await self._read(product)
-        except NotThere:
-            return None
+        return await self._read(product)

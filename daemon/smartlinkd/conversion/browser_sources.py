@@ -20,7 +20,6 @@ from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.cookies import browser_cookies
 from smartlinkd.marketplace.errors import (
     MarketplaceFailed,
-    NotThere,
     PortalChanged,
     PortalDown,
     PortalSilent,
@@ -41,23 +40,61 @@ ReportHumanCheck = Callable[[Cookie], None]
 """Called with the cookie of a tab that shows a human check. Never waits."""
 
 
+class PortalTabs:
+    """Tabs at the portal, in the sessions of cookies."""
+
+    def __init__(self, browser: Browser, market: Market, report_check: ReportHumanCheck) -> None:
+        self.market = market
+        self._browser = browser
+        self._report_check = report_check
+
+    async def use(
+        self,
+        cookie: Cookie | None,
+        tab: str,
+        open_tab: Callable[[Page], Awaitable[None]],
+        job: Callable[[Page], Awaitable[R]],
+        *,
+        at_once: int,
+        elsewhere: bool = False,
+    ) -> R:
+        """Run `job` in the tab `tab` of a cookie.
+
+        The browser's failures become refusals that say what a client can do.
+        """
+        assert cookie is not None  # noqa: S101 - the service checks `needs_cookie`
+
+        def is_invalidating(url: str, beside: bool) -> bool:
+            is_check = (
+                is_check_in_frame(url, self.market)
+                if beside
+                else sign_of_url(url) is Sign.HUMAN_CHECK
+            )
+            if is_check:
+                self._report_check(cookie)
+            return is_check
+
+        cookies = partial(browser_cookies, self.market, cookie)
+        spec = TabSpec(cookie.digest, cookies, tab, open_tab, is_invalidating, at_once, elsewhere)
+        try:
+            return await self._browser.use(spec, job)
+        except Disconnected as end:
+            logger.info("the browser ended while it worked: %s", end)
+            raise BrowserEnded(
+                "the browser ended in the midst of it, and is started again; try again shortly"
+            ) from None
+        except BrowserFailed as failure:
+            raise UpstreamFailed(f"{failure}; try again shortly") from None
+
+
 class BrowserLinks:
     """Makes links on the portal's custom-link page, by its form or by the page's own request."""
 
     needs_cookie = True
 
-    def __init__(
-        self,
-        browser: Browser,
-        market: Market,
-        *,
-        method: Literal["form", "fetch"],
-        report_check: ReportHumanCheck,
-    ) -> None:
-        self._browser = browser
-        self._market = market
-        self._method = method
-        self._report_check = report_check
+    def __init__(self, tabs: PortalTabs, *, method: Literal["form", "fetch"]) -> None:
+        self._tabs = tabs
+        self._submit = portal.submit_form if method == "form" else portal.submit_fetch
 
     async def create(
         self,
@@ -67,20 +104,17 @@ class BrowserLinks:
         may_send: MaySend,
     ) -> Sequence[Row]:
         """See `LinkSource`."""
-        submit = portal.submit_form if self._method == "form" else portal.submit_fetch
-
-        async def create(page: Page) -> list[Row]:
-            may_send()
-            return await submit(page, self._market, products, sub_ids)
+        market = self._tabs.market
 
         async def open_tab(page: Page) -> None:
             may_send()
-            await portal.open_links_page(page, self._market)
+            await portal.open_links_page(page, market)
 
-        tab_spec = _tab_spec(
-            cookie, self._market, "links", open_tab, at_once=1, report_check=self._report_check
-        )
-        return await _use(self._browser, tab_spec, create)
+        async def create(page: Page) -> list[Row]:
+            may_send()
+            return await self._submit(page, market, products, sub_ids)
+
+        return await self._tabs.use(cookie, "links", open_tab, create, at_once=1)
 
 
 class BrowserProducts:
@@ -89,99 +123,49 @@ class BrowserProducts:
     needs_cookie = True
 
     def __init__(
-        self,
-        browser: Browser,
-        market: Market,
-        *,
-        method: Literal["fetch", "page"],
-        default_cap: int,
-        report_check: ReportHumanCheck,
+        self, tabs: PortalTabs, *, method: Literal["fetch", "page"], default_cap: int
     ) -> None:
-        self._browser = browser
-        self._market = market
-        self._method = method
-        self._report_check = report_check
+        self._tabs = tabs
         self._default_cap = default_cap
-        self.at_once = READS_AT_ONCE if method == "fetch" else 1
+        self._is_fetching = method == "fetch"
+        self.at_once = READS_AT_ONCE if self._is_fetching else 1
 
     async def read(self, cookie: Cookie | None, product: Product) -> ProductData | None:
         """See `ProductSource`."""
+        market = self._tabs.market
         begun = trio.Event()
-        fetch = self._method == "fetch"
-        reading = portal.read_product_fetch if fetch else portal.read_product_page
-
-        async def read(page: Page) -> ProductData | MarketplaceFailed:
-            begun.set()
-            # Returned, not raised: an error that leaves a page has its whole context closed, and
-            # these say nothing against the page.
-            try:
-                return await reading(page, self._market, product, default_cap=self._default_cap)
-            except (NotThere, ProductsRefused, ProductsDown, PortalDown, PortalSilent) as failed:
-                return failed
+        reading = portal.read_product_fetch if self._is_fetching else portal.read_product_page
 
         async def open_tab(page: Page) -> None:
             begun.set()
             try:
-                await portal.open_links_page(page, self._market)
+                await portal.open_links_page(page, market)
             except (PortalDown, PortalChanged, NavigationFailed) as failed:
                 raise ProductsDown(str(failed)) from None  # the next read would open it again
 
-        tab_spec = _tab_spec(
-            cookie,
-            self._market,
-            "products" if fetch else "product page",
-            open_tab,
-            at_once=self.at_once,
-            report_check=self._report_check,
-            elsewhere=not fetch,
-        )
+        async def read(page: Page) -> ProductData | MarketplaceFailed | None:
+            begun.set()
+            # Returned, not raised: an error that leaves a page has its whole context closed, and
+            # these say nothing against the page.
+            try:
+                return await reading(page, market, product, default_cap=self._default_cap)
+            except (ProductsRefused, ProductsDown, PortalDown, PortalSilent) as failed:
+                return failed
+
         found: ProductData | MarketplaceFailed | None = None
         with trio.move_on_after(READ_WITHIN) as reading_time:
-            found = await _use(self._browser, tab_spec, read)
+            found = await self._tabs.use(
+                cookie,
+                "products" if self._is_fetching else "product page",
+                open_tab,
+                read,
+                at_once=self.at_once,
+                elsewhere=not self._is_fetching,
+            )
         if reading_time.cancelled_caught:
             if not begun.is_set():  # no fault of the marketplace
                 raise Unavailable("the browser has no hand free for product data", retry_after=1)
             raise PortalSilent(f"no product data within {READ_WITHIN:g} seconds")
-        if isinstance(found, NotThere):
-            return None
         if isinstance(found, MarketplaceFailed):
             raise found
         return found
-
-
-async def _use(browser: Browser, tab_spec: TabSpec, job: Callable[[Page], Awaitable[R]]) -> R:
-    """Run `job` in the browser. Its failures become refusals that say what a client can do."""
-    try:
-        return await browser.use(tab_spec, job)
-    except Disconnected as end:
-        logger.info("the browser ended while it worked: %s", end)
-        raise BrowserEnded(
-            "the browser ended in the midst of it, and is started again; try again shortly"
-        ) from None
-    except BrowserFailed as failure:
-        raise UpstreamFailed(f"{failure}; try again shortly") from None
-
-
-def _tab_spec(
-    cookie: Cookie | None,
-    market: Market,
-    tab: str,
-    open_tab: Callable[[Page], Awaitable[None]],
-    *,
-    at_once: int,
-    report_check: ReportHumanCheck,
-    elsewhere: bool = False,
-) -> TabSpec:
-    """Return the tab `tab` of a cookie, at the portal."""
-    assert cookie is not None  # noqa: S101 - the service checks `needs_cookie`
-
-    def is_invalidating(url: str, beside: bool) -> bool:
-        is_check = (
-            is_check_in_frame(url, market) if beside else sign_of_url(url) is Sign.HUMAN_CHECK
-        )
-        if is_check:
-            report_check(cookie)
-        return is_check
-
-    cookies = partial(browser_cookies, market, cookie)
-    return TabSpec(cookie.digest, cookies, tab, open_tab, is_invalidating, at_once, elsewhere)

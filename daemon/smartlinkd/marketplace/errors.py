@@ -93,13 +93,6 @@ class ProductsDown(MarketplaceFailed):
         super().__init__(f"the marketplace gives no product data: {what}")
 
 
-class NotThere(MarketplaceFailed):
-    """The source has no such product."""
-
-    def __init__(self) -> None:
-        super().__init__("the marketplace has no product data for this item")
-
-
 class OpenApiRefused(MarketplaceFailed):
     """The official API does not accept the credentials."""
 

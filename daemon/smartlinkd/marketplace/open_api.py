@@ -22,7 +22,6 @@ from smartlinkd.marketplace import links
 from smartlinkd.marketplace.answers import FailCode, Row, clean_short_link, graphql_error
 from smartlinkd.marketplace.errors import (
     AccountFrozen,
-    NotThere,
     OpenApiBusy,
     OpenApiRefused,
     PortalDown,
@@ -113,10 +112,10 @@ class OpenApi:
             return Row(None, None, FailCode.UNKNOWN)
         return Row(link, link, FailCode.SUCCESS)
 
-    async def product(self, product: links.Product, *, default_cap: int) -> ProductData:
-        """Return the product data of one product. The API has no cap.
+    async def product(self, product: links.Product, *, default_cap: int) -> ProductData | None:
+        """Return the product data of one product, or None without such an offer.
 
-        Raises `NotThere` if it has no such offer, `PortalError`, and as `short_link`.
+        The API has no cap. Raises `PortalError`, and as `short_link`.
         """
         query = f"{{productOfferV2(itemId:{product.item_id}){{nodes{{{_OFFER_FIELDS}}}}}}}"
         data = await self._call(query, deadline=PRODUCT_DEADLINE)
@@ -125,7 +124,7 @@ class OpenApi:
             if to_int(node.get("itemId")) == product.item_id:
                 facts = _facts(node, product, self._market)
                 return product_data(facts, self._market, default_cap=default_cap)
-        raise NotThere
+        return None
 
     async def _call(self, query: str, *, deadline: float) -> dict[str, Any]:
         body = json.dumps({"query": query}, separators=(",", ":"))

@@ -184,15 +184,14 @@ async def read_product_fetch(
     product: links.Product,
     *,
     default_cap: int,
-) -> ProductData:
-    """Read the portal's data of a product, by a call from any of its pages.
+) -> ProductData | None:
+    """Read the portal's data of a product, None without any, by a call from any of its pages.
 
     Leaves the page as it was, so several readings may use it at once.
 
     Raises:
         HumanCheck: the portal asks for a human check.
         ProductsRefused: it refuses the data, or wants a login for it.
-        NotThere: it knows no such product.
         PortalDown: it answered with an error.
         PortalSilent: there is no answer in time.
         BrowserFailed: a call to the tab failed.
@@ -209,7 +208,7 @@ async def read_product_page(
     product: links.Product,
     *,
     default_cap: int,
-) -> ProductData:
+) -> ProductData | None:
     """Read the same by opening the product's page, from the call that the page makes.
 
     The tab leaves the links page, so it must not be one that submits links. Raises as

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from smartlinkd.marketplace import links
-from smartlinkd.marketplace.errors import NotThere, PortalDown, ProductsRefused, SessionLost
+from smartlinkd.marketplace.errors import PortalDown, ProductsRefused, SessionLost
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.signs import read_json
 from smartlinkd.marketplace.values import (
@@ -146,14 +146,13 @@ def product_data(facts: Facts, market: Market, *, default_cap: int) -> ProductDa
 
 def parse_portal_product(
     response: CapturedResponse, *, asked: links.Product, market: Market, default_cap: int
-) -> ProductData:
-    """Return the product data in an answer of the portal's `/api/v3/offer/product`.
+) -> ProductData | None:
+    """Return the product data in an answer of the portal's `/api/v3/offer/product`, or None.
 
     Raises:
         HumanCheck: the answer is a human check.
         ProductsRefused: it is a refusal, also one that looks like a lost session. Only a submit of
             links decides that the session is lost.
-        NotThere: the portal knows no such product.
         PortalDown: it is an error, or about another product.
     """
     status = response.status
@@ -171,7 +170,7 @@ def parse_portal_product(
     data = unpacked(answer.get("data"))
     card = unpacked(data.get("batch_item_for_item_card_full"))
     if not card:
-        raise NotThere
+        return None
     link = link_of(data.get("product_link"), card.get("shopid"), card.get("itemid"), market)
     item_id = card.get("itemid")
     is_other = item_id is not None and to_int(item_id) != asked.item_id

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from smartlinkd.marketplace import links
-from smartlinkd.marketplace.errors import NotThere, PortalDown, PortalSilent, ProductsRefused
+from smartlinkd.marketplace.errors import PortalDown, PortalSilent, ProductsRefused
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.products import FIELD_NAMES, PLACEHOLDER, ProductData, link_of
 from smartlinkd.marketplace.values import (
@@ -41,9 +41,6 @@ class ThirdParty:
         url_template: may have {item_id}, {shop_id} and {url} (the canonical link, percent-encoded).
         fields: the path in the answer of each of our fields, as "data.price". The default is our
             own name, at the top.
-
-    Raises:
-        ValueError: a name in `fields` is none of `FIELD_NAMES`.
     """
 
     def __init__(
@@ -53,20 +50,16 @@ class ThirdParty:
         url_template: str,
         fields: Mapping[str, str],
     ) -> None:
-        unknown = sorted(set(fields) - set(FIELD_NAMES))
-        if unknown:
-            raise ValueError(f"{unknown[0]!r} is no field; use one of {', '.join(FIELD_NAMES)}")
         self._http = http
         self._market = market
         self._url_template = url_template
         self._paths = {name: fields.get(name, name) for name in FIELD_NAMES}
 
-    async def product(self, product: links.Product) -> ProductData:
-        """Return the service's estimate for one product. A redirect is not followed.
+    async def product(self, product: links.Product) -> ProductData | None:
+        """Return the service's estimate for one product, or None. A redirect is not followed.
 
         Raises:
             ProductsRefused: it does not accept the request.
-            NotThere: it does not know the product.
             PortalDown: its answer cannot be read.
             PortalSilent: there is no answer in time.
         """
@@ -86,11 +79,11 @@ class ThirdParty:
         }
         return PLACEHOLDER.sub(lambda match: values[match[1]], self._url_template)
 
-    def _read(self, reply: Reply, product: links.Product) -> ProductData:
+    def _read(self, reply: Reply, product: links.Product) -> ProductData | None:
         if reply.status in _REFUSED:
             raise ProductsRefused(f"the estimate service answered with HTTP {reply.status}")
         if reply.status in (404, 410):
-            raise NotThere
+            return None
         answer = json_object(reply.text)
         if reply.status != 200 or answer is None:
             what = f"it gave no answer to read (HTTP {reply.status})"
@@ -98,12 +91,11 @@ class ThirdParty:
         found = {name: _at(answer, path) for name, path in self._paths.items()}
         read = {name: reader(found[name]) for name, reader in _READERS.items()}
         link = link_of(found["productLink"], product.shop_id, product.item_id, self._market)
-        data = ProductData.model_validate(
+        if all(value is None for value in read.values()):
+            return None  # the answer has none of the fields
+        return ProductData.model_validate(
             {**read, "productLink": link.url(self._market) if link else None}
         )
-        if all(value is None for value in read.values()):
-            raise NotThere  # the answer has none of the fields
-        return data
 
 
 def _at(answer: object, path: str) -> object:
