@@ -16,7 +16,7 @@ from smartlinkd.conversion.account_queue import ConversionLimits
 from smartlinkd.conversion.service import ConversionService, ConversionSetup
 from smartlinkd.conversion.sources import MaySend
 from smartlinkd.crews.tools import TOOL_NAMES, TOOL_PATIENCE, tools
-from smartlinkd.errors import BrowserEnded, Invalid, Unavailable, UpstreamFailed
+from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.links import Product, Short
@@ -38,9 +38,7 @@ class Source:
         self.needs_cookie = needs_cookie
         self.at_once = 1
         self.asked: list[tuple[str | None, tuple[str, ...]]] = []
-        self.refusal: UpstreamFailed | None = None
         self.down_until = -inf
-        self.ends = 0
 
     async def create(
         self,
@@ -51,11 +49,6 @@ class Source:
     ) -> Sequence[Row]:
         may_send()
         self.asked.append((cookie.account if cookie else None, sub_ids))
-        if self.refusal is not None:
-            raise self.refusal
-        if self.ends > 0:
-            self.ends -= 1
-            raise BrowserEnded("the browser ended in the midst of it")
         if trio.current_time() < self.down_until:
             raise Unavailable("the browser is down", retry_after=2)
         return [

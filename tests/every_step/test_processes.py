@@ -22,7 +22,7 @@ from smartlinkd.browser.page import Page
 from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.crews.protocol import Inputs
 from smartlinkd.crews.worker import Stopped, WorkerSettings, start_worker
-from smartlinkd.processes.process_tree import run_process_tree, shared_fork_server
+from smartlinkd.processes.process_tree import run_process_tree
 from tests.browser.jobs import never_invalid
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
@@ -86,23 +86,6 @@ def test_a_command_with_children(strike_real: StrikeReal, folder: Path) -> None:
 
     assert strike_real(body) > 10
     assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
-
-
-def test_two_commands_of_one_fork_server(strike_real: StrikeReal, folder: Path) -> None:
-    async def body() -> None:
-        async with shared_fork_server():
-            for name in ("first", "second"):
-                its = folder / name
-                its.mkdir()
-                async with run_process_tree(
-                    ["/bin/sleep", "0.01"],
-                    environment={},
-                    working_folder=its,
-                    remove=its,
-                ) as command:
-                    await command.wait()
-
-    assert strike_real(body) > 20
 
 
 def test_a_worker_that_is_stopped(strike_real: StrikeReal, folder: Path) -> None:

@@ -231,22 +231,3 @@ def test_child_fails_at_every_step_and_all_serve_again(
         await pair.check_that_all_has_ended()
 
     assert at_every_step(scenario) >= 10
-
-
-@pytest.mark.parametrize("strategy", list(Strategy))
-def test_call_is_answered_although_the_base_fails_at_every_step(
-    at_every_step: AtEveryStep, strategy: Strategy
-) -> None:
-    async def scenario(strike: Strike) -> None:
-        pair = Pair(strategy)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(pair.supervisor.run)
-            strike.arm(pair.base.fail)
-            with trio.fail_after(60):
-                for _ in range(20):
-                    await pair.dependant.mailbox.ask(do_nothing)
-                    await trio.sleep(0.5)
-            strike.disarm()
-            pair.supervisor.stop()
-
-    assert at_every_step(scenario) >= 50

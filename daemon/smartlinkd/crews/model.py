@@ -44,9 +44,6 @@ class ExecutorLimits:
     take for ever."""
     completion_timeout_s: float = 15.0
     """For what is left of a stopped worker to be killed, and its outcome to be recorded."""
-    settle_timeout_s: float = 5.0
-    """For kickoffs that are being recorded when one of their crew is stopped. Less than a stop may
-    take to begin (`Executor.stop`), so that the client is told what it has waited for."""
 
 
 @dataclass(frozen=True)

@@ -224,7 +224,9 @@ class Scheduler:
     async def stop(self, user: CrewUser, kickoff_id: str) -> Completion:
         """Begin to stop an execution that exists; see `Executor.stop`. Raises `Invalid`."""
         by = f"user {user.user}" if user.user else "a holder of the organization token"
-        queue = await self._settled_queue(user.crew)
+        if (queue := self._queues.get(user.crew)) is not None:
+            async with queue.enqueue_lock:
+                pass  # nothing is being loaded or recorded from now on
         if queue is not None and (execution := queue.running.get(kickoff_id)) is not None:
             if execution.completion.status is None:
                 execution.cancel(Status.STOPPED, f"stopped by {by}")
@@ -284,20 +286,6 @@ class Scheduler:
             return created.id
         finally:
             queue.enqueue_lock.release()
-
-    async def _settled_queue(self, crew: str) -> CrewQueue | None:
-        """Return the crew's queue once nothing is being enqueued; None if it has none."""
-        if (queue := self._queues.get(crew)) is not None:
-            with trio.move_on_after(self._limits.settle_timeout_s) as timeout:
-                async with queue.enqueue_lock:
-                    pass
-            if timeout.cancelled_caught:
-                raise Unavailable(
-                    "this crew's executions are still being loaded or recorded, which waits for "
-                    "the disk; nothing was stopped; try again",
-                    retry_after=5,
-                )
-        return queue
 
     # Running
 

@@ -14,7 +14,6 @@ import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.crews.execution import NOT_STARTED
-from smartlinkd.crews.scheduler import INTERRUPTED
 from smartlinkd.processes.process_tree import Limits, shared_fork_server
 from smartlinkd.store.model import Execution, ExecutionState, Status
 from tests.processes.family import server_of, sleeping
@@ -177,15 +176,3 @@ async def test_stop_cuts_a_worker_start_that_hangs_short(
     assert end.status is Status.STOPPED
     assert end.error == f"stopped by a holder of the organization token; {NOT_STARTED}"
     await has_a_place(daemon)
-
-
-async def test_daemons_end_cuts_a_worker_start_short_and_interrupts_the_execution(
-    mock_clock: MockClock, start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew())
-    kickoff_id = await starting(daemon)
-    mock_clock.rate = 1.0
-    await daemon.stop()
-    assert mock_clock.current_time() < Limits().start
-    end = await (await start_daemon(crew())).end_of(kickoff_id)
-    assert (end.status, end.error) == (Status.INTERRUPTED, INTERRUPTED)

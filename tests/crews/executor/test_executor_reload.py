@@ -150,34 +150,11 @@ async def test_restarted_executor_keeps_the_reloaded_crews(
 BROKEN_C = BrokenCrew("c", ())
 
 
-async def killed_with_one_running(daemon: CrewsDaemon, waiting: int) -> list[str]:
-    """The ids of both kinds, the one that ran first."""
-    ids = [await daemon.kickoff(*WAITS) for _ in range(1 + waiting)]
-    await daemon.gate.reaches(1)
-    await daemon.kill()
-    return ids
-
-
 async def comes_to(daemon: CrewsDaemon, *loads: CrewLoad) -> None:
     """Wait until the crews that are listed have this in hand."""
     with trio.fail_after(HANG):
         while [each.load for each in daemon.executor.listed()] != list(loads):
             await wait_all_tasks_blocked(0.001)
-
-
-async def test_load_counts_what_waits_for_a_broken_crew(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    ids = await killed_with_one_running(await start_daemon(crew(max_running=1)), waiting=3)
-    daemon = await start_daemon(crew("other"), broken=(BROKEN_C,))
-    assert daemon.executor.load()["c"] == CrewLoad(waiting=3)
-    await daemon.stop_one(ids[1])
-    assert daemon.executor.load()["c"] == CrewLoad(waiting=2)
-    await daemon.executor.apply_catalog(Catalog({"c": crew(max_running=1)}))
-    await daemon.gate.reaches(1)
-    assert daemon.executor.load()["c"] == CrewLoad(running=1, waiting=1)
-    daemon.gate.open()
-    assert (await daemon.end_of(ids[3])).state is ExecutionState.SUCCESS
 
 
 async def test_broken_crew_with_a_running_execution_is_listed_as_running(

@@ -90,6 +90,19 @@ async def test_two_answers_at_the_same_moment_count_once(daemon: CrewsDaemon) ->
     assert (await daemon.story(kickoff_id)).count("human_feedback_received") == 1
 
 
+async def test_same_answer_counts_again_when_its_task_is_asked_about_again(
+    daemon: CrewsDaemon,
+) -> None:
+    kickoff_id = await daemon.kickoff(
+        *("started", "task a", "ask a", "hear", "ask a", "hear", "done a", "result ok")
+    )
+    for _ in range(2):
+        await daemon.reaches(kickoff_id, WAITING)
+        await daemon.resume(kickoff_id)
+    assert (await daemon.end_of(kickoff_id)).status is Status.COMPLETED
+    assert (await daemon.story(kickoff_id)).count("human_feedback_received") == 2
+
+
 def hold_up_answers(
     daemon: CrewsDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[trio.Event, trio.Event]:

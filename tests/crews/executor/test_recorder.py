@@ -131,27 +131,6 @@ async def test_answer_repeated_after_a_timeout_is_the_same_answer(
     assert answer["feedback"] == "first"
 
 
-async def test_repeated_answer_is_no_answer_to_the_next_question(
-    disk: Disk, daemon: CrewsDaemon
-) -> None:
-    kickoff_id = await daemon.kickoff(
-        *("started", "task a", "ask a", "hear", "done a", "task b", "ask b", "hear"),
-        *("done b", "result ok"),
-    )
-    await daemon.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
-    disk.refusing = True
-    await give_up_on_first_answer(disk, daemon, kickoff_id)
-    disk.refusing = False
-    with trio.fail_after(HANG):
-        while (await daemon.look(kickoff_id)).current_task != "b":  # noqa: ASYNC110 - no bell here
-            await trio.sleep(0.002)
-    await daemon.resume(kickoff_id, text="first")
-    assert (await daemon.look(kickoff_id)).status is Status.WAITING_FOR_HUMAN_INPUT
-    await daemon.resume(kickoff_id, "b")
-    assert (await daemon.end_of(kickoff_id)).status is Status.COMPLETED
-    assert (await daemon.story(kickoff_id)).count("human_feedback_received") == 2
-
-
 @pytest.mark.parametrize("waits", [False, True])
 async def test_stop_on_a_full_disk_is_unavailable_in_time(
     disk: Disk,
