@@ -20,7 +20,8 @@ import trio
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon
-    from tests.e2e.crews.conftest import Call, Client, Employing, Meet, Receiver
+    from tests.e2e.crews.conftest import Client, Employing, Meet
+    from tests.fakes.receiver import Call, Receiver
 
 RUNNING = 2
 """Of each crew at a time."""
