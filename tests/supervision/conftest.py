@@ -9,7 +9,6 @@ import trio
 
 from smartlinkd.errors import Refused
 from smartlinkd.supervision.child import ChildSpec, Closable
-from smartlinkd.supervision.policy import Restart
 from smartlinkd.supervision.supervisor import Supervisor
 
 
@@ -71,7 +70,6 @@ class Child:
     def spec(
         self,
         *,
-        restart: Restart = Restart.PERMANENT,
         grace: float = 5.0,
         start_timeout: float = 30.0,
         mailbox: Closable | None = None,
@@ -79,7 +77,6 @@ class Child:
         return ChildSpec(
             self.name,
             self.run,
-            restart=restart,
             stop=self.stop,
             grace=grace,
             start_timeout=start_timeout,
