@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from math import inf
-from typing import Protocol
+from typing import Any
 
 import trio
 
+from smartlinkd.supervision.actor import Queue
 from smartlinkd.supervision.heartbeat import Heartbeat, WatchedLoop
 
 StartFunction = Callable[[trio.TaskStatus[None]], Awaitable[None]]
@@ -24,13 +25,6 @@ class ChildState(StrEnum):
     RUNNING = "running"
     WAITING = "waiting"  # failed; the restart is due later
     STOPPING = "stopping"
-
-
-class Closable(Protocol):
-    """The part of a `Mailbox` that a supervisor needs."""
-
-    def close(self, why: str) -> None:
-        """Fail all calls from now on. `why` is shown to the callers."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +48,7 @@ class ChildSpec:
     stop: Callable[[], None] | None = None
     grace: float = 5.0
     start_timeout: float = 30.0
-    mailbox: Closable | None = None
+    mailbox: Queue[Any] | None = None
     heartbeats: tuple[Heartbeat, ...] = ()
     busy: float = 0.0
     watched_loops: Callable[[], list[WatchedLoop]] | None = None
