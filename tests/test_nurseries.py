@@ -58,15 +58,6 @@ async def test_the_blocks_error_goes_before_a_tasks() -> None:
         await block()
 
 
-async def test_errors_of_two_tasks_leave_as_a_group() -> None:
-    async def fail() -> None:
-        raise ValueError("a task's")
-
-    with pytest.RaisesGroup(ValueError, ValueError):
-        async with background(fail, fail):
-            await trio.sleep_forever()
-
-
 async def test_a_cancellation_from_outside_goes_through(autojump_clock: MockClock) -> None:
     with trio.move_on_after(1) as scope:
         async with background(trio.sleep_forever):

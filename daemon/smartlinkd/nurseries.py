@@ -18,20 +18,19 @@ MAX_ERROR_TEXT: Final = 1000
 
 
 @asynccontextmanager
-async def background(*tasks: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
-    """Run `tasks` beside the block. Leaving the block cancels them and waits for their end.
+async def background(task: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Run `task` beside the block. Leaving the block cancels it and waits for its end.
 
-    A task that fails cancels the block.
+    A failure of the task cancels the block.
 
     Raises:
-        Exception: the block's own error if it has one, else the task's that failed.
-        BaseExceptionGroup: if several tasks failed, or one failed while the caller was cancelled.
+        Exception: the block's own error if it has one, else the task's.
+        BaseExceptionGroup: the task failed while the caller was cancelled.
     """
     error: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
-            for task in tasks:
-                nursery.start_soon(task)
+            nursery.start_soon(task)
             try:
                 yield
             except BaseException as of_block:  # noqa: BLE001 - kept for a moment, raised below

@@ -15,17 +15,19 @@ import pwd
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
-from pydantic import SecretBytes, SecretStr
+from pydantic import SecretBytes, SecretStr, ValidationError
 
 from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogEvent
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LOCK_NAME = "lock"
 
@@ -160,6 +162,27 @@ def read_private(path: Path, *, most: int) -> bytes | None:
             "read it, delete it and set up again"
         )
     return content
+
+
+def load_model(path: Path, parse: Callable[[bytes], T], *, most: int, loss: str) -> T | None:
+    """Return what a private file holds; None if it does not exist.
+
+    Args:
+        parse: raises pydantic's `ValidationError` for other content.
+        most: bytes that are read.
+        loss: the effect of deleting the file, such as "ends every session".
+
+    Raises:
+        StateUnusable: the file is damaged, cannot be read, or other users may open it.
+    """
+    content = read_private(path, most=most)
+    try:
+        return None if content is None else parse(content)
+    except ValidationError:
+        raise StateUnusable(
+            f"{path} is damaged, or of another version of smartlinkd: restore it from a backup, "
+            f"or delete it, which {loss}"
+        ) from None
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -16,7 +16,6 @@ import pytest
 TESTS = Path(__file__).parents[1]
 KEPT = {
     "simulation": 0,
-    "soak": 0,
     "every_step": 0,
     "faults": 60,
     # With a real Chromium. The fault matrix has the same faults on a fake one.

@@ -1,4 +1,4 @@
-"""`./run soak`: run a soak, tell what came of it, and leave samples and a plot in a folder.
+"""`./run soak`: run a soak, tell what came of it, and leave the samples in a folder.
 
 Exit codes: 0 all limits held; 1 one is broken, an answer was wrong, or it was ended early; 3
 nothing was wrong, but the run was too short to show that the limits hold.
@@ -18,7 +18,7 @@ from pathlib import Path
 import trio
 
 from tests.programs import ROOT, ending_signals
-from tests.soak import plot, report
+from tests.soak import report
 from tests.soak.running import Soak, soak
 from tests.soak.samples import Sample
 
@@ -34,7 +34,7 @@ def main() -> int:
     )
     parser.add_argument("--minutes", type=_minutes, default=MINUTES, help=f"({MINUTES:g})")
     parser.add_argument("--seed", type=int, help="of the jobs (any; it is printed)")
-    parser.add_argument("--out", type=_folder, help="where samples and plot go (a new folder)")
+    parser.add_argument("--out", type=_folder, help="where the samples go (a new folder)")
     chosen = parser.parse_args()
     seed = random.randrange(10**6) if chosen.seed is None else chosen.seed
     folder = chosen.out or Path(tempfile.mkdtemp(prefix="smartlinkd-soak-results-"))
@@ -57,7 +57,7 @@ def _run(result: Soak, folder: Path) -> int:
     if not result.samples:
         print("there is no sample: the daemon never came to rest")
         return report.FAILED
-    print(f"\n{report.text(result)}\n\nplot: {plot.main(folder)}")
+    print(f"\n{report.text(result)}")
     return report.FAILED if early else report.exit_code(result)
 
 

@@ -5,19 +5,17 @@ interval is beyond it, and held when even the high end is not. In between the so
 tell, and says so: it is no proof then, in either direction.
 
 Everything that the daemon grows by is held against its conversions, whatever else was done
-meanwhile. What grows with something else is so told as a part of them; whose it is can be seen in
-the stretches that have one kind of job alone.
+meanwhile. What grows with something else is so told as a part of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
-from tests.soak import schedule
 from tests.soak.fit import NOTHING, SURE, Run, Slope, slope
 from tests.soak.jobs import Kind
 from tests.soak.samples import Sample
@@ -84,7 +82,7 @@ def findings(samples: Sequence[Sample], limits: Limits = LIMITS) -> list[Finding
 def whole(samples: Sequence[Sample], column: str, cold: int = COLD) -> list[Run]:
     """The daemon's one run, by conversions."""
     warm = [each for each in samples if each.stretch > 0 and each.jobs[Kind.CONVERSION] >= cold]
-    return [[_point(each, Kind.CONVERSION, column) for each in warm]]
+    return [[_point(each, column) for each in warm]]
 
 
 def generations(samples: Sequence[Sample], column: str) -> list[Run]:
@@ -94,35 +92,12 @@ def generations(samples: Sequence[Sample], column: str) -> list[Run]:
         generation = list(grouped)
         born = generation[0].jobs[Kind.CONVERSION]
         grown = [each for each in generation if each.jobs[Kind.CONVERSION] - born >= YOUNG]
-        runs.append([_point(each, Kind.CONVERSION, column) for each in grown])
+        runs.append([_point(each, column) for each in grown])
     return runs
 
 
-def alone(samples: Sequence[Sample], kind: Kind, column: str) -> list[Run]:
-    """A run for each stretch of that kind alone; of crashes, for each storm.
-
-    It begins with the last sample before, which was of the same state.
-    """
-    return [
-        [_point(each, kind, column) for each in samples[max(0, first - 1) : last + 1]]
-        for first, last in _stretches(samples, schedule.alone(kind))
-    ]
-
-
-def _stretches(samples: Sequence[Sample], name: str) -> Iterator[tuple[int, int]]:
-    """Where the stretches of that name begin and end."""
-    named: Callable[[tuple[int, Sample]], tuple[int, str]] = lambda each: (  # noqa: E731
-        each[1].stretch,
-        each[1].name,
-    )
-    for (_, found), grouped in groupby(enumerate(samples), key=named):
-        places = [place for place, _ in grouped]
-        if found == name:
-            yield places[0], places[-1]
-
-
-def _point(sample: Sample, kind: Kind, column: str) -> tuple[float, float]:
-    return sample.jobs[kind], sample.values[column]
+def _point(sample: Sample, column: str) -> tuple[float, float]:
+    return sample.jobs[Kind.CONVERSION], sample.values[column]
 
 
 def _limited(what: str, runs: list[Run], limit: float) -> Finding:

@@ -32,24 +32,24 @@ _STATUS: Final = {
 async def kick_off(world: World, http: httpx.AsyncClient, job: Kickoff) -> None:
     """An execution, until its client and its webhook know of its end. Raises `Wrong`."""
     began = trio.current_time()
-    receiver = world.receiver
+    ends = world.ends
     body: Json = {
         "inputs": {"end": job.end, "link": world.text(Link(Form.CANONICAL, job.item))},
-        "crewWebhookUrl": f"{receiver.url}/end",
+        "crewWebhookUrl": f"{ends.url}/end",
     }
     if job.webhooks:
-        body["webhooks"] = {"url": f"{receiver.url}/event", "events": []}
+        body["webhooks"] = {"url": f"{ends.url}/event", "events": []}
     execution = (await _ask(world, http, "POST", "/kickoff", body))["kickoff_id"]
     if job.refused:
-        receiver.refusing.add(execution)
+        ends.refusing.add(execution)
     with trio.move_on_after(LONGEST) as patience:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(receiver.told_of_end, execution)
+            nursery.start_soon(ends.told_of_end, execution)
             await _see_to(world, http, execution, job.end)
             found = await _until(world, http, execution, lambda now: bool(now["finished_at"]))
     if patience.cancelled_caught:
         raise Wrong(f"execution {execution} ({job.end}) was not told of within {LONGEST:g} s")
-    receiver.refusing.discard(execution)
+    ends.refusing.discard(execution)
     excused = job.end is End.LINKS and not world.was_calm(began)
     if found["status"] != _STATUS[job.end] and not excused:
         raise Wrong(f"execution {execution} ({job.end}) ended as {found}")

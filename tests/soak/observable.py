@@ -45,15 +45,13 @@ class Daemon:
 
 
 @contextmanager
-def daemon(
-    folder: Path, portal: Origins, *, no_sandbox: bool, log: Path, module: str
-) -> Iterator[Daemon]:
-    """A daemon that works with `portal`; `module` is what runs it (see `observed.py`)."""
+def daemon(folder: Path, portal: Origins, *, no_sandbox: bool, log: Path) -> Iterator[Daemon]:
+    """A daemon that works with `portal`, with an observer in it (see `observed.py`)."""
     folder.mkdir()
     config, observer = folder / "config.toml", folder / "observer"
     write_config(config, _configuration(folder / "state", portal, no_sandbox=no_sandbox))
     words = (str(observer), "serve", "--config", str(config))
-    program = Program(module, *words, folder=folder, log=log)
+    program = Program("tests.soak.observed", *words, folder=folder, log=log)
     try:
         url = program.wait_for(r'"serving on (http://[0-9.:]+)"', program.log)[1]
         yield Daemon(program, folder, url, observer)

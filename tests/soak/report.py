@@ -10,10 +10,9 @@ from math import isinf
 from pathlib import Path
 from typing import Final
 
-from tests.soak import schedule
 from tests.soak.fit import Slope, slope
 from tests.soak.jobs import Kind
-from tests.soak.judgement import Finding, Verdict, alone, findings, generations, whole
+from tests.soak.judgement import Finding, Verdict, findings, generations, whole
 from tests.soak.running import Soak
 from tests.soak.samples import Sample
 
@@ -25,7 +24,6 @@ COLUMNS: Final = {
     "tree private": "whole Chromium, kB",
 }
 PER: Final = 1000
-WIDTH: Final = 28
 
 HELD, FAILED, UNDECIDED = 0, 1, 3
 """Exit codes; 2 is for wrong usage."""
@@ -91,23 +89,10 @@ def _done(soak: Soak) -> Iterator[str]:
 
 def _table(soak: Soak) -> Iterator[str]:
     yield ""
-    yield f"grown by, per {PER} jobs, with 95 % confidence:"
-    yield " " * 20 + "".join(f"{title:>{WIDTH}}" for title in COLUMNS.values())
-    samples = soak.samples
-    everything = {
-        column: (generations if column.startswith(("chromium", "tree")) else whole)(samples, column)
-        for column in COLUMNS
-    }
-    yield _row("conversions, mixed", [slope(runs) for runs in everything.values()])
-    for kind in Kind:
-        slopes = [slope(alone(samples, kind, column)) for column in COLUMNS]
-        if kind is Kind.CRASH:  # each Chromium is another one
-            slopes = slopes[:3]
-        yield _row(schedule.alone(kind), slopes)
-
-
-def _row(name: str, slopes: list[Slope]) -> str:
-    return f"  {name:<18}" + "".join(f"{_shown(found * PER):>{WIDTH}}" for found in slopes)
+    yield f"grown by, per {PER} conversions, with 95 % confidence:"
+    for column, title in COLUMNS.items():
+        runs = generations if column.startswith(("chromium", "tree")) else whole
+        yield f"  {title:<20}{_shown(slope(runs(soak.samples, column)) * PER)}"
 
 
 def _verdicts(soak: Soak) -> Iterator[str]:

@@ -20,6 +20,7 @@ from typing import Final
 import httpx
 import trio
 
+from tests.fakes.receiver import open_receiver
 from tests.programs import needs_no_sandbox, sandbox
 from tests.soak.conversions import convert, sync
 from tests.soak.crashes import crash
@@ -38,7 +39,7 @@ from tests.soak.jobs import (
 from tests.soak.kickoffs import kick_off
 from tests.soak.logins import log_in
 from tests.soak.observable import WARM, daemon
-from tests.soak.receiver import open_receiver
+from tests.soak.receiver import Ends
 from tests.soak.samples import Json, Sample, measure, processes_of, renderers, tree
 from tests.soak.schedule import Stretch, round_seconds, schedule
 from tests.soak.world import PATIENCE, Book, World, Wrong, right
@@ -69,11 +70,10 @@ class Soak:
     book: Book = field(default_factory=Book)
 
 
-async def soak(result: Soak, log: Path, *, tell: Tell, module: str = "tests.soak.observed") -> None:
+async def soak(result: Soak, log: Path, *, tell: Tell) -> None:
     """Run one, and fill `result` meanwhile, so that one that is ended early has come to something.
 
-    `log` is where the daemon's log goes, `tell` is called with each sample, and `module` is what
-    runs the daemon.
+    `log` is where the daemon's log goes, and `tell` is called with each sample.
     """
     folder = _new_folder()
     result.sandboxed = not await needs_no_sandbox()
@@ -81,16 +81,12 @@ async def soak(result: Soak, log: Path, *, tell: Tell, module: str = "tests.soak
         with ExitStack() as programs:
             origins = programs.enter_context(sandbox(folder / "portal"))
             served = programs.enter_context(
-                daemon(
-                    folder / "daemon",
-                    origins,
-                    no_sandbox=not result.sandboxed,
-                    log=log,
-                    module=module,
-                )
+                daemon(folder / "daemon", origins, no_sandbox=not result.sandboxed, log=log)
             )
-            async with open_receiver() as receiver:
-                world = World(served, origins, receiver, result.book)
+            ends = Ends()
+            async with open_receiver(ends.answer) as receiver:
+                ends.url = receiver.url
+                world = World(served, origins, ends, result.book)
                 await _Running(world, result, tell).run()
                 await _check_portal(world)
         _check_end(world, log)

@@ -1,9 +1,9 @@
 """What a soak does when: stretches of time, each with its mix of jobs. Pure.
 
-Three things are wanted of one run. Everything mixed, as in life: that is what the limits are judged
-by. Each kind of job alone, so that one can see which of them it was. And crashes, which begin
-Chromium's memory anew and so hide what it grows by: they have stretches of their own, and the calm
-between two of them is one Chromium's, long enough to see it grow.
+Two things are wanted of one run. Everything mixed, as in life: that is what the limits are judged
+by. And crashes, which begin Chromium's memory anew and so hide what it grows by: they have
+stretches of their own, and the calm between two of them is one Chromium's, long enough to see it
+grow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SHORTEST_ROUND: Final = 3.0
 ROUNDS: Final = 40
 """At least so many samples, if the rounds may be as short as that."""
 SHORT: Final = 180.0
-"""Seconds below which there is no time for each kind alone."""
+"""Seconds below which there is time for one storm and one calm alone."""
 LEAST_ROUNDS: Final = 8
 """Of the calm of a short soak: with fewer samples nothing can be said."""
 SEASON: Final = 1200.0
@@ -36,9 +36,8 @@ _MIXED: Final = {
     Kind.CRASH: 0.02,
 }
 _STORM: Final = {Kind.CONVERSION: 0.9, Kind.KICKOFF: 0.1}
-_SHARES: Final = {Kind.CONVERSION: 0.18, Kind.KICKOFF: 0.1, Kind.LOGIN: 0.06, Kind.SYNC: 0.04}
-"""Shares of a season."""
 _STORM_SHARE: Final = 0.15
+"""Of a season."""
 LONGEST_STORM: Final = 60.0
 """Seconds. The daemon waits longer for each browser that comes soon after another one's end."""
 
@@ -56,11 +55,6 @@ class Stretch:
     """At least so many, however slow the machine is."""
 
 
-def alone(kind: Kind) -> str:
-    """The name of the stretches that show what a kind of job does; of crashes, the storms'."""
-    return kind.plural if kind is Kind.CRASH else f"{kind.plural} alone"
-
-
 def schedule(minutes: float) -> list[Stretch]:
     """The stretches of a soak, the first of them its warm-up."""
     seconds = minutes * 60
@@ -73,10 +67,8 @@ def schedule(minutes: float) -> list[Stretch]:
     seasons = max(3, round(seconds / SEASON))
     for _ in range(seasons):
         season = seconds / seasons
-        only = [_only(kind, share * season) for kind, share in _SHARES.items()]
         storm = _storm(min(LONGEST_STORM, _STORM_SHARE * season))
-        rest = season - storm.seconds - sum(stretch.seconds for stretch in only)
-        stretches += [storm, _mixed("mixed", rest), *only]
+        stretches += [storm, _mixed("mixed", season - storm.seconds)]
     return stretches
 
 
@@ -91,7 +83,3 @@ def _mixed(name: str, seconds: float) -> Stretch:
 
 def _storm(seconds: float) -> Stretch:
     return Stretch(Kind.CRASH.plural, _STORM, seconds, storm=True)
-
-
-def _only(kind: Kind, seconds: float) -> Stretch:
-    return Stretch(alone(kind), {kind: 1.0}, seconds)

@@ -24,7 +24,7 @@ from smartlinkd.sandbox.session import cookies_of
 from tests.programs import PASSWORD
 from tests.soak.jobs import POOL, Form, Kind, Link
 from tests.soak.observable import CREW, Daemon
-from tests.soak.receiver import Receiver
+from tests.soak.receiver import Ends
 
 Json = dict[str, Any]
 
@@ -97,10 +97,10 @@ class Book:
 class World:
     """See above. `http` is a client for as long as a round lasts."""
 
-    def __init__(self, daemon: Daemon, origins: Origins, receiver: Receiver, book: Book) -> None:
+    def __init__(self, daemon: Daemon, origins: Origins, ends: Ends, book: Book) -> None:
         self.daemon = daemon
         self.origins = origins
-        self.receiver = receiver
+        self.ends = ends
         self.book = book
         self.accounts = [Account(str(FIRST_ACCOUNT + place)) for place in range(POOL)]
         self.troubled = Account(str(FIRST_ACCOUNT + POOL))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 import trio
 
 from smartlinkd.errors import Refused
-from smartlinkd.supervision.child import ChildSpec, Closable
-from smartlinkd.supervision.policy import Restart
+from smartlinkd.supervision.actor import Queue
+from smartlinkd.supervision.child import ChildSpec
 from smartlinkd.supervision.supervisor import Supervisor
 
 
@@ -71,15 +72,13 @@ class Child:
     def spec(
         self,
         *,
-        restart: Restart = Restart.PERMANENT,
         grace: float = 5.0,
         start_timeout: float = 30.0,
-        mailbox: Closable | None = None,
+        mailbox: Queue[Any] | None = None,
     ) -> ChildSpec:
         return ChildSpec(
             self.name,
             self.run,
-            restart=restart,
             stop=self.stop,
             grace=grace,
             start_timeout=start_timeout,

@@ -6,33 +6,29 @@ scope of its own (a deadline, say), which trio makes a return. At second 10 all 
 
 from __future__ import annotations
 
-from itertools import product
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.supervision.child import ChildSpec, ChildState
-from smartlinkd.supervision.policy import Backoff, Intensity, Restart, Strategy
+from smartlinkd.supervision.policy import Backoff, Intensity, Strategy
 from smartlinkd.supervision.supervisor import Escalated, Supervisor
 
 if TYPE_CHECKING:
     from tests.supervision.conftest import Child, Grow
 
 STOP_ALL = "10 c is asked, 10 c ends, 10 b is asked, 10 b ends, 10 a is asked, 10 a ends"
-STOP_WITHOUT_B = "10 c is asked, 10 c ends, 10 a is asked, 10 a ends"
 
-# By situation and strategy, all events with their seconds. Without a strategy: those of a child
-# that is not restarted, where the strategy makes no difference.
-ROWS: dict[tuple[str, Strategy | None], str] = {
+# By situation and strategy, all events with their seconds.
+ROWS: dict[tuple[str, Strategy], str] = {
     ("basic", Strategy.ONE_FOR_ONE): f"1 b ends, 2 b starts, 2 b serves, {STOP_ALL}",
     ("basic", Strategy.REST_FOR_ONE): (
         "1 b ends, 1 c is asked, 1 c ends, 2 b starts, 2 b serves, 2 c starts, 2 c serves, "
         + STOP_ALL
     ),
-    ("basic", None): f"1 b ends, {STOP_WITHOUT_B}",
     # One restart is allowed, and b ends again at 3.
     ("escalation", Strategy.ONE_FOR_ONE): (
         "1 b ends, 2 b starts, 2 b serves, 3 b ends, 3 c is asked, 3 c ends, 3 a is asked, 3 a ends"
@@ -41,8 +37,6 @@ ROWS: dict[tuple[str, Strategy | None], str] = {
         "1 b ends, 1 c is asked, 1 c ends, 2 b starts, 2 b serves, 2 c starts, 2 c serves, "
         "3 b ends, 3 c is asked, 3 c ends, 3 a is asked, 3 a ends"
     ),
-    # No restart is allowed: an end without a restart is not counted.
-    ("escalation", None): f"1 b ends, {STOP_WITHOUT_B}",
     # The first start after the end fails.
     ("failed restart", Strategy.ONE_FOR_ONE): (
         f"1 b ends, 2 b starts, 2 b ends, 4 b starts, 4 b serves, {STOP_ALL}"
@@ -60,32 +54,8 @@ ROWS: dict[tuple[str, Strategy | None], str] = {
         "1 b ends, 1 c is asked, 5 c ends, 6 b starts, 6 b serves, 6 c starts, 6 c serves, "
         "10 c is asked, 14 c ends, 14 b is asked, 14 b ends, 14 a is asked, 14 a ends"
     ),
-    ("hung stop", None): "1 b ends, 10 c is asked, 14 c ends, 14 a is asked, 14 a ends",
 }
-SITUATIONS = ("basic", "escalation", "failed restart", "hung stop")
 ENDS = ("normal", "error", "cancelled")
-
-
-class Cell(NamedTuple):
-    restart: Restart
-    end: str
-    strategy: Strategy
-    situation: str
-
-    @property
-    def row(self) -> tuple[str, Strategy | None]:
-        restarts = self.restart is Restart.PERMANENT or (
-            self.restart is Restart.TRANSIENT and self.end == "error"
-        )
-        return self.situation, self.strategy if restarts else None
-
-
-# Without a row: a child that is not restarted has no restart that could fail.
-CELLS = [
-    cell
-    for cell in (Cell(*values) for values in product(Restart, ENDS, Strategy, SITUATIONS))
-    if cell.row in ROWS
-]
 
 
 class Timeline(list[str]):
@@ -100,9 +70,18 @@ def events() -> list[str]:
     return Timeline()
 
 
-@pytest.mark.parametrize("cell", CELLS, ids="-".join)
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(("situation", "strategy"), list(ROWS), ids="-".join)
 async def test_supervisor_after_the_end_of_a_child_does_what_the_matrix_says(
-    *, cell: Cell, a: Child, b: Child, c: Child, grow: Grow, autojump_clock: MockClock
+    *,
+    situation: str,
+    strategy: Strategy,
+    end: str,
+    a: Child,
+    b: Child,
+    c: Child,
+    grow: Grow,
+    autojump_clock: MockClock,
 ) -> None:
     own_scope = trio.CancelScope()
 
@@ -116,23 +95,22 @@ async def test_supervisor_after_the_end_of_a_child_does_what_the_matrix_says(
             raise ValueError("no start")
 
     def end_b() -> None:
-        {"normal": b.finish, "error": b.fail, "cancelled": own_scope.cancel}[cell.end]()
+        {"normal": b.finish, "error": b.fail, "cancelled": own_scope.cancel}[end]()
 
-    if cell.situation == "failed restart":
+    if situation == "failed restart":
         b.before = fail_the_second_start
-    if cell.situation == "hung stop":
+    if situation == "hung stop":
         c.stop_takes = inf
-    allowed = 5 if cell.situation != "escalation" else int(cell.row[1] is not None)
-    escalates = cell.situation == "escalation" and allowed == 1
+    escalates = situation == "escalation"
     tasks_before = trio.lowlevel.current_statistics().tasks_living
-    spec = ChildSpec("b", run_b, restart=cell.restart, stop=b.stop)
+    spec = ChildSpec("b", run_b, stop=b.stop)
     tree = grow(
         Supervisor(
             "tree",
             [a.spec(), spec, c.spec(grace=4.0)],
-            strategy=cell.strategy,
+            strategy=strategy,
             backoff=Backoff(first=1.0, jitter=0.0),
-            intensity=Intensity(restarts=allowed),
+            intensity=Intensity(restarts=1 if escalates else 5),
         )
     )
     await trio.sleep_until(1)
@@ -145,7 +123,7 @@ async def test_supervisor_after_the_end_of_a_child_does_what_the_matrix_says(
     tree.supervisor.stop()
     await tree.over.wait()
 
-    assert a.events == ROWS[cell.row].split(", ")
+    assert a.events == ROWS[situation, strategy].split(", ")
     assert type(tree.end) is (Escalated if escalates else type(None))
     assert {child.state for child in tree.supervisor.snapshot()} == {ChildState.DOWN}
     await wait_all_tasks_blocked()

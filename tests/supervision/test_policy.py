@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from smartlinkd.supervision.policy import Backoff, Intensity, Restart, RestartWindow
+from smartlinkd.supervision.policy import Backoff, Intensity, RestartWindow
 
 
 class FixedChance(random.Random):
@@ -16,21 +16,6 @@ class FixedChance(random.Random):
 
     def random(self) -> float:
         return self._value
-
-
-@pytest.mark.parametrize(
-    ("restart", "after_error", "after_return"),
-    [
-        (Restart.PERMANENT, True, True),
-        (Restart.TRANSIENT, True, False),
-        (Restart.TEMPORARY, False, False),
-    ],
-)
-def test_restart_kind_decides_which_ends_restart(
-    restart: Restart, after_error: bool, after_return: bool
-) -> None:
-    assert restart.wanted(failed=True) is after_error
-    assert restart.wanted(failed=False) is after_return
 
 
 def test_backoff_doubles_up_to_the_longest_wait() -> None:

@@ -18,7 +18,7 @@ from smartlinkd.logs.context import ContextFilter
 from smartlinkd.supervision.actor import ActorGone, ActorRestarting, Mailbox
 from smartlinkd.supervision.child import ChildSnapshot, ChildSpec, ChildState
 from smartlinkd.supervision.heartbeat import Heartbeat
-from smartlinkd.supervision.policy import Backoff, Intensity, Restart, Strategy
+from smartlinkd.supervision.policy import Backoff, Intensity, Strategy
 from smartlinkd.supervision.supervisor import Escalated, Supervisor
 from tests.supervision.conftest import do_nothing
 
@@ -88,13 +88,12 @@ async def test_children_start_in_order_each_when_the_one_before_it_serves(
 
 
 @pytest.mark.parametrize(
-    ("before", "restart", "why"),
+    ("before", "why"),
     [
-        (break_down, Restart.PERMANENT, "ValueError: broken"),
-        (break_down, Restart.TEMPORARY, "ValueError: broken"),
-        (break_down_in_a_nursery, Restart.PERMANENT, "ValueError: broken"),
-        (trio.sleep_forever, Restart.PERMANENT, "TooSlowError: did not serve within 7 s"),
-        (serve_late, Restart.PERMANENT, "TooSlowError: did not serve within 7 s"),
+        (break_down, "ValueError: broken"),
+        (break_down_in_a_nursery, "ValueError: broken"),
+        (trio.sleep_forever, "TooSlowError: did not serve within 7 s"),
+        (serve_late, "TooSlowError: did not serve within 7 s"),
     ],
 )
 async def test_first_start_that_fails_stops_all_in_reverse_and_escalates(
@@ -105,12 +104,11 @@ async def test_first_start_that_fails_stops_all_in_reverse_and_escalates(
     grow: Grow,
     autojump_clock: MockClock,
     before: Callable[[], Awaitable[None]],
-    restart: Restart,
     why: str,
 ) -> None:
     b.before = before
     mailbox = Mailbox[None]("c", size=8)
-    specs = [a.spec(), b.spec(restart=restart, start_timeout=7.0), c.spec(mailbox=mailbox)]
+    specs = [a.spec(), b.spec(start_timeout=7.0), c.spec(mailbox=mailbox)]
     tree = grow(Supervisor("tree", specs))
     await tree.over.wait()
     assert isinstance(tree.end, Escalated)
@@ -235,25 +233,6 @@ async def test_one_restart_more_than_the_limit_over_all_children_escalates(
         "b needed more than 2 restarts in 60 s; its last error: ValueError: broken"
     )
     assert (a.alive, b.alive) == (0, 0)
-
-
-@pytest.mark.parametrize(
-    ("restart", "fails", "why"),
-    [
-        (Restart.TRANSIENT, False, "it has done its work"),
-        (Restart.TEMPORARY, False, "it has done its work"),
-        (Restart.TEMPORARY, True, "it failed"),
-    ],
-)
-async def test_mailbox_of_a_child_that_is_not_restarted_is_closed(
-    *, a: Child, grow: Grow, autojump_clock: MockClock, restart: Restart, fails: bool, why: str
-) -> None:
-    mailbox = Mailbox[None]("a", size=8)
-    grow(Supervisor("tree", [a.spec(restart=restart, mailbox=mailbox)]))
-    await trio.sleep(1)
-    (a.fail if fails else a.finish)()
-    with pytest.raises(ActorGone, match=f"has ended: {why}"):
-        await mailbox.ask(do_nothing)  # waits until the child has ended
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
@@ -494,11 +473,11 @@ async def test_keyboard_interrupt_in_a_child_ends_the_supervisor(
 async def test_supervisor_that_has_ended_can_run_again(
     a: Child, b: Child, grow: Grow, autojump_clock: MockClock, cancel: bool
 ) -> None:
-    supervisor = Supervisor("tree", [a.spec(), b.spec(restart=Restart.TEMPORARY)], backoff=EVEN)
+    supervisor = Supervisor("tree", [a.spec(), b.spec()], backoff=EVEN)
     tree = grow(supervisor)
     await trio.sleep(1)
     b.finish()
-    await trio.sleep(1)
+    await trio.sleep(0.5)  # it waits for its restart
     (tree.scope.cancel if cancel else supervisor.stop)()
     await tree.over.wait()
     again = grow(supervisor)

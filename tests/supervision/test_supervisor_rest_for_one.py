@@ -8,11 +8,10 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.supervision.actor import ActorGone, Mailbox
 from smartlinkd.supervision.child import ChildSpec, ChildState
-from smartlinkd.supervision.policy import Backoff, Intensity, Restart, Strategy
+from smartlinkd.supervision.policy import Backoff, Intensity, Strategy
 from smartlinkd.supervision.supervisor import Supervisor
-from tests.supervision.conftest import Child, do_nothing
+from tests.supervision.conftest import Child
 
 if TYPE_CHECKING:
     from tests.supervision.conftest import Grow
@@ -57,31 +56,6 @@ async def test_dependant_that_ends_with_its_base_is_not_counted_as_a_restart(
         await trio.sleep(5)
         assert (tree.over.is_set(), a.serving, b.serving) == (False, True, True)
         await tree.stop()
-
-
-async def test_dependant_that_is_done_stays_done_when_its_base_comes_back(
-    a: Child, b: Child, c: Child, grow: Grow, autojump_clock: MockClock
-) -> None:
-    grow(rest_for_one(a.spec(), b.spec(restart=Restart.TRANSIENT), c.spec()))
-    await trio.sleep(1)
-    b.finish()
-    await trio.sleep(1)
-    a.fail()
-    await trio.sleep(5)
-    assert [child.instances for child in (a, b, c)] == [2, 1, 2]
-
-
-async def test_temporary_dependant_stops_with_its_base_and_its_mailbox_is_closed(
-    a: Child, b: Child, grow: Grow, autojump_clock: MockClock
-) -> None:
-    mailbox = Mailbox[None]("b", size=8)
-    grow(rest_for_one(a.spec(), b.spec(restart=Restart.TEMPORARY, mailbox=mailbox)))
-    await trio.sleep(1)
-    a.fail()
-    await trio.sleep(5)
-    assert (a.instances, b.instances, b.alive) == (2, 1, 0)
-    with pytest.raises(ActorGone, match="it depended on a, which ended"):
-        await mailbox.ask(do_nothing)
 
 
 async def test_dependant_that_waits_for_its_restart_comes_back_with_its_base(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.systemd.machine import PASSWORD, ROOT, Service, run, until
+from tests.systemd.machine import PASSWORD, ROOT, Service, run
 
 DOCUMENT = (ROOT / "docs/operating.md").read_text()
 PLAIN = Path("/etc/smartlinkd/credentials")
@@ -53,42 +52,6 @@ def test_an_encrypted_one_is_changed(encrypted: Service) -> None:
     run("sh", "-euc", f"echo 'another {PASSWORD}' | ({changing})")
     said = {"password": f"another {PASSWORD}"}
     assert encrypted.ask("/api/auth/login", said).status_code == 200
-
-
-def test_a_new_one_counts_after_a_restart_alone(service: Service) -> None:
-    key = PLAIN / "cookie.sync_key"
-    old, new = service.sync_key, secrets.token_urlsafe(32)
-    key.write_text(f"{new}\n")
-    try:
-        assert service.ask("/api/sync-cookie", token=old).status_code == 200
-        service.systemctl("restart")
-        assert service.ask("/api/sync-cookie", token=old).status_code == 403
-        assert service.ask("/api/sync-cookie", token=new).status_code == 200
-    finally:
-        key.write_text(f"{old}\n")
-        service.systemctl("restart")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "told"),
-    [
-        ("open_api.secret", "", "credential open_api.secret: has an empty file"),
-        ("cookie.sink_key", "x", "credential cookie.sink_key: is the name of no secret"),
-    ],
-)
-def test_one_that_cannot_be_used_is_told_by_name(
-    service: Service, name: str, content: str, told: str
-) -> None:
-    path = PLAIN / name
-    path.write_text(content)
-    try:
-        checked = run("smartlinkd", "check-config", str(service.configuration), check=False)
-        assert told in checked
-        run("systemctl", "restart", service.name, check=False)
-        until("it is logged", lambda: told in run("journalctl", "-u", service.name, "-n", "20"))
-    finally:
-        path.unlink()
-    until("it is back by itself", service.is_active)
 
 
 def test_a_crews_environment_can_be_one(service: Service) -> None:

@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, SecretBytes, SecretStr, TypeAdapter
 from pydantic.dataclasses import dataclass as model
 
 from smartlinkd.auth.totp import SecondFactor
 from smartlinkd.state_files import (
-    StateUnusable,
+    load_model,
     load_secret,
     parse_secret,
     read_private,
@@ -74,8 +74,9 @@ def load(directory: Path) -> SavedState:
     Raises `StateUnusable`, or `NotSaved` if a new one could not be saved.
     """
     path = directory / STATE_FILE
-    content = read_private(path, most=MAX_FILE)
-    if content is None:
+    loss = "switches the second factor off and ends every session"
+    found = load_model(path, _SAVED.validate_json, most=MAX_FILE, loss=loss)
+    if found is None:
         saved = SavedState(version=1, epoch=new_epoch(), spared=None, second_factor=None)
         save(directory, saved)
         # If one of these is there `auth.json` was lost. Of both, the signing secret may be missing
@@ -84,13 +85,7 @@ def load(directory: Path) -> SavedState:
         level = logging.WARNING if started else logging.INFO
         logger.log(level, "%s was not there: made one, with the second factor off", path)
         return saved
-    try:
-        return _SAVED.validate_json(content)
-    except ValidationError:
-        raise StateUnusable(
-            f"{path} is damaged, or of another version of smartlinkd: restore it from a backup, "
-            "or delete it, which switches the second factor off and ends every session"
-        ) from None
+    return found
 
 
 def save(directory: Path, saved: SavedState) -> None:
@@ -168,18 +163,13 @@ class Logouts(BaseModel):
 
 def load_logouts(directory: Path) -> Logouts:
     """Return `ended-sessions.json`; no logouts if there is no file. Raises `StateUnusable`."""
+    loss = (
+        "makes sessions good again that were logged out in the last week (end them with "
+        "`smartlinkd tokens revoke`)"
+    )
     path = directory / LOGOUTS_FILE
-    content = read_private(path, most=MAX_LOGOUTS_FILE)
-    if content is None:
-        return Logouts()
-    try:
-        return Logouts.model_validate_json(content)
-    except ValidationError:
-        raise StateUnusable(
-            f"{path} is damaged, or of another version of smartlinkd: restore it from a backup, "
-            "or delete it, which makes sessions good again that were logged out in the last week "
-            "(end them with `smartlinkd tokens revoke`)"
-        ) from None
+    found = load_model(path, Logouts.model_validate_json, most=MAX_LOGOUTS_FILE, loss=loss)
+    return found or Logouts()
 
 
 def save_logouts(directory: Path, logouts: Logouts) -> None:

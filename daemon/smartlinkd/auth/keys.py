@@ -24,11 +24,10 @@ from pydantic import (
     Field,
     SecretStr,
     StringConstraints,
-    ValidationError,
 )
 
 from smartlinkd.errors import Invalid, NotAllowed, NotFound
-from smartlinkd.state_files import StateUnusable, read_private, replace_file, saving
+from smartlinkd.state_files import load_model, replace_file, saving
 from smartlinkd.threads import on_thread
 
 KEYS_FILE: Final = "api-keys.json"
@@ -211,17 +210,8 @@ class KeyRing:
 
 def load_keys(directory: Path) -> SavedKeys:
     """Return the saved keys; no keys if there is no file. Blocks. Raises `StateUnusable`."""
-    path = directory / KEYS_FILE
-    content = read_private(path, most=MAX_FILE)
-    if content is None:
-        return SavedKeys()
-    try:
-        return SavedKeys.model_validate_json(content)
-    except ValidationError:
-        raise StateUnusable(
-            f"{path} is damaged, or of another version of smartlinkd: restore it from a backup, "
-            "or delete it, which ends every API key"
-        ) from None
+    path, parse = directory / KEYS_FILE, SavedKeys.model_validate_json
+    return load_model(path, parse, most=MAX_FILE, loss="ends every API key") or SavedKeys()
 
 
 def save_keys(directory: Path, saved: SavedKeys) -> None:

@@ -23,17 +23,15 @@ from pydantic import (
     SecretStr,
     StringConstraints,
     TypeAdapter,
-    ValidationError,
 )
 from pydantic.dataclasses import dataclass as model
 
 from smartlinkd.crews.model import CrewUser
 from smartlinkd.errors import Invalid, NotFound, WrongCredential
 from smartlinkd.state_files import (
-    StateUnusable,
+    load_model,
     load_secret,
     parse_secret,
-    read_private,
     replace_file,
     saving,
 )
@@ -111,20 +109,14 @@ def load_versions(directory: Path) -> TokenVersions:
 
     Raises `StateUnusable`, or `NotSaved` if a new one could not be saved.
     """
-    path = directory / VERSIONS_FILE
-    content = read_private(path, most=MAX_FILE)
-    if content is None:
+    path, loss = directory / VERSIONS_FILE, "gives every crew new tokens"
+    found = load_model(path, _VERSIONS.validate_json, most=MAX_FILE, loss=loss)
+    if found is None:
         fresh = TokenVersions(version=1, first=_new_word(), rotated={})
         save_versions(directory, fresh)
         logger.info("%s was not there: made one; the tokens of all crews are new", path)
         return fresh
-    try:
-        return _VERSIONS.validate_json(content)
-    except ValidationError:
-        raise StateUnusable(
-            f"{path} is damaged, or of another version of smartlinkd: restore it from a backup, "
-            "or delete it, which gives every crew new tokens"
-        ) from None
+    return found
 
 
 def save_versions(directory: Path, versions: TokenVersions) -> None:

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from math import inf
-from typing import Protocol
+from typing import Any
 
 import trio
 
+from smartlinkd.supervision.actor import Queue
 from smartlinkd.supervision.heartbeat import Heartbeat, WatchedLoop
-from smartlinkd.supervision.policy import Restart
 
 StartFunction = Callable[[trio.TaskStatus[None]], Awaitable[None]]
 
@@ -20,18 +20,11 @@ StartFunction = Callable[[trio.TaskStatus[None]], Awaitable[None]]
 class ChildState(StrEnum):
     """The state of a child."""
 
-    DOWN = "down"  # not started yet, or ended and not to be restarted
+    DOWN = "down"  # not started yet, or its supervisor has stopped
     STARTING = "starting"
     RUNNING = "running"
     WAITING = "waiting"  # failed; the restart is due later
     STOPPING = "stopping"
-
-
-class Closable(Protocol):
-    """The part of a `Mailbox` that a supervisor needs."""
-
-    def close(self, why: str) -> None:
-        """Fail all calls from now on. `why` is shown to the callers."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +33,11 @@ class ChildSpec:
 
     Attributes:
         run: one instance of the child. It calls `task_status.started()` when it serves; the next
-            child starts then.
+            child starts then. Whether it returns or fails, it is restarted (OTP's "permanent").
         stop: asks `run` to return. Without it the child is cancelled at once.
         grace: seconds between `stop` and the cancellation.
         start_timeout: seconds until a start without `started()` has failed.
-        mailbox: closed when the child, or its supervisor, will not run again.
+        mailbox: closed when the supervisor has stopped.
         heartbeats: of the child's loops.
         busy: seconds for which all slots of these loops may be taken.
         watched_loops: the loops of a child that is itself a supervisor.
@@ -52,11 +45,10 @@ class ChildSpec:
 
     name: str
     run: StartFunction
-    restart: Restart = Restart.PERMANENT
     stop: Callable[[], None] | None = None
     grace: float = 5.0
     start_timeout: float = 30.0
-    mailbox: Closable | None = None
+    mailbox: Queue[Any] | None = None
     heartbeats: tuple[Heartbeat, ...] = ()
     busy: float = 0.0
     watched_loops: Callable[[], list[WatchedLoop]] | None = None

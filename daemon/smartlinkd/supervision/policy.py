@@ -1,4 +1,4 @@
-"""Restart rules: which ends restart a child, the wait before it, and when to give up. No clock.
+"""Restart rules: which children are restarted, the wait before it, and when to give up. No clock.
 
 The terms are Erlang/OTP's (`supervisor`, "Supervision Principles"). OTP has no waits: a full disk
 would be five crashes in a millisecond.
@@ -10,18 +10,6 @@ import random
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
-
-
-class Restart(StrEnum):
-    """The ends of a child after which its supervisor starts it again."""
-
-    PERMANENT = "permanent"  # any
-    TRANSIENT = "transient"  # an error, but not a return
-    TEMPORARY = "temporary"  # none
-
-    def wanted(self, *, failed: bool) -> bool:
-        """Return True if a child that failed, or returned, is started again."""
-        return self is Restart.PERMANENT or (self is Restart.TRANSIENT and failed)
 
 
 class Strategy(StrEnum):

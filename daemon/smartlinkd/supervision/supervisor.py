@@ -22,7 +22,7 @@ from smartlinkd.logs import LogEvent, bind_log_actor
 from smartlinkd.nurseries import describe, sole_error
 from smartlinkd.supervision.child import Child, ChildSnapshot, ChildSpec, ChildState
 from smartlinkd.supervision.heartbeat import Heartbeat, WatchedLoop
-from smartlinkd.supervision.policy import Backoff, Intensity, Restart, RestartWindow, Strategy
+from smartlinkd.supervision.policy import Backoff, Intensity, RestartWindow, Strategy
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +148,8 @@ class Supervisor:
                 child.failures = 0
                 child.retry_at = inf
                 self._enter(child, ChildState.DOWN)
-                self._close_mailbox(child, "the daemon, or this part of it, is stopping")
+                if child.spec.mailbox is not None:
+                    child.spec.mailbox.close("the daemon, or this part of it, is stopping")
             self._own_loop = None
             self._begin_anew()
 
@@ -260,13 +261,9 @@ class Supervisor:
         if child.state is not ChildState.RUNNING:
             return  # it depends on one that ended just before, and starts again with that one
         self._enter(child, ChildState.DOWN)
-        wanted = child.spec.restart.wanted(failed=error is not None)
         if error is None:
-            logger.info("%s returned%s", child.spec.name, "; starting it again" if wanted else "")
-        if wanted:
-            await self._plan_restart(child)
-        else:
-            self._close_mailbox(child, "it has done its work" if error is None else "it failed")
+            logger.info("%s returned; starting it again", child.spec.name)
+        await self._plan_restart(child)
 
     async def _plan_restart(self, child: Child) -> None:
         """Schedule the restart of `child` and its dependants. Raises `Escalated` if too many."""
@@ -277,24 +274,15 @@ class Supervisor:
                 f"in {self._intensity.period:g} s; its last error: {child.last_error}"
             )
         child.failures += 1
-        group = [child, *await self._stop_dependants(child)]
+        group = [child]
+        if self._strategy is Strategy.REST_FOR_ONE:
+            group = self._children[self._children.index(child) :]
+            await self._stop_children(reversed(group[1:]))
         # The stops may have taken a while; the wait counts from here.
         retry_at = trio.current_time() + self._backoff.wait(child.failures, self._chance)
         for member in group:
             member.retry_at = retry_at
             self._enter(member, ChildState.WAITING)
-
-    async def _stop_dependants(self, child: Child) -> list[Child]:
-        """Stop the children that depend on `child`; return those to start again with it."""
-        if self._strategy is Strategy.ONE_FOR_ONE:
-            return []
-        after = self._children[self._children.index(child) + 1 :]
-        dependants = [member for member in after if member.state is not ChildState.DOWN]
-        await self._stop_children(reversed(dependants))
-        for member in dependants:
-            if member.spec.restart is Restart.TEMPORARY:
-                self._close_mailbox(member, f"it depended on {child.spec.name}, which ended")
-        return [member for member in dependants if member.spec.restart is not Restart.TEMPORARY]
 
     async def _start_the_due(self, nursery: trio.Nursery) -> None:
         """Start the due children in order. A failure reschedules the rest of its group."""
@@ -350,10 +338,6 @@ class Supervisor:
         if child.state is not state:
             child.state = state
             child.since = self._wall()
-
-    def _close_mailbox(self, child: Child, why: str) -> None:
-        if child.spec.mailbox is not None:
-            child.spec.mailbox.close(why)
 
 
 class _Serving:

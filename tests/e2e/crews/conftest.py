@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
-from functools import partial
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import h11
 import httpx
 import pytest
 import trio
+
+from tests.fakes.receiver import Receiver as Receiver  # noqa: PLC0414 - the contract takes it from here
+from tests.fakes.receiver import open_receiver
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon, Running
@@ -128,86 +129,11 @@ async def _meet(daemon: Daemon, crew: str, *, user: str = "") -> Client:
     return Client(daemon, crew, token)
 
 
-@dataclass(frozen=True)
-class Call:
-    """A webhook call as it came."""
-
-    path: str
-    headers: dict[str, str]
-    content: bytes = field(repr=False)
-
-    @property
-    def body(self) -> Json:
-        found: Json = json.loads(self.content)
-        return found
-
-
-@dataclass
-class Receiver:
-    """Takes webhook calls, as a test has it answer: `answer` gives the status for each.
-
-    `calls` are those that were answered with 2xx, in the order of that; `refused` the others.
-    """
-
-    url: str
-    answer: Callable[[Call], Awaitable[int]]
-    calls: list[Call] = field(default_factory=list)
-    refused: list[Call] = field(default_factory=list)
-
-    def at(self, path: str) -> list[Call]:
-        """What was taken at this path."""
-        return [call for call in self.calls if call.path == path]
-
-    async def serve(self, stream: trio.SocketStream) -> None:
-        """One connection."""
-        connection = h11.Connection(h11.SERVER)
-        async with stream:
-            with suppress(trio.BrokenResourceError):  # the daemon was killed
-                while (call := await _read(connection, stream)) is not None:
-                    status = await self.answer(call)
-                    head = h11.Response(status_code=status, headers=[("Content-Length", "0")])
-                    sent = connection.send(head) + connection.send(h11.EndOfMessage())
-                    await stream.send_all(sent)
-                    (self.calls if status < 300 else self.refused).append(call)
-                    connection.start_next_cycle()
-
-
-async def _read(connection: h11.Connection, stream: trio.SocketStream) -> Call | None:
-    """The next call; None when there are no more, also in the midst of one."""
-    request, content = None, b""
-    while True:
-        event = connection.next_event()
-        match event:
-            case h11.NEED_DATA:
-                data = await stream.receive_some()
-                if not data and request is not None:
-                    return None
-                connection.receive_data(data)
-            case h11.Request():
-                request = event
-            case h11.Data():
-                content += event.data
-            case h11.EndOfMessage():
-                assert request is not None
-                headers = {name.decode(): value.decode() for name, value in request.headers}
-                return Call(request.target.decode(), headers, content)
-            case _:
-                return None
-
-
-async def _take(_: Call) -> int:
-    return 200
-
-
 @pytest.fixture
-async def receiver(nursery: trio.Nursery) -> AsyncIterator[Receiver]:
+async def receiver() -> AsyncIterator[Receiver]:
     """One on loopback, that takes everything unless it is told otherwise."""
-    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port = listener.socket.getsockname()[1]
-    receiver = Receiver(f"http://127.0.0.1:{port}", _take)
-    nursery.start_soon(partial(trio.serve_listeners, receiver.serve, [listener]))
-    yield receiver
-    nursery.cancel_scope.cancel()
+    async with open_receiver() as receiver:
+        yield receiver
 
 
 @pytest.fixture(scope="session")

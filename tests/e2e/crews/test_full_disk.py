@@ -15,7 +15,8 @@ from tests.fakes import small_disk as disks
 from tests.fakes.small_disk import fill
 
 if TYPE_CHECKING:
-    from tests.e2e.crews.conftest import Client, Employing, Meet, Receiver
+    from tests.e2e.crews.conftest import Client, Employing, Meet
+    from tests.fakes.receiver import Receiver
 
 SIZE = 8  # MiB, with the database and its log in it
 

@@ -12,7 +12,8 @@ import trio
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon
-    from tests.e2e.crews.conftest import Client, Employing, Meet, Receiver
+    from tests.e2e.crews.conftest import Client, Employing, Meet
+    from tests.fakes.receiver import Receiver
 
 GRACE = 1
 """Seconds that a worker has which does not want to end."""

@@ -1,0 +1,99 @@
+"""A receiver of webhook calls on loopback."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import h11
+import trio
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A webhook call as it came."""
+
+    path: str
+    headers: dict[str, str]
+    content: bytes = field(repr=False)
+
+    @property
+    def body(self) -> Json:
+        found: Json = json.loads(self.content)
+        return found
+
+
+@dataclass
+class Receiver:
+    """Takes webhook calls, as a test has it answer: `answer` gives the status for each.
+
+    `calls` are those that were answered with 2xx, in the order of that; `refused` the others.
+    """
+
+    url: str
+    answer: Callable[[Call], Awaitable[int]]
+    calls: list[Call] = field(default_factory=list)
+    refused: list[Call] = field(default_factory=list)
+
+    def at(self, path: str) -> list[Call]:
+        """What was taken at this path."""
+        return [call for call in self.calls if call.path == path]
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """One connection."""
+        connection = h11.Connection(h11.SERVER)
+        async with stream:
+            with suppress(trio.BrokenResourceError):  # the daemon was killed
+                while (call := await _read(connection, stream)) is not None:
+                    status = await self.answer(call)
+                    head = h11.Response(status_code=status, headers=[("Content-Length", "0")])
+                    sent = connection.send(head) + connection.send(h11.EndOfMessage())
+                    await stream.send_all(sent)
+                    (self.calls if status < 300 else self.refused).append(call)
+                    connection.start_next_cycle()
+
+
+async def _read(connection: h11.Connection, stream: trio.SocketStream) -> Call | None:
+    """The next call; None when there are no more, also in the midst of one."""
+    request, content = None, b""
+    while True:
+        event = connection.next_event()
+        match event:
+            case h11.NEED_DATA:
+                data = await stream.receive_some()
+                if not data and request is not None:
+                    return None
+                connection.receive_data(data)
+            case h11.Request():
+                request = event
+            case h11.Data():
+                content += event.data
+            case h11.EndOfMessage():
+                assert request is not None
+                headers = {name.decode(): value.decode() for name, value in request.headers}
+                return Call(request.target.decode(), headers, content)
+            case _:
+                return None
+
+
+async def _take(_: Call) -> int:
+    return 200
+
+
+@asynccontextmanager
+async def open_receiver(
+    answer: Callable[[Call], Awaitable[int]] = _take,
+) -> AsyncIterator[Receiver]:
+    """One that takes everything unless it is told otherwise, while the block runs."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    receiver = Receiver(f"http://127.0.0.1:{listener.socket.getsockname()[1]}", answer)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(trio.serve_listeners, receiver.serve, [listener]))
+        yield receiver
+        nursery.cancel_scope.cancel()
