@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -323,41 +323,6 @@ async def test_restarted_actor_starts_afresh_and_goes_on_counting(
         assert (browser.is_ready, browser.status().pid) == (False, None)
         with pytest.raises(BrowserNotReady):
             await browser.use(tab_spec(), nothing)
-
-
-Situation = Callable[[Browser, "PlayedChromiums", trio.Nursery], Awaitable[None]]
-
-
-async def work_is_under_way(
-    browser: Browser, chromiums: PlayedChromiums, nursery: trio.Nursery
-) -> None:
-    await begin(browser, nursery)
-
-
-async def launch_is_under_way(
-    browser: Browser, chromiums: PlayedChromiums, nursery: trio.Nursery
-) -> None:
-    chromiums.launched[0].exit()
-    await trio.sleep(1)
-
-
-async def two_are_up(browser: Browser, chromiums: PlayedChromiums, nursery: trio.Nursery) -> None:
-    chromiums.launched[0].megabytes = 2_000
-    await begin(browser, nursery)
-    await trio.sleep(LIMITS.measure_interval_s + chromiums.launch_takes)
-    assert len(chromiums.running) == 2
-
-
-@pytest.mark.parametrize("situation", [work_is_under_way, launch_is_under_way, two_are_up])
-async def test_cancelled_actor_leaves_no_browser(
-    situation: Situation,
-    chromiums: PlayedChromiums,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-) -> None:
-    async with ready_browser(chromiums) as browser:
-        await situation(browser, chromiums, nursery)
-    assert chromiums.running == []
 
 
 # Its signs of life
