@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-import trio
 
 from smartlinkd.processes.process_tree import ExitStatus, ProcessTree, run_process_tree, user_named
 from tests.processes.family import alive, parent
@@ -192,27 +191,6 @@ async def test_error_of_the_block_leaves_it_bare_and_no_process() -> None:
         ) as process:
             raise KeyError("mine")
     assert not alive(process.pid)
-
-
-@pytest.mark.parametrize("milliseconds", [0, 1, 3, 6, 10, 14, 18, 25, 40])
-async def test_cancellation_at_any_moment_leaves_nothing(
-    milliseconds: int, open_folder: Path
-) -> None:
-    folder = open_folder / "its"
-    folder.mkdir()
-    pid = 0
-    with trio.move_on_after(milliseconds / 1000) as scope:
-        async with run_process_tree(
-            ["/bin/sleep", "1000"],
-            environment=ENVIRONMENT,
-            working_folder=folder,
-            remove=folder,
-        ) as process:
-            pid = process.pid
-            await trio.sleep_forever()
-    assert scope.cancelled_caught
-    assert not folder.exists()
-    assert pid == 0 or not alive(pid)
 
 
 async def test_folder_is_removed_and_targets_of_links_stay(open_folder: Path) -> None:
