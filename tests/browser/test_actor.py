@@ -256,24 +256,6 @@ async def test_crash_fails_running_jobs_and_refuses_waiting_ones(
 # Recycled
 
 
-async def test_recycled_browser_serves_until_the_next_is_up(
-    chromiums: PlayedChromiums, autojump_clock: MockClock
-) -> None:
-    async with ready_browser(chromiums) as browser:
-        chromiums.launch_takes = 10
-        seen = []
-        while browser.status().pid == 1:
-            assert browser.is_ready
-            await browser.use(tab_spec(), nothing)
-            seen.append([chromium.pid for chromium in chromiums.running])
-            await trio.sleep(1)
-        assert browser.is_ready
-        await wait_all_tasks_blocked()
-        assert [chromium.pid for chromium in chromiums.running] == [2]
-        assert seen[-1] == [1]
-        assert browser.restarts["recycled"] == 1
-
-
 async def test_recycling_ends_no_job_and_starts_none_on_the_old_browser(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:

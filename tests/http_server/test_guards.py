@@ -275,6 +275,7 @@ async def test_ipv4_client_of_ipv6_socket_has_its_ipv4_address(
         (LAST_GET, b"HTTP/1.1 200 OK\r\n"),
         (LAST_GET.replace(b"/small", b"/nothing"), b"HTTP/1.1 404 Not Found\r\n"),
         (b"nonsense\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n"),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n"),
     ],
 )
 async def test_status_has_a_reason_phrase(serving: Serving, request_: bytes, line: bytes) -> None:

@@ -353,10 +353,11 @@ async def _make(browser: CdpSession, method: str, params: Mapping[str, object]) 
     """Call a method that makes something. A cancellation waits for its answer, which names that."""
     try:
         with trio.CancelScope(shield=True):
-            return await browser.call(method, params)
+            answer = await browser.call(method, params)
     except BrowserFailed:
         await trio.lowlevel.checkpoint_if_cancelled()
         raise
+    return answer
 
 
 def _thrown_text(details: JsonObject) -> str:
