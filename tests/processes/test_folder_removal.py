@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -17,7 +18,6 @@ from smartlinkd.processes.process_tree import (
     Limits,
     run_process_tree,
     shared_fork_server,
-    user_named,
 )
 from smartlinkd.processes.reaper import remove_folder
 from tests.processes.family import SLEEP, parent
@@ -63,7 +63,7 @@ def protected(open_folder: Path) -> Path:
     (inner / "file").write_text("x")
     other.mkdir()
     (folder / "a" / "link").symlink_to(other)
-    nobody = user_named("nobody").uid
+    nobody = pwd.getpwnam("nobody").pw_uid
     for path in (open_folder, other, folder, folder / "a", inner, inner / "file"):
         os.chown(path, nobody, nobody)
     inner.chmod(0o000)
@@ -76,7 +76,7 @@ def protected(open_folder: Path) -> Path:
 def as_nobody(code: str, folder: Path) -> str:
     """Run this with that folder. What it says of what is left."""
     done = subprocess.run(
-        [sys.executable, "-c", code, str(folder), str(user_named("nobody").uid)],
+        [sys.executable, "-c", code, str(folder), str(pwd.getpwnam("nobody").pw_uid)],
         cwd=Path(smartlinkd.__file__).parents[1],
         capture_output=True,
         text=True,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import pwd
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
-from smartlinkd.processes.process_tree import ExitStatus, ProcessTree, run_process_tree, user_named
+from smartlinkd.processes.process_tree import ExitStatus, ProcessTree, run_process_tree
 from tests.processes.family import alive, parent
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
@@ -39,7 +40,7 @@ async def output(script: str, *, user: str | None = None) -> str:
         ["/bin/sh", "-c", script],
         environment=ENVIRONMENT,
         working_folder=ROOT,
-        user=user_named(user) if user else None,
+        user=pwd.getpwnam(user) if user else None,
     ) as process:
         await process.wait()
         return process.stderr_tail
@@ -142,15 +143,15 @@ async def test_command_cannot_gain_privileges() -> None:
 
 @as_root
 async def test_command_drops_to_its_user_without_groups() -> None:
-    nobody = user_named("nobody")
+    nobody = pwd.getpwnam("nobody")
     told = await output(
         "grep -E '^(Uid|Gid|Groups|CapPrm|CapEff):' /proc/self/status >&2", user="nobody"
     )
     parts = [line.partition(":") for line in told.splitlines()]
     what = {name: words.split() for name, _, words in parts}
     # The real one, the effective one, the saved one, and that for files.
-    assert what.pop("Uid") == [str(nobody.uid)] * 4
-    assert what.pop("Gid") == [str(nobody.gid)] * 4
+    assert what.pop("Uid") == [str(nobody.pw_uid)] * 4
+    assert what.pop("Gid") == [str(nobody.pw_gid)] * 4
     assert what.pop("Groups") == []
     assert what == {"CapPrm": ["0" * 16], "CapEff": ["0" * 16]}
 
