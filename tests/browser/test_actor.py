@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -256,24 +256,6 @@ async def test_crash_fails_running_jobs_and_refuses_waiting_ones(
 # Recycled
 
 
-async def test_recycled_browser_serves_until_the_next_is_up(
-    chromiums: PlayedChromiums, autojump_clock: MockClock
-) -> None:
-    async with ready_browser(chromiums) as browser:
-        chromiums.launch_takes = 10
-        seen = []
-        while browser.status().pid == 1:
-            assert browser.is_ready
-            await browser.use(tab_spec(), nothing)
-            seen.append([chromium.pid for chromium in chromiums.running])
-            await trio.sleep(1)
-        assert browser.is_ready
-        await wait_all_tasks_blocked()
-        assert [chromium.pid for chromium in chromiums.running] == [2]
-        assert seen[-1] == [1]
-        assert browser.restarts["recycled"] == 1
-
-
 async def test_recycling_ends_no_job_and_starts_none_on_the_old_browser(
     chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
@@ -323,41 +305,6 @@ async def test_restarted_actor_starts_afresh_and_goes_on_counting(
         assert (browser.is_ready, browser.status().pid) == (False, None)
         with pytest.raises(BrowserNotReady):
             await browser.use(tab_spec(), nothing)
-
-
-Situation = Callable[[Browser, "PlayedChromiums", trio.Nursery], Awaitable[None]]
-
-
-async def work_is_under_way(
-    browser: Browser, chromiums: PlayedChromiums, nursery: trio.Nursery
-) -> None:
-    await begin(browser, nursery)
-
-
-async def launch_is_under_way(
-    browser: Browser, chromiums: PlayedChromiums, nursery: trio.Nursery
-) -> None:
-    chromiums.launched[0].exit()
-    await trio.sleep(1)
-
-
-async def two_are_up(browser: Browser, chromiums: PlayedChromiums, nursery: trio.Nursery) -> None:
-    chromiums.launched[0].megabytes = 2_000
-    await begin(browser, nursery)
-    await trio.sleep(LIMITS.measure_interval_s + chromiums.launch_takes)
-    assert len(chromiums.running) == 2
-
-
-@pytest.mark.parametrize("situation", [work_is_under_way, launch_is_under_way, two_are_up])
-async def test_cancelled_actor_leaves_no_browser(
-    situation: Situation,
-    chromiums: PlayedChromiums,
-    nursery: trio.Nursery,
-    autojump_clock: MockClock,
-) -> None:
-    async with ready_browser(chromiums) as browser:
-        await situation(browser, chromiums, nursery)
-    assert chromiums.running == []
 
 
 # Its signs of life

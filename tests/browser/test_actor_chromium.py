@@ -124,12 +124,3 @@ async def test_recycling_fails_no_job(kept_up: InstanceSettings, site: Any) -> N
             await until(lambda: len(pids) >= 2)
             stop.set()
         assert reasons(browser) == {"recycled"}
-
-
-async def test_cancelled_actor_with_a_job_leaves_nothing(
-    kept_up: InstanceSettings, site: Any
-) -> None:
-    async with trio.open_nursery() as nursery, running(kept_up) as browser:
-        nursery.start_soon(browser.use, tab_spec(site), loop_for_ever)
-        await until(lambda: browser.status().contexts == 1)
-        nursery.cancel_scope.cancel()

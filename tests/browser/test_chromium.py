@@ -161,16 +161,6 @@ async def test_browser_has_a_private_home_another_user_and_a_clean_environment(
     assert owner != 0
 
 
-@pytest.mark.chromium
-@pytest.mark.parametrize("milliseconds", [0, 10, 30, 45, 60, 75, 90, 120])
-async def test_cancelled_launch_leaves_nothing(milliseconds: int, settings: LaunchSettings) -> None:
-    with trio.move_on_after(milliseconds / 1000) as scope:
-        async with launched(settings) as (_, connection):
-            await a_page(connection)
-            await trio.sleep_forever()
-    assert scope.cancelled_caught
-
-
 DAEMON = """
 import sys, trio
 from pathlib import Path

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from smartlinkd.browser.chromium import REACH, find_executable
 from smartlinkd.browser.errors import LaunchFailed
-
-LOOK = """
-import os, sys
-from pathlib import Path
-from smartlinkd.browser.errors import LaunchFailed
-from smartlinkd.browser.chromium import find_executable
-
-os.setuid(65534)
-try:
-    find_executable(Path(sys.argv[1]))
-except LaunchFailed as failed:
-    print(failed)
-"""
 
 
 def program(path: Path, script: str = "") -> Path:
@@ -80,7 +64,7 @@ def test_snap_is_passed_over(installed: Path) -> None:
     [
         ("nothing", "there is no file .*/nothing"),
         ("", "there is no file"),
-        ("x" * 300, r".* cannot be looked at \(File "),
+        ("x" * 300, rf".* cannot be looked at \(File name too long\); {REACH}"),
         ("text", ".*/text is not executable"),
     ],
     ids=["nothing", "a folder", "too long", "no program"],
@@ -89,17 +73,3 @@ def test_setting_that_is_no_program_is_named(tmp_path: Path, name: str, said: st
     (tmp_path / "text").write_text("x")
     with pytest.raises(LaunchFailed, match=rf"browser\.executable: {said}"):
         find_executable(tmp_path / name)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user")
-def test_setting_below_a_closed_folder_is_named(tmp_path: Path) -> None:
-    """As the service's user finds one in somebody's home."""
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0o700)
-    mine = program(closed / "chrome")
-    found = subprocess.run(
-        [sys.executable, "-c", LOOK, str(mine)], capture_output=True, text=True, check=True
-    )
-    assert found.stdout == (
-        f"browser.executable: {mine} cannot be looked at (Permission denied); {REACH}\n"
-    )

@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.browser.chromium import LaunchSettings
-from smartlinkd.browser.errors import Disconnected, LaunchFailed
+from smartlinkd.browser.errors import LaunchFailed
 from smartlinkd.browser.instance import BrowserInstance, End, EndKind, InstanceSettings
 from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.errors import Refused
@@ -81,18 +81,6 @@ def fall_silent(request: pytest.FixtureRequest) -> Callable[[PlayedChromium], No
 
 
 # Its start
-
-
-async def test_instance_is_ready_after_its_first_probe(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    life = RunningInstance(instance_settings())
-    assert not life.ready()
-    await nursery.start(life.run)
-    assert life.ready()
-    assert (life.instance.version, life.instance.pid) == ("Chromium 1", 1)
-    assert life.end() is None
-    nursery.cancel_scope.cancel()
 
 
 async def test_browser_that_runs_no_script_does_not_start(
@@ -200,19 +188,6 @@ async def test_probe_after_a_failed_one_makes_it_ready_again(
         assert life.ready()
     assert life.end() is None
     nursery.cancel_scope.cancel()
-
-
-async def test_running_job_fails_when_the_browser_ends(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    life = await born(nursery)
-    work = await working(life.instance, nursery)
-    hang(chromiums.launched[0])
-    work.end.set()
-    await life.over.wait()
-    with trio.fail_after(A_MOMENT):
-        await work.done.wait()
-    assert isinstance(work.error, Disconnected)
 
 
 # Its recycling

@@ -10,12 +10,10 @@ from pydantic import JsonValue
 
 from smartlinkd.browser.cdp import CdpConnection
 from smartlinkd.browser.errors import (
-    CallTimedOut,
     ContextLost,
     NavigationFailed,
     ProtocolError,
     ScriptFailed,
-    SessionGone,
 )
 from smartlinkd.browser.page import BrowserContext, Page
 
@@ -120,19 +118,6 @@ async def test_navigation_during_a_script_raises_context_lost(page: Page, site: 
     with trio.fail_after(5):
         while await page.evaluate("() => location.pathname") != "/there":
             await trio.lowlevel.checkpoint()
-
-
-async def test_page_in_an_endless_loop_times_out_and_can_be_closed(
-    connection: CdpConnection, page: Page
-) -> None:
-    with pytest.raises(CallTimedOut):
-        await page.evaluate("() => { for (;;); }", deadline=0.2)
-    with trio.fail_after(15):
-        assert await page.url() == "about:blank"  # answered by the browser
-        await page.close()
-    with pytest.raises(SessionGone):
-        await page.evaluate("() => 1")
-    await page.close()
 
 
 async def test_dialogs_are_dismissed(page: Page) -> None:

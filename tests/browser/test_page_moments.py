@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.browser.cdp import CdpConnection
-from smartlinkd.browser.errors import CallTimedOut, PageGone, ProtocolError
+from smartlinkd.browser.errors import CallTimedOut, Disconnected, PageGone, ProtocolError
 from smartlinkd.browser.page import MAX_OTHER_URLS, BrowserContext, Page
 from tests.browser.test_cdp import Asker, ask
 
@@ -149,6 +149,16 @@ async def test_tab_whose_caller_leaves_while_it_is_made_is_closed(
         scope.cancel()
     closing = await peer.take()
     assert (closing["method"], closing["params"]) == ("Target.closeTarget", {"targetId": "T"})
+
+
+async def test_tab_whose_browser_ends_while_it_is_made_raises_disconnected(
+    conversation: CdpConnection, peer: Any, nursery: trio.Nursery
+) -> None:
+    asker = await ask(nursery, BrowserContext(conversation, "1").new_page)
+    await peer.take()
+    await peer.stream.aclose()
+    await asker.done.wait()
+    assert isinstance(asker.result, Disconnected)
 
 
 async def test_pop_up_is_closed_once_by_its_own_context(

@@ -1,14 +1,4 @@
-"""The machine as pages reach it, and the browser as other programs reach it.
-
-| promised (issue: "Chromium") | test |
-|---|---|
-| its debugging port is random | `test_debugging_port_is_random` |
-| on loopback | `test_debugging_port_is_on_loopback_only` |
-| refuses other origins | `test_debugging_port_is_closed_to_pages`, `test_name_that_leads_…` |
-| no page reaches the daemon's own address | `test_closed_port_is_reached_in_no_way[…]` |
-| downloads are off | `test_download_leaves_no_file` |
-| pop-ups and permission prompts are off | `test_page.py` |
-"""
+"""The machine as pages reach it, and the browser as other programs reach it."""
 
 from __future__ import annotations
 
@@ -134,16 +124,6 @@ async def test_open_port_is_reached_in_each_way(page: Page, site: Any, neighbour
 
 
 # The debugging port
-
-
-async def test_debugging_port_is_random(settings: LaunchSettings) -> None:
-    endpoints = set()
-    for _ in range(3):
-        async with launch(settings) as chromium:
-            endpoints.add(chromium.endpoint)
-    places = [re.fullmatch(r"ws://127\.0\.0\.1:(\d+)(/\S+)", one) for one in endpoints]
-    assert len({place[1] for place in places if place}) == 3
-    assert len({place[2] for place in places if place}) == 3
 
 
 def test_debugging_port_is_on_loopback_only(shared_endpoint: str) -> None:

@@ -53,10 +53,6 @@ async def bodies(places: Places, nursery: trio.Nursery) -> Bodies:
     return Bodies(places, nursery)
 
 
-def test_places_leave_a_quarter_of_the_connections() -> None:
-    assert Places(512).most == 384
-
-
 @pytest.mark.parametrize("connections", [1, 2, 3])
 async def test_few_connections_have_a_place_for_each_purpose(connections: int) -> None:
     places = Places(connections)

@@ -15,7 +15,7 @@ import trio.testing
 
 from smartlinkd.net.client import HttpClient, NoAnswer
 from smartlinkd.net.dns import MAX_LOOKUPS, install_resolver
-from smartlinkd.net.egress import Unanswered, open_sender, resolve_name
+from smartlinkd.net.egress import Unanswered, open_sender
 
 HANG = 10.0
 """Real seconds; whatever takes longer hangs."""
@@ -42,11 +42,6 @@ async def by_client() -> None:
             await client.request("GET", URL, deadline=HANG, max_body=1)
 
 
-async def by_stream() -> None:
-    with pytest.raises(OSError, match="attempts to connect"):
-        await trio.open_tcp_stream("localhost", 1)
-
-
 async def by_webhook() -> None:
     loopback = [ip_network("127.0.0.0/8"), ip_network("::1")]
     async with open_sender(loopback, max_connections=1) as sender:
@@ -55,9 +50,7 @@ async def by_webhook() -> None:
     assert "cannot be connected to" in outcome.why
 
 
-@pytest.mark.parametrize(
-    "way", [look_up, partial(resolve_name, "localhost"), by_client, by_stream, by_webhook]
-)
+@pytest.mark.parametrize("way", [look_up, by_client, by_webhook])
 async def test_look_up_needs_no_shared_thread(
     no_thread_free: None, way: Callable[[], Awaitable[None]]
 ) -> None:

@@ -81,26 +81,6 @@ async def test_post_sends_its_body_and_headers_only(receiver: Any) -> None:
     }
 
 
-async def test_connection_is_used_again(receiver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_up = leads_to("127.0.0.1")  # once
-    async with open_sender(LOOPBACK, max_connections=4, resolve=looked_up) as sender:
-        for _ in range(3):
-            url = f"http://hooks.example:{receiver.port}/"
-            assert await sender.post(url, {}, b"{}") == Answered(200)
-    assert len(receiver.received) == 3
-
-
-async def test_retry_after_of_the_answer_is_returned(receiver: Any, behave: Any) -> None:
-    receiver.behaviours.append(behave.answer(429, Retry_After="77"))
-    assert await post(receiver.url()) == Answered(429, "77")
-
-
-async def test_redirect_is_not_followed(receiver: Any, behave: Any) -> None:
-    receiver.behaviours.append(behave.answer(307, Location=receiver.url("/elsewhere")))
-    assert await post(receiver.url()) == Answered(307)
-    assert [request.target for request in receiver.received] == ["/hook"]
-
-
 async def test_proxies_of_the_environment_are_not_used(
     receiver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,38 +90,6 @@ async def test_proxies_of_the_environment_are_not_used(
 
 
 # Receivers that do not behave
-
-
-async def test_receiver_that_closes_is_unanswered(receiver: Any, behave: Any) -> None:
-    receiver.behaviours.append(behave.reset)
-    assert await post(receiver.url()) == Unanswered("the connection failed (ReadError)")
-
-
-async def test_unreachable_receiver_is_unanswered() -> None:
-    unused = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    port = unused[0].socket.getsockname()[1]
-    await unused[0].aclose()
-    outcome = await post(f"http://127.0.0.1:{port}{SECRET_PATH}")
-    assert outcome == Unanswered("127.0.0.1 cannot be connected to")
-
-
-async def test_receiver_that_hangs_is_unanswered(
-    receiver: Any, behave: Any, mock_clock: trio.testing.MockClock, nursery: trio.Nursery
-) -> None:
-    receiver.behaviours.append(behave.hang)
-    outcomes: list[Answered | Unanswered] = []
-
-    async def call() -> None:
-        outcomes.append(await post(receiver.url()))
-
-    nursery.start_soon(call)
-    await receiver.until(1)
-    mock_clock.jump(egress.DEADLINE - 0.1)
-    await trio.testing.wait_all_tasks_blocked()
-    assert outcomes == []
-    mock_clock.jump(0.2)
-    await trio.testing.wait_all_tasks_blocked()
-    assert outcomes == [Unanswered("no answer within 30 seconds")]
 
 
 async def test_endless_head_is_unanswered(receiver: Any, behave: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -10,14 +11,15 @@ from pathlib import Path
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 import smartlinkd
 from smartlinkd.processes.process_tree import (
     Limits,
     run_process_tree,
     shared_fork_server,
-    user_named,
 )
+from smartlinkd.processes.reaper import remove_folder
 from tests.processes.family import SLEEP, parent
 from tests.shortage import Shortage
 
@@ -61,7 +63,7 @@ def protected(open_folder: Path) -> Path:
     (inner / "file").write_text("x")
     other.mkdir()
     (folder / "a" / "link").symlink_to(other)
-    nobody = user_named("nobody").uid
+    nobody = pwd.getpwnam("nobody").pw_uid
     for path in (open_folder, other, folder, folder / "a", inner, inner / "file"):
         os.chown(path, nobody, nobody)
     inner.chmod(0o000)
@@ -74,7 +76,7 @@ def protected(open_folder: Path) -> Path:
 def as_nobody(code: str, folder: Path) -> str:
     """Run this with that folder. What it says of what is left."""
     done = subprocess.run(
-        [sys.executable, "-c", code, str(folder), str(user_named("nobody").uid)],
+        [sys.executable, "-c", code, str(folder), str(pwd.getpwnam("nobody").pw_uid)],
         cwd=Path(smartlinkd.__file__).parents[1],
         capture_output=True,
         text=True,
@@ -103,6 +105,18 @@ def test_entry_that_cannot_be_removed_keeps_no_other(protected: Path) -> None:
     assert left == ["a", "a/kept", "a/kept/by root"]
 
 
+def test_folder_that_is_too_deep_is_reported_or_removed(open_folder: Path) -> None:
+    """Or gone: newer Pythons walk through any."""
+    folder = open_folder / "its"
+    deep = "/".join(sys.getrecursionlimit() * "x")
+    subprocess.run(["mkdir", "-p", folder / deep], check=True)
+    try:
+        told = remove_folder(os.fsencode(folder))
+        assert folder.exists() is ("recursion" in told)
+    finally:
+        subprocess.run(["rm", "-rf", folder], check=True)
+
+
 async def test_start_without_a_descriptor_leaves_no_folder(
     open_folder: Path, shortage: Shortage
 ) -> None:
@@ -111,6 +125,28 @@ async def test_start_without_a_descriptor_leaves_no_folder(
     with shortage(), pytest.raises(OSError, match="Too many open files"):
         async with run_process_tree(["true"], environment={}, working_folder=folder, remove=folder):
             pass
+    assert not folder.exists()
+
+
+async def test_folder_is_removed_as_soon_as_there_is_a_thread_for_it(
+    open_folder: Path, no_thread: Shortage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = open_folder / "its"
+    folder.mkdir()
+    monkeypatch.setattr(sys, "executable", "/no/such/python")  # so there is no reaper
+
+    async def fail_to_start() -> None:
+        with pytest.raises(FileNotFoundError):
+            async with run_process_tree(
+                SLEEP, environment={}, working_folder=Path("/"), remove=folder
+            ):
+                raise AssertionError("it was started")
+
+    async with trio.open_nursery() as nursery:
+        with no_thread():
+            nursery.start_soon(fail_to_start)
+            await wait_all_tasks_blocked()
+            assert folder.exists()
     assert not folder.exists()
 
 

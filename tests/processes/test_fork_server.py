@@ -74,13 +74,6 @@ async def test_one_server_is_for_all_in_the_block_and_gone_after_it() -> None:
     assert not alive(server)
 
 
-async def test_command_outside_of_such_a_block_has_a_server_of_its_own() -> None:
-    async with sleeping() as one, sleeping() as another:
-        servers = {server_of(one), server_of(another)}
-        assert len(servers) == 2
-    assert not any(alive(server) for server in servers)
-
-
 async def test_server_has_nothing_of_the_daemons(
     monkeypatch: pytest.MonkeyPatch, until: Until
 ) -> None:

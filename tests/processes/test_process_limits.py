@@ -168,13 +168,12 @@ def test_memory_limit_is_the_least_of_all_groups_and_the_machines(
         assert memory_limit(own_cgroup, cgroups) == mebibytes * MIB
 
 
-@pytest.mark.parametrize("own", ["", "4:memory:/of/version/1\n", "0::/gone\n"])
+@pytest.mark.parametrize("own", [None, "", "4:memory:/of/version/1\n", "0::/gone\n"])
 def test_memory_limit_without_a_group_of_version_2_is_the_machines(
-    own_cgroup: Path, cgroups: Path, own: str
+    own_cgroup: Path, cgroups: Path, own: str | None
 ) -> None:
-    own_cgroup.write_text(own)
+    if own is None:
+        own_cgroup.unlink()
+    else:
+        own_cgroup.write_text(own)
     assert memory_limit(own_cgroup, cgroups) == MACHINE
-
-
-def test_memory_limit_without_control_groups_is_the_machines(tmp_path: Path) -> None:
-    assert memory_limit(tmp_path / "none", tmp_path) == MACHINE

@@ -15,14 +15,13 @@ import trio
 
 import smartlinkd
 from smartlinkd.processes.output import CUT, KEPT
-from smartlinkd.processes.process_tree import ExitStatus, ResourceLimits, run_process_tree
+from smartlinkd.processes.process_tree import ExitStatus, run_process_tree
 from smartlinkd.processes.reaper import OOM_SCORE
 from tests.processes.family import parent
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 ROOT = Path("/")
 MIB = 2**20
-ROOMY = ResourceLimits(memory=1024 * MIB, file_size=MIB)
 Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
@@ -129,12 +128,12 @@ async def test_channel_that_the_command_closes_is_closed() -> None:
             assert ours.recv(100) == b""
 
 
-# ResourceLimits
+# Limits
 
 
-async def end_of(command: list[str], limits: ResourceLimits) -> ExitStatus:
+async def end_of(command: list[str], *, memory: int = 1024 * MIB) -> ExitStatus:
     async with run_process_tree(
-        command, environment=ENVIRONMENT, working_folder=ROOT, limits=limits
+        command, environment=ENVIRONMENT, working_folder=ROOT, memory=memory, file_size=MIB
     ) as process:
         with trio.fail_after(10):
             return await process.wait()
@@ -142,7 +141,7 @@ async def end_of(command: list[str], limits: ResourceLimits) -> ExitStatus:
 
 async def test_process_that_uses_too_much_memory_is_ended_with_a_status() -> None:
     program = f"x = bytearray({200 * MIB}); import time; time.sleep(1000)"
-    status = await end_of(python(program), ResourceLimits(memory=100 * MIB, file_size=MIB))
+    status = await end_of(python(program), memory=100 * MIB)
     assert status.memory is not None
     assert 100 * MIB < status.memory < 300 * MIB
     assert (status.code, status.signal) == (None, None)
@@ -150,9 +149,7 @@ async def test_process_that_uses_too_much_memory_is_ended_with_a_status() -> Non
 
 async def test_memory_limit_is_of_the_whole_tree() -> None:
     one = f'{sys.executable} -I -S -c "x = bytearray({60 * MIB}); import time; time.sleep(1000)"'
-    status = await end_of(
-        shell(f"{one} & setsid {one} & wait"), ResourceLimits(memory=100 * MIB, file_size=MIB)
-    )
+    status = await end_of(shell(f"{one} & setsid {one} & wait"), memory=100 * MIB)
     assert status.memory is not None
 
 
@@ -166,9 +163,7 @@ for _ in range(4):
 print("there", file=sys.stderr, flush=True)
 time.sleep(0.5)  # for some looks at what it uses
 """
-    assert await end_of(
-        python(program), ResourceLimits(memory=150 * MIB, file_size=MIB)
-    ) == ExitStatus(0)
+    assert await end_of(python(program), memory=150 * MIB) == ExitStatus(0)
 
 
 async def test_unused_addresses_and_stacks_do_not_count() -> None:
@@ -179,16 +174,12 @@ threads = [threading.Thread(target=time.sleep, args=(0.3,)) for _ in range(64)]
 for thread in threads:
     thread.start()
 """
-    assert await end_of(
-        python(program), ResourceLimits(memory=60 * MIB, file_size=MIB)
-    ) == ExitStatus(0)
+    assert await end_of(python(program), memory=60 * MIB) == ExitStatus(0)
 
 
 async def test_file_cannot_grow_over_its_limit(open_folder: Path) -> None:
     file = open_folder / "file"
-    status = await end_of(
-        ["/usr/bin/dd", "if=/dev/zero", f"of={file}", "bs=300k", "count=10"], ROOMY
-    )
+    status = await end_of(["/usr/bin/dd", "if=/dev/zero", f"of={file}", "bs=300k", "count=10"])
     assert status == ExitStatus(signal=signal.SIGXFSZ)
     assert file.stat().st_size == MIB
 
@@ -237,7 +228,7 @@ def badness(pid: int | None = None) -> int:
 
 async def test_oom_score_of_a_limited_command_is_above_its_reapers_and_the_daemons() -> None:
     async with run_process_tree(
-        ["/bin/sleep", "1000"], environment=ENVIRONMENT, working_folder=ROOT, limits=ROOMY
+        ["/bin/sleep", "1000"], environment=ENVIRONMENT, working_folder=ROOT, memory=1024 * MIB
     ) as process:
         assert badness(process.pid) == min(1000, badness() + OOM_SCORE)
         assert badness(parent(process.pid)) == badness()

@@ -159,9 +159,6 @@ class _Browser:
         self.since = datetime.now(UTC)
         self.last_end: str | None = None
         self._handle = handle
-        self._settings = handle.settings
-        self._alarm = handle.alarm
-        self._heartbeat = handle.heartbeat
         self._down_since = trio.current_time()
         self._is_waiting = False
 
@@ -184,11 +181,13 @@ class _Browser:
 
     async def keep_running(self) -> None:
         """Launch one instance after the other, until cancelled."""
-        launch_s = self._settings.launch.start_timeout + self._settings.limits.first_steps_s
+        launch_s = (
+            self._handle.settings.launch.start_timeout + self._handle.settings.limits.first_steps_s
+        )
         async with trio.open_nursery() as nursery:
             while True:
-                instance = BrowserInstance(self._settings)
-                self._heartbeat.touch(launch_s)
+                instance = BrowserInstance(self._handle.settings)
+                self._handle.heartbeat.touch(launch_s)
                 try:
                     await nursery.start(instance.run)
                 except Refused as refusal:
@@ -211,11 +210,11 @@ class _Browser:
             await self._wait_ended(instance)
         is_healthy = scope.cancelled_caught
         if is_healthy:
-            self._alarm.record_healthy()
+            self._handle.alarm.record_healthy()
         end = await self._wait_ended(instance)
         self._record_restart(end.kind, str(end))
         if end.kind is EndKind.RECYCLED:  # it serves until the next one does
-            self._alarm.record_healthy()
+            self._handle.alarm.record_healthy()
             return
         instance.drain()
         self.instance, self.since = None, datetime.now(UTC)
@@ -228,8 +227,8 @@ class _Browser:
         # not look alive.
         while True:
             if instance.is_ready:
-                self._heartbeat.touch()
-            with trio.move_on_after(self._settings.limits.poll_interval_s):
+                self._handle.heartbeat.touch()
+            with trio.move_on_after(self._handle.settings.limits.poll_interval_s):
                 return await instance.wait_ended()
 
     def _record_restart(self, kind: str, text: str) -> None:
@@ -239,10 +238,10 @@ class _Browser:
 
     async def _wait(self, why: str) -> None:
         """Wait before the next launch."""
-        self._alarm.record_failure(why, another_serves=self.is_ready)
+        self._handle.alarm.record_failure(why, another_serves=self.is_ready)
         self._is_waiting = True
-        wait_s = self._handle.backoff.wait(self._alarm.failures, self._handle.chance)
-        self._heartbeat.touch(wait_s)
+        wait_s = self._handle.backoff.wait(self._handle.alarm.failures, self._handle.chance)
+        self._handle.heartbeat.touch(wait_s)
         try:
             await trio.sleep(wait_s)
         finally:

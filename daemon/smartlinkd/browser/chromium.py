@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pwd
 import re
 import shutil
 import stat
@@ -26,13 +27,7 @@ import trio
 from smartlinkd.browser.cdp import CdpConnection
 from smartlinkd.browser.errors import BrowserFailed, LaunchFailed
 from smartlinkd.paths import mode_of
-from smartlinkd.processes.process_tree import (
-    ExitStatus,
-    ProcessTree,
-    User,
-    run_process_tree,
-    user_named,
-)
+from smartlinkd.processes.process_tree import ExitStatus, ProcessTree, run_process_tree
 from smartlinkd.threads import on_thread
 from smartlinkd.untrusted import first_line
 
@@ -253,7 +248,7 @@ async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
     except OSError as fault:
         if chromium is not None:
             raise  # the block's own
-        as_user = f" as user {user.name} (browser.user)" if user else ""
+        as_user = f" as user {user.pw_name} (browser.user)" if user else ""
         raise LaunchFailed(f"{executable} cannot be started{as_user}: {fault}") from fault
     if chromium is None:
         reason = _reason(process.stderr_tail) if process else ""
@@ -263,23 +258,23 @@ async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
         )
 
 
-def _user(name: str) -> User | None:
+def _user(name: str) -> pwd.struct_passwd | None:
     """Return the user to run as, or None if the daemon is not root. Raises `LaunchFailed`."""
     if os.geteuid() != 0:
         return None
     try:
-        return user_named(name)
+        return pwd.getpwnam(name)
     except KeyError:
         raise LaunchFailed(f"browser.user: there is no user {name!r} on this system") from None
 
 
-def _profile_folder(parent: Path | None, user: User | None) -> Path:
+def _profile_folder(parent: Path | None, user: pwd.struct_passwd | None) -> Path:
     """Create a private folder. Raises `OSError`."""
     # No await between this and the start of the process tree, which removes the folder.
     folder = Path(tempfile.mkdtemp(prefix="smartlinkd-chromium-", dir=parent))
     try:
         if user is not None:
-            os.chown(folder, user.uid, user.gid)
+            os.chown(folder, user.pw_uid, user.pw_gid)
     except OSError:  # in a container that may not give files away, say
         folder.rmdir()
         raise

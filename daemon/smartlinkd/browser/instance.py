@@ -92,8 +92,7 @@ class BrowserInstance:
         self._pool: TabPool | None = None
         self._ended = trio.Event()
         self._finished = trio.Event()
-        self._draining = trio.Event()
-        self._all_jobs_done = trio.Event()
+        self._is_draining = False
         self._has_run_script = False  # when the probe page was last asked to
 
     @property
@@ -120,7 +119,8 @@ class BrowserInstance:
 
     def drain(self) -> None:
         """Let it end as soon as the jobs on it have ended."""
-        self._draining.set()
+        self._is_draining = True
+        self._finish_if_drained()
 
     async def use(self, spec: TabSpec, job: Callable[[Page], Awaitable[R]]) -> R:
         """Do a job on a tab. Raises what the job raises, and `BrowserFailed`."""
@@ -130,8 +130,7 @@ class BrowserInstance:
             return await self._pool.use(spec, job)
         finally:
             self.working -= 1
-            if self.working == 0:
-                self._all_jobs_done.set()
+            self._finish_if_drained()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Launch, serve until the end, leave nothing behind.
@@ -169,7 +168,6 @@ class BrowserInstance:
                 nursery.start_soon(self._watch_probe_page, probe_page)
                 nursery.start_soon(self._watch_size_and_age, chromium)
                 nursery.start_soon(self._watch_pool, pool)
-                nursery.start_soon(self._finish_when_drained)
                 try:
                     await self._finished.wait()
                 finally:
@@ -239,12 +237,9 @@ class BrowserInstance:
         await trio.sleep(self._limits.unresponsive_after_s)
         self._end_with(EndKind.RECYCLED, why)
 
-    async def _finish_when_drained(self) -> None:
-        await self._draining.wait()
-        while self.working:
-            self._all_jobs_done = trio.Event()
-            await self._all_jobs_done.wait()
-        self._finished.set()
+    def _finish_if_drained(self) -> None:
+        if self._is_draining and self.working == 0:
+            self._finished.set()
 
     def _end_with(self, kind: EndKind, detail: str) -> None:
         """Record the end. The first one counts, but a death replaces a recycling."""

@@ -106,7 +106,7 @@ class TabPool:
         self._limits = limits
         self._contexts: dict[str, _PooledContext] = {}
         self._starts = trio.Semaphore(limits.concurrent_starts)
-        self._cleanups: dict[str, set[trio.Event]] = {}  # by key; set when done
+        self._cleanups: set[tuple[str, trio.Event]] = set()  # keys, and what is set when done
         self._failed_tabs = 0  # in a row
         self._unusable = trio.Event()
         self._why_unusable = ""
@@ -180,8 +180,9 @@ class TabPool:
             if not self._is_valid(pooled):
                 return None
             if pooled.context is None:
-                for cleanup in tuple(self._cleanups.get(pooled.key, ())):
-                    await cleanup.wait()
+                for key, done in tuple(self._cleanups):
+                    if key == pooled.key:
+                        await done.wait()
                 async with self._starts:
                     with self._invalidating(pooled):
                         pooled.context = await BrowserContext.create(
@@ -274,7 +275,7 @@ class TabPool:
     def _start_cleanup(self, key: str, cleanup: Callable[[], Awaitable[None]]) -> None:
         if not self._nursery.cancel_scope.cancel_called:
             done = trio.Event()
-            self._cleanups.setdefault(key, set()).add(done)
+            self._cleanups.add((key, done))
             self._nursery.start_soon(self._clean_up, key, cleanup, done)
 
     async def _clean_up(
@@ -284,9 +285,7 @@ class TabPool:
             await cleanup()
         finally:
             done.set()
-            self._cleanups[key].remove(done)
-            if not self._cleanups[key]:
-                del self._cleanups[key]
+            self._cleanups.remove((key, done))
 
     async def _dispose_context(self, context: BrowserContext) -> None:
         timeout_s = self._limits.dispose_timeout_s

@@ -34,7 +34,6 @@ from smartlinkd.nurseries import background
 from smartlinkd.processes.process_tree import (
     ExitStatus,
     ProcessTree,
-    ResourceLimits,
     run_process_tree,
 )
 from smartlinkd.processes.reaper import CHANNEL
@@ -203,7 +202,8 @@ async def start_worker(
                 working_folder=folder,
                 remove=folder,
                 channel=theirs.fileno(),
-                limits=ResourceLimits(memory=settings.memory, file_size=FILE_SIZE),
+                memory=settings.memory,
+                file_size=FILE_SIZE,
                 # What is said after its end does not count, should others hold its connection.
                 on_exit=channel.close,
             ) as process:

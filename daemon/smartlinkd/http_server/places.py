@@ -63,12 +63,12 @@ class Places:
         """Places for followers. The rest of `most` is always left for bodies."""
         self.most_of_one_token = max(1, connections * 2 // 8)
         self._followers: Counter[str] = Counter()
-        self._bodies: dict[str, dict[trio.CancelScope, None]] = {}  # oldest first, by sender
+        self._bodies: dict[trio.CancelScope, str] = {}  # the sender of each, oldest first
 
     @property
     def taken(self) -> int:
         """The number of places that are taken."""
-        return self._followers.total() + sum(map(len, self._bodies.values()))
+        return self._followers.total() + len(self._bodies)
 
     @contextmanager
     def follow(self, token: str) -> Iterator[None]:
@@ -109,12 +109,12 @@ class Places:
             self._check_share(sender)
         self._make_room()
         arriving = trio.CancelScope()
-        self._bodies.setdefault(sender, {})[arriving] = None
+        self._bodies[arriving] = sender
         try:
             with arriving:
                 yield
         finally:
-            self._remove_body(sender, arriving)
+            self._bodies.pop(arriving, None)  # one that was cancelled has been removed already
         if arriving.cancelled_caught:
             raise Unavailable(
                 "the body was still incomplete when its place was needed for another request; "
@@ -123,7 +123,7 @@ class Places:
             )
 
     def _check_share(self, token: str) -> None:
-        held = self._followers[token] + len(self._bodies.get(token, ()))
+        held = self._followers[token] + Counter(self._bodies.values())[token]
         if held >= self.most_of_one_token:
             raise TooManyAtOnce(
                 f"this token has {held} event streams, waits and unfinished bodies open, which is "
@@ -134,13 +134,7 @@ class Places:
     def _make_room(self) -> None:
         """Cancel the oldest body of the sender who has the most, when no place is free."""
         if self.taken >= self.most and self._bodies:
-            sender = max(self._bodies, key=lambda each: len(self._bodies[each]))
-            oldest = next(iter(self._bodies[sender]))
+            ((most, _),) = Counter(self._bodies.values()).most_common(1)
+            oldest = next(body for body, sender in self._bodies.items() if sender == most)
             oldest.cancel()
-            self._remove_body(sender, oldest)
-
-    def _remove_body(self, sender: str, body: trio.CancelScope) -> None:
-        own = self._bodies.get(sender, {})
-        own.pop(body, None)  # a body that was cancelled has been removed already
-        if not own:
-            self._bodies.pop(sender, None)
+            del self._bodies[oldest]

@@ -66,29 +66,6 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class User:
-    """The user that a command runs as."""
-
-    name: str
-    uid: int
-    gid: int
-
-
-def user_named(name: str) -> User:
-    """Return the local user `name`. Raises `KeyError` if there is none."""
-    entry = pwd.getpwnam(name)
-    return User(name, entry.pw_uid, entry.pw_gid)
-
-
-@dataclass(frozen=True)
-class ResourceLimits:
-    """Bytes that a command may use: memory in its whole tree, and the size of any one file."""
-
-    memory: int
-    file_size: int
-
-
-@dataclass(frozen=True)
 class ExitStatus:
     """How a command ended: by an exit code, a signal or its memory limit. Else it is not known.
 
@@ -294,11 +271,12 @@ async def run_process_tree(
     *,
     environment: Mapping[str, str],
     working_folder: Path,
-    user: User | None = None,
+    user: pwd.struct_passwd | None = None,
     remove: Path | None = None,
     stdin: int | None = None,
     channel: int | None = None,
-    limits: ResourceLimits | None = None,
+    memory: int | None = None,
+    file_size: int | None = None,
     on_exit: Callable[[], None] | None = None,
 ) -> AsyncIterator[ProcessTree]:
     """Run `command` while the block runs.
@@ -311,6 +289,8 @@ async def run_process_tree(
         stdin: the command's standard input, else /dev/null.
         channel: the command's descriptor 3. The caller may close `channel` and `stdin` in the
             block.
+        memory: bytes that its whole tree may use.
+        file_size: bytes that any one file may have.
         on_exit: called when the command has ended, before a task that waits for that goes on.
 
     Raises:
@@ -323,9 +303,9 @@ async def run_process_tree(
                 [os.fsencode(word) for word in command],
                 {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
                 os.fsencode(working_folder),
-                user=(user.uid, user.gid) if user else None,
-                memory=limits.memory if limits else None,
-                file_size=limits.file_size if limits else None,
+                user=(user.pw_uid, user.pw_gid) if user else None,
+                memory=memory,
+                file_size=file_size,
                 remove=os.fsencode(remove) if remove else None,
             )
             with _forked(server, spec, stdin, channel, on_exit) as tree:
