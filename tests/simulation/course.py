@@ -18,13 +18,14 @@ from tests.simulation.crew_clients import CrewClient
 from tests.simulation.crews import CREWS, LONGEST, MOST_WAIT
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.owner import Owner
-from tests.simulation.readiness import HONEST, Readiness
 from tests.simulation.seeded import collect_garbage, dice
 from tests.simulation.sessions import Gatekeeping, Visitor
 from tests.simulation.shoppers import ANSWERED, SUB_IDS, Habits, Shopper
 from tests.simulation.world import World
 
 STARTED = 40.0
+NOTICED = 5.0
+"""Seconds in which the daemon notices that its browser is not well."""
 RECOVERED = 120.0
 """Seconds from the end of a storm to a daemon that is as good as new: a launch that hangs has 20,
 the waits between two have 30, and so have those of its parts."""
@@ -74,7 +75,6 @@ class Course:
                 nemesis = Nemesis(world, numbers, nursery, dice(world.seed, "nemesis"))
                 nursery.start_soon(collect_garbage)
                 nursery.start_soon(world.keep_daemon)
-                nursery.start_soon(Readiness(world).watch)
                 await self._begin()
                 for live in self._people():
                     nursery.start_soon(live)
@@ -133,7 +133,7 @@ class Course:
         world = self._world
         world.calm = True
         rested = trio.current_time()
-        await trio.sleep(HONEST)  # what went wrong last may have gone unnoticed until now
+        await trio.sleep(NOTICED)  # what went wrong last may have gone unnoticed until now
         await self._up(RECOVERED)
         while not await self._owner.heal():
             await trio.sleep(1.0)

@@ -105,11 +105,6 @@ class Machine(machine.Machine):
             and not any(wire.is_reset for wire in process.wires)
         )
 
-    @property
-    def well(self) -> bool:
-        """Whether there is one that is."""
-        return any(self.is_well(process) for process in self.running)
-
     def _profile_folder(self, parent: Path, _: object) -> Path:
         return super()._profile_folder(self.profiles, parent)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -123,7 +123,9 @@ def read_catalog(
     crews: dict[str, Crew] = {}
     broken: list[BrokenCrew] = []
     for entry in settings.crews:
-        found = _Check(entry, claims.claim(entry), check_interpreter).run()
+        check = _Check(entry, check_interpreter)
+        claims.claim(check)
+        found = check.run()
         if isinstance(found, Crew):
             crews[found.name] = found
         else:
@@ -138,15 +140,6 @@ def log_broken(catalog: Catalog) -> None:
             logger.error("a crew cannot run: %s", problem)
 
 
-@dataclass
-class _Claim:
-    """The name and address that an entry may have, and the problems if it may not have its own."""
-
-    name: str | None
-    bind: Bind | None
-    problems: list[Problem] = field(default_factory=list)
-
-
 class _Claims:
     """The names and addresses that only one crew can have. The first in the file gets it."""
 
@@ -155,30 +148,30 @@ class _Claims:
         self._names: dict[str, str] = {}
         self._binds: list[tuple[Bind, str]] = [(server, "the daemon itself (server.bind)")]
 
-    def claim(self, entry: CrewTable) -> _Claim:
-        """Give an entry its name, its address and the place at `/`, as far as they are free."""
-        section = entry.section
-        claim = _Claim(entry.name, section.bind if section is not None else None)
-        if entry.name is None:
-            return claim
-        if entry.name in self._names:
-            fault = f'is "{entry.name}", as is that of {self._names[entry.name]}'
+    def claim(self, crew: _Check) -> None:
+        """Give a crew its name, its address and the place at `/`, as far as they are free."""
+        entry, name = crew.entry, crew.name
+        if name is None:
+            return
+        if name in self._names:
+            fault = f'is "{name}", as is that of {self._names[name]}'
             remedy = "give one of them another name"
-            return _Claim(None, None, [Problem(f"{entry.place}.name", fault, remedy)])
-        self._names[entry.name] = entry.place
-        if section is not None and section.default:
+            crew.problems.append(Problem(f"{entry.place}.name", fault, remedy))
+            crew.name = crew.bind = None
+            return
+        self._names[name] = entry.place
+        if entry.section is not None and entry.section.default:
             if self.default is None:
-                self.default = entry.name
+                self.default = name
             else:
                 fault = f'is true, and "{self.default}" is the default already'
-                claim.problems.append(Problem(entry.key("default"), fault, "leave one of the two"))
-        if claim.bind is not None and (owner := self._owner_of(claim.bind)) is not None:
+                crew.problems.append(Problem(entry.key("default"), fault, "leave one of the two"))
+        if crew.bind is not None and (owner := self._owner_of(crew.bind)) is not None:
             fault = f"is where {owner} listens already"
-            claim.problems.append(Problem(entry.key("bind"), fault, "choose another port"))
-            claim.bind = None
-        elif claim.bind is not None:
-            self._binds.append((claim.bind, f'the crew "{entry.name}"'))
-        return claim
+            crew.problems.append(Problem(entry.key("bind"), fault, "choose another port"))
+            crew.bind = None
+        elif crew.bind is not None:
+            self._binds.append((crew.bind, f'the crew "{name}"'))
 
     def _owner_of(self, bind: Bind) -> str | None:
         return next((owner for other, owner in self._binds if _clash(bind, other)), None)
@@ -197,32 +190,30 @@ def _clash(one: Bind, other: Bind) -> bool:
 
 
 class _Check:
-    """The check of what a crew needs. No fault hides another."""
+    """The check of what a crew needs. No fault hides another.
 
-    def __init__(
-        self, entry: CrewTable, claim: _Claim, check_interpreter: Callable[..., None]
-    ) -> None:
-        self._problems = [*claim.problems, *entry.problems]
-        self._entry = entry
-        self._claim = claim
+    `name` and `bind` are None if the crew has none, or cannot have its own.
+    """
+
+    def __init__(self, entry: CrewTable, check_interpreter: Callable[..., None]) -> None:
+        self.entry = entry
+        self.name = entry.name
+        self.bind = None if entry.section is None else entry.section.bind
+        self.problems: list[Problem] = []
         self._check_interpreter = check_interpreter
 
     def run(self) -> Crew | BrokenCrew:
         """Return the crew; a broken one if anything is wrong with it."""
-        section = self._entry.section
+        self.problems += self.entry.problems
+        section = self.entry.section
         if section is None:
-            return BrokenCrew(self._claim.name, tuple(self._problems))
-        if self._entry.has_environment:
+            return BrokenCrew(self.name, tuple(self.problems))
+        if self.entry.has_environment:
             crew = self._check(section)
-            if not self._problems:
+            if not self.problems:
                 return crew
-        return BrokenCrew(
-            self._claim.name,
-            tuple(self._problems),
-            section.users,
-            self._claim.bind,
-            section.on_restart,
-        )
+        problems = tuple(self.problems)
+        return BrokenCrew(self.name, problems, section.users, self.bind, section.on_restart)
 
     def _check(self, section: CrewSection) -> Crew:
         environment = {k: v.get_secret_value() for k, v in section.environment.items()}
@@ -276,4 +267,4 @@ class _Check:
         return True
 
     def _add(self, key: str, fault: BadValue) -> None:
-        self._problems.append(Problem(self._entry.key(key), fault.fault, fault.remedy))
+        self.problems.append(Problem(self.entry.key(key), fault.fault, fault.remedy))
