@@ -233,6 +233,17 @@ def test_limit_above_the_machines_memory_warns(
     assert 'warning: crew "counter": memory: is 1024 MiB' in err
 
 
+@pytest.mark.parametrize(
+    ("program", "warned"), [("/bin/true", False), ("/nowhere/tell", True), ("/etc/passwd", True)]
+)
+def test_program_for_notices_that_cannot_be_run_warns(
+    write: Write, capsys: pytest.CaptureFixture[str], program: str, warned: bool
+) -> None:
+    assert main(["check-config", str(write(f"[notify]\ncommand = ['{program}']\n"))]) == 0
+    told = "warning: notify.command: names a program that is not there" in capsys.readouterr().err
+    assert told == warned
+
+
 def test_unsafe_state_directory_is_refused(
     write: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
