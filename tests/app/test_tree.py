@@ -150,16 +150,6 @@ async def test_warnings_of_the_configuration_are_logged(
     assert "server.trusted_proxies: believes the forwarding headers" in caplog.text
 
 
-async def test_limits_that_are_never_met_on_this_machine_are_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tree, "memory_limit", lambda: 735 * 1024 * 1024)
-    crews = [{"name": "greeter", "runner": "command", "command": ["/bin/true"]}]
-    async with serving(build({**tables(tmp_path), "crews": crews})):
-        told = [each for each in caplog.messages if "735 MiB" in each]
-    assert [each.partition(": ")[0] for each in told] == ['crew "greeter"']
-
-
 # What keeps it from starting
 
 

@@ -223,16 +223,6 @@ secret = "hunter2"
     assert ("warning: browser.executable" in capsys.readouterr().err) is told
 
 
-def test_limit_above_the_machines_memory_warns(
-    write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(check_config, "memory_limit", lambda: 735 * 1024 * 1024)
-    assert main(["check-config", str(write(GOOD))]) == 0
-    err = capsys.readouterr().err
-    assert "warning: browser.recycle_memory: is 1024 MiB, and there are at most 735 MiB for " in err
-    assert 'warning: crew "counter": memory: is 1024 MiB' in err
-
-
 @pytest.mark.parametrize(
     ("program", "warned"), [("/bin/true", False), ("/nowhere/tell", True), ("/etc/passwd", True)]
 )

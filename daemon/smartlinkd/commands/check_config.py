@@ -22,7 +22,6 @@ from smartlinkd.browser.chromium import find_executable
 from smartlinkd.browser.errors import LaunchFailed
 from smartlinkd.commands.codes import FAILED, GOOD
 from smartlinkd.config import ConfigError, Problem, Settings
-from smartlinkd.config.checks import out_of_reach
 from smartlinkd.config.crews import CrewTable
 from smartlinkd.config.secret_files import BESIDE, shown_to
 from smartlinkd.config.settings import SECRETS
@@ -30,7 +29,6 @@ from smartlinkd.config.sources import LONGEST_FILE, read_file
 from smartlinkd.crews.catalog.catalog import Catalog, read_catalog
 from smartlinkd.crews.model import Crew
 from smartlinkd.paths import hidden_above
-from smartlinkd.processes.process_limits import memory_limit
 from smartlinkd.state_files import fault_of
 from smartlinkd.validation import BadValue
 
@@ -82,8 +80,7 @@ def main(
         found += unchecked if crews else []
         found += (each for crew in catalog.broken for each in crew.problems)
         raise ConfigError(list(dict.fromkeys(found)))
-    unmet = out_of_reach(settings, memory_limit())
-    for warning in (*settings.warnings, *unchecked, *_notify_problems(settings), *unmet):
+    for warning in (*settings.warnings, *unchecked, *_notify_problems(settings)):
         print(f"warning: {warning}", file=sys.stderr)
     _warn_of_missing_browser(settings)
     broken = len(catalog.broken)

@@ -14,8 +14,9 @@ import pytest
 import trio
 
 from smartlinkd.admin.control_socket import call
-from smartlinkd.app import reload, tree
+from smartlinkd.app import tree
 from smartlinkd.auth.actor import Auth
+from smartlinkd.config import loading
 from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.catalog.checks import PROBE_TIMEOUT_S
 from smartlinkd.crews.executor import Executor
@@ -42,7 +43,7 @@ async def test_a_crew_comes_and_another_goes(daemon: Daemon) -> None:
 async def test_a_limit_that_this_machine_never_lets_be_met_is_warned_of(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reload, "memory_limit", lambda: 735 * 1024 * 1024)
+    monkeypatch.setattr(loading, "memory_limit", lambda: 735 * 1024 * 1024)
     daemon.write()
     async with running(daemon):
         daemon.write(crew("new", memory=736 * 1024 * 1024))
