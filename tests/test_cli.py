@@ -72,21 +72,6 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
     assert "usage: smartlinkd" in capsys.readouterr().err
 
 
-def test_a_wrong_configuration_is_2_and_all_of_it_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "config.toml"
-    path.write_text('[server]\nbind = "8787"\n')
-    assert main(["check-config", str(path)]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert [line.partition(":")[0] for line in err.splitlines()] == [
-        "smartlinkd",
-        "server.bind",
-        "auth.password_hash",
-    ]
-
-
 @pytest.mark.parametrize("words", [["status"], ["account", "show"], ["2fa", "off"]])
 def test_those_who_speak_to_the_daemon_need_to_know_where_it_is(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -105,14 +90,6 @@ def test_those_who_speak_to_the_daemon_need_to_know_where_it_is(
     assert f"no daemon answers on {tmp_path}/control.sock" in capsys.readouterr().err
 
 
-def test_a_good_configuration_is_told(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check-config", str(config)]) == 0
-    out, err = capsys.readouterr()
-    assert out.startswith(f"{config}: OK\n")
-    assert "listens on 127.0.0.1:8787" in out
-    assert err == ""
-
-
 def test_the_environment_counts(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,17 +99,6 @@ def test_the_environment_counts(
     out, err = capsys.readouterr()
     assert "listens on 127.0.0.1:9" in out
     assert err.startswith("warning: server.trusted_proxies: ")
-
-
-def test_a_browser_that_is_not_there_is_warned_of(
-    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("SMARTLINKD_BROWSER__EXECUTABLE", "/nowhere/chromium")
-    assert main(["check-config", str(config)]) == 0
-    out, err = capsys.readouterr()
-    assert out.startswith(f"{config}: OK\n")
-    assert err.startswith("warning: ")
-    assert "browser.executable" in err
 
 
 def test_demo_and_sandbox_get_their_options(stand_in: StandIn) -> None:

@@ -24,6 +24,7 @@ EXCEPTIONS = {
     "crews.human_input": "pure, with tests of its own",
     "crews.webhooks.retry": "pure, with tests of its own",
     "crews.webhooks.signing": "pure; the signature is a promise to receivers",
+    "deploy.configuration": "the owner's files, with tests of their own",
     "deploy.preflight": "checks that change nothing, before the steps that do",
     "history.schema": "SQL alone",
     "history.search": "pure, with tests of its own",

@@ -42,7 +42,7 @@ case "$*" in
     note "${{4#.}}"
     rm -f "$4/made-from"
     mkdir -p "$4/bin"
-    for name in python ruff mypy lint-imports smartlinkd mutmut; do
+    for name in python ruff mypy lint-imports smartlinkd; do
         cp "$STUBS/in-venv" "$4/bin/$name"
     done ;;
 *) exec {sys.executable} "$@" ;;
@@ -114,9 +114,8 @@ def clone(tmp_path: Path) -> Clone:
     shutil.copytree(ROOT / "systemd", made.folder / "systemd")
     (made.folder / "daemon/smartlinkd").mkdir(parents=True)
     shutil.copytree(ROOT / "daemon/smartlinkd/deploy", made.folder / "daemon/smartlinkd/deploy")
-    for name in ("tests/systemd/container.sh", "tests/debian/debian.sh"):
-        (made.folder / name).parent.mkdir(parents=True)
-        shutil.copy(ROOT / name, made.folder / name)
+    (made.folder / "tests/systemd").mkdir(parents=True)
+    shutil.copy(ROOT / "tests/systemd/container.sh", made.folder / "tests/systemd/container.sh")
     for name in ESSENTIAL:
         found = shutil.which(name)
         assert found is not None
@@ -145,11 +144,6 @@ SET_UP = [
 ]
 CHECKS = ["ruff check .", "ruff format --check .", "mypy ", "lint-imports --no-logo --no-cache"]
 PYTEST = "pytest -n 3 --dist loadfile --no-loadscope-reorder"
-COVERAGE = ["coverage run -m pytest tests/auth tests/supervision", "coverage report"]
-CREWAI_SET_UP = [
-    "venv-crewai",
-    f"{PIP} install -r requirements-crewai.txt",
-]
 
 
 @pytest.mark.parametrize(
@@ -199,13 +193,6 @@ def test_a_set_up_that_failed_says_why_and_is_done_again(clone: Clone) -> None:
     clone.environment.clear()
     assert clone.run("demo")[0] == 0
     assert clone.calls() == [*SET_UP, "smartlinkd demo"]
-
-
-def test_it_leaves_no_temporary_file(clone: Clone) -> None:
-    clone.run("demo")
-    clone.environment["BROKEN"] = "pytest"
-    clone.run("test")
-    assert list(clone.programs.glob("tmp*")) == []
 
 
 def test_an_old_python_is_an_error_with_its_remedy(clone: Clone) -> None:
@@ -330,13 +317,6 @@ def test_without_apt_it_says_what_is_missing(clone: Clone) -> None:
     assert remedy.endswith("install Google Chrome's own package")
 
 
-def test_only_missing_test_tools_are_installed(clone: Clone) -> None:
-    clone.put("oathtool")
-    clone.run("test")
-    (install,) = [call for call in clone.calls() if " install --no-install" in call]
-    assert install.endswith("--no-install-recommends chromium curl zbar-tools")
-
-
 def test_tests_come_after_four_checks(clone: Clone) -> None:
     for tool in TEST_TOOLS:
         clone.put(tool)
@@ -373,97 +353,6 @@ def test_a_stage_that_fails_is_the_exit_code_and_stops_no_other(
     assert err.splitlines()[-1] == last
 
 
-def test_the_fast_tests_are_repeated(clone: Clone) -> None:
-    for tool in TEST_TOOLS:
-        clone.put(tool)
-    code, _, _ = clone.run("test", "--repeat", "50", "-k", "two words")
-    assert code == 0
-    assert clone.calls() == [*SET_UP, "tests.hygiene.repeat 50 -k two words"]
-
-
-def test_the_tests_with_crewai_have_an_environment_more_and_nothing_of_debian(
-    clone: Clone,
-) -> None:
-    (clone.programs / CHROMIUM).unlink()
-    clone.put("in-venv", IN_VENV + 'case "$*" in pytest*) note "$CREWAI_PYTHON" ;; esac')
-    code, _, err = clone.run("test", "--crewai", "-k", "two words")
-    assert code == 0
-    assert clone.calls() == [
-        *SET_UP,
-        *CREWAI_SET_UP,
-        "pytest -n 2 tests/crewai -k two words",
-        f"{clone.folder}/.venv-crewai/bin/python",
-    ]
-    assert "run: CrewAI and what it needs take about 1 GB" in err
-
-
-def test_crewai_is_set_up_once_and_anew_when_its_packages_change(clone: Clone) -> None:
-    clone.run("test", "--crewai")
-    clone.calls()
-    _, _, err = clone.run("test", "--crewai")
-    assert (clone.calls(), err) == (["pytest -n 2 tests/crewai"], "")
-    with (clone.folder / "requirements-crewai.txt").open("a") as file:
-        file.write("# another line\n")
-    clone.run("test", "--crewai")
-    assert clone.calls() == [*CREWAI_SET_UP, "pytest -n 2 tests/crewai"]
-
-
-def test_coverage_is_measured_and_then_judged(clone: Clone) -> None:
-    code, _, _ = clone.run("test", "--coverage", "-k", "two words")
-    assert code == 0
-    measured, judged = COVERAGE
-    assert clone.calls() == [*SET_UP, f"{measured} -k two words", judged]
-
-
-def test_coverage_of_tests_that_fail_is_not_judged(clone: Clone) -> None:
-    clone.environment["BROKEN"] = "coverage run"
-    code, _, _ = clone.run("test", "--coverage")
-    assert code == 3
-    assert clone.calls() == [*SET_UP, COVERAGE[0]]
-
-
-def test_mutants_are_made_afresh_in_an_environment_of_their_own_and_counted(clone: Clone) -> None:
-    clone.put("nice", 'shift 2; exec "$@"')
-    (clone.folder / "mutants").mkdir()
-    (clone.folder / "mutants/of-the-last-run").touch()
-    clone.environment["LEFT"] = "of-the-last-run"
-    clone.put("in-venv", IN_VENV + '[ "$name" != mutmut ] || [ ! -e "$LEFT" ] || note left')
-    code, _, _ = clone.run("mutate", "--max-children", "1")
-    assert code == 0
-    assert clone.calls() == [
-        *SET_UP,
-        "venv-mutation",
-        f"{PIP} install -r requirements-mutation.txt",
-        "mutmut run --max-children 1",
-        "mutmut results",
-        "mutmut export-cicd-stats",
-        "mutants/mutmut-cicd-stats.json",
-    ]
-
-
-def test_a_soak_has_an_environment_of_its_own_and_a_chromium(clone: Clone) -> None:
-    (clone.programs / CHROMIUM).unlink()
-    code, _, _ = clone.run("soak", "--minutes", "1")
-    assert code == 0
-    assert [call for call in clone.calls() if not call.startswith("apt-get")] == [
-        *SET_UP,
-        "venv-measure",
-        f"{PIP} install -r requirements-measure.txt",
-        SET_UP[-1],
-        "tests.soak --minutes 1",
-    ]
-    assert clone.run("soak")[0] == 0
-    assert clone.calls()[-1] == "tests.soak"
-
-
-def test_a_simulation_needs_no_chromium(clone: Clone) -> None:
-    clone.put("nice", 'shift 2; exec "$@"')
-    (clone.programs / CHROMIUM).unlink()
-    code, _, _ = clone.run("simulate", "--seeds", "3", "--hours", "1")
-    assert code == 0
-    assert clone.calls() == [*SET_UP, "tests.simulation --seeds 3 --hours 1"]
-
-
 @pytest.mark.parametrize("action", ["install", "uninstall"])
 def test_only_root_can_install(clone: Clone, action: str) -> None:
     clone.put("systemctl", "echo systemd 252")
@@ -492,71 +381,6 @@ def test_what_can_be_refused_is_refused_before_anything_is_made(
     assert found == code
     assert told in out + err
     assert clone.calls() == []
-
-
-def test_the_tests_under_systemd_are_prepared_outside_and_run_in_a_container(clone: Clone) -> None:
-    for tool in ("systemd-nspawn", "dpkg-deb", "ip"):
-        clone.put(tool, f'note "{tool} ${{2##*/}}"')
-    clone.put("apt-get", 'note "apt-get $*"; case "$*" in *download*) touch nginx.deb; esac')
-    code, _, err = clone.run("test", "--systemd", "-k", "install")
-    assert code == 0, err
-    *begins, downloaded, updated, debs, unpacked, ran = clone.calls()
-    assert begins == SET_UP
-    assert downloaded.startswith(f"{PIP} download --only-binary=:all: --python-version 3.")
-    assert " -c requirements.txt trio>=0.35,<0.36 hypercorn==0.18.* " in downloaded
-    assert (updated[-7:], debs[-14:]) == (" update", "download nginx caddy"[-14:])
-    assert unpacked == "dpkg-deb nginx.deb"
-    prepared = clone.folder / ".container"
-    assert ran == f"--wheels {prepared}/wheels --proxies {prepared}/proxies -k install"
-    clone.run("test", "--systemd")
-    assert clone.calls() == [ran.removesuffix(" -k install")]
-
-
-def test_without_what_they_need_the_tests_under_systemd_are_skipped(clone: Clone) -> None:
-    code, _, err = clone.run("test", "--systemd")
-    assert code == 0
-    assert "the tests under systemd are SKIPPED: what they need comes from Debian's" in err
-    clone.put("id", "echo 1000")
-    code, _, err = clone.run("test", "--systemd")
-    assert code == 0
-    assert "the tests under systemd are SKIPPED: only root can boot a container" in err
-    assert not (clone.folder / ".container").exists()
-
-
-def test_another_debian_is_fetched_once_and_given_what_is_here(clone: Clone) -> None:
-    for tool in ("find", "mv", "tar"):
-        clone.programs.joinpath(tool).symlink_to(str(shutil.which(tool)))
-    clone.put("git", 'printf "run\\0requirements.txt\\0"')
-    clone.put("debootstrap", 'note "debootstrap $3"; mkdir -p "$4/etc/ssl/certs"')
-    clone.put("unshare", 'note "there: ${*##* sh }"')
-    code, _, err = clone.run("test", "--debian", "trixie", "--systemd", "-k", "install")
-    assert code == 0, err
-    assert clone.calls() == ["debootstrap trixie", "there: --systemd -k install"]
-    there = clone.folder / ".debian/trixie/root/smartlinkd"
-    assert sorted(path.name for path in there.iterdir()) == ["requirements.txt", "run"]
-    (there / ".venv").mkdir()
-    (there / "removed.py").touch()
-    clone.run("test", "--debian", "trixie", "-x")
-    assert clone.calls() == ["there: -x"]
-    assert sorted(path.name for path in there.iterdir()) == [".venv", "requirements.txt", "run"]
-
-
-@pytest.mark.parametrize(
-    ("suite", "user", "told"),
-    [
-        ((), 0, "--debian wants a name of Debian's, such as trixie"),
-        (("-k",), 0, "--debian wants a name of Debian's, such as trixie"),
-        (("../etc",), 0, "--debian wants a name of Debian's, such as trixie"),
-        (("trixie",), 1000, "only root can use another Debian: sudo ./run test --debian trixie"),
-    ],
-)
-def test_what_is_no_debian_is_not_fetched(
-    clone: Clone, suite: tuple[str, ...], user: int, told: str
-) -> None:
-    clone.put("id", f"echo {user}")
-    code, _, err = clone.run("test", "--debian", *suite)
-    assert (code, clone.calls()) == (1, [])
-    assert f"run: {told}\n" in err
 
 
 def test_runs_beside_each_other_wait(clone: Clone, held_lock: int) -> None:

@@ -96,13 +96,6 @@ async def test_who_looks_up_a_name_takes_no_thread_of_its_parts(tmp_path: Path) 
                 assert await trio.socket.getaddrinfo("localhost", 80)
 
 
-@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
-async def test_an_ipv6_address_is_shown_as_a_url(tmp_path: Path) -> None:
-    async with serving(settings(tmp_path, server={"bind": "[::1]:0"})) as url:
-        assert url.startswith("http://[::1]:")
-        assert await get(f"{url}/livez") == 200
-
-
 @pytest.mark.parametrize(
     ("sections", "browser"),
     [
@@ -157,16 +150,6 @@ async def test_warnings_of_the_configuration_are_logged(
     assert "server.trusted_proxies: believes the forwarding headers" in caplog.text
 
 
-async def test_limits_that_are_never_met_on_this_machine_are_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tree, "memory_limit", lambda: 735 * 1024 * 1024)
-    crews = [{"name": "greeter", "runner": "command", "command": ["/bin/true"]}]
-    async with serving(build({**tables(tmp_path), "crews": crews})):
-        told = [each for each in caplog.messages if "735 MiB" in each]
-    assert [each.partition(": ")[0] for each in told] == ['crew "greeter"']
-
-
 # What keeps it from starting
 
 
@@ -176,12 +159,6 @@ async def test_two_daemons_cannot_share_a_state_directory(tmp_path: Path) -> Non
             await tree.serve(settings(tmp_path))
         assert await get(f"{url}/livez") == 200
         assert (await call(tmp_path / "state", "status"))["ok"] is True
-
-
-async def test_a_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
-    (tmp_path / "state").touch()
-    with pytest.raises(StateUnusable, match=r"state\.directory: .* is no directory; name another"):
-        await tree.serve(settings(tmp_path))
 
 
 async def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:

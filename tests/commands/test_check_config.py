@@ -223,14 +223,15 @@ secret = "hunter2"
     assert ("warning: browser.executable" in capsys.readouterr().err) is told
 
 
-def test_limit_above_the_machines_memory_warns(
-    write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("program", "warned"), [("/bin/true", False), ("/nowhere/tell", True), ("/etc/passwd", True)]
+)
+def test_program_for_notices_that_cannot_be_run_warns(
+    write: Write, capsys: pytest.CaptureFixture[str], program: str, warned: bool
 ) -> None:
-    monkeypatch.setattr(check_config, "memory_limit", lambda: 735 * 1024 * 1024)
-    assert main(["check-config", str(write(GOOD))]) == 0
-    err = capsys.readouterr().err
-    assert "warning: browser.recycle_memory: is 1024 MiB, and there are at most 735 MiB for " in err
-    assert 'warning: crew "counter": memory: is 1024 MiB' in err
+    assert main(["check-config", str(write(f"[notify]\ncommand = ['{program}']\n"))]) == 0
+    told = "warning: notify.command: names a program that is not there" in capsys.readouterr().err
+    assert told == warned
 
 
 def test_unsafe_state_directory_is_refused(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import stat
 import tomllib
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-import httpx
 import pytest
 import trio
 
@@ -18,7 +17,8 @@ from smartlinkd import logs
 from smartlinkd.browser.chromium import find_executable
 from smartlinkd.browser.errors import LaunchFailed
 from smartlinkd.commands import demo
-from smartlinkd.commands.demo import DemoClient, StepFailed, ask, event_text
+from smartlinkd.commands.demo import StepFailed
+from smartlinkd.conversion.schemas import FailureEntry, SuccessEntry
 from smartlinkd.errors import Invalid
 from smartlinkd.net.addresses import Bind
 from smartlinkd.sandbox.server import open_sandbox
@@ -107,65 +107,20 @@ async def test_proxy_of_the_owners_shell_is_not_used(
         monkeypatch.delenv(name)
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     async with open_sandbox() as sandbox:
-        tour = DemoClient(sandbox.portal_url, "open sesame", sandbox, print)
-        with pytest.raises(json.JSONDecodeError):  # the portal was reached, which is no daemon
-            await tour.run()
+        steps = partial(demo.run_steps, sandbox.portal_url, "open sesame", sandbox, print)
+        with pytest.raises(StepFailed, match="the server answered with status"):  # as no daemon
+            await trio.to_thread.run_sync(steps)
 
 
 async def test_unexpected_result_of_a_link_fails_the_demo() -> None:
     async with open_sandbox() as sandbox:
-        tour = DemoClient("http://127.0.0.1:1", "password", sandbox, print)
-        links = tour.links()
-        good = {link: {"shortLink": "s", "failCode": 0} for link in links}
+        links = demo.demo_links(sandbox)
+        entry = SuccessEntry(short_link="s", long_link="l", product=None)
+        good = dict.fromkeys(links, entry)
         *_, gone = links
-        bad = {link: {"error": True, "failCode": 10} for link in links}
-        tour.show(links, {**good, gone: bad[gone]})
+        bad = dict.fromkeys(links, FailureEntry(fail_code=10))
+        demo.show(links, {**good, gone: bad[gone]}, print)
         with pytest.raises(StepFailed, match=f"^unexpected result for {gone}$"):
-            tour.show(links, good)
+            demo.show(links, good, print)
         with pytest.raises(StepFailed, match=r"^unexpected result for .*/direct, "):
-            tour.show(links, bad)
-
-
-@pytest.mark.parametrize(
-    ("status", "answer", "told"),
-    [
-        (401, {"ok": False, "error": "password: is wrong"}, "password: is wrong"),
-        (503, {"error": "Too busy", "message": "come again"}, "come again"),
-    ],
-    ids=["the daemon's", "a crew's"],
-)
-async def test_refusal_is_told_in_the_words_of_the_answer(
-    status: int, answer: dict[str, object], told: str
-) -> None:
-    transport = httpx.MockTransport(lambda _: httpx.Response(status, json=answer))
-    async with httpx.AsyncClient(base_url="http://daemon", transport=transport) as http:
-        with pytest.raises(StepFailed, match=f"^POST /api/x: {told}$"):
-            await ask(http, "/api/x", {})
-
-
-async def test_unreachable_daemon_fails_the_step() -> None:
-    async with httpx.AsyncClient(base_url="http://127.0.0.1:1", trust_env=False) as http:
-        with pytest.raises(StepFailed, match=r"^GET /api/x: ConnectError\("):
-            await ask(http, "/api/x", None)
-        tour_follows = DemoClient("", "", None, print).follow  # type: ignore[arg-type]  # the sandbox is not asked
-        with pytest.raises(StepFailed, match=r"^GET /events: ConnectError\("):
-            await tour_follows(http, "/events", "token")
-
-
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        (": a comment", ""),
-        ('data: {"type": "task_started", "data": {"agent": "A", "name": "n"}}', "A: n"),
-        ('data: {"type": "agent_step", "data": {"thought": "t"}}', "  t"),
-        ('data: {"type": "log", "data": {"text": "x"}}', "  x"),
-        (
-            'data: {"type": "tool_usage_finished", "data": {"tool": "c", "error": null}}',
-            "  c: done",
-        ),
-        ('data: {"type": "tool_usage_finished", "data": {"tool": "c", "error": "e"}}', "  c: e"),
-        ('data: {"type": "execution_started", "data": null}', ""),
-    ],
-)
-def test_event_is_shown_in_a_line(line: str, told: str) -> None:
-    assert event_text(line) == told
+            demo.show(links, bad, print)

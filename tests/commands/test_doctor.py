@@ -67,21 +67,34 @@ def test_missing_chromium_fails_with_its_remedy(
     assert points["state"] == f"ok {tmp_path} can be written to"
 
 
-def test_missing_state_directory_is_left_to_the_daemon(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("directory", "told"),
+    [
+        ("{tmp}/a/b", "ok {tmp}/a/b is made at the first start"),
+        (
+            "/proc/smartlinkd",
+            "FAIL /proc cannot be written to (No such file or directory); make /proc/smartlinkd "
+            "for the daemon's user (install -d -m 700 -o USER), or name another one as "
+            "state.directory",
+        ),
+        # Of one below a closed folder nothing is known either; but root may look there.
+        (
+            f"/{300 * 'x'}/state",
+            f"FAIL /{300 * 'x'}/state cannot be written to (File name too long); make "
+            f"/{300 * 'x'}/state for the daemon's user (install -d -m 700 -o USER), or name "
+            "another one as state.directory",
+        ),
+    ],
+    ids=["missing", "impossible", "unknown"],
+)
+def test_state_directory_that_is_not_there_is_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], directory: str, told: str
 ) -> None:
-    _, points = examined(capsys, tmp_path / "a/b", tmp_path / "none")
-    assert points["state"] == f"ok {tmp_path}/a/b is made at the first start"
-    assert not (tmp_path / "a").exists()
-
-
-def test_impossible_state_directory_fails(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, points = examined(capsys, Path("/proc/smartlinkd"), tmp_path / "none")
-    assert code == 1
-    assert points["state"].startswith("FAIL /proc cannot be written to")
-    assert "install -d -m 700" in points["state"]
+    place = Path(directory.replace("{tmp}", str(tmp_path)))
+    _, points = examined(capsys, place, tmp_path / "none")
+    assert points["state"] == told.replace("{tmp}", str(tmp_path))
+    assert "Chromium" in points
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_full_disk_fails(
@@ -120,17 +133,6 @@ def test_state_directory_of_another_user_fails_except_for_root(
     code, points = examined(capsys, tmp_path, tmp_path / "none")
     assert code == 1
     assert points["state"].startswith(f"FAIL {tmp_path} belongs to ")
-
-
-def test_unreadable_state_directory_ends_no_other_check(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """One below a closed folder is such. Root may look there, so it is one that nobody may."""
-    closed = tmp_path / ("x" * 300) / "state"
-    code, points = examined(capsys, closed, tmp_path / "none")
-    assert code == 1
-    assert points["state"].startswith(f"FAIL {closed} cannot be written to (File name too long)")
-    assert "Chromium" in points
 
 
 @pytest.mark.parametrize(

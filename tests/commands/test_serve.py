@@ -52,18 +52,20 @@ def levels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_serve_runs_the_tree(
+def test_serve_runs_the_tree_with_settings_and_the_service_managers_environment(
     config: Path, levels: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served: list[Settings] = []
+    served: list[tuple[str, object]] = []
 
-    async def serve(settings: Settings, *_: object) -> None:
-        served.append(settings)
+    async def serve(settings: Settings, environment: SystemdEnvironment, *_: object) -> None:
+        served.append((settings.logging.level, environment))
 
     monkeypatch.setenv("SMARTLINKD_LOGGING__LEVEL", "debug")
+    monkeypatch.setenv("NOTIFY_SOCKET", "@manager")
     monkeypatch.setattr(tree, "serve", serve)
     assert main(["serve", "--config", str(config)]) == 0
-    assert [settings.logging.level for settings in served] == ["debug"]
+    assert served == [("debug", SystemdEnvironment(notify_socket="@manager"))]
+    assert "NOTIFY_SOCKET" not in os.environ
     assert levels == ["info", "debug"]
 
 
@@ -88,21 +90,6 @@ def test_each_problem_of_the_configuration_is_a_record(
             LogEvent.CONFIG_REFUSED,
         )
     assert capsys.readouterr() == ("", "")
-
-
-def test_serve_takes_over_the_service_managers_environment(
-    config: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given: list[object] = []
-
-    async def serve(_: Settings, of_manager: object, *__: object) -> None:
-        given.append(of_manager)
-
-    monkeypatch.setenv("NOTIFY_SOCKET", "@manager")
-    monkeypatch.setattr(tree, "serve", serve)
-    assert main(["serve", "--config", str(config)]) == 0
-    assert given == [SystemdEnvironment(notify_socket="@manager")]
-    assert "NOTIFY_SOCKET" not in os.environ
 
 
 def test_serve_is_private_before_it_reads_a_secret(

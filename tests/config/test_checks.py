@@ -10,10 +10,10 @@ import pytest
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, build
 from smartlinkd.config.checks import LIVE, changes, out_of_reach
-from smartlinkd.config.settings import SECTIONS
 
 HASH = hash_password("correct horse")
 MIB = 1024 * 1024
+API = {"source": "open_api"}
 
 
 @pytest.mark.parametrize(
@@ -35,31 +35,18 @@ MIB = 1024 * 1024
         ({"marketplace": {"shop_url": "http://shop.example"}}, ["marketplace.shop_url"]),
         ({"marketplace": {"portal_url": "http://127.0.0.1:1", "shop_url": "https://x.vn"}}, []),
         ({"marketplace": {"portal_url": "http://localhost:1", "shop_url": "http://[::1]:1"}}, []),
+        # Product data would need a cookie that links do not need.
+        ({"links": API}, ["products.source"]),
+        ({"links": API, "products": {"remember": 60}}, ["products.source"]),
+        ({"links": API, "products": {"source": "portal"}}, []),  # it is what the owner wants
+        ({"links": API, "products": API}, []),
     ],
 )
-def test_exposed_setting_is_a_warning(
+def test_doubtful_setting_is_a_warning(
     tables: dict[str, dict[str, object]], keys: list[str]
 ) -> None:
-    settings = build({**tables, "auth": {"password_hash": HASH}})
-    assert [warning.key for warning in settings.warnings] == keys
-
-
-@pytest.mark.parametrize(
-    ("links", "products", "keys"),
-    [
-        ({"source": "open_api"}, {}, ["products.source"]),
-        ({"source": "open_api"}, {"remember": 60}, ["products.source"]),
-        ({"source": "open_api"}, {"source": "portal"}, []),  # it is what the owner wants
-        ({"source": "open_api"}, {"source": "open_api"}, []),
-        ({}, {}, []),
-    ],
-)
-def test_products_that_need_a_missing_cookie_are_a_warning(
-    links: dict[str, object], products: dict[str, object], keys: list[str]
-) -> None:
-    api = {"app_id": "1", "secret": "hunter2"}
-    tables = {"links": links, "products": products, "open_api": api}
-    settings = build({**tables, "auth": {"password_hash": HASH}})
+    access = {"app_id": "1", "secret": "hunter2"}
+    settings = build({**tables, "auth": {"password_hash": HASH}, "open_api": access})
     assert [warning.key for warning in settings.warnings] == keys
 
 
@@ -126,18 +113,6 @@ def test_combined_settings_after_a_reload_are_checked() -> None:
     (warning,) = changes(old, new).settings.warnings
     assert warning.key == "cookie.open_to"
     assert "while server.bind is 0.0.0.0:1" in warning.fault
-
-
-def test_new_password_hash_is_applied() -> None:
-    other = hash_password("open barley")
-    found = changes(settings(), settings(auth={"password_hash": other}))
-    assert found.applied == ("auth.password_hash",)
-    assert found.settings.auth.password_hash.get_secret_value() == other
-
-
-@pytest.mark.parametrize("section", LIVE)
-def test_live_keys_exist(section: str) -> None:
-    assert set(LIVE[section]) <= set(SECTIONS[section].model_fields)
 
 
 def test_example_lists_the_live_keys(pytestconfig: pytest.Config) -> None:

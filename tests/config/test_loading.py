@@ -156,15 +156,6 @@ def test_unreadable_file_is_the_only_problem(write: Write, text: str, fault: str
     assert fault in found[str(path)]
 
 
-@pytest.mark.parametrize(
-    ("content", "fault"), [(b"\xff", "UTF-8"), (b"\xef\xbb\xbf[auth]\n", "byte order mark")]
-)
-def test_file_of_bytes_is_refused(tmp_path: Path, content: bytes, fault: str) -> None:
-    path = tmp_path / "config.toml"
-    path.write_bytes(content)
-    assert fault in problems(path)[str(path)]
-
-
 def test_file_may_be_as_long_as_its_bound(write: Write, secret_file: Path) -> None:
     secret_file.write_text(HASH.ljust(4096))
     text = f'[auth]\npassword_hash_file = "{secret_file}"\n'
@@ -246,11 +237,6 @@ def test_fault_of_a_variable_is_reported_by_its_name(write: Write) -> None:
 
 
 # --- secrets -------------------------------------------------------------------------------------
-
-
-def test_secret_is_read_from_its_file(write: Write, secret_file: Path) -> None:
-    settings = load(write(f'[auth]\npassword_hash_file = "{secret_file}"'), {})
-    assert settings.auth.password_hash.get_secret_value() == HASH
 
 
 def test_secret_in_two_places_is_refused(write: Write, secret_file: Path) -> None:

@@ -90,16 +90,18 @@ def test_credential_of_another_name_is_ignored(config: Path, give: Give) -> None
     assert not settings.cookie.sync_key
 
 
-def test_misspelt_credential_is_reported(config: Path, give: Give) -> None:
-    found = problems(config, give({"smartlinkd_auth.pasword_hash": HASH}))
-    assert found["credential auth.pasword_hash"] == (
-        "is the name of no secret; did you mean auth.password_hash?"
-    )
-
-
-def test_key_that_is_no_secret_is_refused_as_a_credential(config: Path, give: Give) -> None:
-    found = problems(config, give({"smartlinkd_server.bind": "0.0.0.0:1"}))
-    assert "the secrets are auth.password_hash, " in found["credential server.bind"]
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("auth.pasword_hash", "did you mean auth.password_hash?"),
+        ("server.bind", "the secrets are auth.password_hash, "),
+    ],
+)
+def test_credential_that_is_no_secret_is_refused(
+    config: Path, give: Give, name: str, remedy: str
+) -> None:
+    found = problems(config, give({f"smartlinkd_{name}": HASH}))
+    assert found[f"credential {name}"].startswith(f"is the name of no secret; {remedy}")
 
 
 @pytest.mark.parametrize(
@@ -133,15 +135,10 @@ def test_secret_beside_its_credential_is_refused(config: Path, give: Give, key: 
     found = problems(config, environ)
     assert list(found) == ["credential auth.password_hash"]
     assert f"SMARTLINKD_AUTH__{key}".upper() in found["credential auth.password_hash"]
-
-
-def test_secret_given_in_three_ways_names_all(config: Path, give: Give) -> None:
     config.write_text(f'[auth]\npassword_hash = "{HASH}"\npassword_hash_file = "{config}"')
-    found = problems(config, give({"smartlinkd_auth.password_hash": HASH}))
-    assert found == {
-        "credential auth.password_hash": "stands beside auth.password_hash and "
-        "auth.password_hash_file; keep one of them"
-    }
+    found = problems(config, {"CREDENTIALS_DIRECTORY": environ["CREDENTIALS_DIRECTORY"]})
+    both = "auth.password_hash and auth.password_hash_file"
+    assert found == {"credential auth.password_hash": f"stands beside {both}; keep one of them"}
 
 
 @pytest.mark.parametrize(
@@ -215,13 +212,6 @@ def test_encrypted_file_of_another_name_is_ignored(config: Path, encrypted: Path
     assert load(config, {}, by_hand=True).auth.password_hash
     (encrypted / "cookie.sink_key").write_bytes(b"\0")
     assert list(problems(config, {}, by_hand=True)) == ["credential cookie.sink_key"]
-
-
-def test_encrypted_secret_beside_its_key_is_refused(config: Path, encrypted: Path) -> None:
-    (encrypted / "auth.password_hash").write_bytes(b"\0")
-    config.write_text(f'[auth]\npassword_hash = "{HASH}"\n')
-    found = problems(config, {}, by_hand=True)
-    assert found["credential auth.password_hash"].startswith("stands beside auth.password_hash")
 
 
 def test_plain_credential_comes_before_the_encrypted_one(

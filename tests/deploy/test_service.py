@@ -61,16 +61,10 @@ def test_old_versions_are_folders_of_installations_only(paths: ServicePaths) -> 
         (paths.versions / name).mkdir()
     service.activate(paths, paths.versions / names[0])
     assert {folder.name for folder in service.old_versions(paths)} == set(names[1:])
-
-
-def test_version_in_use_on_a_linked_disk_is_not_old(paths: ServicePaths) -> None:
-    elsewhere = paths.root / "data"
+    elsewhere = paths.root / "data"  # they may be on another disk
     paths.versions.rename(elsewhere)
     paths.versions.symlink_to(elsewhere)
-    for name in ("2026-01-01.abcDEF", "2026-01-02.abcDEF"):
-        (paths.versions / name).mkdir()
-    service.activate(paths, paths.versions / "2026-01-02.abcDEF")
-    assert [folder.name for folder in service.old_versions(paths)] == ["2026-01-01.abcDEF"]
+    assert {folder.name for folder in service.old_versions(paths)} == set(names[1:])
 
 
 def test_failed_start_raises_with_the_end_of_the_log(

@@ -37,10 +37,13 @@ def test_installed_units_are_world_readable(paths: ServicePaths) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644)
 
 
-def test_socket_unit_has_the_address_of_the_configuration(paths: ServicePaths) -> None:
+def test_each_socket_unit_has_the_address_of_its_configuration(paths: ServicePaths) -> None:
+    other = ServicePaths("smartlinkd@b", paths.root)
     units.replace_units(paths, units.render_units(paths, SOURCE, Bind("::1", 80)))
-    told = (paths.units / "smartlinkd.socket.d/address.conf").read_text()
-    assert told == "[Socket]\nListenStream=\nListenStream=[::1]:80\n"
+    units.replace_units(other, units.render_units(other, SOURCE, Bind("127.0.0.1", 1)))
+    for each, bind in ((paths, "[::1]:80"), (other, "127.0.0.1:1")):
+        told = (each.units / f"{each.socket}.d/address.conf").read_text()
+        assert told == f"[Socket]\nListenStream=\nListenStream={bind}\n"
 
 
 @pytest.mark.parametrize("before", [{}, {"smartlinkd.service": "of the version before"}])
@@ -98,15 +101,6 @@ def test_instance_shares_the_version_only(instance: str, name: str) -> None:
         "/usr/local/bin/smartlinkd",
         "/usr/local/lib/systemd/system",
     ]
-
-
-def test_address_of_an_instance_is_its_own(paths: ServicePaths) -> None:
-    other = ServicePaths("smartlinkd@b", paths.root)
-    units.replace_units(paths, units.render_units(paths, SOURCE, BIND))
-    mine = units.address_drop_in(paths).read_text()
-    units.replace_units(other, units.render_units(other, SOURCE, Bind("127.0.0.1", 1)))
-    assert units.address_drop_in(paths).read_text() == mine
-    assert units.address_drop_in(other).read_text() != mine
 
 
 def test_new_units_are_synced_before_they_are_renamed(

@@ -20,13 +20,12 @@ from smartlinkd import logs
 from smartlinkd.app.components import Components, history_retention, read_crews, retention
 from smartlinkd.app.http_apps import HttpApps
 from smartlinkd.app.listeners import Listeners
-from smartlinkd.config.checks import Changes, changes, out_of_reach
+from smartlinkd.config.checks import Changes, changes
 from smartlinkd.config.loading import ConfigError
 from smartlinkd.config.settings import Settings
 from smartlinkd.crews.catalog.catalog import Catalog, log_broken
 from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogEvent
-from smartlinkd.processes.process_limits import memory_limit
 from smartlinkd.retry import retry_until_success
 from smartlinkd.supervision.actor import ActorGone
 from smartlinkd.threads import NoThread, on_thread
@@ -108,8 +107,7 @@ class Reloader:
             password = settings.auth.password_hash
             await self._apply_to(partial(self._components.auth.change_password, password))
         self._settings = settings
-        unmet = out_of_reach(settings, memory_limit())
-        for warning in (*settings.warnings, *self._listeners.warnings(settings), *unmet):
+        for warning in (*settings.warnings, *self._listeners.warnings(settings)):
             logger.warning("%s", warning)
         if self._listeners.is_activated and "server.bind" in found.waiting:
             logger.warning(

@@ -35,7 +35,6 @@ from smartlinkd.app.http_apps import HttpApps, api_rules
 from smartlinkd.app.listeners import Listeners, open_listeners
 from smartlinkd.app.reload import ReadSettings, Reloader, ignore_hangup
 from smartlinkd.auth.actor import Auth
-from smartlinkd.config.checks import out_of_reach
 from smartlinkd.config.settings import Settings
 from smartlinkd.conversion.pause_store import PauseStore
 from smartlinkd.conversion.service import ConversionService
@@ -46,7 +45,6 @@ from smartlinkd.monitoring.series import Recorder, counted, increase, mean_of, r
 from smartlinkd.net.client import HttpClient
 from smartlinkd.net.dns import install_resolver
 from smartlinkd.nurseries import sole_error
-from smartlinkd.processes.process_limits import memory_limit
 from smartlinkd.processes.process_tree import Limits, shared_fork_server
 from smartlinkd.state_files import claim
 from smartlinkd.supervision.actor import Queue
@@ -102,7 +100,7 @@ async def serve(
         Invalid: the main address cannot be listened at.
         Escalated: an actor failed too often.
     """
-    for warning in (*settings.warnings, *out_of_reach(settings, memory_limit())):
+    for warning in settings.warnings:
         logger.warning("%s", warning)
     install_resolver()
     service_manager = ServiceManager(environment)

@@ -13,7 +13,7 @@ import ctypes
 import os
 import pwd
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -22,7 +22,6 @@ from smartlinkd.browser.chromium import find_executable
 from smartlinkd.browser.errors import LaunchFailed
 from smartlinkd.commands.codes import FAILED, GOOD
 from smartlinkd.config import ConfigError, Problem, Settings
-from smartlinkd.config.checks import out_of_reach
 from smartlinkd.config.crews import CrewTable
 from smartlinkd.config.secret_files import BESIDE, shown_to
 from smartlinkd.config.settings import SECRETS
@@ -30,7 +29,6 @@ from smartlinkd.config.sources import LONGEST_FILE, read_file
 from smartlinkd.crews.catalog.catalog import Catalog, read_catalog
 from smartlinkd.crews.model import Crew
 from smartlinkd.paths import hidden_above
-from smartlinkd.processes.process_limits import memory_limit
 from smartlinkd.state_files import fault_of
 from smartlinkd.validation import BadValue
 
@@ -64,65 +62,36 @@ def main(
     Raises:
         ConfigError: the daemon would not start. The error has all problems that can be found.
     """
+    found: list[Problem] = []
     try:
         settings = read()
     except ConfigError as wrong:
-        raise _with_all_problems(path, wrong, private, hidden) from None
+        if wrong.rest is None:
+            raise
+        settings, found = wrong.rest, list(wrong.problems)
     unchecked = become_the_daemon(settings.state.directory, private=private, hidden=hidden)
-    unmet = out_of_reach(settings, memory_limit())
-    for warning in (*settings.warnings, *unchecked, *_notify_problems(settings), *unmet):
+    crews = tuple(_check_crew_file(path, entry, settings) for entry in settings.crews)
+    settings = replace(settings, crews=crews)
+    # Root in the place of an unknown user starts no interpreter of a crew.
+    is_root_for_another = bool(unchecked) and os.geteuid() == 0
+    catalog = read_catalog(settings, may_start_interpreters=not is_root_for_another)
+    found += _file_problems(path, settings)
+    if found:
+        found += unchecked if crews else []
+        found += (each for crew in catalog.broken for each in crew.problems)
+        raise ConfigError(list(dict.fromkeys(found)))
+    for warning in (*settings.warnings, *unchecked, *_notify_problems(settings)):
         print(f"warning: {warning}", file=sys.stderr)
-    settings = _check_readable(path, settings)
     _warn_of_missing_browser(settings)
-    catalog = _check_crews(settings, unchecked)
     broken = len(catalog.broken)
     verdict = f"starts, without {broken} of its {len(settings.crews)} crews" if broken else "OK"
     in_part = ", as far as could be looked at" if unchecked and settings.crews else ""
     print(f"{path}: {verdict}{in_part}")
     for line in (*_summary(settings), *_crew_lines(settings, catalog)):
         print(f"  {line}")
-    for crew in catalog.broken:
-        _print_problems(crew.problems)
+    for problem in (each for crew in catalog.broken for each in crew.problems):
+        print(problem, file=sys.stderr)
     return FAILED if broken else GOOD
-
-
-def _check_crews(settings: Settings, unchecked: list[Problem]) -> Catalog:
-    """Check what crews need. Root in the place of an unknown user starts no interpreter."""
-    is_root_for_another = bool(unchecked) and os.geteuid() == 0
-    return read_catalog(settings, may_start_interpreters=not is_root_for_another)
-
-
-def _with_all_problems(
-    path: Path, wrong: ConfigError, private: Path, hidden: Sequence[str]
-) -> ConfigError:
-    """Return `wrong` with the problems of the files and programs that the configuration names."""
-    rest = wrong.rest
-    if rest is None:
-        return wrong
-    unchecked = become_the_daemon(rest.state.directory, private=private, hidden=hidden)
-    crews = tuple(_check_crew_file(path, entry, rest) for entry in rest.crews)
-    broken = _check_crews(replace(rest, crews=crews), unchecked).broken
-    of_crews = (each for crew in broken for each in crew.problems)
-    unchecked_crews = unchecked if rest.crews else []
-    return ConfigError(
-        list(
-            dict.fromkeys(
-                [*wrong.problems, *unchecked_crews, *_file_problems(path, rest), *of_crews]
-            )
-        )
-    )
-
-
-def _check_readable(path: Path, settings: Settings) -> Settings:
-    """Return the settings, with a problem for each crew whose file the daemon cannot read.
-
-    Raises `ConfigError` if the daemon cannot read the configuration or a secret.
-    """
-    crews = tuple(_check_crew_file(path, entry, settings) for entry in settings.crews)
-    problems = list(_file_problems(path, settings))
-    if problems:
-        raise ConfigError([*problems, *(each for crew in crews for each in crew.problems)])
-    return replace(settings, crews=crews)
 
 
 def _file_problems(path: Path, settings: Settings) -> Iterator[Problem]:
@@ -212,11 +181,6 @@ def _addresses(crew: Crew, catalog: Catalog) -> str:
     if crew.bind is not None:
         places.append(str(crew.bind))
     return ", ".join(places)
-
-
-def _print_problems(problems: Iterable[Problem]) -> None:
-    for problem in problems:
-        print(problem, file=sys.stderr)
 
 
 def become_the_daemon(

@@ -1,7 +1,7 @@
 """`smartlinkd demo`: the whole service in one command, against the sandbox portal.
 
 It acts as a user: it writes a configuration, starts the daemon that `serve` starts, and then works
-through its HTTP address, as any client would. It prints the commands to do that again.
+through its HTTP address, by the Python client. It prints the commands to do that again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import secrets
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -21,16 +22,21 @@ from typing import Any
 
 import httpx
 import trio
+from pydantic import SecretStr
 
 from smartlinkd import logs
 from smartlinkd.app import tree
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.browser.chromium import LaunchSettings, launch
 from smartlinkd.browser.errors import LaunchFailed
+from smartlinkd.client import ClientError, CrewClient, Smartlinkd
+from smartlinkd.client.client import LinkEntry
 from smartlinkd.commands import demo_history
 from smartlinkd.commands.codes import FAILED, GOOD
+from smartlinkd.commands.crew import describe
 from smartlinkd.commands.table import table
 from smartlinkd.config import Settings, load
+from smartlinkd.conversion.schemas import SuccessEntry
 from smartlinkd.errors import Refused, leaves
 from smartlinkd.sandbox.products import PRODUCTS
 from smartlinkd.sandbox.server import Sandbox, open_sandbox
@@ -42,11 +48,13 @@ CREW_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL_NAME", "OPE
 """Variables that the crew gets. With the first two, a model writes its post."""
 
 TIMEOUT = 60.0
-"""Seconds for a request, and for the browser to become ready on a small machine."""
+"""Seconds for a step, and for the browser to become ready on a small machine."""
 
 CREW = "deal-post"
 CREW_DEADLINE = 180
 """Seconds for the crew; its model may take 90 of them."""
+
+SUB_IDS = ("demo",)
 
 Say = Callable[[str], None]
 
@@ -80,15 +88,24 @@ async def run_demo(say: Say, *, once: bool, port: int) -> None:
         async with open_sandbox() as sandbox, trio.open_nursery() as nursery:
             password = secrets.token_urlsafe(9)
             settings = await configure(Path(folder), sandbox, password, port, say)
-            listening = await nursery.start(tree.serve, settings)
+            listening = await nursery.start(_serve, settings, nursery.cancel_scope)
             state, now = settings.state.directory, datetime.now(UTC)
             if not await trio.to_thread.run_sync(demo_history.fill, state, sandbox, now):
                 raise StepFailed("the demo's older links could not be written into its history")
-            await DemoClient(listening.urls[0], password, sandbox, say).run()
+            steps = partial(run_steps, listening.urls[0], password, sandbox, say)
+            await trio.to_thread.run_sync(steps, abandon_on_cancel=True)
             if once:
                 nursery.cancel_scope.cancel()
             else:
                 say("The daemon keeps serving until Ctrl-C.")
+
+
+async def _serve(
+    settings: Settings, around: trio.CancelScope, task_status: trio.TaskStatus[tree.Listening]
+) -> None:
+    """Run the daemon until a signal stops it, then cancel `around`: a step may wait for it."""
+    await tree.serve(settings, task_status=task_status)
+    around.cancel()
 
 
 async def configure(folder: Path, sandbox: Sandbox, password: str, port: int, say: Say) -> Settings:
@@ -169,103 +186,92 @@ async def is_sandbox_unusable(say: Say, executable: Path | None = None) -> bool:
         return True
 
 
-class DemoClient:
-    """The steps of the demo, as a client of the daemon at `url`."""
+def run_steps(url: str, password: str, sandbox: Sandbox, say: Say) -> None:
+    """Work through the daemon at `url` as a client would. Blocks. Raises `StepFailed`."""
+    try:
+        with client(url) as daemon:
+            daemon.log_in(SecretStr(password), lambda: SecretStr(""))
+            say(f"daemon           {url}   (API: {url}/docs)")
+            daemon.sync_cookie(SecretStr(cookie_header()), account_name="Demo")
+            wait_for_browser(daemon)
+            links = demo_links(sandbox)
+            show(links, dict(daemon.convert(list(links), SUB_IDS)), say)
+            token = daemon.crew_token(CREW)
+        with client(url, token) as daemon:
+            run_crew(daemon.crew(CREW), list(links), say)
+    except ClientError as failure:
+        raise StepFailed(str(failure)) from None
+    say(explain(url, password, next(iter(links)), token))
 
-    def __init__(self, url: str, password: str, sandbox: Sandbox, say: Say) -> None:
-        self.url = url
-        self.password = password
-        self.sandbox = sandbox
-        self.say = say
 
-    async def run(self) -> None:
-        """Run all steps. Raises `StepFailed`."""
-        async with httpx.AsyncClient(base_url=self.url, timeout=TIMEOUT, trust_env=False) as http:
-            login = await ask(http, "/api/auth/login", {"password": self.password})
-            session = login["token"]
-            self.say(f"daemon           {self.url}   (API: {self.url}/docs)")
-            cookie = {"cookie": cookie_header(), "accountName": "Demo"}
-            await ask(http, "/api/sync-cookie", cookie)
-            await self._until_ready(http)
-            links = self.links()
-            order = {"links": list(links), "subIds": ["demo"]}
-            answer = await ask(http, "/api/convert", order, session)
-            self.show(links, answer["mapping"])
-            crew = await ask(http, "/api/crews/token", {"crew": CREW}, session)
-            await self._crew_writes(http, order, crew["token"])
-        self._explain(crew["token"])
+def client(url: str, key: str | None = None) -> Smartlinkd:
+    """Return a client of the daemon. With its transport, no proxy of the owner's shell is used."""
+    return Smartlinkd(url, key, patience_s=TIMEOUT, transport=httpx.HTTPTransport())
 
-    def links(self) -> dict[str, bool]:
-        """Return the links to convert. The value is True if the link should work."""
-        shop, short = self.sandbox.shop_url, self.sandbox.short_url
-        first, second, third, *_ = PRODUCTS
-        return {
-            f"{shop}/product/{first.shop_id}/{first.item_id}": True,
-            f"{shop}/Ten-san-pham-i.{second.shop_id}.{second.item_id}?sp_atk=abc": True,
-            f"{shop}/opaanlp/{third.shop_id}/{third.item_id}": True,
-            f"{short}/direct": True,
-            f"{short}/chain3": True,
-            f"{short}/gone": False,
-        }
 
-    async def _until_ready(self, http: httpx.AsyncClient) -> None:
-        with trio.move_on_after(TIMEOUT):
-            # Clients of the API can only poll.
-            while not (await ask(http, "/api/health", None))["browserReady"]:  # noqa: ASYNC110
-                await trio.sleep(0.05)
-            return
-        raise StepFailed(f"the browser was not ready within {TIMEOUT:g} s; try smartlinkd doctor")
+def demo_links(sandbox: Sandbox) -> dict[str, bool]:
+    """Return the links to convert. The value is True if the link should work."""
+    shop, short = sandbox.shop_url, sandbox.short_url
+    first, second, third, *_ = PRODUCTS
+    return {
+        f"{shop}/product/{first.shop_id}/{first.item_id}": True,
+        f"{shop}/Ten-san-pham-i.{second.shop_id}.{second.item_id}?sp_atk=abc": True,
+        f"{shop}/opaanlp/{third.shop_id}/{third.item_id}": True,
+        f"{short}/direct": True,
+        f"{short}/chain3": True,
+        f"{short}/gone": False,
+    }
 
-    def show(self, links: dict[str, bool], mapping: dict[str, Any]) -> None:
-        """Print the links' results. Raises `StepFailed` if they are not as expected."""
-        rows = [row(link, mapping[link]) for link in links]
-        self.say("")
-        self.say(table({"converted": rows}))
-        wrong = [link for link, works in links.items() if ("shortLink" in mapping[link]) != works]
-        if wrong:
-            raise StepFailed(f"unexpected result for {', '.join(wrong)}")
 
-    async def _crew_writes(
-        self, http: httpx.AsyncClient, inputs: dict[str, list[str]], token: str
-    ) -> None:
-        """Run the crew, and print its event_text and its post. Raises `StepFailed`."""
-        base = f"/crews/{CREW}"
-        kickoff = await ask(http, f"{base}/kickoff", {"inputs": inputs}, token)
-        execution = kickoff["kickoff_id"]
-        self.say(f"\ncrew {CREW}, execution {execution}")
-        with trio.move_on_after(CREW_DEADLINE + TIMEOUT):
-            await self.follow(http, f"{base}/events/{execution}", token)
-        ending = await ask(http, f"{base}/status/{execution}", None, token)
-        if ending["state"] != "SUCCESS":
-            why = ending["error"] or "it has not ended"
-            raise StepFailed(f"the crew {CREW} wrote no post ({ending['state']}): {why}")
-        self.say("")
-        self.say("\n".join(f"  | {line}".rstrip() for line in ending["result"].splitlines()))
+def wait_for_browser(daemon: Smartlinkd) -> None:
+    """Wait until the browser is ready. Raises `StepFailed`."""
+    end = time.monotonic() + TIMEOUT
+    while (browser := daemon.status().browser) is None or not browser.ready:
+        if time.monotonic() > end:
+            raise StepFailed(
+                f"the browser was not ready within {TIMEOUT:g} s; try smartlinkd doctor"
+            )
+        time.sleep(0.05)
 
-    async def follow(self, http: httpx.AsyncClient, path: str, token: str) -> None:
-        """Print the server-sent events at `path` until the stream ends. Raises `StepFailed`."""
-        try:
-            async with http.stream("GET", path, headers=bearer(token)) as response:
-                response.raise_for_status()
-                async for line in response.aiter_lines():
-                    if text := event_text(line):
-                        self.say(f"  {text}")
-        except httpx.HTTPError as error:
-            raise StepFailed(f"GET {path}: {error!r}") from None
 
-    def _explain(self, crew_token: str) -> None:
-        link = next(iter(self.links()))
-        crew = f"{self.url}/crews/{CREW}"
-        self.say(
-            f"""
+def show(links: Mapping[str, bool], mapping: Mapping[str, LinkEntry], say: Say) -> None:
+    """Print the links' results. Raises `StepFailed` if they are not as expected."""
+    rows = [row(link, mapping[link].model_dump(mode="json")) for link in links]
+    say("")
+    say(table({"converted": rows}))
+    wrong = [
+        link for link, works in links.items() if isinstance(mapping[link], SuccessEntry) != works
+    ]
+    if wrong:
+        raise StepFailed(f"unexpected result for {', '.join(wrong)}")
+
+
+def run_crew(crew: CrewClient, links: Sequence[str], say: Say) -> None:
+    """Run the crew, and print its events and its post. Raises `StepFailed`."""
+    execution = crew.kickoff({"links": list(links), "subIds": list(SUB_IDS)})
+    say(f"\ncrew {CREW}, execution {execution}")
+    for event in crew.events(execution):
+        if line := describe(event):
+            say(f"  {line.plain}")
+    status = crew.status(execution)
+    if status.state != "SUCCESS":
+        raise StepFailed(f"the crew {CREW} wrote no post ({status.state}): {status.error}")
+    say("")
+    say("\n".join(f"  | {line}".rstrip() for line in str(status.result).splitlines()))
+
+
+def explain(url: str, password: str, link: str, crew_token: str) -> str:
+    """Return the commands that do the steps again."""
+    crew = f"{url}/crews/{CREW}"
+    return f"""
 To do it again:
-  TOKEN=$(printf '{{"password": "%s"}}' '{self.password}' \\
-    | curl -s {self.url}/api/auth/login -H 'Content-Type: application/json' -d @- \\
+  TOKEN=$(printf '{{"password": "%s"}}' '{password}' \\
+    | curl -s {url}/api/auth/login -H 'Content-Type: application/json' -d @- \\
     | sed 's/.*"token":"\\([^"]*\\)".*/\\1/')
   printf 'Authorization: Bearer %s\\n' "$TOKEN" \\
-    | curl -s {self.url}/api/convert -H @- -H 'Content-Type: application/json' \\
+    | curl -s {url}/api/convert -H @- -H 'Content-Type: application/json' \\
     -d '{{"links": ["{link}"]}}'
-  curl -s {self.url}/api/health
+  curl -s {url}/api/health
 
 The crew, by its own token:
   with_token() {{ printf 'Authorization: Bearer %s\\n' '{crew_token}' | curl -s -H @- "$@"; }}
@@ -275,53 +281,11 @@ The crew, by its own token:
   with_token -N {crew}/events/$ID
   with_token {crew}/status/$ID
 
-In a browser: {self.url}/app/   (password: {self.password})
+In a browser: {url}/app/   (password: {password})
 """
-        )
 
 
-async def ask(
-    http: httpx.AsyncClient, path: str, body: dict[str, Any] | None, token: str = ""
-) -> dict[str, Any]:
-    """Send a POST with `body`, or a GET if it is None, and return the answer.
-
-    Raises `StepFailed`.
-    """
-    method = "GET" if body is None else "POST"
-    try:
-        response = await http.request(method, path, json=body, headers=bearer(token))
-    except httpx.HTTPError as error:
-        raise StepFailed(f"{method} {path}: {error!r}") from None
-    answer: dict[str, Any] = response.json()
-    if response.is_error:
-        raise StepFailed(f"{method} {path}: {answer.get('message') or answer['error']}")
-    return answer
-
-
-def bearer(token: str) -> dict[str, str]:
-    """Return the header for `token`; {} if it is ""."""
-    return {"Authorization": f"Bearer {token}"} if token else {}
-
-
-def event_text(line: str) -> str:
-    """Return the text to print for a line of an event stream; "" if there is none."""
-    if not line.startswith("data:"):
-        return ""
-    event = json.loads(line.removeprefix("data:"))
-    data = event["data"] or {}
-    match event["type"]:
-        case "task_started":
-            return f"{data['agent']}: {data['name']}"
-        case "agent_step":
-            return f"  {data['thought']}"
-        case "log":
-            return f"  {data['text']}"
-        case "tool_usage_finished":
-            return f"  {data['tool']}: {data['error'] or 'done'}"
-    return ""
-
-
-def row(link: str, entry: dict[str, Any]) -> dict[str, object]:
+def row(link: str, entry: Mapping[str, Any]) -> dict[str, object]:
     """Return a link's result as a row of a table."""
     product = entry.get("product") or {}
     return {

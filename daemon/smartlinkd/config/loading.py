@@ -26,6 +26,7 @@ from smartlinkd.config.problems import (
 )
 from smartlinkd.config.settings import SECTIONS, TABLES, Settings, StateSection
 from smartlinkd.config.sources import Draft, override, read_tables, variable_for
+from smartlinkd.processes.process_limits import memory_limit
 
 
 class ConfigError(Exception):
@@ -67,7 +68,9 @@ def load(path: Path | str, environ: Mapping[str, str], *, by_hand: bool = False)
     reader = secret_files.SecretReader(draft, credentials)
     reader.read_secrets()
     reader.read_environments()
-    return _check(draft)
+    settings = _check(draft)
+    unmet = checks.out_of_reach(settings, memory_limit())
+    return replace(settings, warnings=(*settings.warnings, *unmet))
 
 
 def state_directory(path: Path | str, environ: Mapping[str, str]) -> Path:

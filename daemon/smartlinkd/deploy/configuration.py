@@ -44,10 +44,10 @@ def create_missing(paths: ServicePaths, bind: Bind, ask: Ask, say: Say) -> None:
         if password is None:
             password = secrets.token_urlsafe(12)
             say(f"the password, which is shown this once: {password}")
-        _write(paths.credentials / PASSWORD_HASH, hash_password(password), 0o600)
+        _write(paths.credentials / PASSWORD_HASH, f"{hash_password(password)}\n", 0o600)
     if is_first:
         if not _is_set(paths, SYNC_KEY):
-            _write(paths.credentials / SYNC_KEY, secrets.token_urlsafe(32), 0o600)
+            _write(paths.credentials / SYNC_KEY, f"{secrets.token_urlsafe(32)}\n", 0o600)
         _write(config, _new_configuration(paths, bind), 0o644)
         say(f"wrote {config}")
 
@@ -95,15 +95,8 @@ def _text(path: Path) -> str:
 
 def _replace(path: Path, text: str, *, like: Path) -> None:
     """Replace a file atomically, with the owner and the mode of the file `like`."""
-    fresh, status = path.with_name(f".{path.name}.new"), like.stat()
-    fresh.unlink(missing_ok=True)
-    with fresh.open("xb") as file:
-        os.fchown(file.fileno(), status.st_uid, status.st_gid)
-        os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
-        file.write(text.encode(errors="surrogateescape"))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.rename(path)
+    status = like.stat()
+    _write(path, text, stat.S_IMODE(status.st_mode), owner=(status.st_uid, status.st_gid))
 
 
 def _is_set(paths: ServicePaths, key: str) -> bool:
@@ -142,14 +135,15 @@ open_to = []
 """
 
 
-def _write(path: Path, text: str, mode: int) -> None:
-    """Make a file atomically."""
+def _write(path: Path, text: str, mode: int, owner: tuple[int, int] = (-1, -1)) -> None:
+    """Make or replace a file atomically. `owner` is a user and a group, by default this one's."""
     fresh = path.with_name(f".{path.name}.new")
     fresh.unlink(missing_ok=True)
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    with os.fdopen(descriptor, "w") as file:
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchown(descriptor, *owner)
         os.fchmod(descriptor, mode)
-        file.write(text if text.endswith("\n") else f"{text}\n")
+        file.write(text.encode(errors="surrogateescape"))
         file.flush()
         os.fsync(descriptor)
     fresh.rename(path)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from http.client import HTTPException
 from pathlib import Path
 from typing import Final
-from urllib.error import HTTPError
-from urllib.request import ProxyHandler, build_opener
+
+import httpx
 
 from smartlinkd.deploy.units import UNIT, ServicePaths
 from smartlinkd.net.addresses import Bind
@@ -28,8 +26,6 @@ HEALTH_LIMIT: Final = 5.0
 
 # Addresses of a listener, and where this machine reaches it.
 _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared with
-# Root's environment may name a proxy for pip. None leads to this machine's daemon.
-_DIRECT: Final = build_opener(ProxyHandler({}))
 
 
 class InstallFailed(Exception):  # noqa: N818 - a statement about the outcome
@@ -181,12 +177,10 @@ def _health(bind: Bind) -> dict[str, object]:
     """Return the answer of /api/health; {} if there is none."""
     there = Bind(_EVERYWHERE.get(bind.host, bind.host), bind.port)
     try:
-        with _DIRECT.open(f"http://{there}/api/health", timeout=HEALTH_LIMIT) as answer:
-            health = json.load(answer)
-    except HTTPError as refusal:  # its connection stays open until it is closed
-        refusal.close()
-        return {}
-    except (OSError, HTTPException, ValueError):  # the service may end while it answers
+        # Root's environment may name a proxy for pip. None leads to this machine's daemon.
+        answer = httpx.get(f"http://{there}/api/health", timeout=HEALTH_LIMIT, trust_env=False)
+        health = answer.json()
+    except (httpx.HTTPError, ValueError):  # the service may end while it answers
         return {}
     return health if isinstance(health, dict) else {}
 

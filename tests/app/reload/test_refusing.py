@@ -72,15 +72,6 @@ async def test_a_slip_in_a_crews_name_ends_nothing_that_waits_for_it(
         assert found["state"] == "PENDING"
 
 
-async def test_a_slip_in_the_name_of_a_new_crew_refuses_nothing(daemon: Daemon) -> None:
-    daemon.write(crew("one"))
-    async with running(daemon):
-        daemon.write(crew("one"), crew("Two"), crew("three"))
-        said = await daemon.hang_up()
-        assert "a crew cannot run: crews[1].name: " in said
-        assert "is reloaded: crews" in said
-
-
 async def test_a_crew_that_was_broken_may_stay_so_and_has_a_name_to_lose(daemon: Daemon) -> None:
     broken = ["/nowhere/at-all"]
     daemon.write(crew("one", command=broken))

@@ -14,8 +14,9 @@ import pytest
 import trio
 
 from smartlinkd.admin.control_socket import call
-from smartlinkd.app import reload, tree
+from smartlinkd.app import tree
 from smartlinkd.auth.actor import Auth
+from smartlinkd.config import loading
 from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.catalog.checks import PROBE_TIMEOUT_S
 from smartlinkd.crews.executor import Executor
@@ -39,39 +40,10 @@ async def test_a_crew_comes_and_another_goes(daemon: Daemon) -> None:
         assert (await daemon.get("/crews/old/inputs", old)).status_code == 401
 
 
-async def test_no_file_of_ours_is_needed_again(
-    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In an upgrade that is under way some are missing."""
-    daemon.write(cookie={"open_to": []})
-    async with running(daemon):
-        read_text = Path.read_text
-
-        def gone(self: Path, *args: Any, **more: Any) -> str:
-            if self.is_relative_to(Path(tree.__file__).parent):
-                raise FileNotFoundError(str(self))
-            return read_text(self, *args, **more)
-
-        monkeypatch.setattr(Path, "read_text", gone)
-        daemon.write()
-        assert "is reloaded: cookie.open_to" in await daemon.hang_up()
-        assert (await daemon.get("/api/sync-cookie")).status_code == 200
-
-
-async def test_who_gets_the_cookie_of_a_daemon_that_listens_where_the_file_said_before(
-    daemon: Daemon,
-) -> None:
-    daemon.write(server={"bind": "0.0.0.0:0"}, cookie={"open_to": []})
-    async with running(daemon):
-        daemon.write(cookie={"open_to": ["0.0.0.0/0"]})
-        said = await daemon.hang_up()
-        assert "WARNING: cookie.open_to: lets other machines read and replace the cookie" in said
-
-
 async def test_a_limit_that_this_machine_never_lets_be_met_is_warned_of(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reload, "memory_limit", lambda: 735 * 1024 * 1024)
+    monkeypatch.setattr(loading, "memory_limit", lambda: 735 * 1024 * 1024)
     daemon.write()
     async with running(daemon):
         daemon.write(crew("new", memory=736 * 1024 * 1024))
@@ -135,20 +107,14 @@ async def test_the_password_changes_with_its_file(daemon: Daemon) -> None:
     daemon.write(auth=by_file)
     async with running(daemon):
         session = (await daemon.login()).json()["token"]
+        daemon.write(crew("one"), auth=by_file)
+        await daemon.hang_up()
+        assert (await daemon.get("/api/status", session)).status_code == 200
         secret.write_text(OTHER_HASH)
         assert "is reloaded: auth.password_hash" in await daemon.hang_up()
         assert (await daemon.login()).status_code == 401
         assert (await daemon.login("open barley")).status_code == 200
         assert (await daemon.get("/api/status", session)).status_code == 403
-
-
-async def test_a_session_goes_on_while_the_password_is_the_same(daemon: Daemon) -> None:
-    daemon.write()
-    async with running(daemon):
-        session = (await daemon.login()).json()["token"]
-        daemon.write(crew("one"))
-        await daemon.hang_up()
-        assert (await daemon.get("/api/status", session)).status_code == 200
 
 
 async def test_what_was_taken_is_what_the_next_file_is_compared_with(daemon: Daemon) -> None:
@@ -237,9 +203,10 @@ async def test_nobody_is_let_in_to_a_crew_or_told_of_it_before_it_is_there(
 async def test_a_new_crew_that_is_broken_is_told_and_the_rest_is_taken(daemon: Daemon) -> None:
     daemon.write()
     async with running(daemon):
-        daemon.write(crew("one", command=["/nowhere/at-all"]), crew("two"))
+        daemon.write(crew("one", command=["/nowhere/at-all"]), crew("two"), crew("Three"))
         said = await daemon.hang_up()
-        assert "ERROR: a crew cannot run: " in said
+        assert 'ERROR: a crew cannot run: crew "one": command: ' in said
+        assert "ERROR: a crew cannot run: crews[2].name: " in said
         assert "is reloaded: crews" in said
         token, kickoff_id = await daemon.kickoff("two")
         assert (await daemon.end_of("two", token, kickoff_id))["result"] == "done"
