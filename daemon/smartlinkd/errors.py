@@ -30,6 +30,10 @@ class WrongCredential(Refused):
     """A wrong password, one-time code or crew token."""
 
 
+class WrongToken(WrongCredential):
+    """A missing or wrong bearer token of a crew (RFC 6750)."""
+
+
 class NotAllowed(Refused):
     """The token or the address does not give access to this."""
 

@@ -12,7 +12,7 @@ import trio
 from pydantic import SecretBytes
 
 from smartlinkd.api.auth_guards import Guards
-from smartlinkd.api.errors import failure, handle_errors
+from smartlinkd.api.errors import handle_errors
 from smartlinkd.api.operations import Access, Api, bearer
 from smartlinkd.api.routes import crews
 from smartlinkd.api.schemas import Failure
@@ -109,7 +109,7 @@ async def client(tokens: CrewTokens, tmp_path: Path) -> TestClientProtocol:
         own_addresses={"post": "http://127.0.0.1:8801"},
     )
     crews.add(Api(app, failure=Failure), guards, services)
-    handle_errors(app, failure)
+    handle_errors(app)
     return app.test_client()
 
 

@@ -14,9 +14,9 @@ from smartlinkd import __version__
 from smartlinkd.api import static
 from smartlinkd.api.auth_guards import Guards
 from smartlinkd.api.crews.app import add_crews, add_one_crew
-from smartlinkd.api.crews.errors import crew_failure, crew_failure_body, crew_paths
+from smartlinkd.api.crews.errors import crew_failure_body, crew_paths
 from smartlinkd.api.document import document
-from smartlinkd.api.errors import Refusal, failure, handle_errors
+from smartlinkd.api.errors import handle_errors
 from smartlinkd.api.operations import Api
 from smartlinkd.api.routes import auth, convert, cookies, crews, history, keys, operator
 from smartlinkd.api.schemas import Failure
@@ -30,7 +30,11 @@ from smartlinkd.web import routes as web
 PREFLIGHT_AGE = 600
 """Seconds for which a browser may remember what an extension is allowed."""
 
-_FOR_EXTENSIONS = ("/api/sync-cookie", "/api/sync-cookie-local")
+_FOR_EXTENSIONS = {
+    "/api/sync-cookie": ["GET", "HEAD", "POST"],
+    "/api/sync-cookie-local": ["POST"],
+}
+"""The cookie's endpoints, with their methods. They are all that an extension is for."""
 _EXPOSED = f"Retry-After, {REQUEST_ID_HEADER}"
 """Headers that a browser keeps from an extension unless they are named to it."""
 
@@ -50,7 +54,7 @@ def build_app(services: Services) -> GuardedQuart:
     of_crews = add_crews(app, guards, services.crews)
     static.register(app, lambda: document("smartlinkd", __version__, [api, of_crews]))
     _handle_failures(app, _add_default_crew(app, guards, services))
-    _allow_extension(app, api, services.rules.extension_origins)
+    _allow_extension(app, services.rules.extension_origins)
     measure(app, services.metrics)
     # Behind the measuring: this one may answer before any view is called.
     web.register(app, services.site)
@@ -68,31 +72,25 @@ def _handle_failures(app: GuardedQuart, default_crew: Collection[str]) -> None:
     """Give each failure the shape that goes with its path."""
     is_crews = crew_paths(default_crew)
 
-    def answer(refusal: Refusal) -> Response:
-        return crew_failure(refusal) if is_crews(request.path) else failure(refusal)
-
     def body(status: int, text: str, path: str) -> Mapping[str, JsonValue]:
         of_kind = crew_failure_body if is_crews(path) else plain_body
         return of_kind(status, text, path)
 
-    handle_errors(app, answer)
     app.failure_body = body
+    handle_errors(app)
 
 
-def _allow_extension(app: GuardedQuart, api: Api, origins: frozenset[str]) -> None:
-    """Add CORS (Fetch standard, "HTTP extensions") for the configured extension alone.
-
-    Only for the cookie's endpoints: they are all that an extension is for.
-    """
+def _allow_extension(app: GuardedQuart, origins: frozenset[str]) -> None:
+    """Add CORS (Fetch standard, "HTTP extensions") for the configured extension alone."""
     if not origins:
         return
     # A browser may write its extension's id in other letters (capitals) than its owner did.
     named = frozenset(origin.lower() for origin in origins)
-    for path in _FOR_EXTENSIONS:
+    for path, methods in _FOR_EXTENSIONS.items():
         app.add_url_rule(
             path,
             f"preflight {path}",
-            partial(_preflight, named, api.methods(path)),
+            partial(_preflight, named, methods),
             methods=["OPTIONS"],
             provide_automatic_options=False,
         )

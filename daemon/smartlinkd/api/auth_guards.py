@@ -28,7 +28,7 @@ from smartlinkd.auth.keys import PREFIX, Scope, WrongKey
 from smartlinkd.auth.throttle import network_of
 from smartlinkd.auth.tokens import LIFETIME
 from smartlinkd.crews.model import CrewUser
-from smartlinkd.errors import NotAllowed, WrongCredential
+from smartlinkd.errors import NotAllowed, WrongToken
 from smartlinkd.logs import LogEvent
 
 logger = logging.getLogger(__name__)
@@ -80,16 +80,6 @@ class Credential:
         """The API key, if it is one."""
         is_key = self.token is not None and self.token.startswith(PREFIX) and not self.is_cookie
         return self.token if is_key else None
-
-
-class LacksScope(NotAllowed):
-    """A good API key does not open this."""
-
-    def __init__(self, scope: Scope) -> None:
-        super().__init__(
-            f"the API key does not have the scope {scope}; make one that has it on the page under "
-            "Security, or with `smartlinkd keys create`"
-        )
 
 
 @dataclass(frozen=True)
@@ -160,8 +150,7 @@ class Guards:
         self._sync_key = services.sync_key
         self._failed_sync_keys = FailedSyncKeys(trio.current_time)
         self.anyone = Access(self._caller, bearer="none")
-        self.session = Access(self._session, bearer="required", refusals=REFUSALS)
-        self.visitor = Access(self._visitor, bearer="required", refusals=REFUSALS)
+        self.session = Access(self._visitor, bearer="required", refusals=REFUSALS)
         self.any_key = Access(self._any_key, bearer="required", refusals=REFUSALS)
 
     def scoped(self, scope: Scope) -> Access:
@@ -202,9 +191,6 @@ class Guards:
             is_secure=came_over_https(request.remote_addr, request.headers, self._client_access),
         )
 
-    async def _session(self) -> Session:
-        return (await self._visitor()).session
-
     async def _visitor(self) -> Visitor:
         shown = await self.credential()
         if shown.key is not None:
@@ -226,7 +212,9 @@ class Guards:
     async def _scoped(self, scope: Scope) -> Client:
         shown = await self.credential()
         if shown.key is not None:
-            return await self._with_scope(shown.key, scope, shown.address)
+            key = await self._check_key(shown.key, shown.address)
+            _check_scope(key, scope)
+            return Client(key.name, shown.address, key.id)
         await self._auth.check_session(shown.token)
         return Client(OWNER, shown.address)
 
@@ -253,11 +241,6 @@ class Guards:
                 "or the sync key as `Authorization: Bearer …`"
             ) from None
 
-    async def _with_scope(self, given: str, scope: Scope, address: str) -> Client:
-        key = await self._check_key(given, address)
-        _check_scope(key, scope)
-        return Client(key.name, address, key.id)
-
     async def _check_key(self, given: str, address: str) -> ApiKey:
         """Return the key that was sent. Raises `WrongKey`, which is counted."""
         try:
@@ -270,26 +253,30 @@ class Guards:
         """Return the caller of a crew: by its token, the page's session, or an API key.
 
         Raises:
-            WrongCredential: None of them is right.
+            WrongToken: None of them is right.
             NotAllowed: The API key lacks the scope `crews`.
         """
         if shown.key is None and not shown.is_cookie:
             return await self._crew_tokens.caller(crew, shown.token)
+        key: ApiKey | None = None
         try:
             if shown.key is None:
                 await self._auth.check_session(shown.token)
             else:
-                _check_scope(await self._check_key(shown.key, shown.address), "crews")
-        except LacksScope:
-            raise
+                key = await self._check_key(shown.key, shown.address)
         except NotAllowed as refusal:
-            raise WrongCredential(str(refusal)) from None
+            raise WrongToken(str(refusal)) from None
+        if key is not None:
+            _check_scope(key, "crews")
         return await self._crew_tokens.organization(crew)
 
 
 def _check_scope(key: ApiKey, scope: Scope) -> None:
     if scope not in key.scopes:
-        raise LacksScope(scope)
+        raise NotAllowed(
+            f"the API key does not have the scope {scope}; make one that has it on the page under "
+            "Security, or with `smartlinkd keys create`"
+        )
 
 
 def _same(given: str | None, key: SecretStr) -> bool:

@@ -1,21 +1,16 @@
-"""The status and the text of every failure: refusals, the framework's errors, and bugs.
-
-Here are the failure bodies of the owner's API (docs/api.md). Those of crews are in
-api/crews/errors.py.
-"""
+"""The status and the text of every failure: refusals, the framework's errors, and bugs."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from pydantic import JsonValue
+from pydantic_core import to_json
 from quart import Response, request
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from smartlinkd.api.schemas import Failure
 from smartlinkd.errors import (
     BUG,
     Conflict,
@@ -30,6 +25,7 @@ from smartlinkd.errors import (
     Unprocessable,
     UpstreamFailed,
     WrongCredential,
+    WrongToken,
 )
 from smartlinkd.http_server import GuardedQuart
 
@@ -56,25 +52,33 @@ _TEXTS = {
 }
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A failure, before it has the shape of one of the two APIs."""
+def handle_errors(app: GuardedQuart) -> None:
+    """Give `app` its error handlers. The bodies are those of `app.failure_body`."""
 
-    status: int
-    text: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    details: Mapping[str, JsonValue] = field(default_factory=dict)
-
-
-def handle_errors(app: GuardedQuart, answer: Callable[[Refusal], Response]) -> None:
-    """Give `app` its error handlers; `answer` makes the response to the current request."""
+    def answer(
+        status: int,
+        text: str,
+        headers: Mapping[str, str] | None = None,
+        details: Mapping[str, JsonValue] | None = None,
+    ) -> Response:
+        body = app.failure_body(status, text, request.path)
+        return Response(
+            to_json({**body, "details": details} if details else body),
+            status,
+            {"Cache-Control": "no-store", **(headers or {})},
+            content_type="application/json",
+        )
 
     @app.errorhandler(Refused)
     async def refused(refusal: Refused) -> Response:
         kind = next(kind for kind in STATUSES if isinstance(refusal, kind))
-        headers = {"Retry-After": str(refusal.retry_after)} if isinstance(refusal, NotNow) else {}
-        details = refusal.details if isinstance(refusal, Unprocessable) else {}
-        return answer(Refusal(STATUSES[kind], str(refusal), headers, details))
+        headers = {}
+        if isinstance(refusal, NotNow):
+            headers["Retry-After"] = str(refusal.retry_after)
+        if isinstance(refusal, WrongToken):
+            headers["WWW-Authenticate"] = "Bearer"  # RFC 6750, section 3
+        details = refusal.details if isinstance(refusal, Unprocessable) else None
+        return answer(STATUSES[kind], str(refusal), headers, details)
 
     @app.errorhandler(HTTPException)
     async def http(error: HTTPException) -> Response:
@@ -84,20 +88,9 @@ def handle_errors(app: GuardedQuart, answer: Callable[[Refusal], Response]) -> N
             text = text.format(max_body=app.config["MAX_CONTENT_LENGTH"])
         allowed = set(error.valid_methods or ()) if isinstance(error, MethodNotAllowed) else set()
         allowed.discard("OPTIONS")  # an extension's preflight: any other is refused as well
-        headers = {"Allow": ", ".join(sorted(allowed))} if allowed else {}
-        return answer(Refusal(status, text, headers))
+        return answer(status, text, {"Allow": ", ".join(sorted(allowed))} if allowed else None)
 
     @app.errorhandler(Exception)
     async def bug(error: Exception) -> Response:
         logger.error("%s %s failed", request.method, request.path, exc_info=error)
-        return answer(Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, BUG))
-
-
-def failure(refusal: Refusal) -> Response:
-    """Return the failure body of the affiliate service as a response."""
-    return Response(
-        Failure(error=refusal.text).model_dump_json(),
-        refusal.status,
-        {"Cache-Control": "no-store", **refusal.headers},
-        content_type="application/json",
-    )
+        return answer(HTTPStatus.INTERNAL_SERVER_ERROR, BUG)

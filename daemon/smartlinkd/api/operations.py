@@ -67,7 +67,6 @@ class Operation:
     ok: tuple[type[BaseModel], ...]
     media: str
     errors: tuple[int, ...]
-    head: bool
     needs_body: bool
 
 
@@ -174,7 +173,6 @@ class Api:
                     tuple(model for model in models if issubclass(model, BaseModel)),
                     media,
                     tuple(errors),
-                    method == "GET" and head,
                     needs_body,
                 )
             )
@@ -183,12 +181,6 @@ class Api:
             return handler
 
         return declare
-
-    def methods(self, path: str) -> list[str]:
-        """Return the methods that are served at `path` so far, HEAD among them."""
-        declared = [operation for operation in self.operations if operation.path == path]
-        heads = {"HEAD" for operation in declared if operation.head}
-        return sorted({operation.method for operation in declared} | heads)
 
     async def _read_body(
         self, model: type[BaseModel], access: Access, *, is_optional: bool

@@ -193,43 +193,42 @@ class Failure(BaseModel):
     error: Annotated[str, Field(description="what is wrong and what to do")]
 
 
-class LoggedInResponse(Body):
+class DoneResponse(Body):
+    """The base of the answers, and all of one that has nothing to tell."""
+
     ok: Literal[True] = True
+
+
+class LoggedInResponse(DoneResponse):
     token: str
     mfa_required: Literal[False] = False
 
 
-class CookieLoginResponse(Body):
+class CookieLoginResponse(DoneResponse):
     """The session is in a cookie."""
 
-    ok: Literal[True] = True
     mfa_required: Literal[False] = False
 
 
-class SecondStepResponse(Body):
-    ok: Literal[True] = True
+class SecondStepResponse(DoneResponse):
     mfa_required: Literal[True] = True
     temp_token: str
 
 
-class TokenResponse(Body):
-    ok: Literal[True] = True
+class TokenResponse(DoneResponse):
     token: str
 
 
-class SetupResponse(Body):
-    ok: Literal[True] = True
+class SetupResponse(DoneResponse):
     secret: Annotated[str, Field(description="Base32")]
     qr_code: Annotated[str, Field(description="data URI of a PNG image")]
 
 
-class MessageResponse(Body):
-    ok: Literal[True] = True
+class MessageResponse(DoneResponse):
     message: str
 
 
-class SyncCookieResponse(Body):
-    ok: Literal[True] = True
+class SyncCookieResponse(DoneResponse):
     account_name: str
     synced_at: Timestamp
     paused: Annotated[
@@ -241,21 +240,15 @@ class SyncCookieResponse(Body):
     ] = None
 
 
-class StoredCookieResponse(Body):
-    ok: Literal[True] = True
+class StoredCookieResponse(DoneResponse):
     account_name: str
     synced_at: Timestamp
     cookie: str
 
 
-class DoneResponse(Body):
-    ok: Literal[True] = True
-
-
-class KeyResponse(Body):
+class KeyResponse(DoneResponse):
     """A key that was made."""
 
-    ok: Literal[True] = True
     id: str
     key: Annotated[str, Field(description="shown this once")]
     name: str
@@ -264,13 +257,11 @@ class KeyResponse(Body):
     expires_at: Timestamp | None
 
 
-class KeysResponse(Body):
-    ok: Literal[True] = True
+class KeysResponse(DoneResponse):
     keys: Annotated[list[KeyReport], Field(description="oldest first")]
 
 
-class ConvertResponse(Body):
-    ok: Literal[True] = True
+class ConvertResponse(DoneResponse):
     mapping: dict[str, SuccessEntry | FailureEntry]
 
     def model_dump_json(self, *args: Any, **options: Any) -> str:
@@ -290,8 +281,7 @@ class ExtractedLink(Body):
     end: Annotated[int, Field(description="Unicode code points up to its end")]
 
 
-class ExtractResponse(Body):
-    ok: Literal[True] = True
+class ExtractResponse(DoneResponse):
     links: list[ExtractedLink]
 
 
@@ -314,14 +304,12 @@ class HistoryEntry(Body):
     ]
 
 
-class HistoryResponse(Body):
-    ok: Literal[True] = True
+class HistoryResponse(DoneResponse):
     entries: Annotated[list[HistoryEntry], Field(description="newest first")]
     next_cursor: Annotated[str | None, Field(description="null when there are no older ones")]
 
 
-class ClearedResponse(Body):
-    ok: Literal[True] = True
+class ClearedResponse(DoneResponse):
     cleared: Annotated[int, Field(description="accounts that were paused or had lost a session")]
 
 
@@ -350,26 +338,14 @@ class CrewEntry(Body):
     waiting: Annotated[int, Field(alias="queued")]
 
 
-class CrewsResponse(Body):
-    ok: Literal[True] = True
+class CrewsResponse(DoneResponse):
     crews: list[CrewEntry]
 
 
-class CrewTokenResponse(Body):
-    ok: Literal[True] = True
-    token: str
-
-
-class HealthResponse(Body):
-    ok: Literal[True] = True
+class HealthResponse(DoneResponse):
     browser_ready: bool
     timestamp: Timestamp
 
 
-class AliveResponse(Body):
-    ok: Literal[True] = True
-
-
-class ReadyResponse(Body):
-    ok: Literal[True] = True
+class ReadyResponse(DoneResponse):
     status: Literal["ready"] = "ready"

@@ -12,11 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from quart import Quart, Response
-from quart.typing import ResponseReturnValue
 from quart.wrappers.response import DataBody
 
 from smartlinkd.web import libraries
-from smartlinkd.web.assets import REVALIDATE, Asset
+from smartlinkd.web.assets import REVALIDATE, Asset, serve
 
 _FOLDER: Final = Path(libraries.__file__).parent / "docs"
 _HEADERS: Final = {
@@ -34,31 +33,18 @@ def register(target: Quart, document: Callable[[], dict[str, Any]]) -> None:
     def text() -> str:
         return json.dumps(document())
 
-    async def openapi() -> ResponseReturnValue:
-        headers = {
-            "Content-Type": "application/json",
-            "X-Content-Type-Options": "nosniff",
-            "Cache-Control": "no-cache",
-        }
-        return text(), 200, headers
+    async def openapi() -> Response:
+        headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": REVALIDATE}
+        return Response(text(), headers=headers, content_type="application/json")
 
     async def with_slash() -> Response:
         # The addresses in the page are relative to /docs.
         return Response(DataBody(b""), 302, {"Location": "../docs", "Cache-Control": "no-store"})
 
-    def add(path: str, view: object) -> None:
-        target.add_url_rule(
-            path,
-            f"docs {path}",
-            view,  # type: ignore[arg-type]  # any of the three
-            methods=["GET"],
-            provide_automatic_options=False,
-        )
-
-    add("/openapi.json", openapi)
-    add("/docs/", with_slash)
+    serve(target, "/openapi.json", openapi)
+    serve(target, "/docs/", with_slash)
     for path, file in {"/docs": _FOLDER / "index.html", **_files()}.items():
-        add(path, _view(file))
+        serve(target, path, _view(file))
 
 
 def _files() -> dict[str, Path]:

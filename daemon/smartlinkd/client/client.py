@@ -18,7 +18,6 @@ from smartlinkd.api.schemas import (
     ConvertTextResponse,
     CrewEntry,
     CrewsResponse,
-    CrewTokenResponse,
     DoneResponse,
     ExtractedLink,
     ExtractResponse,
@@ -284,7 +283,7 @@ class Smartlinkd:
         """
         path = "/api/crews/token/rotate" if rotate else "/api/crews/token"
         body = {"crew": crew, "user": user}
-        return self._connection.post(path, body, CrewTokenResponse, is_safe=not rotate).token
+        return self._connection.post(path, body, TokenResponse, is_safe=not rotate).token
 
     def end_own_key(self) -> None:
         """End the key that this client sends."""

@@ -27,7 +27,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as model
 
 from smartlinkd.crews.model import CrewUser
-from smartlinkd.errors import Invalid, NotFound, WrongCredential
+from smartlinkd.errors import Invalid, NotFound, WrongToken
 from smartlinkd.state_files import (
     load_model,
     load_secret,
@@ -168,7 +168,7 @@ class CrewTokens:
     async def caller(self, crew: str, token: str | None) -> CrewUser:
         """Return the caller that `token` stands for; None is a request without a token.
 
-        Never waits for the disk. Raises `WrongCredential`, with the same text and in the same time
+        Never waits for the disk. Raises `WrongToken`, with the same text and in the same time
         whether or not there is such a crew.
         """
         return await self.mailbox.peek(_State.caller, crew, token)
@@ -176,7 +176,7 @@ class CrewTokens:
     async def organization(self, crew: str) -> CrewUser:
         """Return the caller that the crew's organization token stands for.
 
-        For somebody who was admitted otherwise. Raises `WrongCredential` if there is no such crew.
+        For somebody who was admitted otherwise. Raises `WrongToken` if there is no such crew.
         """
         return await self.mailbox.peek(_State.organization, crew)
 
@@ -214,12 +214,12 @@ class _State:
 
     def caller(self, crew: str, token: str | None) -> CrewUser:
         if token is None:
-            raise WrongCredential(
+            raise WrongToken(
                 "a bearer token is needed: send the header Authorization: Bearer <token>"
             )
         holder = self._holders.get(self._hash(token))
         if holder is None or holder.crew != crew:
-            raise WrongCredential(
+            raise WrongToken(
                 "the bearer token is not valid here: it may be another crew's, or was rotated, or "
                 "its crew or user is no longer in the configuration; the crew's owner has the "
                 "current one"
@@ -228,7 +228,7 @@ class _State:
 
     def organization(self, crew: str) -> CrewUser:
         if crew not in self._users:
-            raise WrongCredential("there is no crew of that name; GET /api/crews lists them")
+            raise WrongToken("there is no crew of that name; GET /api/crews lists them")
         return CrewUser(crew, "")
 
     async def set_users(self, users: Mapping[str, tuple[str, ...]]) -> None:

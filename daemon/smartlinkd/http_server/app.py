@@ -141,7 +141,7 @@ class Route(QuartRule):
 class GuardedQuart(QuartTrio):
     """Quart-Trio without the parts that cannot be relied on. Serve it with `serve`.
 
-    `failure_body` makes the body of failures that its own handlers never see. `serve` replaces
+    `failure_body` makes the body of every failure. `serve` replaces
     `stopping` and `places`: the first is set when the server begins to stop, so that an answer
     without an end can end itself; the second bounds what clients may hold for long.
     """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
 from typing import Final
 
-from quart import Response, request
+from quart import Quart, Response, request
 from quart.wrappers.response import DataBody
 
 _MEDIA_TYPES: Final = {
@@ -68,3 +68,10 @@ class Asset:
         if packed is not None:
             sent["Content-Encoding"] = "gzip"
         return Response(DataBody(packed or self.body), 200, sent)
+
+
+def serve(target: Quart, rule: str, view: Callable[..., Awaitable[Response]]) -> None:
+    """Serve GET and HEAD at an address that is not in the API's document."""
+    target.add_url_rule(
+        rule, f"asset {rule}", view, methods=["GET"], provide_automatic_options=False
+    )

@@ -18,7 +18,7 @@ from typing import Final
 from quart import Quart, Response
 from werkzeug.exceptions import NotFound
 
-from smartlinkd.web.assets import REVALIDATE, Asset
+from smartlinkd.web.assets import REVALIDATE, Asset, serve
 from smartlinkd.web.policy import HEADERS
 
 PREFIX: Final = "/extension/"
@@ -48,13 +48,7 @@ def register(target: Quart) -> None:
             raise NotFound
         return Asset(name, content).answer(HEADERS, cache=REVALIDATE)
 
-    target.add_url_rule(
-        f"{PREFIX}<name>",
-        f"extension {PREFIX}",
-        file,
-        methods=["GET"],
-        provide_automatic_options=False,
-    )
+    serve(target, f"{PREFIX}<name>", file)
 
 
 def _zipped(folder: Path) -> bytes:

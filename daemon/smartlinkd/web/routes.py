@@ -8,7 +8,7 @@ from quart import Quart, Response, request
 from quart.wrappers.response import DataBody
 from werkzeug.exceptions import NotFound
 
-from smartlinkd.web.assets import IMMUTABLE, REVALIDATE
+from smartlinkd.web.assets import IMMUTABLE, REVALIDATE, serve
 from smartlinkd.web.bundle import Site, read_bundle
 from smartlinkd.web.policy import HEADERS, content_security_policy
 
@@ -42,19 +42,10 @@ def register(target: Quart, site: Site) -> None:
     async def to_crews() -> Response:
         return _redirect("app/#/crews")
 
-    def add(rule: str, view: object) -> None:
-        target.add_url_rule(
-            rule,
-            f"page {rule}",
-            view,  # type: ignore[arg-type]  # any of these
-            methods=["GET"],
-            provide_automatic_options=False,
-        )
-
-    add(PREFIX, page)
-    add(f"{PREFIX}<path:path>", file)
-    add(PREFIX.rstrip("/"), to_page)
-    add("/dashboard", to_crews)  # where the crews' page was
+    serve(target, PREFIX, page)
+    serve(target, f"{PREFIX}<path:path>", file)
+    serve(target, PREFIX.rstrip("/"), to_page)
+    serve(target, "/dashboard", to_crews)  # where the crews' page was
 
     @target.before_request
     async def lead_to_page() -> Response | None:

@@ -147,34 +147,6 @@ async def test_stream_in_silence_has_a_comment_and_outlives_the_time_for_answers
         await stream.until(b"id: 1\n")
 
 
-async def test_stream_whose_token_is_checked_late_leaves_out_no_event(
-    served: ServedCrews, executor: StandIn, monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock
-) -> None:
-    """The part that knows the tokens may be restarting."""
-    known = executor.add()
-    is_there = [trio.Event()]
-    is_there[0].set()
-    caller = served.crew_tokens.caller
-
-    async def late(*asked: Any) -> Any:
-        await is_there[0].wait()
-        return await caller(*asked)
-
-    monkeypatch.setattr(served.crew_tokens, "caller", late)
-    async with follow(served.own, served.token, known.id) as stream:
-        await stream.until(b"follow")
-        is_there[0] = trio.Event()
-        executor.happen(known.id, "log")
-        await let_silence_pass(mock_clock)
-        await wait_all_tasks_blocked(0.01)
-        mock_clock.jump(sse.CHECK_SECONDS)
-        await stream.until(b": nothing new\n\n")
-        executor.happen(known.id, "log")
-        is_there[0].set()
-        received = await stream.until(b"id: 2\n")
-        assert received.index(b"id: 1\n") < received.index(b"id: 2\n")
-
-
 # Ends
 
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from smartlinkd.api.auth_guards import Guards
 from smartlinkd.api.crews import routes
-from smartlinkd.api.crews.errors import crew_failure, crew_failure_body
+from smartlinkd.api.crews.errors import crew_failure_body
 from smartlinkd.api.crews.schemas import CrewFailure, InCrew
 from smartlinkd.api.errors import handle_errors
 from smartlinkd.api.operations import Api
@@ -54,6 +54,6 @@ def build_crew_app(name: str, services: Services) -> GuardedQuart:
     """Return the app of one crew for its own address. All its failures have the crews' shape."""
     app = GuardedQuart(max_body=services.rules.max_body, failure_body=crew_failure_body)
     add_one_crew(app, Guards(services), name, services.crews)
-    handle_errors(app, crew_failure)
+    handle_errors(app)
     measure(app, services.metrics)
     return app

@@ -11,40 +11,21 @@ from http import HTTPStatus
 from typing import Final
 
 from pydantic import JsonValue
-from quart import Response
 
 from smartlinkd.api.crews.schemas import CrewFailure
-from smartlinkd.api.errors import Refusal
 from smartlinkd.crews.catalog.catalog import UNDER
 
 _TITLES: Final = {
     413: "Content Too Large",  # http.HTTPStatus has older names for these two
     422: "Validation Error",
 }
-_CHALLENGE: Final = {"WWW-Authenticate": "Bearer"}  # RFC 6750, section 3
 _IN_BRACES: Final = re.compile(r"\\\{\w+\\\}")
 
 
-def crew_failure(refusal: Refusal) -> Response:
-    """Return the failure as a response."""
-    body = CrewFailure(
-        error=_title(refusal.status), message=refusal.text, details=dict(refusal.details)
-    )
-    return Response(
-        body.model_dump_json(),
-        refusal.status,
-        {
-            "Cache-Control": "no-store",
-            **(_CHALLENGE if refusal.status == HTTPStatus.UNAUTHORIZED else {}),
-            **refusal.headers,
-        },
-        content_type="application/json",
-    )
-
-
 def crew_failure_body(status: int, text: str, _path: str) -> Mapping[str, JsonValue]:
-    """Return the body of a failure that never reaches the application."""
-    return CrewFailure(error=_title(status), message=text).model_dump()
+    """Return a failure's body."""
+    title = _TITLES.get(status) or HTTPStatus(status).phrase
+    return CrewFailure(error=title, message=text).model_dump()
 
 
 def crew_paths(at_root: Collection[str]) -> Callable[[str], bool]:
@@ -64,7 +45,3 @@ def crew_paths(at_root: Collection[str]) -> Callable[[str], bool]:
         )
 
     return is_crews
-
-
-def _title(status: int) -> str:
-    return _TITLES.get(status) or HTTPStatus(status).phrase

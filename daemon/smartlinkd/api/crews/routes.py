@@ -244,14 +244,9 @@ async def _wait(
     """Wait until the execution's state changes, for `seconds`, or until the server stops."""
     count_only()
     with trio.CancelScope() as waiting:
-        async with background(partial(_cancel_at, stopping, waiting)):
+        async with background(partial(sse.cancel_at, stopping, waiting)):
             return await crews.executor.wait(caller, kickoff_id, seconds)
     return await crews.executor.execution(caller, kickoff_id)
-
-
-async def _cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
-    await event.wait()
-    scope.cancel()
 
 
 def _checked_id(kickoff_id: str, field: str = "kickoff_id") -> str:

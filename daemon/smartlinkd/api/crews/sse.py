@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Final
 
@@ -19,7 +20,9 @@ from quart.wrappers.response import DataBody, ResponseBody
 
 from smartlinkd.api.crews.schemas import EventHead
 from smartlinkd.crews.subscriptions import ExecutionEventStream
-from smartlinkd.errors import Refused, WrongCredential
+from smartlinkd.deadlines import actor_deadline
+from smartlinkd.errors import Refused, WrongToken
+from smartlinkd.nurseries import background
 from smartlinkd.store.model import ExecutionEvent
 
 logger = logging.getLogger(__name__)
@@ -68,8 +71,6 @@ class _Stream(ResponseBody):
         self._held = AsyncExitStack()
         self._following: ExecutionEventStream | None = None
         self._begun = False
-        self._ahead: list[ExecutionEvent] | None = None
-        self._news: list[ExecutionEvent] | None = None
         self._is_within_event = False
 
     async def __aenter__(self) -> _Stream:
@@ -96,55 +97,38 @@ class _Stream(ResponseBody):
             return _BEGIN
         if self._following is None:
             raise StopAsyncIteration
-        if self._is_within_event:
-            await self._read_part(self._following)
-        elif self._stopping.is_set():
-            raise StopAsyncIteration
-        else:
-            await self._read(self._following)
-        if self._news is None and not self._stopping.is_set() and await self._is_admitted():
-            return _COMMENT
-        if not self._news:
-            raise StopAsyncIteration
-        self._is_within_event = not self._news[-1].is_last_part
-        piece = b"".join(map(encode, self._news))
-        self._news = None  # while the client does not read, only the piece is in memory
-        return piece
-
-    async def _read(self, following: ExecutionEventStream) -> None:
-        """Set `_news` to the next events, to [] when there will be none, or to None for silence.
-
-        The deadline is the nursery's own: an outer one could throw away events that were read. They
-        stay in `_ahead` until the token is checked, which takes longer during a restart.
-        """
-        self._news = None
-        async with trio.open_nursery() as nursery:
-            nursery.cancel_scope.deadline = trio.current_time() + KEEP_ALIVE
-            nursery.start_soon(self._read_next, following, nursery.cancel_scope)
-            nursery.start_soon(self._cancel_at_stop, nursery.cancel_scope)
-
-    async def _read_part(self, following: ExecutionEventStream) -> None:
-        """Set `_news` to the next part of the current event, or to [] when there will be none.
-
-        It is on disk already, so there is no wait. The token was checked for the whole event.
-        """
         try:
-            self._news = await following.next()
-        except Refused as refusal:
-            logger.info("an event stream ended within an event: %s", refusal)
-            self._news = []
-
-    async def _read_next(self, following: ExecutionEventStream, scope: trio.CancelScope) -> None:
-        try:
-            if self._ahead is None:
-                self._ahead = await following.next()
-            await self._admit()
-            self._news, self._ahead = self._ahead, None
+            events = await self._next(self._following)
         except Refused as refusal:
             # The client comes again with the last id that it has seen, and misses nothing.
             logger.info("an event stream ended early: %s", refusal)
-            self._news = []
-        scope.cancel()
+            raise StopAsyncIteration from None
+        if events is None and await self._is_admitted():
+            return _COMMENT
+        if not events:
+            raise StopAsyncIteration
+        self._is_within_event = not events[-1].is_last_part
+        return b"".join(map(encode, events))
+
+    async def _next(self, following: ExecutionEventStream) -> list[ExecutionEvent] | None:
+        """Return the next events, [] when there will be none, or None after a silence.
+
+        Raises:
+            Refused: the events or the token cannot be read, or the token is no longer valid.
+        """
+        if self._is_within_event:
+            # Its next part is on disk already. The token was checked for the whole event.
+            return await following.next()
+        events: list[ExecutionEvent] | None = None
+        with trio.move_on_after(KEEP_ALIVE) as silence:
+            async with background(partial(cancel_at, self._stopping, silence)):
+                events = await following.next()
+        if self._stopping.is_set():
+            return []
+        if events:
+            with actor_deadline():
+                await self._admit()
+        return events
 
     async def _is_admitted(self) -> bool:
         """Return False if the token is no longer valid.
@@ -155,16 +139,18 @@ class _Stream(ResponseBody):
         try:
             with trio.move_on_after(CHECK_SECONDS):
                 await self._admit()
-        except WrongCredential as refusal:
+        except WrongToken as refusal:
             logger.info("an event stream ended in its silence: %s", refusal)
             return False
         except Refused as refusal:
             logger.debug("an event stream goes on unasked: %s", refusal)
         return True
 
-    async def _cancel_at_stop(self, scope: trio.CancelScope) -> None:
-        await self._stopping.wait()
-        scope.cancel()
+
+async def cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
+    """Cancel a scope when something happens."""
+    await event.wait()
+    scope.cancel()
 
 
 def encode(event: ExecutionEvent) -> bytes:

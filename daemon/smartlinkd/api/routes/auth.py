@@ -21,7 +21,7 @@ from smartlinkd.api.schemas import (
     TokenResponse,
     VerifyMfaRequest,
 )
-from smartlinkd.auth.actor import Auth, LoggedIn, Session
+from smartlinkd.auth.actor import Auth, LoggedIn
 
 
 def add(api: Api, guards: Guards, auth: Auth) -> None:
@@ -74,9 +74,9 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
         access=guards.session,
         ok=DoneResponse,
     )
-    async def logout(session: Session) -> DoneResponse:
+    async def logout(visitor: Visitor) -> DoneResponse:
         """End this session, and no other."""
-        await auth.logout(session)
+        await auth.logout(visitor.session)
         await _forget_cookie()
         return DoneResponse()
 
@@ -88,7 +88,7 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
         needs_body=False,
         ok=DoneResponse,
     )
-    async def revoke(_: Session, body: RevokeRequest) -> DoneResponse:
+    async def revoke(_: Visitor, body: RevokeRequest) -> DoneResponse:
         """End every session, this one among them; with `keys` every API key, too."""
         await auth.revoke_all(with_keys=body.keys is True)
         await _forget_cookie()
@@ -107,7 +107,7 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
         errors=(400,),
         head=False,  # nobody would see the secret that has taken the place of another
     )
-    async def setup(session: Session) -> SetupResponse:  # noqa: ARG001 - having one is enough
+    async def setup(_: Visitor) -> SetupResponse:
         """A new secret for an authenticator app, as text and as a QR code; for 10 minutes.
 
         It takes the place of the one before.
@@ -118,7 +118,7 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
     @api.operation(
         "POST",
         "/api/auth/2fa/enable",
-        access=guards.visitor,
+        access=guards.session,
         body=EnableRequest,
         ok=MessageResponse,
         errors=(401, 429),
@@ -136,7 +136,7 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
     @api.operation(
         "POST",
         "/api/auth/2fa/disable",
-        access=guards.visitor,
+        access=guards.session,
         body=DisableRequest,
         ok=MessageResponse,
         errors=(401, 429),

@@ -7,17 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from smartlinkd.api.auth_guards import Client, Guards
+from smartlinkd.api.auth_guards import Client, Guards, Visitor
 from smartlinkd.api.operations import Api
 from smartlinkd.api.schemas import (
     CrewEntry,
     CrewsResponse,
     CrewTokenRequest,
-    CrewTokenResponse,
     InputEntry,
+    TokenResponse,
 )
 from smartlinkd.api.services import CrewServices
-from smartlinkd.auth.actor import Session
 from smartlinkd.crews.model import BrokenCrew, Crew, ListedCrew
 
 
@@ -41,26 +40,26 @@ def add(api: Api, guards: Guards, services: CrewServices) -> None:
         "/api/crews/token",
         access=guards.session,
         body=CrewTokenRequest,
-        ok=CrewTokenResponse,
+        ok=TokenResponse,
         errors=(404,),
     )
-    async def crew_token(_: Session, body: CrewTokenRequest) -> CrewTokenResponse:
+    async def crew_token(_: Visitor, body: CrewTokenRequest) -> TokenResponse:
         """Show the organization's token of a crew, or a user's."""
         token = await tokens.show(body.crew, body.user or "")
-        return CrewTokenResponse(token=token.get_secret_value())
+        return TokenResponse(token=token.get_secret_value())
 
     @api.operation(
         "POST",
         "/api/crews/token/rotate",
         access=guards.session,
         body=CrewTokenRequest,
-        ok=CrewTokenResponse,
+        ok=TokenResponse,
         errors=(404,),
     )
-    async def rotate_crew_token(_: Session, body: CrewTokenRequest) -> CrewTokenResponse:
+    async def rotate_crew_token(_: Visitor, body: CrewTokenRequest) -> TokenResponse:
         """Replace a token. The one so far is refused from then on; all others stay as they are."""
         token = await tokens.rotate(body.crew, body.user or "")
-        return CrewTokenResponse(token=token.get_secret_value())
+        return TokenResponse(token=token.get_secret_value())
 
 
 def _entry(listed: ListedCrew, own_addresses: Mapping[str, str]) -> CrewEntry:

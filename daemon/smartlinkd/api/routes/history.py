@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import partial
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field, PlainValidator
 from quart import Response, request
 from quart.wrappers.response import DataBody, IterableBody
 
-from smartlinkd.api.auth_guards import Client, Guards
+from smartlinkd.api.auth_guards import Client, Guards, Visitor
 from smartlinkd.api.operations import Api
 from smartlinkd.api.schemas import DoneResponse, HistoryEntry, HistoryResponse
-from smartlinkd.auth.actor import Session
 from smartlinkd.errors import Invalid, NotFound
 from smartlinkd.history import spreadsheet
 from smartlinkd.history.actor import History
@@ -133,20 +132,18 @@ class OneEntry(Parameters):
 
 
 class HistoryDay(Body):
-    day: Annotated[str, Field(description="ISO 8601 date")]
+    day: Annotated[date, Field(description="ISO 8601 date")]
     links: int
     commission: Annotated[int, Field(description="estimated, of one sale of each link")]
 
 
-class DaysResponse(Body):
-    ok: Literal[True] = True
+class DaysResponse(DoneResponse):
     days: Annotated[
         list[HistoryDay], Field(description="oldest first, without those that have no link")
     ]
 
 
-class DeletedResponse(Body):
-    ok: Literal[True] = True
+class DeletedResponse(DoneResponse):
     deleted: Annotated[int, Field(description="how many entries that was")]
 
 
@@ -207,12 +204,7 @@ def add(api: Api, guards: Guards, history: History) -> None:
     async def history_days(_: Client, asked: DaysAsked) -> DaysResponse:
         """Sum converted links by day, for a plot."""
         found = await history.days(asked.filters(), utc_offset_min=asked.utc_offset)
-        return DaysResponse(
-            days=[
-                HistoryDay(day=each.day.isoformat(), links=each.links, commission=each.commission)
-                for each in found
-            ]
-        )
+        return DaysResponse.model_validate({"days": found}, from_attributes=True)
 
     @api.operation(
         "DELETE",
@@ -223,7 +215,7 @@ def add(api: Api, guards: Guards, history: History) -> None:
         errors=(503,),
         seconds=DELETE_SECONDS,
     )
-    async def delete_history(_: Session, asked: Deleted) -> DeletedResponse:
+    async def delete_history(_: Visitor, asked: Deleted) -> DeletedResponse:
         """Delete converted links from the history: all, or those that fit. The links go on working.
 
         A 503 may come when some of them are deleted already; ask again for the rest.
@@ -238,7 +230,7 @@ def add(api: Api, guards: Guards, history: History) -> None:
         ok=DoneResponse,
         errors=(404, 503),
     )
-    async def delete_history_entry(_: Session, asked: OneEntry) -> DoneResponse:
+    async def delete_history_entry(_: Visitor, asked: OneEntry) -> DoneResponse:
         """Delete one converted link from the history. The link goes on working."""
         number = _number(asked.id)
         if number is None:

@@ -7,13 +7,8 @@ from typing import Annotated
 from smartlinkd.admin.status import Operator, key_report
 from smartlinkd.api.auth_guards import Client, Guards, Visitor
 from smartlinkd.api.operations import Api
-from smartlinkd.api.schemas import (
-    DoneResponse,
-    KeyRequest,
-    KeyResponse,
-    KeysResponse,
-)
-from smartlinkd.auth.actor import Auth, KeySpec, Session
+from smartlinkd.api.schemas import DoneResponse, KeyRequest, KeyResponse, KeysResponse
+from smartlinkd.auth.actor import Auth, KeySpec
 from smartlinkd.wire import In, Parameters
 
 
@@ -27,7 +22,7 @@ def add(api: Api, guards: Guards, auth: Auth, operator: Operator) -> None:
     @api.operation(
         "POST",
         "/api/keys",
-        access=guards.visitor,
+        access=guards.session,
         body=KeyRequest,
         ok=KeyResponse,
         errors=(401, 429),
@@ -44,17 +39,10 @@ def add(api: Api, guards: Guards, auth: Auth, operator: Operator) -> None:
             visitor.address,
         )
         report = key_report(made.entry)
-        return KeyResponse(
-            id=report.id,
-            key=made.key.get_secret_value(),
-            name=report.name,
-            scopes=report.scopes,
-            created_at=report.created_at,
-            expires_at=report.expires_at,
-        )
+        return KeyResponse(**dict(report), key=made.key.get_secret_value())
 
     @api.operation("GET", "/api/keys", access=guards.session, ok=KeysResponse)
-    async def keys(_: Session) -> KeysResponse:
+    async def keys(_: Visitor) -> KeysResponse:
         """List the API keys, those that have expired among them."""
         return KeysResponse(keys=await operator.keys())
 
@@ -75,7 +63,7 @@ def add(api: Api, guards: Guards, auth: Auth, operator: Operator) -> None:
         ok=DoneResponse,
         errors=(404,),
     )
-    async def revoke_key(_: Session, asked: OneKey) -> DoneResponse:
+    async def revoke_key(_: Visitor, asked: OneKey) -> DoneResponse:
         """Revoke an API key. It is refused from then on."""
         await auth.revoke_key(asked.id)
         return DoneResponse()

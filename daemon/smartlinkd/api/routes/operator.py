@@ -10,12 +10,11 @@ from quart import Response
 
 from smartlinkd.admin.prometheus import CONTENT_TYPE
 from smartlinkd.admin.reports import AccountResponse, StatusReport
-from smartlinkd.api.auth_guards import Client, Guards
+from smartlinkd.api.auth_guards import Client, Guards, Visitor
 from smartlinkd.api.client_address import ApiClient
 from smartlinkd.api.operations import Api
-from smartlinkd.api.schemas import AliveResponse, ClearedResponse, HealthResponse, ReadyResponse
+from smartlinkd.api.schemas import ClearedResponse, DoneResponse, HealthResponse, ReadyResponse
 from smartlinkd.api.services import Services
-from smartlinkd.auth.actor import Session
 from smartlinkd.errors import Unavailable
 from smartlinkd.monitoring.log_buffer import MAX_RECORDS
 from smartlinkd.monitoring.series import HOURS, SeriesName
@@ -59,8 +58,7 @@ class LogEntry(Body):
     request_id: str | None
 
 
-class LogResponse(Body):
-    ok: Literal[True] = True
+class LogResponse(DoneResponse):
     records: Annotated[list[LogEntry], Field(description="newest first")]
 
 
@@ -76,8 +74,7 @@ class SeriesPoint(Body):
     value: Annotated[float | None, Field(description="null where there was nothing to measure")]
 
 
-class SeriesResponse(Body):
-    ok: Literal[True] = True
+class SeriesResponse(DoneResponse):
     name: SeriesName
     points: Annotated[list[SeriesPoint], Field(description="one a minute, oldest first")]
 
@@ -94,10 +91,10 @@ def add(api: Api, guards: Guards, services: Services) -> None:
             browser_ready=browser is not None and browser.is_ready, timestamp=datetime.now(UTC)
         )
 
-    @api.operation("GET", "/livez", access=guards.anyone, ok=AliveResponse)
-    async def livez(_: ApiClient) -> AliveResponse:
+    @api.operation("GET", "/livez", access=guards.anyone, ok=DoneResponse)
+    async def livez(_: ApiClient) -> DoneResponse:
         """Show that the process serves."""
-        return AliveResponse()
+        return DoneResponse()
 
     @api.operation(
         "GET",
@@ -152,15 +149,13 @@ def add(api: Api, guards: Guards, services: Services) -> None:
         return Response(services.metrics.text(account), content_type=CONTENT_TYPE)
 
     @api.operation("GET", "/api/log", access=guards.session, asks=LogAsked, ok=LogResponse)
-    async def log(_: Session, asked: LogAsked) -> LogResponse:
+    async def log(_: Visitor, asked: LogAsked) -> LogResponse:
         """Show the last records of the log. The daemon keeps 500 of them in memory."""
         found = services.log_buffer.find(level=asked.level, text=asked.q, limit=asked.limit)
-        return LogResponse(
-            records=[LogEntry.model_validate(record, from_attributes=True) for record in found]
-        )
+        return LogResponse.model_validate({"records": found}, from_attributes=True)
 
     @api.operation("GET", "/api/series", access=guards.session, asks=SeriesAsked, ok=SeriesResponse)
-    async def series(_: Session, asked: SeriesAsked) -> SeriesResponse:
+    async def series(_: Visitor, asked: SeriesAsked) -> SeriesResponse:
         """Show one series of the last day.
 
         `conversions` are links made in a minute, `submit_seconds` the mean time of a submit,
@@ -168,7 +163,6 @@ def add(api: Api, guards: Guards, services: Services) -> None:
         the browser in a minute.
         """
         points = services.recorder.points(asked.name, hours=asked.hours)
-        return SeriesResponse(
-            name=asked.name,
-            points=[SeriesPoint(at=point.at, value=point.value) for point in points],
+        return SeriesResponse.model_validate(
+            {"name": asked.name, "points": points}, from_attributes=True
         )
