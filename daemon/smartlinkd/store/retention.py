@@ -15,8 +15,8 @@ from typing import Final
 from smartlinkd.store.codec import micros
 from smartlinkd.store.model import Retention
 
-_EXECUTIONS: Final = 50
-"""Executions of one batch."""
+_EXECUTIONS: Final = 10
+"""Executions of a crew in one batch. On a disk that is nearly full there must be room for its log."""
 
 
 @dataclass(frozen=True)
