@@ -32,7 +32,6 @@ EXCEPTIONS = {
     "marketplace.addresses": "pure, with tests of its own",
     "notify.texts": "pure; sentences for people, in two languages",
     "sandbox.shop": "an app on a port of its own",
-    "store.retention": "the rules of pruning, with tests of its own",
     "systemd.fd_store": "a protocol of its own",
 }
 """Modules with a single importer in their own folder, and the reason."""

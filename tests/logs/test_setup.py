@@ -16,7 +16,7 @@ import pytest
 
 from smartlinkd import logs
 from smartlinkd.logs import LogEvent
-from smartlinkd.logs.setup import LineWriter
+from smartlinkd.logs.setup import NonBlockingHandler
 
 logger = logging.getLogger("smartlinkd.test")
 
@@ -98,14 +98,14 @@ def test_torn_line_is_completed_before_the_next_one() -> None:
         taken.extend(part)
         return len(part)
 
-    lines = LineWriter(send)
-    assert lines.write(b"abcdef\n")
+    lines = NonBlockingHandler("a reader", send)
+    assert lines.write_line(b"abcdef\n")
     room = 3
-    assert not lines.write(b"lost\n")
+    assert not lines.write_line(b"lost\n")
     room = 4
-    assert lines.write(b"gh\n")
+    assert lines.write_line(b"gh\n")
     room = 4
-    assert lines.write(b"i\n")
+    assert lines.write_line(b"i\n")
     assert taken == b"abcdef\ngh\ni\n"
 
 

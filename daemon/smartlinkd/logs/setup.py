@@ -61,18 +61,26 @@ def set_level(level: str) -> None:
 NO_WAIT: Final = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
 
 
-class LineWriter:
-    """Writes whole lines to a descriptor that may take a part of a line, or nothing.
+class NonBlockingHandler(logging.Handler):
+    """Writes lines without waiting. What is not taken at once is lost, counted, and told later.
 
     Args:
+        reader: who takes the lines, for the text about lost ones.
         send: returns how many bytes were taken, or raises `OSError`. It must not wait.
     """
 
-    def __init__(self, send: Callable[[bytes], int]) -> None:
+    def __init__(self, reader: str, send: Callable[[bytes], int]) -> None:
+        super().__init__()
+        self._reader = reader
         self._send = send
         self._rest = b""  # of a line whose beginning was taken
+        self._lost = 0
 
-    def write(self, line: bytes) -> bool:
+    def try_emit(self, record: logging.LogRecord) -> bool:
+        """Write a record without waiting. Return True if it was taken."""
+        return self.write_line(f"{self.format(record)}\n".encode(errors="backslashreplace"))
+
+    def write_line(self, line: bytes) -> bool:
         """Return True if at least the line's beginning was taken. The next call writes the rest."""
         try:
             while self._rest:
@@ -81,23 +89,6 @@ class LineWriter:
         except OSError:
             return False
         return True
-
-
-class NonBlockingHandler(logging.Handler):
-    """Counts records that were not taken at once, and logs the count when some are taken again.
-
-    Args:
-        reader: who takes the records, for the text about lost ones.
-    """
-
-    def __init__(self, reader: str) -> None:
-        super().__init__()
-        self._reader = reader
-        self._lost = 0
-
-    def try_emit(self, record: logging.LogRecord) -> bool:
-        """Write a record without waiting. Return True if it was taken."""
-        raise NotImplementedError
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -117,16 +108,12 @@ class NonBlockingHandler(logging.Handler):
         return lost
 
 
-class LineHandler(NonBlockingHandler):
-    """Logs lines to a non-blocking descriptor, which it owns."""
+class DescriptorHandler(NonBlockingHandler):
+    """Logs to a non-blocking descriptor, which it owns."""
 
     def __init__(self, descriptor: int) -> None:
-        super().__init__("standard error")
+        super().__init__("standard error", lambda data: os.write(descriptor, data))
         self._descriptor = descriptor
-        self._lines = LineWriter(lambda data: os.write(descriptor, data))
-
-    def try_emit(self, record: logging.LogRecord) -> bool:
-        return self._lines.write(f"{self.format(record)}\n".encode(errors="backslashreplace"))
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -144,21 +131,19 @@ class JournalHandler(NonBlockingHandler):
     """
 
     def __init__(self, stream: TextIO, path: str) -> None:
-        super().__init__("the journal")
+        self._stream = socket.socket(fileno=os.dup(stream.fileno()))
+        super().__init__("the journal", lambda data: self._stream.send(data, NO_WAIT))
         self.setFormatter(JsonFormatter())
         self._path = path
         # Not connected: a restarted journal has another socket.
         self._journal = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._stream = socket.socket(fileno=os.dup(stream.fileno()))
-        self._lines = LineWriter(lambda data: self._stream.send(data, NO_WAIT))
 
     def try_emit(self, record: logging.LogRecord) -> bool:
         try:
             self._journal.sendto(encode_entry(record), NO_WAIT, self._path)
         except OSError:
             # The prefix is the priority (sd-daemon(3)).
-            line = f"<{priority(record.levelno)}>{self.format(record)}\n"
-            return self._lines.write(line.encode())
+            return self.write_line(f"<{priority(record.levelno)}>{self.format(record)}\n".encode())
         return True
 
     def close(self) -> None:
@@ -173,7 +158,7 @@ def _make_handler(
     if is_journal(stream, environ):
         return JournalHandler(stream, journal_socket)
     descriptor = _reopen_nonblocking(stream)
-    handler = logging.StreamHandler(stream) if descriptor is None else LineHandler(descriptor)
+    handler = logging.StreamHandler(stream) if descriptor is None else DescriptorHandler(descriptor)
     handler.setFormatter(TerminalFormatter() if stream.isatty() else JsonFormatter())
     return handler
 

@@ -82,12 +82,14 @@ class Notifier:
 
     def report_missing_cookie(self, is_missing: bool) -> None:
         """Report that links are wanted and no cookie is stored, or that one was synced since."""
+        now = self._wall()
         if is_missing:
             text = "no cookie is stored, so no links are made: sync one"
-            self._report("cookie", "missing", LogEvent.COOKIE_MISSING, text)
+            notice = Notice("cookie", "missing", LogEvent.COOKIE_MISSING, now, text)
         else:
             text = "a cookie was synced: links are made again"
-            self._report("cookie", "stored", LogEvent.COOKIE_BACK, text, is_resolved=True)
+            notice = Notice("cookie", "stored", LogEvent.COOKIE_BACK, now, text, is_resolved=True)
+        self._add(notice)
 
     def report_replaced_account(self, old: str, new: str) -> None:
         """Report that the stored cookie is another account's now. Both are shown names."""
@@ -95,8 +97,8 @@ class Notifier:
             f"the stored cookie is now of account {new}, and was of account {old}: if nobody did "
             "that, revoke the API keys and change the password"
         )
-        subject, event = "cookie's account", LogEvent.ACCOUNT_REPLACED
-        self._report(subject, "replaced", event, text, account=new, is_occurrence=True)
+        about = ("cookie's account", "replaced", LogEvent.ACCOUNT_REPLACED)
+        self._add(Notice(*about, self._wall(), text, account=new, is_occurrence=True))
 
     def report_new_key(self, key: ApiKey) -> None:
         """Report a new API key."""
@@ -104,49 +106,31 @@ class Notifier:
             f"the API key {key.name} ({key.id}) was made, for: {', '.join(key.scopes)}; if nobody "
             "did that, revoke it and change the password"
         )
-        self._report("API keys", "made", LogEvent.KEY_MADE, text, is_occurrence=True)
+        about = ("API keys", "made", LogEvent.KEY_MADE)
+        self._add(Notice(*about, self._wall(), text, is_occurrence=True))
 
     def report_browser(self, failure: str | None) -> None:
         """Report why Chromium cannot be kept up, or None when it stays up again."""
+        now = self._wall()
         if failure is not None:
             text = f"Chromium cannot be kept up, so no links are made: {failure}"
-            self._report("browser", "down", LogEvent.BROWSER_DOWN, text)
+            notice = Notice("browser", "down", LogEvent.BROWSER_DOWN, now, text)
         else:
             text = "Chromium stays up again"
-            self._report("browser", "up", LogEvent.BROWSER_BACK, text, is_resolved=True)
+            notice = Notice("browser", "up", LogEvent.BROWSER_BACK, now, text, is_resolved=True)
+        self._add(notice)
 
     def report_disk(self, is_full: bool) -> None:
         """Report that the state directory's disk is full, or has room again."""
+        now = self._wall()
         if is_full:
             text = "the disk is full: crews cannot be kicked off, and what runs is held up"
-            self._report("disk", "full", LogEvent.DISK_FULL, text)
+            notice = Notice("disk", "full", LogEvent.DISK_FULL, now, text)
         else:
             text = "the disk has room again"
-            self._report("disk", "has room", LogEvent.DISK_HAS_ROOM, text, is_resolved=True)
-
-    def _report(
-        self,
-        subject: str,
-        state: str,
-        event: LogEvent,
-        text: str,
-        *,
-        account: str = "",
-        is_resolved: bool = False,
-        is_occurrence: bool = False,
-    ) -> None:
-        self._add(
-            Notice(
-                subject,
-                state,
-                event,
-                since=self._wall(),
-                text=text,
-                account=account,
-                is_resolved=is_resolved,
-                is_occurrence=is_occurrence,
-            )
-        )
+            event = LogEvent.DISK_HAS_ROOM
+            notice = Notice("disk", "has room", event, now, text, is_resolved=True)
+        self._add(notice)
 
     def _add(self, notice: Notice) -> None:
         for sender in self._senders:

@@ -36,8 +36,7 @@ PASSING: Final = {
     sqlite3.SQLITE_PERM: _NOT_WRITABLE,
     sqlite3.SQLITE_CANTOPEN: ("it cannot be opened", "let the daemon's user open it"),
 }
-"""What is wrong with a file, and the remedy, by SQLite's result codes. The fault passes: a call may
-be tried again."""
+"""Faults that pass, so that a call may be tried again: the fault and the remedy, by result code."""
 
 
 class NewerFile(Exception):  # noqa: N818 - it names what is the matter
