@@ -199,7 +199,7 @@ async def read_product_fetch(
     url = f"{market.portal_url}{_PRODUCT_CALL}?item_id={product.item_id}"
     with _login_refuses_products():
         answer = await _call(page, market, "GET", url, body=None, timeout_s=PRODUCT_TIMEOUT)
-    return parse_portal_product(answer, asked=product, market=market, default_cap=default_cap)
+        return parse_portal_product(answer, asked=product, market=market, default_cap=default_cap)
 
 
 async def read_product_page(
@@ -214,16 +214,16 @@ async def read_product_page(
     The tab leaves the links page, so it must not be one that submits links. Raises as
     `read_product_fetch`, and `ProductsDown` if the page does not come: no other product's would.
     """
-    async with (
-        page.responses(_PRODUCT_CALL, method="GET") as responses,
-        sign_responses(page) as signs,
-    ):
-        with _login_refuses_products():
+    with _login_refuses_products():
+        async with (
+            page.responses(_PRODUCT_CALL, method="GET") as responses,
+            sign_responses(page) as signs,
+        ):
             response = await _product_response(page, market, product, responses)
             response = await resolve_redirect(response, signs)
-            if response.lost:
-                raise await _broken_off(page, market, response, "about a product")
-    return parse_portal_product(response, asked=product, market=market, default_cap=default_cap)
+        if response.lost:
+            raise await _broken_off(page, market, response, "about a product")
+        return parse_portal_product(response, asked=product, market=market, default_cap=default_cap)
 
 
 @contextmanager
