@@ -11,7 +11,7 @@ from smartlinkd.vault.cookie import parse_cookie
 VN = market("vn")
 
 
-def placed(text: str, where: Market = VN) -> list[tuple[str, str, str | None]]:
+def placed(text: str, where: Market = VN) -> list[tuple[object, object, object]]:
     """Name, URL and domain of each, in order."""
     return [
         (one["name"], one["url"], one.get("domain"))

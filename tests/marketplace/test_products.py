@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from smartlinkd.browser.capture import CapturedResponse
-from smartlinkd.marketplace.errors import HumanCheck, PortalDown, ProductsRefused
+from smartlinkd.marketplace.errors import HumanCheck, PortalDown, ProductsRefused, SessionLost
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
 from smartlinkd.marketplace.products import Rates, commission, parse_portal_product
@@ -321,10 +321,10 @@ def test_answer_without_product_is_none(found: object) -> None:
 @pytest.mark.parametrize(
     ("error", "status", "found"),
     [
-        (ProductsRefused, 401, {"code": 401}),
-        (ProductsRefused, 403, {"code": 403}),
-        (ProductsRefused, 200, {"is_login": False, "error": 90309999}),
-        (ProductsRefused, 200, {"1": False, "2": False, "5": 90309999}),
+        (SessionLost, 401, {"code": 401}),
+        (SessionLost, 403, {"code": 403}),
+        (SessionLost, 200, {"is_login": False, "error": 90309999}),
+        (SessionLost, 200, {"1": False, "2": False, "5": 90309999}),
         (ProductsRefused, 429, {"code": 429}),
         (ProductsRefused, 302, {}),
         *((HumanCheck, status, {"error": 90309999}) for status in (200, 403, 429)),

@@ -7,8 +7,6 @@ portal's host alone they would log the account out at the first redirect to the 
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from smartlinkd.marketplace.markets import Market, host_and_port, is_at_or_below, is_ip
 from smartlinkd.vault.cookie import Cookie
 
@@ -20,16 +18,8 @@ _SECURE = ("__host-", "__secure-", "__http-")
 _NO_SCRIPT = ("__http-", "__host-http-")
 
 
-class CookieParam(TypedDict, total=False):
-    """CDP's Network.CookieParam. A cookie without `domain` is host-only."""
-
-    name: str
-    value: str
-    url: str
-    domain: str
-    path: str
-    secure: bool
-    httpOnly: bool
+CookieParam = dict[str, str | bool]
+"""CDP's Network.CookieParam. A cookie without `domain` is host-only."""
 
 
 def browser_cookies(market: Market, cookie: Cookie) -> list[CookieParam]:
@@ -50,7 +40,7 @@ def browser_cookies(market: Market, cookie: Cookie) -> list[CookieParam]:
 def _cookie(name: str, value: str, url: str, domain: str | None = None) -> CookieParam:
     prefix = name.lower()
     secure = url.startswith("https://") or prefix.startswith(_SECURE)
-    cookie = CookieParam(name=name, value=value, url=url, path="/", secure=secure)
+    cookie: CookieParam = {"name": name, "value": value, "url": url, "path": "/", "secure": secure}
     if prefix.startswith(_NO_SCRIPT):
         cookie["httpOnly"] = True
     if domain is not None:

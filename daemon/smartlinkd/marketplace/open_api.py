@@ -30,7 +30,6 @@ from smartlinkd.marketplace.errors import (
 )
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.products import (
-    Facts,
     ProductData,
     Rates,
     link_of,
@@ -122,9 +121,24 @@ class OpenApi:
         nodes = to_dict(data.get("productOfferV2")).get("nodes")
         for node in map(to_dict, nodes if isinstance(nodes, list) else []):
             if to_int(node.get("itemId")) == product.item_id:
-                facts = _facts(node, product, self._market)
-                return product_data(facts, self._market, default_cap=default_cap)
+                return self._product_data(node, product, default_cap)
         return None
+
+    def _product_data(self, node: dict[str, Any], product: links.Product, cap: int) -> ProductData:
+        # Money is in plain units, and rates are shares ("0.0123" is 1.23 %).
+        prices = (to_decimal(node.get(key)) for key in ("price", "priceMin", "priceMax"))
+        return product_data(
+            self._market,
+            name=node.get("productName"),
+            price=next((price for price in prices if price is not None and price > 0), None),
+            image=node.get("imageUrl"),
+            shop_name=node.get("shopName"),
+            rating=not_negative(to_decimal(node.get("ratingStar"))),
+            sales=not_negative(to_int(node.get("sales"))),
+            rates=_rates(node),
+            cap=cap,
+            link=link_of(node.get("productLink"), product.shop_id, product.item_id, self._market),
+        )
 
     async def _call(self, query: str, *, deadline: float) -> dict[str, Any]:
         body = json.dumps({"query": query}, separators=(",", ":"))
@@ -184,22 +198,6 @@ def _refused_row(error: PortalError) -> Row:
     # The sub-ids were checked before, so wrong parameters mean the link.
     is_about_link = error.code == _WRONG_PARAMETERS and "sub" not in error.detail.lower()
     return Row(None, None, FailCode.INVALID_LINK if is_about_link else FailCode.UNKNOWN, error.code)
-
-
-def _facts(node: dict[str, Any], product: links.Product, market: Market) -> Facts:
-    # Money is in plain units, and rates are shares ("0.0123" is 1.23 %).
-    prices = (to_decimal(node.get(key)) for key in ("price", "priceMin", "priceMax"))
-    return Facts(
-        name=node.get("productName"),
-        price=next((price for price in prices if price is not None and price > 0), None),
-        image=node.get("imageUrl"),
-        shop_name=node.get("shopName"),
-        rating=not_negative(to_decimal(node.get("ratingStar"))),
-        sales=not_negative(to_int(node.get("sales"))),
-        rates=_rates(node),
-        cap=None,
-        link=link_of(node.get("productLink"), product.shop_id, product.item_id, market),
-    )
 
 
 def _rates(node: dict[str, Any]) -> Rates | None:

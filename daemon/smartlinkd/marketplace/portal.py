@@ -160,7 +160,8 @@ async def submit_form(
         if pressed.get("pressed") is not True:
             await check_settled(page, market)  # the form may have gone because the page has
             raise _not_pressed(pressed)
-        response = await resolve_redirect(await _links_response(page, market, responses), signs)
+        response = await _wait_for_response(page, market, responses, _is_links_call, ANSWER_TIMEOUT)
+        response = await resolve_redirect(response, signs)
     if response.lost:
         raise await _broken_off(page, market, response, "to a submit")
     return _rows(response, products, sub_ids, market)
@@ -199,7 +200,7 @@ async def read_product_fetch(
     url = f"{market.portal_url}{_PRODUCT_CALL}?item_id={product.item_id}"
     with _login_refuses_products():
         answer = await _call(page, market, "GET", url, body=None, timeout_s=PRODUCT_TIMEOUT)
-    return parse_portal_product(answer, asked=product, market=market, default_cap=default_cap)
+        return parse_portal_product(answer, asked=product, market=market, default_cap=default_cap)
 
 
 async def read_product_page(
@@ -214,16 +215,16 @@ async def read_product_page(
     The tab leaves the links page, so it must not be one that submits links. Raises as
     `read_product_fetch`, and `ProductsDown` if the page does not come: no other product's would.
     """
-    async with (
-        page.responses(_PRODUCT_CALL, method="GET") as responses,
-        sign_responses(page) as signs,
-    ):
-        with _login_refuses_products():
+    with _login_refuses_products():
+        async with (
+            page.responses(_PRODUCT_CALL, method="GET") as responses,
+            sign_responses(page) as signs,
+        ):
             response = await _product_response(page, market, product, responses)
             response = await resolve_redirect(response, signs)
-            if response.lost:
-                raise await _broken_off(page, market, response, "about a product")
-    return parse_portal_product(response, asked=product, market=market, default_cap=default_cap)
+        if response.lost:
+            raise await _broken_off(page, market, response, "about a product")
+        return parse_portal_product(response, asked=product, market=market, default_cap=default_cap)
 
 
 @contextmanager
@@ -245,13 +246,11 @@ async def _product_response(
     try:
         check_frames(page, market)
         await load(page, f"{market.portal_url}{_PRODUCT_PAGE}{product.item_id}")
-        with trio.move_on_after(PRODUCT_TIMEOUT):
-            return await _first(page, market, responses, lambda url: _is_about(url, product))
+        return await _wait_for_response(
+            page, market, responses, lambda url: _is_about(url, product), PRODUCT_TIMEOUT
+        )
     except (PortalDown, NavigationFailed) as failed:
         raise ProductsDown(str(failed)) from None
-    check_frames(page, market)
-    check_url(await page.url())
-    raise PortalSilent(f"no product data within {PRODUCT_TIMEOUT:g} seconds")
 
 
 def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:
@@ -261,19 +260,6 @@ def _not_pressed(result: dict[str, Any]) -> MarketplaceFailed:
         return AccountFrozen()
     hint = first_line(text_in(result, "hint"))
     return PortalChanged(f"on its custom link page, {why}" + (f' ("{hint}")' if hint else ""))
-
-
-async def _links_response(
-    page: Page,
-    market: Market,
-    responses: trio.MemoryReceiveChannel[CapturedResponse],
-) -> CapturedResponse:
-    """Wait for the response to a submit."""
-    with trio.move_on_after(ANSWER_TIMEOUT):
-        return await _first(page, market, responses, _is_links_call)
-    check_frames(page, market)
-    check_url(await page.url())
-    raise PortalSilent(f"nothing to the submitted links within {ANSWER_TIMEOUT:g} seconds")
 
 
 async def _broken_off(
@@ -287,29 +273,34 @@ async def _broken_off(
     return PortalDown(f"its answer {to} broke off ({response.lost})")
 
 
-async def _first(
+async def _wait_for_response(
     page: Page,
     market: Market,
     responses: trio.MemoryReceiveChannel[CapturedResponse],
     is_wanted: Callable[[str], bool],
+    timeout_s: float,
 ) -> CapturedResponse:
     """Return the first response whose URL is wanted.
 
-    Raises what the tab shows instead, as soon as it shows it, and `CallTimedOut` for a page that
-    hangs.
+    Raises what the tab shows instead, as soon as it shows it, `CallTimedOut` for a page that hangs,
+    and `PortalSilent` when the time is up.
     """
     last_sign_of_life = trio.current_time()
-    while True:
-        with trio.move_on_after(_STATE_INTERVAL):
-            while not is_wanted((response := await responses.receive()).url):
+    with trio.move_on_after(timeout_s):
+        while True:
+            with trio.move_on_after(_STATE_INTERVAL):
+                while not is_wanted((response := await responses.receive()).url):
+                    last_sign_of_life = trio.current_time()
+                return response
+            state = await read_state(page, market)
+            state.check()
+            if state.hang is None:
                 last_sign_of_life = trio.current_time()
-            return response
-        state = await read_state(page, market)
-        state.check()
-        if state.hang is None:
-            last_sign_of_life = trio.current_time()
-        elif trio.current_time() - last_sign_of_life > _HUNG_AFTER:
-            raise state.hang
+            elif trio.current_time() - last_sign_of_life > _HUNG_AFTER:
+                raise state.hang
+    check_frames(page, market)
+    check_url(await page.url())
+    raise PortalSilent(f"nothing within {timeout_s:g} seconds")
 
 
 async def _call(

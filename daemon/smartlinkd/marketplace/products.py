@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from smartlinkd.marketplace import links
-from smartlinkd.marketplace.errors import PortalDown, ProductsRefused, SessionLost
+from smartlinkd.marketplace.errors import PortalDown, ProductsRefused
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.signs import read_json
 from smartlinkd.marketplace.values import (
@@ -107,40 +107,36 @@ PLACEHOLDER = re.compile(r"\{(item_id|shop_id|url)\}")
 """The placeholders in the address of an estimate service (`third_party.py`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """A product as a source describes it, in the source's precision. None stands for unknown."""
-
-    name: object
-    price: Decimal | None
-    image: object
-    shop_name: object
-    rating: Decimal | None
-    sales: int | None
-    rates: Rates | None
-    cap: Decimal | None
-    link: links.Product | None
-
-
-def product_data(facts: Facts, market: Market, *, default_cap: int) -> ProductData:
-    """Return the thirteen fields. `default_cap` (whole units) is used if the source gives none."""
-    cap = default_cap if facts.cap is None else half_up(facts.cap)
-    rates, price = facts.rates, facts.price
-    parts = commission(price, rates, cap) if rates and price is not None else None
+def product_data(
+    market: Market,
+    *,
+    name: object,
+    price: Decimal | None,
+    image: object,
+    shop_name: object,
+    rating: Decimal | None,
+    sales: int | None,
+    rates: Rates | None,
+    cap: Decimal | int,
+    link: links.Product | None,
+) -> ProductData:
+    """Return the thirteen fields of what a source gives, in its own precision; None is unknown."""
+    whole_cap = half_up(Decimal(cap))
+    parts = commission(price, rates, whole_cap) if rates and price is not None else None
     return ProductData(
-        name=to_text(facts.name),
+        name=to_text(name),
         price=None if price is None else half_up(price),
-        image=_image(facts.image, market),
-        shop_name=to_text(facts.shop_name),
-        rating=None if facts.rating is None else as_text(facts.rating, places=1),
-        sales=facts.sales,
+        image=_image(image, market),
+        shop_name=to_text(shop_name),
+        rating=None if rating is None else as_text(rating, places=1),
+        sales=sales,
         commission=sum(parts) if parts else None,
         commission_rate=rates.text if rates else None,
         seller_commission=parts[1] if parts else None,
         platform_commission=parts[0] if parts else None,
         is_xtra=rates.is_xtra if rates else None,
-        cap=cap,
-        product_link=facts.link.url(market) if facts.link else None,
+        cap=whole_cap,
+        product_link=link.url(market) if link else None,
     )
 
 
@@ -150,16 +146,13 @@ def parse_portal_product(
     """Return the product data in an answer of the portal's `/api/v3/offer/product`, or None.
 
     Raises:
-        HumanCheck: the answer is a human check.
-        ProductsRefused: it is a refusal, also one that looks like a lost session. Only a submit of
-            links decides that the session is lost.
+        HumanCheck, SessionLost: as `read_json`.
+        ProductsRefused: it is a refusal.
         PortalDown: it is an error, or about another product.
     """
     status = response.status
     try:
         answer = read_json(response)
-    except SessionLost:
-        raise ProductsRefused(f"the portal wants a login for it (HTTP {status})") from None
     except PortalDown:
         if status == 429 or status in _REDIRECTS:
             raise ProductsRefused(f"the portal answered with HTTP {status}") from None
@@ -177,7 +170,9 @@ def parse_portal_product(
     if is_other or (link is not None and link.item_id != asked.item_id):
         raise PortalDown("it was asked about one product and answered about another")
     detail = unpacked(data.get("commission_rate_detail"))
-    facts = Facts(
+    cap = _positive(_scaled(detail.get("commission_cap")))
+    return product_data(
+        market,
         name=card.get("name"),
         price=_portal_price(card),
         image=card.get("image"),
@@ -185,10 +180,9 @@ def parse_portal_product(
         rating=not_negative(to_decimal(unpacked(card.get("item_rating")).get("rating_star"))),
         sales=not_negative(to_int(card.get("historical_sold"))),
         rates=_portal_rates(detail, unpacked(data.get("commission_rate"))),
-        cap=_positive(_scaled(detail.get("commission_cap"))),
+        cap=default_cap if cap is None else cap,
         link=link,
     )
-    return product_data(facts, market, default_cap=default_cap)
 
 
 def _portal_price(card: dict[str, Any]) -> Decimal | None:
