@@ -21,7 +21,6 @@ EXCEPTIONS = {
     "crews.catalog.project_formats": "pure, with tests of its own",
     "crews.deal_post.llm": "the only network access of the example crew",
     "crews.deal_post.post": "pure, with tests of its own",
-    "crews.human_input": "pure, with tests of its own",
     "crews.webhooks.retry": "pure, with tests of its own",
     "crews.webhooks.signing": "pure; the signature is a promise to receivers",
     "deploy.configuration": "the owner's files, with tests of their own",

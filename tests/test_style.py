@@ -11,7 +11,7 @@ TESTS = Path(__file__).parent
 TO_BE_REWRITTEN: frozenset[str] = frozenset(
     {
         *("every_step/driver.py", "every_step/test_browser.py", "every_step/test_login.py"),
-        *("every_step/test_tree.py", "fakes/conftest.py", "fakes/disk.py", "fakes/machine.py"),
+        *("fakes/conftest.py", "fakes/disk.py", "fakes/machine.py"),
         *("fakes/pages.py", "fakes/test_contract.py"),
         *("hygiene/deadline.py", "hygiene/look.py", "simulation/life.py"),
         *("simulation/machine.py", "simulation/receivers.py", "simulation/seeded.py"),

@@ -163,10 +163,8 @@ class RunningExecution:
     def suspend(self) -> None:
         """Stop the worker and record no outcome, so that the next instance decides about it.
 
-        An execution that was cancelled, or is over its deadline, still gets its outcome.
+        An execution that was cancelled still gets its outcome.
         """
-        if self._cancelled_as is None and self._stage.cancel_called:
-            self._cancelled_as = Outcome(Status.TIMED_OUT, error=self._timeout_error())
         self._is_suspended = True
         self.completion.ended.set()
         self._stage.cancel()

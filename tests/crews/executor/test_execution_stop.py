@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from smartlinkd.crews.execution import Completion
 from smartlinkd.crews.model import CrewLoad
 from smartlinkd.errors import Invalid
 from smartlinkd.store.model import ExecutionState, Status
@@ -84,12 +83,6 @@ async def test_two_stops_at_the_same_moment_end_the_execution_once(
         nursery.start_soon(daemon.stop_one, kickoff_id)
     assert (await daemon.look(kickoff_id)).status is Status.STOPPED
     assert (await daemon.story(kickoff_id)).count("crew_kickoff_failed") == 1
-
-
-async def test_completion_whose_outcome_is_recorded_does_not_wait_for_the_worker() -> None:
-    completion = Completion(0.0)
-    completion.status = Status.STOPPED
-    await completion.wait_stopped()
 
 
 LINGERS = ("started", "log here", "result ok", "deaf", "hang")

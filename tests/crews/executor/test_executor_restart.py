@@ -150,20 +150,6 @@ async def test_execution_is_rerun_three_times_at_most(
     assert (await daemon.story(kickoff_id)).count("crew_execution_requeued") == MAX_RERUNS
 
 
-async def test_execution_over_its_deadline_has_timed_out_when_the_daemon_ends(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    again = crew(on_restart="rerun", deadline=0.5, grace=1.0)
-    daemon = await start_daemon(again)
-    kickoff_id = await daemon.kickoff("started", "deaf", "call gate", "hang")
-    await daemon.gate.reaches(1)
-    await daemon.gate.reaches(0)  # its tool is cancelled: its time is over, its worker's is not
-    await daemon.stop()
-
-    daemon = await start_daemon(again)
-    assert (await daemon.look(kickoff_id)).status is Status.TIMED_OUT
-
-
 async def test_rerun_beyond_the_stores_limit_is_interrupted(
     start_daemon: StartDaemon, crew: MakeCrew
 ) -> None:
