@@ -31,6 +31,7 @@ EXCEPTIONS = {
     "sandbox.shop": "an app on a port of its own",
     "store.retention": "the rules of pruning, with tests of its own",
     "systemd.fd_store": "a protocol of its own",
+    "systemd.watchdog": "the rule for heartbeats, with tests of its own",
 }
 """Modules with a single importer in their own folder, and the reason."""
 
