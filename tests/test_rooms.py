@@ -32,6 +32,7 @@ EXCEPTIONS = {
     "notify.texts": "pure; sentences for people, in two languages",
     "sandbox.shop": "an app on a port of its own",
     "systemd.fd_store": "a protocol of its own",
+    "systemd.watchdog": "the rule for heartbeats, with tests of its own",
 }
 """Modules with a single importer in their own folder, and the reason."""
 

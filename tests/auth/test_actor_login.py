@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import threading
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import trio
@@ -56,18 +55,6 @@ async def test_login_with_the_password_gives_a_session_of_a_week(
     assert expiry(answer.token) == int(1e9) + WEEK
     with pytest.raises(WrongCredential):
         await auth.login("open barley", HERE)
-
-
-async def test_session_is_refused_after_a_week(
-    auth: Auth, log_in: LogIn, wall: SimpleNamespace
-) -> None:
-    token = await log_in(auth)
-    wall.now += WEEK - 1
-    await auth.check_session(token)
-    wall.now += 1
-
-    with pytest.raises(NotAllowed, match=REFUSED):
-        await auth.check_session(token)
 
 
 async def test_missing_token_is_refused_with_a_hint(auth: Auth) -> None:

@@ -143,20 +143,6 @@ async def test_wrong_codes_of_many_addresses_slow_down_all_codes(
     await owner.verify(temp_token, address=THERE)
 
 
-@pytest.mark.parametrize("jump", [DAY, -DAY])
-async def test_clock_that_jumped_and_came_back_locks_nobody_out(jump: int, owner: Owner) -> None:
-    used = owner.code()
-    await owner.verify(await owner.begin(), used)
-    owner.wall.now += jump
-    await owner.verify(await owner.begin())
-    owner.wall.now -= jump
-
-    temp_token = await owner.begin()
-    with pytest.raises(WrongCredential):
-        await owner.verify(temp_token, used)
-    await owner.verify(temp_token, owner.code(ahead=30))
-
-
 @pytest.mark.parametrize("change", ["revoke all", "reset the second factor"])
 async def test_unfinished_login_ends_with_all_sessions_and_with_the_second_factor(
     owner: Owner, change: str

@@ -6,7 +6,6 @@ policy, no request to anybody else, and no refused request but those that the te
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,24 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import httpx
 import pyotp
 import pytest
-import trio
 
-from smartlinkd.auth.passwords import hash_password
 from smartlinkd.browser.cdp import connect
 from smartlinkd.browser.chromium import LaunchSettings, launch
-from tests.e2e.page.tab import EVIL, PATIENCE, Json, Tab
+from tests.e2e.page.tab import EVIL, Json, Tab
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.e2e.conftest import Daemon as Converting
-    from tests.e2e.conftest import Portal, Running, RunProgram
+    from tests.e2e.conftest import Portal, Running
 
 PICTURES = "down-vn.img.susercontent.com"
-PASSWORD = "correct horse battery staple"
 
 BEGIN = """\
 import json, os, socket
@@ -61,28 +56,33 @@ FAILING = 'say("failed", error="no model answers " + inputs["why"])\n'
 class Daemon:
     """A daemon with crews, and the second factor on.
 
-    `token` is a session of the owner's, and `session` the name and the value of its cookie.
+    `session` is one of the owner's: the name and the value of its cookie.
     """
 
-    url: str
-    config: Path
-    password: str
-    token: str
+    base: Converting
     session: tuple[str, str]
     totp: pyotp.TOTP
 
+    @property
+    def url(self) -> str:
+        return self.base.url
+
+    @property
+    def password(self) -> str:
+        return self.base.password
+
     async def kick_off(self, crew: str, inputs: Json) -> str:
         """Start an execution as a client does; its id."""
-        body = {"inputs": inputs}
-        answer = await self._post(f"/crews/{crew}/kickoff", body, await self.token_of(crew))
-        return str(answer.json()["kickoff_id"])
+        answer = await self._ask_crew(crew, "/kickoff", {"inputs": inputs})
+        return str(answer["kickoff_id"])
+
+    async def act(self, crew: str, path: str, body: Json) -> None:
+        """Do something with a crew, as a client does."""
+        await self._ask_crew(crew, path, body)
 
     async def owner(self, path: str, body: Json) -> Json:
         """What the owner is answered."""
-        answer = await self._post(path, body, self.token)
-        assert answer.status_code == 200, answer.text
-        found: Json = answer.json()
-        return found
+        return await self._post(path, body, self.session[1])
 
     async def token_of(self, crew: str) -> str:
         """The crew's own token, which outlives the owner's session."""
@@ -90,107 +90,59 @@ class Daemon:
 
     async def executions(self, crew: str, token: str) -> list[str]:
         """The states of all that there are."""
-        async with _client(self.url) as http:
-            headers = {"Authorization": f"Bearer {token}"}
-            answer = await http.get(f"/crews/{crew}/executions", headers=headers)
+        answer = await self.base.ask("GET", f"/crews/{crew}/executions", token=token)
         return [each["state"] for each in answer.json()["executions"]]
-
-    async def act(self, crew: str, path: str, body: Json) -> None:
-        """Do something with a crew, as a client does."""
-        answer = await self._post(f"/crews/{crew}{path}", body, await self.token_of(crew))
-        assert answer.status_code == 200, answer.text
 
     async def end_all_sessions(self) -> None:
         """As the operator does."""
-        words = ["tokens", "revoke", "--config", str(self.config)]
-        await trio.run_process([sys.executable, "-m", "smartlinkd", *words], capture_stdout=True)
+        await self.base.run("tokens", "revoke")
 
     async def inputs(self, crew: str, token: str) -> int:
         """The status that a client gets with a crew's token."""
-        async with _client(self.url) as http:
-            headers = {"Authorization": f"Bearer {token}"}
-            return (await http.get(f"/crews/{crew}/inputs", headers=headers)).status_code
+        return (await self.base.ask("GET", f"/crews/{crew}/inputs", token=token)).status_code
 
-    async def _post(self, path: str, body: Json, token: str) -> httpx.Response:
-        async with _client(self.url) as http:
-            return await http.post(path, json=body, headers={"Authorization": f"Bearer {token}"})
+    async def _ask_crew(self, crew: str, path: str, body: Json) -> Json:
+        return await self._post(f"/crews/{crew}{path}", body, await self.token_of(crew))
 
-
-def _client(url: str) -> httpx.AsyncClient:
-    transport = httpx.AsyncHTTPTransport(verify=False)  # plain HTTP, so nothing to verify
-    return httpx.AsyncClient(base_url=url, transport=transport, trust_env=False, timeout=PATIENCE)
+    async def _post(self, path: str, body: Json, token: str) -> Json:
+        answer = await self.base.ask("POST", path, body, token=token)
+        assert answer.status_code == 200, answer.text
+        found: Json = answer.json()
+        return found
 
 
-def _config(folder: Path) -> Path:
-    def worker(name: str, text: str) -> str:
+def _crews(folder: Path) -> list[Json]:
+    def crew(name: str, text: str, **more: object) -> Json:
         script = folder / f"{name}.py"
         script.write_text(BEGIN + text)
-        return json.dumps([sys.executable, str(script)])
+        command = [sys.executable, str(script)]
+        return {"name": name, "runner": "command", "command": command, **more}
 
-    path = folder / "config.toml"
-    path.write_text(
-        f"""\
-[server]
-bind = "127.0.0.1:0"
-[state]
-directory = "{folder / "state"}"
-[auth]
-password_hash = "{hash_password(PASSWORD)}"
-[links]
-source = "open_api"
-[products]
-source = "none"
-[open_api]
-app_id = "1"
-secret = "none-is-needed"
-url = "http://127.0.0.1:1/graphql"
-[[crews]]
-name = "asking"
-runner = "command"
-command = {worker("asking", ASKING)}
-default = true
-users = ["ann"]
-inputs = [
-    {{ name = "topic", description = {json.dumps(EVIL)} }},
-    {{ name = "tone", default = {{ polite = true }} }},
-]
-[[crews]]
-name = "endless"
-runner = "command"
-command = {worker("endless", ENDLESS)}
-grace = 1
-[[crews]]
-name = "failing"
-runner = "command"
-command = {worker("failing", FAILING)}
-inputs = ["why", {{ name = "whether", required = false }}]
-[[crews]]
-name = "broken"
-runner = "command"
-command = ["/nowhere/at-all"]
-"""
-    )
-    path.chmod(0o600)
-    return path
+    topic = {"name": "topic", "description": EVIL}
+    tone = {"name": "tone", "default": {"polite": True}}
+    return [
+        crew("asking", ASKING, default=True, users=["ann"], inputs=[topic, tone]),
+        crew("endless", ENDLESS, grace=1),
+        crew("failing", FAILING, inputs=["why", {"name": "whether", "required": False}]),
+        {"name": "broken", "runner": "command", "command": ["/nowhere/at-all"]},
+    ]
 
 
 @pytest.fixture
-async def daemon(run_program: RunProgram, tmp_path: Path) -> Daemon:
+async def daemon(running: Running, tmp_path: Path) -> AsyncIterator[Daemon]:
     """A daemon of the test's own."""
-    config = _config(tmp_path)
-    program = run_program("serve", "--config", str(config))
-    url = program.wait_for(r'"serving on (http://[0-9.:]+)', program.log)[1]
-    async with _client(url) as http:
-        body = {"password": PASSWORD, "session": "cookie"}
-        assert (await http.post("/api/auth/login", json=body)).status_code == 200
-        [(name, token)] = http.cookies.items()
-        headers = {"Authorization": f"Bearer {token}"}
-        secret = (await http.get("/api/auth/2fa/setup", headers=headers)).json()["secret"]
-        totp = pyotp.TOTP(secret)
-        body = {"secret": secret, "code": totp.now()}
-        answer = await http.post("/api/auth/2fa/enable", json=body, headers=headers)
-        assert answer.status_code == 200, answer.text
-    return Daemon(url, config, PASSWORD, token, (name, token), totp)
+    with running(
+        links={"source": "open_api"},
+        products={"source": "none"},
+        open_api={"app_id": "1", "secret": "none-is-needed", "url": "http://127.0.0.1:1/graphql"},
+        crews=_crews(tmp_path),
+    ) as base:
+        session = await base.page_session()
+        setup = await base.ask("GET", "/api/auth/2fa/setup", token=session[1])
+        totp = pyotp.TOTP(setup.json()["secret"])
+        daemon = Daemon(base, session, totp)
+        await daemon.owner("/api/auth/2fa/enable", {"secret": totp.secret, "code": totp.now()})
+        yield daemon
 
 
 @asynccontextmanager
