@@ -26,7 +26,6 @@ import trio
 from bench.program import INPUTS, PYTHON, result_of
 from smartlinkd.http_server import GuardedQuart, ServedApp, serve
 from smartlinkd.processes.process_tree import (
-    ResourceLimits,
     run_process_tree,
     shared_fork_server,
 )
@@ -34,7 +33,8 @@ from smartlinkd.processes.process_tree import (
 AT_A_TIME: Final = 16
 MESSAGES: Final = 2
 """That the program says; the last is its result."""
-LIMITS: Final = ResourceLimits(memory=1 << 30, file_size=1 << 30)
+LIMIT: Final = 1 << 30
+"""Bytes of memory, and of any one file."""
 ENVIRONMENT: Final = {"PATH": os.defpath}
 TABLE: Final = "CREATE TABLE executions (id TEXT PRIMARY KEY, result TEXT)"
 CREATED: Final = "INSERT INTO executions (id) VALUES (?)"
@@ -103,7 +103,8 @@ async def run_once(told: Callable[[str], None]) -> None:
             environment=ENVIRONMENT,
             working_folder=Path("/"),
             channel=theirs.fileno(),
-            limits=LIMITS,
+            memory=LIMIT,
+            file_size=LIMIT,
         ) as process:
             theirs.close()
             await line.send(INPUTS)
