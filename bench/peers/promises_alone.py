@@ -25,13 +25,16 @@ import trio
 
 from bench.program import INPUTS, PYTHON, result_of
 from smartlinkd.http_server import GuardedQuart, ServedApp, serve
-from smartlinkd.processes.process_tree import run_process_tree, shared_fork_server
+from smartlinkd.processes.process_tree import (
+    run_process_tree,
+    shared_fork_server,
+)
 
 AT_A_TIME: Final = 16
 MESSAGES: Final = 2
 """That the program says; the last is its result."""
 LIMIT: Final = 1 << 30
-"""Bytes, of its memory and of each file that it writes."""
+"""Bytes of memory, and of any one file."""
 ENVIRONMENT: Final = {"PATH": os.defpath}
 TABLE: Final = "CREATE TABLE executions (id TEXT PRIMARY KEY, result TEXT)"
 CREATED: Final = "INSERT INTO executions (id) VALUES (?)"

@@ -70,7 +70,10 @@ async def test_webhook_without_readable_authorities_is_not_called(
 ) -> None:
     async with open_sender([ip_network("127.0.0.0/8")], max_connections=1) as sender:
         outcome = await sender.post(server, {}, b"{}")
-        assert outcome == Unanswered(f"the authorities' certificates cannot be read ({NO_FILE})")
+        assert outcome == Unanswered(
+            f"the authorities' certificates cannot be read ({NO_FILE}); the next call tries again, "
+            "and if this goes on, install smartlinkd anew"
+        )
         unreadable.undo()
         for _ in range(2):
             assert await sender.post(server, {}, b"{}") == Answered(200)

@@ -14,6 +14,14 @@ import certifi
 from smartlinkd.threads import on_thread
 
 
+def describe_unreadable(fault: OSError) -> str:
+    """Return what to say of a fault that `TrustStore.load` raised."""
+    return (
+        f"the authorities' certificates cannot be read ({fault.strerror or type(fault).__name__}); "
+        "the next call tries again, and if this goes on, install smartlinkd anew"
+    )
+
+
 class TrustStore:
     """A TLS context for a client, and the authorities that it trusts."""
 

@@ -17,7 +17,7 @@ import httpx
 import trio
 
 from smartlinkd import __version__
-from smartlinkd.net.certificates import TrustStore
+from smartlinkd.net.certificates import TrustStore, describe_unreadable
 
 USER_AGENT = f"smartlinkd/{__version__}"
 _LOCATION = "location"
@@ -46,10 +46,11 @@ class HttpClient(AbstractAsyncContextManager["HttpClient"]):
 
     def __init__(self, transport: httpx.AsyncBaseTransport | None = None) -> None:
         """`transport` replaces the network in tests, TLS included."""
-        self._trust = TrustStore() if transport is None else None
+        self._has_network = transport is None
+        self._trust = TrustStore()
         self._client = httpx.AsyncClient(
             transport=transport,
-            verify=self._trust.context if self._trust is not None else False,
+            verify=self._trust.context,
             headers={
                 "User-Agent": USER_AGENT,
                 "Accept": "*/*",
@@ -95,15 +96,14 @@ class HttpClient(AbstractAsyncContextManager["HttpClient"]):
         """
         with trio.move_on_after(deadline) as scope:
             try:
-                if self._trust is not None and httpx.URL(url).scheme == "https":
+                if self._has_network and httpx.URL(url).scheme == "https":
                     await self._trust.load()
                 async with self._client.stream(
                     method, url, headers=headers, content=content
                 ) as response:
                     return await _read(response, max_body)
             except OSError as fault:  # of the certificates; httpx has errors of its own
-                why = f"the authorities' certificates cannot be read ({fault.strerror})"
-                raise NoAnswer(why) from None
+                raise NoAnswer(describe_unreadable(fault)) from None
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
                 # The type alone: httpx's messages can repeat the URL.
                 raise NoAnswer(type(error).__name__) from None

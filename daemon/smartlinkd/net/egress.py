@@ -23,7 +23,7 @@ import trio
 
 from smartlinkd import __version__
 from smartlinkd.net.addresses import Network
-from smartlinkd.net.certificates import TrustStore
+from smartlinkd.net.certificates import TrustStore, describe_unreadable
 from smartlinkd.net.egress_rules import (
     Address,
     effective_address,
@@ -142,8 +142,7 @@ class Sender:
             except (CannotConnect, NoThread) as obstacle:
                 outcome = Unanswered(str(obstacle))
             except OSError as fault:  # of the certificates; httpcore has errors of its own
-                why = f"the authorities' certificates cannot be read ({fault.strerror})"
-                outcome = Unanswered(why)
+                outcome = Unanswered(describe_unreadable(fault))
             except (httpx.InvalidURL, httpcore.UnsupportedProtocol, httpcore.LocalProtocolError):
                 # The address, or the credential, is nothing that HTTP can carry.
                 outcome = Unanswered("it cannot be written as an HTTP request", is_final=True)
