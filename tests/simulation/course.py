@@ -19,7 +19,7 @@ from tests.simulation.crews import CREWS, LONGEST, MOST_WAIT
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.owner import Owner
 from tests.simulation.seeded import collect_garbage, dice
-from tests.simulation.sessions import Gatekeeping, Visitor
+from tests.simulation.sessions import Visitor
 from tests.simulation.shoppers import ANSWERED, SUB_IDS, Habits, Shopper
 from tests.simulation.world import World
 
@@ -42,7 +42,7 @@ AT_REST = 8.0
 FORGOTTEN = 1.5 * IDLE
 """Seconds after which an unused context is gone."""
 LOGINS = 4
-"""Tries to log in, while the owner may end all sessions."""
+"""Tries to log in."""
 HOUR = 3600.0
 LONGEST_REST = 2 * HOUR
 OVERTIME = LONGEST_REST + TOLD + HOUR
@@ -60,9 +60,8 @@ class Course:
         numbers = [str(2_000_000 + n) for n in range(self._chance.randint(2, 6))]
         self._accounts: list[Whose] = [(number, "") for number in numbers]
         self._accounts += [(number, "2") for number in numbers[:2]]
-        self._gate = Gatekeeping(world)
-        self._owner = Owner(world, self._gate, self._accounts, dice(world.seed, "owner"))
-        self._tester = Visitor("tester", "198.51.100.2", world, self._gate)
+        self._owner = Owner(world, self._accounts, dice(world.seed, "owner"))
+        self._tester = Visitor("tester", "198.51.100.2", world)
         self._number = 0
 
     async def run(self) -> None:
@@ -105,8 +104,8 @@ class Course:
             leaves=chance.choice((0.0, 0.1, 0.4)),
             hot=chance.uniform(0.0, 0.8),
         )
-        visitor = Visitor(f"shopper {number}", f"198.51.100.{10 + number}", self._world, self._gate)
-        return Shopper(visitor, habits, self._world, self._gate, chance)
+        visitor = Visitor(f"shopper {number}", f"198.51.100.{10 + number}", self._world)
+        return Shopper(visitor, habits, self._world, chance)
 
     def _crew_clients(self) -> list[CrewClient]:
         crews = [crew for crew in CREWS for _ in range(self._chance.randint(1, 2))]
@@ -202,7 +201,7 @@ class Course:
         """A conversion for this account, while nothing is wrong."""
         world = self._world
         habits = Habits(whose, ("try",), 1.0, 0.0, 0.0, 0.0, 0.0)
-        shopper = Shopper(self._tester, habits, world, self._gate, self._chance)
+        shopper = Shopper(self._tester, habits, world, self._chance)
         with world.busy():
             for _ in range(LOGINS):
                 session = await self._tester.ready()

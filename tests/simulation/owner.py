@@ -12,7 +12,7 @@ from tests.simulation.books import NOBODY, Whose
 from tests.simulation.calls import Call
 from tests.simulation.configuration import CONTEXTS, QUEUE
 from tests.simulation.cookies import cookie_of
-from tests.simulation.sessions import ANSWERED, Gatekeeping, Visitor
+from tests.simulation.sessions import ANSWERED, Visitor
 from tests.simulation.world import World
 
 EVERY = 90.0
@@ -24,20 +24,16 @@ LINKS = 15
 class Owner:
     """See above. `accounts` are the owner's."""
 
-    def __init__(
-        self, world: World, gate: Gatekeeping, accounts: Sequence[Whose], chance: random.Random
-    ) -> None:
+    def __init__(self, world: World, accounts: Sequence[Whose], chance: random.Random) -> None:
         self._world = world
-        self._gate = gate
         self._accounts = accounts
         self._chance = chance
-        self._me = Visitor("owner", "198.51.100.1", world, gate)
+        self._me = Visitor("owner", "198.51.100.1", world)
         self._chores: dict[Callable[[], Awaitable[None]], int] = {
             self.sync_cookie: 30,
             self.read_cookie: 10,
             self.look_at_status: 20,
             self.clear_accounts: 12,
-            self.revoke: 2,
         }
 
     async def live(self) -> None:
@@ -89,9 +85,8 @@ class Owner:
         session = await self._me.ready()
         if session is None:
             return
-        era = self._gate.known_era
         call = await self._ask("GET", "/api/status", token=session.token)
-        self._me.seen(call, session, era)
+        self._me.seen(call, session)
         if call.status not in (0, 200, 403, 503):
             self._world.broken(f"the status page was answered {call.status}: {call.error}")
         if call.status == 200:
@@ -105,15 +100,6 @@ class Owner:
             self._world.broken(f"a queue has grown beyond its bound: {call.body}")
         if browser["contexts"] > CONTEXTS + browser["jobsRunning"]:
             self._world.broken(f"more contexts than may be warm: {browser}")
-
-    async def revoke(self) -> None:
-        """End all sessions."""
-        gate = self._gate
-        gate.unsure += 1
-        done = await self._command("tokens revoke")
-        gate.era += 1
-        if done:
-            gate.unsure = 0
 
     async def _command(self, name: str) -> bool:
         """Something in the owner's shell; False when it may not have been done."""

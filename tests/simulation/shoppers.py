@@ -19,7 +19,7 @@ from tests.simulation.answers import INVALID, MAY_FAIL, Link, Read, WrongAnswer,
 from tests.simulation.books import NOBODY, Order, SubIds, Whose
 from tests.simulation.calls import Call
 from tests.simulation.cookies import cookie_of
-from tests.simulation.sessions import Gatekeeping, Session, Visitor
+from tests.simulation.sessions import Session, Visitor
 from tests.simulation.world import World
 
 HOT = 12
@@ -63,14 +63,12 @@ class Shopper:
         visitor: Visitor,
         habits: Habits,
         world: World,
-        gate: Gatekeeping,
         chance: random.Random,
     ) -> None:
         self.name = visitor.name
         self._visitor = visitor
         self._habits = habits
         self._world = world
-        self._gate = gate
         self._chance = chance
 
     async def live(self) -> None:
@@ -100,13 +98,12 @@ class Shopper:
         if whose is not None:
             body["cookie"] = cookie_of(whose)
         patience = chance.expovariate(1 / LEAVES_AFTER) if chance.random() < habits.leaves else inf
-        era = self._gate.known_era
         world.books.ordered(order)
         call = world.ask("POST", "/api/convert", body, token=session.token)
         answered = await self._wait(call, inf if world.calm else patience)
         world.books.left(order)
         if answered:
-            self._visitor.seen(call, session, era)
+            self._visitor.seen(call, session)
             self._judge(call, order, links, good=world.was_fine(call.began))
 
     async def _wait(self, call: Call, patience: float) -> bool:
@@ -136,11 +133,10 @@ class Shopper:
             "cookie": cookie_of(habits.whose),
         }
         world.books.ordered(order)
-        era = self._gate.known_era
         call = world.ask("POST", "/api/convert", body, token=session.token)
         await self._wait(call, inf)
         world.books.left(order)
-        self._visitor.seen(call, session, era)
+        self._visitor.seen(call, session)
         if call.status == 403:
             return False
         if call.status != 200:
