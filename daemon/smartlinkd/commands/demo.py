@@ -6,7 +6,6 @@ through its HTTP address, by the Python client. It prints the commands to do tha
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import signal
@@ -36,6 +35,7 @@ from smartlinkd.commands.codes import FAILED, GOOD
 from smartlinkd.commands.crew import describe
 from smartlinkd.commands.table import table
 from smartlinkd.config import Settings, load
+from smartlinkd.config.problems import format_toml
 from smartlinkd.conversion.schemas import SuccessEntry
 from smartlinkd.errors import Refused, leaves
 from smartlinkd.sandbox.products import PRODUCTS
@@ -144,7 +144,7 @@ def crew_table(environ: Mapping[str, str]) -> str:
 name = "{CREW}"
 default = true
 runner = "command"
-command = [{_quoted(sys.executable)}, "-m", "smartlinkd.crews.deal_post"]
+command = {format_toml([sys.executable, "-m", "smartlinkd.crews.deal_post"])}
 tools = ["convert_links"]
 inputs = [
   {{ name = "links", description = "product or short links, one on each line" }},
@@ -154,13 +154,8 @@ inputs = [
 ]
 users = ["guest"]
 deadline = {CREW_DEADLINE}
-environment = {{ {", ".join(f"{name} = {_quoted(given[name])}" for name in given)} }}
+environment = {format_toml(given)}
 """
-
-
-def _quoted(text: str) -> str:
-    """Return a TOML string. For printable text JSON has the same syntax."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 async def is_sandbox_unusable(say: Say, executable: Path | None = None) -> bool:
