@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
@@ -87,8 +87,8 @@ async def house(folder: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[House]
     patch.setattr(machine_module, "LAUNCH_TAKES", 0.005)
     here = House(folder, machine)
     async with trio.open_nursery() as nursery:
-        listening = await nursery.start(tree.serve, here.settings())
-        here.port = httpx.URL(listening.urls[0]).port or 0
+        urls = await nursery.start(tree.serve, here.settings())
+        here.port = httpx.URL(urls[0]).port or 0
         nursery.cancel_scope.cancel()
     await here.is_empty()
     yield here
@@ -132,7 +132,7 @@ def test_a_second_signal_during_its_end(
     async def scenario(strike: Strike, here: House) -> None:
         before, ended = held(), trio.Event()
 
-        async def serve(task_status: trio.TaskStatus[tree.Listening]) -> None:
+        async def serve(task_status: trio.TaskStatus[Sequence[str]]) -> None:
             await tree.serve(here.settings(), task_status=task_status)
             ended.set()
 

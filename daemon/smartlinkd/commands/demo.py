@@ -88,11 +88,11 @@ async def run_demo(say: Say, *, once: bool, port: int) -> None:
         async with open_sandbox() as sandbox, trio.open_nursery() as nursery:
             password = secrets.token_urlsafe(9)
             settings = await configure(Path(folder), sandbox, password, port, say)
-            listening = await nursery.start(_serve, settings, nursery.cancel_scope)
+            urls = await nursery.start(_serve, settings, nursery.cancel_scope)
             state, now = settings.state.directory, datetime.now(UTC)
             if not await trio.to_thread.run_sync(demo_history.fill, state, sandbox, now):
                 raise StepFailed("the demo's older links could not be written into its history")
-            steps = partial(run_steps, listening.urls[0], password, sandbox, say)
+            steps = partial(run_steps, urls[0], password, sandbox, say)
             await trio.to_thread.run_sync(steps, abandon_on_cancel=True)
             if once:
                 nursery.cancel_scope.cancel()
@@ -101,7 +101,7 @@ async def run_demo(say: Say, *, once: bool, port: int) -> None:
 
 
 async def _serve(
-    settings: Settings, around: trio.CancelScope, task_status: trio.TaskStatus[tree.Listening]
+    settings: Settings, around: trio.CancelScope, task_status: trio.TaskStatus[Sequence[str]]
 ) -> None:
     """Run the daemon until a signal stops it, then cancel `around`: a step may wait for it."""
     await tree.serve(settings, task_status=task_status)
