@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from smartlinkd.config.problems import format_toml
 
 Table = Mapping[str, object]
 Tables = Mapping[str, Table | Sequence[Table]]
@@ -26,13 +27,4 @@ def write_config(path: Path, *layers: Tables) -> None:
 
 
 def _table(head: str, keys: Table) -> str:
-    return "\n".join([head, *(f"{key} = {_value(value)}" for key, value in keys.items()), ""])
-
-
-def _value(value: object) -> str:
-    """As in TOML, which for all but tables is JSON's way."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key} = {_value(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_value, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return "\n".join([head, *(f"{key} = {format_toml(value)}" for key, value in keys.items()), ""])

@@ -28,7 +28,7 @@ from smartlinkd.commands.client_options import (
     report_unwritable_output,
     server_options,
 )
-from smartlinkd.commands.codes import FAILED, REFUSED
+from smartlinkd.commands.codes import FAILED, REFUSED, say
 from smartlinkd.config import ConfigError, Settings, load
 from smartlinkd.errors import Refused
 from smartlinkd.net.addresses import HIGHEST_PORT
@@ -45,11 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _printed(command(chosen))
     except ConfigError as error:
-        print(f"smartlinkd: {len(error.problems)} problem(s) in the configuration", file=sys.stderr)
+        say(f"{len(error.problems)} problem(s) in the configuration")
         print(error, file=sys.stderr)
         return REFUSED
     except Refused as refusal:
-        print(f"smartlinkd: {refusal}", file=sys.stderr)
+        say(refusal)
         return FAILED
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

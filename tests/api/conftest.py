@@ -359,21 +359,21 @@ async def start(
         settings = settings_of(**given)
         scope, ended = trio.CancelScope(), trio.Event()
 
-        async def run(task_status: trio.TaskStatus[tree.Listening]) -> None:
+        async def run(task_status: trio.TaskStatus[Sequence[str]]) -> None:
             with scope:
                 await tree.serve(settings, task_status=task_status)
             ended.set()
 
-        listening = await nursery.start(run)
+        urls = await nursery.start(run)
         http = httpx.AsyncClient(
-            base_url=listening.urls[0],
+            base_url=urls[0],
             transport=plain_transport(),
             trust_env=False,
             timeout=PATIENCE,
             event_hooks={"response": [conformity.check]},
         )
         await conformity.learn(http)
-        return Daemon(listening.urls[0], http, settings.state.directory, scope, ended)
+        return Daemon(urls[0], http, settings.state.directory, scope, ended)
 
     return start
 

@@ -6,7 +6,7 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -60,8 +60,8 @@ def settings(directory: Path, **sections: dict[str, object]) -> Settings:
 async def serving(chosen: Settings) -> AsyncIterator[str]:
     """The tree while the body runs; its address."""
     async with trio.open_nursery() as nursery:
-        listening = await nursery.start(tree.serve, chosen)
-        yield listening.urls[0]
+        urls = await nursery.start(tree.serve, chosen)
+        yield urls[0]
         nursery.cancel_scope.cancel()
 
 
@@ -219,15 +219,15 @@ async def test_a_part_that_cannot_be_kept_up_ends_it_all(
     monkeypatch.setattr(AuthState, "check_session", fault)
     async with trio.open_nursery() as nursery:
 
-        async def run(task_status: trio.TaskStatus[tree.Listening]) -> None:
+        async def run(task_status: trio.TaskStatus[Sequence[str]]) -> None:
             text = r"auth needed more than 5 restarts .* a bug in auth"
             with pytest.raises(Escalated, match=text):
                 await tree.serve(settings(tmp_path), task_status=task_status)
             nursery.cancel_scope.cancel()
 
-        listening = await nursery.start(run)
+        urls = await nursery.start(run)
         mock_clock.rate = 20  # five restarts take some 15 seconds
-        nursery.start_soon(_ask_for_ever, listening.urls[0])
+        nursery.start_soon(_ask_for_ever, urls[0])
     with pytest.raises(NotRunning):
         await call(tmp_path / "state", "status")
 

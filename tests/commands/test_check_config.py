@@ -318,20 +318,6 @@ def test_root_without_a_state_directory_is_warned_of_what_was_not_checked(
 
 
 @ONLY_ROOT
-@pytest.mark.usefixtures("project")
-@pytest.mark.parametrize("before", ["", "[server]\nmax_body = 1\n"], ids=["alone", "not alone"])
-def test_root_without_a_state_directory_sees_each_fault(
-    without_state: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str], before: str
-) -> None:
-    path = without_state(before + GOOD + BROKEN)
-    assert main(["check-config", str(path)]) == (2 if before else 1)
-    _, err = capsys.readouterr()
-    told = {line for line in err.splitlines() if line.startswith("crew")}
-    assert told == {f"{fault}; {remedy}".replace("{tmp}", str(tmp_path)) for fault, remedy in TOLD}
-    assert "state.directory: is not there yet, so its owner" in err
-
-
-@ONLY_ROOT
 @pytest.mark.parametrize("before", ["", "[server]\nmax_body = 1\n"], ids=["good", "bad"])
 def test_root_without_a_state_directory_starts_no_interpreter(
     without_state: Write, tmp_path: Path, before: str

@@ -6,7 +6,7 @@ import os
 import stat
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import argon2
@@ -23,19 +23,18 @@ PASSWORD = "correct horse"
 
 @dataclass
 class NewMachine:
-    """A machine with nothing installed. Its owner types `typed`; `said` is told."""
+    """A machine with nothing installed. Its owner types `typed`."""
 
     paths: ServicePaths
     typed: str | None = PASSWORD
     asked: int = 0
-    said: list[str] = field(default_factory=list)
 
     def create_missing(self, bind: Bind = BIND) -> None:
         def ask() -> str | None:
             self.asked += 1
             return self.typed
 
-        configuration.create_missing(self.paths, bind, ask, self.said.append)
+        configuration.create_missing(self.paths, bind, ask)
 
     def secret(self, key: str) -> str:
         return (self.paths.credentials / key).read_text()
@@ -95,12 +94,15 @@ def test_made_secrets_are_private_and_in_no_other_file(machine: NewMachine) -> N
     assert not any(machine.secret(p.name).strip() in text for p in folder.iterdir())
 
 
-def test_made_password_is_shown_once(machine: NewMachine, put: Put) -> None:
+def test_made_password_is_shown_once(
+    machine: NewMachine, put: Put, capsys: pytest.CaptureFixture[str]
+) -> None:
     machine.typed = None
     put("# mine\n")
     machine.create_missing()
     machine.create_missing()
-    (shown,) = [line for line in machine.said if line.startswith("the password")]
+    said = capsys.readouterr().out.splitlines()
+    (shown,) = [line for line in said if line.startswith("the password")]
     password = shown.rpartition(" ")[2]
     assert len(password) >= 16
     assert verified(machine.secret("auth.password_hash"), password)
@@ -177,7 +179,7 @@ def test_fault_of_the_configuration_is_raised_by_its_key(
     put(text)
     machine.create_missing()
     with pytest.raises(ConfigError) as raised:
-        configuration.read(machine.paths)
+        load(machine.paths.configuration, {}, by_hand=True)
     assert [problem.key for problem in raised.value.problems] == [key]
 
 
@@ -186,14 +188,14 @@ def test_encrypted_secret_is_not_missing(machine: NewMachine, put: Put) -> None:
     machine.paths.encrypted.mkdir()
     for name in ("auth.password_hash", "notify.url", "research.env"):
         (machine.paths.encrypted / name).write_text("x")
-    assert configuration.read(machine.paths).server.bind == Bind("127.0.0.1", 9)
+    assert load(machine.paths.configuration, {}, by_hand=True).server.bind == Bind("127.0.0.1", 9)
     put('[links]\nsource = "open_api"\n')
     with pytest.raises(ConfigError) as raised:
-        configuration.read(machine.paths)
+        load(machine.paths.configuration, {}, by_hand=True)
     assert {p.key for p in raised.value.problems} == {"open_api.app_id", "open_api.secret"}
     (machine.paths.encrypted / "open_api.secret").write_text("x")
     put('[links]\nsource = "open_api"\n[open_api]\napp_id = "1"\n')
-    assert configuration.read(machine.paths).links.source == "open_api"
+    assert load(machine.paths.configuration, {}, by_hand=True).links.source == "open_api"
 
 
 def test_made_configuration_points_at_the_example_of_its_version(machine: NewMachine) -> None:

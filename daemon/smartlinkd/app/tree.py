@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import trio
@@ -71,23 +70,17 @@ A restart mends no disk, and ends what crews are working on.
 """
 
 
-@dataclass(frozen=True)
-class Listening:
-    """The addresses of a started daemon."""
-
-    urls: tuple[str, ...]
-
-
 async def serve(
     settings: Settings,
     environment: SystemdEnvironment = NO_SYSTEMD,
     read_settings: ReadSettings | None = None,
     *,
-    task_status: trio.TaskStatus[Listening] = trio.TASK_STATUS_IGNORED,
+    task_status: trio.TaskStatus[Sequence[str]] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run the daemon until SIGTERM or SIGINT. A second signal ends it without the grace.
 
-    `task_status.started()` is called when the addresses answer. Chromium may still be starting.
+    `task_status.started()` is called with the URLs, when they answer. Chromium may still be
+    starting.
 
     Args:
         environment: the values that systemd passed at the start.
@@ -145,7 +138,7 @@ async def serve(
                 if not supervisor.stopping:
                     _log_started(urls, crew_urls)
                     service_manager.notify_ready()
-                task_status.started(Listening(urls))
+                task_status.started(urls)
     logger.info("stopped", extra=LogEvent.STOPPED())
 
 

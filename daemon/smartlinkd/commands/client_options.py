@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from smartlinkd.commands.codes import FAILED, REFUSED
+from smartlinkd.commands.codes import FAILED, REFUSED, say
 
 Command = Callable[[argparse.Namespace], int]
 """A function that carries out a command and returns the exit code."""
@@ -230,7 +230,7 @@ def client_command(module: str, function: str = "main", **options: Any) -> Comma
         try:
             code: int = command(chosen, **options)
         except ClientError as error:
-            print(f"smartlinkd: {error}", file=sys.stderr)
+            say(error)
             return REFUSED
         except BrokenPipeError:
             raise
@@ -244,7 +244,7 @@ def client_command(module: str, function: str = "main", **options: Any) -> Comma
 
 def report_unwritable_output(error: OSError) -> int:
     """Print why standard output cannot be written, and return the exit code."""
-    print(f"smartlinkd: the output cannot be written: {error.strerror}", file=sys.stderr)
+    say(f"the output cannot be written: {error.strerror}")
     discard_output()
     return FAILED
 

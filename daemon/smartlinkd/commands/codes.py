@@ -1,7 +1,8 @@
-"""Exit codes of the commands. No imports: `serve.py` starts with this."""
+"""How commands end: their exit codes, and what they say on standard error."""
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 GOOD: Final = 0
@@ -11,3 +12,8 @@ REFUSED: Final = 2
 """The usage or the configuration is wrong. Nothing was started."""
 SOME_FAILED: Final = 3
 """Some links were converted, and others were not."""
+
+
+def say(message: object) -> None:
+    """Print a line on standard error, with the program's name before it."""
+    print(f"smartlinkd: {message}", file=sys.stderr)

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from smartlinkd.client import ClientError, Smartlinkd
-from smartlinkd.commands.codes import FAILED, GOOD, SOME_FAILED
+from smartlinkd.commands.codes import FAILED, GOOD, SOME_FAILED, say
 from smartlinkd.commands.convert_output import (
     Format,
     PartFile,
@@ -78,7 +78,7 @@ class _Run:
             for entry in part.open():
                 self._add(entry)
             if self._results:
-                _say(f"{len(self._results)} results are in {part.path}; going on after them")
+                say(f"{len(self._results)} results are in {part.path}; going on after them")
         is_done = False
         try:
             self._convert_rest(daemon, part, writer)
@@ -130,11 +130,11 @@ class _Run:
 
     def _say_how_to_go_on(self, why: str) -> None:
         done, total = self._skip + len(self._results), len(self._source.rows)
-        _say(f"{why}")
+        say(why)
         if self._output is not None:
-            _say(f"{done} of {total} are done and kept; to go on, run the same command again")
+            say(f"{done} of {total} are done and kept; to go on, run the same command again")
         else:
-            _say(f"{done} of {total} are done; to go on after them, add --skip {done}")
+            say(f"{done} of {total} are done; to go on after them, add --skip {done}")
 
     def _exit_code(self, *, is_done: bool) -> int:
         converted = sum(result.is_converted for result in self._results)
@@ -164,7 +164,7 @@ def _convert_text(chosen: argparse.Namespace) -> int:
         sys.stdout.write(replaced if replaced.endswith("\n") else f"{replaced}\n")
     failed = [link for link, entry in entries.items() if isinstance(entry, FailureEntry)]
     for link in failed:
-        _say(f"not converted: {link}")
+        say(f"not converted: {link}")
     if failed and len(failed) == len(entries):
         return FAILED
     return SOME_FAILED if failed else GOOD
@@ -267,7 +267,3 @@ def _read_file(chosen: argparse.Namespace) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ClientError(f"--file: {name} is not UTF-8; save it as CSV UTF-8 or as text") from None
-
-
-def _say(text: str) -> None:
-    print(f"smartlinkd: {text}", file=sys.stderr)

@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -22,7 +21,7 @@ from rich.text import Text
 from smartlinkd.api.crews.schemas import StatusResponse
 from smartlinkd.client import ClientError, CrewClient
 from smartlinkd.client.crews import CrewEvent
-from smartlinkd.commands.codes import FAILED, GOOD
+from smartlinkd.commands.codes import FAILED, GOOD, say
 from smartlinkd.commands.server import require_server
 from smartlinkd.commands.table import table
 from smartlinkd.untrusted import blank_unprintable, escape_unprintable
@@ -40,7 +39,7 @@ def run(chosen: argparse.Namespace) -> int:
         if not (chosen.follow or chosen.wait):
             print(json.dumps({"kickoff_id": kickoff_id}) if chosen.json else kickoff_id)
             return GOOD
-        _say(f"execution {kickoff_id}")
+        say(f"execution {kickoff_id}")
         return _until_ended(crew, kickoff_id, is_followed=chosen.follow, as_json=chosen.json)
 
 
@@ -58,7 +57,7 @@ def stop(chosen: argparse.Namespace) -> int:
     if chosen.json:
         print(json.dumps({"kickoff_id": chosen.id, "status": "stopped"}))
     else:
-        _say(f"execution {chosen.id} is stopped")
+        say(f"execution {chosen.id} is stopped")
     return GOOD
 
 
@@ -129,7 +128,7 @@ def _until_ended(crew: CrewClient, kickoff_id: str, *, is_followed: bool, as_jso
                     console.print(line)
         status = crew.wait(kickoff_id)
     except KeyboardInterrupt:
-        _say(
+        say(
             f"the execution goes on; `smartlinkd crew follow {crew.name} {kickoff_id}` shows it, "
             f"and `smartlinkd crew stop {crew.name} {kickoff_id}` ends it"
         )
@@ -146,7 +145,7 @@ def _print_end(status: StatusResponse, *, as_json: bool) -> int:
         print(result)
     else:
         why = escape_unprintable(status.error or "it gave no reason")
-        _say(f"execution {status.kickoff_id} failed ({status.status}): {why}")
+        say(f"execution {status.kickoff_id} failed ({status.status}): {why}")
     return GOOD if is_good else FAILED
 
 
@@ -170,7 +169,3 @@ def describe(event: CrewEvent) -> Text | None:
             return Text(f"  waits for a person: {text('prompt')}", style="yellow")
         case _:
             return None
-
-
-def _say(text: str) -> None:
-    print(f"smartlinkd: {text}", file=sys.stderr)

@@ -6,7 +6,6 @@ through its HTTP address, by the Python client. It prints the commands to do tha
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import signal
@@ -36,6 +35,7 @@ from smartlinkd.commands.codes import FAILED, GOOD
 from smartlinkd.commands.crew import describe
 from smartlinkd.commands.table import table
 from smartlinkd.config import Settings, load
+from smartlinkd.config.problems import format_toml
 from smartlinkd.conversion.schemas import SuccessEntry
 from smartlinkd.errors import Refused, leaves
 from smartlinkd.sandbox.products import PRODUCTS
@@ -88,11 +88,11 @@ async def run_demo(say: Say, *, once: bool, port: int) -> None:
         async with open_sandbox() as sandbox, trio.open_nursery() as nursery:
             password = secrets.token_urlsafe(9)
             settings = await configure(Path(folder), sandbox, password, port, say)
-            listening = await nursery.start(_serve, settings, nursery.cancel_scope)
+            urls = await nursery.start(_serve, settings, nursery.cancel_scope)
             state, now = settings.state.directory, datetime.now(UTC)
             if not await trio.to_thread.run_sync(demo_history.fill, state, sandbox, now):
                 raise StepFailed("the demo's older links could not be written into its history")
-            steps = partial(run_steps, listening.urls[0], password, sandbox, say)
+            steps = partial(run_steps, urls[0], password, sandbox, say)
             await trio.to_thread.run_sync(steps, abandon_on_cancel=True)
             if once:
                 nursery.cancel_scope.cancel()
@@ -101,7 +101,7 @@ async def run_demo(say: Say, *, once: bool, port: int) -> None:
 
 
 async def _serve(
-    settings: Settings, around: trio.CancelScope, task_status: trio.TaskStatus[tree.Listening]
+    settings: Settings, around: trio.CancelScope, task_status: trio.TaskStatus[Sequence[str]]
 ) -> None:
     """Run the daemon until a signal stops it, then cancel `around`: a step may wait for it."""
     await tree.serve(settings, task_status=task_status)
@@ -144,7 +144,7 @@ def crew_table(environ: Mapping[str, str]) -> str:
 name = "{CREW}"
 default = true
 runner = "command"
-command = [{_quoted(sys.executable)}, "-m", "smartlinkd.crews.deal_post"]
+command = {format_toml([sys.executable, "-m", "smartlinkd.crews.deal_post"])}
 tools = ["convert_links"]
 inputs = [
   {{ name = "links", description = "product or short links, one on each line" }},
@@ -154,13 +154,8 @@ inputs = [
 ]
 users = ["guest"]
 deadline = {CREW_DEADLINE}
-environment = {{ {", ".join(f"{name} = {_quoted(given[name])}" for name in given)} }}
+environment = {format_toml(given)}
 """
-
-
-def _quoted(text: str) -> str:
-    """Return a TOML string. For printable text JSON has the same syntax."""
-    return json.dumps(text, ensure_ascii=False)
 
 
 async def is_sandbox_unusable(say: Say, executable: Path | None = None) -> bool:

@@ -10,7 +10,7 @@ import getpass
 import sys
 
 from smartlinkd.auth.passwords import MAX_PASSWORD, hash_password
-from smartlinkd.commands.codes import FAILED, GOOD
+from smartlinkd.commands.codes import FAILED, GOOD, say
 
 MIN_LENGTH = 8  # characters; NIST SP 800-63B, section 5.1.1.2
 NOT_UTF8 = "the password is not UTF-8 text"  # clients send UTF-8, so nobody could log in
@@ -74,5 +74,5 @@ def _piped() -> str | None:
 
 
 def _refuse(why: str) -> int:
-    print(f"smartlinkd: {why}", file=sys.stderr)
+    say(why)
     return FAILED

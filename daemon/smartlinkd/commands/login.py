@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pydantic import SecretStr
 
 from smartlinkd.client import ApiFailure, ClientError, Smartlinkd
-from smartlinkd.commands.codes import FAILED, GOOD
+from smartlinkd.commands.codes import FAILED, GOOD, say
 from smartlinkd.commands.server import (
     KeptLogin,
     find_server,
@@ -59,11 +59,7 @@ def log_in(chosen: argparse.Namespace) -> int:
         raise ClientError(f"the key could not be kept: {error}") from None
     if old is not None and old.url == login.url:
         _end_key(old)
-    print(
-        f"smartlinkd: logged in at {login.url}; the key {made.name!r} ({', '.join(scopes)}) "
-        f"is kept in {path}",
-        file=sys.stderr,
-    )
+    say(f"logged in at {login.url}; the key {made.name!r} ({', '.join(scopes)}) is kept in {path}")
     return GOOD
 
 
@@ -71,11 +67,11 @@ def log_out(_: argparse.Namespace) -> int:
     """End the kept key at its daemon, and forget it."""
     login = load_login(os.environ)
     if login is None:
-        print("smartlinkd: nobody is logged in here", file=sys.stderr)
+        say("nobody is logged in here")
         return FAILED
     ended = _end_key(login)
     login_path(os.environ).unlink()
-    print(f"smartlinkd: logged out of {login.url}", file=sys.stderr)
+    say(f"logged out of {login.url}")
     return GOOD if ended else FAILED
 
 
@@ -127,9 +123,8 @@ def _end_key(login: KeptLogin) -> bool:
         why = failure
     else:
         return True
-    print(
-        f"smartlinkd: the key {login.key_name!r} goes on ({why}); end it on the page under "
-        "Security, or with `smartlinkd keys revoke`",
-        file=sys.stderr,
+    say(
+        f"the key {login.key_name!r} goes on ({why}); end it on the page under "
+        "Security, or with `smartlinkd keys revoke`"
     )
     return False

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import socket
-import sys
 from datetime import UTC, datetime
 from uuid import uuid4
 
 import trio
 
 from smartlinkd.app.components import make_channels
-from smartlinkd.commands.codes import FAILED, GOOD, REFUSED
+from smartlinkd.commands.codes import FAILED, GOOD, REFUSED, say
 from smartlinkd.config import Settings
 from smartlinkd.notify.channels import NotSent
 from smartlinkd.wire import timestamp
@@ -24,10 +23,7 @@ def main(settings: Settings) -> int:
 async def _send_all(settings: Settings) -> int:
     channels = make_channels(settings)
     if not channels:
-        print(
-            "smartlinkd: no channel is configured; set url, command or apprise in [notify]",
-            file=sys.stderr,
-        )
+        say("no channel is configured; set url, command or apprise in [notify]")
         return REFUSED
     body = {
         "id": str(uuid4()),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -20,7 +19,7 @@ from pydantic import JsonValue
 
 from smartlinkd.admin.control_socket import NotRunning, call
 from smartlinkd.client import ClientError, Smartlinkd
-from smartlinkd.commands.codes import FAILED, GOOD
+from smartlinkd.commands.codes import FAILED, GOOD, say
 from smartlinkd.commands.login import ask_code, open_session
 from smartlinkd.commands.server import Server, find_server
 from smartlinkd.commands.table import table
@@ -47,17 +46,17 @@ def main(
     # A configuration that was named is of a daemon on this machine.
     server = None if chosen.config is not None else find_server(chosen, os.environ)
     if server is not None:
-        print(f"smartlinkd: at {server.url} ({server.source})", file=sys.stderr)
+        say(f"at {server.url} ({server.source})")
         _print(_call_api(server, command, given), only=only, as_json=chosen.json)
         return GOOD
     directory = state_directory(chosen.config or chosen.default_config, os.environ)
     try:
         answer = trio.run(partial(call, directory, command, given))
     except NotRunning as why:
-        print(f"smartlinkd: {why}", file=sys.stderr)
+        say(why)
         return FAILED
     if not answer["ok"] and not chosen.json:
-        print(f"smartlinkd: {escape_unprintable(answer['error'])}", file=sys.stderr)
+        say(escape_unprintable(answer["error"]))
     else:
         _print(answer, only=only, as_json=chosen.json)
     return GOOD if answer["ok"] else FAILED

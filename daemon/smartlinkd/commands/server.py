@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Final
 from pydantic import BaseModel, SecretStr, ValidationError, field_serializer
 
 from smartlinkd.client import ClientError, Smartlinkd
+from smartlinkd.commands.codes import say
 from smartlinkd.state_files import StateUnusable, read_private, replace_file
 
 MAX_KEY_FILE: Final = 4096
@@ -68,7 +68,7 @@ class Server:
 
 def say_wait(seconds: float, reason: str) -> None:
     """Tell a person why the command waits."""
-    print(f"smartlinkd: waiting {seconds:g} s: {reason}", file=sys.stderr)
+    say(f"waiting {seconds:g} s: {reason}")
 
 
 def find_server(chosen: argparse.Namespace, environ: Mapping[str, str]) -> Server | None:

@@ -11,7 +11,7 @@ from typing import Final
 from pydantic import SecretStr
 
 from smartlinkd.client import ClientError
-from smartlinkd.commands.codes import GOOD
+from smartlinkd.commands.codes import GOOD, say
 from smartlinkd.commands.server import require_server
 from smartlinkd.wire import timestamp
 
@@ -44,9 +44,8 @@ def main(chosen: argparse.Namespace) -> int:
     else:
         print(f"stored for {synced.account_name} at {timestamp(synced.synced_at)}", file=sys.stderr)
     if synced.paused:
-        print(
-            "smartlinkd: the account is still paused; when the portal's question is answered, run "
-            "`smartlinkd account clear`",
-            file=sys.stderr,
+        say(
+            "the account is still paused; when the portal's question is answered, run "
+            "`smartlinkd account clear`"
         )
     return GOOD

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PlainValidator, SecretStr
 
@@ -16,10 +16,13 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 DAY = 86_400  # seconds
 
+T = TypeVar("T")
+ListOf = Annotated[tuple[T, ...], Field(strict=False, max_length=MOST_ENTRIES)]
 NetworkList = Annotated[
-    tuple[Annotated[Network, PlainValidator(parse_network)], ...],
-    Field(strict=False, max_length=MOST_ENTRIES, examples=[["127.0.0.0/8", "192.0.2.7"]]),
+    ListOf[Annotated[Network, PlainValidator(parse_network)]],
+    Field(examples=[["127.0.0.0/8", "192.0.2.7"]]),
 ]
+Words = ListOf[Annotated[str, PlainValidator(values.parse_argument)]]
 Secret = Annotated[SecretStr, PlainValidator(values.parse_plain_secret)]
 OptionalPath = Annotated[Path | None, PlainValidator(values.parse_optional_path)]
 SecretFile = Annotated[OptionalPath, Field(examples=["/etc/smartlinkd/secret"])]

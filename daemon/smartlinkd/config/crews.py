@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, Field, PlainValidator, SecretStr, ValidationError
 
 from smartlinkd.config import values
-from smartlinkd.config.base import DAY, GIB, MIB, MOST_ENTRIES, OptionalPath, Section
+from smartlinkd.config.base import DAY, GIB, MIB, ListOf, OptionalPath, Section, Words
 from smartlinkd.config.problems import (
     Problem,
     Sections,
@@ -55,9 +55,7 @@ OwnBind = Annotated[
     Bind | None, PlainValidator(parse_optional_bind), Field(examples=["127.0.0.1:8801"])
 ]
 Users = Annotated[
-    tuple[Slug, ...],
-    Field(strict=False, max_length=MOST_ENTRIES, examples=[["anna", "shop-frontend"]]),
-    AfterValidator(_require_unique),
+    ListOf[Slug], Field(examples=[["anna", "shop-frontend"]]), AfterValidator(_require_unique)
 ]
 
 
@@ -66,25 +64,15 @@ class CrewSection(Section):
 
     name: Slug = Field(examples=["deal-post"])
     runner: Literal["command", "crewai"] = Field(examples=["command"])
-    command: tuple[Annotated[str, PlainValidator(values.parse_argument)], ...] = Field(
-        default=(),
-        strict=False,
-        max_length=MOST_ENTRIES,
-        examples=[["/usr/bin/python3", "/srv/crews/greeter.py"]],
-    )
+    command: Words = Field(default=(), examples=[["/usr/bin/python3", "/srv/crews/greeter.py"]])
     project: OptionalPath = Field(default=None, examples=["/srv/crews/research"])
     python: OptionalPath = Field(default=None, examples=["/srv/crews/research/.venv/bin/python"])
     default: bool = False
     bind: OwnBind = None
     inputs: Annotated[
-        tuple[Annotated[values.InputTable, PlainValidator(values.parse_input)], ...],
-        Field(strict=False),
+        ListOf[Annotated[values.InputTable, PlainValidator(values.parse_input)]],
         AfterValidator(_require_unique),
-    ] = Field(
-        default=(),
-        max_length=MOST_ENTRIES,
-        examples=[["topic", {"name": "language", "default": "en"}]],
-    )
+    ] = Field(default=(), examples=[["topic", {"name": "language", "default": "en"}]])
     max_running: int = Field(default=4, ge=1, le=256, description="executions")
     queue: int = Field(default=100, ge=0, le=10_000, description="executions")
     deadline: float = Field(default=1800.0, ge=1, le=7 * DAY, description="seconds")
@@ -103,10 +91,8 @@ class CrewSection(Section):
     )
     users: Users = ()
     tools: Annotated[
-        tuple[Annotated[str, PlainValidator(require_text)], ...],
-        Field(strict=False),
-        AfterValidator(_require_unique),
-    ] = Field(default=(), max_length=MOST_ENTRIES, examples=[["convert_links"]])
+        ListOf[Annotated[str, PlainValidator(require_text)]], AfterValidator(_require_unique)
+    ] = Field(default=(), examples=[["convert_links"]])
 
 
 @dataclass(frozen=True)

@@ -62,10 +62,6 @@ class Credentials:
     is_guarded: bool = False
     is_encrypted: bool = False
 
-    def guards(self, path: Path) -> bool:
-        """Return True if `path` is one of the guarded files."""
-        return self.is_guarded and path.is_relative_to(self.folder)
-
     def file_behind(self, path: Path) -> Path | None:
         """Return the file in this folder that the service sees at `path`. It need not exist.
 
@@ -241,11 +237,12 @@ class SecretReader:
         return any(each.is_encrypted and path.parent == each.folder for each in self._given)
 
     def _warn_if_open(self, name: str, path: Path, mode: int) -> None:
-        guarded = any(each.guards(path) for each in self._given)
+        holder = next((each for each in self._given if path.is_relative_to(each.folder)), None)
         # systemd gives a service access by an ACL, whose mask shows as the group's permissions.
-        if mode & _OPEN_TO_OTHERS and not guarded and not path.is_relative_to(SHOWN):
+        is_guarded = path.is_relative_to(SHOWN) or (holder is not None and holder.is_guarded)
+        if mode & _OPEN_TO_OTHERS and not is_guarded:
             remedy = f"chmod 600 {path}"
-            if not any(path.is_relative_to(each.folder) for each in self._given):
+            if holder is None:
                 # The service's user could not read a file that is root's alone.
                 remedy += " if the daemon's user owns it, else make it a credential"
             self._add_open_warning(name, mode, remedy)

@@ -21,12 +21,13 @@ from smartlinkd.config.base import (
     GIB,
     KIB,
     MIB,
-    MOST_ENTRIES,
+    ListOf,
     NetworkList,
     OptionalPath,
     Secret,
     SecretFile,
     Section,
+    Words,
 )
 from smartlinkd.config.crews import CrewSection, CrewTable
 from smartlinkd.config.problems import Problem
@@ -46,8 +47,8 @@ class ServerSection(Section):
         default=Bind("127.0.0.1", 8787), examples=["127.0.0.1:8787"]
     )
     trusted_proxies: NetworkList = ()
-    public_hosts: tuple[Annotated[str, PlainValidator(addresses.parse_host_name)], ...] = Field(
-        default=(), strict=False, max_length=MOST_ENTRIES, examples=[["links.example.org"]]
+    public_hosts: ListOf[Annotated[str, PlainValidator(addresses.parse_host_name)]] = Field(
+        default=(), examples=[["links.example.org"]]
     )
     # Each of `http_server.HttpLimits.connections` may hold one: the bound is 8 GiB of memory.
     max_body: int = Field(default=MIB, ge=KIB, le=16 * MIB, description="bytes")
@@ -80,9 +81,7 @@ class CookieSection(Section):
     )
     sync_key: Annotated[SecretStr, PlainValidator(values.parse_bearer_key)] = SecretStr("")
     sync_key_file: SecretFile = None
-    extension_origins: tuple[Annotated[str, PlainValidator(values.parse_extension_origin)], ...] = (
-        Field(default=(), strict=False, max_length=MOST_ENTRIES)
-    )
+    extension_origins: ListOf[Annotated[str, PlainValidator(values.parse_extension_origin)]] = ()
 
 
 class BrowserSection(Section):
@@ -108,8 +107,8 @@ class MarketplaceSection(Section):
     market: Annotated[str, PlainValidator(values.parse_market)] = "vn"
     portal_url: Origin = ""
     shop_url: Origin = ""
-    short_urls: tuple[Annotated[str, PlainValidator(values.parse_required_origin)], ...] = Field(
-        default=(), strict=False, max_length=MOST_ENTRIES, examples=[["https://s.portal.example"]]
+    short_urls: ListOf[Annotated[str, PlainValidator(values.parse_required_origin)]] = Field(
+        default=(), examples=[["https://s.portal.example"]]
     )
     method: Literal["form", "fetch"] = "form"
     chunk: int = Field(default=5, ge=1, le=50, description="links")
@@ -202,11 +201,9 @@ class NotifySection(Section):
         default=SecretStr(""), examples=["https://tell.example/a-topic"]
     )
     url_file: SecretFile = None
-    command: Annotated[
-        tuple[Annotated[str, PlainValidator(values.parse_argument)], ...],
-        Field(strict=False),
-        AfterValidator(_require_absolute_program),
-    ] = Field(default=(), max_length=MOST_ENTRIES, examples=[["/usr/local/bin/tell-me"]])
+    command: Annotated[Words, AfterValidator(_require_absolute_program)] = Field(
+        default=(), examples=[["/usr/local/bin/tell-me"]]
+    )
     apprise: Annotated[tuple[SecretStr, ...], PlainValidator(values.parse_apprise_urls)] = Field(
         default=(), examples=[["tgram://TOKEN/CHAT"]]
     )

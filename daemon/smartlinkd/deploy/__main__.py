@@ -24,7 +24,7 @@ from typing import NoReturn
 
 from smartlinkd import __version__
 from smartlinkd.commands.hash_password import ask_password, fault_of
-from smartlinkd.config import ConfigError, Settings
+from smartlinkd.config import ConfigError, Settings, load
 from smartlinkd.deploy import configuration, preflight, service, units
 from smartlinkd.deploy.service import InstallFailed
 from smartlinkd.deploy.units import ServicePaths, paths_of
@@ -90,10 +90,8 @@ def install(paths: ServicePaths, requested: Bind | None, source: Path) -> None:
         ConfigError: the configuration cannot be used. Only missing files of it were made.
         OSError: the same for a file that could not be read or written.
     """
-    configuration.create_missing(
-        paths, requested or configuration.DEFAULT_BIND, _ask, partial(print, flush=True)
-    )
-    settings = configuration.read(paths)
+    configuration.create_missing(paths, requested or configuration.DEFAULT_BIND, _ask)
+    settings = load(paths.configuration, {}, by_hand=True)
     for warning in settings.warnings:
         print(f"warning: {warning}")
     bind = settings.server.bind

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.config import Settings, load
 from smartlinkd.deploy.units import UNIT, ServicePaths
 from smartlinkd.net.addresses import Bind
 
@@ -28,13 +27,12 @@ DEFAULT_BIND = Bind("127.0.0.1", 8787)
 OLD_EXAMPLE = re.compile(r"""(["']-m["']\s*,\s*["'])daemon(?=\.crews\.deal_post["'])""")
 """The example crew's module by its name in 0.1, as that version's documents had it."""
 
-Say = Callable[[str], None]
 Ask = Callable[[], str | None]
 """Asks for a password. Returns None if nobody is there to ask, or wants to choose one."""
 
 
-def create_missing(paths: ServicePaths, bind: Bind, ask: Ask, say: Say) -> None:
-    """Make the configuration and its secrets, as far as they are missing."""
+def create_missing(paths: ServicePaths, bind: Bind, ask: Ask) -> None:
+    """Make the configuration and its secrets, as far as they are missing, and say so."""
     config = paths.configuration
     config.parent.mkdir(mode=0o755, exist_ok=True)
     paths.credentials.mkdir(mode=0o700, exist_ok=True)
@@ -43,18 +41,13 @@ def create_missing(paths: ServicePaths, bind: Bind, ask: Ask, say: Say) -> None:
         password = ask()
         if password is None:
             password = secrets.token_urlsafe(12)
-            say(f"the password, which is shown this once: {password}")
+            print(f"the password, which is shown this once: {password}", flush=True)
         _write(paths.credentials / PASSWORD_HASH, f"{hash_password(password)}\n", 0o600)
     if is_first:
         if not _is_set(paths, SYNC_KEY):
             _write(paths.credentials / SYNC_KEY, f"{secrets.token_urlsafe(32)}\n", 0o600)
         _write(config, _new_configuration(paths, bind), 0o644)
-        say(f"wrote {config}")
-
-
-def read(paths: ServicePaths) -> Settings:
-    """Return the settings that the service will have. Raises `ConfigError`."""
-    return load(paths.configuration, {}, by_hand=True)
+        print(f"wrote {config}", flush=True)
 
 
 def find_old_examples(paths: ServicePaths) -> list[Path]:
@@ -109,7 +102,7 @@ def _is_set(paths: ServicePaths, key: str) -> bool:
     except FileNotFoundError:
         return False
     except (OSError, ValueError):
-        return True  # perhaps; `read` reports what is wrong with the file
+        return True  # perhaps; the check reports what is wrong with the file
     return isinstance(table, dict) and bool(table.get(name) or table.get(f"{name}_file"))
 
 

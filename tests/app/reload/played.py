@@ -112,7 +112,7 @@ async def running(
 ) -> AsyncIterator[None]:
     reread = partial(load, daemon.file, {})
     async with daemon.client, trio.open_nursery() as nursery:
-        listening = await nursery.start(tree.serve, reread(), environment, reread)
-        daemon.url = listening.urls[0]
+        urls = await nursery.start(tree.serve, reread(), environment, reread)
+        daemon.url = urls[0]
         yield
         nursery.cancel_scope.cancel()

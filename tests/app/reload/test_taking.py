@@ -117,17 +117,6 @@ async def test_the_password_changes_with_its_file(daemon: Daemon) -> None:
         assert (await daemon.get("/api/status", session)).status_code == 403
 
 
-async def test_what_was_taken_is_what_the_next_file_is_compared_with(daemon: Daemon) -> None:
-    daemon.write()
-    async with running(daemon):
-        daemon.write(auth={"password_hash": OTHER_HASH})
-        await daemon.hang_up()
-        assert "nothing has changed" in await daemon.hang_up()
-        daemon.write()
-        assert "is reloaded: auth.password_hash" in await daemon.hang_up()
-        assert (await daemon.login()).status_code == 200
-
-
 async def test_who_is_local_and_how_long_a_body_may_be_change(daemon: Daemon) -> None:
     daemon.write(server={"max_body": 4096})
     async with running(daemon):
