@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import trio
 from quart import Response, g, request
 
@@ -15,14 +13,11 @@ from smartlinkd.metrics import LEFT
 def measure(app: GuardedQuart, metrics: Metrics) -> None:
     """Have `metrics` count every request to `app`."""
 
-    counter_of = cache(metrics.requests.labels)
-    histogram_of = cache(metrics.request_seconds.labels)
-
     def count(status: int | str) -> None:
         route = request.url_rule.rule if request.url_rule is not None else "unknown"
-        counter_of(route, status).inc()
+        metrics.requests.labels(route, status).inc()
         if not g.is_waiting:
-            histogram_of(route).observe(trio.current_time() - g.started)
+            metrics.request_seconds.labels(route).observe(trio.current_time() - g.started)
 
     @app.before_request
     async def start() -> None:

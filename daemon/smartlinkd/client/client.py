@@ -35,7 +35,6 @@ from smartlinkd.client.crews import CrewClient
 from smartlinkd.client.errors import ClientError
 from smartlinkd.conversion.schemas import MAX_LINKS, FailureEntry, SuccessEntry
 
-PATIENCE_S: Final = 180.0
 HISTORY_PAGE: Final = 200
 """Entries of a page of the history."""
 
@@ -58,7 +57,6 @@ class Smartlinkd:
         url: str,
         key: str | SecretStr | None = None,
         *,
-        patience_s: float = PATIENCE_S,
         allow_http: bool = False,
         on_wait: Callable[[float, str], None] | None = None,
         transport: httpx.BaseTransport | None = None,
@@ -68,7 +66,6 @@ class Smartlinkd:
         Args:
             url: the daemon's address, such as `https://links.example.net`.
             key: an API key; None for `log_in` alone.
-            patience_s: seconds for a call with all its tries.
             allow_http: send the key in clear to another machine.
             on_wait: called before each pause with its seconds and the reason.
             transport: httpx's, in place of the network.
@@ -77,12 +74,7 @@ class Smartlinkd:
             ClientError: the address or the key cannot be one.
         """
         self._connection = Connection(
-            url,
-            key,
-            patience_s=patience_s,
-            allow_http=allow_http,
-            on_wait=on_wait,
-            transport=transport,
+            url, key, allow_http=allow_http, on_wait=on_wait, transport=transport
         )
 
     @property
@@ -157,15 +149,15 @@ class Smartlinkd:
             since: the first moment, an ISO 8601 date or time.
             until: the end: a date, that day included, or a time.
         """
-        wanted = {"q": q, "subId": sub_id, "from": since, "to": until}
-        query: dict[str, str | int | float] = {"limit": HISTORY_PAGE}
-        query |= {name: value for name, value in wanted.items() if value is not None}
+        wanted = {"q": q, "subId": sub_id, "from": since, "to": until, "limit": HISTORY_PAGE}
+        cursor: str | None = None
         while True:
+            query = {**wanted, "cursor": cursor}
             page = self._connection.get("/api/history", HistoryResponse, query)
             yield from page.entries
-            if page.next_cursor is None:
+            cursor = page.next_cursor
+            if cursor is None:
                 return
-            query["cursor"] = page.next_cursor
 
     # The account
 
@@ -270,9 +262,7 @@ class Smartlinkd:
 
     def revoke_key(self, key_id: str) -> None:
         """End an API key, with a session."""
-        path = f"/api/keys/{quote(key_id, safe='')}"
-        response = self._connection.send("DELETE", path, is_safe=False)
-        self._connection.read(response, DoneResponse)
+        self._connection.delete(f"/api/keys/{quote(key_id, safe='')}")
 
     def crew_token(self, crew: str, *, user: str | None = None, rotate: bool = False) -> str:
         """Return a crew's bearer token, with a session.
@@ -287,8 +277,7 @@ class Smartlinkd:
 
     def end_own_key(self) -> None:
         """End the key that this client sends."""
-        response = self._connection.send("DELETE", "/api/keys/self", is_safe=False)
-        self._connection.read(response, DoneResponse)
+        self._connection.delete("/api/keys/self")
 
 
 def _read_mapping(response: httpx.Response) -> dict[str, LinkEntry]:

@@ -1,7 +1,7 @@
 """One HTTP connection to a daemon: the key in each request, retries, and errors as text.
 
 A request is sent again after 429 and 503 as `Retry-After` says, and after a lost connection if it
-may be carried out twice. All tries of one request end after `patience_s`.
+may be carried out twice.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ import httpx
 from pydantic import BaseModel, JsonValue, SecretStr, ValidationError
 
 from smartlinkd import __version__
+from smartlinkd.api.schemas import DoneResponse
 from smartlinkd.client.errors import ApiFailure, ClientError, Unreachable
 from smartlinkd.untrusted import escape_unprintable
 
 CONNECT_S = 10.0
 ANSWER_S = 180.0
 """For an answer: a conversion may take `browser.job_timeout`, and wait before it."""
+PATIENCE_S = 180.0
+"""For all tries of one request."""
 MAX_WAIT_S = 60.0
 """Longest pause before a try."""
 MAX_ERROR = 2000
@@ -33,7 +36,7 @@ NOT_NOW = (429, 503)
 _ENCODING = b"content-encoding"
 
 M = TypeVar("M", bound=BaseModel)
-Query = Mapping[str, str | int | float]
+Query = Mapping[str, str | int | float | None]
 
 
 class Connection:
@@ -44,24 +47,16 @@ class Connection:
         url: str,
         key: str | SecretStr | None,
         *,
-        patience_s: float,
         allow_http: bool,
         on_wait: Callable[[float, str], None] | None,
         transport: httpx.BaseTransport | None,
     ) -> None:
-        """Open no connection yet.
-
-        Args:
-            key: an API key or a session token; None to send none.
-            patience_s: seconds for all tries of one request.
-            allow_http: send the key in clear to a host other than this machine.
-            on_wait: called with seconds and the reason before each pause.
+        """Open no connection yet. The parameters are those of `Smartlinkd`.
 
         Raises:
-            ClientError: the address cannot be used.
+            ClientError: the address or the key cannot be one.
         """
         self.url = checked_url(url, allow_http=allow_http)
-        self._patience_s = patience_s
         self._on_wait = on_wait
         self._has_answered = False
         self._http = httpx.Client(
@@ -90,8 +85,12 @@ class Connection:
         self._http.close()
 
     def get(self, path: str, model: type[M], query: Query | None = None) -> M:
-        """Return the answer to a GET. Raises `ClientError`."""
+        """Return the answer to a GET. A query's None is left out. Raises `ClientError`."""
         return self.read(self.send("GET", path, query=query), model)
+
+    def delete(self, path: str) -> None:
+        """Send a DELETE, which is carried out once. Raises `ClientError`."""
+        self.read(self.send("DELETE", path, is_safe=False), DoneResponse)
 
     def post(
         self,
@@ -122,7 +121,7 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         is_safe: bool = True,
     ) -> httpx.Response:
-        """Send a request until it is answered or `patience_s` are over.
+        """Send a request until it is answered or `PATIENCE_S` are over.
 
         Raises:
             ApiFailure: the daemon refused it.
@@ -133,13 +132,13 @@ class Connection:
             path,
             # With ASCII alone: half a character (a lone surrogate) in a link has no UTF-8.
             content=None if body is None else json.dumps(body).encode(),
-            params=query,
+            params={name: value for name, value in (query or {}).items() if value is not None},
             headers={
                 **({} if body is None else {"Content-Type": "application/json"}),
                 **(headers or {}),
             },
         )
-        end = time.monotonic() + self._patience_s
+        end = time.monotonic() + PATIENCE_S
         pause_s = 0.5
         while True:
             try:

@@ -19,7 +19,7 @@ from smartlinkd.api.crews.schemas import (
     KickoffResponse,
     StatusResponse,
 )
-from smartlinkd.client.connection import Connection, Query
+from smartlinkd.client.connection import Connection
 from smartlinkd.client.errors import ApiFailure, ClientError, Unreachable
 
 SILENCE_S: Final = 60.0
@@ -71,7 +71,7 @@ class CrewClient:
             wait_s: seconds, at most 60, that the daemon waits for another `state`.
         """
         path = f"{self._base}/status/{quote(kickoff_id, safe='')}"
-        return self._connection.get(path, StatusResponse, {"wait": wait_s} if wait_s else None)
+        return self._connection.get(path, StatusResponse, {"wait": wait_s or None})
 
     def wait(self, kickoff_id: str) -> StatusResponse:
         """Return the execution's state when it has ended."""
@@ -109,13 +109,8 @@ class CrewClient:
         self, *, state: str | None = None, limit: int = 20, cursor: str | None = None
     ) -> ExecutionsResponse:
         """Return a page of executions, the newest first."""
-        query: dict[str, str | int | float] = {"limit": limit}
-        if state is not None:
-            query["state"] = state
-        if cursor is not None:
-            query["cursor"] = cursor
-        asked: Query = query
-        return self._connection.get(f"{self._base}/executions", ExecutionsResponse, asked)
+        query = {"limit": limit, "state": state, "cursor": cursor}
+        return self._connection.get(f"{self._base}/executions", ExecutionsResponse, query)
 
     def stop(self, kickoff_id: str) -> None:
         """Stop an execution."""

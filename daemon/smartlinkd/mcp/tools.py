@@ -70,24 +70,18 @@ class ToolApi:
         self._http = http
         self.stopping = stopping
 
-    async def get(self, path: str, query: Mapping[str, str | int] | None = None) -> Answer:
-        """Return the answer to a GET. Raises `ToolFailed`."""
-        return await self._send("GET", path, query=query)
+    async def get(self, path: str, query: Mapping[str, str | None] | None = None) -> Answer:
+        """Return the answer to a GET. A query's None is left out. Raises `ToolFailed`."""
+        params = {name: value for name, value in (query or {}).items() if value is not None}
+        return await self._send(self._http.build_request("GET", path, params=params))
 
     async def post(self, path: str, body: Mapping[str, JsonValue]) -> Answer:
         """Return the answer to a POST. Raises `ToolFailed`."""
-        return await self._send("POST", path, body=body)
+        return await self._send(self._http.build_request("POST", path, json=body))
 
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str | int] | None = None,
-        body: Mapping[str, JsonValue] | None = None,
-    ) -> Answer:
+    async def _send(self, request: httpx.Request) -> Answer:
         try:
-            response = await self._http.request(method, path, params=query, json=body)
+            response = await self._http.send(request)
         except httpx.TransportError as error:
             raise ToolFailed(
                 f"the daemon cannot be reached ({type(error).__name__}); check that it runs"
@@ -198,11 +192,7 @@ async def _account_status(api: ToolApi, _: Nothing, __: Context) -> Answer:
 
 
 async def _history(api: ToolApi, given: History, _: Context) -> Answer:
-    query: dict[str, str | int] = {"q": given.q, "limit": given.limit}
-    if given.since is not None:
-        query["from"] = given.since
-    if given.until is not None:
-        query["to"] = given.until
+    query = {"q": given.q, "limit": str(given.limit), "from": given.since, "to": given.until}
     return await api.get("/api/history", query)
 
 
@@ -254,7 +244,7 @@ async def _scopes_of(api: ToolApi) -> set[Scope]:
     calls: dict[Scope, Callable[[], Awaitable[Answer]]] = {
         "convert": partial(api.post, "/api/extract", {"text": ""}),
         "status": partial(api.get, "/api/account"),
-        "history": partial(api.get, "/api/history", {"limit": 1}),
+        "history": partial(api.get, "/api/history", {"limit": "1"}),
         "crews": partial(api.get, "/api/crews"),
     }
     opened = set(calls)

@@ -169,16 +169,6 @@ async def test_null_and_empty_webhooks_are_none(
     assert [order.webhooks for _, order, *_ in executor.kickoffs] == [()] * 3
 
 
-@pytest.mark.parametrize("name", ["taskWebhookUrl", "task_webhook_url"])
-async def test_null_in_one_spelling_does_not_hide_the_other(
-    served: ServedCrews, executor: StandIn, name: str
-) -> None:
-    body = {"taskWebhookUrl": None, "task_webhook_url": None, name: "https://a.example/t"}
-    assert (await served.own.post("/kickoff", served.token, body)).status_code == 200
-    [target] = executor.kickoffs[0][1].webhooks
-    assert target.url == "https://a.example/t"
-
-
 def told(target: WebhookTarget) -> tuple[str, str, tuple[str, ...], str | None]:
     auth = None if target.auth is None else target.auth.get_secret_value()
     return target.kind, target.url, target.events, auth

@@ -20,7 +20,6 @@ from pydantic import (
     SecretStr,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
 
 from smartlinkd.wire import Body, In, Parameters, Timestamp, example
 
@@ -211,21 +210,6 @@ class Webhooks(Body):
     crew_webhook_url: Url | None = None
     webhooks: EventStreamTarget | None = None
     human_input_webhook: HumanInputTarget | None = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _what_is_given(cls, sent: object) -> object:
-        """Of a name in both spellings, a null in the one hides no value in the other."""
-        if not isinstance(sent, dict):
-            return sent
-        spellings = [{name, to_camel(name)} for name in cls.model_fields]
-        hiding = {
-            name
-            for both in spellings
-            for name in both
-            if sent.get(name) is None and any(sent.get(other) is not None for other in both)
-        }
-        return {name: value for name, value in sent.items() if name not in hiding}
 
 
 class _Inputs(Body):
