@@ -201,7 +201,7 @@ def run_steps(url: str, password: str, sandbox: Sandbox, say: Say) -> None:
 
 def client(url: str, key: str | None = None) -> Smartlinkd:
     """Return a client of the daemon. With its transport, no proxy of the owner's shell is used."""
-    return Smartlinkd(url, key, patience_s=TIMEOUT, transport=httpx.HTTPTransport())
+    return Smartlinkd(url, key, transport=httpx.HTTPTransport())
 
 
 def demo_links(sandbox: Sandbox) -> dict[str, bool]:
