@@ -126,6 +126,8 @@ class RunningExecution:
         self.completion = Completion(
             crew.worker.grace + context.recorder.limits.completion_timeout_s
         )
+        self.begun = trio.Event()
+        """Set when the beginning is recorded, or will not be."""
         self.worker_started = trio.Event()
         """Set when the worker has said something, or there will be none."""
         self._crew = crew
@@ -210,6 +212,7 @@ class RunningExecution:
                 async with sole_error(), trio.open_nursery() as self._recording:
                     await self._run(execution)
         finally:
+            self.begun.set()
             self.worker_started.set()
             self.completion.ended.set()
 
@@ -236,6 +239,7 @@ class RunningExecution:
         try:
             with self._start_scope:
                 await self._record(begun(self._progress.subject, self._recorder.wall()))
+                self.begun.set()
                 logger.info("crew %s: execution %s runs", self._crew.name, self.id)
                 deadline = self._start_scope.deadline = trio.current_time() + self._crew.deadline
                 self._has_worker = True

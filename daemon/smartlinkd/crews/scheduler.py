@@ -219,7 +219,12 @@ class Scheduler:
             "executor", lambda scheduler: scheduler._enqueue(queue, user, kickoff, key)
         )
         self._writes.start_soon(enqueue.answer, self)
-        return await enqueue.wait()
+        kickoff_id = await enqueue.wait()
+        # A status that is asked for next shows that it runs, and with `?wait` comes at its end.
+        if (execution := queue.running.get(kickoff_id)) is not None:
+            with trio.move_on_after(self._limits.begin_timeout_s):
+                await execution.begun.wait()
+        return kickoff_id
 
     async def stop(self, user: CrewUser, kickoff_id: str) -> Completion:
         """Begin to stop an execution that exists; see `Executor.stop`. Raises `Invalid`."""

@@ -32,6 +32,13 @@ async def test_execution_is_on_disk_before_its_kickoff_is_answered(daemon: Crews
     assert found == [(kickoff_id, "c", '{"m":1}')]
 
 
+async def test_execution_with_a_free_slot_runs_when_its_kickoff_is_answered(
+    daemon: CrewsDaemon,
+) -> None:
+    kickoff_id = await daemon.kickoff("call gate", "hear", "result ok")
+    assert (await daemon.look(kickoff_id)).state is ExecutionState.RUNNING
+
+
 async def test_execution_events_and_result_are_complete_and_in_order(daemon: CrewsDaemon) -> None:
     before = datetime.now(UTC)
     kickoff_id = await daemon.kickoff(
