@@ -99,7 +99,7 @@ async def tokens(nursery: trio.Nursery, tmp_path: Path) -> CrewTokens:
 @pytest.fixture
 async def client(tokens: CrewTokens, tmp_path: Path) -> TestClientProtocol:
     app = GuardedQuart()
-    access = Access(session, bearer="required", refusals=(403, 503))
+    access = Access(session, bearer="required")
     guards = cast(Guards, SimpleNamespace(session=access, scoped=lambda _: access))
     services = CrewServices(
         catalog=CATALOG,

@@ -47,7 +47,7 @@ async def anyone() -> None:
     return None
 
 
-ANYONE = Access(anyone, bearer="none")
+ANYONE = Access(anyone, bearer="none", refusals=())
 OWNER = Access(owner, bearer="required", refusals=(403,))
 
 
@@ -94,7 +94,7 @@ def api(app: GuardedQuart) -> Api:
 
 @pytest.fixture
 def document(api: Api) -> Any:
-    return document_of("Greetings", "1.2", [api])
+    return document_of([api])
 
 
 # What it serves
@@ -167,7 +167,7 @@ def _add_to(api: Api) -> None:
     async def town() -> str:
         return str((request.view_args or {})["town"])
 
-    access = Access(town, bearer="none")
+    access = Access(town, bearer="none", refusals=())
 
     @api.operation("GET", "/people/{name}", access=access, asks=Asked, ok=Greeted, also="/{name}/x")
     async def person(where: str, asked: Asked) -> Greeted:
@@ -227,7 +227,7 @@ async def test_response_of_the_handler_is_sent_as_it_is(app: GuardedQuart, towns
 
 
 async def test_parameters_are_documented_where_they_stand(towns: Api) -> None:
-    person = document_of("t", "1", [towns])["paths"]["/towns/{town}/people/{name}"]["get"]
+    person = document_of([towns])["paths"]["/towns/{town}/people/{name}"]["get"]
     assert person["parameters"] == [
         {"name": "town", "in": "path", "required": True, "description": "where", "example": "Huế",
          "schema": {"type": "string"}},
@@ -243,7 +243,7 @@ async def test_parameters_are_documented_where_they_stand(towns: Api) -> None:
 
 
 async def test_each_api_has_its_own_failure_and_meanings(api: Api, towns: Api) -> None:
-    document = document_of("t", "1", [api, towns])
+    document = document_of([api, towns])
     ours = document["paths"]["/health"]["get"]["responses"]["500"]
     theirs = document["paths"]["/towns/{town}"]["get"]["responses"]["500"]
     assert ours["content"][JSON]["schema"] == {"$ref": "#/components/schemas/Failure"}

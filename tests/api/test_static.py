@@ -46,7 +46,7 @@ def app() -> GuardedQuart:
     async def x(_: None) -> Nothing:
         return Nothing()
 
-    static.register(made, lambda: document("t", "1", [api]))
+    static.register(made, lambda: document([api]))
     return made
 
 

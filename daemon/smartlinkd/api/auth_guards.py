@@ -33,7 +33,6 @@ from smartlinkd.logs import LogEvent
 
 logger = logging.getLogger(__name__)
 
-REFUSALS: Final = (403, 503)
 OWNER: Final = "owner"
 LOCAL: Final = "local"
 
@@ -123,15 +122,13 @@ class Guards:
         self._client_access = services.rules.client_access
         self._sync_key = services.sync_key
         self._failed_sync_keys = FailedSyncKeys(trio.current_time)
-        self.anyone = Access(self._caller, bearer="none")
-        self.session = Access(self._visitor, bearer="required", refusals=REFUSALS)
-        self.any_key = Access(self._any_key, bearer="required", refusals=REFUSALS)
+        self.anyone = Access(self._caller, bearer="none", refusals=())
+        self.session = Access(self._visitor, bearer="required")
+        self.any_key = Access(self._any_key, bearer="required")
 
     def scoped(self, scope: Scope) -> Access:
         """Return the access of sessions, and of API keys with this scope."""
-        return Access(
-            partial(self._scoped, scope), bearer="required", refusals=REFUSALS, scope=scope
-        )
+        return Access(partial(self._scoped, scope), bearer="required", scope=scope)
 
     def local_or_scoped(self, scope: Scope) -> Access:
         """Return the access of local clients, sessions, and API keys with this scope.
@@ -139,12 +136,12 @@ class Guards:
         A key that was sent is what counts, also from a local client.
         """
         admit = partial(self._local_or_scoped, scope)
-        return Access(admit, bearer="optional", refusals=REFUSALS, scope=scope)
+        return Access(admit, bearer="optional", scope=scope)
 
     def local_or_key(self, scope: Scope) -> Access:
         """Return the same access, which the sync key opens as well."""
         admit = partial(self._local_or_key, scope)
-        return Access(admit, bearer="optional", refusals=REFUSALS, scope=scope)
+        return Access(admit, bearer="optional", scope=scope)
 
     async def _caller(self) -> ApiClient:
         return identify(request.remote_addr, request.headers, self._client_access)

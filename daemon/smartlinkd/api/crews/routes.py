@@ -32,6 +32,7 @@ from smartlinkd.api.crews.schemas import (
     StopResponse,
 )
 from smartlinkd.api.operations import Access, Api
+from smartlinkd.api.requests import read_json
 from smartlinkd.api.services import CrewServices
 from smartlinkd.api.timings import count_only
 from smartlinkd.config.crews import LONGEST_GRACE
@@ -177,18 +178,19 @@ def _add_write_routes(api: Api, crews: CrewServices, member: Access) -> None:
 
         It is on disk when this is answered, and known from then on.
         """
-        key = asked.idempotency_key
+        # An `Idempotency-Key` stands for the whole body, unknown keys included.
+        key, sent = asked.idempotency_key, await read_json()
         try:
             webhooks = webhook_targets(body, crews.webhook_networks)
         except Refused:
             # Only what is new is refused: when this came before, they may have been allowed.
-            earlier = await executor.created_by(caller, idempotency_key=key, body=body.sent)
+            earlier = await executor.created_by(caller, idempotency_key=key, body=sent)
             if earlier is None:
                 raise
             return KickoffResponse(kickoff_id=earlier)
         wanted = Kickoff(inputs=body.inputs or {}, meta=body.meta, webhooks=webhooks)
         return KickoffResponse(
-            kickoff_id=await executor.kickoff(caller, wanted, idempotency_key=key, body=body.sent)
+            kickoff_id=await executor.kickoff(caller, wanted, idempotency_key=key, body=sent)
         )
 
     @api.operation(
@@ -205,13 +207,12 @@ def _add_write_routes(api: Api, crews: CrewServices, member: Access) -> None:
             Feedback(body.task_id, body.human_feedback, body.is_approve),
             webhooks=webhook_targets(body, crews.webhook_networks),
         )
+        message = "not approved: the crew is told so, with the feedback"
         if body.is_approve:
-            return ResumeResponse(
-                status="resumed", message="approved: the execution goes on", kickoff_id=found.id
-            )
+            message = "approved: the execution goes on"
         return ResumeResponse(
-            status="retrying",
-            message="not approved: the crew is told so, with the feedback",
+            status="resumed" if body.is_approve else "retrying",
+            message=message,
             kickoff_id=found.id,
         )
 
