@@ -33,12 +33,7 @@ from smartlinkd.supervision.supervisor import Supervisor
 from tests.api.client import PATIENCE, Client
 
 PASSWORD = "correct horse battery staple"
-OTHER_PASSWORD = "another horse altogether"
-HASHES = {password: hash_password(password) for password in (PASSWORD, OTHER_PASSWORD)}
-
-COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711; SPC_ST=.st-of-4711; SPC_F=f-of-4711; csrftoken=t-4711"
-SYNC_KEY = "key-for-the-extension-0123456789"
-EXTENSION = "chrome-extension://abcdefghijklmnopabcdefghijklmnop"
+HASH = hash_password(PASSWORD)
 
 NOBODY = "http://127.0.0.1:1/graphql"
 """An Open API that never answers: nothing listens at port 1."""
@@ -115,9 +110,9 @@ class Daemon(Client):
     ) -> httpx.Response:
         return await self.send(method, path, token, body, headers)
 
-    async def login(self, password: str = PASSWORD) -> str:
+    async def login(self) -> str:
         """A session token, with the second factor off."""
-        answer = await self.post("/api/auth/login", {"password": password})
+        answer = await self.post("/api/auth/login", {"password": PASSWORD})
         assert answer.status_code == 200, answer.text
         return str(answer.json()["token"])
 
@@ -328,13 +323,11 @@ def conformity() -> Conformity:
 def settings_of(tmp_path: Path) -> Callable[..., Settings]:
     """Settings for a daemon that makes links by an Open API; sections given replace keys."""
 
-    def settings(
-        password: str = PASSWORD, crews: Sequence[Tables] = (), **sections: Tables
-    ) -> Settings:
+    def settings(crews: Sequence[Tables] = (), **sections: Tables) -> Settings:
         tables: dict[str, dict[str, object]] = {
             "server": {"bind": "127.0.0.1:0"},
             "state": {"directory": str(tmp_path / "state")},
-            "auth": {"password_hash": HASHES[password]},
+            "auth": {"password_hash": HASH},
             "links": {"source": "open_api"},
             "products": {"source": "none"},
             "open_api": {"app_id": APP_ID, "secret": SECRET, "url": NOBODY},

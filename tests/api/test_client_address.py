@@ -15,6 +15,7 @@ PROXY = "10.0.0.1"
 FURTHER_PROXY = "10.0.0.2"
 VISITOR = "203.0.113.9"
 NEIGHBOUR = "192.168.1.7"
+LOOPBACK = ["127.0.0.0/8", "::1/128"]
 
 
 class Seen(NamedTuple):
@@ -28,7 +29,7 @@ def rules(
     *open_to: str, proxies: tuple[str, ...] = ("10.0.0.0/24",), hosts: tuple[str, ...] = ()
 ) -> ClientAccess:
     return ClientAccess(
-        open_to=[ip_network(one) for one in open_to or ("127.0.0.0/8", "::1/128")],
+        open_to=[ip_network(one) for one in open_to or LOOPBACK],
         trusted_proxies=[ip_network(one) for one in proxies],
         public_hosts=frozenset(hosts),
     )
@@ -54,54 +55,33 @@ UNCLEAR = Seen(PROXY, local=False)
 # The address
 
 
-@pytest.mark.parametrize("peer", ["127.0.0.1", "127.255.255.254", "::1"])
-def test_loopback_is_local(peer: str) -> None:
-    assert caller(peer) == Seen(peer, local=True)
-
-
 @pytest.mark.parametrize(
-    "peer", [VISITOR, "128.0.0.1", "126.255.255.255", "::2", "0.0.0.0", "::", "::7f00:1"]
+    ("peer", "open_to", "seen"),
+    [
+        ("127.0.0.1", LOOPBACK, Seen("127.0.0.1", local=True)),
+        ("127.255.255.254", LOOPBACK, Seen("127.255.255.254", local=True)),
+        ("::1", LOOPBACK, Seen("::1", local=True)),
+        ("::ffff:127.0.0.1", LOOPBACK, Seen("127.0.0.1", local=True)),
+        (VISITOR, LOOPBACK, Seen(VISITOR, local=False)),
+        ("128.0.0.1", LOOPBACK, Seen("128.0.0.1", local=False)),
+        ("0.0.0.0", LOOPBACK, Seen("0.0.0.0", local=False)),
+        ("::7f00:1", LOOPBACK, Seen("::7f00:1", local=False)),
+        (f"::ffff:{VISITOR}", LOOPBACK, Seen(VISITOR, local=False)),
+        ("127.0.0.1", ["192.168.0.0/16"], Seen("127.0.0.1", local=False)),
+        ("::1", ["0.0.0.0/0"], Seen("::1", local=False)),
+        ("2001:db8::5", ["0.0.0.0/0", "::/0"], Seen("2001:db8::5", local=True)),
+        # A zone is the interface that it came by.
+        ("fe80::1%eth0", ["fe80::/10"], Seen("fe80::1", local=True)),
+        (None, LOOPBACK, Seen("unknown", local=False)),
+        ("<local>", LOOPBACK, Seen("<local>", local=False)),
+        ("127.1", LOOPBACK, Seen("127.1", local=False)),
+        ("127.0.0.1%lo", LOOPBACK, Seen("127.0.0.1%lo", local=False)),
+    ],
 )
-def test_other_address_is_not_local(peer: str) -> None:
-    assert caller(peer) == Seen(peer, local=False)
-
-
-@pytest.mark.parametrize(
-    ("peer", "address", "local"),
-    [("::ffff:127.0.0.1", "127.0.0.1", True), (f"::ffff:{VISITOR}", VISITOR, False)],
-)
-def test_ipv4_mapped_peer_is_its_ipv4_address(peer: str, address: str, local: bool) -> None:
-    assert caller(peer) == Seen(address, local)
-
-
-def test_zone_is_no_part_of_an_address() -> None:
-    assert caller("fe80::1%eth0", by=rules("fe80::/10")) == Seen("fe80::1", local=True)
-
-
-@pytest.mark.parametrize("peer", [None, "", "<local>", "localhost", "127.1", "127.0.0.1%lo"])
-def test_peer_without_an_address_is_not_local(peer: str | None) -> None:
-    assert caller(peer) == Seen(peer or "unknown", local=False)
-
-
-def test_open_to_decides_what_is_local() -> None:
-    assert caller(NEIGHBOUR, by=rules("192.168.0.0/16")).local
-    assert not caller("127.0.0.1", by=rules("192.168.0.0/16")).local
-    assert caller("2001:db8::5", by=rules("2001:db8::/32")).local
-
-
-def test_empty_open_to_makes_nobody_local() -> None:
-    nobody = ClientAccess(open_to=[], trusted_proxies=[], public_hosts=())
-    assert not caller("127.0.0.1", by=nobody).local
-
-
-def test_open_to_every_address_makes_everybody_local() -> None:
-    everybody = rules("0.0.0.0/0", "::/0")
-    assert caller(VISITOR, by=everybody).local
-    assert caller("2001:db8::5", by=everybody).local
-
-
-def test_ipv4_network_holds_no_ipv6_address() -> None:
-    assert not caller("::1", by=rules("0.0.0.0/0")).local
+def test_peer_is_local_if_its_address_is_in_open_to(
+    peer: str | None, open_to: list[str], seen: Seen
+) -> None:
+    assert caller(peer, by=rules(*open_to)) == seen
 
 
 # Forwarding headers of somebody who is not trusted
@@ -134,10 +114,6 @@ def test_forwarding_header_of_a_stranger_is_not_local(
     assert caller("127.0.0.1", header) == Seen("127.0.0.1", local=False)
 
 
-def test_forwarding_header_of_a_stranger_does_not_change_the_address() -> None:
-    assert caller(VISITOR, ("X-Forwarded-For", "127.0.0.1")) == Seen(VISITOR, local=False)
-
-
 def test_other_headers_do_not_matter() -> None:
     assert caller("127.0.0.1", ("X-Forward", "1"), ("Cookie", "a=1"), ("Accept", "*/*")).local
 
@@ -145,42 +121,82 @@ def test_other_headers_do_not_matter() -> None:
 # Forwarding headers of a trusted proxy
 
 
-@pytest.mark.parametrize(("address", "local"), [(VISITOR, False), (NEIGHBOUR, True)])
 @pytest.mark.parametrize(
-    ("name", "form"),
+    "headers",
     [
-        ("X-Forwarded-For", "{}"),
-        ("X-Forwarded-For", " {} "),
-        ("X-Forwarded-For", "{}:4711"),
-        ("X-Forwarded-For", "evil, 127.0.0.1,{}"),
-        ("Forwarded", "for={}"),
-        ("Forwarded", 'For="{}"'),
-        ("Forwarded", 'for="{}:4711"'),
-        ("Forwarded", "proto=https;for={};by=10.0.0.1"),
-        ("Forwarded", "for=127.0.0.1, proto=https ; for = {}"),
-        ("X-Real-IP", "{}"),
+        [("X-Forwarded-For", NEIGHBOUR)],
+        [("X-Forwarded-For", f" {NEIGHBOUR} ")],
+        [("X-Forwarded-For", f"{NEIGHBOUR}:4711")],
+        [("X-Forwarded-For", f"evil, {VISITOR},{NEIGHBOUR}")],
+        [("X-Forwarded-For", f"::ffff:{NEIGHBOUR}")],
+        [("X-Forwarded-For", f"{VISITOR}, {NEIGHBOUR}, {FURTHER_PROXY}")],
+        [("X-Forwarded-For", f"{NEIGHBOUR}, {FURTHER_PROXY}"), ("X-Real-IP", FURTHER_PROXY)],
+        # Several lines are one list, in their order.
+        [("X-Forwarded-For", VISITOR), ("X-Forwarded-For", f"{NEIGHBOUR}, {FURTHER_PROXY}")],
+        [("Forwarded", f"for={VISITOR}"), ("Forwarded", f"for={NEIGHBOUR}")],
+        [("Forwarded", f'For="{NEIGHBOUR}"')],
+        [("Forwarded", f'for="{NEIGHBOUR}:4711"')],
+        [("Forwarded", f"proto=https;for={NEIGHBOUR};by=10.0.0.1")],
+        [("Forwarded", f"for=127.0.0.1, proto=https ; for = {NEIGHBOUR}")],
+        [("X-Real-IP", NEIGHBOUR)],
+        [
+            ("X-Forwarded-For", f"127.0.0.1, {NEIGHBOUR}"),
+            ("X-Real-IP", NEIGHBOUR),
+            ("Forwarded", f"for={NEIGHBOUR}"),
+        ],
     ],
 )
-def test_forwarding_header_of_a_trusted_proxy_is_the_address(
-    name: str, form: str, address: str, local: bool
-) -> None:
-    assert behind((name, form.format(address))) == Seen(address, local)
+def test_trusted_proxy_tells_the_address(headers: list[tuple[str, str]]) -> None:
+    assert behind(*headers) == Seen(NEIGHBOUR, local=True)
+    others = [(name, value.replace(NEIGHBOUR, "198.51.100.1")) for name, value in headers]
+    assert behind(*others) == Seen("198.51.100.1", local=False)
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("X-Forwarded-For", "2001:db8::5"),
-        ("X-Forwarded-For", "[2001:db8::5]"),
-        ("X-Forwarded-For", "[2001:db8::5]:4711"),
         ("X-Forwarded-For", "2001:DB8:0::5"),
-        ("Forwarded", 'for="[2001:db8::5]"'),
+        ("X-Forwarded-For", "[2001:db8::5]:4711"),
         ("Forwarded", 'for="[2001:db8::5]:4711";proto=https'),
-        ("X-Real-IP", "2001:db8::5"),
     ],
 )
 def test_ipv6_address_from_a_trusted_proxy_is_read(name: str, value: str) -> None:
     assert behind((name, value), by=rules("2001:db8::/32")) == Seen("2001:db8::5", local=True)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        *(
+            [("X-Forwarded-For", value)]
+            for value in (
+                "", "unknown", "localhost", "127.0.0.1 127.0.0.1", f"{NEIGHBOUR}, ",
+                f"{NEIGHBOUR}, garbage, {FURTHER_PROXY}", f"{NEIGHBOUR}:http",
+                f"{NEIGHBOUR}:4711:4712", f"{NEIGHBOUR}%eth0", f"[{NEIGHBOUR}", f"[{NEIGHBOUR}]x",
+                "3232235783", "192.168.1.07", "192.168.263", "\N{FULLWIDTH DIGIT ONE}92.168.1.7",
+                f"{FURTHER_PROXY}, {PROXY}",
+            )
+        ),
+        *(
+            [("Forwarded", value)]
+            for value in (
+                "", "for=_hidden", "for=", "proto=https", f"by={NEIGHBOUR}", f"xfor={NEIGHBOUR}",
+                f"for={NEIGHBOUR}, for=unknown", f"for={NEIGHBOUR}, proto=https",
+                'for="[2001:db8::5', "=;,;=",
+            )
+        ),
+        [("X-Forwarded-Proto", "https")],
+        [("Via", "1.1 proxy")],
+        # A proxy writes one of the headers, and passes another one on as its client sent it.
+        [("X-Real-IP", VISITOR), ("X-Forwarded-For", NEIGHBOUR)],
+        [("Forwarded", f"for={VISITOR}"), ("X-Real-IP", NEIGHBOUR)],
+        [("X-Forwarded-For", NEIGHBOUR), ("Forwarded", "garbage")],
+        [("Forwarded", "garbage"), ("X-Forwarded-For", NEIGHBOUR)],
+    ],
+)  # fmt: skip
+def test_unclear_forwarding_header_is_not_local(headers: list[tuple[str, str]]) -> None:
+    by = rules("127.0.0.0/8", f"{NEIGHBOUR}/32", "10.0.0.0/24")
+    assert behind(*headers, by=by) == UNCLEAR
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "127.9.9.9"])
@@ -193,89 +209,6 @@ def test_forwarded_loopback_is_not_local(name: str, form: str, address: str) -> 
     assert behind(header, by=rules("127.0.0.0/8", "::1/128")) == UNCLEAR
 
 
-def test_forwarded_ipv4_mapped_address_is_its_ipv4_address() -> None:
-    header = ("X-Forwarded-For", f"::ffff:{NEIGHBOUR}")
-    assert behind(header) == Seen(NEIGHBOUR, local=True)
-
-
-def test_forwarded_entries_of_the_client_are_ignored() -> None:
-    header = ("X-Forwarded-For", f"127.0.0.1, {NEIGHBOUR}, {VISITOR}")
-    assert behind(header) == Seen(VISITOR, local=False)
-
-
-def test_trusted_proxies_are_skipped_to_the_nearest_other_address() -> None:
-    header = ("X-Forwarded-For", f"127.0.0.1, {NEIGHBOUR}, {FURTHER_PROXY}")
-    assert behind(header) == Seen(NEIGHBOUR, local=True)
-
-
-def test_several_header_lines_are_one_list_in_order() -> None:
-    lines = [("X-Forwarded-For", NEIGHBOUR), ("X-Forwarded-For", f"{VISITOR}, {FURTHER_PROXY}")]
-    assert behind(*lines) == Seen(VISITOR, local=False)
-    assert behind(*reversed(lines)) == Seen(NEIGHBOUR, local=True)
-
-
-def test_several_forwarded_lines_are_one_list_in_order() -> None:
-    lines = [("Forwarded", f"for={NEIGHBOUR}"), ("Forwarded", f"for={VISITOR}")]
-    assert behind(*lines) == Seen(VISITOR, local=False)
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "",
-        "unknown",
-        "localhost",
-        "127.0.0.1 127.0.0.1",
-        f"{NEIGHBOUR}, ",
-        f"{NEIGHBOUR}, unknown",
-        f"{NEIGHBOUR}, garbage, {FURTHER_PROXY}",
-        f"{NEIGHBOUR}:http",
-        f"{NEIGHBOUR}:4711:4712",
-        f"{NEIGHBOUR}%eth0",
-        f"[{NEIGHBOUR}",
-        f"[{NEIGHBOUR}]x",
-        "3232235783",
-        "192.168.1.07",
-        "192.168.263",
-        "\N{FULLWIDTH DIGIT ONE}92.168.1.7",
-    ],
-)
-def test_unreadable_forwarded_address_is_not_local(value: str) -> None:
-    assert behind(("X-Forwarded-For", value)) == UNCLEAR
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        "",
-        "for=unknown",
-        "for=_hidden",
-        "for=",
-        "proto=https",
-        f"by={NEIGHBOUR}",
-        f"xfor={NEIGHBOUR}",
-        f"for={NEIGHBOUR}, for=unknown",
-        f"for={NEIGHBOUR}, proto=https",
-        'for="[2001:db8::5',
-        "=;,;=",
-    ],
-)
-def test_forwarded_without_an_address_is_not_local(value: str) -> None:
-    assert behind(("Forwarded", value)) == UNCLEAR
-
-
-@pytest.mark.parametrize("name", ["X-Forwarded-Proto", "True-Client-IP", "Via", "CF-Connecting-IP"])
-def test_trusted_proxy_without_an_address_is_not_local(name: str) -> None:
-    by = rules(f"{PROXY}/32", "127.0.0.0/8")
-    assert behind((name, "127.0.0.1"), by=by) == UNCLEAR
-
-
-@pytest.mark.parametrize("chain", [PROXY, f"{FURTHER_PROXY}, {PROXY}"])
-def test_chain_of_trusted_proxies_alone_is_not_local(chain: str) -> None:
-    by = rules("10.0.0.0/24")
-    assert behind(("X-Forwarded-For", chain), by=by) == UNCLEAR
-
-
 def test_chain_beyond_the_most_hops_is_not_followed() -> None:
     def chain(proxies: int) -> tuple[str, str]:
         return ("X-Forwarded-For", ", ".join([NEIGHBOUR] + [FURTHER_PROXY] * proxies))
@@ -285,37 +218,6 @@ def test_chain_beyond_the_most_hops_is_not_followed() -> None:
 
 
 # A proxy writes one of the headers, and passes another one on as its client sent it.
-@pytest.mark.parametrize(
-    ("written", "passed_on"),
-    [
-        (("X-Real-IP", VISITOR), ("X-Forwarded-For", "127.0.0.1")),
-        (("X-Real-IP", VISITOR), ("Forwarded", "for=127.0.0.1")),
-        (("Forwarded", f"for={VISITOR}"), ("X-Forwarded-For", "127.0.0.1")),
-        (("X-Forwarded-For", VISITOR), ("Forwarded", "for=127.0.0.1")),
-        (("X-Forwarded-For", VISITOR), ("X-Real-IP", "127.0.0.1")),
-        (("X-Forwarded-For", VISITOR), ("Forwarded", "garbage")),
-    ],
-    ids=str,
-)
-def test_contradicting_headers_are_not_local(
-    written: tuple[str, str], passed_on: tuple[str, str]
-) -> None:
-    assert behind(written, passed_on) == UNCLEAR
-    assert behind(passed_on, written) == UNCLEAR
-
-
-def test_agreeing_headers_are_believed() -> None:
-    agreeing = [
-        ("X-Forwarded-For", f"127.0.0.1, {NEIGHBOUR}"),
-        ("X-Real-IP", NEIGHBOUR),
-        ("Forwarded", f"for={NEIGHBOUR}"),
-    ]
-    assert behind(*agreeing) == Seen(NEIGHBOUR, local=True)
-
-
-def test_header_with_a_trusted_proxy_contradicts_no_other() -> None:
-    headers = [("X-Forwarded-For", f"{VISITOR}, {FURTHER_PROXY}"), ("X-Real-IP", FURTHER_PROXY)]
-    assert behind(*headers) == Seen(VISITOR, local=False)
 
 
 def test_proxy_on_loopback_is_trusted_only_if_configured() -> None:
@@ -336,21 +238,11 @@ def test_trusted_proxy_that_calls_itself_is_an_ordinary_address() -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        "127.0.0.1",
-        "127.0.0.1:8787",
-        "192.168.1.7:8787",
-        "[::1]",
-        "[::1]:8787",
-        "[::ffff:127.0.0.1]:8787",
-        "localhost",
-        "localhost:8787",
-        "LOCALHOST:8787",
-        "localhost.",
-        "links.example.org",
-        "Links.Example.ORG:8443",
+        "127.0.0.1", "192.168.1.7:8787", "[::1]", "[::ffff:127.0.0.1]:8787", "localhost",
+        "LOCALHOST:8787", "localhost.", "links.example.org", "Links.Example.ORG:8443",
         "links.example.org.:8443",
     ],
-)
+)  # fmt: skip
 def test_own_host_is_local(host: str) -> None:
     assert caller("127.0.0.1", ("Host", host), by=rules(hosts=("links.example.org",))).local
 
@@ -358,45 +250,22 @@ def test_own_host_is_local(host: str) -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        "",
-        ":8787",
-        "evil.example",
-        "evil.example:8787",
-        "localhost.evil.example",
-        "127.0.0.1.evil.example",
-        "127.0.0.1.evil.example:8787",
-        "evil.localhost",
-        "links.example.org",
-        "127.0.0.1:8787@evil.example",
-        "evil.example@127.0.0.1",
-        "[::1]evil.example",
-        "[::1].evil.example:8787",
-        "[::1",
-        "127.1",
-        "2130706433",
-        "0x7f.0.0.1",
-        "localhost:8787:8787",
-        "localhost:evil",
-        "127.0.0.1%2eevil.example",
-        "127.0.0.1, 127.0.0.1",
+        "", ":8787", "evil.example", "localhost.evil.example", "127.0.0.1.evil.example:8787",
+        "evil.localhost", "below.links.example.org", "127.0.0.1:8787@evil.example",
+        "evil.example@127.0.0.1", "[::1]evil.example", "[::1].evil.example:8787", "[::1", "127.1",
+        "2130706433", "0x7f.0.0.1", "localhost:8787:8787", "localhost:evil",
+        "127.0.0.1%2eevil.example", "127.0.0.1, 127.0.0.1",
     ],
-)
+)  # fmt: skip
 def test_foreign_host_is_not_local(host: str) -> None:
-    assert caller("127.0.0.1", ("Host", host)) == Seen("127.0.0.1", local=False)
+    by = rules("127.0.0.0/8", f"{NEIGHBOUR}/32", hosts=("links.example.org",))
+    assert caller("127.0.0.1", ("Host", host), by=by) == Seen("127.0.0.1", local=False)
+    forwarded = behind(("X-Forwarded-For", NEIGHBOUR), ("Host", host), by=by)
+    assert forwarded == Seen(NEIGHBOUR, local=False)
 
 
 def test_missing_host_is_not_local() -> None:
     assert not identify("127.0.0.1", Headers(), rules()).is_local
-
-
-def test_subdomain_of_a_public_host_is_not_local() -> None:
-    by = rules(hosts=("example.org",))
-    assert not caller("127.0.0.1", ("Host", "links.example.org"), by=by).local
-
-
-def test_foreign_host_behind_a_proxy_is_not_local() -> None:
-    header = ("X-Forwarded-For", NEIGHBOUR)
-    assert behind(header, ("Host", "evil.example")) == Seen(NEIGHBOUR, local=False)
 
 
 # The page it comes from
@@ -409,7 +278,6 @@ def test_foreign_host_behind_a_proxy_is_not_local() -> None:
         ("127.0.0.1:8787", "https://127.0.0.1:8787"),
         ("localhost:8787", "http://LOCALHOST:8787"),
         ("LocalHost", "http://localhost"),
-        ("[::1]:8787", "http://[::1]:8787"),
         ("127.0.0.1:8787", "chrome-extension://abcdefghijklmnopabcdefghijklmnop"),
         ("127.0.0.1:8787", "moz-extension://0b2a7ac6-6d4f-4a3e-9c0a-000000000000"),
         ("127.0.0.1:8787", "safari-web-extension://0B2A7AC6-6D4F-4A3E-9C0A-000000000000"),
@@ -422,25 +290,13 @@ def test_own_page_or_extension_is_local(host: str, origin: str) -> None:
 @pytest.mark.parametrize(
     "origin",
     [
-        "https://evil.example",
-        "http://127.0.0.1",
-        "http://127.0.0.1:8788",
-        "http://localhost:8787",
-        "http://127.0.0.1:8787.evil.example",
-        "http://evil.example/127.0.0.1:8787",
-        "http://127.0.0.1:8787@evil.example",
-        "http://evil.example@127.0.0.1:8787",
-        "https://chrome-extension://x",
-        "file://127.0.0.1:8787",
-        "127.0.0.1:8787",
-        "null",
-        "",
-        "http://[",
-        "http://[::1",
-        "http://[not an address]:8787",
-        "://",
+        "https://evil.example", "http://127.0.0.1", "http://127.0.0.1:8788",
+        "http://localhost:8787", "http://127.0.0.1:8787.evil.example",
+        "http://evil.example/127.0.0.1:8787", "http://127.0.0.1:8787@evil.example",
+        "http://evil.example@127.0.0.1:8787", "https://chrome-extension://x",
+        "file://127.0.0.1:8787", "127.0.0.1:8787", "null", "", "http://[::1", "://",
     ],
-)
+)  # fmt: skip
 def test_foreign_or_broken_origin_is_not_local(origin: str) -> None:
     assert caller("127.0.0.1", ("Origin", origin)) == Seen("127.0.0.1", local=False)
 

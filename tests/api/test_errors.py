@@ -61,12 +61,10 @@ async def nested(*_: object) -> None:
     "broken",
     [
         fault(ZeroDivisionError("x")),
-        fault(AssertionError()),
         fault(trio.TooSlowError()),
-        fault(trio.BrokenResourceError("x")),
         nested,
     ],
-    ids=["a bug", "a broken invariant", "a deadline", "a stream", "tasks"],
+    ids=["a bug", "a deadline", "tasks"],
 )
 async def test_bug_is_500_and_logged_with_its_traceback(
     daemon: Daemon,
@@ -162,12 +160,10 @@ async def test_part_that_fails_is_503_and_comes_back(
     [
         ("auth", ("GET", "/api/status", None)),
         ("auth", ("POST", "/api/auth/login", {"password": PASSWORD})),
-        ("auth", ("GET", "/metrics", None)),
-        ("vault", ("GET", "/api/sync-cookie", None)),
         ("vault", ("POST", "/api/sync-cookie", {"cookie": COOKIE})),
         ("vault", ("POST", "/api/convert", {"links": ["x"]})),
     ],
-    ids=["admitted", "asked", "admitted to a page", "looked at", "told", "asked at the beginning"],
+    ids=["admitted", "asked", "told", "asked at the beginning"],
 )
 async def test_part_that_does_not_come_back_is_503_in_time(
     start: Start,

@@ -19,22 +19,7 @@ from tests.api.conftest import crash
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Start
 
-# In the order of their start, and at the end those that `crews` is over.
-PARTS = [
-    *(
-        "pauses",
-        "auth",
-        "vault",
-        "history",
-        "conversion",
-        "crew tokens",
-        "crews",
-        "http",
-        "monitoring",
-        "control",
-    ),
-    *("journal", "executor", "webhooks"),
-]
+
 COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
 
 
@@ -85,36 +70,6 @@ async def crash_the_service(daemon: Daemon, token: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ConversionService, "convert", crash("a bug in the service"))
         assert (await daemon.convert(token, "https://example.org/")).status_code == 503
-
-
-async def test_metrics_have_the_time_of_requests(daemon: Daemon) -> None:
-    await daemon.get("/api/health")
-    found = await metrics_of(daemon)
-    assert found["smartlinkd_request_seconds_count"]["/api/health",] == 1
-    assert 0 < found["smartlinkd_request_seconds_sum"]["/api/health",] < 10
-
-
-async def test_metrics_have_every_part_and_its_restarts(
-    mock_clock: MockClock, daemon: Daemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = {(name,) for name in PARTS}
-    found = await metrics_of(daemon)
-    assert found["smartlinkd_part_up"] == dict.fromkeys(parts, 1.0)
-    assert found["smartlinkd_part_restarts_total"] == dict.fromkeys(parts, 0.0)
-    with monkeypatch.context() as broken:
-        broken.setattr(Vault, "current", crash())
-        assert (await daemon.get("/api/sync-cookie")).status_code == 503
-    assert (await metrics_of(daemon))["smartlinkd_part_up"]["vault",] == 0
-    mock_clock.jump(1)
-    await daemon.get("/api/sync-cookie")
-    assert (await metrics_of(daemon))["smartlinkd_part_restarts_total"]["vault",] == 1
-
-
-async def test_metrics_have_the_browser(with_browser: Daemon) -> None:
-    found = await metrics_of(with_browser)
-    for name in ("ready", "jobs_running", "jobs_waiting", "contexts"):
-        assert found[f"smartlinkd_browser_{name}"][()] == 0
-    assert found["smartlinkd_browser_restarts_total"]["launch failed",] >= 1
 
 
 async def test_metrics_count_links_by_code(selling: Daemon, sandbox: Sandbox) -> None:

@@ -183,34 +183,6 @@ async def test_page_whose_name_is_rebound_reads_and_writes_nothing(
     assert await stored(daemon) == OWNERS
 
 
-FORWARDED = [
-    {"X_Forwarded_For": "127.0.0.1"},
-    {"X_Forwarded_For": "127.0.0.1, 127.0.0.1"},
-    {"X_Forwarded_For": "::1"},
-    {"X_Forwarded_For": "::ffff:127.0.0.1"},
-    {"Forwarded": "for=127.0.0.1"},
-    {"Forwarded": 'for="[::1]:80";by=127.0.0.1'},
-    {"X_Real_IP": "127.0.0.1"},
-    {"X_Forwarded_Host": "localhost"},
-    {"Via": "1.1 localhost"},
-]
-
-
-@pytest.mark.parametrize(
-    "headers", FORWARDED, ids=lambda each: " ".join(map(": ".join, each.items()))
-)
-async def test_forged_forwarding_header_opens_nothing(
-    daemon: Daemon, headers: dict[str, str]
-) -> None:
-    for method, path, body in [
-        ("GET", PATHS[0], None),
-        *(("POST", one, {"cookie": ATTACKERS}) for one in PATHS),
-    ]:
-        answer = await daemon.ask(method, path, body, **headers)
-        assert answer.status_code == 403
-        assert "SPC_" not in answer.text
-
-
 async def test_ipv4_client_of_ipv6_socket_is_local_by_its_ipv4_address(start: Start) -> None:
     """At `::` an IPv4 client has an IPv4-mapped address; it is loopback when the IPv4 one is."""
     for networks, status in ((["127.0.0.0/8"], 200), (["::1/128", "::ffff:0:0/96"], 403)):

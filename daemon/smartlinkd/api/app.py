@@ -10,7 +10,6 @@ from quart import Response, request
 from quart.wrappers.response import DataBody
 from werkzeug.exceptions import MethodNotAllowed
 
-from smartlinkd import __version__
 from smartlinkd.api import static
 from smartlinkd.api.auth_guards import Guards
 from smartlinkd.api.crews.app import add_crews, add_one_crew
@@ -52,7 +51,7 @@ def build_app(services: Services) -> GuardedQuart:
     operator.add(api, guards, services)
     crews.add(api, guards, services.crews)
     of_crews = add_crews(app, guards, services.crews)
-    static.register(app, lambda: document("smartlinkd", __version__, [api, of_crews]))
+    static.register(app, lambda: document([api, of_crews]))
     _handle_failures(app, _add_default_crew(app, guards, services))
     _allow_extension(app, services.rules.extension_origins)
     measure(app, services.metrics)

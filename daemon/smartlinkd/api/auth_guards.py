@@ -33,7 +33,6 @@ from smartlinkd.logs import LogEvent
 
 logger = logging.getLogger(__name__)
 
-REFUSALS: Final = (403, 503)
 OWNER: Final = "owner"
 LOCAL: Final = "local"
 
@@ -82,32 +81,6 @@ class Credential:
         return self.token if is_key else None
 
 
-@dataclass(frozen=True)
-class SessionCookie:
-    """The page's session cookie for the client of the current request (RFC 6265bis)."""
-
-    name: str
-    is_secure: bool
-    """True if the client used https, so that the browser may keep the cookie to that."""
-
-    def set(self, token: str) -> None:
-        """Have the answer to the current request set the cookie."""
-        self._send(token, LIFETIME["session"])
-
-    def clear(self) -> None:
-        """Have the answer to the current request make a browser forget the cookie."""
-        self._send("", 0)
-
-    def _send(self, value: str, max_age_s: int) -> None:
-        cookie = f"{self.name}={value}; Max-Age={max_age_s}; Path=/; HttpOnly; SameSite=Strict"
-
-        async def add(response: ResponseTypes) -> ResponseTypes:
-            response.headers["Set-Cookie"] = cookie + ("; Secure" if self.is_secure else "")
-            return response
-
-        after_this_request(add)
-
-
 class FailedSyncKeys:
     """Counts wrong sync keys and API keys; the tenth of a network within an hour is logged.
 
@@ -149,14 +122,13 @@ class Guards:
         self._client_access = services.rules.client_access
         self._sync_key = services.sync_key
         self._failed_sync_keys = FailedSyncKeys(trio.current_time)
-        self.anyone = Access(self._caller, bearer="none")
-        self.session = Access(self._visitor, bearer="required", refusals=REFUSALS)
-        self.any_key = Access(self._any_key, bearer="required", refusals=REFUSALS)
+        self.anyone = Access(self._caller, bearer="none", refusals=())
+        self.session = Access(self._visitor, bearer="required")
+        self.any_key = Access(self._any_key, bearer="required")
 
     def scoped(self, scope: Scope) -> Access:
         """Return the access of sessions, and of API keys with this scope."""
-        admit = partial(self._scoped, scope)
-        return Access(admit, bearer="required", refusals=REFUSALS, scope=scope)
+        return Access(partial(self._scoped, scope), bearer="required", scope=scope)
 
     def local_or_scoped(self, scope: Scope) -> Access:
         """Return the access of local clients, sessions, and API keys with this scope.
@@ -164,12 +136,12 @@ class Guards:
         A key that was sent is what counts, also from a local client.
         """
         admit = partial(self._local_or_scoped, scope)
-        return Access(admit, bearer="optional", refusals=REFUSALS, scope=scope)
+        return Access(admit, bearer="optional", scope=scope)
 
     def local_or_key(self, scope: Scope) -> Access:
         """Return the same access, which the sync key opens as well."""
         admit = partial(self._local_or_key, scope)
-        return Access(admit, bearer="optional", refusals=REFUSALS, scope=scope)
+        return Access(admit, bearer="optional", scope=scope)
 
     async def _caller(self) -> ApiClient:
         return identify(request.remote_addr, request.headers, self._client_access)
@@ -184,12 +156,26 @@ class Guards:
         token = request.cookies.get(await self._auth.cookie_name())
         return Credential(token, address, is_cookie=token is not None)
 
-    async def session_cookie(self) -> SessionCookie:
-        """Return how the session cookie goes to the client of the current request."""
-        return SessionCookie(
-            name=await self._auth.cookie_name(),
-            is_secure=came_over_https(request.remote_addr, request.headers, self._client_access),
-        )
+    async def set_session_cookie(self, token: str) -> None:
+        """Have the answer to the current request set the page's session cookie (RFC 6265bis)."""
+        await self._send_cookie(token, LIFETIME["session"])
+
+    async def clear_session_cookie(self) -> None:
+        """Have the answer make a browser forget the session cookie, if it sent one."""
+        if await self._auth.cookie_name() in request.cookies:
+            await self._send_cookie("", 0)
+
+    async def _send_cookie(self, value: str, max_age_s: int) -> None:
+        name = await self._auth.cookie_name()
+        cookie = f"{name}={value}; Max-Age={max_age_s}; Path=/; HttpOnly; SameSite=Strict"
+        if came_over_https(request.remote_addr, request.headers, self._client_access):
+            cookie += "; Secure"
+
+        async def add(response: ResponseTypes) -> ResponseTypes:
+            response.headers["Set-Cookie"] = cookie
+            return response
+
+        after_this_request(add)
 
     async def _visitor(self) -> Visitor:
         shown = await self.credential()

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, models_json_schema
 from pydantic_core.core_schema import DataclassField, ModelField, TypedDictField
 
+from smartlinkd import __version__
 from smartlinkd.api.operations import Api, Operation
 from smartlinkd.api.requests import describe_parameters
 from smartlinkd.http_server.failures import LONGEST_REQUEST_ID, REQUEST_ID_HEADER
@@ -75,7 +76,7 @@ def _tag(path: str) -> str:
     return next(fitting, "operation")
 
 
-def document(title: str, version: str, apis: Sequence[Api]) -> Json:
+def document(apis: Sequence[Api]) -> Json:
     """Return the OpenAPI 3.1 document of the operations that are declared so far."""
     references, schemas = _schemas(apis)
     paths: dict[str, Json] = {}
@@ -87,7 +88,7 @@ def document(title: str, version: str, apis: Sequence[Api]) -> Json:
             paths.setdefault(path, {})[operation.method.lower()] = entry
     return {
         "openapi": "3.1.0",
-        "info": {"title": title, "version": version},
+        "info": {"title": "smartlinkd", "version": __version__},
         "servers": [{"url": "/", "description": "this daemon"}],
         "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,

@@ -47,7 +47,7 @@ class Access:
     the request, before the body is read and again when it is there."""
     bearer: Literal["none", "optional", "required"]
     """Said in the document: if a client has to send a token."""
-    refusals: tuple[int, ...] = ()
+    refusals: tuple[int, ...] = (403, 503)
     """Statuses that `admit` can lead to."""
     scope: str | None = None
     """The scope that an API key needs. Without one, no key opens the operation."""

@@ -13,8 +13,9 @@ import codecs
 import json
 from typing import Any, Final, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, JsonValue, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import from_json
 from quart import request
 
 from smartlinkd.errors import Invalid
@@ -95,6 +96,14 @@ async def read_body(model: type[B], *, any_type: bool = False, is_optional: bool
     data = await request.get_data()
     assert isinstance(data, bytes)  # noqa: S101 - for the type checker: text is asked for by name
     return parse_body(model, data, by_name=any_type)
+
+
+async def read_json() -> JsonValue:
+    """Return all of the current request's body, which `read_body` has read as a model."""
+    data = await request.get_data()
+    assert isinstance(data, bytes)  # noqa: S101 - for the type checker, as above
+    value: JsonValue = from_json(replace_lone_surrogates(data.removeprefix(codecs.BOM_UTF8)))
+    return value
 
 
 def parse_body(model: type[B], data: bytes, *, by_name: bool = False) -> B:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +44,7 @@ def register(target: Quart, document: Callable[[], dict[str, Any]]) -> None:
     serve(target, "/openapi.json", openapi)
     serve(target, "/docs/", with_slash)
     for path, file in {"/docs": _FOLDER / "index.html", **_files()}.items():
-        serve(target, path, _view(file))
+        serve(target, path, partial(_answer, Asset(file.name, file.read_bytes())))
 
 
 def _files() -> dict[str, Path]:
@@ -56,14 +56,5 @@ def _files() -> dict[str, Path]:
     return {f"/docs/{file.name}": file for file in (*vendored, _FOLDER / "docs.js")}
 
 
-@cache
-def _asset(file: Path) -> Asset:
-    """Return a file, read and compressed once for all apps, when it is first asked for."""
-    return Asset(file.name, file.read_bytes())
-
-
-def _view(file: Path) -> Callable[[], Any]:
-    async def answer() -> Response:
-        return _asset(file).answer(_HEADERS, cache=REVALIDATE)
-
-    return answer
+async def _answer(asset: Asset) -> Response:
+    return asset.answer(_HEADERS, cache=REVALIDATE)

@@ -28,8 +28,7 @@ from smartlinkd.api.app import build_app
 from smartlinkd.api.client_address import ClientAccess
 from smartlinkd.api.crews.app import build_crew_app
 from smartlinkd.api.services import CrewServices, Rules, Services
-from smartlinkd.auth.actor import Auth, KeySpec
-from smartlinkd.auth.keys import Scope
+from smartlinkd.auth.actor import Auth
 from smartlinkd.config.problems import Problem
 from smartlinkd.conversion.service import ConversionTimings
 from smartlinkd.crews.catalog.catalog import Catalog
@@ -292,14 +291,8 @@ class ServedCrews:
     own: Address
     tokens: Mapping[str, str]
     crew_tokens: CrewTokens
-    auth: Auth
     metrics: Metrics
     stop: trio.Event = field(default_factory=trio.Event)
-
-    async def make_key(self, *scopes: Scope) -> str:
-        """An API key with these scopes."""
-        made = await self.auth.create_key_in_shell(KeySpec("a program", scopes, None))
-        return made.key.get_secret_value()
 
     @property
     def token(self) -> str:
@@ -355,23 +348,16 @@ def limits() -> HttpLimits:
     return HttpLimits()
 
 
-@pytest.fixture
-def body_timeout_s() -> float | None:
-    """The time for a whole body; None for the server's own."""
-    return None
-
-
 ServeCrews = Callable[..., AbstractAsyncContextManager[ServedCrews]]
 
 
 @pytest.fixture
-def serve_crews(  # noqa: PLR0917 - fixtures
+def serve_crews(
     nursery: trio.Nursery,
     crews: Catalog,
     tmp_path: Path,
     conformity: Conformity,
     limits: HttpLimits,
-    body_timeout_s: float | None,
 ) -> ServeCrews:
     """Serves crews over an executor, on two ports, for the length of a block.
 
@@ -379,7 +365,7 @@ def serve_crews(  # noqa: PLR0917 - fixtures
     """
     return partial(
         opened, catalog=crews, nursery=nursery, directory=tmp_path, conformity=conformity,
-        limits=limits, body_timeout_s=body_timeout_s,
+        limits=limits,
     )  # fmt: skip
 
 
@@ -399,7 +385,6 @@ async def opened(
     directory: Path,
     conformity: Conformity,
     limits: HttpLimits,
-    body_timeout_s: float | None,
 ) -> AsyncIterator[ServedCrews]:
     tokens = CrewTokens(directory, SecretBytes(bytes(32)), catalog.users())
     await nursery.start(tokens.run)
@@ -437,8 +422,6 @@ async def opened(
     )
     app = build_app(services)
     own = build_crew_app("alpha", services)
-    if body_timeout_s is not None:
-        app.config["BODY_TIMEOUT"] = own.config["BODY_TIMEOUT"] = body_timeout_s
     stop = trio.Event()
     async with (
         serving(
@@ -451,7 +434,7 @@ async def opened(
         shown = {crew: await tokens.show(crew) for crew in catalog.names()}
         shown |= {user: await tokens.show("alpha", user) for user in ("ann", "bob")}
         plain = {name: token.get_secret_value() for name, token in shown.items()}
-        yield ServedCrews(at_main, at_own, plain, tokens, auth, metrics, stop)
+        yield ServedCrews(at_main, at_own, plain, tokens, metrics, stop)
 
 
 @asynccontextmanager

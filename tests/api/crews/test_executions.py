@@ -124,17 +124,6 @@ async def test_resume_may_replace_webhooks(served: ServedCrews, executor: StandI
     ]  # fmt: skip
 
 
-async def test_resume_with_a_forbidden_address_is_400_that_names_it(
-    served: ServedCrews, executor: StandIn
-) -> None:
-    known = executor.add(status=Status.WAITING_FOR_HUMAN_INPUT, current_task="1")
-    body = answer_of(known.id, crewWebhookUrl="http://10.0.0.1/")
-    answer = await served.own.post("/resume", served.token, body)
-    assert answer.status_code == 400
-    assert answer.json()["message"].startswith("crewWebhookUrl: ")
-    assert executor.known[known.id] is known
-
-
 async def test_resume_with_a_wrong_field_is_400_that_names_it(served: ServedCrews) -> None:
     for body, message in [
         ({}, "execution_id: is missing; task_id: is missing; human_feedback: is missing; is_app"),

@@ -6,6 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from smartlinkd.http_server.app import BODY_SECONDS
 
 if TYPE_CHECKING:
     from pydantic import JsonValue
@@ -27,12 +31,6 @@ async def test_inputs_may_be_any_json(served: ServedCrews, executor: StandIn) ->
         body = {"inputs": inputs, "restoreFromStateId": None, "Inputs": 1, "crew": "x"}
         assert (await served.own.post("/kickoff", served.token, body)).status_code == 200, inputs
         assert executor.kickoffs[-1][1].inputs == inputs, inputs
-
-
-async def test_missing_inputs_field_counts_as_empty(served: ServedCrews, executor: StandIn) -> None:
-    for body in [{}, {"inputs": None}, {"input": {"topic": 1}}]:
-        assert (await served.own.post("/kickoff", served.token, body)).status_code == 200, body
-        assert executor.kickoffs[-1][1].inputs == {}, body
 
 
 async def test_meta_may_be_any_json(served: ServedCrews, executor: StandIn) -> None:
@@ -105,13 +103,6 @@ async def test_kickoff_with_a_wrong_body_is_400_that_names_the_fault(
         assert message in answer.json()["message"], body
         assert "details" not in answer.json(), body
         assert executor.kickoffs == [], body
-
-
-async def test_refusal_repeats_no_value(served: ServedCrews) -> None:
-    for body in (b'{"inputs": "hunter2"}', b'{"inputs": {"a": "hunter2}', b'"hunter2"'):
-        answer = await served.own.post("/kickoff", served.token, body)
-        assert answer.status_code == 400
-        assert "hunter2" not in answer.text
 
 
 # Idempotency
@@ -243,16 +234,19 @@ async def test_kickoff_with_a_forbidden_address_is_400_that_names_it(
 # Sizes
 
 
-@pytest.mark.parametrize("body_timeout_s", [0.1])
-@pytest.mark.parametrize("where", ["under", "root", "own"])
-async def test_slow_body_is_408(served: ServedCrews, where: str, body_timeout_s: float) -> None:
+@pytest.mark.parametrize("where", ["under", "own"])
+async def test_slow_body_is_408(served: ServedCrews, where: str, mock_clock: MockClock) -> None:
     at = served.at(where)
     path = at.url.partition(str(at.port))[2]
     head = (
         f"POST {path}/kickoff HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Authorization: Bearer {served.token}\r\nConnection: close\r\nContent-Length: 9\r\n\r\n{{"
     )
-    answer = await at.raw(head.encode())
+    async with await trio.open_tcp_stream("127.0.0.1", at.port) as stream:
+        await stream.send_all(head.encode())
+        await wait_all_tasks_blocked(0.1)
+        mock_clock.jump(BODY_SECONDS)
+        answer = b"".join([part async for part in stream])
     assert answer.startswith(b"HTTP/1.1 408 ")
     assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {
         "error": "Request Timeout",

@@ -61,22 +61,6 @@ async def test_status_has_one_shape_in_each_state(served: ServedCrews, executor:
             ), word  # fmt: skip
 
 
-async def test_status_of_a_failure_has_its_error_as_result(
-    served: ServedCrews, executor: StandIn
-) -> None:
-    for error in ["it broke", None]:
-        for word in [Status.ERROR, Status.STOPPED, Status.TIMED_OUT, Status.INTERRUPTED]:
-            known = executor.add(status=word, error=error, result="half of it")
-            told = await status(served, known.id)
-            assert (told["result"], told["error"]) == (error or word, error), (word, error)
-
-
-async def test_status_has_inputs_on_request_alone(served: ServedCrews, executor: StandIn) -> None:
-    known = executor.add(status=Status.RUNNING, inputs={"topic": "son môi"})
-    assert (await status(served, known.id, "?inputs=1"))["inputs"] == {"topic": "son môi"}
-    assert "inputs" not in await status(served, known.id)
-
-
 async def test_status_has_tasks_and_progress(served: ServedCrews, executor: StandIn) -> None:
     step = {"tool": "convert_links", "tool_input": {"links": []}}
     known = executor.add(

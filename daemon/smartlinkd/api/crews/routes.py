@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -33,10 +32,11 @@ from smartlinkd.api.crews.schemas import (
     StopResponse,
 )
 from smartlinkd.api.operations import Access, Api
+from smartlinkd.api.requests import read_json
 from smartlinkd.api.services import CrewServices
 from smartlinkd.api.timings import count_only
 from smartlinkd.config.crews import LONGEST_GRACE
-from smartlinkd.crews.model import CrewUser, Feedback, Kickoff, no_such_execution
+from smartlinkd.crews.model import CrewUser, Feedback, Kickoff
 from smartlinkd.crews.subscriptions import ExecutionEventStream
 from smartlinkd.deadlines import ACTOR_TIMEOUT_S, actor_deadline
 from smartlinkd.errors import Refused
@@ -46,8 +46,6 @@ from smartlinkd.store.model import Execution, ExecutionState
 
 STOPPING: Final = LONGEST_GRACE + 30.0
 """Seconds for a stop to be answered, which comes when the worker has ended and that is recorded."""
-
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def add(api: Api, guards: Guards, crews: CrewServices) -> None:
@@ -100,7 +98,7 @@ def _add_read_routes(api: Api, guards: Guards, crews: CrewServices, member: Acce
 
         The same at `/{kickoff_id}/status`.
         """
-        kickoff_id = _checked_id(asked.kickoff_id)
+        kickoff_id = asked.kickoff_id
         seconds = min(asked.wait, MAX_WAIT)
         with actor_deadline(seconds + ACTOR_TIMEOUT_S):
             if seconds:
@@ -146,10 +144,9 @@ def _add_read_routes(api: Api, guards: Guards, crews: CrewServices, member: Acce
         Each has an id, and as its data a JSON object {type, timestamp, data}. They begin with the
         first, or after `Last-Event-ID`; the stream closes when the execution has ended.
         """
-        kickoff_id = _checked_id(asked.kickoff_id)
 
         def follow() -> AbstractAsyncContextManager[ExecutionEventStream]:
-            return executor.follow(caller, kickoff_id, after=asked.last_event_id)
+            return executor.follow(caller, asked.kickoff_id, after=asked.last_event_id)
 
         shown, is_head = await guards.credential(), request.method == "HEAD"
         # The answer is sent after the request's context has ended.
@@ -181,18 +178,19 @@ def _add_write_routes(api: Api, crews: CrewServices, member: Access) -> None:
 
         It is on disk when this is answered, and known from then on.
         """
-        key = asked.idempotency_key
+        # An `Idempotency-Key` stands for the whole body, unknown keys included.
+        key, sent = asked.idempotency_key, await read_json()
         try:
             webhooks = webhook_targets(body, crews.webhook_networks)
         except Refused:
             # Only what is new is refused: when this came before, they may have been allowed.
-            earlier = await executor.created_by(caller, idempotency_key=key, body=body.sent)
+            earlier = await executor.created_by(caller, idempotency_key=key, body=sent)
             if earlier is None:
                 raise
             return KickoffResponse(kickoff_id=earlier)
         wanted = Kickoff(inputs=body.inputs or {}, meta=body.meta, webhooks=webhooks)
         return KickoffResponse(
-            kickoff_id=await executor.kickoff(caller, wanted, idempotency_key=key, body=body.sent)
+            kickoff_id=await executor.kickoff(caller, wanted, idempotency_key=key, body=sent)
         )
 
     @api.operation(
@@ -205,17 +203,16 @@ def _add_write_routes(api: Api, crews: CrewServices, member: Access) -> None:
         """
         found = await executor.resume(
             caller,
-            _checked_id(body.execution_id, "execution_id"),
+            body.execution_id,
             Feedback(body.task_id, body.human_feedback, body.is_approve),
             webhooks=webhook_targets(body, crews.webhook_networks),
         )
+        message = "not approved: the crew is told so, with the feedback"
         if body.is_approve:
-            return ResumeResponse(
-                status="resumed", message="approved: the execution goes on", kickoff_id=found.id
-            )
+            message = "approved: the execution goes on"
         return ResumeResponse(
-            status="retrying",
-            message="not approved: the crew is told so, with the feedback",
+            status="resumed" if body.is_approve else "retrying",
+            message=message,
             kickoff_id=found.id,
         )
 
@@ -233,9 +230,8 @@ def _add_stop_route(api: Api, crews: CrewServices, member: Access) -> None:
     )
     async def stop(caller: CrewUser, asked: OneExecution) -> StopResponse:
         """End an execution, queued or running. Answered when it has ended."""
-        kickoff_id = _checked_id(asked.kickoff_id)
-        await crews.executor.stop(caller, kickoff_id)
-        return StopResponse(kickoff_id=kickoff_id)
+        await crews.executor.stop(caller, asked.kickoff_id)
+        return StopResponse(kickoff_id=asked.kickoff_id)
 
 
 async def _wait(
@@ -247,10 +243,3 @@ async def _wait(
         async with background(partial(sse.cancel_at, stopping, waiting)):
             return await crews.executor.wait(caller, kickoff_id, seconds)
     return await crews.executor.execution(caller, kickoff_id)
-
-
-def _checked_id(kickoff_id: str, field: str = "kickoff_id") -> str:
-    """Return an id if it has the form of ours. Raises `NotFound`, as the executor does."""
-    if not _UUID.fullmatch(kickoff_id):
-        raise no_such_execution(field)
-    return kickoff_id

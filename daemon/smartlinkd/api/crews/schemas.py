@@ -15,8 +15,6 @@ from pydantic import (
     ConfigDict,
     Field,
     JsonValue,
-    ModelWrapValidatorHandler,
-    PrivateAttr,
     SecretStr,
     model_validator,
 )
@@ -225,27 +223,9 @@ class _Inputs(Body):
 
 
 class KickoffRequest(Webhooks, _Inputs):  # the last one's fields come first
-    """Also keeps the whole body as it was sent, since an `Idempotency-Key` stands for all of it."""
-
     model_config = example(
         {"inputs": {"links": ["https://shopee.vn/product/88201679/23456789012"]}}
     )
-
-    _sent: JsonValue = PrivateAttr(default=None)
-
-    @property
-    def sent(self) -> JsonValue:
-        """The JSON value that this was read from."""
-        return self._sent
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _keep(
-        cls, sent: JsonValue, read: ModelWrapValidatorHandler[KickoffRequest]
-    ) -> KickoffRequest:
-        made = read(sent)
-        made._sent = sent
-        return made
 
 
 class _Feedback(Body):
@@ -418,10 +398,3 @@ class ResumeResponse(Answer):
     status: Literal["resumed", "retrying"]
     message: str
     kickoff_id: str
-
-
-class EventHead(Answer):
-    """The first members of an event in the stream; `data` follows them as the journal has it."""
-
-    type: str
-    timestamp: Timestamp

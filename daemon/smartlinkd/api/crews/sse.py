@@ -18,12 +18,12 @@ from pydantic_core import to_json
 from quart import Response
 from quart.wrappers.response import DataBody, ResponseBody
 
-from smartlinkd.api.crews.schemas import EventHead
 from smartlinkd.crews.subscriptions import ExecutionEventStream
 from smartlinkd.deadlines import actor_deadline
 from smartlinkd.errors import Refused, WrongToken
 from smartlinkd.nurseries import background
 from smartlinkd.store.model import ExecutionEvent
+from smartlinkd.wire import timestamp
 
 logger = logging.getLogger(__name__)
 
@@ -160,7 +160,7 @@ def encode(event: ExecutionEvent) -> bytes:
     """
     text = event.json
     if event.offset == 0:
-        head = to_json(EventHead(type=event.type, timestamp=event.timestamp))
+        head = to_json({"type": event.type, "timestamp": timestamp(event.timestamp)})
         # An event without data has an empty object, as webhooks do.
         text = b'id: %d\ndata: %s,"data":%s' % (event.number, head[:-1], text or b"{}")
     for sign, escaped in _BREAKS_FOR_SOME.items():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from quart import request
-
 from smartlinkd.api.auth_guards import Guards, Visitor
 from smartlinkd.api.client_address import ApiClient
 from smartlinkd.api.operations import Api
@@ -46,7 +44,7 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
         if not isinstance(outcome, LoggedIn):
             return SecondStepResponse(temp_token=outcome.temp_token)
         if body.session == "cookie":
-            (await guards.session_cookie()).set(outcome.token)
+            await guards.set_session_cookie(outcome.token)
             return CookieLoginResponse()
         return LoggedInResponse(token=outcome.token)
 
@@ -64,7 +62,7 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
             body.temp_token.get_secret_value(), body.code.get_secret_value(), caller.address
         )
         if body.session == "cookie":
-            (await guards.session_cookie()).set(token)
+            await guards.set_session_cookie(token)
             return DoneResponse()
         return TokenResponse(token=token)
 
@@ -77,7 +75,7 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
     async def logout(visitor: Visitor) -> DoneResponse:
         """End this session, and no other."""
         await auth.logout(visitor.session)
-        await _forget_cookie()
+        await guards.clear_session_cookie()
         return DoneResponse()
 
     @api.operation(
@@ -91,13 +89,8 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
     async def revoke(_: Visitor, body: RevokeRequest) -> DoneResponse:
         """End every session, this one among them; with `keys` every API key, too."""
         await auth.revoke_all(with_keys=body.keys is True)
-        await _forget_cookie()
+        await guards.clear_session_cookie()
         return DoneResponse()
-
-    async def _forget_cookie() -> None:
-        cookie = await guards.session_cookie()
-        if cookie.name in request.cookies:
-            cookie.clear()
 
     @api.operation(
         "GET",
