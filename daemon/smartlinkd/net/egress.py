@@ -51,6 +51,8 @@ IDLE_S: Final = 15.0
 
 _BROKEN: Final = (httpcore.NetworkError, httpcore.TimeoutException, httpcore.RemoteProtocolError)
 _ANY_PORT: Final = 9
+_DOCUMENTATION: Final = {4: ip_address("192.0.2.1"), 6: ip_address("2001:db8::1")}
+"""Addresses that nobody has (RFC 5737, RFC 3849)."""
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Resolve = Callable[[str], Awaitable[Sequence[Address]]]
@@ -167,23 +169,34 @@ async def resolve_name(host: str) -> Sequence[Address]:
 def is_local(address: Address) -> bool:
     """Return True if the address is this machine's, or on an IPv6 link of it. Sends nothing.
 
-    The kernel sends to an own address from that same address.
-
     Raises:
         CannotConnect: the kernel has no descriptor or memory to ask it.
     """
     target = effective_address(address)
-    family = socket.AF_INET if target.version == 4 else socket.AF_INET6
+    # Where any address can be bound (ip_nonlocal_bind), a bind says nothing. To a second address of
+    # an interface the kernel sends from the first one.
+    if _can_bind(target) and not _can_bind(_DOCUMENTATION[target.version]):
+        return True
+    source = _own_address(target, lambda probe: probe.connect((str(target), _ANY_PORT)))
+    return source is not None and (source == target or is_same_link(source, target))
+
+
+def _can_bind(address: Address) -> bool:
+    return _own_address(address, lambda probe: probe.bind((str(address), 0))) is not None
+
+
+def _own_address(address: Address, prepare: Callable[[socket.socket], None]) -> Address | None:
+    """Return a UDP socket's own address after `prepare`, or None if the kernel refused that."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((str(target), _ANY_PORT))
-            source = ip_address(str(probe.getsockname()[0]).partition("%")[0])
+            prepare(probe)
+            return ip_address(str(probe.getsockname()[0]).partition("%")[0])
     except OSError as error:
         if error.errno in _EXHAUSTED:
             why = f"where it leads is not to be known now ({error.strerror})"
             raise CannotConnect(why) from None
-        return False  # there is no route to it
-    return source == target or is_same_link(source, target)
+        return None
 
 
 class _CheckedNetwork(httpcore.AsyncNetworkBackend):
