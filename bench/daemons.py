@@ -148,7 +148,7 @@ def until(met: Callable[[], object], log: Path, *, every: float = LOOK_EVERY) ->
 
 
 def ask_portal(portal: Origins, method: str, path: str, body: object = None) -> Any:
-    """One of the sandbox's switches: `delay` with `{"submit_ms": n}`, `log?last=n`, `reset`, …"""
+    """One of the sandbox's switches: `delay` with `{"submit_ms": n}`, `log?last=n`, …"""
     url = f"{portal.portal}/_sandbox/{path}"
     answer = httpx.request(method, url, json=body, timeout=PATIENCE, trust_env=False)
     return answer.raise_for_status().json()

@@ -252,7 +252,7 @@ def start_portal() -> None:
         *("systemd-run", "--unit=portal", "--collect", f"--working-directory={ROOT}", "-q"),
         *(sys.executable, "-m", "smartlinkd", "sandbox", "--port", str(PORTAL)),
     )
-    portal = f"http://127.0.0.1:{PORTAL}/"
+    portal = f"http://127.0.0.1:{PORTAL}/_sandbox/log"
 
     def answers() -> bool:
         try:
