@@ -219,12 +219,13 @@ class Scheduler:
             "executor", lambda scheduler: scheduler._enqueue(queue, user, kickoff, key)
         )
         self._writes.start_soon(enqueue.answer, self)
-        kickoff_id = await enqueue.wait()
-        # A status that is asked for next shows that it runs, and with `?wait` comes at its end.
-        if (execution := queue.running.get(kickoff_id)) is not None:
-            with trio.move_on_after(self._limits.begin_timeout_s):
-                await execution.begun.wait()
-        return kickoff_id
+        return await enqueue.wait()
+
+    async def wait_begun(self, crew: str, kickoff_id: str) -> None:
+        """Return when an execution that has a slot has begun, or will not."""
+        queue = self._queues.get(crew)
+        if queue is not None and (execution := queue.running.get(kickoff_id)) is not None:
+            await execution.begun.wait()
 
     async def stop(self, user: CrewUser, kickoff_id: str) -> Completion:
         """Begin to stop an execution that exists; see `Executor.stop`. Raises `Invalid`."""

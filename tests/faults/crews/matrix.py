@@ -234,6 +234,9 @@ for _fault, _within in _REFUSED.items():
     for _phase in ("idle", "storing"):
         _due = MATRIX.due((_fault, _phase))
         put(_fault, _phase, replace(_due, statuses=frozenset([503]), seconds=_within))
+# If the executor is there again before the lock is gone.
+_due = MATRIX.due(("db_locked", "restarting"))
+put("db_locked", "restarting", replace(_due, statuses=frozenset([200, 503])))
 for _fault in ("db_full", "db_fails", "db_gone"):  # as soon as the executor is there again
     _due = MATRIX.due((_fault, "restarting"))
     put(_fault, "restarting", replace(_due, statuses=frozenset([503])))
