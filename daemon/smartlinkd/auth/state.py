@@ -10,8 +10,8 @@ from __future__ import annotations
 import hmac
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -36,7 +36,6 @@ from smartlinkd.auth.tokens import Tokens, password_digest, refusal
 from smartlinkd.auth.totp import SecondFactor, Setup, new_setup, read_code, read_secret
 from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from smartlinkd.logs import LogEvent
-from smartlinkd.slots import slot
 from smartlinkd.state_files import saving
 from smartlinkd.threads import on_thread
 
@@ -136,7 +135,7 @@ class AuthState:
         self._changing = trio.Lock()
 
     async def login(self, password: str, address: str) -> LoggedIn | SecondStep:
-        with slot(self._logins, "logins or changes"):
+        with _slot(self._logins):
             await self._throttle.wait_for_verdicts(address)
             with self._throttle.attempt(address) as tries:
                 passwords = self._passwords
@@ -382,7 +381,7 @@ class AuthState:
     @asynccontextmanager
     async def _change(self) -> AsyncIterator[None]:
         """Hold a slot and the lock for changes in the block."""
-        with slot(self._changes, "logins or changes"):
+        with _slot(self._changes):
             async with self._changing:
                 yield
 
@@ -395,6 +394,24 @@ class AuthState:
         with saving():
             await on_thread(save, self._directory, saved)
         self._saved = saved
+
+
+@contextmanager
+def _slot(slots: trio.Semaphore) -> Iterator[None]:
+    """Hold one of `slots` in the block. Raises `Unavailable` at once if none is free.
+
+    A caller that waited would take the actor's last place, and then it could answer nobody.
+    """
+    try:
+        slots.acquire_nowait()
+    except trio.WouldBlock:
+        raise Unavailable(
+            "too many logins or changes at once; try again shortly", retry_after=1
+        ) from None
+    try:
+        yield
+    finally:
+        slots.release()
 
 
 def _log_if_slowed(tries: Tries, address: str) -> None:
