@@ -31,7 +31,7 @@ settings.load_profile("untimed")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """How to run the tests in the same order again."""
+    """Write the option that runs the tests in the same order again."""
     seed = terminalreporter.config.getoption("randomly_seed", None)
     if seed is not None and {"failed", "error"} & terminalreporter.stats.keys():
         terminalreporter.write_line(f"the same order again: --randomly-seed={seed}")

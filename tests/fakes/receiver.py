@@ -42,7 +42,7 @@ class Receiver:
     refused: list[Call] = field(default_factory=list)
 
     def at(self, path: str) -> list[Call]:
-        """What was taken at this path."""
+        """Return the calls that were taken at this path."""
         return [call for call in self.calls if call.path == path]
 
     async def serve(self, stream: trio.SocketStream) -> None:
@@ -90,7 +90,7 @@ async def _take(_: Call) -> int:
 async def open_receiver(
     answer: Callable[[Call], Awaitable[int]] = _take,
 ) -> AsyncIterator[Receiver]:
-    """One that takes everything unless it is told otherwise, while the block runs."""
+    """Serve a receiver while the block runs. It takes every call unless it is told otherwise."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     receiver = Receiver(f"http://127.0.0.1:{listener.socket.getsockname()[1]}", answer)
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""What the soak answers to the webhook calls of its executions: some are refused at first."""
+"""The soak's answers to webhook calls of its executions: some are refused at first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests do with an open store: record a change, queue webhook calls, and read them again."""
+"""Calls of tests to an open store: record a change, queue webhook calls, read them again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands end: their exit codes, and what they say on standard error."""
+"""Exit codes of commands, and their one way to write to standard error."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def wait_for_browser(daemon: Smartlinkd) -> None:
             raise StepFailed(
                 f"the browser was not ready within {TIMEOUT:g} s; try smartlinkd doctor"
             )
-        time.sleep(0.05)
+        time.sleep(0.05)  # the status tells nobody of a change
 
 
 def show(links: Mapping[str, bool], mapping: Mapping[str, LinkEntry], say: Say) -> None:
