@@ -121,16 +121,18 @@ class Completion:
 class RunningExecution:
     """An execution that has a slot of its crew. `run()` is its task."""
 
-    def __init__(self, execution_id: str, crew: Crew, context: ExecutionContext) -> None:
+    def __init__(
+        self, execution_id: str, crew: Crew, context: ExecutionContext, *, is_begun: bool
+    ) -> None:
+        """`is_begun` is True if its beginning is recorded already."""
         self.id = execution_id
         self.completion = Completion(
             crew.worker.grace + context.recorder.limits.completion_timeout_s
         )
-        self.begun = trio.Event()
-        """Set when the beginning is recorded, or will not be."""
         self.worker_started = trio.Event()
         """Set when the worker has said something, or there will be none."""
         self._crew = crew
+        self._is_begun = is_begun
         self._context = context
         self._recorder = context.recorder
         self._created_at: datetime
@@ -212,7 +214,6 @@ class RunningExecution:
                 async with sole_error(), trio.open_nursery() as self._recording:
                     await self._run(execution)
         finally:
-            self.begun.set()
             self.worker_started.set()
             self.completion.ended.set()
 
@@ -238,8 +239,8 @@ class RunningExecution:
         settings, runs = self._crew.worker, self._context.runs
         try:
             with self._start_scope:
-                await self._record(begun(self._progress.subject, self._recorder.wall()))
-                self.begun.set()
+                if not self._is_begun:
+                    await self._record(begun(self._progress.subject, self._recorder.wall()))
                 logger.info("crew %s: execution %s runs", self._crew.name, self.id)
                 deadline = self._start_scope.deadline = trio.current_time() + self._crew.deadline
                 self._has_worker = True

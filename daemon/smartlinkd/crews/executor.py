@@ -153,18 +153,13 @@ class Executor:
         """
         key = IdempotencyKey(idempotency_key, body) if idempotency_key is not None else None
         try:
-            kickoff_id = await self.mailbox.ask(Scheduler.kickoff, user, kickoff, key)
+            return await self.mailbox.ask(Scheduler.kickoff, user, kickoff, key)
         except Refused:
             # Only what is new is refused. What cannot be written to can be read from.
             earlier = await self.created_by(user, idempotency_key=idempotency_key, body=body)
             if earlier is None:
                 raise
             return earlier
-        # A status that is asked for next shows that it runs, and with `?wait` comes at its end.
-        if self._scheduler is not None:
-            with trio.move_on_after(self._limits.begin_timeout_s):
-                await self._scheduler.wait_begun(user.crew, kickoff_id)
-        return kickoff_id
 
     async def created_by(
         self, user: CrewUser, *, idempotency_key: str | None, body: JsonValue

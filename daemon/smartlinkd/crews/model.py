@@ -31,8 +31,6 @@ class ExecutorLimits:
     wait for the disk, or a crew's queue, and no kickoff of another crew may wait for that."""
     max_starting: int = 2 * len(os.sched_getaffinity(0))
     """Workers that start at the same time."""
-    begin_timeout_s: float = 0.5
-    """A kickoff waits so long for an execution that has a slot to begin. A disk may be slow."""
     start_timeout_s: float = 10.0
     """A worker that said nothing for so long counts as started. One with CrewAI takes three
     seconds when it is alone, and six among as many as may start."""

@@ -21,7 +21,7 @@ from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.execution import Completion, ExecutionContext, RunningExecution
 from smartlinkd.crews.model import Crew, CrewLoad, CrewUser, Feedback, Kickoff
 from smartlinkd.crews.outcome import Outcome
-from smartlinkd.crews.store_entries import REQUEUED, requeued, subject_of
+from smartlinkd.crews.store_entries import REQUEUED, begun, requeued, subject_of
 from smartlinkd.errors import Invalid, Unavailable, Unprocessable
 from smartlinkd.logs import LogEvent
 from smartlinkd.store.model import (
@@ -221,12 +221,6 @@ class Scheduler:
         self._writes.start_soon(enqueue.answer, self)
         return await enqueue.wait()
 
-    async def wait_begun(self, crew: str, kickoff_id: str) -> None:
-        """Return when an execution that has a slot has begun, or will not."""
-        queue = self._queues.get(crew)
-        if queue is not None and (execution := queue.running.get(kickoff_id)) is not None:
-            await execution.begun.wait()
-
     async def stop(self, user: CrewUser, kickoff_id: str) -> Completion:
         """Begin to stop an execution that exists; see `Executor.stop`. Raises `Invalid`."""
         by = f"user {user.user}" if user.user else "a holder of the organization token"
@@ -283,12 +277,23 @@ class Scheduler:
                 meta=kickoff.meta,
                 webhooks=kickoff.webhooks,
             )
-            created = await self._store.create(new, idempotency=key)
-            if created.is_new:
-                event = LogEvent.EXECUTION_ACCEPTED(crew=crew.name, kickoff_id=new.id)
-                logger.info("crew %s: execution %s is accepted", crew.name, new.id, extra=event)
+            # If it can run at once its beginning is recorded with it: one wait for the disk. The
+            # slot stays free meanwhile, since nothing waits and the lock keeps others from it.
+            runs = not queue.waiting and self._can_start(queue, crew)
+            entry = begun(subject_of(new), new.created_at) if runs else None
+            created = await self._store.create(new, idempotency=key, update=entry)
+            if not created.is_new:
+                return created.id
+            event = LogEvent.EXECUTION_ACCEPTED(crew=crew.name, kickoff_id=new.id)
+            logger.info("crew %s: execution %s is accepted", crew.name, new.id, extra=event)
+            if entry is None:
                 queue.waiting[new.id] = None
                 self._start_waiting(queue)
+            else:
+                if entry.deliveries:
+                    self._recorder.queued()
+                if not self._is_suspended:  # else the next instance decides about it
+                    self._start(queue, crew, new.id, is_begun=True)
             return created.id
         finally:
             queue.enqueue_lock.release()
@@ -313,10 +318,15 @@ class Scheduler:
         while crew is not None and queue.waiting and self._can_start(queue, crew):
             kickoff_id = next(iter(queue.waiting))
             del queue.waiting[kickoff_id]
-            execution = RunningExecution(kickoff_id, crew, self._context)
-            queue.running[kickoff_id] = execution
-            self._background.start_soon(self._watch_start, execution)
-            self._executions.start_soon(self._run, queue, execution)
+            self._start(queue, crew, kickoff_id)
+
+    def _start(
+        self, queue: CrewQueue, crew: Crew, kickoff_id: str, *, is_begun: bool = False
+    ) -> None:
+        execution = RunningExecution(kickoff_id, crew, self._context, is_begun=is_begun)
+        queue.running[kickoff_id] = execution
+        self._background.start_soon(self._watch_start, execution)
+        self._executions.start_soon(self._run, queue, execution)
 
     async def _watch_start(self, execution: RunningExecution) -> None:
         """Start others once this execution's worker has started, or has had its time for it."""

@@ -30,6 +30,7 @@ from smartlinkd.store.model import (
     Execution,
     ExecutionUpdate,
     NewEvent,
+    NewExecution,
     Status,
     TaskRecord,
     WebhookTarget,
@@ -44,7 +45,7 @@ class _OpenTask:
     since: float
 
 
-def subject_of(execution: Execution) -> Subject:
+def subject_of(execution: Execution | NewExecution) -> Subject:
     """Return what entries say of an execution, and where its webhook calls go."""
     return Subject(execution.id, execution.meta, execution.webhooks)
 

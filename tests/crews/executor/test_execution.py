@@ -138,13 +138,21 @@ async def test_webhook_calls_are_recorded_in_the_transaction_of_their_event(
 ) -> None:
     """One transaction: the change, the event and the calls that are owed for it."""
     together: list[tuple[list[str], list[str]]] = []
-    record = Store.record
+    create, record = Store.create, Store.record
 
-    async def note_record(self: Store, execution_id: str, entry: ExecutionUpdate) -> None:
+    def note(entry: ExecutionUpdate) -> None:
         kinds: list[str] = [delivery.target.kind for delivery in entry.deliveries]
         together.append(([event.type for event in entry.events], kinds))
+
+    async def note_creation(self: Store, *args: Any, **named: Any) -> Any:
+        note(named["update"])
+        return await create(self, *args, **named)
+
+    async def note_record(self: Store, execution_id: str, entry: ExecutionUpdate) -> None:
+        note(entry)
         await record(self, execution_id, entry)
 
+    monkeypatch.setattr(Store, "create", note_creation)
     monkeypatch.setattr(Store, "record", note_record)
     url = "https://example.com/"
     webhooks = (

@@ -54,11 +54,12 @@ async def test_kickoff_refused_by_a_full_disk_spends_no_key(
     assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
-@pytest.mark.parametrize("refused", range(1, len(STORY) + 2))
+@pytest.mark.parametrize("refused", range(1, len(STORY) + 1))
 async def test_each_write_that_a_full_disk_refuses_is_recorded_once(
     disk: Disk, daemon: CrewsDaemon, refused: int
 ) -> None:
-    """The second number is that of `started`, which is no event."""
+    """The first number is that of `started`, which is no event. Its beginning was recorded with the
+    kickoff."""
     daemon.gate.open()
     disk.refuses_record(number=refused, times=3)
     kickoff_id = await daemon.kickoff(*SCRIPT)
