@@ -57,18 +57,22 @@ def rows(path: Path) -> dict[str, int]:
         }
 
 
-def test_executions_beyond_their_age_are_pruned(
+def test_executions_beyond_their_age_are_pruned_and_others_stay_whole(
     store: StoreDatabase, create: Create, finish: Finish, now: datetime
 ) -> None:
-    old, young = create(), create()
+    old, young = create(), create(webhooks=(TARGET,))
+    for one in (old, young):
+        record(store, one, NewEvent("e", now), new_tasks=[TaskRecord("t")])
     finish(old)
     finish(young, later=DAY)
+    before = store.executions.read(young)
 
     assert prune(store, now + 7 * DAY, WEEK) == 0
     assert prune(store, now + 7.5 * DAY, WEEK) == 1
 
     assert store.executions.read(old) is None
-    assert store.executions.read(young) is not None
+    assert store.executions.read(young) == before
+    assert len(events(store, young)) == 1
 
 
 def test_executions_beyond_a_crews_count_are_pruned_oldest_first(
@@ -122,22 +126,6 @@ def test_pruned_execution_leaves_no_row(
     assert prune(store, now + 8 * DAY, WEEK) == 1
 
     assert set(rows(path).values()) == {0}
-
-
-def test_pruning_leaves_other_executions_untouched(
-    store: StoreDatabase, create: Create, finish: Finish, now: datetime, path: Path
-) -> None:
-    kept, forgotten = create(webhooks=(TARGET,)), create()
-    for one in (kept, forgotten):
-        record(store, one, NewEvent("e", now), new_tasks=[TaskRecord("t")])
-    finish(kept, later=2 * DAY)
-    finish(forgotten)
-    before = store.executions.read(kept)
-
-    assert prune(store, now + 8 * DAY, WEEK) == 1
-
-    assert store.executions.read(kept) == before
-    assert len(events(store, kept)) == 1
 
 
 def test_execution_of_a_valid_key_is_not_pruned(
