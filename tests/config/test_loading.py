@@ -329,11 +329,13 @@ def test_problem_never_repeats_a_secret(write: Write) -> None:
         secret = 3
         secret_file = "{canary}"
         app_id = "{canary}"
+        [notify]
+        url = "ftp://{canary}"
         """
     )
     with pytest.raises(ConfigError) as raised:
         load(path, {"SMARTLINKD_SERVER__GRACE": canary, "SMARTLINKD_AUTH__SIGNING_SECRET": canary})
-    assert len(raised.value.problems) >= 12
+    assert len(raised.value.problems) >= 13
     assert canary not in str(raised.value)
 
 

@@ -33,10 +33,6 @@ Open = Callable[..., StoreDatabase]
 Create = Callable[..., str]
 
 
-def pragma(connection: sqlite3.Connection, name: str) -> object:
-    return connection.execute(f"PRAGMA {name}").fetchone()[0]
-
-
 def test_new_file_is_private(store: StoreDatabase, create: Create, path: Path) -> None:
     create()
 
