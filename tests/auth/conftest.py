@@ -19,6 +19,9 @@ from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep
 from smartlinkd.auth.passwords import hash_password
 
 HASH = hash_password("the right one")
+WRONG_CODE = (
+    r"^code: is wrong, was used already, or is too old; wait for the app to show the next one$"
+)
 
 LogIn = Callable[[Auth], Awaitable[str]]
 Enable = Callable[[Auth], Awaitable[tuple[str, str]]]

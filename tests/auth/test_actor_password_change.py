@@ -29,14 +29,7 @@ def new_auth(new_auth: NewAuth, monkeypatch: pytest.MonkeyPatch) -> NewAuth:
     return new_auth
 
 
-async def test_changed_password_alone_logs_in(auth: Auth) -> None:
-    await auth.change_password(NEW)
-    assert isinstance(await auth.login("open barley", HERE), LoggedIn)
-    with pytest.raises(WrongCredential):
-        await auth.login("the right one", HERE)
-
-
-async def test_changed_password_ends_every_session(
+async def test_changed_password_ends_every_session_and_alone_logs_in(
     auth: Auth, log_in: LogIn, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = await log_in(auth)
@@ -46,6 +39,9 @@ async def test_changed_password_ends_every_session(
         await auth.check_session(token)
     said = [one.message for one in caplog.records]
     assert said == ["the password was changed: every session has ended"]
+    assert isinstance(await auth.login("open barley", HERE), LoggedIn)
+    with pytest.raises(WrongCredential):
+        await auth.login("the right one", HERE)
 
 
 async def test_login_with_the_old_password_that_is_under_way_fails(

@@ -63,13 +63,6 @@ def guesses() -> Guesses:
     return Guesses()
 
 
-def test_ten_failures_are_followed_by_a_wait(guesses: Guesses) -> None:
-    guesses.fail(times=9)
-    assert guesses.wait() == 0
-    guesses.fail()
-    assert guesses.wait() == 1
-
-
 def test_wait_doubles_up_to_a_minute(guesses: Guesses) -> None:
     guesses.fail(times=10)
     waits = []
@@ -142,13 +135,10 @@ def test_pending_attempts_count_as_failures(guesses: Guesses) -> None:
 
 
 def test_code_does_not_wait_for_pending_passwords(guesses: Guesses) -> None:
-    with ExitStack() as under_way:
-        for _ in range(10):
-            under_way.enter_context(guesses.throttle.attempt(HERE))
+    with guesses.under_way(tries=10):
         assert guesses.wait() == 1
         assert guesses.wait(code=True) == 0
-    for _ in range(10):
-        guesses.fail()
+    guesses.fail(times=10)
     assert guesses.wait(code=True) == 1
 
 

@@ -146,8 +146,32 @@ def test_token_does_not_hold_the_password_hash() -> None:
         assert told.encode() not in claims
 
 
-def test_token_of_another_secret_is_refused() -> None:
-    refused(signed(session(), key=bytes(32)))
+def with_header(alg: str = "HS256", *, digest: str = "", **more: object) -> str:
+    return signed(session(), header={"alg": alg, "typ": "JWT", **more}, digest=digest)
+
+
+def unsigned(token: str) -> str:
+    return token.rpartition(".")[0] + "."
+
+
+FORGED = {
+    "another secret": signed(session(), key=bytes(32)),
+    "no signature": unsigned(signed(session())),
+    **{f"unsigned {alg}": unsigned(with_header(alg)) for alg in ("none", "None", "NONE")},
+    **{f"signed {alg}": with_header(alg) for alg in ("RS256", "ES256", "hs256", "none")},
+    "HS512": with_header("HS512", digest="sha512"),
+    "another hash": signed(session(), digest="sha512"),
+    "no type": signed(session(), header={"alg": "HS256"}),
+    "kid": with_header(kid="../../dev/null"),
+    "jku": with_header(jku="https://attacker.example/keys"),
+    "jwk": with_header(jwk={"kty": "oct", "k": b64(SECRET)}),
+    "crit": with_header(crit=["b64"], b64=False),
+}
+
+
+@pytest.mark.parametrize("token", FORGED.values(), ids=list(FORGED))
+def test_forged_token_is_refused(token: str) -> None:
+    refused(token)
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])
@@ -156,41 +180,6 @@ def test_tampered_token_is_refused(part: int) -> None:
     parts[part] = parts[part][:5] + ("A" if parts[part][5] != "A" else "B") + parts[part][6:]
 
     refused(".".join(parts))
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        {"alg": "HS256"},
-        {"alg": "HS256", "typ": "JWT", "kid": "../../dev/null"},
-        {"alg": "HS256", "typ": "JWT", "jku": "https://attacker.example/keys"},
-        {"alg": "HS256", "typ": "JWT", "jwk": {"kty": "oct", "k": b64(SECRET)}},
-        {"alg": "HS256", "typ": "JWT", "crit": ["b64"], "b64": False},
-        {"alg": "RS256", "typ": "JWT"},
-        {"alg": "ES256", "typ": "JWT"},
-        {"alg": "hs256", "typ": "JWT"},
-        {"alg": "none", "typ": "JWT"},
-    ],
-    ids=lambda header: "-".join(map(str, header.values())),
-)
-def test_signed_token_with_another_header_is_refused(header: dict[str, Any]) -> None:
-    refused(signed(session(), header=header))
-
-
-def test_signed_token_with_another_hash_is_refused() -> None:
-    refused(signed(session(), header={"alg": "HS512", "typ": "JWT"}, digest="sha512"))
-    refused(signed(session(), digest="sha512"))
-
-
-@pytest.mark.parametrize("alg", ["none", "None", "NONE"])
-def test_unsigned_token_is_refused(alg: str) -> None:
-    head, payload, _ = signed(session(), header={"alg": alg, "typ": "JWT"}).split(".")
-
-    refused(f"{head}.{payload}.")
-
-
-def test_token_without_its_signature_is_refused() -> None:
-    refused(signed(session()).rpartition(".")[0] + ".")
 
 
 @pytest.mark.parametrize(("length", "decoded"), [(1024, True), (1025, False)])

@@ -20,7 +20,7 @@ from smartlinkd.crews.catalog.checks import PROBE_TIMEOUT_S
 from smartlinkd.errors import Unavailable
 from smartlinkd.supervision.supervisor import Supervisor
 from smartlinkd.systemd.environment import Descriptor, SystemdEnvironment
-from tests.app.reload.played import DONE, HASH, OTHER_HASH, PATIENCE, WAIT, Daemon, crew, running
+from tests.app.reload.played import DONE, HASH, OTHER_HASH, WAIT, Daemon, crew, running
 
 LOOPBACK = ["127.0.0.0/8"]
 
