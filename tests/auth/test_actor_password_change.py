@@ -11,7 +11,6 @@ from pydantic import SecretStr
 
 from smartlinkd.auth import passwords
 from smartlinkd.auth.actor import Auth, LoggedIn
-from smartlinkd.auth.files import load
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.errors import NotAllowed, Unavailable, WrongCredential
 from tests.auth.conftest import Enable, LogIn, NewAuth, Running, Shown
@@ -117,20 +116,6 @@ async def test_old_password_at_a_later_start_brings_no_session_back(
         "the password, or the signing secret, is not the one of the last start: "
         "every session has ended"
     ]
-
-
-async def test_new_password_at_a_start_ends_the_spared_session(
-    new_auth: NewAuth,
-    running: Running,
-    enable: Enable,
-    tmp_path: Path,
-) -> None:
-    async with running(new_auth(password_hash=OLD)) as auth:
-        await enable(auth)
-    assert load(tmp_path).spared is not None
-    async with running(new_auth(password_hash=NEW.get_secret_value())) as auth:
-        assert load(tmp_path).spared is None
-        assert await auth.has_second_factor()
 
 
 async def test_session_survives_a_start_with_the_same_password_and_an_upgrade(

@@ -117,13 +117,6 @@ async def test_code_disables_and_keeps_the_session(
     await auth.check_session(token)
 
 
-async def test_malformed_code_is_refused_first(auth: Auth, session: Session) -> None:
-    with pytest.raises(Invalid, match=r"^code: must be the 6 digits"):
-        await auth.enable(session, "", "12345", HERE)
-    with pytest.raises(Invalid, match=r"^code: must be the 6 digits"):
-        await auth.disable(session, "12345", HERE)
-
-
 async def test_second_factor_that_is_on_or_off_already_cannot_be_switched(
     auth: Auth, session: Session, enable: Enable, shown: Shown
 ) -> None:
