@@ -136,22 +136,17 @@ class SlowDisk:
         self._go_on.set()
 
 
-@pytest.fixture
-def slow_disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
+async def test_caller_that_leaves_during_a_save_leaves_a_whole_change(
+    auth: Auth, enable: Enable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     disk = SlowDisk()
     monkeypatch.setattr(state, "save", disk.save)
-    return disk
-
-
-async def test_caller_that_leaves_during_a_save_leaves_a_whole_change(
-    auth: Auth, enable: Enable, slow_disk: SlowDisk, tmp_path: Path
-) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(enable, auth)
-        await slow_disk.reached()
+        await disk.reached()
         nursery.cancel_scope.cancel()
     assert not await auth.has_second_factor()
-    slow_disk.go_on()
+    disk.go_on()
 
     with pytest.raises(NotAllowed):  # after it in the line, so the change is done
         await auth.verify_mfa("", "123456", HERE)

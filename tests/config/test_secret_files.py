@@ -261,14 +261,6 @@ def test_crew_file_of_the_service_is_read_from_the_folder(config: Path, give: Gi
     assert settings.warnings == ()
 
 
-def test_crew_file_that_is_no_credential_is_reported(
-    config: Path, give: Give, encrypted: Path
-) -> None:
-    give({"auth.password_hash": HASH}, folder="credentials")
-    crew_with(config, seen_by(config.parent.name))
-    assert environment(load(config, {}, by_hand=True)) == ({}, [NOT_THERE])
-
-
 def test_encrypted_crew_file_is_no_fault(config: Path, encrypted: Path) -> None:
     for name in ("auth.password_hash", "research.env"):
         (encrypted / name).write_bytes(b"\0")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -122,6 +122,20 @@ def test_batch_that_fails_at_its_commit_changes_nothing(
     assert tasks_of(store.executions.read(given.id)) is None
 
 
+async def ask_together(journal: Store, *questions: Awaitable[object]) -> list[object]:
+    """Ask in one visit of the thread; return the answers."""
+    answers: list[object] = []
+    async with trio.open_nursery() as asking:
+        held = threading.Event()
+        asking.start_soon(journal.mailbox.ask, lambda _: held.wait(10))
+        await wait_all_tasks_blocked()
+        for question in questions:
+            asking.start_soon(note, answers, question)
+            await wait_all_tasks_blocked()
+        held.set()
+    return answers
+
+
 async def test_batch_on_a_full_disk_answers_reads_and_refuses_writes(
     connections: Connections, journal: Store, new: New
 ) -> None:
@@ -130,20 +144,13 @@ async def test_batch_on_a_full_disk_answers_reads_and_refuses_writes(
     (connection,) = connections
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages}").fetchone()
-    told: list[object] = []
 
-    async with trio.open_nursery() as asking:
-        held = threading.Event()
-        asking.start_soon(journal.mailbox.ask, lambda _: held.wait(10))
-        await wait_all_tasks_blocked()
-        for question in (
-            journal.record(given.id, ExecutionUpdate(Change(total_tasks=2))),
-            journal.create(large, idempotency=None),
-            journal.execution(given.id),
-        ):
-            asking.start_soon(note, told, question)
-            await wait_all_tasks_blocked()
-        held.set()
+    told = await ask_together(
+        journal,
+        journal.record(given.id, ExecutionUpdate(Change(total_tasks=2))),
+        journal.create(large, idempotency=None),
+        journal.execution(given.id),
+    )
 
     assert told[0] is None
     assert isinstance(told[1], Unavailable)
@@ -152,15 +159,9 @@ async def test_batch_on_a_full_disk_answers_reads_and_refuses_writes(
 
 
 async def test_batch_on_a_moved_file_is_refused(path: Path, journal: Store, new: New) -> None:
-    refused: list[object] = []
-    async with trio.open_nursery() as asking:
-        held = threading.Event()
-        asking.start_soon(journal.mailbox.ask, lambda _: held.wait(10))
-        await wait_all_tasks_blocked()
-        path.rename(path.with_name("moved"))  # noqa: ASYNC240 - a rename takes no time
-        for _ in range(3):
-            asking.start_soon(note, refused, journal.create(new(), idempotency=None))
-        await wait_all_tasks_blocked()
-        held.set()
+    path.rename(path.with_name("moved"))  # noqa: ASYNC240 - a rename takes no time
+    refused = await ask_together(
+        journal, *(journal.create(new(), idempotency=None) for _ in range(3))
+    )
 
     assert [type(each) for each in refused] == [Unavailable] * 3

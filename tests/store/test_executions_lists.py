@@ -78,24 +78,14 @@ def test_pages_have_each_execution_once_while_more_are_created(
     assert found == created[::-1]
 
 
-@pytest.fixture
-def cursor(store: StoreDatabase, create: Create) -> str:
-    """A cursor that user `an` was given."""
-    create(owner="an")
-    create(owner="an")
-    cursor = store.executions.page("deal-post", owner="an", limit=1).next_cursor
-    assert cursor is not None
-    return cursor
-
-
 def test_cursor_of_another_user_lists_only_own_executions(
-    store: StoreDatabase, create: Create, cursor: str
+    store: StoreDatabase, create: Create
 ) -> None:
-    create(owner="binh")
-    created = ids(store, owner="an", cursor=cursor)
+    first, _, _ = create(owner="an"), create(owner="an"), create(owner="binh")
+    cursor = store.executions.page("deal-post", owner="an", limit=1).next_cursor
 
     assert ids(store, owner="binh", cursor=cursor) == []
-    assert ids(store, owner="an")[-1:] == created
+    assert ids(store, owner="an", cursor=cursor) == [first]
     assert store.executions.page("other", owner="an", limit=10, cursor=cursor).executions == ()
 
 
