@@ -224,31 +224,14 @@ def records(daemon: Program) -> list[dict[str, Any]]:
     return [json.loads(line) for line in daemon.log.read_text().splitlines()]
 
 
-async def begin_conversion(
-    url: str, sandbox: Sandbox, task_status: trio.TaskStatus[None], answers: list[httpx.Response]
-) -> None:
-    """Log in and convert; `started()` when the call upstream has begun."""
+async def convert(url: str, link: str, answers: list[httpx.Response]) -> None:
+    """Log in, and convert a link."""
     async with httpx.AsyncClient(
         base_url=url, trust_env=False, verify=False, timeout=PATIENCE
     ) as client:
         login = await client.post("/api/auth/login", json={"password": "correct horse"})
-        token = login.json()["token"]
-        async with trio.open_nursery() as nursery:
-
-            async def convert() -> None:
-                answers.append(
-                    await client.post(
-                        "/api/convert",
-                        json={"links": [f"{sandbox.shop_url}/product/7/1"]},
-                        headers={"Authorization": f"Bearer {token}"},
-                    )
-                )
-
-            nursery.start_soon(convert)
-            with trio.fail_after(PATIENCE):
-                while not sandbox.state.counters["open api"]:
-                    await trio.lowlevel.checkpoint()
-            task_status.started()
+        headers = {"Authorization": f"Bearer {login.json()['token']}"}
+        answers.append(await client.post("/api/convert", json={"links": [link]}, headers=headers))
 
 
 async def converting(
@@ -265,8 +248,11 @@ async def converting(
             open_api={"url": sandbox.open_api_url},
         )
     )
-    url = daemon.wait_for(r"serving on (http:[^\"]+)", daemon.log)[1]
-    await clients.start(lambda task_status: begin_conversion(url, sandbox, task_status, answers))
+    url = daemon.wait_for(r'serving on (http:[^"]+)', daemon.log)[1]
+    clients.start_soon(convert, url, f"{sandbox.shop_url}/product/7/1", answers)
+    with trio.fail_after(PATIENCE):
+        while not sandbox.state.counters["open api"]:
+            await trio.lowlevel.checkpoint()
     return daemon, url, answers
 
 

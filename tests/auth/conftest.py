@@ -17,6 +17,7 @@ from pydantic import SecretStr
 from smartlinkd.auth import passwords
 from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep
 from smartlinkd.auth.passwords import hash_password
+from smartlinkd.errors import WrongCredential
 
 HASH = hash_password("the right one")
 WRONG_CODE = (
@@ -146,3 +147,10 @@ def enable(
         return secret, token
 
     return switch_on
+
+
+async def fail_logins(auth: Auth, times: int) -> None:
+    """Try a wrong password so often."""
+    for _ in range(times):
+        with pytest.raises(WrongCredential, match=r"^password: is wrong$"):
+            await auth.login("a wrong one", "192.0.2.1")

@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from smartlinkd.auth.actor import Auth
 from smartlinkd.errors import NotAllowed, TooManyTries, WrongCredential
-from tests.auth.conftest import WRONG_CODE, Enable, LogIn, Shown, WrongCode
+from tests.auth.conftest import WRONG_CODE, Enable, LogIn, Shown, WrongCode, fail_logins
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 
@@ -89,14 +89,11 @@ async def test_1025th_unfinished_login_ends_the_oldest(
 
 
 async def test_unfinished_login_neither_counts_nor_resets_failures(owner: Owner) -> None:
-    for _ in range(9):
-        with pytest.raises(WrongCredential):
-            await owner.auth.login("a wrong one", HERE)
+    await fail_logins(owner.auth, 9)
     for _ in range(20):
         await owner.begin()
 
-    with pytest.raises(WrongCredential):
-        await owner.auth.login("a wrong one", HERE)
+    await fail_logins(owner.auth, 1)
     with pytest.raises(TooManyTries):
         await owner.begin()
 

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from smartlinkd.auth.actor import Auth, LoggedIn, Session
 from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
-from tests.auth.conftest import WRONG_CODE, Enable, LogIn, Shown, WrongCode
+from tests.auth.conftest import WRONG_CODE, Enable, LogIn, Shown, WrongCode, fail_logins
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
 
@@ -27,12 +27,6 @@ OFF_ALREADY = r"^the second factor is switched off already$"
 @pytest.fixture
 async def session(auth: Auth, log_in: LogIn) -> Session:
     return await auth.check_session(await log_in(auth))
-
-
-async def fail_passwords(auth: Auth, times: int) -> None:
-    for _ in range(times):
-        with pytest.raises(WrongCredential):
-            await auth.login("a wrong one", HERE)
 
 
 async def test_enabling_again_ends_the_session_that_was_spared_before(
@@ -178,9 +172,9 @@ async def test_wrong_codes_of_many_addresses_slow_down_switching(
 async def test_switching_with_a_right_code_resets_the_failures_of_the_address(
     auth: Auth, session: Session, shown: Shown
 ) -> None:
-    await fail_passwords(auth, 9)
+    await fail_logins(auth, 9)
     secret = (await auth.begin_setup()).secret
     await auth.enable(session, secret, shown(secret), HERE)
-    await fail_passwords(auth, 9)
+    await fail_logins(auth, 9)
     await auth.disable(session, shown(secret, ahead=30), HERE)
-    await fail_passwords(auth, 9)
+    await fail_logins(auth, 9)

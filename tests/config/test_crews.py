@@ -215,16 +215,6 @@ def test_configuration_may_have_64_crews() -> None:
     assert [problem.key for problem in last.problems] == ["crews[64]"]
 
 
-def test_faults_of_crews_are_reported_beside_others(write: Write) -> None:
-    path = write("[server]\ngrace = -1\n[[crews]]\nname = 'a'\nrunner = 'command'\n")
-    with pytest.raises(ConfigError) as raised:
-        load(path, {})
-    assert [problem.key for problem in raised.value.problems] == [
-        "server.grace",
-        'crew "a": command',
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "key", "remedy"),
     [

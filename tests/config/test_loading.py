@@ -79,6 +79,9 @@ def test_all_problems_are_reported_at_once(write: Write) -> None:
         source = "third_party"
         [third_party]
         fields = { nam = "data.title" }
+        [[crews]]
+        name = "a"
+        runner = "command"
         """
     )
     found = problems(
@@ -106,6 +109,7 @@ def test_all_problems_are_reported_at_once(write: Write) -> None:
         "open_api.secret": "is missing",
         "third_party.url": 'needed by products.source = "third_party"',
         "third_party.fields.nam": "must name only product fields: name, price",
+        'crew "a": command': "is missing",
     }
     assert set(found) == set(expected)
     assert {key: part for key, part in expected.items() if part not in found[key]} == {}
@@ -214,10 +218,18 @@ def test_fault_of_a_variable_is_reported_by_its_name(write: Write) -> None:
 # --- secrets -------------------------------------------------------------------------------------
 
 
-def test_secret_in_two_places_is_refused(write: Write, secret_file: Path) -> None:
+def test_secret_in_two_places_or_variables_is_refused(write: Write, secret_file: Path) -> None:
     found = problems(write(AUTH + f'password_hash_file = "{secret_file}"'))
     assert found == {
         "auth.password_hash_file": "stands beside auth.password_hash; keep one of them"
+    }
+    both = {
+        "SMARTLINKD_AUTH__PASSWORD_HASH": HASH,
+        "SMARTLINKD_AUTH__PASSWORD_HASH_FILE": str(secret_file),
+    }
+    assert problems(write(""), both) == {
+        "SMARTLINKD_AUTH__PASSWORD_HASH_FILE": "stands beside SMARTLINKD_AUTH__PASSWORD_HASH; "
+        "keep one of them"
     }
 
 
@@ -227,17 +239,6 @@ def test_secret_variable_replaces_the_file(write: Write, secret_file: Path) -> N
     path = write('[auth]\npassword_hash = "nonsense"')
     settings = load(path, {"SMARTLINKD_AUTH__PASSWORD_HASH_FILE": str(secret_file)})
     assert settings.auth.password_hash.get_secret_value() == HASH
-
-
-def test_secret_in_two_variables_is_refused(write: Write, secret_file: Path) -> None:
-    both = {
-        "SMARTLINKD_AUTH__PASSWORD_HASH": HASH,
-        "SMARTLINKD_AUTH__PASSWORD_HASH_FILE": str(secret_file),
-    }
-    assert problems(write(""), both) == {
-        "SMARTLINKD_AUTH__PASSWORD_HASH_FILE": "stands beside SMARTLINKD_AUTH__PASSWORD_HASH; "
-        "keep one of them"
-    }
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])

@@ -70,14 +70,11 @@ def prune(store: StoreDatabase, new: New) -> None:
     store.checkpoint()
 
 
-def make_room(filler: Path, size: int) -> None:
-    os.truncate(filler, max(0, filler.stat().st_size - size))
-
-
 def test_pruning_on_nearly_full_disk_gives_room_back(
     crowded: StoreDatabase, small: Path, new: New
 ) -> None:
-    make_room(small / "filler", ROOM * 3 // 4)
+    filler = small / "filler"
+    os.truncate(filler, filler.stat().st_size - ROOM * 3 // 4)
     with pytest.raises(DiskFull):
         crowded.executions.create(new())
 
