@@ -154,14 +154,6 @@ async def test_stopped_during_its_start_it_does_not_say_that_it_serves(
     assert "serving on" not in caplog.text
 
 
-async def test_cancelled_it_leaves_nothing_behind(tmp_path: Path) -> None:
-    async with serving(settings(tmp_path)) as url:
-        bind = url.removeprefix("http://")
-    assert not (tmp_path / "state" / "control.sock").exists()
-    async with serving(settings(tmp_path, server={"bind": bind})) as url:
-        assert await get(f"{url}/livez") == 200
-
-
 async def test_a_part_that_cannot_be_kept_up_ends_it_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mock_clock: MockClock
 ) -> None:

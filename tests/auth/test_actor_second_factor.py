@@ -29,11 +29,14 @@ async def session(auth: Auth, log_in: LogIn) -> Session:
     return await auth.check_session(await log_in(auth))
 
 
-async def test_enabling_again_ends_the_session_that_was_spared_before(
-    auth: Auth, enable: Enable
+async def test_enabling_again_needs_a_new_setup_and_ends_the_session_that_was_spared(
+    auth: Auth, enable: Enable, shown: Shown
 ) -> None:
-    _, first = await enable(auth)
+    secret, first = await enable(auth)
     await auth.reset_second_factor()
+    session = await auth.check_session(first)
+    with pytest.raises(Invalid, match=NOT_ISSUED):
+        await auth.enable(session, secret, shown(secret), HERE)
     _, second = await enable(auth)
 
     await auth.check_session(second)
@@ -78,15 +81,6 @@ async def test_setup_expires_after_ten_minutes(
     secret = (await auth.begin_setup()).secret
     mock_clock.jump(599)
     await auth.enable(session, secret, shown(secret), HERE)
-
-
-async def test_setup_enables_once(auth: Auth, enable: Enable, shown: Shown) -> None:
-    secret, token = await enable(auth)
-    await auth.reset_second_factor()
-
-    session = await auth.check_session(token)
-    with pytest.raises(Invalid, match=NOT_ISSUED):
-        await auth.enable(session, secret, shown(secret), HERE)
 
 
 async def test_wrong_code_does_not_enable_and_the_next_may(

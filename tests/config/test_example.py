@@ -96,3 +96,4 @@ def test_example_loads_once_it_has_a_password(tmp_path: Path) -> None:
     settings = load(path, {})
     assert settings.auth.password_hash.get_secret_value() == HASH
     assert settings.crews == ()
+    assert settings.warnings == ()

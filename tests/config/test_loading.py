@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.config import ConfigError, build, load
+from smartlinkd.config import ConfigError, load
 from smartlinkd.net.addresses import Bind
 
 HASH = hash_password("correct horse")
@@ -46,13 +46,6 @@ def problems(path: Path, environ: Mapping[str, str] | None = None) -> dict[str, 
     return {p.key: f"{p.fault}; {p.remedy}" for p in raised.value.problems}
 
 
-def test_password_alone_is_a_configuration(write: Write) -> None:
-    settings = load(write(AUTH), {})
-    assert settings == build({"auth": {"password_hash": HASH}})
-    assert settings.server.bind == Bind("127.0.0.1", 8787)
-    assert settings.warnings == ()
-
-
 def test_all_problems_are_reported_at_once(write: Write) -> None:
     path = write(
         """
@@ -63,6 +56,7 @@ def test_all_problems_are_reported_at_once(write: Write) -> None:
         max_body = 12.5
         grace = true
         trusted_proxies = ["10.0.0.0/8", "10.0.0.1/8", 7]
+        max_running = 4
         [cookie]
         open_too = []
         [browser]
@@ -79,6 +73,8 @@ def test_all_problems_are_reported_at_once(write: Write) -> None:
         source = "third_party"
         [third_party]
         fields = { nam = "data.title" }
+        [crew]
+        name = "a"
         [[crews]]
         name = "a"
         runner = "command"
@@ -93,6 +89,7 @@ def test_all_problems_are_reported_at_once(write: Write) -> None:
         "server.bind": 'for example bind = "127.0.0.1:8787"',
         "server.max_body": "whole number",
         "server.grace": "must be a number",
+        "server.max_running": "; it belongs under [[crews]]",
         "server.trusted_proxies[1]": 'write "10.0.0.0/8"',
         "server.trusted_proxies[2]": "text in quotes",
         "SMARTLINKD_SERVER__PUBLIC_HOSTS": """'["links.example.org"]'""",
@@ -109,6 +106,7 @@ def test_all_problems_are_reported_at_once(write: Write) -> None:
         "open_api.secret": "is missing",
         "third_party.url": 'needed by products.source = "third_party"',
         "third_party.fields.nam": "must name only product fields: name, price",
+        "crew": "; did you mean [[crews]]?",
         'crew "a": command': "is missing",
     }
     assert set(found) == set(expected)
