@@ -43,6 +43,7 @@ class Owner:
 
 @pytest.fixture
 async def owner(
+    *,
     auth: Auth,
     enable: Enable,
     begin_login: LogIn,
