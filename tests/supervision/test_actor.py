@@ -150,10 +150,11 @@ async def test_full_mailbox_refuses_at_once_and_does_not_count_the_call_in_work(
 # Callers that leave
 
 
+@pytest.mark.parametrize("size", [3, 8])  # the room is needed, or not
 async def test_call_whose_caller_has_left_makes_room_and_never_starts(
-    worker: Worker, nursery: trio.Nursery, autojump_clock: MockClock
+    worker: Worker, nursery: trio.Nursery, autojump_clock: MockClock, size: int
 ) -> None:
-    mailbox = Mailbox[Worker]("desk", size=3)
+    mailbox = Mailbox[Worker]("desk", size=size)
     answers = await ask_each(nursery, mailbox, "a")
     async with trio.open_nursery() as leaving:
         await ask_each(leaving, mailbox, "b")
