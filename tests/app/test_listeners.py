@@ -4,6 +4,7 @@ cannot be had."""
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -29,11 +30,18 @@ def address_of(listening: socket.socket) -> Bind:
     return Bind(*listening.getsockname()[:2])
 
 
-def test_the_given_one_goes_before_the_configured(
-    theirs: socket.socket, caplog: pytest.LogCaptureFixture
+def test_given_ones_go_before_the_configured_and_a_crews_own_comes_by_its_name(
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with open_listeners(ANYWHERE, {}, ActivatedSockets(main=(lent(theirs),))) as listeners:
-        assert listeners.urls == (f"http://127.0.0.1:{theirs.getsockname()[1]}",)
+    with ExitStack() as held:
+        opened = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        *ours, crews = [address_of(each) for each in opened]
+        *main, post = [lent(each) for each in opened]
+        given = ActivatedSockets(main=tuple(main), crews={"post": (post,)})
+        with open_listeners(ANYWHERE, {"post": crews}, given) as listeners:
+            assert listeners.urls == tuple(f"http://{each}" for each in ours)
+            assert listeners.crew_urls == {"post": f"http://{crews}"}
+            assert listeners.ports == {each.port for each in (*ours, crews)}
     assert not caplog.text
 
 
@@ -88,20 +96,6 @@ def test_one_at_an_address_that_this_machine_does_not_have_is_told(
     assert caplog.messages == [
         "server.bind: this machine has no address 192.0.2.1 yet; it is served there once it has"
     ]
-
-
-def test_an_address_may_have_several(theirs: socket.socket) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as second:
-        given = ActivatedSockets(main=(lent(theirs), lent(second)))
-        with open_listeners(ANYWHERE, {}, given) as listeners:
-            assert len(listeners.urls) == 2
-
-
-def test_a_crews_own_comes_by_its_name(theirs: socket.socket) -> None:
-    given = ActivatedSockets(crews={"post": (lent(theirs, "crew-post"),)})
-    with open_listeners(ANYWHERE, {"post": address_of(theirs)}, given) as listeners:
-        assert listeners.crew_urls == {"post": f"http://127.0.0.1:{theirs.getsockname()[1]}"}
-        assert theirs.getsockname()[1] in listeners.ports
 
 
 def test_one_that_is_taken_costs_no_other_address(

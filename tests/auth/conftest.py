@@ -17,8 +17,12 @@ from pydantic import SecretStr
 from smartlinkd.auth import passwords
 from smartlinkd.auth.actor import Auth, LoggedIn, SecondStep
 from smartlinkd.auth.passwords import hash_password
+from smartlinkd.errors import WrongCredential
 
 HASH = hash_password("the right one")
+WRONG_CODE = (
+    r"^code: is wrong, was used already, or is too old; wait for the app to show the next one$"
+)
 
 LogIn = Callable[[Auth], Awaitable[str]]
 Enable = Callable[[Auth], Awaitable[tuple[str, str]]]
@@ -143,3 +147,10 @@ def enable(
         return secret, token
 
     return switch_on
+
+
+async def fail_logins(auth: Auth, times: int) -> None:
+    """Try a wrong password so often."""
+    for _ in range(times):
+        with pytest.raises(WrongCredential, match=r"^password: is wrong$"):
+            await auth.login("a wrong one", "192.0.2.1")

@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
-from pydantic import SecretStr
 
 from smartlinkd.auth import passwords, state
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.files import SavedState, save
 from smartlinkd.errors import Unavailable
-from smartlinkd.supervision.actor import Overloaded
 from tests.auth.conftest import LogIn
 
 BUSY = r"^too many logins or changes at once; try again shortly$"
@@ -58,22 +56,3 @@ async def test_token_is_checked_while_logins_and_the_disk_hang(
 
     await auth.login("the right one", "198.51.100.1")
     await auth.revoke_all()
-
-
-async def test_actor_that_is_down_lets_1024_calls_wait(tmp_path: Path) -> None:
-    auth = Auth(tmp_path, password_hash=SecretStr(""), signing_secret=SecretStr(""))
-    overloaded = 0
-
-    async def check() -> None:
-        nonlocal overloaded
-        try:
-            await auth.check_session("token")
-        except Overloaded:
-            overloaded += 1
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(1024 + 3):
-            nursery.start_soon(check)
-        await trio.testing.wait_all_tasks_blocked()
-        assert (auth.mailbox.waiting, overloaded) == (1024, 3)
-        nursery.cancel_scope.cancel()

@@ -10,23 +10,21 @@ from trio.testing import MockClock
 
 from smartlinkd.auth.actor import Auth
 from smartlinkd.errors import NotAllowed, TooManyTries, WrongCredential
-from tests.auth.conftest import Enable, LogIn, Shown
+from tests.auth.conftest import WRONG_CODE, Enable, LogIn, Shown, WrongCode, fail_logins
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
-DAY = 24 * 3600
 
 
-WRONG_CODE = (
-    r"^code: is wrong, was used already, or is too old; wait for the app to show the next one$"
-)
 REFUSED = r"^tempToken: is invalid, used or expired; log in again at /api/auth/login for a new one$"
 
 
 class Owner:
     """Somebody who knows the password and has the phone, logging in."""
 
-    def __init__(self, auth: Auth, wall: SimpleNamespace, code: Shown, begin: LogIn) -> None:
-        self.auth, self.wall, self.code = auth, wall, code
+    def __init__(
+        self, auth: Auth, wall: SimpleNamespace, code: Shown, wrong_code: str, begin: LogIn
+    ) -> None:
+        self.auth, self.wall, self.code, self.wrong_code = auth, wall, code, wrong_code
         self._begin = begin
 
     async def begin(self) -> str:
@@ -37,47 +35,24 @@ class Owner:
             temp_token, self.code() if code is None else code, address
         )
 
-    def wrong_code(self) -> str:
-        good = {self.code(ahead=30 * step) for step in range(-2, 10)}
-        return next(text for n in range(13) if (text := f"{n:06}") not in good)
-
     async def fail(self, temp_token: str, times: int = 1, address: str = HERE) -> None:
         for _ in range(times):
             with pytest.raises(WrongCredential, match=WRONG_CODE):
-                await self.verify(temp_token, self.wrong_code(), address)
+                await self.verify(temp_token, self.wrong_code, address)
 
 
 @pytest.fixture
 async def owner(
-    auth: Auth, enable: Enable, begin_login: LogIn, shown: Shown, wall: SimpleNamespace
+    *,
+    auth: Auth,
+    enable: Enable,
+    begin_login: LogIn,
+    shown: Shown,
+    wrong_code: WrongCode,
+    wall: SimpleNamespace,
 ) -> Owner:
     secret, _ = await enable(auth)
-    return Owner(auth, wall, partial(shown, secret), begin_login)
-
-
-async def test_login_with_password_and_code_gives_a_session_of_a_week(owner: Owner) -> None:
-    token = await owner.verify(await owner.begin())
-
-    await owner.auth.check_session(token)
-    owner.wall.now += 7 * DAY - 1
-    await owner.auth.check_session(token)
-    owner.wall.now += 1
-    with pytest.raises(NotAllowed):
-        await owner.auth.check_session(token)
-
-
-async def test_wrong_used_and_stale_codes_are_refused_alike(owner: Owner) -> None:
-    used = owner.code()
-    await owner.verify(await owner.begin(), used)
-    temp_token = await owner.begin()
-
-    answers = set()
-    for code in (owner.wrong_code(), used, owner.code(ahead=-90)):
-        with pytest.raises(WrongCredential) as refused:
-            await owner.verify(temp_token, code)
-        answers.add(str(refused.value))
-
-    assert len(answers) == 1
+    return Owner(auth, wall, partial(shown, secret), wrong_code(secret), begin_login)
 
 
 async def test_temporary_token_ends_after_five_wrong_codes(owner: Owner) -> None:
@@ -115,14 +90,11 @@ async def test_1025th_unfinished_login_ends_the_oldest(
 
 
 async def test_unfinished_login_neither_counts_nor_resets_failures(owner: Owner) -> None:
-    for _ in range(9):
-        with pytest.raises(WrongCredential):
-            await owner.auth.login("a wrong one", HERE)
+    await fail_logins(owner.auth, 9)
     for _ in range(20):
         await owner.begin()
 
-    with pytest.raises(WrongCredential):
-        await owner.auth.login("a wrong one", HERE)
+    await fail_logins(owner.auth, 1)
     with pytest.raises(TooManyTries):
         await owner.begin()
 

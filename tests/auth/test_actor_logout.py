@@ -33,12 +33,6 @@ async def is_good(auth: Auth, token: str) -> bool:
     return True
 
 
-async def test_logout_ends_that_session_and_no_other(auth: Auth, log_in: LogIn) -> None:
-    ended, other = await log_in(auth), await log_in(auth)
-    await log_out(auth, ended)
-    assert [await is_good(auth, token) for token in (ended, other)] == [False, True]
-
-
 async def test_session_after_a_logout_cannot_change_anything(
     auth: Auth, enable: Enable, shown: Shown
 ) -> None:
@@ -53,10 +47,13 @@ async def test_session_after_a_logout_cannot_change_anything(
     await auth.logout(session)  # once more ends nothing
 
 
-async def test_logout_survives_restart(running: Running, log_in: LogIn, tmp_path: Path) -> None:
+async def test_logout_ends_that_session_and_no_other_and_survives_restart(
+    running: Running, log_in: LogIn, tmp_path: Path
+) -> None:
     async with running() as auth:
         ended, other = await log_in(auth), await log_in(auth)
         await log_out(auth, ended)
+        assert [await is_good(auth, token) for token in (ended, other)] == [False, True]
     assert (tmp_path / LOGOUTS_FILE).stat().st_mode & 0o777 == 0o600
     async with running() as auth:
         assert [await is_good(auth, token) for token in (ended, other)] == [False, True]

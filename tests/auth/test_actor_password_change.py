@@ -11,7 +11,6 @@ from pydantic import SecretStr
 
 from smartlinkd.auth import passwords
 from smartlinkd.auth.actor import Auth, LoggedIn
-from smartlinkd.auth.files import load
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.errors import NotAllowed, Unavailable, WrongCredential
 from tests.auth.conftest import Enable, LogIn, NewAuth, Running, Shown
@@ -29,14 +28,7 @@ def new_auth(new_auth: NewAuth, monkeypatch: pytest.MonkeyPatch) -> NewAuth:
     return new_auth
 
 
-async def test_changed_password_alone_logs_in(auth: Auth) -> None:
-    await auth.change_password(NEW)
-    assert isinstance(await auth.login("open barley", HERE), LoggedIn)
-    with pytest.raises(WrongCredential):
-        await auth.login("the right one", HERE)
-
-
-async def test_changed_password_ends_every_session(
+async def test_changed_password_ends_every_session_and_alone_logs_in(
     auth: Auth, log_in: LogIn, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = await log_in(auth)
@@ -46,6 +38,9 @@ async def test_changed_password_ends_every_session(
         await auth.check_session(token)
     said = [one.message for one in caplog.records]
     assert said == ["the password was changed: every session has ended"]
+    assert isinstance(await auth.login("open barley", HERE), LoggedIn)
+    with pytest.raises(WrongCredential):
+        await auth.login("the right one", HERE)
 
 
 async def test_login_with_the_old_password_that_is_under_way_fails(
@@ -121,20 +116,6 @@ async def test_old_password_at_a_later_start_brings_no_session_back(
         "the password, or the signing secret, is not the one of the last start: "
         "every session has ended"
     ]
-
-
-async def test_new_password_at_a_start_ends_the_spared_session(
-    new_auth: NewAuth,
-    running: Running,
-    enable: Enable,
-    tmp_path: Path,
-) -> None:
-    async with running(new_auth(password_hash=OLD)) as auth:
-        await enable(auth)
-    assert load(tmp_path).spared is not None
-    async with running(new_auth(password_hash=NEW.get_secret_value())) as auth:
-        assert load(tmp_path).spared is None
-        assert await auth.has_second_factor()
 
 
 async def test_session_survives_a_start_with_the_same_password_and_an_upgrade(

@@ -183,7 +183,3 @@ def test_signing_secret_is_made_once(tmp_path: Path, caplog: pytest.LogCaptureFi
     assert load_signing_secret(tmp_path) == made
     assert mode(tmp_path / "signing-secret") == 0o600
     assert caplog.messages == [f"made the signing secret {tmp_path}/signing-secret"]
-
-
-def test_state_shows_no_secret() -> None:
-    assert SECRET not in repr(STATE)

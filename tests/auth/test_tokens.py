@@ -47,10 +47,11 @@ def b64(raw: bytes) -> str:
 def signed(
     claims: object, *, header: dict[str, Any] | None = None, key: bytes = SECRET, digest: str = ""
 ) -> str:
-    """An HMAC token made without any library."""
+    """An HMAC token made without any library. A payload that is no JSON is given as bytes."""
     head = header or {"alg": "HS256", "typ": "JWT"}
     text = ".".join(
-        b64(json.dumps(part, separators=(",", ":")).encode()) for part in (head, claims)
+        b64(part if isinstance(part, bytes) else json.dumps(part, separators=(",", ":")).encode())
+        for part in (head, claims)
     )
     return f"{text}.{b64(hmac.digest(key, text.encode(), digest or 'sha256'))}"
 
@@ -100,36 +101,6 @@ def test_token_of_the_future_is_refused_beyond_a_minute(claim: str) -> None:
     refused(token, now=NOW - 0.1)
 
 
-@pytest.mark.parametrize("claim", list(session()))
-def test_token_without_a_claim_is_refused(claim: str) -> None:
-    claims = session()
-    del claims[claim]
-
-    refused(signed(claims))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"iss": "other"},
-        {"aud": "other"},
-        {"aud": ["smartlinkd"]},
-        {"iat": str(NOW)},
-        {"nbf": str(NOW)},
-        {"exp": str(NOW + WEEK)},
-        {"exp": None},
-        {"jti": 1},
-        {"purpose": "admin"},
-        {"epoch": 1},
-        {"password": "0" * 32},
-        {"password": None},
-    ],
-    ids=str,
-)
-def test_token_with_a_wrong_claim_is_refused(wrong: dict[str, Any]) -> None:
-    refused(signed(session(**wrong)))
-
-
 def test_token_of_another_password_is_refused() -> None:
     token = tokens.issue("session", jti="one", epoch="first", now=NOW)
     after = Tokens(SecretBytes(SECRET), SecretStr(HASH[:-1] + "Q"))
@@ -146,8 +117,58 @@ def test_token_does_not_hold_the_password_hash() -> None:
         assert told.encode() not in claims
 
 
-def test_token_of_another_secret_is_refused() -> None:
-    refused(signed(session(), key=bytes(32)))
+def without(claim: str) -> dict[str, Any]:
+    return {name: value for name, value in session().items() if name != claim}
+
+
+def with_header(alg: str = "HS256", *, digest: str = "", **more: object) -> str:
+    return signed(session(), header={"alg": alg, "typ": "JWT", **more}, digest=digest)
+
+
+def unsigned(token: str) -> str:
+    return token.rpartition(".")[0] + "."
+
+
+WRONG_CLAIMS: list[dict[str, Any]] = [
+    {"iss": "other"},
+    {"aud": "other"},
+    {"aud": ["smartlinkd"]},
+    {"iat": str(NOW)},
+    {"nbf": str(NOW)},
+    {"exp": str(NOW + WEEK)},
+    {"exp": None},
+    {"jti": 1},
+    {"purpose": "admin"},
+    {"epoch": 1},
+    {"password": "0" * 32},
+    {"password": None},
+]
+FORGED = {
+    **{f"without {name}": signed(without(name)) for name in session()},
+    **{str(wrong): signed(session(**wrong)) for wrong in WRONG_CLAIMS},
+    "empty": signed(b""),
+    "cut off": signed(b"{"),
+    "a list": signed(b"[]"),
+    "null": signed(b"null"),
+    "no UTF-8": signed(b"\xff"),
+    "too deep": signed(b"[" * 400),
+    "another secret": signed(session(), key=bytes(32)),
+    "no signature": unsigned(signed(session())),
+    **{f"unsigned {alg}": unsigned(with_header(alg)) for alg in ("none", "None", "NONE")},
+    **{f"signed {alg}": with_header(alg) for alg in ("RS256", "ES256", "hs256", "none")},
+    "HS512": with_header("HS512", digest="sha512"),
+    "another hash": signed(session(), digest="sha512"),
+    "no type": signed(session(), header={"alg": "HS256"}),
+    "kid": with_header(kid="../../dev/null"),
+    "jku": with_header(jku="https://attacker.example/keys"),
+    "jwk": with_header(jwk={"kty": "oct", "k": b64(SECRET)}),
+    "crit": with_header(crit=["b64"], b64=False),
+}
+
+
+@pytest.mark.parametrize("token", FORGED.values(), ids=list(FORGED))
+def test_forged_token_is_refused(token: str) -> None:
+    refused(token)
 
 
 @pytest.mark.parametrize("part", [0, 1, 2])
@@ -156,41 +177,6 @@ def test_tampered_token_is_refused(part: int) -> None:
     parts[part] = parts[part][:5] + ("A" if parts[part][5] != "A" else "B") + parts[part][6:]
 
     refused(".".join(parts))
-
-
-@pytest.mark.parametrize(
-    "header",
-    [
-        {"alg": "HS256"},
-        {"alg": "HS256", "typ": "JWT", "kid": "../../dev/null"},
-        {"alg": "HS256", "typ": "JWT", "jku": "https://attacker.example/keys"},
-        {"alg": "HS256", "typ": "JWT", "jwk": {"kty": "oct", "k": b64(SECRET)}},
-        {"alg": "HS256", "typ": "JWT", "crit": ["b64"], "b64": False},
-        {"alg": "RS256", "typ": "JWT"},
-        {"alg": "ES256", "typ": "JWT"},
-        {"alg": "hs256", "typ": "JWT"},
-        {"alg": "none", "typ": "JWT"},
-    ],
-    ids=lambda header: "-".join(map(str, header.values())),
-)
-def test_signed_token_with_another_header_is_refused(header: dict[str, Any]) -> None:
-    refused(signed(session(), header=header))
-
-
-def test_signed_token_with_another_hash_is_refused() -> None:
-    refused(signed(session(), header={"alg": "HS512", "typ": "JWT"}, digest="sha512"))
-    refused(signed(session(), digest="sha512"))
-
-
-@pytest.mark.parametrize("alg", ["none", "None", "NONE"])
-def test_unsigned_token_is_refused(alg: str) -> None:
-    head, payload, _ = signed(session(), header={"alg": alg, "typ": "JWT"}).split(".")
-
-    refused(f"{head}.{payload}.")
-
-
-def test_token_without_its_signature_is_refused() -> None:
-    refused(signed(session()).rpartition(".")[0] + ".")
 
 
 @pytest.mark.parametrize(("length", "decoded"), [(1024, True), (1025, False)])
@@ -220,13 +206,6 @@ def test_oversized_token_is_refused_undecoded(
 def test_text_that_is_no_token_is_refused(text: str) -> None:
     refused(text)
     refused(signed(session()).partition(".")[0] + "." + text)
-
-
-@pytest.mark.parametrize("payload", [b"", b"{", b"[]", b"null", b"\xff", b"[" * 400])
-def test_signed_payload_without_claims_is_refused(payload: bytes) -> None:
-    text = f"{signed(session()).partition('.')[0]}.{b64(payload)}"
-
-    refused(f"{text}.{b64(hmac.digest(SECRET, text.encode(), 'sha256'))}")
 
 
 def test_tokens_show_neither_secret_nor_hash() -> None:

@@ -84,11 +84,6 @@ def settings(**sections: object) -> Settings:
     return build(base | sections)
 
 
-def test_equal_settings_have_no_changes() -> None:
-    found = changes(settings(), settings())
-    assert (found.applied, found.waiting, found.settings) == ((), (), settings())
-
-
 def test_live_changes_are_applied_and_others_wait() -> None:
     new = settings(cookie={"open_to": [], "sync_key": "k" * 32}, browser={"queue": 7}, crews=[CREW])
     found = changes(settings(), new)
@@ -98,12 +93,6 @@ def test_live_changes_are_applied_and_others_wait() -> None:
     assert not found.settings.cookie.sync_key
     assert found.settings.browser == settings().browser
     assert [crew.name for crew in found.settings.crews] == ["post"]
-
-
-def test_waiting_change_is_reported_at_each_reload() -> None:
-    new = settings(browser={"queue": 7})
-    first = changes(settings(), new)
-    assert changes(first.settings, new).waiting == ("browser.queue",)
 
 
 def test_combined_settings_after_a_reload_are_checked() -> None:

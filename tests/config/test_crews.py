@@ -215,31 +215,6 @@ def test_configuration_may_have_64_crews() -> None:
     assert [problem.key for problem in last.problems] == ["crews[64]"]
 
 
-def test_faults_of_crews_are_reported_beside_others(write: Write) -> None:
-    path = write("[server]\ngrace = -1\n[[crews]]\nname = 'a'\nrunner = 'command'\n")
-    with pytest.raises(ConfigError) as raised:
-        load(path, {})
-    assert [problem.key for problem in raised.value.problems] == [
-        "server.grace",
-        'crew "a": command',
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "key", "remedy"),
-    [
-        ("[crew]\nname = 'a'", "crew", "did you mean [[crews]]?"),
-        ("[server]\nmax_running = 4", "server.max_running", "it belongs under [[crews]]"),
-    ],
-)
-def test_crew_key_in_another_section_is_pointed_to_its_place(
-    write: Write, text: str, key: str, remedy: str
-) -> None:
-    with pytest.raises(ConfigError) as raised:
-        load(write(text), {})
-    assert [(problem.key, problem.remedy) for problem in raised.value.problems] == [(key, remedy)]
-
-
 def test_environment_variables_define_no_crews(write: Write) -> None:
     with pytest.raises(ConfigError) as raised:
         load(write(""), {"SMARTLINKD_CREWS__NAME": "hunter2"})

@@ -21,38 +21,25 @@ EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 HASH = hash_password("correct horse")
 
 
-def in_force(pattern: str) -> dict[str, Any]:
-    """Return the example with the lines that begin like this uncommented."""
-    text = re.sub(rf"^# ({pattern})", r"\1", EXAMPLE.read_text(), flags=re.MULTILINE)
+def in_force() -> dict[str, Any]:
+    """Return the example with every default and its crew put into force."""
+    lines = r"^# (\[\[crews\]\]|[a-z_]+ = )"
+    text = re.sub(lines, r"\1", EXAMPLE.read_text(), flags=re.MULTILINE)
     return tomllib.loads(text)
 
 
-@pytest.fixture(scope="module")
-def with_defaults() -> dict[str, dict[str, object]]:
-    """The example with every line that is a default put into force."""
-    found = in_force(r"\[\[crews\]\]|[a-z_]+ = ")
+def test_example_has_every_section_and_key_with_its_default() -> None:
+    found = in_force()
     del found["crews"]
-    return found
-
-
-@pytest.fixture(scope="module")
-def crew() -> dict[str, object]:
-    """The crew in the example, with all of its keys."""
-    (found,) = in_force(r"\[\[crews\]\]|[a-z_]+ = ")["crews"]
-    assert isinstance(found, dict)
-    return found
-
-
-def test_example_lists_every_section_and_key(with_defaults: dict[str, dict[str, object]]) -> None:
-    listed = {name: list(table) for name, table in with_defaults.items()}
+    listed = {name: list(table) for name, table in found.items()}
     assert listed == {name: list(model.model_fields) for name, model in SECTIONS.items()}
+    for name, model in SECTIONS.items():
+        assert model.model_validate(found[name]) == model()
 
 
-def test_example_lists_every_key_of_a_crew(crew: dict[str, object]) -> None:
+def test_crew_of_the_example_has_every_key_with_its_default() -> None:
+    (crew,) = in_force()["crews"]
     assert list(crew) == list(CrewSection.model_fields)
-
-
-def test_defaults_of_a_crew_are_the_codes(crew: dict[str, object]) -> None:
     needed = {key: crew[key] for key in ("name", "runner", "command")}
     assert CrewSection.model_validate(crew) == CrewSection.model_validate(needed)
 
@@ -101,13 +88,6 @@ def test_each_number_has_both_bounds(name: str, model: type[Section]) -> None:
             assert {Ge, Le} <= {type(m) for m in field.metadata}, f"{name}.{key}"
 
 
-@pytest.mark.parametrize(("name", "model"), SECTIONS.items())
-def test_stated_defaults_are_the_codes(
-    with_defaults: dict[str, dict[str, object]], name: str, model: type[Section]
-) -> None:
-    assert model.model_validate(with_defaults[name]) == model()
-
-
 def test_example_loads_once_it_has_a_password(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     filled = EXAMPLE.read_text().replace('# password_hash = ""', f'password_hash = "{HASH}"')
@@ -116,3 +96,4 @@ def test_example_loads_once_it_has_a_password(tmp_path: Path) -> None:
     settings = load(path, {})
     assert settings.auth.password_hash.get_secret_value() == HASH
     assert settings.crews == ()
+    assert settings.warnings == ()

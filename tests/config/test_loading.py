@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.config import ConfigError, build, load
+from smartlinkd.config import ConfigError, load
 from smartlinkd.net.addresses import Bind
 
 HASH = hash_password("correct horse")
@@ -46,19 +46,6 @@ def problems(path: Path, environ: Mapping[str, str] | None = None) -> dict[str, 
     return {p.key: f"{p.fault}; {p.remedy}" for p in raised.value.problems}
 
 
-def test_password_alone_is_a_configuration(write: Write) -> None:
-    settings = load(write(AUTH), {})
-    assert settings == build({"auth": {"password_hash": HASH}})
-    assert settings.server.bind == Bind("127.0.0.1", 8787)
-    assert settings.warnings == ()
-
-
-def test_configuration_without_password_is_refused(write: Write) -> None:
-    found = problems(write(""))
-    assert list(found) == ["auth.password_hash"]
-    assert "smartlinkd hash-password" in found["auth.password_hash"]
-
-
 def test_all_problems_are_reported_at_once(write: Write) -> None:
     path = write(
         """
@@ -69,6 +56,7 @@ def test_all_problems_are_reported_at_once(write: Write) -> None:
         max_body = 12.5
         grace = true
         trusted_proxies = ["10.0.0.0/8", "10.0.0.1/8", 7]
+        max_running = 4
         [cookie]
         open_too = []
         [browser]
@@ -85,6 +73,11 @@ def test_all_problems_are_reported_at_once(write: Write) -> None:
         source = "third_party"
         [third_party]
         fields = { nam = "data.title" }
+        [crew]
+        name = "a"
+        [[crews]]
+        name = "a"
+        runner = "command"
         """
     )
     found = problems(
@@ -96,6 +89,7 @@ def test_all_problems_are_reported_at_once(write: Write) -> None:
         "server.bind": 'for example bind = "127.0.0.1:8787"',
         "server.max_body": "whole number",
         "server.grace": "must be a number",
+        "server.max_running": "; it belongs under [[crews]]",
         "server.trusted_proxies[1]": 'write "10.0.0.0/8"',
         "server.trusted_proxies[2]": "text in quotes",
         "SMARTLINKD_SERVER__PUBLIC_HOSTS": """'["links.example.org"]'""",
@@ -112,6 +106,8 @@ def test_all_problems_are_reported_at_once(write: Write) -> None:
         "open_api.secret": "is missing",
         "third_party.url": 'needed by products.source = "third_party"',
         "third_party.fields.nam": "must name only product fields: name, price",
+        "crew": "; did you mean [[crews]]?",
+        'crew "a": command': "is missing",
     }
     assert set(found) == set(expected)
     assert {key: part for key, part in expected.items() if part not in found[key]} == {}
@@ -220,10 +216,18 @@ def test_fault_of_a_variable_is_reported_by_its_name(write: Write) -> None:
 # --- secrets -------------------------------------------------------------------------------------
 
 
-def test_secret_in_two_places_is_refused(write: Write, secret_file: Path) -> None:
+def test_secret_in_two_places_or_variables_is_refused(write: Write, secret_file: Path) -> None:
     found = problems(write(AUTH + f'password_hash_file = "{secret_file}"'))
     assert found == {
         "auth.password_hash_file": "stands beside auth.password_hash; keep one of them"
+    }
+    both = {
+        "SMARTLINKD_AUTH__PASSWORD_HASH": HASH,
+        "SMARTLINKD_AUTH__PASSWORD_HASH_FILE": str(secret_file),
+    }
+    assert problems(write(""), both) == {
+        "SMARTLINKD_AUTH__PASSWORD_HASH_FILE": "stands beside SMARTLINKD_AUTH__PASSWORD_HASH; "
+        "keep one of them"
     }
 
 
@@ -233,17 +237,6 @@ def test_secret_variable_replaces_the_file(write: Write, secret_file: Path) -> N
     path = write('[auth]\npassword_hash = "nonsense"')
     settings = load(path, {"SMARTLINKD_AUTH__PASSWORD_HASH_FILE": str(secret_file)})
     assert settings.auth.password_hash.get_secret_value() == HASH
-
-
-def test_secret_in_two_variables_is_refused(write: Write, secret_file: Path) -> None:
-    both = {
-        "SMARTLINKD_AUTH__PASSWORD_HASH": HASH,
-        "SMARTLINKD_AUTH__PASSWORD_HASH_FILE": str(secret_file),
-    }
-    assert problems(write(""), both) == {
-        "SMARTLINKD_AUTH__PASSWORD_HASH_FILE": "stands beside SMARTLINKD_AUTH__PASSWORD_HASH; "
-        "keep one of them"
-    }
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620])
@@ -329,11 +322,15 @@ def test_problem_never_repeats_a_secret(write: Write) -> None:
         secret = 3
         secret_file = "{canary}"
         app_id = "{canary}"
+        [webhooks]
+        secret = "{canary}"
+        [notify]
+        url = "ftp://{canary}"
         """
     )
     with pytest.raises(ConfigError) as raised:
         load(path, {"SMARTLINKD_SERVER__GRACE": canary, "SMARTLINKD_AUTH__SIGNING_SECRET": canary})
-    assert len(raised.value.problems) >= 12
+    assert len(raised.value.problems) >= 14
     assert canary not in str(raised.value)
 
 

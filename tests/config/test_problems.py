@@ -75,9 +75,12 @@ def test_list_may_have_64_entries(section: str, key: str, entry: str) -> None:
         ("browser", "idle", float("inf"), "must be from 1 to 86400 seconds"),
         ("browser", "idle", "60", "must be a number"),
         ("logging", "level", 3, "must be one of"),
+        ("notify", "command", ["tell"], "must begin with the program's absolute path; for example"),
+        ("notify", "command", ["/bin/tell", "a\0b"], "must not hold a NUL"),
+        ("notify", "command", "/bin/tell", "must be a list"),
     ],
 )
-def test_value_of_another_type_is_refused_with_the_right_one(
+def test_wrong_value_is_refused_with_its_rule(
     section: str, key: str, value: object, fault: str
 ) -> None:
     ((name, told),) = problems(**{section: {key: value}}).items()

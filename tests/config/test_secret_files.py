@@ -144,20 +144,15 @@ def test_secret_beside_its_credential_is_refused(config: Path, give: Give, key: 
 @pytest.mark.parametrize(
     ("folder", "why"), [("/nowhere", "No such file or directory"), ("/dev/null", "Not a directory")]
 )
-def test_credentials_folder_that_is_none_is_reported(config: Path, folder: str, why: str) -> None:
+def test_credentials_folder_that_is_none_is_reported_beside_other_faults(
+    config: Path, folder: str, why: str
+) -> None:
     found = problems(config, {"CREDENTIALS_DIRECTORY": folder})
     assert found[folder].startswith(f"cannot be looked into ({why})")
     assert list(found) == [folder]  # the password may be in there
-
-
-def test_other_faults_beside_an_unreadable_folder_keep_their_names(
-    config: Path,
-) -> None:
     config.write_text('[auth]\npassword_hash = "hunter2"')
-    assert list(problems(config, {"CREDENTIALS_DIRECTORY": "/nowhere"})) == [
-        "/nowhere",
-        "auth.password_hash",
-    ]
+    found = problems(config, {"CREDENTIALS_DIRECTORY": folder})
+    assert list(found) == [folder, "auth.password_hash"]
 
 
 def test_check_by_hand_reads_the_services_credentials(config: Path, give: Give) -> None:
@@ -206,10 +201,14 @@ def test_encrypted_secret_has_a_stand_in_of_its_form(config: Path, encrypted: Pa
     assert list(problems(config, {})) == ["auth.password_hash"]  # the daemon has none
 
 
-def test_encrypted_file_of_another_name_is_ignored(config: Path, encrypted: Path) -> None:
+def test_encrypted_file_of_another_name_is_ignored_and_may_be_a_crews(
+    config: Path, encrypted: Path
+) -> None:
     for name in ("auth.password_hash", "research.env"):
         (encrypted / name).write_bytes(b"\0")
     assert load(config, {}, by_hand=True).auth.password_hash
+    crew_with(config, seen_by(config.parent.name))
+    assert environment(load(config, {}, by_hand=True)) == ({}, [])
     (encrypted / "cookie.sink_key").write_bytes(b"\0")
     assert list(problems(config, {}, by_hand=True)) == ["credential cookie.sink_key"]
 
@@ -259,21 +258,6 @@ def test_crew_file_of_the_service_is_read_from_the_folder(config: Path, give: Gi
     settings = load(config, {}, by_hand=True)
     assert environment(settings) == ({"KEY": "hunter2"}, [])
     assert settings.warnings == ()
-
-
-def test_crew_file_that_is_no_credential_is_reported(
-    config: Path, give: Give, encrypted: Path
-) -> None:
-    give({"auth.password_hash": HASH}, folder="credentials")
-    crew_with(config, seen_by(config.parent.name))
-    assert environment(load(config, {}, by_hand=True)) == ({}, [NOT_THERE])
-
-
-def test_encrypted_crew_file_is_no_fault(config: Path, encrypted: Path) -> None:
-    for name in ("auth.password_hash", "research.env"):
-        (encrypted / name).write_bytes(b"\0")
-    crew_with(config, seen_by(config.parent.name))
-    assert environment(load(config, {}, by_hand=True)) == ({}, [])
 
 
 @pytest.mark.parametrize(
@@ -397,7 +381,3 @@ def test_ambiguous_line_is_refused(content: str, fault: str) -> None:
     assert fault in refused.value.fault
     assert refused.value.remedy
     assert "hunter2" not in refused.value.fault + refused.value.remedy
-
-
-def test_values_of_variables_are_hidden() -> None:
-    assert "hunter2" not in repr(parse_variables("A=hunter2"))

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 import pytest
 import trio
 from pydantic import SecretBytes
 
+from smartlinkd.store import file as file_module
 from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
+from smartlinkd.store.file import open_file
 from smartlinkd.store.model import NewExecution, Retention, Status, StoreLimits
 from tests.store.calls import record
+
+Connections = list[sqlite3.Connection]
 
 KEY = SecretBytes(b"k" * 32)
 NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
@@ -37,6 +43,19 @@ def path(tmp_path: Path) -> Path:
 def store_limits() -> StoreLimits:
     """The limits of the store; a test's parameter of this name replaces them."""
     return StoreLimits()
+
+
+@pytest.fixture(autouse=True)
+def connections(monkeypatch: pytest.MonkeyPatch) -> Connections:
+    """The connections of the stores that were opened, to watch them or to give them a bad disk."""
+    opened: Connections = []
+
+    def opening(path: Path, **options: Any) -> sqlite3.Connection:
+        opened.append(open_file(path, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(file_module, "open_file", opening)
+    return opened
 
 
 @pytest.fixture

@@ -20,12 +20,13 @@ from smartlinkd.store.model import (
     ExecutionUpdate,
     IdempotencyKey,
     NewExecution,
-    Retention,
     Status,
     StoreLimits,
     WebhookTarget,
 )
 from smartlinkd.supervision.actor import ActorRestarting
+from tests.every_step.strike import Strike
+from tests.supervision.conftest import note
 
 New = Callable[..., NewExecution]
 
@@ -35,31 +36,19 @@ STEPS = 100
 """More than any of these takes; each ends its loop where nothing is left to cancel."""
 
 
-class CancelAt(trio.abc.Instrument):
-    """Cancels a scope when the n-th step of any task begins, counted from now."""
-
-    def __init__(self, scope: trio.CancelScope, step: int) -> None:
-        self._scope = scope
-        self._left = step
-
-    def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002 - trio calls it
-        self._left -= 1
-        if self._left == 0:
-            self._scope.cancel()
-
-
 @contextmanager
 def cancelled_at(step: int) -> Iterator[trio.CancelScope]:
     """A scope around the block that is cancelled at its n-th step (0: before), or not at all."""
     with trio.CancelScope() as scope:
         if step == 0:
             scope.cancel()
-        instrument = CancelAt(scope, step)
-        trio.lowlevel.add_instrument(instrument)
+        strike = Strike(step)
+        strike.arm(scope.cancel)
+        trio.lowlevel.add_instrument(strike)
         try:
             yield scope
         finally:
-            trio.lowlevel.remove_instrument(instrument)
+            trio.lowlevel.remove_instrument(strike)
 
 
 async def whole_or_not(journal: Store, given: NewExecution) -> bool:
@@ -142,13 +131,7 @@ async def test_damaged_file_ends_the_actor_and_the_call_is_unavailable(
     handle: Store, new: New, path: Path
 ) -> None:
     given = new(webhooks=(TARGET,))
-    refusals: list[Unavailable] = []
-
-    async def look() -> None:
-        try:
-            await handle.execution(given.id)
-        except Unavailable as refusal:
-            refusals.append(refusal)
+    answers: list[object] = []
 
     with pytest.RaisesGroup(pytest.RaisesExc(UnusableStore, match=f"{path} is damaged")):
         async with trio.open_nursery() as nursery:
@@ -157,40 +140,22 @@ async def test_damaged_file_ends_the_actor_and_the_call_is_unavailable(
             with closing(sqlite3.connect(path)) as connection:
                 connection.execute("UPDATE kickoffs SET inputs = '{'")
                 connection.commit()
-            await look()
+            await note(answers, handle.execution(given.id))
 
-    assert [type(refusal) for refusal in refusals] == [ActorRestarting]
+    assert [type(answer) for answer in answers] == [ActorRestarting]
     assert open_files(path) == []
 
 
-async def test_unusable_file_ends_the_actor_at_its_start(handle: Store, no_database: None) -> None:
-    with pytest.RaisesGroup(UnusableStore):
-        async with trio.open_nursery() as nursery:
-            await nursery.start(handle.run)
-
-
-@pytest.fixture
-def no_database(path: Path) -> None:
-    path.write_bytes(b"not a database " * 1000)
-
-
-@pytest.mark.parametrize(
-    ("store_limits", "days"),
-    [(StoreLimits(prune_every_s=0.01), 30), (StoreLimits(), 1)],
-    ids=["periodically", "with a new retention"],
-)
-async def test_old_executions_are_pruned(
-    journal: Store, new: New, wall: SimpleNamespace, days: int, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("store_limits", [StoreLimits(prune_every_s=0.01)])
+async def test_old_executions_are_pruned_periodically(
+    journal: Store, new: New, wall: SimpleNamespace, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     given = new()
     await journal.create(given, idempotency=None)
     end = Change(status=Status.STOPPED, finished_at=wall.now)
     await journal.record(given.id, ExecutionUpdate(end))
-    wall.now += timedelta(days=days + 1)
-
-    if days == 1:
-        journal.set_retention(Retention(age=timedelta(days=1), count=1000))
+    wall.now += timedelta(days=31)
 
     with trio.fail_after(5):
         while "forgot 1 executions" not in caplog.text:  # noqa: ASYNC110 - nobody tells

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.store import file as file_module
 from smartlinkd.store.actor import Store
 from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.errors import AlreadyFinished
-from smartlinkd.store.file import open_file
 from smartlinkd.store.model import (
     Change,
     Execution,
@@ -27,24 +24,11 @@ from smartlinkd.store.model import (
     StoreLimits,
 )
 from tests.store.calls import record, unfinished
-from tests.store.conftest import KEY
+from tests.store.conftest import Connections
 from tests.supervision.conftest import note
 
 New = Callable[..., NewExecution]
 Question = Callable[[StoreDatabase], object]
-
-
-@pytest.fixture
-def connection(monkeypatch: pytest.MonkeyPatch, path: Path) -> Iterator[sqlite3.Connection]:
-    """The store's connection."""
-    with closing(open_file(path)) as opened:
-        monkeypatch.setattr(file_module, "open_file", lambda _, **__: opened)
-        yield opened
-
-
-@pytest.fixture
-def store(connection: sqlite3.Connection, path: Path, store_limits: StoreLimits) -> StoreDatabase:
-    return StoreDatabase(path, KEY, limits=store_limits)
 
 
 def recording(id_: str, tasks: int) -> Question:
@@ -72,10 +56,10 @@ def commits(connection: sqlite3.Connection) -> list[str]:
 
 
 def test_concurrent_writes_share_a_transaction_in_order(
-    store: StoreDatabase, connection: sqlite3.Connection, new: New
+    store: StoreDatabase, connections: Connections, new: New
 ) -> None:
     first, second = new(), new()
-    seen = commits(connection)
+    seen = commits(connections[0])
 
     found = store.run_together(
         [
@@ -104,7 +88,7 @@ def test_large_reads_are_not_batched(store: StoreDatabase, new: New) -> None:
 
 
 def test_refused_write_in_a_batch_leaves_the_others(
-    store: StoreDatabase, connection: sqlite3.Connection, new: New
+    store: StoreDatabase, connections: Connections, new: New
 ) -> None:
     over = new()
     store.executions.create(over)
@@ -113,15 +97,16 @@ def test_refused_write_in_a_batch_leaves_the_others(
     with pytest.raises(AlreadyFinished):
         store.run_together([creating(new()), recording(over.id, 1), creating(new())])
 
-    assert not connection.in_transaction
+    assert not connections[0].in_transaction
     assert store.executions.unfinished() == []
 
 
 def test_batch_that_fails_at_its_commit_changes_nothing(
-    store: StoreDatabase, connection: sqlite3.Connection, new: New
+    store: StoreDatabase, connections: Connections, new: New
 ) -> None:
     given = new()
     store.executions.create(given)
+    (connection,) = connections
 
     def no_commit(action: int, argument: str | None, *_: object) -> int:
         ends = action == sqlite3.SQLITE_TRANSACTION and argument == "COMMIT"
@@ -137,27 +122,35 @@ def test_batch_that_fails_at_its_commit_changes_nothing(
     assert tasks_of(store.executions.read(given.id)) is None
 
 
-async def test_batch_on_a_full_disk_answers_reads_and_refuses_writes(
-    connection: sqlite3.Connection, journal: Store, new: New
-) -> None:
-    given, large = new(), new(inputs={"x": "y" * 100_000})
-    await journal.create(given, idempotency=None)
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    connection.execute(f"PRAGMA max_page_count = {pages}").fetchone()
-    told: list[object] = []
-
+async def ask_together(journal: Store, *questions: Awaitable[object]) -> list[object]:
+    """Ask in one visit of the thread; return the answers."""
+    answers: list[object] = []
     async with trio.open_nursery() as asking:
         held = threading.Event()
         asking.start_soon(journal.mailbox.ask, lambda _: held.wait(10))
         await wait_all_tasks_blocked()
-        for question in (
-            journal.record(given.id, ExecutionUpdate(Change(total_tasks=2))),
-            journal.create(large, idempotency=None),
-            journal.execution(given.id),
-        ):
-            asking.start_soon(note, told, question)
+        for question in questions:
+            asking.start_soon(note, answers, question)
             await wait_all_tasks_blocked()
         held.set()
+    return answers
+
+
+async def test_batch_on_a_full_disk_answers_reads_and_refuses_writes(
+    connections: Connections, journal: Store, new: New
+) -> None:
+    given, large = new(), new(inputs={"x": "y" * 100_000})
+    await journal.create(given, idempotency=None)
+    (connection,) = connections
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}").fetchone()
+
+    told = await ask_together(
+        journal,
+        journal.record(given.id, ExecutionUpdate(Change(total_tasks=2))),
+        journal.create(large, idempotency=None),
+        journal.execution(given.id),
+    )
 
     assert told[0] is None
     assert isinstance(told[1], Unavailable)
@@ -166,15 +159,9 @@ async def test_batch_on_a_full_disk_answers_reads_and_refuses_writes(
 
 
 async def test_batch_on_a_moved_file_is_refused(path: Path, journal: Store, new: New) -> None:
-    refused: list[object] = []
-    async with trio.open_nursery() as asking:
-        held = threading.Event()
-        asking.start_soon(journal.mailbox.ask, lambda _: held.wait(10))
-        await wait_all_tasks_blocked()
-        path.rename(path.with_name("moved"))  # noqa: ASYNC240 - a rename takes no time
-        for _ in range(3):
-            asking.start_soon(note, refused, journal.create(new(), idempotency=None))
-        await wait_all_tasks_blocked()
-        held.set()
+    path.rename(path.with_name("moved"))  # noqa: ASYNC240 - a rename takes no time
+    refused = await ask_together(
+        journal, *(journal.create(new(), idempotency=None) for _ in range(3))
+    )
 
     assert [type(each) for each in refused] == [Unavailable] * 3

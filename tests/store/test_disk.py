@@ -2,56 +2,30 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from smartlinkd.errors import Unavailable
-from smartlinkd.store import file as file_module
 from smartlinkd.store.database import StoreDatabase
-from smartlinkd.store.file import open_file
-from smartlinkd.store.model import IdempotencyKey, NewEvent, NewExecution, Status
-from tests.store.calls import events, known, record, unfinished
+from smartlinkd.store.model import IdempotencyKey, NewExecution
+from tests.store.calls import unfinished
+from tests.store.conftest import Connections
 
 New = Callable[..., NewExecution]
-Connections = list[sqlite3.Connection]
-
-
-@pytest.fixture
-def connections(monkeypatch: pytest.MonkeyPatch) -> Connections:
-    """The connections of the stores that are opened from now on, to give them a bad disk."""
-    opened: Connections = []
-
-    def opening(path: Path, **options: Any) -> sqlite3.Connection:
-        opened.append(open_file(path, **options))
-        return opened[-1]
-
-    monkeypatch.setattr(file_module, "open_file", opening)
-    return opened
-
-
-def fill(connection: sqlite3.Connection) -> None:
-    """From here on, this database gets no further page."""
-    (pages,) = connection.execute("PRAGMA page_count").fetchone()
-    connection.execute(f"PRAGMA max_page_count = {pages}").fetchone()
-
-
-def make_room(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA max_page_count = 1000000").fetchone()
 
 
 def test_create_on_a_full_disk_is_refused_and_changes_nothing(
-    connections: Connections, open_store: Callable[..., StoreDatabase], new: New, path: Path
+    connections: Connections, store: StoreDatabase, new: New, path: Path
 ) -> None:
-    store = open_store()
     key = IdempotencyKey("k", {})
     given = new(inputs={"x": "y" * 100_000})
-    fill(connections[0])
+    (connection,) = connections
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}").fetchone()
 
     with pytest.raises(Unavailable, match="its disk is full; nothing was changed") as refusal:
         store.executions.create(given, key)
@@ -60,30 +34,9 @@ def test_create_on_a_full_disk_is_refused_and_changes_nothing(
     assert refusal.value.retry_after > 0
     assert store.executions.read(given.id) is None
     assert store.executions.unfinished() == []
-    make_room(connections[0])
+    connection.execute("PRAGMA max_page_count = 1000000").fetchone()
     assert store.executions.create(given, key).is_new
     assert store.executions.read(given.id) is not None
-
-
-def test_record_on_a_full_disk_is_refused_whole(
-    connections: Connections, open_store: Callable[..., StoreDatabase], new: New
-) -> None:
-    store = open_store()
-    given = new()
-    store.executions.create(given)
-    before = known(store, given.id)
-    new_events = [NewEvent("e", given.created_at, "x" * 3000)] * 50
-    fill(connections[0])
-
-    with pytest.raises(Unavailable, match="disk is full"):
-        record(store, given.id, *new_events, status=Status.RUNNING)
-
-    assert known(store, given.id) == before
-    assert events(store, given.id) == []
-    make_room(connections[0])
-    record(store, given.id, *new_events, status=Status.RUNNING)
-    (last,) = store.executions.events(given.id, after=49, limit=100)
-    assert last.number == 50
 
 
 @pytest.mark.parametrize("another", [False, True], ids=["away", "another"])
@@ -112,9 +65,8 @@ def test_write_to_a_moved_file_is_refused(
 
 
 def test_read_only_disk_is_unavailable(
-    connections: Connections, open_store: Callable[..., StoreDatabase], new: New
+    connections: Connections, store: StoreDatabase, new: New
 ) -> None:
-    store = open_store()
     given = new()
     connections[0].execute("PRAGMA query_only = ON")
 

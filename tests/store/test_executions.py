@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -182,14 +181,6 @@ def test_events_larger_than_an_answer_come_in_several(
     assert last.number == 3
 
 
-def test_large_event_comes_alone(store: StoreDatabase, create: Create, now: datetime) -> None:
-    execution_id = create()
-    large = NewEvent("large", now, "x" * 2 * EVENT_PART_BYTES)
-    record(store, execution_id, NewEvent("small", now), large)
-
-    assert [event.type for event in events(store, execution_id)] == ["small"]
-
-
 @pytest.mark.parametrize("character", ["x", "ố", "😀"])
 @pytest.mark.parametrize("ahead", range(4))
 def test_large_event_comes_in_parts_of_whole_characters(
@@ -258,25 +249,6 @@ def test_ended_execution_never_changes(
 
     assert store.executions.read(execution_id) == ended
     assert events(store, execution_id) == []
-
-
-def test_end_without_its_time_is_refused(store: StoreDatabase, create: Create) -> None:
-    execution_id = create()
-
-    with pytest.raises(sqlite3.IntegrityError):
-        record(store, execution_id, status=Status.ERROR)
-
-    assert known(store, execution_id).status is Status.PENDING
-
-
-def test_unfinished_executions_are_in_order_of_creation(
-    store: StoreDatabase, create: Create, finish: Callable[..., None]
-) -> None:
-    ids = [create() for _ in range(4)]
-    record(store, ids[2], status=Status.RUNNING)
-    finish(ids[1])
-
-    assert unfinished(store) == [ids[0], ids[2], ids[3]]
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(tasks_chars=1000)])

@@ -7,10 +7,8 @@ from datetime import datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
-import trio
 from pydantic import JsonValue
 
-from smartlinkd.errors import Invalid
 from smartlinkd.store.actor import Store
 from smartlinkd.store.codec import digest
 from smartlinkd.store.database import StoreDatabase
@@ -23,7 +21,6 @@ from smartlinkd.store.model import (
     NewExecution,
     Status,
 )
-from tests.store.calls import unfinished
 
 New = Callable[..., NewExecution]
 BODY: JsonValue = {"inputs": {"a": 1, "b": [2.0, None]}}
@@ -31,14 +28,6 @@ BODY: JsonValue = {"inputs": {"a": 1, "b": [2.0, None]}}
 
 def key(name: str = "k", body: JsonValue = BODY) -> IdempotencyKey:
     return IdempotencyKey(name, body)
-
-
-def test_same_key_and_body_give_the_same_execution(store: StoreDatabase, new: New) -> None:
-    first = store.executions.create(new(), key())
-    second = store.executions.create(new(), key(body={"inputs": {"b": [2, None], "a": 1.0}}))
-
-    assert second == Created(first.id, is_new=False)
-    assert unfinished(store) == [first.id]
 
 
 def test_repeated_kickoff_leaves_the_first_execution_as_it_is(
@@ -53,24 +42,6 @@ def test_repeated_kickoff_leaves_the_first_execution_as_it_is(
     assert [execution.status for execution in store.executions.unfinished()] == [Status.RUNNING]
 
 
-def test_same_key_with_another_body_is_refused(store: StoreDatabase, new: New) -> None:
-    first = store.executions.create(new(), key())
-
-    with pytest.raises(KeyReused, match=r"^Idempotency-Key: .*fresh key"):
-        store.executions.create(new(), key(body={"inputs": {"a": 2}}))
-
-    assert unfinished(store) == [first.id]
-
-
-@pytest.mark.parametrize("different", [{"owner": "an"}, {"crew": "another"}])
-def test_key_belongs_to_one_crew_and_one_owner(
-    store: StoreDatabase, new: New, different: dict[str, str]
-) -> None:
-    store.executions.create(new(), key())
-
-    assert store.executions.create(new(**different), key(body={})).is_new
-
-
 def test_key_lasts_for_a_day(store: StoreDatabase, new: New) -> None:
     first = new()
     store.executions.create(first, key())
@@ -81,13 +52,6 @@ def test_key_lasts_for_a_day(store: StoreDatabase, new: New) -> None:
     second = store.executions.create(new(created_at=late), key(body={}))
     assert second.is_new
     assert store.executions.create(new(created_at=late), key(body={})).id == second.id
-
-
-def test_refused_kickoff_spends_no_key(store: StoreDatabase, new: New) -> None:
-    with pytest.raises(Invalid):
-        store.executions.create(new(inputs={"x": float("nan")}), key())
-
-    assert store.executions.create(new(), key(body={})).is_new
 
 
 async def test_created_by_returns_the_execution_of_a_key(
@@ -102,23 +66,6 @@ async def test_created_by_returns_the_execution_of_a_key(
         await journal.created_by("deal-post", "", key(body=None))
     wall.now += timedelta(hours=25)
     assert await journal.created_by("deal-post", "", key()) is None
-
-
-async def test_concurrent_kickoffs_with_one_key_share_an_execution(
-    journal: Store, new: New
-) -> None:
-    answers: list[Created] = []
-
-    async def ask() -> None:
-        answers.append(await journal.create(new(), idempotency=key()))
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(10):
-            nursery.start_soon(ask)
-
-    assert len({answer.id for answer in answers}) == 1
-    assert sum(answer.is_new for answer in answers) == 1
-    assert len(await journal.unfinished()) == 1
 
 
 @pytest.mark.parametrize(

@@ -57,18 +57,22 @@ def rows(path: Path) -> dict[str, int]:
         }
 
 
-def test_executions_beyond_their_age_are_pruned(
+def test_executions_beyond_their_age_are_pruned_and_others_stay_whole(
     store: StoreDatabase, create: Create, finish: Finish, now: datetime
 ) -> None:
-    old, young = create(), create()
+    old, young = create(), create(webhooks=(TARGET,))
+    for one in (old, young):
+        record(store, one, NewEvent("e", now), new_tasks=[TaskRecord("t")])
     finish(old)
     finish(young, later=DAY)
+    before = store.executions.read(young)
 
     assert prune(store, now + 7 * DAY, WEEK) == 0
     assert prune(store, now + 7.5 * DAY, WEEK) == 1
 
     assert store.executions.read(old) is None
-    assert store.executions.read(young) is not None
+    assert store.executions.read(young) == before
+    assert len(events(store, young)) == 1
 
 
 def test_executions_beyond_a_crews_count_are_pruned_oldest_first(
@@ -122,22 +126,6 @@ def test_pruned_execution_leaves_no_row(
     assert prune(store, now + 8 * DAY, WEEK) == 1
 
     assert set(rows(path).values()) == {0}
-
-
-def test_pruning_leaves_other_executions_untouched(
-    store: StoreDatabase, create: Create, finish: Finish, now: datetime, path: Path
-) -> None:
-    kept, forgotten = create(webhooks=(TARGET,)), create()
-    for one in (kept, forgotten):
-        record(store, one, NewEvent("e", now), new_tasks=[TaskRecord("t")])
-    finish(kept, later=2 * DAY)
-    finish(forgotten)
-    before = store.executions.read(kept)
-
-    assert prune(store, now + 8 * DAY, WEEK) == 1
-
-    assert store.executions.read(kept) == before
-    assert len(events(store, kept)) == 1
 
 
 def test_execution_of_a_valid_key_is_not_pruned(
@@ -214,7 +202,6 @@ async def test_calls_are_answered_between_two_batches(
     assert ended == ["looking", "pruning"]
 
 
-Open = Callable[..., StoreDatabase]
 LARGE = {"x": "y" * 20_000}
 LATER = timedelta(days=8)
 
@@ -230,39 +217,23 @@ def size(path: Path) -> int:
     return path.stat().st_size + path.with_name(f"{path.name}-wal").stat().st_size
 
 
-@pytest.fixture
-def emptied(store: StoreDatabase, create: Create, finish: Finish, now: datetime) -> StoreDatabase:
-    """A journal that has forgotten nearly all that it had."""
+@pytest.mark.parametrize("store_limits", [StoreLimits(pages_at_once=1)])
+def test_free_pages_are_cut_off_the_file_in_batches(
+    store: StoreDatabase, create: Create, finish: Finish, now: datetime, path: Path
+) -> None:
     create(inputs=LARGE)
     for _ in range(19):
         finish(create(inputs=LARGE))
     prune(store, now + LATER, WEEK)
-    return store
-
-
-@pytest.fixture
-def before(store: StoreDatabase, create: Create, path: Path) -> list[str]:
-    """A file that was made before pages could be given back; the executions in it."""
-    ids = [create(inputs=LARGE) for _ in range(5)]
-    store.close()
-    with closing(sqlite3.connect(path)) as other_program:
-        other_program.execute("PRAGMA auto_vacuum = NONE")
-        other_program.execute("VACUUM")
-    assert pragma(path, "auto_vacuum") == 0
-    return ids
-
-
-@pytest.mark.parametrize("store_limits", [StoreLimits(pages_at_once=1)])
-def test_free_pages_are_cut_off_the_file_in_batches(emptied: StoreDatabase, path: Path) -> None:
     before, free = pragma(path, "page_count"), pragma(path, "freelist_count")
     assert free > 90
     batches = 1
-    while emptied.release_some_pages():
+    while store.release_some_pages():
         batches += 1
     assert pragma(path, "freelist_count") == 0
     assert pragma(path, "page_count") <= before - free
     assert batches >= free - 1  # the page that lists the free ones goes with another
-    assert [known(emptied, each).inputs for each in unfinished(emptied)] == [LARGE]
+    assert [known(store, each).inputs for each in unfinished(store)] == [LARGE]
 
 
 async def test_pruning_shrinks_file_and_log(
@@ -283,15 +254,28 @@ async def test_pruning_shrinks_file_and_log(
 
 
 async def test_file_without_auto_vacuum_is_pruned_and_keeps_its_size(
-    before: list[str], path: Path, now: datetime, handle: Store, nursery: trio.Nursery
+    *,
+    store: StoreDatabase,
+    create: Create,
+    path: Path,
+    now: datetime,
+    handle: Store,
+    nursery: trio.Nursery,
 ) -> None:
+    """It was made before pages could be given back."""
+    ids = [create(inputs=LARGE) for _ in range(5)]
+    store.close()
+    with closing(sqlite3.connect(path)) as other_program:
+        other_program.execute("PRAGMA auto_vacuum = NONE")
+        other_program.execute("VACUUM")
+
     await nursery.start(handle.run)
-    for each in before:
+    for each in ids:
         end = Change(status=Status.STOPPED, finished_at=now)
         await handle.record(each, ExecutionUpdate(end))
 
     with trio.fail_after(10):
-        assert await handle.prune(now + 5 * LATER) == len(before)
+        assert await handle.prune(now + 5 * LATER) == len(ids)
 
     assert pragma(path, "freelist_count") > 2
     assert pragma(path, "auto_vacuum") == 0

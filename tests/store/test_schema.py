@@ -33,25 +33,11 @@ Open = Callable[..., StoreDatabase]
 Create = Callable[..., str]
 
 
-def pragma(connection: sqlite3.Connection, name: str) -> object:
-    return connection.execute(f"PRAGMA {name}").fetchone()[0]
-
-
 def test_new_file_is_private(store: StoreDatabase, create: Create, path: Path) -> None:
     create()
 
     for file in path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
-
-
-def test_file_is_opened_again_with_all_it_holds(
-    store: StoreDatabase, create: Create, open_store: Open
-) -> None:
-    execution_id = create()
-    before = store.executions.read(execution_id)
-    store.close()
-
-    assert open_store().executions.read(execution_id) == before
 
 
 def test_half_created_file_is_completed(
@@ -187,21 +173,13 @@ def installed(request: pytest.FixtureRequest, path: Path, now: datetime) -> str:
     return str(request.param)
 
 
-@pytest.mark.usefixtures("installed")
-def test_executions_and_events_of_version_1_are_read(
-    open_store: Callable[..., StoreDatabase],
+def test_executions_events_and_deliveries_of_version_1_are_read(
+    installed: str, open_store: Callable[..., StoreDatabase], now: datetime
 ) -> None:
     store = open_store()
 
     assert unfinished(store) == [ID]
     assert [each.type for each in events(store, ID)] == ["queued"]
-
-
-def test_deliveries_of_version_1_are_due_in_their_order(
-    installed: str, open_store: Callable[..., StoreDatabase], now: datetime
-) -> None:
-    store = open_store()
-
     assert bodies(store, now) == [b"at once"]
     found = {each.body: each for each in store.outbox.due(now + 2 * SECOND, 10)}
     assert list(found) == [b"at once", b"failed"]

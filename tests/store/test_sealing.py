@@ -62,20 +62,12 @@ def test_credential_is_read_back_and_is_not_in_the_file(
     assert b"swordfish" not in path.read_bytes()
 
 
-def test_credential_stays_while_the_execution_runs(
+def test_credential_stays_while_the_execution_runs_and_until_its_last_delivery(
     store: StoreDatabase, create: Create, path: Path, now: datetime
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
-
     store.outbox.remove(queue(store, execution_id, now))
-
     assert kept(path) == 1
-
-
-def test_credential_is_deleted_with_the_last_delivery_after_the_end(
-    store: StoreDatabase, create: Create, path: Path, now: datetime
-) -> None:
-    execution_id = create(webhooks=(TARGET,))
     first = queue(store, execution_id, now)
     queue(store, execution_id, now, status=Status.STOPPED, finished_at=now)
 

@@ -38,11 +38,6 @@ def test_backoff_jitter_shortens_the_wait_by_its_share(
     assert Backoff(jitter=0.2).wait(failures, FixedChance(chance)) == pytest.approx(wait)
 
 
-def test_backoff_and_intensity_have_the_documented_defaults() -> None:
-    assert Backoff() == Backoff(first=0.5, longest=30.0, healthy=60.0, jitter=0.2)
-    assert Intensity() == Intensity(restarts=5, period=60.0)
-
-
 @pytest.mark.parametrize(
     ("restarts", "times", "exceeded"),
     [

@@ -8,7 +8,7 @@ from tests.app.reload.played import WAIT, Daemon, crew, running
 from tests.shortage import Shortage
 
 
-async def test_a_faulty_file_changes_nothing_and_is_told(daemon: Daemon) -> None:
+async def test_a_faulty_file_or_faulty_crew_changes_nothing_and_is_told(daemon: Daemon) -> None:
     daemon.write(crew("one"))
     async with running(daemon):
         daemon.write(cookie={"open_to": []}, browser={"queue": 0}, server={"max_bdy": 1})
@@ -16,6 +16,10 @@ async def test_a_faulty_file_changes_nothing_and_is_told(daemon: Daemon) -> None
         assert "ERROR: the configuration is not reloaded: browser.queue: " in said
         assert "not reloaded: server.max_bdy: " in said
         assert "has 2 problem(s)" in said
+        daemon.write(crew("one", command=["/nowhere/at-all"]), cookie={"open_to": []})
+        said = await daemon.hang_up()
+        assert "not reloaded: " in said
+        assert "/nowhere/at-all" in said
         assert (await daemon.get("/api/sync-cookie")).status_code == 200
         token, kickoff_id = await daemon.kickoff("one")
         assert (await daemon.end_of("one", token, kickoff_id))["result"] == "done"
@@ -35,18 +39,6 @@ async def test_with_no_thread_to_read_it_the_file_changes_nothing(
             assert "cannot start a thread" in await daemon.hang_up()
         assert (await daemon.login()).status_code == 200
         assert "is reloaded: crews" in await daemon.hang_up()
-
-
-async def test_a_crew_that_runs_is_not_broken_by_it(daemon: Daemon) -> None:
-    daemon.write(crew("one"))
-    async with running(daemon):
-        daemon.write(crew("one", command=["/nowhere/at-all"]), cookie={"open_to": []})
-        said = await daemon.hang_up()
-        assert "not reloaded: " in said
-        assert "/nowhere/at-all" in said
-        assert (await daemon.get("/api/sync-cookie")).status_code == 200
-        token, kickoff_id = await daemon.kickoff("one")
-        assert (await daemon.end_of("one", token, kickoff_id))["result"] == "done"
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,14 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd.admin.control_socket import call
 from smartlinkd.app import tree
 from smartlinkd.auth.actor import Auth
 from smartlinkd.config import loading
-from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.catalog.checks import PROBE_TIMEOUT_S
-from smartlinkd.crews.executor import Executor
 from smartlinkd.errors import Unavailable
 from smartlinkd.supervision.supervisor import Supervisor
 from smartlinkd.systemd.environment import Descriptor, SystemdEnvironment
-from tests.app.reload.played import DONE, HASH, OTHER_HASH, PATIENCE, WAIT, Daemon, crew, running
+from tests.app.reload.played import DONE, HASH, OTHER_HASH, WAIT, Daemon, crew, running
 
 LOOPBACK = ["127.0.0.0/8"]
 
@@ -130,26 +127,6 @@ async def test_who_is_local_and_how_long_a_body_may_be_change(daemon: Daemon) ->
         assert (await daemon.login("x" * 2000)).status_code == 413
 
 
-async def test_what_is_kept_of_executions_changes(
-    daemon: Daemon,
-) -> None:
-    daemon.write(crew("one"))
-    async with running(daemon):
-        ended = []
-        for _ in range(2):
-            token, kickoff_id = await daemon.kickoff("one")
-            await daemon.end_of("one", token, kickoff_id)
-            ended.append(kickoff_id)
-        daemon.write(crew("one"), journal={"retention_count": 1})
-        assert "is reloaded: journal.retention_count" in await daemon.hang_up()
-        with trio.fail_after(PATIENCE):
-            while True:
-                answers = [await daemon.get(f"/crews/one/status/{id_}", token) for id_ in ended]
-                if [each.status_code for each in answers] == [404, 200]:
-                    break
-                await trio.sleep(0.01)
-
-
 async def test_a_request_under_way_ends_as_it_began(daemon: Daemon) -> None:
     signal_file = daemon.folder / "go on"
     waits = f"printf '{{\"type\":\"started\"}}\\n' >&3; until [ -e '{signal_file}' ]; do :; done; "
@@ -168,25 +145,6 @@ async def test_a_request_under_way_ends_as_it_began(daemon: Daemon) -> None:
             signal_file.touch()
             rest = "\n".join([line async for line in lines])
     assert "crew_kickoff_completed" in rest
-
-
-async def test_nobody_is_let_in_to_a_crew_or_told_of_it_before_it_is_there(
-    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    really, before = Executor.apply_catalog, []
-
-    async def take(executor: Executor, catalog: Catalog) -> None:
-        told = await call(daemon.folder / "state", "crew token", {"name": "new"})
-        before.append((told["ok"], "is reloaded" in caplog.text))
-        await really(executor, catalog)
-
-    monkeypatch.setattr(Executor, "apply_catalog", take)
-    daemon.write()
-    async with running(daemon):
-        daemon.write(crew("new"))
-        await daemon.hang_up()
-        assert await daemon.token("new")
-        assert before == [(False, False)]
 
 
 async def test_a_new_crew_that_is_broken_is_told_and_the_rest_is_taken(daemon: Daemon) -> None:
@@ -283,32 +241,6 @@ async def test_what_lets_nobody_in_waits_for_nothing(
         await daemon.hears("the configuration is reloaded: ")
         assert "auth.password_hash" in caplog.text.partition("is reloaded: ")[2]
         assert (await daemon.login("open barley")).status_code == 200
-
-
-async def test_while_a_step_waits_the_service_manager_can_send_the_next_sighup(
-    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """systemd sends none to a service that is reloading."""
-    daemon.write()
-    manager = trio.socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    place = str(daemon.folder / "notify")
-    with manager:
-        await manager.bind(place)
-        async with running(daemon, SystemdEnvironment(notify_socket=place)):
-
-            async def no_room(*_: object) -> None:
-                raise Unavailable("no room", retry_after=30)
-
-            monkeypatch.setattr(Auth, "change_password", no_room)
-            daemon.write(auth={"password_hash": OTHER_HASH})
-            os.kill(os.getpid(), signal.SIGHUP)
-            said = [""]
-            with trio.fail_after(PATIENCE):
-                while not said[-1].startswith("RELOADING=1"):
-                    said.append((await manager.recv(4096)).decode())
-                while said[-1] != "READY=1":
-                    said.append((await manager.recv(4096)).decode())
-            monkeypatch.undo()
 
 
 def is_written(path: Path) -> bool:
