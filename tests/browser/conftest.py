@@ -16,7 +16,12 @@ from typing import Any, cast
 
 import pytest
 import trio
-from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_pair
+from trio.testing import (
+    MemoryReceiveStream,
+    MemorySendStream,
+    memory_stream_pair,
+    wait_all_tasks_blocked,
+)
 from trio_websocket import WebSocketConnection, wrap_server_stream
 
 from smartlinkd.browser import instance, tab_pool
@@ -52,6 +57,11 @@ class Peer:
         """Send a message; a text goes as it is."""
         text = message if isinstance(message, str | bytes) else json.dumps(message)
         await self.websocket.send_message(text)
+
+    async def report(self, method: str, **params: object) -> None:
+        """Send an event of the session S."""
+        await self.say({"sessionId": "S", "method": method, "params": params})
+        await wait_all_tasks_blocked()
 
     async def answer(self, result: object) -> dict[str, Any]:
         """Take the next command and answer it."""

@@ -16,7 +16,7 @@ from smartlinkd.browser.errors import BrowserNotReady, Disconnected
 from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.supervision.actor import Overloaded
 from smartlinkd.supervision.policy import Backoff
-from tests.browser.jobs import LIMITS, Job, instance_settings, never_invalid
+from tests.browser.jobs import LIMITS, Job, begin_job, instance_settings, never_invalid
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
@@ -61,41 +61,10 @@ async def ready_browser(chromiums: PlayedChromiums, queue: int = QUEUE) -> Async
 
 
 async def begin(browser: Browser, nursery: trio.Nursery, key: str = "a") -> Job:
-    work = Job(browser, tab_spec(key), calls_at_end=True)
-    nursery.start_soon(work.run)
-    await wait_all_tasks_blocked()
-    return work
+    return await begin_job(browser, tab_spec(key), nursery, calls_at_end=True)
 
 
 # Ready, and not
-
-
-async def test_browser_that_is_starting_refuses_jobs_at_once(
-    chromiums: PlayedChromiums, autojump_clock: MockClock
-) -> None:
-    browser = a_browser()
-    async with running(browser):
-        began = trio.current_time()
-        with pytest.raises(BrowserNotReady):
-            await browser.use(tab_spec(), nothing)
-        assert trio.current_time() == began
-        assert (browser.is_ready, browser.status().state) == (False, BrowserState.STARTING)
-        await trio.sleep(chromiums.launch_takes + A_MOMENT)
-        assert (browser.is_ready, browser.status().state) == (True, BrowserState.READY)
-
-
-async def test_status_shows_the_browser_and_its_jobs(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    async with ready_browser(chromiums) as browser:
-        for key in "ab":
-            await begin(browser, nursery, key)
-        status = browser.status()
-        assert (status.state, status.is_ready) == (BrowserState.READY, True)
-        assert (status.version, status.pid) == ("Chromium 1", 1)
-        assert (status.working, status.contexts, status.waiting) == (2, 2, 0)
-        assert (status.restarts, status.last_end) == (0, None)
-        nursery.cancel_scope.cancel()
 
 
 async def test_downtime_of_each_start_is_observed(
@@ -122,7 +91,8 @@ async def test_full_queue_refuses_jobs_at_once(
             await begin(browser, nursery, str(n)) for n in range(LIMITS.concurrent_jobs + QUEUE)
         ]
         assert sum(work.page is not None for work in works) == LIMITS.concurrent_jobs
-        assert browser.status().waiting == QUEUE
+        status, working = browser.status(), LIMITS.concurrent_jobs
+        assert (status.working, status.contexts, status.waiting) == (working, working, QUEUE)
         with pytest.raises(Overloaded):
             await browser.use(tab_spec(), nothing)
         for work in works:
@@ -186,12 +156,15 @@ async def test_crash_is_shown_until_the_next_browser_is_up(
     chromiums: PlayedChromiums, autojump_clock: MockClock
 ) -> None:
     async with ready_browser(chromiums) as browser:
-        ready_since = browser.status().since
+        before = browser.status()
+        assert (before.state, before.is_ready) == (BrowserState.READY, True)
+        assert (before.pid, before.version) == (1, "Chromium 1")
+        assert (before.restarts, before.last_end) == (0, None)
         chromiums.launched[0].exit()
         await wait_all_tasks_blocked()
         status = browser.status()
         assert (status.state, status.pid, status.version) == (BrowserState.WAITING, None, None)
-        assert status.since > ready_since
+        assert status.since > before.since
         assert (status.restarts, status.last_end) == (1, "crashed: Chromium ended: signal 9")
         await trio.sleep(0.5 + A_MOMENT)
         assert browser.status().state is BrowserState.STARTING
@@ -218,22 +191,6 @@ async def test_end_for_each_reason_is_counted_and_followed_by_a_launch(
         assert {name: count for name, count in browser.restarts.items() if count} == {reason: 1}
         assert (browser.status().last_end or "").startswith(f"{reason}: ")
         assert [chromium.pid for chromium in chromiums.running] == [2]
-
-
-async def test_failed_launch_is_tried_again_until_it_succeeds(
-    chromiums: PlayedChromiums, autojump_clock: MockClock
-) -> None:
-    browser = a_browser()
-    chromiums.launch_fails = "no Chromium was found"
-    async with running(browser):
-        await trio.sleep(chromiums.launch_takes + A_MOMENT)
-        assert browser.status().state is BrowserState.WAITING
-        assert browser.status().last_end == "launch failed: no Chromium was found"
-        await trio.sleep(600)
-        assert browser.restarts["launch failed"] == pytest.approx(200, abs=3)  # each 1 s, then 2 s
-        chromiums.launch_fails = ""
-        await trio.sleep(3 + A_MOMENT)
-        assert browser.status().state is BrowserState.READY
 
 
 async def test_crash_fails_running_jobs_and_refuses_waiting_ones(

@@ -45,7 +45,9 @@ async def test_browser_that_never_starts_alarms_once_and_ends_it_when_healthy(
     chromiums.launch_fails = "no Chromium was found"
     await nursery.start(browser.run)
     await trio.sleep(10 * LONG_ENOUGH)
-    assert browser.told == ["launch failed: no Chromium was found"]
+    why = "launch failed: no Chromium was found"
+    assert (browser.told, browser.status().last_end) == ([why], why)
+    assert browser.restarts["launch failed"] == pytest.approx(50, abs=3)  # each 1 s, then 2 s
     chromiums.launch_fails = ""
     await trio.sleep(5)
     assert browser.is_ready
