@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import trio
@@ -27,13 +27,10 @@ from smartlinkd.systemd.manager import (
     ServiceManager,
     StatusReporter,
 )
-from smartlinkd.systemd.notify_socket import MAX_STATUS_CHARS, NotifySocket
+from smartlinkd.systemd.notify_socket import MAX_STATUS_CHARS
 from smartlinkd.systemd.sockets import NO_SOCKETS
 from smartlinkd.vault.record import CookieRecord
-from tests.service_manager.conftest import report
-
-if TYPE_CHECKING:
-    from tests.service_manager.conftest import Manager, MemfdWith
+from tests.service_manager.conftest import Manager, is_open, memfd_with, report
 
 LIMIT = 20.0
 
@@ -45,12 +42,6 @@ def service_manager(manager: Manager) -> ServiceManager:
 
 def given(manager: Manager, *descriptors: Descriptor) -> ServiceManager:
     return ServiceManager(SystemdEnvironment(manager.address, None, descriptors))
-
-
-def fill(manager: Manager) -> None:
-    notify_socket = NotifySocket(manager.address)
-    while notify_socket.send("FILLING=1"):
-        pass
 
 
 def texts(manager: Manager) -> list[str]:
@@ -76,7 +67,7 @@ def test_notifications_are_in_systemds_words(
 def test_full_queue_delays_what_must_arrive_and_keeps_its_order(
     manager: Manager, service_manager: ServiceManager
 ) -> None:
-    fill(manager)
+    manager.fill()
     service_manager.notify_ready()
     service_manager.notify_stopping()
     service_manager.set_status("a")
@@ -116,7 +107,9 @@ def test_status_is_one_line_and_no_second_field(
     assert len(message.fields["STATUS"]) == MAX_STATUS_CHARS
 
 
-def test_service_manager_without_an_address_is_absent_and_silent() -> None:
+def test_service_manager_without_an_address_is_absent_and_silent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     service_manager = ServiceManager(SystemdEnvironment(watchdog_s=LIMIT))
     assert not service_manager.is_present
     assert service_manager.watchdog_s is None
@@ -125,14 +118,13 @@ def test_service_manager_without_an_address_is_absent_and_silent() -> None:
     service_manager.send_pending()
     assert service_manager.fd_store.restore() is None
     assert not service_manager.fd_store.is_kept
+    assert not caplog.text
 
 
 # Descriptors that systemd passed
 
 
-def test_descriptors_are_passed_on_by_their_names(
-    manager: Manager, memfd_with: MemfdWith, is_open: Callable[[int], bool]
-) -> None:
+def test_descriptors_are_passed_on_by_their_names(manager: Manager) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         http = Descriptor("http", os.dup(listening.fileno()))
         crew = Descriptor("crew-research", os.dup(listening.fileno()))
@@ -150,7 +142,7 @@ def test_descriptors_are_passed_on_by_their_names(
 
 @pytest.mark.parametrize("name", ["stored", "x\nSTOPPING=1"])
 def test_unknown_descriptor_is_closed_and_removed_from_the_store(
-    manager: Manager, memfd_with: MemfdWith, is_open: Callable[[int], bool], name: str
+    manager: Manager, name: str
 ) -> None:
     unknown = Descriptor(name, memfd_with(b"?"))
     given(manager, unknown)
@@ -160,7 +152,7 @@ def test_unknown_descriptor_is_closed_and_removed_from_the_store(
 
 
 def test_socket_without_a_known_name_is_closed_and_logged_with_its_remedy(
-    manager: Manager, is_open: Callable[[int], bool], caplog: pytest.LogCaptureFixture
+    manager: Manager, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         unnamed = Descriptor("smartlinkd-research.socket", os.dup(listening.fileno()))
@@ -390,11 +382,11 @@ async def test_full_queue_delays_ready_and_stopping_until_systemd_listens_again(
 ) -> None:
     part.stop_takes = 30.0
     if word == "READY":
-        fill(manager)
+        manager.fill()
     async with running(attended=False) as supervisor:
         await trio.sleep(5.0)
         if word == "STOPPING":
-            fill(manager)
+            manager.fill()
             supervisor.stop()
             await trio.sleep(5.0)
         assert manager.said(word) == []  # this makes room

@@ -117,15 +117,6 @@ def concurrent() -> Actor:
     return Actor("concurrent", at_once=3)
 
 
-async def test_idle_daemon_is_pinged_for_all_the_time(
-    autojump_clock: MockClock, serial: Actor, concurrent: Actor, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with watched(serial.spec(), concurrent.spec()) as pings:
-        await trio.sleep(3600.0)
-    assert pings.longest == LIMIT / CHECKS_PER_LIMIT
-    assert hung(caplog) == []
-
-
 async def test_loop_whose_slots_are_all_busy_for_its_allowance_is_pinged_for(
     autojump_clock: MockClock, serial: Actor, concurrent: Actor
 ) -> None:
