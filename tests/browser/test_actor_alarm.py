@@ -10,7 +10,7 @@ from trio.testing import MockClock
 
 from smartlinkd.browser.actor import Browser
 from smartlinkd.supervision.policy import Backoff
-from tests.browser.jobs import LIMITS, instance_settings
+from tests.browser.jobs import LIMITS, begin_job, finish, instance_settings, tab_spec
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedChromiums
@@ -97,7 +97,8 @@ async def test_failed_launches_alarm_once_no_recycled_browser_serves(
     await trio.sleep(RECYCLE_AFTER - 100)
     chromiums.launch_fails = "no room"
     await trio.sleep(100 + 10 * LONG_ENOUGH)
-    assert browser.status().is_ready
+    assert (browser.is_ready, browser.status().pid) == (True, 1)
+    await finish(await begin_job(browser, tab_spec(), nursery))
     assert browser.told == []
     chromiums.launched[0].exit()
     await trio.sleep(chromiums.launch_takes + BACKOFF.longest + 0.1)

@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from tests.browser.played import PlayedChromium
 
 
-async def test_tab_is_opened_once_and_used_again(
-    runner: JobRunner, played: PlayedChromium, autojump_clock: MockClock
-) -> None:
-    first, second = await runner.do(tab_spec()), await runner.do(tab_spec())
-    assert first is second
-    assert first.opened == 1
-    assert first.context.cookies == [{"name": "n", "value": "a"}]
-
-
 async def test_tabs_of_one_key_share_a_context_and_other_keys_do_not(
     runner: JobRunner, autojump_clock: MockClock
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from smartlinkd.deploy import units
-from smartlinkd.deploy.units import ServicePaths, paths_of
+from smartlinkd.deploy.units import ServicePaths
 from smartlinkd.net.addresses import Bind
 
 SOURCE = Path(__file__).parents[2] / "systemd"
@@ -82,25 +82,6 @@ def test_failed_write_leaves_the_units_before(
         units.replace_units(paths, units.render_units(paths, SOURCE, BIND))
     assert (units.installed_units(paths), names(paths)) == (found, there)
     units.replace_units(paths, found)  # what is there as it should be takes no room
-
-
-@pytest.mark.parametrize(("instance", "name"), [("", "smartlinkd"), ("b", "smartlinkd@b")])
-def test_instance_shares_the_version_only(instance: str, name: str) -> None:
-    paths = paths_of(instance)
-    own = (paths.configuration, paths.credentials, paths.encrypted, paths.state)
-    assert [str(path) for path in own] == [
-        f"/etc/{name}/config.toml",
-        f"/etc/{name}/credentials",
-        f"/etc/{name}/credentials.encrypted",
-        f"/var/lib/{name}",
-    ]
-    assert (paths.service, paths.socket) == (f"{name}.service", f"{name}.socket")
-    shared = (paths.current, paths.command, paths.units)
-    assert [str(path) for path in shared] == [
-        "/opt/smartlinkd/current",
-        "/usr/local/bin/smartlinkd",
-        "/usr/local/lib/systemd/system",
-    ]
 
 
 def test_new_units_are_synced_before_they_are_renamed(
