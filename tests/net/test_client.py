@@ -142,26 +142,13 @@ async def test_broken_connection_raises_no_answer_without_details(error: httpx.H
     assert str(caught.value) == type(error).__name__
 
 
-async def test_connection_of_a_redirect_is_used_again(nursery: trio.Nursery) -> None:
-    connections = 0
-
-    async def lead_on(stream: trio.SocketStream) -> None:
-        nonlocal connections
-        connections += 1
-        async with stream:
-            while await stream.receive_some():
-                await stream.send_all(
-                    b"HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n"
-                )
-
-    (listener,) = await nursery.start(partial(trio.serve_tcp, lead_on, 0, host="127.0.0.1"))
-    url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
+async def test_connection_of_a_redirect_is_used_again(receiver: Any, behave: Any) -> None:
+    receiver.usual = behave.answer(302, Location="/next")
     async with HttpClient() as client:
         for _ in range(2):
-            reply = await client.request("GET", url, deadline=5, max_body=10)
+            reply = await client.request("GET", receiver.url(), deadline=5, max_body=10)
             assert (reply.status, reply.headers["location"]) == (302, "/next")
-    assert connections == 1
-    nursery.cancel_scope.cancel()
+    assert (len(receiver.received), receiver.connections) == (2, 1)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,6 +32,7 @@ from smartlinkd.systemd.notify_socket import MAX_STATUS_CHARS
 from smartlinkd.systemd.sockets import NO_SOCKETS
 from smartlinkd.vault.record import CookieRecord
 from tests.service_manager.conftest import Manager, is_open, memfd_with, report
+from tests.supervision.conftest import Child
 
 LIMIT = 20.0
 
@@ -166,42 +168,22 @@ def test_socket_without_a_known_name_is_closed_and_logged_with_its_remedy(
 # Over the daemon's life
 
 
-class Part:
+class Part(Child):
     """The only part of a daemon beside the reporter."""
 
     def __init__(self) -> None:
-        self.start_takes = 0.0
-        self.stop_takes = 0.0
+        super().__init__("part", [])
         self.release: trio.Event | None = None  # until then it does not even end when cancelled
         self.note: str | None = ""  # in the status
-        self.heartbeat = Heartbeat(self._come_round)
-        self._stop = trio.Event()
-        self._crash = trio.Event()
+        self.heartbeat: Heartbeat = Heartbeat(lambda: self.heartbeat.touch())
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        await trio.sleep(self.start_takes)
-        task_status.started()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._crash_when_told)
-            await self._stop.wait()
-            await trio.sleep(self.stop_takes)
+        try:
+            await super().run(task_status)
+        finally:
             if self.release is not None:
                 with trio.CancelScope(shield=True):
                     await self.release.wait()
-            nursery.cancel_scope.cancel()
-
-    async def _crash_when_told(self) -> None:
-        await self._crash.wait()
-        raise ZeroDivisionError
-
-    def _come_round(self) -> None:
-        self.heartbeat.touch()
-
-    def stop(self) -> None:
-        self._stop.set()
-
-    def crash(self) -> None:
-        self._crash.set()
 
 
 Running = Callable[..., Any]
@@ -298,7 +280,7 @@ async def test_bug_in_the_status_is_logged_and_the_reporter_goes_on(
 async def test_start_asks_for_more_time_until_all_parts_serve(
     manager: Manager, running: Running, part: Part, autojump_clock: MockClock
 ) -> None:
-    part.start_takes = 20.0
+    part.before = partial(trio.sleep, 20.0)
     async with running():
         assert len(manager.said("EXTEND_TIMEOUT_USEC")) in (20, 21)
         manager.heard.clear()
@@ -371,7 +353,7 @@ async def test_escalation_is_reported_as_a_stop(
 ) -> None:
     with pytest.RaisesGroup(Escalated, flatten_subgroups=True):
         async with running():
-            part.crash()
+            part.fail()
             await trio.sleep_forever()
     assert manager.said("STOPPING") == ["1"]
 
