@@ -75,10 +75,6 @@ async def cookie(page: Page) -> object:
     return await page.evaluate("() => document.cookie")
 
 
-async def loop_for_ever(page: Page) -> None:
-    await page.evaluate("() => { for (;;); }", deadline=600)
-
-
 async def test_stopped_browser_is_replaced_as_unresponsive(
     kept_up: InstanceSettings, site: Any
 ) -> None:

@@ -46,16 +46,6 @@ def test_each_socket_unit_has_the_address_of_its_configuration(paths: ServicePat
         assert told == f"[Socket]\nListenStream=\nListenStream={bind}\n"
 
 
-@pytest.mark.parametrize("before", [{}, {"smartlinkd.service": "of the version before"}])
-def test_replaced_units_can_be_put_back(paths: ServicePaths, before: dict[str, str]) -> None:
-    units.replace_units(paths, {paths.units / name: text for name, text in before.items()})
-    found = units.installed_units(paths)
-    units.replace_units(paths, units.render_units(paths, SOURCE, BIND))
-    assert units.installed_units(paths) != found
-    units.replace_units(paths, found)
-    assert (units.installed_units(paths), names(paths)) == (found, set(before))
-
-
 @pytest.mark.parametrize(
     "fault",
     [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()],
