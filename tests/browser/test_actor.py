@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.browser.actor import Browser, BrowserState
+from smartlinkd.browser.actor import Browser, BrowserState, DownListener
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.errors import BrowserNotReady, Disconnected
 from smartlinkd.browser.tab_pool import TabSpec
@@ -37,9 +37,13 @@ def tab_spec(key: str = "a") -> TabSpec:
     return TabSpec(key, list, "tab", nothing, never_invalid)
 
 
-def a_browser(queue: int = QUEUE, backoff: Backoff = BACKOFF) -> Browser:
+def a_browser(
+    queue: int = QUEUE,
+    backoff: Backoff = BACKOFF,
+    on_down: DownListener = lambda _why: None,
+) -> Browser:
     settings = instance_settings(recycle_after_s=RECYCLE_AFTER)
-    return Browser(settings, queue=queue, backoff=backoff, on_down=lambda _why: None)
+    return Browser(settings, queue=queue, backoff=backoff, on_down=on_down)
 
 
 @asynccontextmanager
@@ -209,6 +213,75 @@ async def test_recycling_ends_no_job_and_starts_none_on_the_old_browser(
         await wait_all_tasks_blocked()
         assert [chromium.pid for chromium in chromiums.running] == [2]
         assert {reason for reason, count in browser.restarts.items() if count} == {"recycled"}
+
+
+# Its alarm: that Chromium cannot be kept up, and that it can be again
+
+LONG_ENOUGH = LIMITS.failures_before_alarm * (1.0 + BACKOFF.longest)
+"""Seconds for so many launches, each with the wait behind it."""
+
+
+async def test_browser_that_never_starts_alarms_once_and_ends_it_when_healthy(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    told: list[str | None] = []
+    browser = a_browser(on_down=told.append)
+    chromiums.launch_fails = "no Chromium was found"
+    async with running(browser):
+        await trio.sleep(10 * LONG_ENOUGH)
+        why = "launch failed: no Chromium was found"
+        assert (told, browser.status().last_end) == ([why], why)
+        assert browser.restarts["launch failed"] == pytest.approx(50, abs=3)  # each 1 s, then 2 s
+        chromiums.launch_fails = ""
+        await trio.sleep(5)
+        assert browser.is_ready
+        assert len(told) == 1  # it may be gone in a moment
+        await trio.sleep(HEALTHY)
+        assert told[1:] == [None]
+
+
+async def test_early_ends_alarm_across_restarts_of_the_actor(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    told: list[str | None] = []
+    browser = a_browser(on_down=told.append)
+    for turn in range(LIMITS.failures_before_alarm):
+        assert told == []
+        async with running(browser):
+            await trio.sleep(chromiums.launch_takes + A_MOMENT)
+            chromiums.launched[-1].exit()
+            await trio.sleep(A_MOMENT)
+        assert len(chromiums.launched) == turn + 1
+    assert told == ["crashed: Chromium ended: signal 9"]
+
+
+async def test_rare_ends_do_not_alarm(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    told: list[str | None] = []
+    async with running(a_browser(on_down=told.append)):
+        for _ in range(2 * LIMITS.failures_before_alarm):
+            await trio.sleep(HEALTHY + 5)
+            chromiums.launched[-1].exit()
+    assert told == []
+
+
+async def test_failed_launches_alarm_once_no_recycled_browser_serves(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    told: list[str | None] = []
+    browser = a_browser(on_down=told.append)
+    async with running(browser):
+        await trio.sleep(RECYCLE_AFTER - 100)
+        chromiums.launch_fails = "no room"
+        await trio.sleep(100 + 10 * LONG_ENOUGH)
+        assert (browser.is_ready, browser.status().pid) == (True, 1)
+        await browser.use(tab_spec(), nothing)
+        assert told == []
+        chromiums.launched[0].exit()
+        await trio.sleep(chromiums.launch_takes + BACKOFF.longest + A_MOMENT)
+        assert not browser.is_ready
+        assert told == ["launch failed: no room"]
 
 
 # Its own end
