@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.errors import LaunchFailed
