@@ -24,9 +24,9 @@ Main = Callable[[], int]
 class Machine:
     """A machine with a version that runs.
 
-    `fault` is raised by the start of the new version, `relapse` by that of the old one, and `broken`
-    is a service that the new one cannot run. `there` are the services that run, and `signals` come
-    while one starts by the old version.
+    `fault` is raised by the start of the new version, `relapse` by that of the old one, and the new
+    one cannot run the service `broken`. `there` are the services that run, and `signals` come while
+    one starts by the old version.
     """
 
     paths: ServicePaths

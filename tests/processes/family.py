@@ -54,3 +54,7 @@ def stat(pid: int) -> list[str]:
     """Return the fields from its state on; proc(5)."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     return text.rpartition(")")[2].split()
+
+
+def is_there(folder: Path) -> bool:
+    return folder.exists()

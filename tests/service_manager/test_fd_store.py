@@ -163,9 +163,7 @@ def test_descriptor_that_is_no_memfd_is_refused(
 
 
 @pytest.mark.parametrize("cookie_text", ["  a=b;c=d ", "SPC_EC=-", "SPC_EC=x; a=\u2192"])
-def test_record_that_an_older_daemon_stored_is_still_read(
-    start: Start, cookie_text: str
-) -> None:
+def test_record_that_an_older_daemon_stored_is_still_read(start: Start, cookie_text: str) -> None:
     older = record(text=cookie_text)
     found = Descriptor("cookie-1", memfd_with(older.model_dump_json().encode()))
     assert start([found]).found == older

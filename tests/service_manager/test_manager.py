@@ -175,7 +175,7 @@ class Part(Child):
         super().__init__("part", [])
         self.release: trio.Event | None = None  # until then it does not even end when cancelled
         self.note: str | None = ""  # in the status
-        self.heartbeat: Heartbeat = Heartbeat(lambda: self.heartbeat.touch())
+        self.heartbeat = Heartbeat(self._come_round)
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         try:
@@ -184,6 +184,9 @@ class Part(Child):
             if self.release is not None:
                 with trio.CancelScope(shield=True):
                     await self.release.wait()
+
+    def _come_round(self) -> None:
+        self.heartbeat.touch()
 
 
 Running = Callable[..., Any]

@@ -7,7 +7,6 @@ import re
 from tests.systemd.machine import CREW, DOCUMENT, Service, run
 
 
-
 def test_it_is_served_and_outlives_the_daemon(crew_socket: Service) -> None:
     assert crew_socket.crew_health() == "Healthy"
     token = crew_socket.crew_token(CREW)
