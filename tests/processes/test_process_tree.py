@@ -62,6 +62,13 @@ async def test_exit_status_is_reported(script: str, status: ExitStatus) -> None:
         assert await process.wait() == status
 
 
+async def test_on_exit_is_called_before_waiting_tasks_go_on() -> None:
+    calls: list[str] = []
+    async with run("/bin/true", on_exit=lambda: calls.append("called")) as tree:
+        await tree.wait()
+        assert calls == ["called"]
+
+
 @pytest.mark.parametrize(
     ("status", "text"),
     [
