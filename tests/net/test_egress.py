@@ -246,6 +246,11 @@ async def test_unknown_name_raises_cannot_connect() -> None:
         await resolve_name("x" * 64 + ".example")
 
 
+async def test_literal_address_resolves_to_itself() -> None:
+    assert await resolve_name("127.0.0.1") == [IPv4Address("127.0.0.1")]
+    assert await resolve_name("::1") == [IPv6Address("::1")]
+
+
 # TLS
 
 
