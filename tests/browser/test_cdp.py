@@ -247,6 +247,23 @@ async def test_slow_subscriber_loses_events_and_delays_nobody(
         assert [await events.receive() for _ in range(2)] == [0, 1]
 
 
+async def test_handler_may_post_and_is_called_until_it_is_off(
+    conversation: CdpConnection, peer: Any, autojump_clock: MockClock
+) -> None:
+    def close(params: dict[str, object]) -> None:
+        conversation.browser.post("A.close", {"id": params["id"]})
+
+    conversation.browser.on("A.opened", close)
+    await peer.say({"method": "A.opened", "params": {"id": "x"}})
+    command = await peer.answer({})
+    assert (command["method"], command["params"]) == ("A.close", {"id": "x"})
+    conversation.browser.off("A.opened", close)
+    await peer.say({"method": "A.opened", "params": {"id": "y"}})
+    await wait_all_tasks_blocked()
+    conversation.browser.post("A.next", {})
+    assert (await peer.take())["method"] == "A.next"
+
+
 async def test_handler_that_fails_does_not_end_the_reader(
     conversation: CdpConnection,
     peer: Any,
