@@ -10,13 +10,19 @@ import shutil
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import trio
-from trio.testing import MemoryReceiveStream, MemorySendStream, memory_stream_pair
+from trio.testing import (
+    MemoryReceiveStream,
+    MemorySendStream,
+    memory_stream_pair,
+    wait_all_tasks_blocked,
+)
 from trio_websocket import WebSocketConnection, wrap_server_stream
 
 from smartlinkd.browser import instance, tab_pool
@@ -27,6 +33,7 @@ from smartlinkd.browser.tab_pool import TabPool
 from tests.browser.jobs import IDLE, LIMITS, POOL_SIZE, JobRunner
 from tests.browser.played import PlayedChromium, PlayedChromiums, PlayedContext
 from tests.hygiene.at_once import check_held, held
+from tests.net.receivers import Received, read_request
 
 Wire = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 
@@ -52,6 +59,11 @@ class Peer:
         """Send a message; a text goes as it is."""
         text = message if isinstance(message, str | bytes) else json.dumps(message)
         await self.websocket.send_message(text)
+
+    async def report(self, method: str, **params: object) -> None:
+        """Send an event of the session S."""
+        await self.say({"sessionId": "S", "method": method, "params": params})
+        await wait_all_tasks_blocked()
 
     async def answer(self, result: object) -> dict[str, Any]:
         """Take the next command and answer it."""
@@ -82,16 +94,6 @@ async def conversation(wire: Wire, nursery: trio.Nursery) -> AsyncIterator[CdpCo
 
 
 @dataclass
-class Request:
-    """A request to the site."""
-
-    method: str
-    path: str
-    headers: dict[str, str]
-    body: bytes
-
-
-@dataclass
 class Answer:
     """The answer of a page: after `wait`, if there is one."""
 
@@ -107,7 +109,7 @@ class Site:
     def __init__(self, port: int) -> None:
         self.port = port
         self.pages: dict[str, Answer] = {}
-        self.requests: list[Request] = []
+        self.requests: list[Received] = []
 
     def url(self, path: str = "/", *, host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{path}"
@@ -118,37 +120,20 @@ class Site:
         return self.url(path)
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        try:
-            request = await self._read(stream)
-            self.requests.append(request)
-            answer = self.pages.get(request.path.partition("?")[0], Answer("<title>t</title>"))
-            if answer.wait is not None:
-                await answer.wait.wait()
-            body = answer.body.encode() if isinstance(answer.body, str) else answer.body
-            head = {"Content-Length": str(len(body)), "Connection": "close", **answer.headers}
-            lines = [f"HTTP/1.1 {answer.status} X", *(f"{name}: {head[name]}" for name in head)]
-            await stream.send_all("\r\n".join([*lines, "", ""]).encode() + body)
-        except (trio.BrokenResourceError, EOFError):
-            pass  # the browser went away
-        await stream.aclose()
-
-    async def _read(self, stream: trio.SocketStream) -> Request:
-        data = b""
-        while b"\r\n\r\n" not in data:
-            data += await self._more(stream)
-        head, _, body = data.partition(b"\r\n\r\n")
-        first, *lines = head.decode().split("\r\n")
-        method, path, _ = first.split(" ")
-        headers = {name.lower(): value for name, _, value in (x.partition(": ") for x in lines)}
-        while len(body) < int(headers.get("content-length", "0")):
-            body += await self._more(stream)
-        return Request(method, path, headers, body)
-
-    async def _more(self, stream: trio.SocketStream) -> bytes:
-        data = await stream.receive_some(65536)
-        if not data:
-            raise EOFError
-        return bytes(data)
+        with suppress(trio.BrokenResourceError):  # the browser went away
+            async with stream:
+                request = await read_request(stream)
+                if request is None:
+                    return
+                self.requests.append(request)
+                path = request.target.partition("?")[0]
+                answer = self.pages.get(path, Answer("<title>t</title>"))
+                if answer.wait is not None:
+                    await answer.wait.wait()
+                body = answer.body.encode() if isinstance(answer.body, str) else answer.body
+                head = {"Content-Length": str(len(body)), "Connection": "close", **answer.headers}
+                lines = [f"HTTP/1.1 {answer.status} X", *(f"{name}: {head[name]}" for name in head)]
+                await stream.send_all("\r\n".join([*lines, "", ""]).encode() + body)
 
 
 @pytest.fixture

@@ -101,6 +101,16 @@ class Job:
             await page.evaluate("")
 
 
+async def begin_job(
+    user: TabUser, spec: TabSpec, nursery: trio.Nursery, *, calls_at_end: bool = False
+) -> Job:
+    """Start a job. Returns when it has begun, or waits for its tab."""
+    job = Job(user, spec, calls_at_end=calls_at_end)
+    nursery.start_soon(job.run)
+    await wait_all_tasks_blocked()
+    return job
+
+
 class JobRunner:
     """Starts jobs on the pool."""
 
@@ -109,11 +119,7 @@ class JobRunner:
         self._nursery = nursery
 
     async def begin(self, spec: TabSpec) -> Job:
-        """Start a job. Returns when it has begun, or waits for the tab."""
-        job = Job(self.pool, spec)
-        self._nursery.start_soon(job.run)
-        await wait_all_tasks_blocked()
-        return job
+        return await begin_job(self.pool, spec, self._nursery)
 
     async def do(self, spec: TabSpec) -> PlayedPage:
         """Do a job that succeeds, and return its page."""

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.browser.actor import Browser, BrowserState
+from smartlinkd.browser.actor import Browser, BrowserState, DownListener
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.errors import BrowserNotReady, Disconnected
 from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.supervision.actor import Overloaded
 from smartlinkd.supervision.policy import Backoff
-from tests.browser.jobs import LIMITS, Job, instance_settings, never_invalid
+from tests.browser.jobs import LIMITS, Job, begin_job, instance_settings, never_invalid
 from tests.fakes.scrape import observed
 
 if TYPE_CHECKING:
@@ -37,9 +37,13 @@ def tab_spec(key: str = "a") -> TabSpec:
     return TabSpec(key, list, "tab", nothing, never_invalid)
 
 
-def a_browser(queue: int = QUEUE, backoff: Backoff = BACKOFF) -> Browser:
+def a_browser(
+    queue: int = QUEUE,
+    backoff: Backoff = BACKOFF,
+    on_down: DownListener = lambda _why: None,
+) -> Browser:
     settings = instance_settings(recycle_after_s=RECYCLE_AFTER)
-    return Browser(settings, queue=queue, backoff=backoff, on_down=lambda _why: None)
+    return Browser(settings, queue=queue, backoff=backoff, on_down=on_down)
 
 
 @asynccontextmanager
@@ -61,41 +65,10 @@ async def ready_browser(chromiums: PlayedChromiums, queue: int = QUEUE) -> Async
 
 
 async def begin(browser: Browser, nursery: trio.Nursery, key: str = "a") -> Job:
-    work = Job(browser, tab_spec(key), calls_at_end=True)
-    nursery.start_soon(work.run)
-    await wait_all_tasks_blocked()
-    return work
+    return await begin_job(browser, tab_spec(key), nursery, calls_at_end=True)
 
 
 # Ready, and not
-
-
-async def test_browser_that_is_starting_refuses_jobs_at_once(
-    chromiums: PlayedChromiums, autojump_clock: MockClock
-) -> None:
-    browser = a_browser()
-    async with running(browser):
-        began = trio.current_time()
-        with pytest.raises(BrowserNotReady):
-            await browser.use(tab_spec(), nothing)
-        assert trio.current_time() == began
-        assert (browser.is_ready, browser.status().state) == (False, BrowserState.STARTING)
-        await trio.sleep(chromiums.launch_takes + A_MOMENT)
-        assert (browser.is_ready, browser.status().state) == (True, BrowserState.READY)
-
-
-async def test_status_shows_the_browser_and_its_jobs(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    async with ready_browser(chromiums) as browser:
-        for key in "ab":
-            await begin(browser, nursery, key)
-        status = browser.status()
-        assert (status.state, status.is_ready) == (BrowserState.READY, True)
-        assert (status.version, status.pid) == ("Chromium 1", 1)
-        assert (status.working, status.contexts, status.waiting) == (2, 2, 0)
-        assert (status.restarts, status.last_end) == (0, None)
-        nursery.cancel_scope.cancel()
 
 
 async def test_downtime_of_each_start_is_observed(
@@ -122,7 +95,8 @@ async def test_full_queue_refuses_jobs_at_once(
             await begin(browser, nursery, str(n)) for n in range(LIMITS.concurrent_jobs + QUEUE)
         ]
         assert sum(work.page is not None for work in works) == LIMITS.concurrent_jobs
-        assert browser.status().waiting == QUEUE
+        status, working = browser.status(), LIMITS.concurrent_jobs
+        assert (status.working, status.contexts, status.waiting) == (working, working, QUEUE)
         with pytest.raises(Overloaded):
             await browser.use(tab_spec(), nothing)
         for work in works:
@@ -186,54 +160,21 @@ async def test_crash_is_shown_until_the_next_browser_is_up(
     chromiums: PlayedChromiums, autojump_clock: MockClock
 ) -> None:
     async with ready_browser(chromiums) as browser:
-        ready_since = browser.status().since
+        before = browser.status()
+        assert (before.state, before.is_ready) == (BrowserState.READY, True)
+        assert (before.pid, before.version) == (1, "Chromium 1")
+        assert (before.restarts, before.last_end) == (0, None)
         chromiums.launched[0].exit()
         await wait_all_tasks_blocked()
         status = browser.status()
         assert (status.state, status.pid, status.version) == (BrowserState.WAITING, None, None)
-        assert status.since > ready_since
+        assert status.since > before.since
         assert (status.restarts, status.last_end) == (1, "crashed: Chromium ended: signal 9")
         await trio.sleep(0.5 + A_MOMENT)
         assert browser.status().state is BrowserState.STARTING
         await trio.sleep(chromiums.launch_takes)
         assert (browser.status().state, browser.status().pid) == (BrowserState.READY, 2)
         assert {reason for reason, count in browser.restarts.items() if count} == {"crashed"}
-
-
-@pytest.mark.parametrize(
-    ("reason", "end"),
-    [
-        ("crashed", lambda chromium: chromium.exit()),
-        ("disconnected", lambda chromium: chromium.close()),
-        ("unresponsive", lambda chromium: setattr(chromium, "mute", True)),
-        ("recycled", lambda chromium: setattr(chromium, "megabytes", 2_000)),
-    ],
-)
-async def test_end_for_each_reason_is_counted_and_followed_by_a_launch(
-    reason: str, end: Callable[[Any], None], chromiums: PlayedChromiums, autojump_clock: MockClock
-) -> None:
-    async with ready_browser(chromiums) as browser:
-        end(chromiums.launched[0])
-        await trio.sleep(HEALTHY)
-        assert {name: count for name, count in browser.restarts.items() if count} == {reason: 1}
-        assert (browser.status().last_end or "").startswith(f"{reason}: ")
-        assert [chromium.pid for chromium in chromiums.running] == [2]
-
-
-async def test_failed_launch_is_tried_again_until_it_succeeds(
-    chromiums: PlayedChromiums, autojump_clock: MockClock
-) -> None:
-    browser = a_browser()
-    chromiums.launch_fails = "no Chromium was found"
-    async with running(browser):
-        await trio.sleep(chromiums.launch_takes + A_MOMENT)
-        assert browser.status().state is BrowserState.WAITING
-        assert browser.status().last_end == "launch failed: no Chromium was found"
-        await trio.sleep(600)
-        assert browser.restarts["launch failed"] == pytest.approx(200, abs=3)  # each 1 s, then 2 s
-        chromiums.launch_fails = ""
-        await trio.sleep(3 + A_MOMENT)
-        assert browser.status().state is BrowserState.READY
 
 
 async def test_crash_fails_running_jobs_and_refuses_waiting_ones(
@@ -271,21 +212,76 @@ async def test_recycling_ends_no_job_and_starts_none_on_the_old_browser(
             assert work.error is None
         await wait_all_tasks_blocked()
         assert [chromium.pid for chromium in chromiums.running] == [2]
+        assert {reason for reason, count in browser.restarts.items() if count} == {"recycled"}
 
 
-async def test_recycled_browser_serves_while_the_next_fails_to_start(
+# Its alarm: that Chromium cannot be kept up, and that it can be again
+
+LONG_ENOUGH = LIMITS.failures_before_alarm * (1.0 + BACKOFF.longest)
+"""Seconds for so many launches, each with the wait behind it."""
+
+
+async def test_browser_that_never_starts_alarms_once_and_ends_it_when_healthy(
     chromiums: PlayedChromiums, autojump_clock: MockClock
 ) -> None:
-    async with ready_browser(chromiums) as browser:
-        chromiums.launch_fails = "no memory"
-        await trio.sleep(RECYCLE_AFTER + 200)
-        assert (browser.status().state, browser.status().pid) == (BrowserState.READY, 1)
-        assert browser.status().last_end == "launch failed: no memory"
-        await browser.use(tab_spec(), nothing)
+    told: list[str | None] = []
+    browser = a_browser(on_down=told.append)
+    chromiums.launch_fails = "no Chromium was found"
+    async with running(browser):
+        await trio.sleep(10 * LONG_ENOUGH)
+        why = "launch failed: no Chromium was found"
+        assert (told, browser.status().last_end) == ([why], why)
+        assert browser.restarts["launch failed"] == pytest.approx(50, abs=3)  # each 1 s, then 2 s
         chromiums.launch_fails = ""
-        await trio.sleep(10)
-        assert (browser.status().state, browser.status().pid) == (BrowserState.READY, 2)
-        assert [chromium.pid for chromium in chromiums.running] == [2]
+        await trio.sleep(5)
+        assert browser.is_ready
+        assert len(told) == 1  # it may be gone in a moment
+        await trio.sleep(HEALTHY)
+        assert told[1:] == [None]
+
+
+async def test_early_ends_alarm_across_restarts_of_the_actor(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    told: list[str | None] = []
+    browser = a_browser(on_down=told.append)
+    for turn in range(LIMITS.failures_before_alarm):
+        assert told == []
+        async with running(browser):
+            await trio.sleep(chromiums.launch_takes + A_MOMENT)
+            chromiums.launched[-1].exit()
+            await trio.sleep(A_MOMENT)
+        assert len(chromiums.launched) == turn + 1
+    assert told == ["crashed: Chromium ended: signal 9"]
+
+
+async def test_rare_ends_do_not_alarm(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    told: list[str | None] = []
+    async with running(a_browser(on_down=told.append)):
+        for _ in range(2 * LIMITS.failures_before_alarm):
+            await trio.sleep(HEALTHY + 5)
+            chromiums.launched[-1].exit()
+    assert told == []
+
+
+async def test_failed_launches_alarm_once_no_recycled_browser_serves(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    told: list[str | None] = []
+    browser = a_browser(on_down=told.append)
+    async with running(browser):
+        await trio.sleep(RECYCLE_AFTER - 100)
+        chromiums.launch_fails = "no room"
+        await trio.sleep(100 + 10 * LONG_ENOUGH)
+        assert (browser.is_ready, browser.status().pid) == (True, 1)
+        await browser.use(tab_spec(), nothing)
+        assert told == []
+        chromiums.launched[0].exit()
+        await trio.sleep(chromiums.launch_takes + BACKOFF.longest + A_MOMENT)
+        assert not browser.is_ready
+        assert told == ["launch failed: no room"]
 
 
 # Its own end

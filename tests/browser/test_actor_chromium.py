@@ -75,10 +75,6 @@ async def cookie(page: Page) -> object:
     return await page.evaluate("() => document.cookie")
 
 
-async def loop_for_ever(page: Page) -> None:
-    await page.evaluate("() => { for (;;); }", deadline=600)
-
-
 async def test_stopped_browser_is_replaced_as_unresponsive(
     kept_up: InstanceSettings, site: Any
 ) -> None:
@@ -106,21 +102,3 @@ async def test_killed_renderer_fails_its_own_job_only(kept_up: InstanceSettings,
         for key in ("a", "other"):
             assert await browser.use(tab_spec(site, key), cookie) == f"key={key}"
         assert browser.status().restarts == 0
-
-
-async def test_recycling_fails_no_job(kept_up: InstanceSettings, site: Any) -> None:
-    pids: set[int | None] = set()
-    stop = trio.Event()
-
-    async def work_on(browser: Browser, key: str) -> None:
-        while not stop.is_set():
-            assert await browser.use(tab_spec(site, key), cookie) == f"key={key}"
-            pids.add(browser.status().pid)
-
-    async with running(replace(kept_up, recycle_after_s=0.5)) as browser:
-        async with trio.open_nursery() as nursery:
-            for key in "ab":
-                nursery.start_soon(work_on, browser, key)
-            await until(lambda: len(pids) >= 2)
-            stop.set()
-        assert reasons(browser) == {"recycled"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from smartlinkd.browser.capture import BODY_LIMIT, CapturedResponse, capture
 from smartlinkd.browser.cdp import CALL_DEADLINE, CdpConnection, CdpSession
@@ -107,6 +107,8 @@ async def test_request_of_a_page_that_leaves_is_lost(host: str, page: Page, site
 async def test_capture_of_a_closed_page_raises(page: Page) -> None:
     with trio.fail_after(5), pytest.raises(SessionGone):
         await first_captured(page, page.close)
+    with trio.fail_after(5), pytest.raises(SessionGone):
+        await first_captured(page, trio.lowlevel.checkpoint)
 
 
 Responses = trio.MemoryReceiveChannel[CapturedResponse]
@@ -126,22 +128,17 @@ async def captured(session: CdpSession) -> AsyncIterator[Responses]:
         yield responses
 
 
-async def say(peer: Peer, method: str, **params: object) -> None:
-    await peer.say({"sessionId": "S", "method": method, "params": params})
-    await wait_all_tasks_blocked()
-
-
 async def send(peer: Peer, id_: str = "1", loader: str = "L") -> None:
     """The page makes a request."""
     request = {"method": "POST", "url": API}
-    await say(peer, "Network.requestWillBeSent", requestId=id_, loaderId=loader, request=request)
+    await peer.report("Network.requestWillBeSent", requestId=id_, loaderId=loader, request=request)
 
 
 async def finish(peer: Peer, id_: str = "1") -> None:
     """Tell of the whole answer to a request."""
     response = {"status": 200, "mimeType": "text/plain"}
-    await say(peer, "Network.responseReceived", requestId=id_, response=response)
-    await say(peer, "Network.loadingFinished", requestId=id_)
+    await peer.report("Network.responseReceived", requestId=id_, response=response)
+    await peer.report("Network.loadingFinished", requestId=id_)
 
 
 async def give(peer: Peer, body: str) -> None:
@@ -156,7 +153,7 @@ async def test_frame_that_navigates_ends_no_request_of_the_page(
     async with captured(session) as responses:
         await send(peer)
         frame = {"id": "F", "parentId": "T", "loaderId": "of the frame", "url": "about:blank"}
-        await say(peer, "Page.frameNavigated", frame=frame)
+        await peer.report("Page.frameNavigated", frame=frame)
         await finish(peer)
         await give(peer, "answer")
         assert (await responses.receive()).body == "answer"
@@ -169,7 +166,7 @@ async def test_page_that_navigates_ends_requests_of_the_document_before(
         await send(peer, "1", loader="before")
         await send(peer, "2", loader="after")
         frame = {"id": "T", "loaderId": "after", "url": "https://a.example/"}
-        await say(peer, "Page.frameNavigated", frame=frame)
+        await peer.report("Page.frameNavigated", frame=frame)
         await finish(peer, "2")
         await give(peer, "answer")
         lost, answer = await responses.receive(), await responses.receive()

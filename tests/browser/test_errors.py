@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smartlinkd.browser.errors import LaunchFailed, NavigationFailed
-from smartlinkd.errors import Unavailable
+from smartlinkd.browser.errors import NavigationFailed
 
 
 @pytest.mark.parametrize(
@@ -22,9 +21,3 @@ def test_url_in_an_error_has_no_secret(url: str, said: str) -> None:
     text = str(NavigationFailed(url, "net::ERR_FAILED"))
     assert text.startswith(said)
     assert "secret" not in text
-
-
-def test_failed_launch_may_be_tried_again() -> None:
-    failed = LaunchFailed("no")
-    assert isinstance(failed, Unavailable)
-    assert failed.retry_after == 5

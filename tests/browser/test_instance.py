@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
-from trio.testing import MockClock, wait_all_tasks_blocked
+from trio.testing import MockClock
 
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.errors import LaunchFailed
@@ -18,7 +18,7 @@ from smartlinkd.browser.instance import BrowserInstance, End, EndKind, InstanceS
 from smartlinkd.browser.tab_pool import TabSpec
 from smartlinkd.errors import Refused
 from smartlinkd.threads import NoThread
-from tests.browser.jobs import LIMITS, Job, instance_settings, never_invalid
+from tests.browser.jobs import LIMITS, Job, begin_job, instance_settings, never_invalid
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedChromium, PlayedChromiums
@@ -56,13 +56,6 @@ async def born(nursery: trio.Nursery, settings: InstanceSettings | None = None) 
     life = RunningInstance(settings or instance_settings())
     await nursery.start(life.run)
     return life
-
-
-async def working(instance: BrowserInstance, nursery: trio.Nursery) -> Job:
-    work = Job(instance, SPEC, calls_at_end=True)
-    nursery.start_soon(work.run)
-    await wait_all_tasks_blocked()
-    return work
 
 
 def hang(chromium: PlayedChromium) -> None:
@@ -253,27 +246,12 @@ async def test_memory_that_cannot_be_measured_ends_nothing(
     nursery.cancel_scope.cancel()
 
 
-async def test_drained_instance_ends_with_its_last_job(
-    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
-) -> None:
-    life = await recycled(nursery)
-    pieces = [await working(life.instance, nursery) for _ in range(2)]
-    life.instance.drain()
-    for work in pieces:
-        await trio.sleep(100)
-        assert not life.over.is_set()
-        work.end.set()
-    with trio.fail_after(A_MOMENT):
-        await life.over.wait()
-    assert [work.error for work in pieces] == [None, None]
-
-
 @pytest.mark.parametrize("let_go", [False, True])
 async def test_hang_of_a_recycled_browser_ends_it_at_once(
     let_go: bool, chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     life = await recycled(nursery)
-    work = await working(life.instance, nursery)
+    work = await begin_job(life.instance, SPEC, nursery, calls_at_end=True)
     if let_go:
         life.instance.drain()
     hang(chromiums.launched[0])

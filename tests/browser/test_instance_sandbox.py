@@ -6,19 +6,13 @@ import os
 import pwd
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import trio
 
 import smartlinkd
-from smartlinkd.browser.chromium import LaunchSettings, find_executable
-from smartlinkd.browser.errors import LaunchFailed
-from smartlinkd.browser.instance import BrowserInstance
-from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.page import Page
-from tests.browser.jobs import instance_settings
 
 pytestmark = pytest.mark.chromium
 
@@ -66,18 +60,3 @@ async def test_sandbox_and_memory_are_readable_for_each_daemon(
         capture_stdout=True,
     )
     assert looked.stdout == b"True\nTrue\n"
-
-
-async def test_wrapper_that_turns_the_sandbox_off_starts_no_browser(
-    settings: LaunchSettings,
-    profiles: Path,
-    nursery: trio.Nursery,
-) -> None:
-    script = profiles.with_name(f"{profiles.name}-script")
-    script.write_text(f'#!/bin/sh\nexec {find_executable(None)} --no-sandbox "$@"\n')
-    script.chmod(0o755)
-    launch = replace(settings, executable=script)
-    unconfined = instance_settings(launch, limits=BrowserLimits(sandbox_timeout_s=0.2))
-    with pytest.raises(LaunchFailed, match=r"browser\.no_sandbox"):
-        await nursery.start(BrowserInstance(unconfined).run)
-    script.unlink()

@@ -10,29 +10,21 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.browser.cdp import CdpConnection
-from smartlinkd.browser.errors import CallTimedOut, Disconnected, PageGone, ProtocolError
+from smartlinkd.browser.errors import CallTimedOut, PageGone, ProtocolError
 from smartlinkd.browser.page import MAX_OTHER_URLS, BrowserContext, Page
 from tests.browser.test_cdp import Asker, ask
 
 if TYPE_CHECKING:
     from tests.browser.conftest import Peer
 
-CREATED = "Target.targetCreated"
-
-
-async def say(peer: Peer, method: str, **params: object) -> None:
-    """An event of the page's."""
-    await peer.say({"sessionId": "S", "method": method, "params": params})
-    await wait_all_tasks_blocked()
-
 
 async def show(peer: Peer, url: str) -> None:
     """Another document."""
-    await say(peer, "Page.frameNavigated", frame={"id": "T", "url": url})
+    await peer.report("Page.frameNavigated", frame={"id": "T", "url": url})
 
 
 async def lifecycle(peer: Peer, name: str, loader: str, frame: str = "T") -> None:
-    await say(peer, "Page.lifecycleEvent", frameId=frame, loaderId=loader, name=name)
+    await peer.report("Page.lifecycleEvent", frameId=frame, loaderId=loader, name=name)
 
 
 @pytest.fixture
@@ -55,7 +47,7 @@ async def test_url_of_a_tab_that_ended_raises_page_gone(page: Page, peer: Any) -
     """Whoever asks would take it for one that is still there."""
     await show(peer, "https://b.example/")
     assert await page.url() == "https://b.example/"
-    await say(peer, "Inspector.targetCrashed")
+    await peer.report("Inspector.targetCrashed")
     with pytest.raises(PageGone):
         await page.url()
 
@@ -85,7 +77,7 @@ async def test_goto_in_a_tab_that_ends_raises_page_gone(
     page: Page, peer: Any, nursery: trio.Nursery
 ) -> None:
     asker = await going(page, peer, nursery)
-    await say(peer, "Inspector.targetCrashed")
+    await peer.report("Inspector.targetCrashed")
     assert isinstance(asker.result, PageGone)
 
 
@@ -101,7 +93,7 @@ async def test_close_of_a_tab_that_stays_open_times_out(
 async def test_other_urls_are_the_last_seen_in_this_document(page: Page, peer: Any) -> None:
     async def show_frame(number: int) -> None:
         frame = {"id": f"F{number}", "parentId": "T", "url": f"https://portal.test/{number}"}
-        await say(peer, "Page.frameNavigated", frame=frame)
+        await peer.report("Page.frameNavigated", frame=frame)
 
     for number in range(MAX_OTHER_URLS + 2):
         await show_frame(number)
@@ -149,26 +141,3 @@ async def test_tab_whose_caller_leaves_while_it_is_made_is_closed(
         scope.cancel()
     closing = await peer.take()
     assert (closing["method"], closing["params"]) == ("Target.closeTarget", {"targetId": "T"})
-
-
-async def test_tab_whose_browser_ends_while_it_is_made_raises_disconnected(
-    conversation: CdpConnection, peer: Any, nursery: trio.Nursery
-) -> None:
-    asker = await ask(nursery, BrowserContext(conversation, "1").new_page)
-    await peer.take()
-    await peer.stream.aclose()
-    await asker.done.wait()
-    assert isinstance(asker.result, Disconnected)
-
-
-async def test_pop_up_is_closed_once_by_its_own_context(
-    conversation: CdpConnection, peer: Any, nursery: trio.Nursery
-) -> None:
-    for id_ in ("mine", "another's"):
-        BrowserContext(conversation, id_)
-    pop_up = {"targetId": "P", "browserContextId": "mine", "openerId": "T"}
-    await peer.say({"method": CREATED, "params": {"targetInfo": pop_up}})
-    closing = await peer.take()
-    assert (closing["method"], closing["params"]) == ("Target.closeTarget", {"targetId": "P"})
-    await ask(nursery, partial(conversation.browser.call, "A.next"))
-    assert (await peer.take())["method"] == "A.next"

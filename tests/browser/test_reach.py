@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +10,10 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd.browser.cdp import connect
-from smartlinkd.browser.chromium import CANDIDATES, LaunchSettings, launch
+from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.errors import NavigationFailed
-from smartlinkd.browser.page import BrowserContext, Page
-from tests.browser.test_chromium import only_one
+from smartlinkd.browser.page import Page
+from tests.browser.test_chromium import a_page, each_of_debians, launched, only_one
 
 pytestmark = pytest.mark.chromium
 
@@ -55,13 +52,6 @@ async (url) => {
 """
 
 
-@asynccontextmanager
-async def a_page(settings: LaunchSettings) -> AsyncIterator[Page]:
-    """A tab of a browser of its own."""
-    async with launch(settings) as chromium, connect(chromium.endpoint) as connection:
-        yield await (await BrowserContext.create(connection, ())).new_page()
-
-
 @pytest.fixture
 async def neighbour(nursery: trio.Nursery, site: Any) -> Any:
     """A second site, which stands for the daemon. It ends with the nursery, as the first does."""
@@ -77,22 +67,13 @@ async def attack(page: Page, site: Any, neighbour: Any) -> None:
         await page.evaluate(TRY_EVERYTHING, neighbour.url("/reached", host=name))
 
 
-@pytest.mark.parametrize(
-    "executable",
-    [
-        pytest.param(
-            Path(name),
-            id=Path(name).name,
-            marks=pytest.mark.skipif(not Path(name).exists(), reason="not installed"),
-        )
-        for name in CANDIDATES[:2]  # Debian's two
-    ],
-)
+@each_of_debians
 async def test_closed_port_is_reached_in_no_way(
     executable: Path, settings: LaunchSettings, site: Any, neighbour: Any
 ) -> None:
     closed = replace(settings, executable=executable, closed_ports=(neighbour.port, 65_000))
-    async with a_page(closed) as page:
+    async with launched(closed) as (_, connection):
+        page = await a_page(connection)
         with trio.fail_after(20):
             await attack(page, site, neighbour)
         for name in NAMES:
@@ -204,14 +185,15 @@ async def test_download_leaves_no_file(settings: LaunchSettings, profiles: Path,
       await new Promise((done) => setTimeout(done, 300));
     }
     """
-    async with a_page(settings) as page:
+    async with launched(settings) as (_, connection):
+        page = await a_page(connection)
         with pytest.raises(NavigationFailed):
             await page.goto(file)
         await page.goto(site.put("/here", "<body>"))
         await page.evaluate(click, file)
         profile = only_one(profiles)
         found = [path for path in profile.rglob("*") if is_download(path)]
-    assert [request.path for request in site.requests].count("/file") >= 1
+    assert [request.target for request in site.requests].count("/file") >= 1
     assert found == []
 
 

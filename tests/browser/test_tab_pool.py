@@ -10,7 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from smartlinkd.browser.errors import CallTimedOut, Disconnected, SessionGone
+from smartlinkd.browser.errors import CallTimedOut, SessionGone
 from smartlinkd.browser.tab_pool import TabPool
 from tests.browser.jobs import (
     LIMITS,
@@ -23,15 +23,6 @@ from tests.browser.jobs import (
 
 if TYPE_CHECKING:
     from tests.browser.played import PlayedChromium
-
-
-async def test_tab_is_opened_once_and_used_again(
-    runner: JobRunner, played: PlayedChromium, autojump_clock: MockClock
-) -> None:
-    first, second = await runner.do(tab_spec()), await runner.do(tab_spec())
-    assert first is second
-    assert first.opened == 1
-    assert first.context.cookies == [{"name": "n", "value": "a"}]
 
 
 async def test_tabs_of_one_key_share_a_context_and_other_keys_do_not(
@@ -208,19 +199,6 @@ async def test_job_cancelled_at_any_step_leaves_nothing(
     assert len(played.contexts) == len(played.pages) == 1
 
 
-async def test_browser_that_does_not_dispose_becomes_unusable_and_delays_nobody(
-    runner: JobRunner, pool: TabPool, played: PlayedChromium, autojump_clock: MockClock
-) -> None:
-    jobs = [await runner.begin(tab_spec(key)) for key in "ab"]
-    played.hoards = True
-    began = trio.current_time()
-    await cancel(jobs[0])
-    await finish(jobs[1], SessionGone("a check"))
-    assert trio.current_time() == began
-    with trio.fail_after(LIMITS.dispose_timeout_s + 0.1):
-        assert await pool.wait_unusable() == "it did not dispose of a context"
-
-
 async def test_browser_that_opens_no_more_tabs_becomes_unusable(
     pool: TabPool, played: PlayedChromium, autojump_clock: MockClock
 ) -> None:
@@ -243,14 +221,3 @@ async def test_browser_that_opens_no_more_tabs_becomes_unusable(
         await use_anew(opens=False)
     with trio.fail_after(1):
         assert await pool.wait_unusable() == "it opened no more tabs"
-
-
-async def test_end_of_the_browser_does_not_make_the_pool_unusable(
-    runner: JobRunner, pool: TabPool, played: PlayedChromium, autojump_clock: MockClock
-) -> None:
-    job = await runner.begin(tab_spec())
-    played.exit()
-    await finish(job, Disconnected("gone"))
-    with trio.move_on_after(100) as scope:
-        await pool.wait_unusable()
-    assert scope.cancelled_caught

@@ -37,6 +37,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
     def restart(unit: str) -> None:
         made.calls.append(f"restart {unit} {made.version()}")
+        if unit == made.broken and made.version() == NEW:
+            raise service.InstallFailed("it does not start")
 
     monkeypatch.setattr(service, "start", start)
     monkeypatch.setattr(service, "wait_until_ready", lambda *_, **__: True)

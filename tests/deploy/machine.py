@@ -24,14 +24,16 @@ Main = Callable[[], int]
 class Machine:
     """A machine with a version that runs.
 
-    `fault` is raised by the start of the new version, `relapse` by that of the old one. `there`
-    are the services that run, and `signals` come while one starts by the old version.
+    `fault` is raised by the start of the new version, `relapse` by that of the old one, and the new
+    one cannot run the service `broken`. `there` are the services that run, and `signals` come while
+    one starts by the old version.
     """
 
     paths: ServicePaths
     calls: list[str]
     fault: BaseException | None = None
     relapse: BaseException | None = None
+    broken: str = ""
     there: list[str] = field(default_factory=list)
     signals: list[signal.Signals] = field(default_factory=list)
 

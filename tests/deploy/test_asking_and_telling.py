@@ -70,13 +70,6 @@ def test_warnings_of_the_configuration_are_told(
     assert capsys.readouterr().out.startswith("warning: server.trusted_proxies: ")
 
 
-def test_wrong_usage_exits_with_2(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        installation.main(["--units", "x", "--bind", "8787"])
-    assert ended.value.code == 2
-    assert "argument --bind: must be an IP address" in capsys.readouterr().err
-
-
 def test_bind_that_contradicts_the_configuration_is_refused(machine: Machine) -> None:
     for wish in (Bind("127.0.0.1", 9), Bind("127.0.0.2", BIND.port)):
         with pytest.raises(InstallFailed) as raised:

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.systemd.machine import commands
+
 ROOT = Path(__file__).parents[2]
-DOCUMENT = (ROOT / "docs/operating.md").read_text()
 SHOWN = [
     ROOT / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
@@ -29,12 +30,6 @@ SHOWN = [
 """The texts with commands for the owner's shell."""
 
 Run = Callable[[str, str], int]
-
-
-def commands(begin: str) -> str:
-    """The block of commands that begins so."""
-    (found,) = re.findall(rf"```sh\n({re.escape(begin)}.*?)```", DOCUMENT, flags=re.DOTALL)
-    return str(found)
 
 
 @pytest.fixture

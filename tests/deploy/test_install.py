@@ -86,13 +86,8 @@ def test_rollback_puts_back_stores_that_the_new_version_has_migrated(
             (state / "journal.sqlite3").write_text("new")
             (state / "journal.sqlite3-wal").write_text("new")
 
-    def restart(unit: str) -> None:
-        machine.calls.append(f"restart {unit} {machine.version()}")
-        if machine.version() == NEW:
-            migrate()
-            raise InstallFailed("it does not start")
-
-    monkeypatch.setattr(service, "restart", restart)
+    machine.broken = "smartlinkd@shop2.service"
+    monkeypatch.setattr(service, "wait_until_ready", lambda *_, **__: migrate())
     with pytest.raises(InstallFailed, match="is running again"):
         machine.install()
 
@@ -142,18 +137,12 @@ def test_full_disk_before_the_switch_leaves_the_version_untouched(
     ids=["not installed", "no process left", "a bug"],
 )
 def test_failed_rollback_step_is_told_and_the_others_run(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, relapse: Exception, told: str
+    machine: Machine, relapse: Exception, told: str
 ) -> None:
     (machine.paths.units / "smartlinkd.service").write_text("of the version before")
     machine.there.append("smartlinkd@a.service")
     machine.relapse = relapse
-
-    def restart(unit: str) -> None:
-        machine.calls.append(f"restart {unit} {machine.version()}")
-        if machine.version() == NEW:
-            raise InstallFailed("it does not start")
-
-    monkeypatch.setattr(service, "restart", restart)
+    machine.broken = "smartlinkd@a.service"
     with pytest.raises(InstallFailed) as raised:
         machine.install()
     text = str(raised.value)
@@ -225,19 +214,11 @@ def test_instance_that_does_not_start_leaves_the_others(machine: Machine) -> Non
 
 
 @pytest.mark.parametrize("first", [False, True])
-def test_services_that_followed_are_rolled_back_too(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, first: bool
-) -> None:
+def test_services_that_followed_are_rolled_back_too(machine: Machine, first: bool) -> None:
     """Also with an instance that was not there before, and has none to go back to."""
     others = ["smartlinkd@a.service", "smartlinkd@b.service", "smartlinkd@c.service"]
     machine.there[:] = others if first else [machine.paths.service, *others]
-
-    def restart(unit: str) -> None:
-        machine.calls.append(f"restart {unit} {machine.version()}")
-        if machine.version() == NEW and unit == others[1]:
-            raise InstallFailed("it does not start")
-
-    monkeypatch.setattr(service, "restart", restart)
+    machine.broken = others[1]
     with pytest.raises(InstallFailed, match="was stopped again" if first else "is running again"):
         machine.install()
     stopped = ["disable --now --quiet smartlinkd.service smartlinkd.socket", "daemon-reload"]

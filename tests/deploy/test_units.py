@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from smartlinkd.deploy import units
-from smartlinkd.deploy.units import ServicePaths, paths_of
+from smartlinkd.deploy.units import ServicePaths
 from smartlinkd.net.addresses import Bind
 
 SOURCE = Path(__file__).parents[2] / "systemd"
@@ -46,16 +46,6 @@ def test_each_socket_unit_has_the_address_of_its_configuration(paths: ServicePat
         assert told == f"[Socket]\nListenStream=\nListenStream={bind}\n"
 
 
-@pytest.mark.parametrize("before", [{}, {"smartlinkd.service": "of the version before"}])
-def test_replaced_units_can_be_put_back(paths: ServicePaths, before: dict[str, str]) -> None:
-    units.replace_units(paths, {paths.units / name: text for name, text in before.items()})
-    found = units.installed_units(paths)
-    units.replace_units(paths, units.render_units(paths, SOURCE, BIND))
-    assert units.installed_units(paths) != found
-    units.replace_units(paths, found)
-    assert (units.installed_units(paths), names(paths)) == (found, set(before))
-
-
 @pytest.mark.parametrize(
     "fault",
     [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()],
@@ -82,25 +72,6 @@ def test_failed_write_leaves_the_units_before(
         units.replace_units(paths, units.render_units(paths, SOURCE, BIND))
     assert (units.installed_units(paths), names(paths)) == (found, there)
     units.replace_units(paths, found)  # what is there as it should be takes no room
-
-
-@pytest.mark.parametrize(("instance", "name"), [("", "smartlinkd"), ("b", "smartlinkd@b")])
-def test_instance_shares_the_version_only(instance: str, name: str) -> None:
-    paths = paths_of(instance)
-    own = (paths.configuration, paths.credentials, paths.encrypted, paths.state)
-    assert [str(path) for path in own] == [
-        f"/etc/{name}/config.toml",
-        f"/etc/{name}/credentials",
-        f"/etc/{name}/credentials.encrypted",
-        f"/var/lib/{name}",
-    ]
-    assert (paths.service, paths.socket) == (f"{name}.service", f"{name}.socket")
-    shared = (paths.current, paths.command, paths.units)
-    assert [str(path) for path in shared] == [
-        "/opt/smartlinkd/current",
-        "/usr/local/bin/smartlinkd",
-        "/usr/local/lib/systemd/system",
-    ]
 
 
 def test_new_units_are_synced_before_they_are_renamed(

@@ -27,6 +27,29 @@ class Received:
     body: bytes
 
 
+async def read_request(stream: trio.SocketStream) -> Received | None:
+    """Return the next request, or None when there is no more."""
+    connection = h11.Connection(h11.SERVER)
+    head: h11.Request | None = None
+    body = b""
+    while True:
+        match connection.next_event():
+            case h11.NEED_DATA:
+                data = await stream.receive_some(65536)
+                if not data:
+                    return None
+                connection.receive_data(data)
+            case h11.Request() as head:
+                pass
+            case h11.Data(data=data):
+                body += data
+            case h11.EndOfMessage():
+                break
+    assert head is not None
+    headers = {name.decode(): value.decode() for name, value in head.headers}
+    return Received(head.method.decode(), head.target.decode(), headers, body)
+
+
 def answer(status: int, **headers: str) -> Behaviour:
     """An ordinary answer; `Retry_After="3"` is the header Retry-After."""
     lines = [f"HTTP/1.1 {status} Whatever", "Content-Length: 2"]
@@ -72,6 +95,7 @@ class Receiver:
     received: list[Received] = field(default_factory=list)
     at_once: int = 0
     most_at_once: int = 0
+    connections: int = 0
     usual: Behaviour = field(default_factory=lambda: answer(200))
     _news: trio.Event = field(default_factory=trio.Event)
 
@@ -91,8 +115,8 @@ class Receiver:
     async def serve(self, stream: trio.SocketStream) -> None:
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             async with stream:
-                connection = h11.Connection(h11.SERVER)
-                while request := await self._request(stream, connection):
+                self.connections += 1
+                while request := await read_request(stream):
                     self.received.append(request)
                     behaviour = self.behaviours.popleft() if self.behaviours else self.usual
                     self.at_once += 1
@@ -103,29 +127,6 @@ class Receiver:
                         await behaviour(stream)
                     finally:
                         self.at_once -= 1
-                    connection = h11.Connection(h11.SERVER)
-
-    async def _request(
-        self, stream: trio.SocketStream, connection: h11.Connection
-    ) -> Received | None:
-        head: h11.Request | None = None
-        body = b""
-        while True:
-            match connection.next_event():
-                case h11.NEED_DATA:
-                    data = await stream.receive_some(65536)
-                    if not data:
-                        return None
-                    connection.receive_data(data)
-                case h11.Request() as head:
-                    pass
-                case h11.Data(data=data):
-                    body += data
-                case h11.EndOfMessage():
-                    break
-        assert head is not None
-        headers = {name.decode(): value.decode() for name, value in head.headers}
-        return Received(head.method.decode(), head.target.decode(), headers, body)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from functools import partial
+from typing import Any
 
 import httpx
 import pytest
@@ -38,34 +39,24 @@ class Drip(httpx.AsyncByteStream):
             await trio.sleep(1)
 
 
-async def test_reply_holds_status_headers_and_body() -> None:
-    reply = await ask(lambda _: httpx.Response(201, text="càng"))
+async def test_reply_holds_status_and_text_without_a_byte_order_mark() -> None:
+    reply = await ask(lambda _: httpx.Response(201, content="\ufeffcàng".encode()))
     assert (reply.status, reply.text) == (201, "càng")
 
 
-async def test_request_names_the_daemon_and_asks_for_a_plain_body() -> None:
+async def test_requests_name_the_daemon_want_a_plain_body_and_keep_no_cookie() -> None:
     seen: list[httpx.Headers] = []
 
     def handler(request: httpx.Request) -> httpx.Response:
         seen.append(request.headers)
-        return httpx.Response(200)
-
-    await ask(handler)
-    assert seen[0]["user-agent"] == f"smartlinkd/{__version__}"
-    assert seen[0]["accept-encoding"] == "identity"
-
-
-async def test_cookies_are_never_kept() -> None:
-    cookies: list[str | None] = []
-
-    def handler(request: httpx.Request) -> httpx.Response:
-        cookies.append(request.headers.get("cookie"))
         return httpx.Response(200, headers={"Set-Cookie": "SPC_F=1; Path=/; Domain=shop.example"})
 
     async with HttpClient(httpx.MockTransport(handler)) as client:
         for _ in range(2):
             await client.request("GET", URL, deadline=5, max_body=10)
-    assert cookies == [None, None]
+    assert [headers.get("cookie") for headers in seen] == [None, None]
+    assert seen[0]["user-agent"] == f"smartlinkd/{__version__}"
+    assert seen[0]["accept-encoding"] == "identity"
 
 
 async def test_unreadable_cookie_is_ignored() -> None:
@@ -105,42 +96,25 @@ async def test_deadline_bounds_the_whole_answer(autojump_clock: trio.testing.Moc
     assert trio.current_time() == pytest.approx(5, abs=0.01)
 
 
-async def test_calls_at_once_wait_for_no_connection(nursery: trio.Nursery) -> None:
-    connected = trio.Semaphore(0)
-
-    async def hang(stream: trio.SocketStream) -> None:
-        async with stream:
-            connected.release()
-            await trio.sleep_forever()
-
-    (listener,) = await nursery.start(partial(trio.serve_tcp, hang, 0, host="127.0.0.1"))
-    url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
+async def test_calls_at_once_wait_for_no_connection(receiver: Any, behave: Any) -> None:
+    receiver.usual = behave.hang
     async with HttpClient() as client, trio.open_nursery() as asking:
+        get = partial(client.request, "GET", receiver.url(), deadline=60, max_body=1)
         for _ in range(MANY):
-            asking.start_soon(partial(client.request, "GET", url, deadline=60, max_body=1))
+            asking.start_soon(get)
         with trio.fail_after(5):
-            for _ in range(MANY):
-                await connected.acquire()
+            await receiver.until(MANY)
         asking.cancel_scope.cancel()
-    nursery.cancel_scope.cancel()
 
 
 async def test_proxy_of_the_environment_is_not_used(
-    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+    receiver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def answer(stream: trio.SocketStream) -> None:
-        async with stream:
-            await stream.receive_some()
-            await stream.send_all(b"HTTP/1.1 204 No Content\r\n\r\n")
-
     for name in ("http_proxy", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
-    (listener,) = await nursery.start(partial(trio.serve_tcp, answer, 0, host="127.0.0.1"))
-    url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
     async with HttpClient() as client:
-        assert (await client.request("GET", url, deadline=5, max_body=1)).status == 204
-    nursery.cancel_scope.cancel()
+        assert (await client.request("GET", receiver.url(), deadline=5, max_body=1)).status == 200
 
 
 async def test_compressed_body_raises_no_answer() -> None:
@@ -168,31 +142,13 @@ async def test_broken_connection_raises_no_answer_without_details(error: httpx.H
     assert str(caught.value) == type(error).__name__
 
 
-async def test_byte_order_mark_is_no_text() -> None:
-    reply = await ask(lambda _: httpx.Response(200, content=b'\xef\xbb\xbf{"a": 1}'))
-    assert reply.text == '{"a": 1}'
-
-
-async def test_connection_of_a_redirect_is_used_again(nursery: trio.Nursery) -> None:
-    connections = 0
-
-    async def lead_on(stream: trio.SocketStream) -> None:
-        nonlocal connections
-        connections += 1
-        async with stream:
-            while await stream.receive_some():
-                await stream.send_all(
-                    b"HTTP/1.1 302 Found\r\nLocation: /next\r\nContent-Length: 0\r\n\r\n"
-                )
-
-    (listener,) = await nursery.start(partial(trio.serve_tcp, lead_on, 0, host="127.0.0.1"))
-    url = f"http://127.0.0.1:{listener.socket.getsockname()[1]}/"
+async def test_connection_of_a_redirect_is_used_again(receiver: Any, behave: Any) -> None:
+    receiver.usual = behave.answer(302, Location="/next")
     async with HttpClient() as client:
         for _ in range(2):
-            reply = await client.request("GET", url, deadline=5, max_body=10)
+            reply = await client.request("GET", receiver.url(), deadline=5, max_body=10)
             assert (reply.status, reply.headers["location"]) == (302, "/next")
-    assert connections == 1
-    nursery.cancel_scope.cancel()
+    assert (len(receiver.received), receiver.connections) == (2, 1)
 
 
 @pytest.mark.parametrize(

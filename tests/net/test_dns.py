@@ -59,13 +59,6 @@ async def test_look_up_needs_no_shared_thread(
         await way()
 
 
-async def test_reverse_look_up_needs_no_shared_thread(no_thread_free: None) -> None:
-    install_resolver()
-    flags = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
-    with trio.fail_after(HANG):
-        assert await trio.socket.getnameinfo(("127.0.0.1", 80), flags) == ("127.0.0.1", "80")
-
-
 @pytest.mark.parametrize(
     "wanted",
     [

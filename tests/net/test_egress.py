@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
@@ -24,6 +23,7 @@ from smartlinkd.net.egress import (
     resolve_name,
 )
 from tests.fakes.certificate import certificate_for, serve_behind
+from tests.net.receivers import Behaviour, never_end, reset
 from tests.shortage import Shortage
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
@@ -97,14 +97,6 @@ async def test_endless_head_is_unanswered(receiver: Any, behave: Any) -> None:
     assert await post(receiver.url()) == Unanswered("the connection failed (RemoteProtocolError)")
 
 
-async def test_endless_body_is_left_and_the_status_counts(receiver: Any, behave: Any) -> None:
-    receiver.behaviours.append(behave.never_end)
-    async with open_sender(LOOPBACK, max_connections=1) as sender:
-        assert await sender.post(receiver.url(), {}, b"{}") == Answered(200)
-        # The one connection that there may be is free again.
-        assert await sender.post(receiver.url(), {}, b"{}") == Answered(200)
-
-
 async def test_dripping_body_is_left_and_the_status_counts(
     receiver: Any, mock_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
@@ -128,13 +120,20 @@ async def test_dripping_body_is_left_and_the_status_counts(
     assert outcomes == [Answered(204)]
 
 
-async def test_body_that_breaks_off_keeps_the_status(receiver: Any, behave: Any) -> None:
-    async def break_off(stream: trio.SocketStream) -> None:
-        await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")
-        await behave.reset(stream)
+async def break_off(stream: trio.SocketStream) -> None:
+    await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")
+    await reset(stream)
 
-    receiver.behaviours.append(break_off)
-    assert await post(receiver.url()) == Answered(200)
+
+@pytest.mark.parametrize("behaviour", [never_end, break_off])
+async def test_body_without_a_good_end_is_left_and_the_status_counts(
+    receiver: Any, behaviour: Behaviour
+) -> None:
+    receiver.behaviours.append(behaviour)
+    async with open_sender(LOOPBACK, max_connections=1) as sender:
+        assert await sender.post(receiver.url(), {}, b"{}") == Answered(200)
+        # The one connection that there may be is free again.
+        assert await sender.post(receiver.url(), {}, b"{}") == Answered(200)
 
 
 @pytest.mark.parametrize(
@@ -255,49 +254,24 @@ async def test_literal_address_resolves_to_itself() -> None:
 # TLS
 
 
-@pytest.fixture
-def certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
-    """A server's, for `hooks.example`; the system trusts it."""
-    context, public = certificate_for("hooks.example", tmp_path)
-    monkeypatch.setenv("SSL_CERT_FILE", str(public))
-    return context
-
-
-@pytest.fixture
-async def tls_port(certificate: ssl.SSLContext, nursery: trio.Nursery, asked: list[str]) -> int:
-    """Where a server is that says 200 to everybody, behind that certificate."""
+async def test_tls_is_for_the_name_and_its_certificate_must_be_trusted(
+    tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str | None] = []
 
     def note(_: object, name: str | None, __: object) -> None:
-        asked.append(str(name))
+        asked.append(name)
 
-    certificate.sni_callback = note
-    return await serve_behind(certificate, nursery)
-
-
-@pytest.fixture
-def asked() -> list[str]:
-    """The names that clients asked for in their handshakes."""
-    return []
-
-
-async def test_tls_asks_for_the_name_and_not_the_address(tls_port: int, asked: list[str]) -> None:
-    url = f"https://hooks.example:{tls_port}/"
+    context, public = certificate_for("hooks.example", tmp_path)
+    context.sni_callback = note
+    port = await serve_behind(context, nursery)
+    url = f"https://hooks.example:{port}/"
+    outcome = await post(url, resolve=leads_to("127.0.0.1"))
+    assert outcome == Unanswered("its certificate is not trusted: self-signed certificate")
+    monkeypatch.setenv("SSL_CERT_FILE", str(public))
     assert await post(url, resolve=leads_to("127.0.0.1")) == Answered(200)
-    assert asked == ["hooks.example"]
-
-
-async def test_certificate_of_another_name_is_unanswered(tls_port: int) -> None:
-    outcome = await post(f"https://127.0.0.1:{tls_port}{SECRET_PATH}")
+    assert asked == ["hooks.example", "hooks.example"]
+    outcome = await post(f"https://127.0.0.1:{port}{SECRET_PATH}")
     assert isinstance(outcome, Unanswered)
     assert outcome.why.startswith("its certificate is not trusted: IP address mismatch")
     assert "swordfish" not in outcome.why
-
-
-async def test_certificate_of_an_unknown_authority_is_unanswered(
-    tls_port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SSL_CERT_FILE")
-    url = f"https://hooks.example:{tls_port}/"
-    outcome = await post(url, resolve=leads_to("127.0.0.1"))
-    assert isinstance(outcome, Unanswered)
-    assert outcome.why == "its certificate is not trusted: self-signed certificate"

@@ -1,21 +1,32 @@
-"""A command that does nothing, and what /proc tells of processes."""
+"""Commands to run, and what /proc tells of processes."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 from smartlinkd.processes.process_tree import ProcessTree, run_process_tree
 from tests.hygiene.folder import FOLDER
 
+ROOT = Path("/")
 SLEEP = ("/bin/sleep", "1000")
+Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 
-@asynccontextmanager
-async def sleeping() -> AsyncIterator[ProcessTree]:
-    async with run_process_tree(SLEEP, environment={}, working_folder=FOLDER) as tree:
-        yield tree
+def run(*command: str, **options: Any) -> AbstractAsyncContextManager[ProcessTree]:
+    """Run a command, in the root folder and with a PATH alone unless `options` say otherwise."""
+    given: dict[str, Any] = {"environment": {"PATH": "/usr/bin:/bin"}, "working_folder": ROOT}
+    return run_process_tree(command, **given | options)
+
+
+def shell(script: str, **options: Any) -> AbstractAsyncContextManager[ProcessTree]:
+    return run("/bin/sh", "-c", script, **options)
+
+
+def sleeping() -> AbstractAsyncContextManager[ProcessTree]:
+    return run(*SLEEP, working_folder=FOLDER)
 
 
 def server_of(tree: ProcessTree) -> int:
@@ -43,3 +54,7 @@ def stat(pid: int) -> list[str]:
     """Return the fields from its state on; proc(5)."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii")
     return text.rpartition(")")[2].split()
+
+
+def is_there(folder: Path) -> bool:
+    return folder.exists()

@@ -6,15 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 
 import smartlinkd
-from tests.processes.family import parent, running
-
-Until = Callable[[Callable[[], bool]], Awaitable[None]]
+from tests.processes.family import Until, parent, running
 
 DAEMON = """
 import sys, trio
@@ -24,10 +22,12 @@ from smartlinkd.processes.process_tree import run_process_tree
 async def main():
     folder = Path(sys.argv[1])
     async with run_process_tree(
-        ["/bin/sh", "-c", "setsid sleep 1000 & echo $! > child; exec sleep 1000"],
+        ["/bin/sh", "-c", "touch file; setsid sleep 1000 & echo $!; exec sleep 1000"],
         environment={"PATH": "/usr/bin:/bin"}, working_folder=folder, remove=folder,
     ) as process:
-        print(process.pid, flush=True)
+        while not process.stdout_tail.endswith("\\n"):
+            await trio.sleep(0.01)
+        print(process.pid, process.stdout_tail, flush=True)
         await trio.sleep_forever()
 
 trio.run(main)
@@ -35,9 +35,8 @@ trio.run(main)
 
 
 @contextmanager
-def running_daemon(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """The daemon, and the process id of its command."""
-    folder.mkdir()
+def running_daemon(folder: Path) -> Iterator[tuple[int, int, int]]:
+    """The process ids of the daemon, of its command, and of a child of that one."""
     with subprocess.Popen(
         [sys.executable, "-c", DAEMON, str(folder)],
         cwd=Path(smartlinkd.__file__).parents[1],
@@ -45,28 +44,19 @@ def running_daemon(folder: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
         text=True,
     ) as victim:
         assert victim.stdout is not None
-        yield victim, int(victim.stdout.readline())
-
-
-async def number_in(file: Path, until: Until) -> int:
-    def said() -> str:
-        return file.read_text().strip() if file.exists() else ""
-
-    await until(lambda: said() != "")
-    return int(said())
+        command, child = map(int, victim.stdout.readline().split())
+        yield victim.pid, command, child
 
 
 async def test_killed_daemon_leaves_no_process_and_no_folder(
-    open_folder: Path, until: Until
+    its_folder: Path, until: Until
 ) -> None:
-    folder = open_folder / "its"
-    with running_daemon(folder) as (victim, command):
-        child = await number_in(folder / "child", until)
+    with running_daemon(its_folder) as (victim, command, child):
         reaper = parent(command)
         family = (command, child, reaper, parent(reaper))
-        os.kill(victim.pid, signal.SIGKILL)
+        os.kill(victim, signal.SIGKILL)
         await until(lambda: not any(map(running, family)))
-        await until(lambda: not folder.exists())
+        await until(lambda: not its_folder.exists())
 
 
 def times_woken(pid: int) -> float:
@@ -80,17 +70,15 @@ def times_woken(pid: int) -> float:
 
 
 async def test_reaper_that_is_killed_after_its_daemon_leaves_no_process(
-    open_folder: Path, until: Until
+    its_folder: Path, until: Until
 ) -> None:
     """The fork server waits a while for a reaper that has not ended."""
-    folder = open_folder / "its"
-    with running_daemon(folder) as (victim, command):
-        child = await number_in(folder / "child", until)
+    with running_daemon(its_folder) as (victim, command, child):
         reaper = parent(command)
         server = parent(reaper)
         os.kill(reaper, signal.SIGSTOP)
         woken = times_woken(server)
-        os.kill(victim.pid, signal.SIGKILL)
+        os.kill(victim, signal.SIGKILL)
         await until(lambda: times_woken(server) > woken + 5)  # it looks again and again
         os.kill(reaper, signal.SIGKILL)
         await until(lambda: not any(map(running, (command, child, reaper, server))))

@@ -14,13 +14,9 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 import smartlinkd
-from smartlinkd.processes.process_tree import (
-    Limits,
-    run_process_tree,
-    shared_fork_server,
-)
+from smartlinkd.processes.process_tree import Limits, shared_fork_server
 from smartlinkd.processes.reaper import remove_folder
-from tests.processes.family import SLEEP, parent
+from tests.processes.family import SLEEP, is_there, parent, run, shell
 from tests.shortage import Shortage
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user")
@@ -55,22 +51,20 @@ except ValueError:  # it cannot be encoded, so there is no reaper
 
 
 @pytest.fixture
-def protected(open_folder: Path) -> Path:
+def protected(its_folder: Path) -> Path:
     """A folder of nobody's that is write-protected, and what it holds is, too."""
-    folder, other = open_folder / "its", open_folder / "other"
-    inner = folder / "a" / "b"
+    inner, other = its_folder / "a" / "b", its_folder.with_name("other")
     inner.mkdir(parents=True)
     (inner / "file").write_text("x")
     other.mkdir()
-    (folder / "a" / "link").symlink_to(other)
+    (its_folder / "a" / "link").symlink_to(other)
     nobody = pwd.getpwnam("nobody").pw_uid
-    for path in (open_folder, other, folder, folder / "a", inner, inner / "file"):
+    for path in (other.parent, other, its_folder, inner.parent, inner, inner / "file"):
         os.chown(path, nobody, nobody)
     inner.chmod(0o000)
-    (folder / "a").chmod(0o500)
-    folder.chmod(0o500)
-    other.chmod(0o500)
-    return folder
+    for path in (inner.parent, its_folder, other):
+        path.chmod(0o500)
+    return its_folder
 
 
 def as_nobody(code: str, folder: Path) -> str:
@@ -105,83 +99,72 @@ def test_entry_that_cannot_be_removed_keeps_no_other(protected: Path) -> None:
     assert left == ["a", "a/kept", "a/kept/by root"]
 
 
-def test_folder_that_is_too_deep_is_reported_or_removed(open_folder: Path) -> None:
+def test_folder_that_is_too_deep_is_reported_or_removed(its_folder: Path) -> None:
     """Or gone: newer Pythons walk through any."""
-    folder = open_folder / "its"
     deep = "/".join(sys.getrecursionlimit() * "x")
-    subprocess.run(["mkdir", "-p", folder / deep], check=True)
+    subprocess.run(["mkdir", "-p", its_folder / deep], check=True)
     try:
-        told = remove_folder(os.fsencode(folder))
-        assert folder.exists() is ("recursion" in told)
+        told = remove_folder(os.fsencode(its_folder))
+        assert its_folder.exists() is ("recursion" in told)
     finally:
-        subprocess.run(["rm", "-rf", folder], check=True)
+        subprocess.run(["rm", "-rf", its_folder], check=True)
 
 
 async def test_start_without_a_descriptor_leaves_no_folder(
-    open_folder: Path, shortage: Shortage
+    its_folder: Path, shortage: Shortage
 ) -> None:
-    folder = open_folder / "its"
-    folder.mkdir()
     with shortage(), pytest.raises(OSError, match="Too many open files"):
-        async with run_process_tree(["true"], environment={}, working_folder=folder, remove=folder):
+        async with run("true", remove=its_folder):
             pass
-    assert not folder.exists()
+    assert not is_there(its_folder)
 
 
 async def test_folder_is_removed_as_soon_as_there_is_a_thread_for_it(
-    open_folder: Path, no_thread: Shortage, monkeypatch: pytest.MonkeyPatch
+    its_folder: Path, no_thread: Shortage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = open_folder / "its"
-    folder.mkdir()
     monkeypatch.setattr(sys, "executable", "/no/such/python")  # so there is no reaper
 
     async def fail_to_start() -> None:
         with pytest.raises(FileNotFoundError):
-            async with run_process_tree(
-                SLEEP, environment={}, working_folder=Path("/"), remove=folder
-            ):
+            async with run(*SLEEP, remove=its_folder):
                 raise AssertionError("it was started")
 
     async with trio.open_nursery() as nursery:
         with no_thread():
             nursery.start_soon(fail_to_start)
             await wait_all_tasks_blocked()
-            assert folder.exists()
-    assert not folder.exists()
+            assert is_there(its_folder)
+    assert not is_there(its_folder)
 
 
 async def test_folder_that_its_command_removed_is_not_left_over(
-    open_folder: Path, caplog: pytest.LogCaptureFixture
+    its_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = open_folder / "its"
-    folder.mkdir()
-    tidy = ["/bin/sh", "-c", 'trap \'rm -r "$TMPDIR"\' EXIT; echo x > "$TMPDIR/file"']
-    variables = {"TMPDIR": str(folder), "PATH": os.defpath}
-    async with run_process_tree(
-        tidy, environment=variables, working_folder=folder, remove=folder
+    tidy = 'trap \'rm -r "$TMPDIR"\' EXIT; echo x > "$TMPDIR/file"'
+    variables = {"TMPDIR": str(its_folder), "PATH": os.defpath}
+    async with shell(
+        tidy, environment=variables, working_folder=its_folder, remove=its_folder
     ) as command:
         assert (await command.wait()).code == 0
-    assert not folder.exists()
+    assert not is_there(its_folder)
     assert not caplog.records
 
 
 async def test_folder_is_removed_after_a_reaper_that_takes_too_long(
-    open_folder: Path, caplog: pytest.LogCaptureFixture
+    its_folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = open_folder / "its"
-    folder.mkdir()
     files = 5000  # which takes so long that it is stopped meanwhile
     for number in range(files):
-        (folder / str(number)).touch()
+        (its_folder / str(number)).touch()
     async with (
         shared_fork_server(Limits(leave=0.1)),
-        run_process_tree(SLEEP, environment={}, working_folder=folder, remove=folder) as tree,
+        run(*SLEEP, working_folder=its_folder, remove=its_folder) as tree,
     ):
         reaper = parent(tree.pid)
         tree.kill()
         with trio.fail_after(20):
-            while len(list(folder.iterdir())) == files:
+            while len(tuple(os.scandir(its_folder))) == files:
                 await trio.lowlevel.checkpoint()
         os.kill(reaper, signal.SIGSTOP)
     assert caplog.messages == ["sleep: its guardian does not end and is killed"]
-    assert not folder.exists()
+    assert not is_there(its_folder)

@@ -8,25 +8,16 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 import trio
 
 import smartlinkd
-from smartlinkd.processes.process_tree import (
-    ExitStatus,
-    ForkServer,
-    Limits,
-    fork_server,
-    shared_fork_server,
-)
+from smartlinkd.processes.process_tree import ExitStatus, Limits, fork_server, shared_fork_server
 from smartlinkd.processes.reaper import CommandSpec
 from tests.hygiene.processes import children
-from tests.processes.family import alive, parent, running, server_of, sleeping
-
-Until = Callable[[Callable[[], bool]], Awaitable[None]]
+from tests.processes.family import Until, alive, parent, running, server_of, sleeping
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
@@ -41,23 +32,6 @@ def descriptors(process: Path) -> set[int]:
     """Return its open ones. Some builds of libffi, which ctypes uses, keep their file open."""
     links = (process / "fd").iterdir()
     return {int(link.name) for link in links if "libffi" not in str(link.readlink())}
-
-
-async def reports_of(server: ForkServer, spec: CommandSpec, *, is_asker_gone: bool) -> list[str]:
-    """Have a reaper run a command, and return what it reports."""
-    status, status_end = os.pipe()
-    control_end, control = os.pipe()
-    if is_asker_gone:
-        os.close(control)
-    others = [control_end, *(os.open(os.devnull, os.O_RDWR) for _ in range(3))]
-    server.fork_reaper(spec, status_end, *others)
-    for each in (status_end, *others):
-        os.close(each)
-    with os.fdopen(status) as reports:
-        lines = await trio.to_thread.run_sync(reports.readlines)
-    if not is_asker_gone:
-        os.close(control)
-    return [line.rstrip("\n") for line in lines]
 
 
 # One server
@@ -94,13 +68,18 @@ async def test_reaper_is_ended_and_reaped_with_its_command(until: Until) -> None
         assert children(str(server_of(one))) == {parent(one.pid)}
 
 
-async def test_signals_do_not_end_the_server() -> None:
+async def test_signals_end_neither_the_server_nor_a_reaper() -> None:
     async with shared_fork_server(), sleeping() as one:
-        server = server_of(one)
+        server, reaper = server_of(one), parent(one.pid)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
             os.kill(server, number)
+            os.kill(reaper, number)
         async with sleeping() as another:
             assert server_of(another) == server
+        # It is still there to do its work: it passes on this, and tells of it.
+        one.kill()
+        assert await one.wait() == ExitStatus(signal=signal.SIGKILL)
+        one.kill()  # of no effect, and no error
 
 
 WITHOUT_STREAMS = """
@@ -225,10 +204,18 @@ async def test_command_is_not_run_for_a_daemon_that_has_gone(tmp_path: Path) -> 
     """So a restarted daemon's program does not run beside it."""
     trace = tmp_path / "trace"
     spec = CommandSpec([b"/bin/sh", b"-c", b"echo x > " + os.fsencode(trace)], {}, b"/")
+    status, status_end = os.pipe()
+    control_end, control = os.pipe()
+    os.close(control)
+    others = [control_end, *(os.open(os.devnull, os.O_RDWR) for _ in range(3))]
     async with fork_server() as server:
-        first, last = await reports_of(server, spec, is_asker_gone=True)
+        server.fork_reaper(spec, status_end, *others)
+        for each in (status_end, *others):
+            os.close(each)
+        with os.fdopen(status) as reports:
+            first, last = await trio.to_thread.run_sync(reports.readlines)
     assert first.startswith("reaper ")
-    assert last == "gone"
+    assert last == "gone\n"
     assert not trace.exists()
 
 

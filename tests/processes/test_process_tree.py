@@ -6,17 +6,15 @@ import errno
 import os
 import pwd
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from smartlinkd.processes.process_tree import ExitStatus, ProcessTree, run_process_tree
-from tests.processes.family import alive, parent
-
-ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
-ROOT = Path("/")
-Until = Callable[[Callable[[], bool]], Awaitable[None]]
+from smartlinkd.processes.process_tree import ExitStatus, ProcessTree
+from tests.processes.family import SLEEP, Until, alive, is_there, parent, run, shell
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop to a user")
@@ -34,14 +32,19 @@ def numbers(process: ProcessTree) -> list[int]:
     return [int(word) for word in process.stderr_tail.split()]
 
 
-async def output(script: str, *, user: str | None = None) -> str:
+@asynccontextmanager
+async def family(until: Until, **options: Any) -> AsyncIterator[tuple[ProcessTree, list[int]]]:
+    """A command whose children all run, and their ids with its own."""
+    async with shell(FAMILY, **options) as process:
+        await until(lambda: len(numbers(process)) == 3)
+        pids = [process.pid, *numbers(process)]
+        assert all(map(alive, pids))
+        yield process, pids
+
+
+async def output(script: str, **options: Any) -> str:
     """Return what a shell script writes to standard error."""
-    async with run_process_tree(
-        ["/bin/sh", "-c", script],
-        environment=ENVIRONMENT,
-        working_folder=ROOT,
-        user=pwd.getpwnam(user) if user else None,
-    ) as process:
+    async with shell(script, **options) as process:
         await process.wait()
         return process.stderr_tail
 
@@ -55,20 +58,13 @@ async def output(script: str, *, user: str | None = None) -> str:
     ],
 )
 async def test_exit_status_is_reported(script: str, status: ExitStatus) -> None:
-    async with run_process_tree(
-        ["/bin/sh", "-c", script], environment=ENVIRONMENT, working_folder=ROOT
-    ) as process:
+    async with shell(script) as process:
         assert await process.wait() == status
 
 
 async def test_on_exit_is_called_before_waiting_tasks_go_on() -> None:
     calls: list[str] = []
-    async with run_process_tree(
-        ["/bin/true"],
-        environment=ENVIRONMENT,
-        working_folder=ROOT,
-        on_exit=lambda: calls.append("called"),
-    ) as tree:
+    async with run("/bin/true", on_exit=lambda: calls.append("called")) as tree:
         await tree.wait()
         assert calls == ["called"]
 
@@ -90,15 +86,6 @@ async def test_last_output_is_there_at_the_exit() -> None:
     assert await output("echo last words >&2; exit 1") == "last words\n"
 
 
-async def test_command_gets_its_environment_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("SMARTLINKD_SECRET", "secret")
-    told = await output("cat /proc/self/environ | tr '\\0' '\\n' >&2")
-    ours = {"PWD", "OLDPWD", "SHLVL", "_"}  # the shell's own
-    assert {line.partition("=")[0] for line in told.splitlines()} - ours == {"PATH"}
-
-
 async def test_program_is_searched_in_the_commands_own_path(
     open_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,15 +97,12 @@ async def test_program_is_searched_in_the_commands_own_path(
         (folder / "tool").write_text(f"#!/bin/sh\necho {folder.name} $0 >&2\n")
         (folder / "tool").chmod(mode)
     monkeypatch.setenv("PATH", str(folders[3]))
-    path = {"PATH": ":".join(map(str, folders))}
-    async with run_process_tree(["tool"], environment=path, working_folder=ROOT) as process:
+    async with run("tool", environment={"PATH": ":".join(map(str, folders))}) as process:
         await process.wait()
         assert process.stderr_tail == f"first {folders[2]}/tool\n"
     for where, fault in (folders[1], PermissionError), (folders[0], FileNotFoundError):
         with pytest.raises(fault, match="'tool'"):
-            async with run_process_tree(
-                ["tool"], environment={"PATH": str(where)}, working_folder=ROOT
-            ):
+            async with run("tool", environment={"PATH": str(where)}):
                 raise AssertionError("it was started")
 
 
@@ -145,7 +129,7 @@ async def test_command_cannot_gain_privileges() -> None:
 async def test_command_drops_to_its_user_without_groups() -> None:
     nobody = pwd.getpwnam("nobody")
     told = await output(
-        "grep -E '^(Uid|Gid|Groups|CapPrm|CapEff):' /proc/self/status >&2", user="nobody"
+        "grep -E '^(Uid|Gid|Groups|CapPrm|CapEff):' /proc/self/status >&2", user=nobody
     )
     parts = [line.partition(":") for line in told.splitlines()]
     what = {name: words.split() for name, _, words in parts}
@@ -157,29 +141,19 @@ async def test_command_drops_to_its_user_without_groups() -> None:
 
 
 async def test_whole_tree_is_gone_after_the_block(until: Until) -> None:
-    async with run_process_tree(
-        ["/bin/sh", "-c", FAMILY], environment=ENVIRONMENT, working_folder=ROOT
-    ) as process:
-        await until(lambda: len(numbers(process)) == 3)
-        family = [process.pid, *numbers(process)]
-        assert all(alive(pid) for pid in family)
-    assert not any(alive(pid) for pid in family)
+    async with family(until) as (_, pids):
+        pass
+    assert not any(map(alive, pids))
 
 
 async def test_exit_of_the_command_ends_its_tree(until: Until) -> None:
-    async with run_process_tree(
-        ["/bin/sh", "-c", FAMILY], environment=ENVIRONMENT, working_folder=ROOT
-    ) as process:
-        await until(lambda: len(numbers(process)) == 3)
+    async with family(until) as (process, pids):
         process.kill()
-        await until(lambda: not any(alive(pid) for pid in numbers(process)))
+        await until(lambda: not any(map(alive, pids)))
 
 
 async def test_orphans_are_reaped_while_the_command_runs(until: Until) -> None:
-    script = "(sh -c 'echo $$ >&2' &); sleep 1000"
-    async with run_process_tree(
-        ["/bin/sh", "-c", script], environment=ENVIRONMENT, working_folder=ROOT
-    ) as process:
+    async with shell("(sh -c 'echo $$ >&2' &); sleep 1000") as process:
         await until(lambda: len(numbers(process)) == 1)
         await until(lambda: not alive(numbers(process)[0]))
         assert process.status is None
@@ -187,84 +161,58 @@ async def test_orphans_are_reaped_while_the_command_runs(until: Until) -> None:
 
 async def test_error_of_the_block_leaves_it_bare_and_no_process() -> None:
     with pytest.raises(KeyError, match="mine"):
-        async with run_process_tree(
-            ["/bin/sleep", "1000"], environment=ENVIRONMENT, working_folder=ROOT
-        ) as process:
+        async with run(*SLEEP) as process:
             raise KeyError("mine")
     assert not alive(process.pid)
 
 
-async def test_folder_is_removed_and_targets_of_links_stay(open_folder: Path) -> None:
-    folder, other = open_folder / "its", open_folder / "other"
-    (folder / "a" / "b").mkdir(parents=True)
-    (folder / "a" / "file").write_text("x")
+async def test_folder_is_removed_and_targets_of_links_stay(its_folder: Path) -> None:
+    other = its_folder.with_name("other")
+    (its_folder / "a" / "b").mkdir(parents=True)
+    (its_folder / "a" / "file").write_text("x")
     other.mkdir()
     (other / "precious").write_text("x")
-    (folder / "a" / "link").symlink_to(other)
-    (folder / "dangling").symlink_to("nowhere")
-    async with run_process_tree(
-        ["/bin/sh", "-c", "echo x > made-by-it; exec sleep 1000"],
-        environment=ENVIRONMENT,
-        working_folder=folder,
-        remove=folder,
-    ):
+    (its_folder / "a" / "link").symlink_to(other)
+    (its_folder / "dangling").symlink_to("nowhere")
+    command = "echo x > made-by-it; exec sleep 1000"
+    async with shell(command, working_folder=its_folder, remove=its_folder):
         pass
-    assert [entry.name for entry in os.scandir(open_folder)] == ["other"]
+    assert [entry.name for entry in os.scandir(other.parent)] == ["other"]
     assert (other / "precious").exists()
 
 
 @pytest.mark.parametrize(
-    ("command", "number"), [("/bin/no-such-program", errno.ENOENT), ("/etc/passwd", errno.EACCES)]
-)
-async def test_program_that_cannot_be_executed_is_an_error_and_leaves_nothing(
-    command: str, number: int, open_folder: Path
-) -> None:
-    folder = open_folder / "its"
-    folder.mkdir()
-    with pytest.raises(OSError, match=Path(command).name) as raised:
-        async with run_process_tree(
-            [command], environment=ENVIRONMENT, working_folder=ROOT, remove=folder
-        ):
-            raise AssertionError("it was started")
-    assert raised.value.errno == number
-    assert not folder.exists()
-
-
-async def test_missing_working_folder_is_an_error() -> None:
-    with pytest.raises(FileNotFoundError):
-        async with run_process_tree(
-            ["/bin/sleep", "1"], environment=ENVIRONMENT, working_folder=Path("/no/such")
-        ):
-            raise AssertionError("it was started")
-
-
-@pytest.mark.parametrize(
-    ("command", "error"),
+    ("command", "options", "fault", "number"),
     [
-        (["/bin/true", "\ud800"], UnicodeEncodeError),
-        (["/bin/true", "a\0b"], OSError),
-        ([""], OSError),
+        (["/bin/no-such-program"], {}, "no-such-program", errno.ENOENT),
+        (["/etc/passwd"], {}, "passwd", errno.EACCES),
+        (SLEEP, {"working_folder": Path("/no/such")}, None, errno.ENOENT),
+        (["/bin/true", "\ud800"], {}, "surrogates", None),  # UnicodeEncodeError
+        (["/bin/true", "a\0b"], {}, None, errno.EINVAL),
+        ([""], {}, None, errno.EINVAL),
     ],
+    ids=["no program", "not executable", "no working folder", "half a character", "NUL", "empty"],
 )
-async def test_command_that_execve_refuses_is_an_error_and_its_folder_goes(
-    command: list[str], error: type[Exception], open_folder: Path
+async def test_command_that_cannot_be_executed_is_an_error_and_its_folder_goes(
+    *,
+    its_folder: Path,
+    command: Sequence[str],
+    options: dict[str, Path],
+    fault: str | None,
+    number: int | None,
 ) -> None:
-    folder = open_folder / "its"
-    folder.mkdir()
-    with pytest.raises(error):
-        async with run_process_tree(
-            command, environment=ENVIRONMENT, working_folder=ROOT, remove=folder
-        ):
+    with pytest.raises((OSError, UnicodeEncodeError), match=fault) as raised:
+        async with run(*command, remove=its_folder, **options):
             raise AssertionError("it was started")
-    assert not folder.exists()
+    assert getattr(raised.value, "errno", None) == number
+    assert not is_there(its_folder)
 
 
-async def test_odd_characters_arrive_unchanged(open_folder: Path) -> None:
+async def test_odd_characters_arrive_unchanged() -> None:
     odd = "a\nb=c \udcff ü"
-    async with run_process_tree(
-        ["/bin/sh", "-c", 'printf "%s|%s" "$1" "$ODD"', "sh", odd],
+    async with run(
+        *("/bin/sh", "-c", 'printf "%s|%s" "$1" "$ODD"', "sh", odd),
         environment={"ODD": odd, "EMPTY": ""},
-        working_folder=open_folder,
     ) as process:
         await process.wait()
         assert process.stdout_tail == f"{odd}|{odd}".encode("utf-8", "surrogateescape").decode(
@@ -272,31 +220,12 @@ async def test_odd_characters_arrive_unchanged(open_folder: Path) -> None:
         )
 
 
-async def test_signals_do_not_end_the_reaper() -> None:
-    async with run_process_tree(
-        ["/bin/sleep", "1000"], environment=ENVIRONMENT, working_folder=ROOT
-    ) as process:
-        reaper = parent(process.pid)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-            os.kill(reaper, number)
-        # It is still there to do its work: it passes on this, and tells of it.
-        process.kill()
-        assert await process.wait() == ExitStatus(signal=signal.SIGKILL)
-        process.kill()  # of no effect, and no error
-
-
 async def test_whole_tree_ends_when_its_reaper_is_killed(
-    open_folder: Path, until: Until, caplog: pytest.LogCaptureFixture
+    its_folder: Path, until: Until, caplog: pytest.LogCaptureFixture
 ) -> None:
-    folder = open_folder / "its"
-    folder.mkdir()
-    async with run_process_tree(
-        ["/bin/sh", "-c", FAMILY], environment=ENVIRONMENT, working_folder=ROOT, remove=folder
-    ) as process:
-        await until(lambda: len(numbers(process)) == 3)
-        family = [process.pid, *numbers(process)]
+    async with family(until, remove=its_folder) as (process, pids):
         os.kill(parent(process.pid), signal.SIGKILL)
         assert await process.wait() == ExitStatus()
-        await until(lambda: not any(map(alive, family)))
-    assert not folder.exists()
+        await until(lambda: not any(map(alive, pids)))
+    assert not is_there(its_folder)
     assert "its guardian was killed" in caplog.text

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,34 +15,20 @@ import trio
 
 import smartlinkd
 from smartlinkd.processes.output import CUT, KEPT
-from smartlinkd.processes.process_tree import ExitStatus, run_process_tree
+from smartlinkd.processes.process_tree import ExitStatus
 from smartlinkd.processes.reaper import OOM_SCORE
-from tests.processes.family import parent
+from tests.processes.family import SLEEP, Until, parent, run, shell
 
-ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
-ROOT = Path("/")
 MIB = 2**20
-Until = Callable[[Callable[[], bool]], Awaitable[None]]
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
-
-
-def shell(script: str) -> list[str]:
-    return ["/bin/sh", "-c", script]
-
-
-def python(program: str) -> list[str]:
-    return [sys.executable, "-I", "-S", "-c", program]
 
 
 # Standard output
 
 
 async def test_standard_output_is_kept_apart_from_standard_error() -> None:
-    script = "yes 0123456 | head -c 1000000; printf THE-END; printf other >&2"
-    async with run_process_tree(
-        shell(script), environment=ENVIRONMENT, working_folder=ROOT
-    ) as process:
+    async with shell("yes 0123456 | head -c 1000000; printf THE-END; printf other >&2") as process:
         await process.wait()
         assert len(process.stdout_tail) == len(CUT) + KEPT
         assert process.stdout_tail.endswith("THE-END")
@@ -59,9 +45,7 @@ async def test_terminate_signals_the_process_group_alone(until: Until) -> None:
     setsid sh -c 'trap "echo other >&2" TERM; echo . >&2; while :; do sleep 0.01; done' &
     wait
     """
-    async with run_process_tree(
-        shell(script), environment=ENVIRONMENT, working_folder=ROOT
-    ) as process:
+    async with shell(script) as process:
         await until(lambda: process.stderr_tail.count(".") == 2)
         process.terminate()
         await until(lambda: "group" in process.stderr_tail)
@@ -70,9 +54,7 @@ async def test_terminate_signals_the_process_group_alone(until: Until) -> None:
 
 
 async def test_terminate_after_the_exit_is_harmless() -> None:
-    async with run_process_tree(
-        ["/bin/true"], environment=ENVIRONMENT, working_folder=ROOT
-    ) as process:
+    async with run("/bin/true") as process:
         await process.wait()
         process.terminate()
     process.terminate()
@@ -88,9 +70,7 @@ def hangups_are_ignored() -> Iterator[None]:
 
 @pytest.mark.usefixtures("hangups_are_ignored")
 async def test_signal_that_the_daemon_ignores_ends_the_command() -> None:
-    async with run_process_tree(
-        shell("kill -HUP $$; echo survived"), environment=ENVIRONMENT, working_folder=ROOT
-    ) as process:
+    async with shell("kill -HUP $$; echo survived") as process:
         assert await process.wait() == ExitStatus(signal=signal.SIGHUP)
 
 
@@ -99,13 +79,9 @@ async def test_signal_that_the_daemon_ignores_ends_the_command() -> None:
 
 async def test_channel_is_descriptor_3_and_the_only_one() -> None:
     ours, theirs = socket.socketpair()
+    script = "ls /proc/self/fd >&2; read -r line <&3; echo $line, too >&3"
     with ours, theirs:
-        async with run_process_tree(
-            shell("ls /proc/self/fd >&2; read -r line <&3; echo $line, too >&3"),
-            environment=ENVIRONMENT,
-            working_folder=ROOT,
-            channel=theirs.fileno(),
-        ) as process:
+        async with shell(script, channel=theirs.fileno()) as process:
             theirs.close()
             ours.send(b"hello\n")
             await process.wait()
@@ -113,44 +89,26 @@ async def test_channel_is_descriptor_3_and_the_only_one() -> None:
             assert ours.recv(100) == b"hello, too\n"
 
 
-async def test_channel_that_the_command_closes_is_closed() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        async with run_process_tree(
-            shell("exec 3>&-; sleep 1000"),
-            environment=ENVIRONMENT,
-            working_folder=ROOT,
-            channel=theirs.fileno(),
-        ):
-            theirs.close()
-            with trio.fail_after(5):
-                await trio.lowlevel.wait_readable(ours)
-            assert ours.recv(100) == b""
-
-
 # Limits
 
 
 async def end_of(command: list[str], *, memory: int = 1024 * MIB) -> ExitStatus:
-    async with run_process_tree(
-        command, environment=ENVIRONMENT, working_folder=ROOT, memory=memory, file_size=MIB
-    ) as process:
+    async with run(*command, memory=memory, file_size=MIB) as process:
         with trio.fail_after(10):
             return await process.wait()
 
 
-async def test_process_that_uses_too_much_memory_is_ended_with_a_status() -> None:
-    program = f"x = bytearray({200 * MIB}); import time; time.sleep(1000)"
-    status = await end_of(python(program), memory=100 * MIB)
-    assert status.memory is not None
-    assert 100 * MIB < status.memory < 300 * MIB
-    assert (status.code, status.signal) == (None, None)
+def python(program: str) -> list[str]:
+    return [sys.executable, "-I", "-S", "-c", program]
 
 
 async def test_memory_limit_is_of_the_whole_tree() -> None:
     one = f'{sys.executable} -I -S -c "x = bytearray({60 * MIB}); import time; time.sleep(1000)"'
-    status = await end_of(shell(f"{one} & setsid {one} & wait"), memory=100 * MIB)
+    script = f"{one} & setsid {one} & wait"
+    status = await end_of(["/bin/sh", "-c", script], memory=100 * MIB)
     assert status.memory is not None
+    assert 100 * MIB < status.memory < 300 * MIB
+    assert (status.code, status.signal) == (None, None)
 
 
 async def test_shared_memory_counts_once() -> None:
@@ -227,8 +185,6 @@ def badness(pid: int | None = None) -> int:
 
 
 async def test_oom_score_of_a_limited_command_is_above_its_reapers_and_the_daemons() -> None:
-    async with run_process_tree(
-        ["/bin/sleep", "1000"], environment=ENVIRONMENT, working_folder=ROOT, memory=1024 * MIB
-    ) as process:
+    async with run(*SLEEP, memory=1024 * MIB) as process:
         assert badness(process.pid) == min(1000, badness() + OOM_SCORE)
         assert badness(parent(process.pid)) == badness()

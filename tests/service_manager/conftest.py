@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import array
 import fcntl
 import os
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,9 +22,6 @@ from smartlinkd.admin.reports import (
     PartReport,
     StatusReport,
 )
-
-PATIENCE = 20.0  # seconds; what takes longer hangs
-MOST_RIGHTS = 4 * array.array("i").itemsize
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,6 @@ class Manager:
         self.address = address
         self.heard: list[Message] = []
         self.store: dict[str, int] = {}
-        self._news = trio.Event()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._socket.bind(f"\0{address[1:]}" if address.startswith("@") else address)
 
@@ -55,17 +51,11 @@ class Manager:
         new: list[Message] = []
         while True:
             try:
-                text, ancillary, _, _ = self._socket.recvmsg(4096, socket.CMSG_SPACE(MOST_RIGHTS))
+                text, descriptors, _, _ = socket.recv_fds(self._socket, 4096, 4)
             except BlockingIOError:
                 self.heard += new
-                if new:
-                    self._news.set()
-                    self._news = trio.Event()
                 return new
-            found = array.array("i")
-            for _, _, rights in ancillary:
-                found.frombytes(rights)
-            new.append(Message(text.decode(), tuple(found)))
+            new.append(Message(text.decode(), tuple(descriptors)))
             self._keep(new[-1])
 
     async def attend(self) -> None:
@@ -74,14 +64,12 @@ class Manager:
             await trio.lowlevel.wait_readable(self._socket)
             self.listen()
 
-    async def until(self, text: str) -> Message:
-        """Wait for a message that begins so, and return it. `attend` has to run."""
-        with trio.fail_after(PATIENCE):
+    def fill(self) -> None:
+        """Send to it what nobody needs, until its queue is full."""
+        kind = socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
+        with socket.socket(socket.AF_UNIX, kind) as sender, suppress(BlockingIOError):
             while True:
-                for message in self.heard:
-                    if message.text.startswith(text):
-                        return message
-                await self._news.wait()
+                sender.sendto(b"FILLING=1", self.address)
 
     def said(self, name: str) -> list[str]:
         """Return the values of a field, in their order."""
@@ -89,8 +77,6 @@ class Manager:
         return [each.fields[name] for each in self.heard if name in each.fields]
 
     def close(self) -> None:
-        if self._socket.fileno() < 0:
-            return
         self.listen()
         self._socket.close()
         for descriptor in self.store.values():
@@ -107,14 +93,6 @@ class Manager:
             os.close(self.store.pop(name))
 
 
-@pytest.fixture(params=["path", "abstract"])
-def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An address of each of the two kinds where a service manager may listen."""
-    if request.param == "path":
-        return str(tmp_path / "notify")
-    return f"@smartlinkd-test-{os.getpid()}-{id(request)}"
-
-
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[Manager]:
     manager = Manager(str(tmp_path / "notify"))
@@ -122,46 +100,16 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
     manager.close()
 
 
-@pytest.fixture
-def manager_at() -> Iterator[Callable[[str], Manager]]:
-    """Make a manager that listens at a given address."""
-    made: list[Manager] = []
-
-    def make(address: str) -> Manager:
-        made.append(Manager(address))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
+def memfd_with(content: bytes, *, seals: int = 0b1111) -> int:
+    """Return a memfd with a content, sealed as the daemon does it, or with other `seals`."""
+    descriptor = os.memfd_create("kept", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.write(descriptor, content)
+    fcntl.fcntl(descriptor, 1033, seals)  # F_ADD_SEALS
+    return descriptor
 
 
-MemfdWith = Callable[..., int]
-
-
-@pytest.fixture
-def memfd_with() -> MemfdWith:
-    """A memfd with a content, sealed as the daemon does it, or with other `seals`."""
-
-    def make(content: bytes, *, seals: int = 0b1111) -> int:
-        descriptor = os.memfd_create("kept", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.write(descriptor, content)
-        fcntl.fcntl(descriptor, 1033, seals)  # F_ADD_SEALS
-        return descriptor
-
-    return make
-
-
-@pytest.fixture
-def is_open() -> Callable[[int], bool]:
-    def look(descriptor: int) -> bool:
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            return False
-        return True
-
-    return look
+def is_open(descriptor: int) -> bool:
+    return Path(f"/proc/self/fd/{descriptor}").exists()
 
 
 def report(

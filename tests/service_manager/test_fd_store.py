@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,9 +13,7 @@ from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.fd_store import FdStore, is_cookie_name
 from smartlinkd.systemd.notify_socket import NotifySocket
 from smartlinkd.vault.record import MAX_RECORD, CookieRecord
-
-if TYPE_CHECKING:
-    from tests.service_manager.conftest import Manager, MemfdWith
+from tests.service_manager.conftest import Manager, is_open, memfd_with
 
 SECRET = "hunter2"
 SYNCED = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
@@ -60,12 +57,6 @@ def kept_in(manager: Manager) -> list[bytes]:
     return [os.pread(descriptor, MAX_RECORD, 0) for descriptor in manager.store.values()]
 
 
-def fill(manager: Manager) -> None:
-    notify_socket = NotifySocket(manager.address)
-    while notify_socket.send("STATUS=again"):
-        pass
-
-
 def test_record_is_stored_before_the_one_before_is_removed(manager: Manager, start: Start) -> None:
     process = start()
     assert process.found is None
@@ -102,7 +93,7 @@ def test_record_comes_back_and_stays_stored_from_process_to_process(
 
 
 def test_newest_record_is_restored_and_the_others_are_removed(
-    manager: Manager, start: Start, memfd_with: MemfdWith
+    manager: Manager, start: Start
 ) -> None:
     manager.store = {
         "cookie-9": memfd_with(content("old")),
@@ -113,9 +104,7 @@ def test_newest_record_is_restored_and_the_others_are_removed(
     assert kept_in(manager) == [content("newest")]
 
 
-def test_all_descriptors_that_were_passed_are_closed(
-    start: Start, memfd_with: MemfdWith, is_open: Callable[[int], bool]
-) -> None:
+def test_all_descriptors_that_were_passed_are_closed(start: Start) -> None:
     passed = [
         Descriptor("cookie-2", memfd_with(content())),
         Descriptor("cookie-1", memfd_with(b"")),
@@ -148,7 +137,6 @@ def test_record_that_is_unsealed_or_broken_is_refused_without_showing_it(
     *,
     manager: Manager,
     start: Start,
-    memfd_with: MemfdWith,
     stored: bytes,
     seals: int,
     why: str,
@@ -175,9 +163,7 @@ def test_descriptor_that_is_no_memfd_is_refused(
 
 
 @pytest.mark.parametrize("cookie_text", ["  a=b;c=d ", "SPC_EC=-", "SPC_EC=x; a=\u2192"])
-def test_record_that_an_older_daemon_stored_is_still_read(
-    start: Start, memfd_with: MemfdWith, cookie_text: str
-) -> None:
+def test_record_that_an_older_daemon_stored_is_still_read(start: Start, cookie_text: str) -> None:
     older = record(text=cookie_text)
     found = Descriptor("cookie-1", memfd_with(older.model_dump_json().encode()))
     assert start([found]).found == older
@@ -188,7 +174,7 @@ def test_full_queue_delays_the_newest_record_and_keeps_the_old_one_stored(
 ) -> None:
     start().store.keep(record("first"))
     manager.listen()
-    fill(manager)
+    manager.fill()
     process = start()
     for number in range(3):
         process.store.keep(record(f"{number}"))
@@ -200,9 +186,9 @@ def test_full_queue_delays_the_newest_record_and_keeps_the_old_one_stored(
     assert process.store.is_kept
 
 
-def test_full_queue_delays_a_removal(manager: Manager, start: Start, memfd_with: MemfdWith) -> None:
+def test_full_queue_delays_a_removal(manager: Manager, start: Start) -> None:
     manager.store = {"cookie-1": memfd_with(b"broken")}
-    fill(manager)
+    manager.fill()
     process = start()
     assert len(kept_in(manager)) == 1
     process.store.send_pending()

@@ -8,7 +8,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 import pytest
 import trio
@@ -27,13 +28,11 @@ from smartlinkd.systemd.manager import (
     ServiceManager,
     StatusReporter,
 )
-from smartlinkd.systemd.notify_socket import MAX_STATUS_CHARS, NotifySocket
+from smartlinkd.systemd.notify_socket import MAX_STATUS_CHARS
 from smartlinkd.systemd.sockets import NO_SOCKETS
 from smartlinkd.vault.record import CookieRecord
-from tests.service_manager.conftest import report
-
-if TYPE_CHECKING:
-    from tests.service_manager.conftest import Manager, MemfdWith
+from tests.service_manager.conftest import Manager, is_open, memfd_with, report
+from tests.supervision.conftest import Child
 
 LIMIT = 20.0
 
@@ -45,12 +44,6 @@ def service_manager(manager: Manager) -> ServiceManager:
 
 def given(manager: Manager, *descriptors: Descriptor) -> ServiceManager:
     return ServiceManager(SystemdEnvironment(manager.address, None, descriptors))
-
-
-def fill(manager: Manager) -> None:
-    notify_socket = NotifySocket(manager.address)
-    while notify_socket.send("FILLING=1"):
-        pass
 
 
 def texts(manager: Manager) -> list[str]:
@@ -76,7 +69,7 @@ def test_notifications_are_in_systemds_words(
 def test_full_queue_delays_what_must_arrive_and_keeps_its_order(
     manager: Manager, service_manager: ServiceManager
 ) -> None:
-    fill(manager)
+    manager.fill()
     service_manager.notify_ready()
     service_manager.notify_stopping()
     service_manager.set_status("a")
@@ -116,7 +109,9 @@ def test_status_is_one_line_and_no_second_field(
     assert len(message.fields["STATUS"]) == MAX_STATUS_CHARS
 
 
-def test_service_manager_without_an_address_is_absent_and_silent() -> None:
+def test_service_manager_without_an_address_is_absent_and_silent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     service_manager = ServiceManager(SystemdEnvironment(watchdog_s=LIMIT))
     assert not service_manager.is_present
     assert service_manager.watchdog_s is None
@@ -125,14 +120,13 @@ def test_service_manager_without_an_address_is_absent_and_silent() -> None:
     service_manager.send_pending()
     assert service_manager.fd_store.restore() is None
     assert not service_manager.fd_store.is_kept
+    assert not caplog.text
 
 
 # Descriptors that systemd passed
 
 
-def test_descriptors_are_passed_on_by_their_names(
-    manager: Manager, memfd_with: MemfdWith, is_open: Callable[[int], bool]
-) -> None:
+def test_descriptors_are_passed_on_by_their_names(manager: Manager) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         http = Descriptor("http", os.dup(listening.fileno()))
         crew = Descriptor("crew-research", os.dup(listening.fileno()))
@@ -150,7 +144,7 @@ def test_descriptors_are_passed_on_by_their_names(
 
 @pytest.mark.parametrize("name", ["stored", "x\nSTOPPING=1"])
 def test_unknown_descriptor_is_closed_and_removed_from_the_store(
-    manager: Manager, memfd_with: MemfdWith, is_open: Callable[[int], bool], name: str
+    manager: Manager, name: str
 ) -> None:
     unknown = Descriptor(name, memfd_with(b"?"))
     given(manager, unknown)
@@ -160,7 +154,7 @@ def test_unknown_descriptor_is_closed_and_removed_from_the_store(
 
 
 def test_socket_without_a_known_name_is_closed_and_logged_with_its_remedy(
-    manager: Manager, is_open: Callable[[int], bool], caplog: pytest.LogCaptureFixture
+    manager: Manager, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         unnamed = Descriptor("smartlinkd-research.socket", os.dup(listening.fileno()))
@@ -174,42 +168,25 @@ def test_socket_without_a_known_name_is_closed_and_logged_with_its_remedy(
 # Over the daemon's life
 
 
-class Part:
+class Part(Child):
     """The only part of a daemon beside the reporter."""
 
     def __init__(self) -> None:
-        self.start_takes = 0.0
-        self.stop_takes = 0.0
+        super().__init__("part", [])
         self.release: trio.Event | None = None  # until then it does not even end when cancelled
         self.note: str | None = ""  # in the status
         self.heartbeat = Heartbeat(self._come_round)
-        self._stop = trio.Event()
-        self._crash = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        await trio.sleep(self.start_takes)
-        task_status.started()
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._crash_when_told)
-            await self._stop.wait()
-            await trio.sleep(self.stop_takes)
+        try:
+            await super().run(task_status)
+        finally:
             if self.release is not None:
                 with trio.CancelScope(shield=True):
                     await self.release.wait()
-            nursery.cancel_scope.cancel()
-
-    async def _crash_when_told(self) -> None:
-        await self._crash.wait()
-        raise ZeroDivisionError
 
     def _come_round(self) -> None:
         self.heartbeat.touch()
-
-    def stop(self) -> None:
-        self._stop.set()
-
-    def crash(self) -> None:
-        self._crash.set()
 
 
 Running = Callable[..., Any]
@@ -306,7 +283,7 @@ async def test_bug_in_the_status_is_logged_and_the_reporter_goes_on(
 async def test_start_asks_for_more_time_until_all_parts_serve(
     manager: Manager, running: Running, part: Part, autojump_clock: MockClock
 ) -> None:
-    part.start_takes = 20.0
+    part.before = partial(trio.sleep, 20.0)
     async with running():
         assert len(manager.said("EXTEND_TIMEOUT_USEC")) in (20, 21)
         manager.heard.clear()
@@ -379,7 +356,7 @@ async def test_escalation_is_reported_as_a_stop(
 ) -> None:
     with pytest.RaisesGroup(Escalated, flatten_subgroups=True):
         async with running():
-            part.crash()
+            part.fail()
             await trio.sleep_forever()
     assert manager.said("STOPPING") == ["1"]
 
@@ -390,11 +367,11 @@ async def test_full_queue_delays_ready_and_stopping_until_systemd_listens_again(
 ) -> None:
     part.stop_takes = 30.0
     if word == "READY":
-        fill(manager)
+        manager.fill()
     async with running(attended=False) as supervisor:
         await trio.sleep(5.0)
         if word == "STOPPING":
-            fill(manager)
+            manager.fill()
             supervisor.stop()
             await trio.sleep(5.0)
         assert manager.said(word) == []  # this makes room

@@ -18,6 +18,7 @@ from smartlinkd.systemd.sockets import (
     select_sockets,
 )
 from tests.fakes.lent import lent
+from tests.service_manager.conftest import is_open
 
 
 def test_sockets_are_selected_by_their_names_alone() -> None:
@@ -69,7 +70,6 @@ def test_socket_of_another_kind_is_refused_with_its_remedy_and_all_are_closed(
     make: Callable[[], socket.socket],
     fault: str,
     theirs: socket.socket,
-    is_open: Callable[[int], bool],
 ) -> None:
     with make() as wrong:
         given = [lent(theirs), lent(wrong, "http"), lent(theirs)]
@@ -78,7 +78,7 @@ def test_socket_of_another_kind_is_refused_with_its_remedy_and_all_are_closed(
     assert not any(is_open(each.number) for each in given)
 
 
-def test_descriptor_that_is_no_socket_is_refused(is_open: Callable[[int], bool]) -> None:
+def test_descriptor_that_is_no_socket_is_refused() -> None:
     given = Descriptor("http", os.memfd_create("no"))
     with pytest.raises(Invalid, match=r"descriptor 'http' is no socket: .*ListenStream="):
         open_sockets([given])

@@ -22,7 +22,6 @@ from tests.service_manager.conftest import report
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
 COOKIE = CookieReport(account_name="Shop", synced_at=NOW, kept=True)
-FULL = "OSError: disk full"
 
 
 def part(

@@ -45,9 +45,6 @@ class Worker:
         with trio.CancelScope(shield=True):
             await self._release.wait()
 
-    async def crash(self) -> None:
-        raise ZeroDivisionError
-
 
 class Actor:
     def __init__(self, name: str, *, at_once: int = 1) -> None:
@@ -117,15 +114,6 @@ def concurrent() -> Actor:
     return Actor("concurrent", at_once=3)
 
 
-async def test_idle_daemon_is_pinged_for_all_the_time(
-    autojump_clock: MockClock, serial: Actor, concurrent: Actor, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with watched(serial.spec(), concurrent.spec()) as pings:
-        await trio.sleep(3600.0)
-    assert pings.longest == LIMIT / CHECKS_PER_LIMIT
-    assert hung(caplog) == []
-
-
 async def test_loop_whose_slots_are_all_busy_for_its_allowance_is_pinged_for(
     autojump_clock: MockClock, serial: Actor, concurrent: Actor
 ) -> None:
@@ -156,23 +144,6 @@ async def test_webhooks_that_wait_for_a_full_journal_are_pinged_for(
     async with watched(spec) as pings:
         await trio.sleep(3600.0)
         assert not pings.are_overdue()
-
-
-async def test_part_that_restarts_slowly_is_pinged_for(
-    autojump_clock: MockClock, serial: Actor, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def run(task_status: trio.TaskStatus[None]) -> None:
-        if trio.current_time():
-            await trio.sleep(29.0)
-        await serial.run(task_status)
-
-    spec = ChildSpec("slow", run, mailbox=serial.mailbox, heartbeats=(serial.mailbox.heartbeat,))
-    async with watched(spec) as pings:
-        for _ in range(4):  # the fourth wait is 4 s
-            await serial.ask(Worker.crash)
-        await trio.sleep(60.0)
-        assert not pings.are_overdue()
-    assert hung(caplog) == []
 
 
 async def test_call_that_hangs_stops_the_pings_and_is_logged_once_with_its_stack(
@@ -214,84 +185,54 @@ async def test_loop_that_goes_on_is_logged_and_pinged_for_again(
     assert "serial goes on after 35 s" in caplog.text
 
 
-@pytest.mark.parametrize(("is_started", "logged"), [(True, "part"), (False, "tree")])
-async def test_part_that_never_serves_and_a_start_that_never_ends_stop_the_pings(
-    *,
-    autojump_clock: MockClock,
-    serial: Actor,
-    caplog: pytest.LogCaptureFixture,
-    is_started: bool,
-    logged: str,
-) -> None:
-    async def run(task_status: trio.TaskStatus[None]) -> None:
-        if is_started:
-            task_status.started()
-        elif not trio.current_time():
-            await serial.run(task_status)
-        with trio.CancelScope(shield=True):
-            await serial.release.wait()
-
-    spec = ChildSpec("part", run, heartbeats=(serial.mailbox.heartbeat,), start_timeout=30.0)
-    async with watched(spec) as pings:
-        await trio.sleep(1.0)
-        if not is_started:
-            await serial.ask(Worker.crash)
-        await trio.sleep(30.0 + KILLED_AFTER)
-        assert pings.are_overdue()
-        serial.release.set()
-    assert hung(caplog) == [logged]
-
-
 # Stacks
 
 
-class Waiter:
-    """A task that waits, with children that wait."""
-
-    def __init__(self) -> None:
-        self.task: trio.lowlevel.Task | None = None
-
-    @property
-    def stacks(self) -> str:
-        assert self.task is not None
-        return describe_stacks(self.task)
-
-    async def wait(self, children: int = 0, below: Waiter | None = None) -> None:
-        self.task = trio.lowlevel.current_task()
-        async with trio.open_nursery() as nursery:
-            for _ in range(children):
-                nursery.start_soon(self.wait_inside, "hunter2")
-            if below is not None:
-                nursery.start_soon(below.wait, 1)
-            await self.wait_inside("hunter2")
-
-    async def wait_inside(self, password: str) -> str:
-        await trio.Event().wait()
-        return password
+async def stacks_of(work: Callable[..., Awaitable[object]], *args: object) -> str:
+    """Return the stacks of a task while it waits."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(work, *args)
+        await wait_all_tasks_blocked()
+        (task,) = nursery.child_tasks
+        stacks = describe_stacks(task)
+        nursery.cancel_scope.cancel()
+    return stacks
 
 
-async def test_stacks_show_frames_innermost_first_without_variables(nursery: trio.Nursery) -> None:
-    waiter = Waiter()
-    nursery.start_soon(waiter.wait)
-    await wait_all_tasks_blocked()
-    assert "Waiter.wait at trio/_sync.py:" in waiter.stacks
-    inner, outer = waiter.stacks.split(" < ")[1:3]
+async def wait(password: str) -> None:
+    await wait_inside(password)
+
+
+async def wait_inside(password: str) -> str:
+    await trio.Event().wait()
+    return password
+
+
+async def wait_for(children: int, grandchildren: int = 0) -> None:
+    async with trio.open_nursery() as nursery:
+        for _ in range(children):
+            nursery.start_soon(wait, "hunter2")
+        if grandchildren:
+            nursery.start_soon(wait_for, grandchildren)
+
+
+async def test_stacks_show_frames_innermost_first_without_variables() -> None:
+    stacks = await stacks_of(wait, "hunter2")
+    assert "test_watchdog.wait at trio/_sync.py:" in stacks
+    inner, outer = stacks.split(" < ")[1:3]
     assert inner.startswith("service_manager/test_watchdog.py:")
     assert inner.endswith(" wait_inside")
     assert outer.endswith(" wait")
-    assert "hunter2" not in waiter.stacks
+    assert "hunter2" not in stacks
 
 
-async def test_stacks_show_descendants_up_to_a_bound(nursery: trio.Nursery) -> None:
-    few, many, below = Waiter(), Waiter(), Waiter()
-    nursery.start_soon(few.wait, 1, below)
-    nursery.start_soon(many.wait, 500)
-    await wait_all_tasks_blocked()
-    names = [place.partition(" at ")[0].rpartition(".")[2] for place in few.stacks.split("; ")]
-    assert names[0] == "wait"
-    assert sorted(names[1:]) == ["wait", "wait_inside", "wait_inside"]
-    assert many.stacks.endswith(f"; and {501 - MAX_TASKS} more tasks")
-    assert len(many.stacks) < 8 * 1024  # the log cuts longer messages
+async def test_stacks_show_descendants_up_to_a_bound() -> None:
+    few, many = await stacks_of(wait_for, 1, 1), await stacks_of(wait_for, 500)
+    names = [place.partition(" at ")[0].rpartition(".")[2] for place in few.split("; ")]
+    assert names[0] == "wait_for"
+    assert sorted(names[1:]) == ["wait", "wait", "wait_for"]
+    assert many.endswith(f"; and {501 - MAX_TASKS} more tasks")
+    assert len(many) < 8 * 1024  # the log cuts longer messages
 
 
 async def test_dump_without_a_thread_for_its_timer_is_left_out(

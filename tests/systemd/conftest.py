@@ -22,9 +22,9 @@ from tests.systemd.machine import (
     CREW,
     CREW_SOCKET,
     CREW_URL,
+    DOCUMENT,
     PASSWORD,
     PORTAL,
-    ROOT,
     Service,
     run,
     start_portal,
@@ -141,8 +141,7 @@ def crew_socket(service: Service) -> Iterator[Service]:
     bind = CREW_URL.removeprefix("http://")
     service.configuration.write_text(before.replace(name, f'{name}bind = "{bind}"\n'))
     service.systemctl("restart")  # as it is without a unit for that: it holds the address
-    document = (ROOT / "docs/operating.md").read_text()
-    _, found, rest = document.partition(f"# {CREW_SOCKET}\n")
+    _, found, rest = DOCUMENT.partition(f"# {CREW_SOCKET}\n")
     assert found, "it is not in docs/operating.md any more"
     unit, _, rest = rest.partition("```")
     CREW_SOCKET.write_text(unit.replace("crew-research", f"crew-{CREW}"))

@@ -18,6 +18,7 @@ import httpx
 from smartlinkd.sandbox.session import cookie_header
 
 ROOT = Path(__file__).parents[2]
+DOCUMENT = (ROOT / "docs/operating.md").read_text()
 PASSWORD = "correct horse battery staple"
 PORTAL = 9100
 CREW = "quick"
@@ -239,6 +240,12 @@ class Service:
             return found if found["state"] in ("SUCCESS", "FAILED") else None
 
         return until(f"{kickoff_id} has ended", ended, wait) if wait else look(0)
+
+
+def commands(begin: str) -> str:
+    """The document's block of commands that begins so."""
+    (found,) = re.findall(rf"```sh\n({re.escape(begin)}.*?)```", DOCUMENT, flags=re.DOTALL)
+    return str(found)
 
 
 def now() -> str:

@@ -8,18 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.systemd.machine import PASSWORD, ROOT, Service, run
+from tests.systemd.machine import DOCUMENT, PASSWORD, Service, commands, run
 
-DOCUMENT = (ROOT / "docs/operating.md").read_text()
 PLAIN = Path("/etc/smartlinkd/credentials")
 ENCRYPTED = Path("/etc/smartlinkd/credentials.encrypted")
 KEPT = Path("/etc/smartlinkd/kept")
-
-
-def commands(first: str) -> str:
-    """The document's block of commands that begins so."""
-    (found,) = re.findall(rf"```sh\n({re.escape(first)}.*?)```", DOCUMENT, flags=re.DOTALL)
-    return str(found)
 
 
 @pytest.fixture

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tests.systemd.machine import CREW, ROOT, Service, run
-
-DOCUMENT = (ROOT / "docs/operating.md").read_text()
+from tests.systemd.machine import CREW, DOCUMENT, Service, run
 
 
 def test_it_is_served_and_outlives_the_daemon(crew_socket: Service) -> None:

@@ -14,14 +14,6 @@ HIGHEST = 2.0
 FOLDER = Path(__file__).parents[2] / "systemd"
 
 
-def test_the_exposure_level_is_low(service: Service) -> None:
-    said = run("systemd-analyze", "security", "--no-pager", f"{service.name}.service")
-    found = re.search(r"Overall exposure level for smartlinkd.service: ([0-9.]+)", said)
-    assert found
-    print(found[0])
-    assert float(found[1]) <= HIGHEST
-
-
 @pytest.mark.parametrize("name", ["smartlinkd.service", "smartlinkd@.service"])
 def test_the_exposure_level_of_the_files_is_low(name: str) -> None:
     said = run(

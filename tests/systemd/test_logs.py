@@ -12,7 +12,7 @@ import pytest
 
 from smartlinkd.logs import LogEvent
 from tests.systemd.conftest import CONFIGURATION
-from tests.systemd.machine import PASSWORD, PORTAL, Service, now, run, until
+from tests.systemd.machine import PORTAL, Service, now, run, until
 
 TELL = """
 [notify]
@@ -55,17 +55,6 @@ def test_what_is_wrong_with_the_configuration_at_the_start_is_found(service: Ser
     assert found["MESSAGE"].startswith("server.bnid: ")
     until("it is back by itself", service.is_active)
     service.until_ready()
-
-
-def test_a_request_is_found_by_the_id_that_the_client_got(service: Service) -> None:
-    since = now()
-    answer = service.ask("/api/auth/login", {"password": f"not {PASSWORD}"})
-    assert answer.status_code == 401
-    request_id = answer.headers["X-Request-Id"]
-    (found,) = service.journal(f"REQUEST_ID={request_id}", since=since)
-    assert found["MESSAGE"] == "wrong password from 127.0.0.1"
-    assert (found["ACTOR"], found["PRIORITY"]) == ("auth", "4")
-    assert found["CODE_FUNC"] == "login"
 
 
 def test_an_execution_is_found_by_its_id(service: Service) -> None:

@@ -17,9 +17,8 @@ import httpx
 import pytest
 
 from smartlinkd.sandbox.session import cookie_header
-from tests.systemd.machine import PASSWORD, PORTAL, ROOT, Service, run, until
+from tests.systemd.machine import DOCUMENT, PASSWORD, PORTAL, Service, run, until
 
-DOCUMENT = (ROOT / "docs/operating.md").read_text()
 PROXIES = Path(os.environ.get("SMARTLINKD_PROXIES", "/"))
 HOST = "links.example.org"
 STRANGER = "203.0.113.7"

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.systemd.machine import CREW_SOCKET, ROOT, Service, run
+from tests.systemd.machine import CREW_SOCKET, DOCUMENT, ROOT, Service, run
 
 pytestmark = [pytest.mark.order("last")]
 
-DOCUMENT = (ROOT / "docs/operating.md").read_text()
 OWNED = [Path("/etc/smartlinkd/config.toml"), Path("/var/lib/private/smartlinkd/journal.sqlite3")]
 
 
