@@ -13,10 +13,13 @@ from typing import Any
 import pytest
 import trio
 
+from smartlinkd.admin.control_socket import call
 from smartlinkd.app import tree
 from smartlinkd.auth.actor import Auth
 from smartlinkd.config import loading
+from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.catalog.checks import PROBE_TIMEOUT_S
+from smartlinkd.crews.executor import Executor
 from smartlinkd.errors import Unavailable
 from smartlinkd.supervision.supervisor import Supervisor
 from smartlinkd.systemd.environment import Descriptor, SystemdEnvironment
@@ -145,6 +148,25 @@ async def test_a_request_under_way_ends_as_it_began(daemon: Daemon) -> None:
             signal_file.touch()
             rest = "\n".join([line async for line in lines])
     assert "crew_kickoff_completed" in rest
+
+
+async def test_nobody_is_let_in_to_a_crew_or_told_of_it_before_it_is_there(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    really, before = Executor.apply_catalog, []
+
+    async def take(executor: Executor, catalog: Catalog) -> None:
+        told = await call(daemon.folder / "state", "crew token", {"name": "new"})
+        before.append((told["ok"], "is reloaded" in caplog.text))
+        await really(executor, catalog)
+
+    monkeypatch.setattr(Executor, "apply_catalog", take)
+    daemon.write()
+    async with running(daemon):
+        daemon.write(crew("new"))
+        await daemon.hang_up()
+        assert await daemon.token("new")
+        assert before == [(False, False)]
 
 
 async def test_a_new_crew_that_is_broken_is_told_and_the_rest_is_taken(daemon: Daemon) -> None:
