@@ -76,14 +76,14 @@ def open_history(path: Path) -> Open:
 
     @asynccontextmanager
     async def open_it(
-        limits: HistoryLimits = QUICK, **kept: float
+        limits: HistoryLimits = QUICK, *, days: float = 90
     ) -> AsyncIterator[RunningHistory]:
         clock = Clock()
         history = History(
             path, retention=HistoryRetention(timedelta(), 1, 1), limits=limits, wall=clock
         )
         opened = RunningHistory(history, clock)
-        opened.retain(**kept)
+        opened.retain(days=days)
         async with trio.open_nursery() as nursery:
             await nursery.start(history.run)
             yield opened
