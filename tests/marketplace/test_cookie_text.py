@@ -347,17 +347,6 @@ def test_cookie_without_domain_is_taken_where_no_domain_is_foreign() -> None:
     assert read(export(bare, entry("SPC_ST", "y"), bank)) == "SPC_ST=y"
 
 
-def test_csrftoken_of_the_portal_comes_before_the_shops() -> None:
-    tokens = [
-        entry("csrftoken", "below", "banhang.shopee.vn"),
-        entry("csrftoken", "shop"),
-        entry("csrftoken", "portal", "affiliate.shopee.vn"),
-    ]
-    for order in (tokens, tokens[::-1]):
-        assert parse_cookie(read(export(*LOGIN, *order))).get("csrftoken") == "portal"
-    assert parse_cookie(read(export(*LOGIN, *tokens[:2]))).get("csrftoken") == "shop"
-
-
 @pytest.mark.parametrize(
     "expired",
     [
