@@ -14,9 +14,7 @@ from smartlinkd.browser.chromium import LaunchSettings, launch
 from smartlinkd.browser.page import NAVIGATION_DEADLINE, BrowserContext, Page
 from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.cookies import browser_cookies
-from smartlinkd.marketplace.errors import (
-    HumanCheck,
-)
+from smartlinkd.marketplace.errors import HumanCheck
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import Market, market
 from smartlinkd.sandbox.server import Sandbox, open_sandbox
@@ -59,17 +57,6 @@ async def open_sandbox_browser() -> AsyncIterator[SandboxBrowser]:
             short_urls=[sandbox.short_url],
         )
         yield SandboxBrowser(sandbox, connection, place)
-
-
-async def test_fetch_and_page_read_the_same_product() -> None:
-    async with open_sandbox_browser() as browser, browser.tab() as page:
-        await portal.open_links_page(page, browser.market)
-        by_fetch = await portal.read_product_fetch(page, browser.market, LIPSTICK, default_cap=1)
-        by_page = await portal.read_product_page(page, browser.market, LIPSTICK, default_cap=1)
-        assert by_fetch == by_page
-        assert by_fetch is not None
-        assert (by_fetch.price, by_fetch.commission) == (122_200, 21_996)
-        assert by_fetch.product_link == LIPSTICK.url(browser.market)
 
 
 WHOLE = b"HTTP/1.1 200 X\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n"
