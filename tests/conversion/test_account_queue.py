@@ -174,11 +174,12 @@ def queues(links: FakeLinks, nursery: trio.Nursery) -> AccountQueues:
 
 
 async def test_waiting_submits_are_bounded_over_all_accounts(
-    queues: AccountQueues, ask: Ask[Any], autojump_clock: MockClock
+    queues: AccountQueues, links: FakeLinks, ask: Ask[Any], autojump_clock: MockClock
 ) -> None:
     for cookie in (COOKIE, OTHER):
         ask(waiting(queues.get(cookie.account), 1, cookie))
-    await wait_all_tasks_blocked()  # one submit of each is under way
+    await wait_all_tasks_blocked()
+    assert links.times == [0, 0]  # one submit of each is under way
     ask(waiting(queues.get("1001"), 2, COOKIE))
     queues.check_room()
     ask(waiting(queues.get("2002"), 2, OTHER))
