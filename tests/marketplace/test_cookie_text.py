@@ -347,6 +347,12 @@ def test_cookie_without_domain_is_taken_where_no_domain_is_foreign() -> None:
     assert read(export(bare, entry("SPC_ST", "y"), bank)) == "SPC_ST=y"
 
 
+def test_csrftoken_of_the_shop_comes_before_one_of_a_host_below_it() -> None:
+    tokens = [entry("csrftoken", "below", "banhang.shopee.vn"), entry("csrftoken", "shop")]
+    for order in (tokens, tokens[::-1]):
+        assert parse_cookie(read(export(*LOGIN, *order))).get("csrftoken") == "shop"
+
+
 @pytest.mark.parametrize(
     "expired",
     [
