@@ -154,6 +154,16 @@ async def test_session_fault_is_seen_by_every_call(
     assert body.items() <= answer.json().items()
 
 
+async def test_expired_session_gets_the_login_page_and_no_links(portal: Portal) -> None:
+    portal.cookies["SPC_EC"] = "expired"
+
+    page = await portal.send("GET", "/offer/custom_link")
+    answer = await submit(portal)
+
+    assert page.headers["location"].startswith(f"{portal.sandbox.shop_url}/buyer/login?next=http")
+    assert (answer.status_code, answer.json()["is_login"]) == (401, False)
+
+
 # The control endpoints
 
 
