@@ -254,7 +254,6 @@ class Fakes:
     item = staticmethod(item)
     link = staticmethod(link)
     short = staticmethod(short)
-    row = staticmethod(row_of)
     entry = staticmethod(entry_of)
 
     def __init__(self, nursery: trio.Nursery | None = None) -> None:
@@ -266,7 +265,6 @@ class Fakes:
         self.pauses: PauseStore | None = None
         self.human_checks = HumanCheckReports()
         self.missing: list[bool] = []  # what was told of the cookie
-        self.replaced: list[tuple[str, str]] = []  # accounts whose cookie was replaced, by which
         self._service: ConversionService | None = None
 
     def make(self, **limits: Any) -> ConversionService:
@@ -277,7 +275,6 @@ class Fakes:
             self.products,
             self.resolver.resolve,
             ConversionLimits(**limits),
-            on_account_replaced=lambda *accounts: self.replaced.append(accounts),
             on_cookie_missing=self.missing.append,
             human_checks=self.human_checks,
         )

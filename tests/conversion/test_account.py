@@ -12,7 +12,7 @@ from smartlinkd.conversion.account import Account, AccountState, AccountStatus, 
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import UNKNOWN_ROW, FailCode, Row
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
-from smartlinkd.vault.cookie import parse_cookie
+from smartlinkd.vault.cookie import Cookie, parse_cookie
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Fakes
@@ -82,36 +82,21 @@ def test_cookie_that_ends_no_pause_is_logged_without_its_values(
     assert statuses(told) == [AccountStatus.PAUSED]
 
 
-def test_lost_session_of_a_requests_own_cookie_is_not_the_accounts(
-    account: Account, told: Told
+@pytest.mark.parametrize(
+    ("synced", "other"),
+    [([OTHER], COOKIE), ([COOKIE, OTHER], COOKIE), ([COOKIE, OTHER, COOKIE], OTHER)],
+    ids=["of a request", "superseded", "superseded by the one before it"],
+)
+def test_lost_session_of_another_cookie_than_the_stored_one_is_not_the_accounts(
+    account: Account, told: Told, synced: list[Cookie], other: Cookie
 ) -> None:
-    """As when a client sends an old cookie with each of its requests."""
-    account.note_synced_cookie(OTHER, None)
-    account.note_session_lost(SessionLost(), COOKIE)
+    """A client may send an old cookie with each request, and a submit may be under way."""
+    for before, cookie in zip([None, *synced], synced, strict=False):
+        account.note_synced_cookie(cookie, before)
+    account.note_session_lost(SessionLost(), other)
     assert statuses(told) == []
-    account.note_session_lost(SessionLost(), OTHER)
-    account.note_links_made(COOKIE)
-    assert statuses(told) == [AccountStatus.SESSION_LOST]
-
-
-def test_lost_session_of_a_superseded_cookie_is_not_the_accounts(
-    account: Account, told: Told
-) -> None:
-    account.note_synced_cookie(COOKIE, None)
-    account.note_synced_cookie(OTHER, COOKIE)
-    account.note_session_lost(SessionLost(), COOKIE)  # by a submit that was under way
-    assert statuses(told) == []
-    account.note_session_lost(SessionLost(), OTHER)
-    assert statuses(told) == [AccountStatus.SESSION_LOST]
-
-
-def test_session_lost_by_a_cookie_that_was_stored_again_is_the_accounts(
-    account: Account, told: Told
-) -> None:
-    account.note_synced_cookie(COOKIE, None)
-    account.note_synced_cookie(OTHER, COOKIE)
-    account.note_synced_cookie(COOKIE, OTHER)
-    account.note_session_lost(SessionLost(), COOKIE)
+    account.note_session_lost(SessionLost(), synced[-1])
+    account.note_links_made(other)
     assert statuses(told) == [AccountStatus.SESSION_LOST]
 
 
@@ -163,7 +148,7 @@ async def test_most_links_of_the_first_submit_decide_the_own_id(names: tuple[str
     assert AffiliateIds("1001").reject_foreign(rows, OF_1001) == own
 
 
-async def test_own_id_is_kept_for_the_next_synced_cookie() -> None:
+async def test_own_id_is_kept_for_the_next_synced_cookie_until_the_owner_clears_it() -> None:
     account = Account("1001", lambda _: None)
     account.affiliate_ids.reject_foreign([made(1)], OF_1001)
     renewed, other = (parse_cookie(f"SPC_U=1001; SPC_EC={each}") for each in ("y", "z"))
@@ -172,13 +157,8 @@ async def test_own_id_is_kept_for_the_next_synced_cookie() -> None:
     foreign = [made(2, "an_99")]
     assert account.affiliate_ids.reject_foreign(foreign, renewed) == [UNKNOWN_ROW]
     assert account.affiliate_ids.reject_foreign(foreign, other) == foreign
-
-
-async def test_owner_clears_the_own_id() -> None:
-    account = Account("1001", lambda _: None)
-    account.affiliate_ids.reject_foreign([made(1)], OF_1001)
     account.clear()
-    assert account.affiliate_ids.reject_foreign([made(2, "an_99")], OF_1001) == [made(2, "an_99")]
+    assert account.affiliate_ids.reject_foreign(foreign, renewed) == foreign
 
 
 async def test_own_id_of_another_cookie_does_not_count(

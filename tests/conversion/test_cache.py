@@ -32,16 +32,11 @@ class Work:
 
     def __init__(self, refusal: Refused | None = None) -> None:
         self.begun = 0
-        self.cut = 0
         self.refusal = refusal
 
     async def __call__(self) -> int:
         self.begun += 1
-        try:
-            await trio.sleep(1)
-        except trio.Cancelled:
-            self.cut += 1
-            raise
+        await trio.sleep(1)
         if self.refusal is not None:
             raise self.refusal
         return self.begun
@@ -54,18 +49,6 @@ def wanting(shared: SingleFlight[str, int], key: str, work: Work) -> Callable[[]
 @pytest.fixture
 def shared(nursery: trio.Nursery) -> SingleFlight[str, int]:
     return SingleFlight(nursery)
-
-
-async def test_concurrent_work_of_one_key_is_shared(
-    shared: SingleFlight[str, int], ask: Ask[Any], autojump_clock: MockClock
-) -> None:
-    work = Work()
-    first = ask(wanting(shared, "a", work))
-    await trio.sleep(0.5)
-    second = ask(wanting(shared, "a", work))
-    await trio.sleep(5)
-    assert (first.answer, second.answer, work.begun) == (1, 1, 1)
-    assert (first.at, second.at) == (1, 1)
 
 
 async def test_refusal_is_raised_for_all_and_not_remembered(

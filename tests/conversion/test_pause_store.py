@@ -6,7 +6,7 @@ import errno
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 ONE = Pause("1001", ("digest",), datetime(2026, 11, 21, 3, 0, tzinfo=UTC))
 OTHER = Pause("open api", (None,), datetime(2026, 11, 21, 4, 0, tzinfo=UTC))
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-Write = Callable[[Path, bytes], None]
 
 
 @pytest.fixture

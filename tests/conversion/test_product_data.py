@@ -123,22 +123,16 @@ async def test_refusal_of_data_stops_the_reads_that_wait(
     assert len(fakes.products.reads) == 1
 
 
-async def test_refusal_of_data_is_for_one_account_alone(
+async def test_refusal_of_data_is_for_one_account_until_the_owner_ends_it(
     fakes: Fakes, autojump_clock: MockClock
 ) -> None:
-    await fakes.open()
+    service = await fakes.open()
     fakes.products.script = {1: ProductsRefused("no")}
     await fakes.convert(fakes.link(1))
     other = parse_cookie("SPC_U=2002")
     assert await fakes.convert(fakes.link(2), cookie=other) == {
         fakes.link(2): fakes.entry(2, cookie=other)
     }
-
-
-async def test_owner_ends_a_refusal_of_data(fakes: Fakes, autojump_clock: MockClock) -> None:
-    service = await fakes.open()
-    fakes.products.script = {1: ProductsRefused("no")}
-    await fakes.convert(fakes.link(1))
     assert await service.clear_accounts() == 0  # the account itself was in no trouble
     assert await fakes.convert(fakes.link(2)) == {fakes.link(2): fakes.entry(2)}
 

@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.conversion.schemas import FailureEntry, SuccessEntry
+from smartlinkd.conversion.schemas import SuccessEntry
 from smartlinkd.errors import Invalid
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import FailCode, Row
@@ -21,25 +21,6 @@ if TYPE_CHECKING:
 
 DAY = 86_400.0
 RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
-FOREIGN = "https://example.org/a-thing-i.7.1"
-
-# Entries
-
-
-async def test_entries_are_in_the_order_of_the_links(
-    fakes: Fakes, autojump_clock: MockClock
-) -> None:
-    await fakes.open()
-    fakes.resolver.known[fakes.short("two")] = fakes.item(2)
-    links = [fakes.link(3), FOREIGN, fakes.short("two"), fakes.short("dead"), fakes.link(1)]
-    entries = await fakes.convert(*links)
-    assert list(entries.items()) == [
-        (links[0], fakes.entry(3)),
-        (links[1], FailureEntry(fail_code=10)),
-        (links[2], fakes.entry(2)),
-        (links[3], FailureEntry(fail_code=10)),
-        (links[4], fakes.entry(1)),
-    ]
 
 
 async def test_missing_long_link_is_the_short_link(fakes: Fakes, autojump_clock: MockClock) -> None:
@@ -92,18 +73,6 @@ async def test_products_wait_for_short_links_to_share_a_submit(
     fakes.resolver.slow = {fakes.short("three"): slow}
     await fakes.convert(fakes.link(1), fakes.short("two"), fakes.short("three"))
     assert (fakes.links.submitted, fakes.links.times) == (submitted, times)
-
-
-async def test_short_link_is_resolved_once_for_concurrent_requests(
-    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
-) -> None:
-    await fakes.open()
-    fakes.resolver.known = {fakes.short("one"): fakes.item(1)}
-    forms = [fakes.short("one"), "s.shopee.vn/one?from=app"]
-    asked = [ask(lambda: fakes.convert(*forms)) for _ in range(3)]
-    await trio.sleep(10)
-    assert [one.answer for one in asked] == [dict.fromkeys(forms, fakes.entry(1))] * 3
-    assert fakes.resolver.asked == [fakes.short("one")]
 
 
 async def test_resolved_short_link_is_remembered_for_its_time(

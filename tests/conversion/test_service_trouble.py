@@ -10,7 +10,6 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.conversion.schemas import ConversionRequest
 from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
-from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
 from smartlinkd.vault.cookie import parse_cookie
 
@@ -31,69 +30,47 @@ DOWN = PortalDown("HTTP 500")
 
 
 @pytest.mark.parametrize(
-    ("refusal", "code"),
-    [(SessionLost(), 40300), (HumanCheck(), 40300), (DOWN, -1), (BUSY, -1)],
+    ("refusal", "code", "submits"),
+    [(SessionLost(), 40300, 2), (HumanCheck(), 40300, 2), (DOWN, -1, 3), (BUSY, -1, 3)],
     ids=["session lost", "human check", "portal down", "browser gone"],
 )
 async def test_converted_links_are_answered_beside_a_refusal(
-    fakes: Fakes, autojump_clock: MockClock, refusal: Refused, code: int
+    fakes: Fakes, autojump_clock: MockClock, refusal: Refused, code: int, submits: int
 ) -> None:
+    """A lost session or a human check stops further submits."""
     await fakes.open(chunk=2)
     fakes.links.script = [1.0, refusal, refusal]
     links = [fakes.link(number) for number in range(1, 6)]
     codes = await fakes.codes(*links, FOREIGN)
     assert sorted(codes[:5]) == sorted([0, 0, code, code, code])
     assert codes[5] == 10
-
-
-@pytest.mark.parametrize("check", [HumanCheck(), SessionLost()])
-async def test_lost_session_or_human_check_stops_further_submits(
-    fakes: Fakes, autojump_clock: MockClock, check: Refused
-) -> None:
-    await fakes.open(chunk=1)
-    fakes.links.script = [1.0, check]
-    await fakes.codes(*map(fakes.link, range(1, 6)))
-    assert len(fakes.links.submits) == 2
+    assert len(fakes.links.submits) == submits
 
 
 # Nothing converted
 
 
-@pytest.mark.parametrize("refusal", [SessionLost(), HumanCheck(), DOWN, BUSY])
-async def test_refusal_is_raised_if_nothing_was_converted(
-    fakes: Fakes, autojump_clock: MockClock, refusal: Refused
-) -> None:
-    await fakes.open()
-    fakes.links.script = [refusal]
-    with pytest.raises(type(refusal)) as caught:
-        await fakes.convert(FOREIGN, fakes.link(1), fakes.link(2))
-    assert caught.value is refusal
-
-
 @pytest.mark.parametrize(
     ("refusals", "gravest"),
     [
+        *(([refusal], type(refusal)) for refusal in (SessionLost(), HumanCheck(), DOWN, BUSY)),
         ([BUSY, DOWN, HumanCheck()], HumanCheck),
         ([BUSY, DOWN, SessionLost()], SessionLost),
         ([BUSY, DOWN], PortalDown),
         ([DOWN, BUSY], PortalDown),
     ],
 )
-async def test_gravest_of_several_refusals_is_raised(
+async def test_gravest_refusal_is_raised_if_nothing_was_converted(
     fakes: Fakes, autojump_clock: MockClock, refusals: list[Refused], gravest: type[Refused]
 ) -> None:
     await fakes.open(chunk=1)
     fakes.links.script = list(refusals)
+    links = [fakes.link(number + 1) for number in range(len(refusals))]
     with pytest.raises(Refused) as caught:
-        await fakes.convert(*[fakes.link(number + 1) for number in range(len(refusals))])
+        await fakes.convert(FOREIGN, *links)
     assert type(caught.value) is gravest
+    assert caught.value in refusals
     assert len(fakes.links.submits) == len(refusals)
-
-
-async def test_rows_that_all_failed_are_an_answer(fakes: Fakes, autojump_clock: MockClock) -> None:
-    await fakes.open()
-    fakes.links.script = [[Row(None, None, FailCode.UNKNOWN)] * 2]
-    assert await fakes.codes(fakes.link(1), fakes.link(2)) == [-1, -1]
 
 
 async def test_missing_row_is_a_bug_that_ends_the_service(
@@ -108,20 +85,6 @@ async def test_missing_row_is_a_bug_that_ends_the_service(
 
 
 # Deadlines
-
-
-async def test_link_queued_at_the_deadline_is_unavailable(
-    fakes: Fakes, ask: Ask[Any], autojump_clock: MockClock
-) -> None:
-    await fakes.open(timeout_s=PATIENCE)
-    fakes.links.script = [fakes.silent]
-    first = ask(lambda: fakes.convert(fakes.link(1)))
-    await wait_all_tasks_blocked()
-    second = ask(lambda: fakes.convert(fakes.link(2), FOREIGN))
-    await trio.sleep(2 * PATIENCE)
-    assert isinstance(second.refusal, Unavailable)
-    assert second.refusal.retry_after > 0
-    assert (first.at, second.at) == (PATIENCE, PATIENCE)
 
 
 async def test_submit_silent_until_the_deadline_has_failed(
@@ -177,20 +140,6 @@ async def test_paused_account_follows_no_new_short_link(
     assert await fakes.codes(fakes.short("two"), fakes.link(1), FOREIGN) == [40300, 0, 10]
     assert fakes.resolver.asked == [fakes.short("one")]
     assert await fakes.codes(fakes.short("two"), cookie=OTHER) == [0]
-
-
-async def test_new_cookie_that_keeps_the_pause_does_not_end_it(
-    fakes: Fakes, autojump_clock: MockClock
-) -> None:
-    service = await fakes.open()
-    fakes.links.script = [HumanCheck()]
-    with pytest.raises(HumanCheck):
-        await fakes.convert(fakes.link(1))
-    assert await service.note_synced_cookie(RENEWED, fakes.cookie, keep_pause=True) is True
-    with pytest.raises(HumanCheck):
-        await fakes.convert(fakes.link(1), cookie=RENEWED)
-    assert await service.note_synced_cookie(RENEWED, RENEWED) is False  # by its owner
-    assert await fakes.codes(fakes.link(1), cookie=RENEWED) == [0]
 
 
 async def test_account_without_user_id_ends_with_its_cookie(
@@ -274,6 +223,3 @@ async def test_pause_outlives_a_restart_of_the_service(
                 await fakes.convert(fakes.link(1))
             assert len(fakes.links.submits) == 1
             nursery.cancel_scope.cancel()
-
-
-# What a request makes of all this is never a half-made entry

@@ -10,12 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from smartlinkd.conversion.schemas import (
-    ConversionRequest,
-    FailureEntry,
-    LinkResult,
-    SuccessEntry,
-)
+from smartlinkd.conversion.schemas import ConversionRequest, LinkResult, SuccessEntry
 from smartlinkd.history.actor import History
 from smartlinkd.history.model import HistoryLimits, HistoryRetention
 from smartlinkd.marketplace.products import ProductData
@@ -44,13 +39,9 @@ class RunningHistory:
         self.history = history
         self.clock = clock
 
-    def retain(
-        self, *, days: float = 90, count: float = 100_000, size_bytes: float = 256 * 1024 * 1024
-    ) -> None:
+    def retain(self, *, days: float = 90) -> None:
         """Set the retention from now on."""
-        self.history.set_retention(
-            HistoryRetention(timedelta(days=days), int(count), int(size_bytes))
-        )
+        self.history.set_retention(HistoryRetention(timedelta(days=days), 100_000, 2**28))
 
     def convert(
         self,
@@ -60,16 +51,13 @@ class RunningHistory:
         client: str | None = "owner",
         commission: int | None = None,
     ) -> None:
-        """Report these links as converted, or as failed if they begin with `bad`."""
+        """Report these links as converted."""
         product = ProductData(name=name, commission=commission) if name is not None else None
         answer: dict[str, LinkResult] = {}
         for link in links:
             short = f"https://s.shopee.vn/{abs(hash(link)) % 10**9}"
-            is_bad = link.startswith("bad")
-            answer[link] = (
-                FailureEntry(fail_code=10)
-                if is_bad
-                else SuccessEntry(short_link=short, long_link=f"{short}?long", product=product)
+            answer[link] = SuccessEntry(
+                short_link=short, long_link=f"{short}?long", product=product
             )
         self.history.keep(ConversionRequest(links, sub_ids, None, client=client), answer)
 
@@ -88,14 +76,14 @@ def open_history(path: Path) -> Open:
 
     @asynccontextmanager
     async def open_it(
-        limits: HistoryLimits = QUICK, **kept: float
+        limits: HistoryLimits = QUICK, *, days: float = 90
     ) -> AsyncIterator[RunningHistory]:
         clock = Clock()
         history = History(
             path, retention=HistoryRetention(timedelta(), 1, 1), limits=limits, wall=clock
         )
         opened = RunningHistory(history, clock)
-        opened.retain(**kept)
+        opened.retain(days=days)
         async with trio.open_nursery() as nursery:
             await nursery.start(history.run)
             yield opened

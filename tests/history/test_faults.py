@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 
 SHIRT = "https://shopee.vn/product/7/41"
 LAMP = "https://shopee.vn/product/7/42"
-LOGGER = "smartlinkd.history.database"
 
 
 @pytest.fixture
@@ -60,35 +58,6 @@ async def said(caplog: pytest.LogCaptureFixture, text: str) -> None:
     with trio.fail_after(10):
         while text not in caplog.text:  # noqa: ASYNC110 - nobody tells
             await trio.sleep(0.01)
-
-
-def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    found = [each for each in caplog.records if each.name == LOGGER]
-    return [each.getMessage() for each in found if each.levelno == logging.ERROR]
-
-
-async def test_full_disk_keeps_entries_waiting_and_says_so_once(
-    open_history: Open, disk: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async with open_history() as running:
-        running.convert(SHIRT)
-        assert await links(running) == [SHIRT]
-        fill(disk / "filler")
-        running.convert(LAMP)
-        await said(caplog, "its disk is full")
-        for number in range(5):
-            running.convert(f"{LAMP}{number}")
-            await trio.sleep(0.03)
-        assert await links(running) == [SHIRT]
-        assert len(errors(caplog)) == 1
-        assert "links are converted all the same" in errors(caplog)[0]
-        (disk / "filler").unlink()
-        await said(caplog, "is written again; 0 entries were lost")
-        assert await links(running) == [
-            *(f"{LAMP}{number}" for number in (4, 3, 2, 1, 0)),
-            LAMP,
-            SHIRT,
-        ]
 
 
 async def test_full_disk_loses_what_memory_does_not_hold(

@@ -347,15 +347,10 @@ def test_cookie_without_domain_is_taken_where_no_domain_is_foreign() -> None:
     assert read(export(bare, entry("SPC_ST", "y"), bank)) == "SPC_ST=y"
 
 
-def test_csrftoken_of_the_portal_comes_before_the_shops() -> None:
-    tokens = [
-        entry("csrftoken", "below", "banhang.shopee.vn"),
-        entry("csrftoken", "shop"),
-        entry("csrftoken", "portal", "affiliate.shopee.vn"),
-    ]
+def test_csrftoken_of_the_shop_comes_before_one_of_a_host_below_it() -> None:
+    tokens = [entry("csrftoken", "below", "banhang.shopee.vn"), entry("csrftoken", "shop")]
     for order in (tokens, tokens[::-1]):
-        assert parse_cookie(read(export(*LOGIN, *order))).get("csrftoken") == "portal"
-    assert parse_cookie(read(export(*LOGIN, *tokens[:2]))).get("csrftoken") == "shop"
+        assert parse_cookie(read(export(*LOGIN, *order))).get("csrftoken") == "shop"
 
 
 @pytest.mark.parametrize(
@@ -511,7 +506,3 @@ def test_limits_count_what_is_taken() -> None:
     assert read(" " * MAX_BYTES + "SPC_EC=x") == "SPC_EC=x"
     own = [entry(f"n{n}", "v") for n in range(MAX_PAIRS)]
     assert "151 pairs, more than the 150" in refusal(export(*own, entry("SPC_EC", "x")))
-    assert "is over the 4096 bytes" in refusal(export(entry("SPC_EC", "x" * 4096)))
-    assert "more than the 65536" in refusal(
-        export(*(entry(f"n{n}", "v" * 4000) for n in range(17)))
-    )

@@ -136,12 +136,9 @@ def test_look_alike_host_is_no_link(authority: str) -> None:
         "file:///product/1/2",
         "data:text/html,shopee.vn/product/1/2",
         "shopeevn://shopee.vn/product/1/2",
-        "view-source:https://shopee.vn/product/1/2",
-        # spaces, control characters, backslashes
+        # control characters, spaces
         "https://shop\tee.vn/product/1/2",
         "https://shopee.vn/a\u2028b-i.1.2",
-        "https://shopee.vn\\@evil.com/product/1/2",
-        "https://evil.com\\@shopee.vn/product/1/2",
         # almost a product
         "https://shopee.vn/product/1",
         "https://shopee.vn/product/1/2/3",
@@ -160,8 +157,6 @@ def test_look_alike_host_is_no_link(authority: str) -> None:
         "https://shopee.vn/a-i.1.2x",
         "https://shopee.vn/a-I.1.2",
         "https://shopee.vn/x/a-i.1.2",
-        # half a character
-        "https://shopee.vn/x-\ud83d-i.1.2",
         # almost a short link
         "https://s.shopee.vn/",
         "https://s.shopee.vn",

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 import pytest
 import trio
 
-from smartlinkd.browser.cdp import CdpConnection, connect
+from smartlinkd.browser.cdp import connect
 from smartlinkd.browser.chromium import LaunchSettings, launch
 from smartlinkd.browser.page import NAVIGATION_DEADLINE, BrowserContext, Page
 from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.cookies import browser_cookies
-from smartlinkd.marketplace.errors import (
-    HumanCheck,
-)
+from smartlinkd.marketplace.errors import HumanCheck
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import Market, market
 from smartlinkd.sandbox.server import Sandbox, open_sandbox
-from smartlinkd.sandbox.session import DEFAULT_ACCOUNT, cookie_header
+from smartlinkd.sandbox.session import cookie_header
 from smartlinkd.vault.cookie import parse_cookie
 
 pytestmark = pytest.mark.chromium
@@ -29,24 +26,9 @@ LIPSTICK = Product(88201679, 23456789012)
 CAMERA = Product(40011223, 17788990011)
 
 
-@dataclass
-class SandboxBrowser:
-    sandbox: Sandbox
-    connection: CdpConnection
-    market: Market
-
-    @asynccontextmanager
-    async def tab(self, account: str = DEFAULT_ACCOUNT) -> AsyncIterator[Page]:
-        cookies = browser_cookies(self.market, parse_cookie(cookie_header(account)))
-        context = await BrowserContext.create(self.connection, cookies)
-        try:
-            yield await context.new_page()
-        finally:
-            await context.dispose()
-
-
 @asynccontextmanager
-async def open_sandbox_browser() -> AsyncIterator[SandboxBrowser]:
+async def sandbox_page() -> AsyncIterator[tuple[Page, Market, Sandbox]]:
+    """A tab at a sandbox, in the session of an account."""
     async with (
         open_sandbox(hold=30) as sandbox,
         launch(LaunchSettings()) as chromium,
@@ -58,18 +40,9 @@ async def open_sandbox_browser() -> AsyncIterator[SandboxBrowser]:
             shop_url=sandbox.shop_url,
             short_urls=[sandbox.short_url],
         )
-        yield SandboxBrowser(sandbox, connection, place)
-
-
-async def test_fetch_and_page_read_the_same_product() -> None:
-    async with open_sandbox_browser() as browser, browser.tab() as page:
-        await portal.open_links_page(page, browser.market)
-        by_fetch = await portal.read_product_fetch(page, browser.market, LIPSTICK, default_cap=1)
-        by_page = await portal.read_product_page(page, browser.market, LIPSTICK, default_cap=1)
-        assert by_fetch == by_page
-        assert by_fetch is not None
-        assert (by_fetch.price, by_fetch.commission) == (122_200, 21_996)
-        assert by_fetch.product_link == LIPSTICK.url(browser.market)
+        cookies = browser_cookies(place, parse_cookie(cookie_header()))
+        context = await BrowserContext.create(connection, cookies)
+        yield await context.new_page(), place, sandbox
 
 
 WHOLE = b"HTTP/1.1 200 X\r\nContent-Type: text/html\r\nConnection: close\r\n\r\n"
@@ -138,29 +111,25 @@ async def test_call_redirected_to_check_raises_human_check(status: int) -> None:
             await portal.submit_fetch(page, place, [LIPSTICK], [])
 
 
-async def go(page: Page, to: str, *, after: int) -> None:
-    """Have the page's own script leave for `to`, so many milliseconds from now."""
-    await page.evaluate("(to, ms) => { setTimeout(() => location.replace(to), ms); }", to, after)
-
-
 async def test_tab_led_to_check_by_script_is_not_navigated_away() -> None:
-    async with open_sandbox_browser() as browser, browser.tab() as page:
-        await portal.open_links_page(page, browser.market)
-        before, counted = page.document_count, dict(browser.sandbox.state.counters)
-        await go(page, browser.sandbox.portal_url + "/verify/captcha", after=0)
+    async with sandbox_page() as (page, place, sandbox):
+        await portal.open_links_page(page, place)
+        before, counted = page.document_count, dict(sandbox.state.counters)
+        leave = "(to) => { setTimeout(() => location.replace(to)); }"
+        await page.evaluate(leave, f"{sandbox.portal_url}/verify/captcha")
         with trio.fail_after(NAVIGATION_DEADLINE):
             while page.document_count == before:  # noqa: ASYNC110 - no event of ours
                 await trio.sleep(0.01)
         with pytest.raises(HumanCheck):
-            await portal.open_links_page(page, browser.market)
-        assert browser.sandbox.state.counters["page custom_link"] == counted["page custom_link"]
+            await portal.open_links_page(page, place)
+        assert sandbox.state.counters["page custom_link"] == counted["page custom_link"]
 
 
 async def test_dialog_with_check_is_not_closed() -> None:
-    async with open_sandbox_browser() as browser, browser.tab() as page:
-        await portal.open_links_page(page, browser.market)
-        await portal.submit_form(page, browser.market, [LIPSTICK], [])
-        check = f"{browser.sandbox.shop_url}/verify/captcha"
+    async with sandbox_page() as (page, place, sandbox):
+        await portal.open_links_page(page, place)
+        await portal.submit_form(page, place, [LIPSTICK], [])
+        check = f"{sandbox.shop_url}/verify/captcha"
         await page.evaluate(
             """(check) => new Promise((shown) => {
                 const dialog = document.createElement("div");
@@ -174,6 +143,6 @@ async def test_dialog_with_check_is_not_closed() -> None:
             check,
         )
         with pytest.raises(HumanCheck):
-            await portal.submit_form(page, browser.market, [CAMERA], [])
+            await portal.submit_form(page, place, [CAMERA], [])
         assert await page.evaluate("() => frames.length") == 1
-        assert len(browser.sandbox.state.submits.entries) == 1
+        assert len(sandbox.state.submits.entries) == 1

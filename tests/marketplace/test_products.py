@@ -204,48 +204,35 @@ def test_card_that_cannot_be_read_is_no_product(card: object) -> None:
     assert read(answer(batch_item_for_item_card_full=card)) is None
 
 
-@pytest.mark.parametrize("missing", [..., None])
-def test_product_without_sellers_rate_has_platforms_alone(missing: object) -> None:
-    found = read(answer({}, {"seller_commission_rate": missing}))
-    assert (found.seller_commission, found.platform_commission) == (0, 21_996)
-    assert (found.commission_rate, found.is_xtra) == ("18%", False)
-
-
-def test_default_rate_includes_the_sellers() -> None:
-    found = read(answer({}, {"default_commission_rate": "13500"}))
-    assert (found.seller_commission, found.platform_commission) == (16_497, 0)
-    assert found.commission_rate == "13.5%"
+UNKNOWN_RATES = (None, None, None, None)
+CONTRADICTORY = [
+    {"default_commission_rate": "5000"},  # less than the seller's part of it
+    {"seller_commission_rate": "-1"},
+    {"default_commission_rate": "-5"},
+    {"default_commission_rate": "1000001"},  # ten times the price, and more
+]
 
 
 @pytest.mark.parametrize(
-    "detail",
+    ("given", "expected"),
     [
-        {"default_commission_rate": "5000"},  # less than the seller's part of it
-        {"seller_commission_rate": "-1"},
-        {"default_commission_rate": "-5"},
-        {"default_commission_rate": "1000001"},  # ten times the price, and more
+        (answer({}, {"seller_commission_rate": ...}), (0, 21_996, "18%", False)),
+        (answer({}, {"seller_commission_rate": None}), (0, 21_996, "18%", False)),
+        (answer({}, {"default_commission_rate": "13500"}), (16_497, 0, "13.5%", True)),
+        (answer({}, dict.fromkeys(DETAIL, ...)), (16_497, 5_499, "18%", True)),  # by their text
+        (answer({"price": None}), (None, None, "18%", True)),
+        (answer(commission_rate_detail=None, commission_rate=None), UNKNOWN_RATES),
+        *((answer({}, detail), UNKNOWN_RATES) for detail in CONTRADICTORY),
     ],
 )
-def test_contradictory_rates_are_not_known(detail: dict[str, Any]) -> None:
-    found = read(answer({}, detail))
-    assert found.commission is None
-    assert found.commission_rate is None
-    assert found.is_xtra is None
-    assert found.price == 122_200
-
-
-def test_missing_rates_are_read_from_their_text() -> None:
-    found = read(answer({}, dict.fromkeys(DETAIL, ...)))
-    assert (found.seller_commission, found.platform_commission) == (16_497, 5_499)
-    assert found.cap == CAP
-
-
-def test_product_without_rates_or_price_has_no_commission() -> None:
-    nothing = {"commission_rate_detail": None, "commission_rate": None}
-    found = read(answer(**nothing))
-    assert (found.commission, found.commission_rate, found.is_xtra) == (None, None, None)
-    found = read(answer({"price": None}))
-    assert (found.commission, found.commission_rate, found.is_xtra) == (None, "18%", True)
+def test_rates_of_seller_and_platform_are_read_or_not_known(
+    given: object, expected: tuple[object, ...]
+) -> None:
+    found = read(given)
+    parts = (found.seller_commission, found.platform_commission)
+    assert (*parts, found.commission_rate, found.is_xtra) == expected
+    assert found.commission == (None if None in parts else sum(parts))
+    assert found.name == CARD["name"]
 
 
 @pytest.mark.parametrize("link", [..., None, "", 5, "https://evil.com/product/1/2", LINK])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -61,26 +62,18 @@ class Web:
             return await ShortLinks(client, VN).resolve(Short(START))
 
 
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_redirect_of_each_status_leads_to_the_product(status: int) -> None:
-    web = Web({START: to(PRODUCT, status)})
-    assert await web.resolve() == ITEM
-    assert web.asked == [START]  # and not the product's page
-
-
 @pytest.mark.parametrize(
-    "location",
+    ("status", "location"),
     [
-        "//shopee.vn/product/88201679/23456789012",
-        "http://shopee.vn/opaanlp/88201679/23456789012",
-        "https://shopee.vn/any-i.88201679.23456789012?x=1",
-        "https://shopee.vn/universal-link?redir=https%3A%2F%2Fshopee.vn%2Fproduct%2F88201679"
-        "%2F23456789012",
-        "/an_redir?origin_link=https%3A%2F%2Fshopee.vn%2Fproduct%2F88201679%2F23456789012",
+        *((status, PRODUCT) for status in (301, 302, 303, 307, 308)),
+        (302, "//shopee.vn/product/88201679/23456789012"),
+        (302, f"/an_redir?origin_link={quote(PRODUCT, safe='')}"),
     ],
 )
-async def test_location_of_any_form_leads_to_the_product(location: str) -> None:
-    assert await Web({START: to(location)}).resolve() == ITEM
+async def test_redirect_leads_to_the_product(status: int, location: str) -> None:
+    web = Web({START: to(location, status)})
+    assert await web.resolve() == ITEM
+    assert web.asked == [START]  # and not the product's page
 
 
 def chain(hops: int) -> Web:
@@ -94,13 +87,6 @@ async def test_chain_of_redirects_is_followed_for_five_hops(hops: int) -> None:
     found = await web.resolve()
     assert found == ITEM if hops <= 5 else isinstance(found, NotALink)
     assert len(web.asked) == min(hops, 5)
-
-
-@pytest.mark.parametrize("other", [START, "https://shope.ee/x"])
-async def test_loop_of_redirects_is_no_link(other: str) -> None:
-    web = Web({START: to(other), other: to(START)})
-    assert isinstance(await web.resolve(), NotALink)
-    assert web.asked == list(dict.fromkeys([START, other]))
 
 
 @pytest.mark.parametrize(
@@ -225,13 +211,10 @@ async def test_page_that_names_a_product_leads_to_it(way: str) -> None:
     assert await Web({START: to(campaign), campaign: page(WAYS[way])}).resolve() == ITEM
 
 
-def product(number: int) -> str:
-    return f"https://shopee.vn/product/1/{number + 1}"
-
-
 async def test_page_that_goes_on_is_followed_before_its_canonical_counts() -> None:
     html = WAYS["canonical"] + '<script>location = "/next"</script>'
-    web = Web({START: page(html), "https://s.shopee.vn/next": to(product(1))})
+    there = to("https://shopee.vn/product/1/2")
+    web = Web({START: page(html), "https://s.shopee.vn/next": there})
     assert await web.resolve() == Product(1, 2)
 
 

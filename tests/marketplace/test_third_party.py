@@ -13,7 +13,6 @@ import trio.testing
 from smartlinkd.marketplace.errors import PortalDown, PortalSilent, ProductsRefused
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import market
-from smartlinkd.marketplace.products import FIELD_NAMES
 from smartlinkd.marketplace.third_party import ThirdParty
 from smartlinkd.net.client import HttpClient
 
@@ -54,10 +53,6 @@ async def ask(
 
     async with HttpClient(httpx.MockTransport(handler)) as client:
         return await ThirdParty(client, VN, TEMPLATE, fields or {}).product(ITEM)
-
-
-def test_field_names_are_the_thirteen_of_our_wire() -> None:
-    assert set(FIELD_NAMES) == set(WHOLE)
 
 
 async def test_fields_under_our_own_names_are_read() -> None:

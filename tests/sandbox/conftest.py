@@ -46,15 +46,12 @@ class Portal:
             },
         }
 
-    async def get(self, path: str) -> httpx.Response:
-        return await self._send("GET", path)
-
     async def post(
         self, body: Any, *, q: str = "batchCustomLink", **headers: str | None
     ) -> httpx.Response:
         """Send a submit; a header given as None is left out."""
         own = {"csrf_token": self.cookies["csrftoken"], "affiliate_program_type": "1"} | headers
-        return await self._send(
+        return await self.send(
             "POST",
             f"/api/v3/gql?q={q}",
             json=body,
@@ -65,7 +62,7 @@ class Portal:
         answer = await self.post(self.call(*links, **sub_ids))
         return answer.json()["data"]["batchCustomLink"]
 
-    async def _send(self, method: str, path: str, **more: Any) -> httpx.Response:
+    async def send(self, method: str, path: str, **more: Any) -> httpx.Response:
         # In the header, because a client would keep cookies of its own for all requests.
         cookie = "; ".join(f"{name}={value}" for name, value in self.cookies.items())
         headers = {"cookie": cookie} | more.pop("headers", {})

@@ -57,31 +57,10 @@ def mutation(origin: str, sub_ids: list[str]) -> str:
     return f"mutation{{generateShortLink(input:{{{given}}}){{shortLink}}}}"
 
 
-def test_signature_is_the_documented_one() -> None:
-    body = rb'{"query":"{\nbrandOffer{\n    nodes{\n        commissionRate\n'
-    body += rb'        offerName\n    }\n}\n}"}'
-
-    assert signature("123456", 1577836800, body, "demo") == (
-        "dc88d72feea70c80c52c3399751a7d34966763f51a7f056aa070a5e9df645412"
-    )
-
-
 async def test_unlisted_product_has_no_offer(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
     answer = await ask(sandbox, client, "{productOfferV2(itemId:900000210){nodes{itemId}}}")
 
     assert answer["data"]["productOfferV2"]["nodes"] == []
-
-
-async def test_short_link_is_made(sandbox: Sandbox, client: httpx.AsyncClient) -> None:
-    answer = await ask(
-        sandbox, client, mutation(f"{sandbox.shop_url}/product/7/8", ["fb", "", "x"])
-    )
-
-    link = answer["data"]["generateShortLink"]["shortLink"]
-    location = (await client.get(link)).headers["location"]
-    assert link.startswith(f"{sandbox.short_url}/")
-    assert "/universal-link/product/7/8?" in location
-    assert "utm_content=fb--x--&" in location
 
 
 @pytest.mark.parametrize(
@@ -139,13 +118,6 @@ async def test_malformed_query_is_refused(
 # The estimate service
 
 
-async def ask_estimate(
-    sandbox: Sandbox, client: httpx.AsyncClient, item_id: int, cookie: str = ""
-) -> httpx.Response:
-    url = sandbox.estimate_url.format(shop_id=7, item_id=item_id)
-    return await client.get(url, headers={"cookie": cookie} if cookie else {})
-
-
 @pytest.mark.parametrize("url", ["", "x", "https://shop.example/product/1/2x"])
 async def test_estimate_of_nothing_is_not_found(
     sandbox: Sandbox, client: httpx.AsyncClient, url: str
@@ -153,19 +125,3 @@ async def test_estimate_of_nothing_is_not_found(
     answer = await client.get(f"{sandbox.portal_url}/estimate", params={"url": url})
 
     assert answer.status_code == 404
-
-
-async def test_armed_estimate_fault_is_answered(
-    sandbox: Sandbox, client: httpx.AsyncClient
-) -> None:
-    assert (await ask_estimate(sandbox, client, 900_000_301)).status_code == 500
-
-
-async def test_cookie_sent_to_the_estimate_is_counted(
-    sandbox: Sandbox, client: httpx.AsyncClient
-) -> None:
-    await ask_estimate(sandbox, client, 5)
-    await ask_estimate(sandbox, client, 5, cookie="SPC_U=1")
-
-    counters = sandbox.state.counters
-    assert (counters["estimate"], counters["estimate with cookie"]) == (2, 1)

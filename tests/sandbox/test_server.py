@@ -13,17 +13,13 @@ import httpx
 import pytest
 import trio
 
+from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import load
 from smartlinkd.errors import Invalid
 from smartlinkd.sandbox.faults import FAULTS
 from smartlinkd.sandbox.open_api import APP_ID, SECRET
 from smartlinkd.sandbox.server import Sandbox, main, open_sandbox, usage
 from smartlinkd.sandbox.session import cookie_header
-
-PASSWORD_HASH = (
-    "$argon2id$v=19$m=19456,t=2,p=1"
-    "$xepyJfj2SYt5dClictIDOQ$RY/XDlXJjdElbda6zPvVbkuqvzQxPaR8BEgQfdLKG+s"
-)
 
 
 async def test_close_does_not_wait_for_a_slow_answer(client: httpx.AsyncClient) -> None:
@@ -89,7 +85,7 @@ async def test_printed_configuration_loads(sandbox: Sandbox, tmp_path: Path) -> 
     file = tmp_path / "config.toml"
     file.write_text(textwrap.dedent(section) + '[links]\nsource = "open_api"\n')
 
-    settings = load(file, {"SMARTLINKD_AUTH__PASSWORD_HASH": PASSWORD_HASH})
+    settings = load(file, {"SMARTLINKD_AUTH__PASSWORD_HASH": hash_password("correct horse")})
 
     assert settings.marketplace.portal_url == sandbox.portal_url
     assert settings.marketplace.shop_url == sandbox.shop_url

@@ -1,8 +1,9 @@
+"""The shop's pages, its login, and what the short links count."""
+
 from __future__ import annotations
 
 import httpx
 import pytest
-import trio
 
 from smartlinkd.sandbox.server import Sandbox
 from smartlinkd.sandbox.session import cookies_of
@@ -56,51 +57,10 @@ async def test_sign_in_of_no_number_is_refused(sandbox: Sandbox, client: httpx.A
     assert not answer.cookies
 
 
-@pytest.mark.parametrize("kind", ["captcha", "traffic"])
-async def test_human_check_is_on_shop_and_portal(
-    sandbox: Sandbox, client: httpx.AsyncClient, kind: str
-) -> None:
-    for origin in (sandbox.shop_url, sandbox.portal_url):
-        assert (await client.get(f"{origin}/verify/{kind}")).status_code == 200
-
-
-# Short links
-
-
-@pytest.mark.parametrize(
-    ("code", "status"),
-    [
-        ("direct", 302),
-        ("moved", 301),
-        ("nowhere", 302),
-        ("meta", 200),
-        ("refresh", 200),
-        ("big", 200),
-        ("gone", 404),
-        ("broken", 500),
-        ("dlinkXy", 404),
-    ],
-)
-async def test_code_answers_with_its_status(
-    sandbox: Sandbox, client: httpx.AsyncClient, code: str, status: int
-) -> None:
-    """tests/marketplace/test_against_sandbox.py follows every code."""
-    assert (await client.get(f"{sandbox.short_url}/{code}")).status_code == status
-
-
-async def test_slow_code_answers_after_the_hold(
-    sandbox: Sandbox, client: httpx.AsyncClient
-) -> None:
-    begin = trio.current_time()
-
-    await client.get(f"{sandbox.short_url}/slow")
-
-    assert trio.current_time() - begin >= sandbox.state.hold
-
-
 async def test_requests_cookies_and_login_links_are_counted(
     sandbox: Sandbox, client: httpx.AsyncClient
 ) -> None:
+    """Tests of the daemon prove by these counters that it sends no cookie and opens no login."""
     for code in ("direct", "direct", "gone", "dlink7Qx"):
         await client.get(f"{sandbox.short_url}/{code}")
     await client.get(f"{sandbox.short_url}/moved", headers={"cookie": "SPC_U=1"})

@@ -68,17 +68,6 @@ async def test_label_may_be_any_text_up_to_200_characters(
     assert current.account_name == account_name
 
 
-async def test_record_survives_a_restart_of_the_actor(vault: Vault) -> None:
-    async with trio.open_nursery() as first:
-        await first.start(vault.run)
-        stored = await vault.store("a=b", "Shop")
-        first.cancel_scope.cancel()
-    async with trio.open_nursery() as second:
-        await second.start(vault.run)
-        assert await vault.current() == stored
-        second.cancel_scope.cancel()
-
-
 async def test_cookie_of_another_account_is_refused_with_keep_account(
     vault: Vault, nursery: trio.Nursery
 ) -> None:
