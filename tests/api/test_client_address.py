@@ -314,8 +314,8 @@ def test_foreign_or_broken_origin_is_not_local(origin: str) -> None:
         ),
         (
             "127.0.0.1",
-            ("Origin", "https://a.example"),
-            'its Origin, "https://a.example", is not that of its Host (a proxy has to pass that on)',
+            ("Origin", "https://a.test"),
+            'its Origin, "https://a.test", is not that of its Host (a proxy has to pass that on)',
         ),
         # What is shown of a Host is cut, and printable.
         (
