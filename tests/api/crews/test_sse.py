@@ -118,14 +118,6 @@ async def test_events_go_on_after_the_last_event_id(
     assert [number for number, _ in told(answer.text)] == expected
 
 
-async def test_wrong_last_event_id_is_400(served: ServedCrews, executor: StandIn) -> None:
-    for last in ["x", "-1", "1.5", "", str(2**53), "9" * 5000]:
-        known = executor.add()
-        answer = await served.own.get(f"/events/{known.id}", served.token, Last_Event_ID=last)
-        assert answer.status_code == 400, last
-        assert answer.json()["message"].startswith("Last-Event-ID: must be "), last
-
-
 async def let_silence_pass(clock: MockClock) -> None:
     """Move the clock by the time after which a comment is sent."""
     await wait_all_tasks_blocked(0.01)
@@ -238,34 +230,6 @@ async def test_stream_of_a_rotated_token_ends_in_its_silence(
         await let_silence_pass(mock_clock)
         await stream.until(b"\r\n0\r\n\r\n")
     assert executor.waiting == 0
-
-
-@pytest.mark.parametrize("limits", [HttpLimits(connections=8)])
-@pytest.mark.parametrize("how", ["close", "half-close"])
-async def test_follower_beyond_the_share_of_its_token_is_429_until_another_leaves(
-    served: ServedCrews, executor: StandIn, limits: HttpLimits, how: str
-) -> None:
-    known = executor.add()
-    path = f"/events/{known.id}"
-    for _ in range(3):
-        async with (
-            follow(served.own, served.token, known.id) as one,
-            follow(served.own, served.token, known.id) as two,
-        ):
-            await one.until(b"follow")
-            await two.until(b"follow")
-            answer = await served.own.get(path, served.token)
-            assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
-            assert (await served.own.ask("HEAD", path, served.token)).status_code == 200
-            async with follow(served.own, served.tokens["ann"], known.id) as another:
-                await another.until(b"404 ")  # it may follow, but not this one
-            if how == "half-close":
-                await one.stream.send_eof()
-                await two.stream.send_eof()
-                await one.rest()
-                await two.rest()
-        with trio.fail_after(SOON):
-            await executor.left.wait()
 
 
 async def test_event_in_two_parts_has_no_comment_between_them(
