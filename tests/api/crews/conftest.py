@@ -132,7 +132,7 @@ class StandIn:
         return next((known for key, sent, known in self.keys if (key, sent) == asked), None)
 
     async def execution(
-        self, caller: CrewUser, kickoff_id: str, field: str = "kickoff_id"
+        self, _caller: CrewUser, kickoff_id: str, field: str = "kickoff_id"
     ) -> Execution:
         self.refuse()
         if kickoff_id not in self.known:

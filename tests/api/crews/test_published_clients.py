@@ -149,7 +149,7 @@ class SemanticKernel:
         answer.raise_for_status()
         return answer.json()
 
-    async def kickoff(self, inputs: dict[str, Any]) -> str| None) -> str:
+    async def kickoff(self, inputs: dict[str, Any]) -> str:
         nobody = {"taskWebhookUrl": None, "stepWebhookUrl": None, "crewWebhookUrl": None}
         answer = await self.ask("POST", "/kickoff", {"inputs": inputs, **nobody})
         assert isinstance(answer["kickoff_id"], str)
