@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pytest
 import trio
 from trio.testing import MockClock
 
@@ -12,23 +14,48 @@ from smartlinkd.deadlines import ACTOR_TIMEOUT_S
 from tests.api.client import answer_in_time
 
 if TYPE_CHECKING:
-    from tests.api.conftest import Start
+    from tests.api.conftest import Daemon, Start
+
+LINK = "https://shopee.vn/product/1/2"
+
+
+@pytest.fixture
+async def silent() -> AsyncIterator[str]:
+    """The address of an Open API that takes calls, and answers none."""
+    with trio.socket.socket() as listening:
+        await listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/graphql"
 
 
 async def test_upstream_that_is_too_slow_is_502_after_the_job_timeout(
-    start: Start, mock_clock: MockClock
+    start: Start, silent: str, mock_clock: MockClock
 ) -> None:
     """The time is `browser.job_timeout`, which is longer than that of other answers."""
     timeout_s = int(ACTOR_TIMEOUT_S) + 4
-    with trio.socket.socket() as silent:  # takes calls, and answers none
-        await silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        url = f"http://127.0.0.1:{silent.getsockname()[1]}/graphql"
-        daemon = await start(open_api={"url": url}, browser={"job_timeout": timeout_s})
-        token = await daemon.login()
-        began = trio.current_time()
-        converted = partial(daemon.convert, token, "https://shopee.vn/product/1/2")
-        answer = await answer_in_time(mock_clock, converted)
+    daemon = await start(open_api={"url": silent}, browser={"job_timeout": timeout_s})
+    token = await daemon.login()
+    began = trio.current_time()
+    answer = await answer_in_time(mock_clock, partial(daemon.convert, token, LINK))
     assert trio.current_time() - began >= timeout_s
     assert answer.status_code == 502
     assert "did not answer in time" in answer.json()["error"]
+
+
+async def until(daemon: Daemon, token: str, **wanted: int) -> None:
+    """Wait for the service to report these numbers."""
+    with trio.fail_after(5):
+        while True:
+            status = (await daemon.get("/api/status", token=token)).json()
+            if wanted.items() <= status["conversion"].items():
+                return
+
+
+async def test_conversion_ends_when_its_client_leaves(start: Start, silent: str) -> None:
+    daemon = await start(open_api={"url": silent})
+    token = await daemon.login()
+    async with trio.open_nursery() as clients:
+        clients.start_soon(daemon.convert, token, LINK)
+        await until(daemon, token, requestsWaiting=1)
+        clients.cancel_scope.cancel()
+    await until(daemon, token, requestsWaiting=0)
