@@ -249,6 +249,8 @@ async def test_follower_beyond_the_share_of_its_token_is_429_until_another_leave
             answer = await served.own.get(path, served.token)
             assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
             assert (await served.own.ask("HEAD", path, served.token)).status_code == 200
+            async with follow(served.own, served.tokens["ann"], "unknown") as another:
+                await another.until(b"404 ")  # it may follow, but there is no such execution
             if how == "half-close":
                 await one.stream.send_eof()
                 await two.stream.send_eof()
