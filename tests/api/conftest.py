@@ -27,7 +27,6 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import Settings, build
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox.open_api import APP_ID, SECRET
-from smartlinkd.sandbox.server import Sandbox, open_sandbox
 from smartlinkd.supervision.policy import Backoff
 from smartlinkd.supervision.supervisor import Supervisor
 from tests.api.client import PATIENCE, Client
@@ -37,8 +36,6 @@ HASH = hash_password(PASSWORD)
 
 NOBODY = "http://127.0.0.1:1/graphql"
 """An Open API that never answers: nothing listens at port 1."""
-
-HOLD = 0.5  # seconds that a slow answer of the sandbox takes
 
 Json = dict[str, Any]
 Tables = Mapping[str, object]
@@ -73,11 +70,6 @@ class Phone:
             check=True,
         )
         return answer.stdout.strip()
-
-    def wrong(self, secret: str) -> str:
-        """A code that is not good now."""
-        good = {self.shows(secret, ahead=30 * step) for step in range(-2, 3)}
-        return next(text for n in range(6) if (text := f"{n:06}") not in good)
 
     async def enable(self, daemon: Daemon, token: str) -> str:
         """Switch the second factor on, go on to the next code, and return the secret."""
@@ -116,29 +108,14 @@ class Daemon(Client):
         assert answer.status_code == 200, answer.text
         return str(answer.json()["token"])
 
-    async def begin_login(self) -> str:
-        """A temporary token, with the second factor on."""
-        answer = await self.post("/api/auth/login", {"password": PASSWORD})
-        assert answer.json()["mfaRequired"] is True, answer.text
-        return str(answer.json()["tempToken"])
-
-    async def make_key(self, token: str, *scopes: str, **more: object) -> str:
+    async def make_key(self, token: str, *scopes: str) -> str:
         """An API key with these scopes, with the second factor off."""
-        answer = await self.post(
-            "/api/keys", {"name": "a program", "scopes": scopes} | more, token=token
-        )
+        answer = await self.post("/api/keys", {"name": "a program", "scopes": scopes}, token=token)
         assert answer.status_code == 200, answer.text
         return str(answer.json()["key"])
 
-    async def convert(
-        self, token: str, *links: str, cookie: str | None = None, sub_ids: object = None
-    ) -> httpx.Response:
-        body: Json = {"links": links}
-        if cookie is not None:
-            body["cookie"] = cookie
-        if sub_ids is not None:
-            body["subIds"] = sub_ids
-        return await self.post("/api/convert", body, token=token)
+    async def convert(self, token: str, *links: str, **more: str) -> httpx.Response:
+        return await self.post("/api/convert", {"links": links, **more}, token=token)
 
     async def stop(self) -> None:
         """End it, and wait for that."""
@@ -381,26 +358,6 @@ async def daemon(start: Start) -> Daemon:
 async def token(daemon: Daemon) -> str:
     """A session token of `daemon`."""
     return await daemon.login()
-
-
-@pytest.fixture
-async def sandbox() -> Any:
-    """A sandbox portal, whose Open API makes the links."""
-    async with open_sandbox(hold=HOLD) as opened:
-        yield opened
-
-
-@pytest.fixture
-async def selling(start: Start, sandbox: Sandbox) -> Daemon:
-    """A daemon that makes its links at the sandbox."""
-    return await start(
-        marketplace={
-            "portal_url": sandbox.portal_url,
-            "shop_url": sandbox.shop_url,
-            "short_urls": [sandbox.short_url],
-        },
-        open_api={"url": sandbox.open_api_url},
-    )
 
 
 @pytest.fixture

@@ -217,9 +217,6 @@ def test_chain_beyond_the_most_hops_is_not_followed() -> None:
     assert behind(chain(MAX_HOPS)) == UNCLEAR
 
 
-# A proxy writes one of the headers, and passes another one on as its client sent it.
-
-
 def test_proxy_on_loopback_is_trusted_only_if_configured() -> None:
     header = ("X-Forwarded-For", VISITOR)
     assert caller("127.0.0.1", header) == Seen("127.0.0.1", local=False)
@@ -301,10 +298,38 @@ def test_foreign_or_broken_origin_is_not_local(origin: str) -> None:
     assert caller("127.0.0.1", ("Origin", origin)) == Seen("127.0.0.1", local=False)
 
 
-def test_host_in_a_refusal_is_cut_and_printable() -> None:
-    found = identify("127.0.0.1", Headers({"Host": "\x9b" + "a" * 200}), rules())
-    told = "\\x9b" + "a" * 99
-    assert found.reason_refused == f'its Host, "{told}", is not in server.public_hosts'
+@pytest.mark.parametrize(
+    ("peer", "header", "reason"),
+    [
+        (VISITOR, ("Accept", "*/*"), f"{VISITOR} is not in cookie.open_to"),
+        (
+            "127.0.0.1",
+            ("Via", "1.1 proxy"),
+            "it has a forwarding header, and 127.0.0.1 is not in server.trusted_proxies",
+        ),
+        (
+            PROXY,
+            ("X-Forwarded-For", "unknown"),
+            "what the headers of server.trusted_proxies say of its address is not clear",
+        ),
+        (
+            "127.0.0.1",
+            ("Origin", "https://a.test"),
+            'its Origin, "https://a.test", is not that of its Host (a proxy has to pass that on)',
+        ),
+        # What is shown of a Host is cut, and printable.
+        (
+            "127.0.0.1",
+            ("Host", "\x9b" + "a" * 200),
+            f'its Host, "\\x9b{"a" * 99}", is not in server.public_hosts',
+        ),
+    ],
+)
+def test_client_that_is_not_local_has_a_reason(
+    peer: str, header: tuple[str, str], reason: str
+) -> None:
+    headers = Headers([header] if header[0] == "Host" else [HOST, header])
+    assert identify(peer, headers, rules()).reason_refused == reason
 
 
 # Never raises

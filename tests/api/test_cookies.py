@@ -9,21 +9,13 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.conversion.service import ConversionService
-from smartlinkd.vault.actor import Vault
 from smartlinkd.vault.cookie import Cookie, parse_cookie
-from tests.api.conftest import crash
 
 if TYPE_CHECKING:
-    from tests.api.conftest import Daemon
+    from tests.api.conftest import Daemon, Start
 
 SYNC = "/api/sync-cookie"
-COOKIE = 'SPC_EC=.a/b+c==; SPC_F=f; SPC_ST=".st.x"; SPC_U=4711;csrftoken=t; _ga=GA1.2 ; ünï=cödé'
-OTHER = "SPC_U=4712; SPC_EC=another"
-
-
-async def stored(daemon: Daemon) -> str | None:
-    body = (await daemon.get(SYNC)).json()
-    return str(body["cookie"]) if body["ok"] else None
+COOKIE = "SPC_U=4712; SPC_EC=another"
 
 
 async def test_sync_ends_the_pause_though_its_client_leaves(
@@ -50,34 +42,16 @@ async def test_sync_ends_the_pause_though_its_client_leaves(
     monkeypatch.setattr(ConversionService, "note_synced_cookie", tell_later)
     with trio.fail_after(5):
         async with trio.open_nursery() as client:
-            client.start_soon(daemon.post, SYNC, {"cookie": OTHER})
+            client.start_soon(daemon.post, SYNC, {"cookie": COOKIE})
             await stored_it.wait()
             client.cancel_scope.cancel()
         await told.wait()
-    assert told_of == [parse_cookie(OTHER)]
-    assert await stored(daemon) == OTHER
+    assert told_of == [parse_cookie(COOKIE)]
+    assert (await daemon.get(SYNC)).json()["cookie"] == COOKIE
 
 
-async def test_sync_with_too_long_a_name_stores_nothing(daemon: Daemon) -> None:
-    answer = await daemon.post(SYNC, {"cookie": COOKIE, "accountName": "x" * 201})
-    assert answer.status_code == 400
-    assert answer.json()["error"].startswith("accountName: longer than 200 characters")
-    assert await stored(daemon) is None
-    schemas = (await daemon.get("/openapi.json")).json()["components"]["schemas"]
-    told, _ = schemas["SyncCookieRequest"]["properties"]["accountName"]["anyOf"]
-    assert told == {"type": "string", "maxLength": 200}
-
-
-async def test_cookie_outlives_a_crash_of_the_vault(
-    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    before = (await daemon.post(SYNC, {"cookie": COOKIE, "accountName": "mine"})).json()
-    with monkeypatch.context() as broken:
-        broken.setattr(Vault, "current", crash())
-        answer = await daemon.get(SYNC)
-        assert answer.status_code == 503
-        assert "vault" in answer.json()["error"]
-    # This call waits in the mailbox for the next instance.
-    assert (await daemon.get(SYNC)).json() == before | {"cookie": COOKIE}
-    assert "vault failed" in caplog.text
-    assert ".a/b+c==" not in caplog.text
+async def test_restart_without_systemd_forgets_the_cookie(start: Start) -> None:
+    first = await start()
+    await first.post(SYNC, {"cookie": COOKIE})
+    await first.stop()
+    assert (await (await start()).get(SYNC)).json()["ok"] is False

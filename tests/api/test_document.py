@@ -6,24 +6,29 @@ That no other status is given than those it documents is checked for every answe
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from smartlinkd.admin import control_socket
+from smartlinkd.api import schemas
+from smartlinkd.api.crews import schemas as crew_schemas
 from smartlinkd.conversion.schemas import SuccessEntry
 from smartlinkd.history.actor import FILE
 from smartlinkd.history.database import HistoryDatabase
 from smartlinkd.history.model import HistoryLimits, Record, milliseconds
+from smartlinkd.wire import Body
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.api.conftest import Conformity, Phone, Start
+    from tests.api.conftest import Conformity, Daemon, Phone, Start
 
 COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
 RIGHT = {"password": "correct horse battery staple"}
 FOREIGN = {"links": ["https://example.org/"]}
 KEY = {"name": "a program", "scopes": ["cookie:write"]}
+MODELS = {**vars(crew_schemas), **vars(schemas)}
 
 
 def keep_link(state: Path) -> None:
@@ -62,10 +67,10 @@ async def test_every_operation_answers_200(
 
     await call("POST /api/auth/login", RIGHT)
     secret = await phone.enable(daemon, token)
-    body = {"tempToken": await daemon.begin_login(), "code": phone.shows(secret)}
+    begun = (await daemon.post("/api/auth/login", RIGHT)).json()
+    body = {"tempToken": begun["tempToken"], "code": phone.shows(secret)}
     await call("POST /api/auth/verify-mfa", body)
     await call("POST /api/auth/2fa/disable", {"code": phone.shows(secret, ahead=30)}, token=token)
-    secret = (await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"]
     await call("GET /api/auth/2fa/setup", token=token)
     secret = (await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"]
     await call(
@@ -121,3 +126,49 @@ async def test_wrong_calls_are_refused_as_documented(start: Start) -> None:
     ]:
         answer = await daemon.ask(method, path, token=token)
         assert answer.status_code == status, (method, path)
+
+
+# What it says
+
+
+async def document_of(daemon: Daemon) -> Any:
+    return (await daemon.get("/openapi.json")).json()
+
+
+async def test_every_body_has_an_example_that_its_model_takes(daemon: Daemon) -> None:
+    bodies = [
+        operation["requestBody"]["content"]["application/json"]
+        for methods in (await document_of(daemon))["paths"].values()
+        for operation in methods.values()
+        if "requestBody" in operation
+    ]
+    for body in bodies:
+        model = MODELS[body["schema"]["$ref"].rpartition("/")[2]]
+        assert issubclass(model, Body)
+        read = model.model_validate_json(json.dumps(body["example"]), by_alias=True)
+        assert read.model_fields_set, model
+    assert len(bodies) > 8
+
+
+async def test_text_over_its_documented_length_is_400(daemon: Daemon) -> None:
+    described = (await document_of(daemon))["components"]["schemas"]
+    password = described["LoginRequest"]["properties"]["password"]
+    name, _ = described["SyncCookieRequest"]["properties"]["accountName"]["anyOf"]
+    for path, body, field, text in [
+        ("/api/auth/login", {"password": "🐴" * 1025}, "password", password),
+        ("/api/sync-cookie", {"cookie": COOKIE, "accountName": "x" * 201}, "accountName", name),
+    ]:
+        assert text["maxLength"] == len(body[field]) - 1
+        answer = await daemon.post(path, body)
+        assert answer.status_code == 400
+        assert answer.json()["error"].startswith(f"{field}: ")
+
+
+async def test_operations_have_names_of_their_own_and_described_tags(daemon: Daemon) -> None:
+    document = await document_of(daemon)
+    operations = [each for methods in document["paths"].values() for each in methods.values()]
+    names = {operation["operationId"] for operation in operations}
+    assert len(names) == len(operations)
+    used = {tag for operation in operations for tag in operation["tags"]}
+    assert used <= {tag["name"] for tag in document["tags"]}
+    assert document["servers"] == [{"url": "/", "description": "this daemon"}]

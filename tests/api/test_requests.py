@@ -9,7 +9,7 @@ from typing import Annotated
 import pytest
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-from smartlinkd.api.requests import parse_body, read_body, read_parameters
+from smartlinkd.api.requests import parse_body, read_parameters
 from smartlinkd.errors import Invalid
 from smartlinkd.http_server import GuardedQuart
 from smartlinkd.wire import AsSent, Body, In, Parameters
@@ -135,14 +135,6 @@ def test_long_key_is_cut_in_the_error() -> None:
     with pytest.raises(Invalid) as refused:
         parse_body(Loose, b'{"numbers": {"%b": "x"}}' % (b"k" * 5000))
     assert len(str(refused.value)) < 200
-
-
-async def test_other_content_type_is_refused() -> None:
-    async with GuardedQuart().test_request_context(
-        "/", method="POST", data=b'{"links": [""]}', headers={"Content-Type": "text/plain"}
-    ):
-        with pytest.raises(Invalid, match=r"^Content-Type: "):
-            await read_body(Order)
 
 
 # Parameters

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import re
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,13 +80,14 @@ def test_request_id_that_is_unsafe_or_repeated_is_replaced(given: list[bytes]) -
         (b"POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
     ],
 )
-async def test_every_answer_has_one_request_id(
+async def test_every_answer_has_a_reason_phrase_and_one_request_id(
     serving: Serving, request_: bytes, status: int
 ) -> None:
     async with serving() as client:
         raw = await client.send_and_read(request_)
     head = raw.partition(b"\r\n\r\n")[0]
-    assert head.startswith(b"HTTP/1.1 %d " % status)
+    line, _, _ = head.decode().partition("\r\n")
+    assert line == f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"
     assert len(re.findall(rb"(?i)\r\nx-request-id: [0-9a-f]{16}(?=\r\n|$)", head)) == 1
 
 

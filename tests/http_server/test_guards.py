@@ -1,4 +1,8 @@
-"""Each guard of docs/decisions/075-http-server.md, by its number there."""
+"""Each guard of docs/decisions/075-http-server.md, by its number there.
+
+That of reason phrases (10) is in test_failures.py, that of ambiguous bodies (12) in
+tests/security/test_http.py.
+"""
 
 from __future__ import annotations
 
@@ -264,45 +268,3 @@ async def test_ipv4_client_of_ipv6_socket_has_its_ipv4_address(
             answer = await client_of(listening).ask(LAST_GET.replace(b"small", b"who"))
             stop.set()
     assert answer.body == b"127.0.0.1"
-
-
-# 10. The reason phrase
-
-
-@pytest.mark.parametrize(
-    ("request_", "line"),
-    [
-        (LAST_GET, b"HTTP/1.1 200 OK\r\n"),
-        (LAST_GET.replace(b"/small", b"/nothing"), b"HTTP/1.1 404 Not Found\r\n"),
-        (b"nonsense\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n"),
-        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"HTTP/1.1 400 Bad Request\r\n"),
-    ],
-)
-async def test_status_has_a_reason_phrase(serving: Serving, request_: bytes, line: bytes) -> None:
-    async with serving() as server:
-        assert (await server.send_and_read(request_)).startswith(line)
-
-
-# 12. Where a body ends
-
-CHUNKS = b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
-LENGTH_AND_CHUNKS = b"POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n" + CHUNKS
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        LENGTH_AND_CHUNKS,
-        LENGTH_AND_CHUNKS.replace(b"POST /echo", b"GET /small"),
-        b"POST /echo HTTP/1.0\r\n" + CHUNKS,
-        b"POST /echo HTTP/1.0\r\nConnection: keep-alive\r\n" + CHUNKS,
-    ],
-)
-async def test_body_of_ambiguous_length_is_400_and_closes(
-    serving: Serving, request_: bytes
-) -> None:
-    async with serving() as server:
-        for raw in (request_, request_ + GET):
-            answer = await server.ask(raw)
-            assert (answer.status, answer.headers["connection"]) == (400, "close")
-            assert b"200 OK" not in answer.body

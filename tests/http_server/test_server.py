@@ -23,8 +23,10 @@ async def test_idle_clients_do_not_delay_the_stop(serving: Serving, answer_of: A
     async with (
         serving(idle_seconds=60) as server,
         await server.connect() as stream,
+        await server.connect() as begins,
         await server.connect(),
     ):
+        await begins.send_all(GET[:-2])
         await stream.send_all(GET)
         await answer_of(stream)
         server.stop.set()
@@ -59,33 +61,14 @@ async def test_request_on_its_way_is_answered_and_closes_its_connection(
             await server.ended.wait()
 
 
-async def test_request_longer_than_the_last_call_has_its_grace(
+async def test_running_request_is_answered_and_its_connection_closed(
     serving: Serving, seen: Seen, answer_of: AnswerOf
 ) -> None:
+    """Its grace goes on when the last call is over."""
     async with serving(last_call_seconds=0) as server, await server.connect() as stream:
         await stream.send_all(WAIT)
         await seen.started.wait()
         await begin_to_stop(server)
-        seen.finish.set()
-        assert (await answer_of(stream)).body == b"waited"
-
-
-async def test_half_a_request_is_not_waited_for(serving: Serving) -> None:
-    async with serving() as server, await server.connect() as stream:
-        await stream.send_all(GET[:-2])
-        await begin_to_stop(server)
-        with trio.fail_after(SOON):
-            await server.ended.wait()
-
-
-async def test_running_request_is_answered_and_its_connection_closed(
-    serving: Serving, seen: Seen, answer_of: AnswerOf
-) -> None:
-    async with serving() as server, await server.connect() as stream:
-        await stream.send_all(WAIT)
-        await seen.started.wait()
-        server.stop.set()
-        await trio.testing.wait_all_tasks_blocked()
         seen.finish.set()
         answer = await answer_of(stream)
         assert (answer.body, answer.headers["connection"]) == (b"waited", "close")

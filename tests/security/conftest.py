@@ -6,12 +6,7 @@ by itself and in order, and met no fault of its own.
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,12 +19,9 @@ import trio
 
 from smartlinkd.auth.passwords import hash_password
 from tests.config_file import Tables, write_config
+from tests.e2e.conftest import PASSWORD, PATIENCE, Program
 
-ROOT = Path(__file__).parents[2]
-PASSWORD = "correct horse battery staple"
 SYNC_KEY = "sync-key-of-the-extension-0123456789"
-PATIENCE = 45.0
-"""Seconds for anything that is sure to come. Only a test that fails waits that long."""
 
 Json = dict[str, Any]
 
@@ -53,8 +45,7 @@ printf '{"type": "started", "total_tasks": 1}\\n{"type": "result", "output": "do
 class Daemon:
     """A running daemon. Each request has its own connection."""
 
-    folder: Path
-    process: subprocess.Popen[bytes]
+    program: Program
     url: str = ""
     own_url: str = ""
     """Where the crew `alpha` has an address of its own."""
@@ -66,11 +57,7 @@ class Daemon:
 
     @property
     def log(self) -> str:
-        return (self.folder / "log").read_text()
-
-    @property
-    def state(self) -> Path:
-        return self.folder / "state"
+        return self.program.log.read_text()
 
     async def ask(
         self,
@@ -125,33 +112,17 @@ class Daemon:
 
     def memory(self) -> int:
         """Bytes that it has in memory."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        status = Path(f"/proc/{self.program.process.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         assert found
         return int(found[1]) * 1024
 
     def descriptors(self) -> int:
-        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
-
-    def wait_for(self, pattern: str) -> str:
-        """The first group of a pattern, once it is in the log."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            if found := re.search(pattern, self.log):
-                return found[1]
-            assert self.process.poll() is None, self.log
-            time.sleep(0.01)
-        raise AssertionError(f"no {pattern}: {self.log}")
+        return len(list(Path(f"/proc/{self.program.process.pid}/fd").iterdir()))
 
     def stop(self) -> None:
         """As a service manager does. It met no fault of its own until then."""
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            code = self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            code = self.process.wait()
-        assert code == 0, self.log
+        assert self.program.stop() == 0, self.log
         assert '"level": "error"' not in self.log, self.log
         assert '"exception"' not in self.log, self.log
 
@@ -169,28 +140,12 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
         folder = tmp_path_factory.mktemp("daemon")
         config = folder / "config.toml"
         write_config(config, configuration(folder, hashed), given)
-        with (folder / "log").open("wb") as log:
-            process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-W",
-                    "error",
-                    "-m",
-                    "smartlinkd",
-                    "serve",
-                    "--config",
-                    str(config),
-                ],
-                cwd=ROOT,
-                env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
-        daemon = Daemon(folder, process)
+        program = Program("serve", "--config", str(config), folder=folder)
+        daemon = Daemon(program)
         try:
-            daemon.url = daemon.wait_for(r'"serving on (http://[^"]+)"')
-            daemon.own_url = daemon.wait_for(r'address of its own: (http://[0-9.:]+)"')
+            daemon.url = program.wait_for(r'"serving on (http://[^"]+)"', program.log)[1]
+            own = program.wait_for(r'address of its own: (http://[0-9.:]+)"', program.log)
+            daemon.own_url = own[1]
             yield daemon
         finally:
             daemon.stop()

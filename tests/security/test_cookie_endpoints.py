@@ -181,11 +181,3 @@ async def test_page_whose_name_is_rebound_reads_and_writes_nothing(
             assert read[:2] == ["basic", 403], read
             assert "SPC_" not in read[2]
     assert await stored(daemon) == OWNERS
-
-
-async def test_ipv4_client_of_ipv6_socket_is_local_by_its_ipv4_address(start: Start) -> None:
-    """At `::` an IPv4 client has an IPv4-mapped address; it is loopback when the IPv4 one is."""
-    for networks, status in ((["127.0.0.0/8"], 200), (["::1/128", "::ffff:0:0/96"], 403)):
-        with start(server={"bind": "[::]:0"}, cookie={"open_to": networks}) as daemon:
-            answer = await daemon.ask("GET", PATHS[0], base=f"http://127.0.0.1:{daemon.port}")
-            assert answer.status_code == status, networks

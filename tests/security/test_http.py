@@ -92,6 +92,9 @@ AMBIGUOUS = {
     "chunks and a length": POST
     + b"Transfer-Encoding: chunked\r\nContent-Length: 12\r\n\r\n"
     + CHUNKS,
+    "a GET with a length and chunks": HEALTH[:-2]
+    + b"Content-Length: 12\r\nTransfer-Encoding: chunked\r\n\r\n"
+    + CHUNKS,
     "chunks in HTTP/1.0": POST.replace(b"HTTP/1.1", b"HTTP/1.0")
     + b"Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n"
     + CHUNKS,
@@ -274,7 +277,7 @@ async def test_mutated_requests_leave_no_memory_no_descriptor_and_no_error(daemo
         for _ in range(REQUESTS // BEFORE_IT_COUNTS - 1):
             await attack(BEFORE_IT_COUNTS)
         nursery.cancel_scope.cancel()
-    assert daemon.process.poll() is None
+    assert daemon.program.process.poll() is None
     grown = daemon.memory() - size
     logger.info(
         "%d mutated requests, %d of others meanwhile, the slowest in %.3f s; grown by %d kB",

@@ -139,22 +139,14 @@ def of_crews(operation: str) -> bool:
 
 async def test_operations_without_a_credential_are_the_known_ones(guarded: GuardedDaemon) -> None:
     """A new operation without a credential has to be added here."""
-    paths = (await guarded.daemon.document())["paths"]
-    open_ones = {
-        f"{method.upper()} {path}"
-        for path, methods in paths.items()
+    needs = {
+        f"{method.upper()} {path}": operation["security"]
+        for path, methods in (await guarded.daemon.document())["paths"].items()
         for method, operation in methods.items()
-        if {"bearer": []} not in operation["security"]
     }
-    assert open_ones == FOR_EVERYBODY
-    optional = {
-        f"{method.upper()} {path}"
-        for path, methods in paths.items()
-        for method, operation in methods.items()
-        if {} in operation["security"]
-    }
+    assert {name for name, each in needs.items() if {"bearer": []} not in each} == FOR_EVERYBODY
+    optional = {name for name, each in needs.items() if {} in each}
     assert optional == {*WITH_THE_SYNC_KEY, "GET /metrics"}
-    assert len(guarded.operations) > 20
 
 
 async def test_forged_credential_opens_nothing(guarded: GuardedDaemon) -> None:

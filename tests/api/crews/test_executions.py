@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 ID = "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f"
 
 
-# The list
-
-
 @pytest.mark.parametrize(
     ("query", "asked"),
     [
@@ -37,23 +34,6 @@ async def test_list_query_is_passed_to_the_executor(
 ) -> None:
     assert (await served.own.get(f"/executions{query}", served.token)).status_code == 200
     assert executor.asked == [asked]
-
-
-async def test_executions_with_a_wrong_query_is_400(served: ServedCrews) -> None:
-    for query, message in [
-        ("limit=0", "limit: must be 1 or more"),
-        ("limit=101", "limit: must be 100 or less"),
-        ("limit=x", "limit: must be a whole number"),
-        ("limit=", "limit: must be a whole number"),
-        (f"limit={'9' * 5000}", "limit: must be a"),
-        ("state=running", "state: must be 'PENDING', 'RUNNING', 'SUCCESS' or 'FAILED'"),
-    ]:
-        answer = await served.own.get(f"/executions?{query}", served.token)
-        assert answer.status_code == 400, query
-        assert answer.json()["message"].startswith(message), query
-
-
-# Stop
 
 
 async def test_stop_waits_for_the_longest_grace(
@@ -75,11 +55,8 @@ async def test_stop_waits_for_the_longest_grace(
     assert answers == [200]
 
 
-# Resume
-
-
 def answer_of(kickoff_id: str, **different: Any) -> dict[str, Any]:
-    """A human's answer in snake_case."""
+    """A human's answer."""
     whole = {
         "execution_id": kickoff_id,
         "task_id": "1",
@@ -87,31 +64,6 @@ def answer_of(kickoff_id: str, **different: Any) -> dict[str, Any]:
         "is_approve": True,
     }
     return whole | different
-
-
-CAMEL = {
-    "execution_id": "executionId",
-    "task_id": "taskId",
-    "human_feedback": "humanFeedback",
-    "is_approve": "isApprove",
-}
-
-
-@pytest.mark.parametrize("where", ["under", "root", "own"])
-@pytest.mark.parametrize("spelling", ["snake_case", "camelCase", "mixed"])
-async def test_resume_is_read_in_both_spellings(
-    served: ServedCrews, executor: StandIn, where: str, spelling: str
-) -> None:
-    known = executor.add(status=Status.WAITING_FOR_HUMAN_INPUT, current_task="1")
-    body = answer_of(known.id)
-    if spelling == "camelCase":
-        body = {CAMEL[name]: value for name, value in body.items()}
-    if spelling == "mixed":
-        body = {**body, "taskId": body.pop("task_id"), "taskWebhookUrl": None, "more": 1}
-    assert (await served.at(where).post("/resume", served.token, body)).status_code == 200
-    ((feedback, webhooks),) = executor.feedbacks
-    assert (feedback.task_id, feedback.text, feedback.approved) == ("1", "good", True)
-    assert webhooks == ()
 
 
 async def test_resume_may_replace_webhooks(served: ServedCrews, executor: StandIn) -> None:
@@ -136,3 +88,32 @@ async def test_resume_with_a_wrong_field_is_400_that_names_it(served: ServedCrew
         answer = await served.own.post("/resume", served.token, body)
         assert answer.status_code == 400, body
         assert message in answer.json()["message"], body
+
+
+async def test_wrong_parameter_is_400_that_names_it(served: ServedCrews, executor: StandIn) -> None:
+    status, events = (f"/{operation}/{executor.add().id}" for operation in ("status", "events"))
+    of_status = "wait: must be a number; result: must be 'text' or 'object'"
+    for path, headers, message in [
+        ("/executions?limit=0", {}, "limit: must be 1 or more"),
+        ("/executions?limit=101", {}, "limit: must be 100 or less"),
+        ("/executions?limit=", {}, "limit: must be a whole number"),
+        (f"/executions?limit={'9' * 5000}", {}, "limit: must be a"),
+        ("/executions?state=running", {}, "state: must be 'PENDING', 'RUNNING', 'SUCCESS' or 'FA"),
+        (f"{status}?wait=", {}, "wait: must be a number"),
+        (f"{status}?wait=-1", {}, "wait: must be 0.0 or more"),
+        (f"{status}?wait=nan", {}, "wait: must be 0.0 or more"),
+        (f"{status}?wait=5s", {}, "wait: must be a number"),
+        (f"{status}?wait=x&result=", {}, of_status),
+        *(
+            (events, {"Last_Event_ID": last}, "Last-Event-ID: must be ")
+            for last in ("x", "-1", "1.5", "", str(2**53), "9" * 5000)
+        ),
+    ]:
+        answer = await served.own.get(path, served.token, **headers)
+        assert answer.status_code == 400, path
+        assert answer.json()["error"] == "Bad Request", path
+        assert answer.json()["message"].startswith(message), path
+    for key, message in [("", "is too short"), ("k" * 256, "is too long")]:
+        answer = await served.own.post("/kickoff", served.token, {}, Idempotency_Key=key)
+        assert answer.status_code == 400, key
+        assert answer.json()["message"].startswith(f"Idempotency-Key: {message}"), key

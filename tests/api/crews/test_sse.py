@@ -118,14 +118,6 @@ async def test_events_go_on_after_the_last_event_id(
     assert [number for number, _ in told(answer.text)] == expected
 
 
-async def test_wrong_last_event_id_is_400(served: ServedCrews, executor: StandIn) -> None:
-    for last in ["x", "-1", "1.5", "", str(2**53), "9" * 5000]:
-        known = executor.add()
-        answer = await served.own.get(f"/events/{known.id}", served.token, Last_Event_ID=last)
-        assert answer.status_code == 400, last
-        assert answer.json()["message"].startswith("Last-Event-ID: must be "), last
-
-
 async def let_silence_pass(clock: MockClock) -> None:
     """Move the clock by the time after which a comment is sent."""
     await wait_all_tasks_blocked(0.01)
@@ -257,8 +249,8 @@ async def test_follower_beyond_the_share_of_its_token_is_429_until_another_leave
             answer = await served.own.get(path, served.token)
             assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
             assert (await served.own.ask("HEAD", path, served.token)).status_code == 200
-            async with follow(served.own, served.tokens["ann"], known.id) as another:
-                await another.until(b"404 ")  # it may follow, but not this one
+            async with follow(served.own, served.tokens["ann"], "unknown") as another:
+                await another.until(b"404 ")  # it may follow, but there is no such execution
             if how == "half-close":
                 await one.stream.send_eof()
                 await two.stream.send_eof()
