@@ -34,4 +34,11 @@ def test_every_test_that_is_named_is_there() -> None:
 
 
 def test_every_entry_of_the_nightly_table_is_there() -> None:
-    assert [entry for entry in KEPT if not (TESTS / entry.partition("::")[0]).exists()] == []
+    """Of a test the entry may be the beginning of its name."""
+    missing = []
+    for entry in KEPT:
+        name, _, test = entry.partition("::")
+        path = TESTS / name
+        if not path.exists() or (test and f"def {test}" not in path.read_text(encoding="utf-8")):
+            missing.append(entry)
+    assert missing == []
