@@ -226,7 +226,6 @@ async def test_execution_can_be_stopped_while_it_is_loaded_after_a_restart(
     assert daemon.executor.load() == {"c": CrewLoad(running=0, waiting=0)}
 
 
-# Kicks off 24 executions, 4 of which run, tells their ids, and waits for what comes.
 async def test_executor_start_removes_what_a_loss_of_power_left_of_workers(
     start_daemon: StartDaemon, folder: Path
 ) -> None:

@@ -65,18 +65,6 @@ async def test_full_queue_refuses_until_it_has_room(
         assert (await daemon.end_of(each)).state is ExecutionState.SUCCESS
 
 
-async def test_crew_without_a_queue_takes_what_may_run(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(max_running=1, queue=0))
-    running = await daemon.kickoff(*WAITS)
-    with pytest.raises(Unavailable):
-        await daemon.kickoff()
-    daemon.gate.open()
-    await daemon.end_of(running)
-    assert (await daemon.end_of(await daemon.kickoff())).state is ExecutionState.SUCCESS
-
-
 async def test_kickoffs_at_the_same_moment_keep_the_queues_bound(
     start_daemon: StartDaemon, crew: MakeCrew
 ) -> None:
