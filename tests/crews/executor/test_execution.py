@@ -197,7 +197,7 @@ async def heard(daemon: CrewsDaemon, kickoff_id: str) -> list[Any]:
     return [json.loads(text) for text in await daemon.logs(kickoff_id)]
 
 
-NOT_GRANTED = "tool: this crew may not use 'refuse', but %s; its configuration grants it (tools)"
+NOT_GRANTED = "tool: this crew may not use 'refuse', but {}; its configuration grants it (tools)"
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ NOT_GRANTED = "tool: this crew may not use 'refuse', but %s; its configuration g
         (("add",), "add", {"x": 2, "y": 3}, {"sum": 5}, None),
         (("refuse",), "refuse", {}, None, "links: there are none; give one"),
         (("refuse",), "refuse", {"links": []}, None, "too many links wait; try again shortly"),
-        (("gate", "add"), "refuse", {}, None, NOT_GRANTED % "gate, add"),
-        ((), "refuse", {}, None, NOT_GRANTED % "none"),
+        (("gate", "add"), "refuse", {}, None, NOT_GRANTED.format("gate, add")),
+        ((), "refuse", {}, None, NOT_GRANTED.format("none")),
     ],
     ids=["a result", "its own fault", "not its fault", "not granted", "none granted"],
 )

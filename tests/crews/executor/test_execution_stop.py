@@ -77,18 +77,20 @@ async def test_two_stops_at_the_same_moment_end_the_execution_once(
 LINGERS = ("started", "log here", "result ok", "deaf", "hang")
 LONG = 1000.0
 """Seconds of a grace that no test waits for."""
-BUSY = {"c": CrewLoad(running=1, waiting=0)}
 
 
-async def test_result_is_readable_while_the_worker_still_exits(
+async def test_result_is_readable_and_stands_while_the_worker_has_its_grace(
     start_daemon: StartDaemon, crew: MakeCrew
 ) -> None:
     daemon = await start_daemon(crew(grace=LONG))
-    end = await daemon.end_of(await daemon.kickoff(*LINGERS))
+    end = await daemon.end_of(await daemon.kickoff("started", "result ok", "hang"))
     assert (end.state, end.result) == (ExecutionState.SUCCESS, "ok")
     assert (await daemon.story(end.id))[-1] == "crew_kickoff_completed"
+    with pytest.raises(Invalid, match="has ended already"):
+        await daemon.stop_one(end.id)
+    await trio.sleep(0.2)  # a signal would have ended it by now
     assert len(list((daemon.folder / "runs").iterdir())) == 1
-    assert daemon.executor.load() == BUSY
+    assert daemon.executor.load() == {"c": CrewLoad(running=1)}
 
 
 async def test_execution_keeps_its_slot_until_its_worker_has_exited(
@@ -103,18 +105,6 @@ async def test_execution_keeps_its_slot_until_its_worker_has_exited(
     assert "does not end within 0.2 s of its last message, and is killed" in caplog.text
     await daemon.comes_to_rest()
     assert list((daemon.folder / "runs").iterdir()) == []
-
-
-async def test_stop_after_the_result_leaves_the_worker_its_grace(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(grace=LONG))
-    kickoff_id = await daemon.kickoff("started", "result ok", "hang")
-    await daemon.end_of(kickoff_id)
-    with pytest.raises(Invalid, match="has ended already"):
-        await daemon.stop_one(kickoff_id)
-    await trio.sleep(0.2)  # a signal would have ended it by now
-    assert daemon.executor.load() == BUSY
 
 
 async def test_messages_after_the_result_are_ignored(
