@@ -165,7 +165,9 @@ async def test_a_tool_that_fails_is_told_to_the_agent(
 @pytest.mark.parametrize(
     "files",
     [
-        one_task(imports="from smartlinkd_crew import ConvertLinks", agent=", tools=[ConvertLinks()]"),
+        one_task(
+            imports="from smartlinkd_crew import ConvertLinks", agent=", tools=[ConvertLinks()]"
+        ),
         JSON_CREW,
     ],
     ids=["classic", "json"],

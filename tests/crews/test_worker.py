@@ -54,7 +54,8 @@ async def test_configured_environment_does_not_replace_the_daemons_own_variables
 ) -> None:
     configured = dict.fromkeys(("PATH", "LANG", "HOME", "TMPDIR", "SMARTLINKD_FD"), "/mine")
     async with begin(
-        *finishing('echo "$PATH $LANG"; echo "$HOME $TMPDIR $SMARTLINKD_FD"'), environment=configured
+        *finishing('echo "$PATH $LANG"; echo "$HOME $TMPDIR $SMARTLINKD_FD"'),
+        environment=configured,
     ) as worker:
         first, second = (await output(worker)).splitlines()
     assert first == "/mine /mine"

@@ -63,7 +63,11 @@ async def test_worker_whose_child_uses_too_much_memory_is_ended(begin: Begin) ->
             "sk-12345",
             r'a message has an unknown type.*\. It sent: {"type":"\[KEY\]"}',
         ),
-        (python('say(os.environ["KEY"]); hear()'), 'Mật"khẩu"', r'.*\. It sent: {"type": "\[KEY\]"}'),
+        (
+            python('say(os.environ["KEY"]); hear()'),
+            'Mật"khẩu"',
+            r'.*\. It sent: {"type": "\[KEY\]"}',
+        ),
         (
             shell('printf %s "$KEY" >&3'),
             "sk-12345",

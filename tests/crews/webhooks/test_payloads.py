@@ -30,14 +30,19 @@ GOOD = Outcome(Status.COMPLETED, "text", {"a": 1}, None, {"total_tokens": 3, "pr
 BAD = Outcome(Status.TIMED_OUT, None, None, "too slow", None)
 
 
-
 @pytest.mark.parametrize(
     ("what", "target", "body"),
     [
         (
             STEPPED,
             STEP,
-            {"prompt": "p", "thought": "t", "tool": "search", "tool_input": {"q": 1}, "result": "r"},
+            {
+                "prompt": "p",
+                "thought": "t",
+                "tool": "search",
+                "tool_input": {"q": 1},
+                "result": "r",
+            },
         ),
         (
             DONE,
