@@ -114,8 +114,13 @@ async def test_calls_to_all_kinds_of_webhooks_are_owed_in_the_order_of_their_eve
         WebhookTarget("stream", url, ("task_started", "crew_kickoff_completed")),
     )
     kickoff_id = await daemon.kickoff(
-        *("started", "task a", {"type": "step", "thought": "hm"}, "ask a", "hear"),
-        *("done a", "result ok"),
+        "started",
+        "task a",
+        {"type": "step", "thought": "hm"},
+        "ask a",
+        "hear",
+        "done a",
+        "result ok",
         webhooks=webhooks,
     )
     await daemon.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
