@@ -29,6 +29,7 @@ from smartlinkd.crews.tokens import (
 )
 from smartlinkd.errors import Invalid, Unavailable, WrongCredential
 from smartlinkd.state_files import StateUnusable
+from smartlinkd.supervision.actor import ActorRestarting
 
 USERS: dict[str, tuple[str, ...]] = {"post": ("ann", "bob"), "mail": ("ann",), "quiet": ()}
 EVERYBODY = [CrewUser(crew, user) for crew, users in USERS.items() for user in ("", *users)]
@@ -249,6 +250,32 @@ async def test_rotation_whose_caller_gives_up_is_as_the_disk_has_it(
         assert await is_valid(tokens, "post", after)
     async with running_tokens(USERS) as tokens:
         assert await shown(tokens, "post") == after
+
+
+async def test_failed_fsync_of_the_folder_restarts_the_actor(
+    running_tokens: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one reads what is really there."""
+    fsync = os.fsync
+
+    def only_files(descriptor: int) -> None:
+        if Path(f"/proc/self/fd/{descriptor}").is_dir():
+            raise OSError(5, "Input/output error")
+        fsync(descriptor)
+
+    async def rotate(tokens: CrewTokens) -> None:
+        with pytest.raises(ActorRestarting):
+            await tokens.rotate("post")
+
+    fault = pytest.RaisesExc(OSError, match="Input/output error")
+    with pytest.RaisesGroup(fault, flatten_subgroups=True):
+        async with running_tokens(USERS) as tokens, trio.open_nursery() as nursery:
+            before = await shown(tokens, "post")
+            monkeypatch.setattr(os, "fsync", only_files)
+            nursery.start_soon(rotate, tokens)
+    monkeypatch.undo()
+    async with running_tokens(USERS) as tokens:
+        assert await shown(tokens, "post") != before
 
 
 A, B, C = "a" * 32, "b" * 32, "c" * 32

@@ -26,6 +26,8 @@ async def test_repeated_key_needs_no_room_in_the_queue(
     first = await daemon.kickoff(*WAITS, key="k", body=BODY)
     with pytest.raises(Unavailable):
         await daemon.kickoff(key="other", body=BODY)
+    with pytest.raises(Unavailable):  # another user's key is another one
+        await daemon.kickoff(user="an", key="k", body=BODY)
     assert await daemon.kickoff(*WAITS, key="k", body=BODY) == first
 
 
