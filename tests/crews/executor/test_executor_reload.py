@@ -39,21 +39,12 @@ async def its_place_is_free(daemon: CrewsDaemon) -> None:
             await wait_all_tasks_blocked(0.001)
 
 
-async def test_reload_with_more_slots_starts_what_waits(
+async def test_reload_with_more_slots_starts_what_waits_and_one_with_fewer_ends_nothing(
     start_daemon: StartDaemon, crew: MakeCrew
 ) -> None:
     daemon = await start_daemon(crew(max_running=1))
-    await one_running_one_waiting(daemon)
+    ids = [*await one_running_one_waiting(daemon), await daemon.kickoff(*WAITS)]
     await daemon.executor.apply_catalog(having(crew(max_running=2)))
-    await daemon.gate.reaches(2)
-    daemon.gate.open()
-
-
-async def test_reload_with_fewer_slots_ends_nothing_that_runs(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(max_running=2))
-    ids = [await daemon.kickoff(*WAITS) for _ in range(3)]
     await daemon.gate.reaches(2)
     await daemon.executor.apply_catalog(having(crew(max_running=1, queue=2)))
     assert daemon.executor.load() == {"c": CrewLoad(running=2, waiting=1)}

@@ -23,10 +23,15 @@ ASKS = ("started", "task a", "ask a", "hear", "done a", "result ok")
 WAITING = Status.WAITING_FOR_HUMAN_INPUT
 
 
-async def test_answer_reaches_the_worker_that_asked(daemon: CrewsDaemon) -> None:
+async def test_answer_reaches_the_worker_that_asked_and_none_about_another_task(
+    daemon: CrewsDaemon,
+) -> None:
     kickoff_id = await daemon.kickoff(*ASKS)
     asked = await daemon.reaches(kickoff_id, WAITING)
     assert (asked.state, asked.current_task) == (ExecutionState.RUNNING, "a")
+    with pytest.raises(Invalid, match="task_id"):
+        await daemon.resume(kickoff_id, "b")
+    assert (await daemon.look(kickoff_id)).status is WAITING
     answered = await daemon.resume(kickoff_id, text="make it shorter", approved=False)
     assert answered.status in (Status.RUNNING, Status.COMPLETED)
     end = await daemon.end_of(kickoff_id)
@@ -41,16 +46,6 @@ async def test_answer_reaches_the_worker_that_asked(daemon: CrewsDaemon) -> None
     events = {event.type: event.data for event in await daemon.events(kickoff_id)}
     assert events["human_input_requested"] == {"task_id": "a", "prompt": "good?"}
     assert events["human_feedback_received"] == {"task_id": "a", "approved": False}
-
-
-async def test_answer_about_another_task_is_refused(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff(*ASKS)
-    await daemon.reaches(kickoff_id, WAITING)
-    with pytest.raises(Invalid, match="task_id"):
-        await daemon.resume(kickoff_id, "b")
-    assert (await daemon.look(kickoff_id)).status is WAITING
-    await daemon.resume(kickoff_id)
-    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
 
 
 async def test_two_answers_at_the_same_moment_count_once(daemon: CrewsDaemon) -> None:
