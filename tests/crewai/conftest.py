@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import textwrap
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from smartlinkd.crews.catalog.catalog import ADAPTER
 from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import FromWorker, Inputs
 from smartlinkd.crews.worker import Worker, WorkerSettings, start_worker
+from tests.crews.crewai_adapter.stand_in import write
 
 PYTHON = os.environ.get("CREWAI_PYTHON", "")
 collect_ignore_glob = [] if PYTHON else ["*"]
@@ -174,22 +175,33 @@ def strangers(tmp_path: Path) -> Iterator[Path]:
     assert file.read_text() == ""
 
 
+Project = Callable[[dict[str, str]], Path]
+
+
 @pytest.fixture
-def project(tmp_path: Path) -> Callable[..., Path]:
+def project(tmp_path: Path) -> Project:
     """`project({"src/x/crew.py": "…"})`: a folder with these files."""
+    return partial(write, tmp_path / "project")
 
-    def write(files: dict[str, str]) -> Path:
-        folder = tmp_path / "project"
-        for name, text in files.items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(textwrap.dedent(text), encoding="utf-8")
-        return folder
 
-    return write
+def one_task(
+    *, imports: str = "", agent: str = "", task: str = "", crew: str = ""
+) -> dict[str, str]:
+    """A project with one task, `post`, and these arguments more where they say."""
+    return {
+        "src/press/crew.py": f"""
+            from crewai import Agent, Crew, Task
+            {imports}
+            writer = Agent(role="Writer", goal="Write", backstory="b"{agent})
+            post = Task(name="post", description="Write", expected_output="A post",
+                        agent=writer{task})
+            press = Crew(agents=[writer], tasks=[post]{crew})
+            """
+    }
 
 
 Start = Callable[..., AbstractAsyncContextManager[Worker]]
+Run = Callable[..., Awaitable[tuple[list[FromWorker], ExitReason]]]
 
 
 @pytest.fixture
@@ -226,7 +238,7 @@ def start(model: Model, strangers: Path, tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def run(start: Start) -> Callable[..., Any]:
+def run(start: Start) -> Run:
     """`messages, end = await run(project, …)`: a run in which nobody asks for anything."""
 
     async def whole(project: Path, **how: Any) -> tuple[list[FromWorker], ExitReason]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -25,28 +24,14 @@ from smartlinkd.crews.protocol import (
     ToolCall,
     ToolResult,
 )
-from smartlinkd.crews.worker import Stopped, Worker
+from smartlinkd.crews.worker import Stopped
+from tests.crewai.conftest import one_task
 
-Start = Callable[..., AbstractAsyncContextManager[Worker]]
-Run = Callable[..., Awaitable[tuple[list[FromWorker], ExitReason]]]
-Project = Callable[[dict[str, str]], Path]
+if TYPE_CHECKING:
+    from tests.crewai.conftest import Project, Run, Start
 
 LINK = "https://shopee.vn/product/1/2"
 ENTRY: JsonValue = {"mapping": {LINK: {"shortLink": "https://s.shopee.vn/x", "failCode": 0}}}
-
-
-def crew(*, imports: str = "", agent: str = "", task: str = "") -> dict[str, str]:
-    """A classic project with one task, `post`."""
-    return {
-        "src/press/crew.py": f"""
-            from crewai import Agent, Crew, Task
-            {imports}
-            writer = Agent(role="Writer", goal="Write", backstory="b"{agent})
-            post = Task(name="post", description="Write", expected_output="A post",
-                        agent=writer{task})
-            press = Crew(agents=[writer], tasks=[post])
-            """
-    }
 
 
 JSON_CREW = {
@@ -69,13 +54,36 @@ JSON_CREW = {
         }
     ),
 }
-CLASSIC_CREW = crew(
+CLASSIC_CREW = one_task(
     imports="from smartlinkd_crew import tools", agent=", tools=tools, llm='gpt-4o-mini'"
 )
 
 
+Answer = Callable[[FromWorker], ToolResult | HumanFeedback | None]
+
+
+def calls(**answered: Any) -> Answer:
+    """Answer each call of a tool with this result or error."""
+    return lambda said: (
+        ToolResult(call_id=said.call_id, **answered) if isinstance(said, ToolCall) else None
+    )
+
+
+def questions(*answered: tuple[str, bool]) -> Answer:
+    """Answer the questions to a human in turn."""
+    left = iter(answered)
+
+    def answer(said: FromWorker) -> HumanFeedback | None:
+        if not isinstance(said, HumanInput):
+            return None
+        feedback, approved = next(left)
+        return HumanFeedback(task_id=said.task_id, feedback=feedback, approved=approved)
+
+    return answer
+
+
 async def play(
-    start: Start, folder: Path, answer: Callable[[FromWorker], Any], **how: Any
+    start: Start, folder: Path, answer: Answer, **how: Any
 ) -> tuple[list[FromWorker], ExitReason]:
     """A run in which what the crew asks is answered."""
     messages = []
@@ -97,14 +105,8 @@ async def test_an_agent_converts_links(
 ) -> None:
     model.calls("convert_links", links=[LINK], subIds=["tea"])
     model.answers("Buy it.")
-    messages, end = await play(
-        start,
-        project(files),
-        lambda said: (
-            ToolResult(call_id=said.call_id, result=ENTRY) if isinstance(said, ToolCall) else None
-        ),
-        tools=("convert_links",),
-    )
+    answer, tools = calls(result=ENTRY), ("convert_links",)
+    messages, end = await play(start, project(files), answer, tools=tools)
     assert isinstance(end, Result), end
     (call,) = [message for message in messages if isinstance(message, ToolCall)]
     arguments = {"links": [LINK], "subIds": ["tea"]}
@@ -119,7 +121,7 @@ async def test_an_agent_that_writes_its_thoughts_down(
     start: Start, project: Project, model: Any
 ) -> None:
     """What a model without function calling does; this one tells CrewAI of no call, either."""
-    files = crew(
+    files = one_task(
         imports="""
             from crewai import BaseLLM
             from smartlinkd_crew import tools
@@ -136,14 +138,8 @@ async def test_an_agent_that_writes_its_thoughts_down(
             """,
         agent=', tools=tools, llm=Thinker(model="own")',
     )
-    messages, end = await play(
-        start,
-        project(files),
-        lambda said: (
-            ToolResult(call_id=said.call_id, result="MADE") if isinstance(said, ToolCall) else None
-        ),
-        tools=("convert_links",),
-    )
+    answer, tools = calls(result="MADE"), ("convert_links",)
+    messages, end = await play(start, project(files), answer, tools=tools)
     assert isinstance(end, Result), end
     assert end.output == "Buy it."
     steps = [message for message in messages if isinstance(message, Step)]
@@ -158,16 +154,8 @@ async def test_a_tool_that_fails_is_told_to_the_agent(
 ) -> None:
     model.calls("convert_links", links=[LINK])
     model.answers("I could not.")
-    messages, end = await play(
-        start,
-        project(CLASSIC_CREW),
-        lambda said: (
-            ToolResult(call_id=said.call_id, error="no affiliate cookie is stored")
-            if isinstance(said, ToolCall)
-            else None
-        ),
-        tools=("convert_links",),
-    )
+    answer, tools = calls(error="no affiliate cookie is stored"), ("convert_links",)
+    messages, end = await play(start, project(CLASSIC_CREW), answer, tools=tools)
     assert isinstance(end, Result), end
     steps = [message for message in messages if isinstance(message, Step)]
     assert steps[0].result == "failed: no affiliate cookie is stored"
@@ -177,7 +165,9 @@ async def test_a_tool_that_fails_is_told_to_the_agent(
 @pytest.mark.parametrize(
     "files",
     [
-        crew(imports="from smartlinkd_crew import ConvertLinks", agent=", tools=[ConvertLinks()]"),
+        one_task(
+            imports="from smartlinkd_crew import ConvertLinks", agent=", tools=[ConvertLinks()]"
+        ),
         JSON_CREW,
     ],
     ids=["classic", "json"],
@@ -196,15 +186,8 @@ async def test_a_tool_that_the_crew_may_not_use_ends_it_at_once(
 async def test_an_agent_waits_for_the_human(start: Start, project: Project, model: Any) -> None:
     """The log says that its limit does not count; a test that outlasts it would have to sleep."""
     model.answers("A post.")
-    messages, end = await play(
-        start,
-        project(crew(agent=", max_execution_time=1", task=", human_input=True")),
-        lambda said: (
-            HumanFeedback(task_id="post", feedback="", approved=True)
-            if isinstance(said, HumanInput)
-            else None
-        ),
-    )
+    folder = project(one_task(agent=", max_execution_time=1", task=", human_input=True"))
+    messages, end = await play(start, folder, questions(("", True)))
     assert isinstance(end, Result), end
     (log,) = [message for message in messages if isinstance(message, Log)]
     assert log.text.startswith("Writer: its max_execution_time is left out")
@@ -214,18 +197,8 @@ async def test_what_a_human_wants_changed_goes_to_the_agent(
     start: Start, project: Project, model: Any
 ) -> None:
     model.answers("A post.", "A shorter post.", "Post.")
-    feedback = iter(
-        [
-            HumanFeedback(task_id="post", feedback="make it shorter", approved=False),
-            HumanFeedback(task_id="post", feedback=" ", approved=False),
-            HumanFeedback(task_id="post", feedback="", approved=True),
-        ]
-    )
-    messages, end = await play(
-        start,
-        project(crew(task=", human_input=True")),
-        lambda said: next(feedback) if isinstance(said, HumanInput) else None,
-    )
+    answer = questions(("make it shorter", False), (" ", False), ("", True))
+    messages, end = await play(start, project(one_task(task=", human_input=True")), answer)
     asked = [message.output for message in messages if isinstance(message, HumanInput)]
     assert asked == ["A post.", "A shorter post.", "Post."]
     assert "make it shorter" in model.said(1)
@@ -256,15 +229,7 @@ async def test_questions_about_tasks_beside_each_other_come_one_by_one(
                 """
         }
     )
-    messages, end = await play(
-        start,
-        folder,
-        lambda said: (
-            HumanFeedback(task_id=said.task_id, feedback="", approved=True)
-            if isinstance(said, HumanInput)
-            else None
-        ),
-    )
+    messages, end = await play(start, folder, questions(("", True), ("", True)))
     assert isinstance(end, Result), end
     asked = [message.task_id for message in messages if isinstance(message, HumanInput)]
     assert sorted(asked) == ["a", "b"]
@@ -278,7 +243,7 @@ async def test_a_human_decides_whether_a_tool_is_used(
 ) -> None:
     model.calls("remove", file="a.txt")
     model.answers("That is all.")
-    files = crew(
+    files = one_task(
         imports="""
             from pathlib import Path
             from crewai.hooks import before_tool_call
@@ -298,15 +263,7 @@ async def test_a_human_decides_whether_a_tool_is_used(
         agent=", tools=[remove], llm='gpt-4o-mini'",
     )
     folder = project({**files, "a.txt": ""})
-    messages, end = await play(
-        start,
-        folder,
-        lambda said: (
-            HumanFeedback(task_id="post", feedback="yes", approved=approved)
-            if isinstance(said, HumanInput)
-            else None
-        ),
-    )
+    messages, end = await play(start, folder, questions(("yes", approved)))
     assert isinstance(end, Result), end
     (asked,) = [message for message in messages if isinstance(message, HumanInput)]
     assert (asked.prompt, asked.output) == ("Remove it?\nType yes:", 'remove {"file": "a.txt"}')
@@ -322,7 +279,7 @@ async def test_it_ends_at_stop_while_its_model_is_silent(
     model.is_silent = True
     model.answers("never")
     with trio.fail_after(60):
-        async with start(project(crew())) as worker:
+        async with start(project(one_task())) as worker:
             async for _ in worker.channel:
                 break
             await trio.to_thread.run_sync(model.asked.wait, abandon_on_cancel=True)
@@ -332,7 +289,7 @@ async def test_it_ends_at_stop_while_its_model_is_silent(
 async def test_a_key_that_is_wrong(run: Run, project: Project, model: Any) -> None:
     """The error names the fault in one line, and not the key, also when the model quotes it."""
     model.refuses(401, "Incorrect API key: sk-this-is-the-key-of-the-model")
-    messages, end = await run(project(crew()))
+    messages, end = await run(project(one_task()))
     assert isinstance(end, Failed)
     assert "401" in end.error
     assert "Incorrect API key: [OPENAI_API_KEY]" in end.error
@@ -342,7 +299,7 @@ async def test_a_key_that_is_wrong(run: Run, project: Project, model: Any) -> No
 
 async def test_a_model_that_is_broken(run: Run, project: Project, model: Any) -> None:
     model.refuses(500, "out of order")
-    messages, end = await run(project(crew()))
+    messages, end = await run(project(one_task()))
     assert isinstance(end, Failed)
     assert "500" in end.error
     assert "out of order" in end.error
@@ -354,7 +311,7 @@ async def test_a_model_that_is_broken(run: Run, project: Project, model: Any) ->
 async def test_an_answer_that_a_guardrail_refuses(run: Run, project: Project, model: Any) -> None:
     model.answers("A long post.", "Post.")
     rule = "lambda out: (True, out.raw) if len(out.raw) < 6 else (False, 'too long')"
-    files = crew(task=f", guardrail={rule}")
+    files = one_task(task=f", guardrail={rule}")
     messages, end = await run(project(files))
     assert isinstance(end, Result), end
     assert end.output == "Post."
@@ -368,7 +325,7 @@ async def test_a_hook_that_changes_an_input_leads_no_file_out_of_it(
     run: Run, project: Project, model: Any, tmp_path: Path, topic: str
 ) -> None:
     model.answers("A post.")
-    files = crew(
+    files = one_task(
         imports=f"""
             from crewai.hooks import InterceptionPoint, on
 
@@ -391,7 +348,7 @@ async def test_a_crew_whose_inputs_are_taken_away_writes_its_file(
     run: Run, project: Project, model: Any
 ) -> None:
     model.answers("A post.")
-    files = crew(task=", output_file='reports/{topic}.md'")
+    files = one_task(task=", output_file='reports/{topic}.md'")
     files["src/press/crew.py"] = files["src/press/crew.py"].replace(
         "tasks=[post]", "tasks=[post], before_kickoff_callbacks=[lambda inputs: None]"
     )
@@ -405,7 +362,7 @@ async def test_only_a_placeholder_leaves_a_file_at_its_absolute_path(
     model.answers("A post.")
     for name in ("{topic}", "post"):
         _, end = await run(
-            project(crew(task=f", output_file='{tmp_path}/{name}.md'")), inputs={"topic": "tea"}
+            project(one_task(task=f", output_file='{tmp_path}/{name}.md'")), inputs={"topic": "tea"}
         )
         assert isinstance(end, Result), end
     assert (tmp_path / "tea.md").exists()
@@ -413,7 +370,7 @@ async def test_only_a_placeholder_leaves_a_file_at_its_absolute_path(
 
 
 async def test_an_input_that_the_crew_misses(run: Run, project: Project) -> None:
-    files = crew(task="").copy()
+    files = one_task(task="").copy()
     files["src/press/crew.py"] = files["src/press/crew.py"].replace('"Write"', '"Write of {topic}"')
     _, end = await run(project(files), inputs={"other": 1})
     assert isinstance(end, Failed)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import textwrap
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import (
-    FromWorker,
     Result,
     Started,
     Step,
@@ -18,9 +14,10 @@ from smartlinkd.crews.protocol import (
     TaskStarted,
     TokenUsage,
 )
+from tests.crewai.conftest import one_task
 
-Run = Callable[..., Awaitable[tuple[list[FromWorker], ExitReason]]]
-Project = Callable[[dict[str, str]], Path]
+if TYPE_CHECKING:
+    from tests.crewai.conftest import Project, Run
 
 CLASSIC = {
     "pyproject.toml": '[project]\nname = "press"\n[tool.crewai]\ntype = "crew"\n',
@@ -83,37 +80,6 @@ CLASSIC = {
                 )
         """,
 }
-
-
-ONE_TASK = """
-    from crewai import Agent, Crew, Task{imports}
-    from crewai.project import CrewBase, agent, crew, task
-
-    @CrewBase
-    class Press:
-        agents_config = None
-        tasks_config = None
-
-        @agent
-        def writer(self) -> Agent:
-            return Agent(role="Writer\\n", goal="Write", backstory="b"{agent})
-
-        @task
-        def post(self) -> Task:
-            return Task(description="Write", expected_output="A post", agent=self.writer(){task})
-
-        @crew
-        def crew(self) -> Crew:
-            return Crew(agents=self.agents, tasks=self.tasks{crew})
-    """
-
-
-def one_task(
-    *, imports: str = "", agent: str = "", task: str = "", crew: str = "", more: str = ""
-) -> dict[str, str]:
-    """A classic project with one task, `post`, and these arguments more where they say."""
-    code = textwrap.dedent(ONE_TASK.format(imports=imports, agent=agent, task=task, crew=crew))
-    return {"src/press/crew.py": code + textwrap.dedent(more)}
 
 
 async def test_a_classic_project(run: Run, project: Project, model: Any) -> None:
@@ -201,7 +167,7 @@ async def test_a_json_crew_and_its_own_inputs(run: Run, project: Project, model:
 async def test_pydantic_outputs_are_json(run: Run, project: Project, model: Any) -> None:
     model.answers('{"title": "Tea", "lines": 2}')
     files = one_task(
-        imports=", LLM\n    import models",
+        imports="from crewai import LLM\n            import models",
         agent=', llm=LLM("openai/gpt-4o-mini")',
         task=", output_pydantic=models.Post",
     )
@@ -245,7 +211,9 @@ async def test_a_callback_returns_what_an_agent_of_its_own_said(
 async def test_streams_come_out_whole(run: Run, project: Project, model: Any) -> None:
     model.answers("A streamed post.")
     files = one_task(
-        imports=", LLM", agent=', llm=LLM("openai/gpt-4o-mini", stream=True)', crew=", stream=True"
+        imports="from crewai import LLM",
+        agent=', llm=LLM("openai/gpt-4o-mini", stream=True)',
+        crew=", stream=True",
     )
     _, end = await run(project(files))
     assert model.requests[0]["stream"] is True
@@ -298,15 +266,15 @@ async def test_files_of_the_project_are_found_from_its_folder(
 ) -> None:
     model.answers("ok")
     files = one_task(
-        more="""
-        from pathlib import Path
-        from dotenv import dotenv_values
-        import os
+        imports="""
+            from pathlib import Path
+            from dotenv import dotenv_values
+            import os
 
-        assert Path("knowledge/tea.txt").read_text() == "green"
-        assert os.environ["FROM_FILE"] == "1"
-        assert os.environ["OPENAI_MODEL_NAME"] == "gpt-4o-mini"
-        """
+            assert Path("knowledge/tea.txt").read_text() == "green"
+            assert os.environ["FROM_FILE"] == "1"
+            assert os.environ["OPENAI_MODEL_NAME"] == "gpt-4o-mini"
+            """
     )
     files |= {"knowledge/tea.txt": "green", ".env": "FROM_FILE=1\nOPENAI_MODEL_NAME=other\n"}
     _, end = await run(project(files))
@@ -319,16 +287,17 @@ async def test_a_storage_that_stays_has_locks_for_all_runs(
     model.answers("ok")
     storage = tmp_path / "storage"
     code = f"""
-        from pathlib import Path
-        from crewai_core.lock_store import lock
+            from pathlib import Path
+            from crewai_core.lock_store import lock
 
-        with lock("lancedb:{storage}"):
-            assert list(Path("{storage}/.locks").iterdir())
-        """
-    _, end = await run(project(one_task(more=code)), CREWAI_STORAGE_DIR=str(storage))
+            with lock("lancedb:{storage}"):
+                assert list(Path("{storage}/.locks").iterdir())
+            """
+    folder = project(one_task(imports=code))
+    _, end = await run(folder, CREWAI_STORAGE_DIR=str(storage))
     assert isinstance(end, Result), end
     locks = set((storage / ".locks").iterdir())
-    await run(project(one_task(more=code)), CREWAI_STORAGE_DIR=str(storage))
+    await run(folder, CREWAI_STORAGE_DIR=str(storage))
     assert set((storage / ".locks").iterdir()) == locks
 
 

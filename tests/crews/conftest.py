@@ -14,6 +14,7 @@ from pydantic import SecretBytes
 from smartlinkd.crews.protocol import MAX_OUTPUT, Inputs
 from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.crews.worker import Worker, WorkerSettings, start_worker
+from tests.crews.scripts import Begin
 from tests.hygiene.at_once import nothing_left, until
 
 __all__ = ["nothing_left", "until"]  # fixtures
@@ -26,9 +27,6 @@ def runs() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="smartlinkd-test-") as folder:
         yield Path(folder)
         assert list(Path(folder).iterdir()) == []
-
-
-Begin = Callable[..., AbstractAsyncContextManager[Worker]]
 
 
 @pytest.fixture

@@ -107,9 +107,12 @@ def test_tool_names_are_those_of_the_tools() -> None:
     assert set(tools(conversion, Vault())) == TOOL_NAMES
 
 
-async def test_convert_links_answers_as_the_conversion_api(source: Source) -> None:
+async def test_convert_links_answers_as_the_conversion_api_with_the_stored_cookie(
+    source: Source,
+) -> None:
     async with workshop(source) as convert:
-        answer = await convert({"links": [LINK, OTHER, "nonsense"]})
+        answer = await convert({"links": [LINK, OTHER, "nonsense"], "subIds": ["", "crew", ""]})
+    assert source.asked == [("4711", ("", "crew"))]
     product: JsonValue = dict.fromkeys(FIELD_NAMES) | {"name": "thing 1", "price": 5}
     assert answer == {
         "mapping": {
@@ -128,12 +131,6 @@ async def test_convert_links_answers_as_the_conversion_api(source: Source) -> No
             "nonsense": {"error": True, "failCode": 10},
         }
     }
-
-
-async def test_convert_links_uses_the_stored_cookie_and_the_sub_ids(source: Source) -> None:
-    async with workshop(source) as convert:
-        await convert({"links": [LINK, LINK], "subIds": ["", "crew", ""]})
-    assert source.asked == [("4711", ("", "crew"))]
 
 
 async def test_convert_links_without_a_cookie_is_refused_and_logged(

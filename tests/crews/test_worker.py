@@ -2,56 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
 import trio
 
-from smartlinkd.crews.protocol import (
-    MAX_LINE,
-    Inputs,
-    Log,
-    Result,
-    Started,
-    TaskCompleted,
-    TaskStarted,
-)
-from smartlinkd.crews.worker import CannotStart, Worker, WorkerSettings
+from smartlinkd.crews.protocol import MAX_LINE, Inputs, Log, Result, Started
+from smartlinkd.crews.worker import CannotStart, Worker
+from tests.crews.scripts import Begin, Until, python, shell
 
-Begin = Callable[..., AbstractAsyncContextManager[Worker]]
-Until = Callable[[Callable[[], bool]], Awaitable[None]]
 pytestmark = pytest.mark.usefixtures("nothing_left")
 DONE = Result(output="done")
-SHELL = """
-say() { printf '%s\\n' "$1" >&3; }
-say '{"type":"started"}'
-"""
-SHELL_DONE = """
-say '{"type":"result","output":"done"}'
-"""
-PYTHON = """
-import json, os, socket, sys, time
-line = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"])).makefile("rwb")
-def say(type, **fields):
-    line.write(json.dumps({"type": type, **fields}).encode() + b"\\n")
-    line.flush()
-def hear():
-    return json.loads(line.readline())
-"""
 
 
-def shell(script: str) -> tuple[str, ...]:
-    """A worker that says `started`, runs the script and says a result."""
-    return ("/bin/sh", "-c", SHELL + script + SHELL_DONE)
-
-
-def python(program: str) -> tuple[str, ...]:
-    return (sys.executable, "-I", "-S", "-c", PYTHON + program)
+def finishing(script: str) -> tuple[str, ...]:
+    """A worker that runs the script and says its result."""
+    return shell(f'{script}\nsay "$done"')
 
 
 async def output(worker: Worker) -> str:
@@ -65,22 +32,11 @@ async def output(worker: Worker) -> str:
 # What it is given
 
 
-async def test_worker_gets_its_inputs_first(begin: Begin) -> None:
-    inputs = Inputs(inputs={"topic": "Chào"}, tools=("convert_links",))
-    async with begin(*shell('read -r line <&3; echo "$line"'), inputs=inputs) as worker:
-        assert json.loads(await output(worker)) == {
-            "type": "inputs",
-            "version": 1,
-            "inputs": {"topic": "Chào"},
-            "tools": ["convert_links"],
-        }
-
-
 async def test_worker_environment_has_nothing_of_the_daemons(
     begin: Begin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SMARTLINKD_SECRET", "secret")
-    command = shell("tr '\\0' '\\n' < /proc/$$/environ")
+    command = finishing("tr '\\0' '\\n' < /proc/$$/environ")
     async with begin(*command, environment={"KEY": "value"}) as worker:
         told = dict(line.split("=", 1) for line in (await output(worker)).splitlines())
     assert told.pop("HOME") == told.pop("TMPDIR")
@@ -98,7 +54,8 @@ async def test_configured_environment_does_not_replace_the_daemons_own_variables
 ) -> None:
     configured = dict.fromkeys(("PATH", "LANG", "HOME", "TMPDIR", "SMARTLINKD_FD"), "/mine")
     async with begin(
-        *shell('echo "$PATH $LANG"; echo "$HOME $TMPDIR $SMARTLINKD_FD"'), environment=configured
+        *finishing('echo "$PATH $LANG"; echo "$HOME $TMPDIR $SMARTLINKD_FD"'),
+        environment=configured,
     ) as worker:
         first, second = (await output(worker)).splitlines()
     assert first == "/mine /mine"
@@ -106,7 +63,7 @@ async def test_configured_environment_does_not_replace_the_daemons_own_variables
 
 
 async def test_worker_folder_is_private_and_removed_with_it(begin: Begin, runs: Path) -> None:
-    command = shell('pwd; echo "$HOME"; stat -c %a .; ls -A; mkdir a; echo x > a/file')
+    command = finishing('pwd; echo "$HOME"; stat -c %a .; ls -A; mkdir a; echo x > a/file')
     async with begin(*command) as worker:
         here, home, mode = (await output(worker)).split()
         assert here == home
@@ -114,44 +71,15 @@ async def test_worker_folder_is_private_and_removed_with_it(begin: Begin, runs: 
         assert mode == "700"
 
 
-async def test_worker_output_and_error_output_are_kept_apart(begin: Begin) -> None:
-    async with begin(*shell("echo out; echo err >&2")) as worker:
-        assert await output(worker) == "out\n"
-        assert worker.stderr_tail == "err\n"
-
-
 async def test_worker_output_hides_the_values_of_its_environment(begin: Begin) -> None:
-    command = shell('set -x; : "$SHORT" "$KEY" "$LONGER"; echo "$KEY"')
+    command = finishing('set -x; : "$SHORT" "$KEY" "$LONGER"; echo "$KEY"')
     environment = {"KEY": "sk-12345", "LONGER": "sk-12345-and-more", "SHORT": "true"}
     async with begin(*command, environment=environment) as worker:
         assert await output(worker) == "[KEY]\n"
         assert worker.stderr_tail.startswith("+ : true [KEY] [LONGER]\n")
 
 
-def test_repr_of_worker_settings_hides_the_environment() -> None:
-    settings = WorkerSettings(("/bin/x",), {"KEY": "secret"}, memory=1)
-    assert "secret" not in repr(settings)
-
-
 # What it says and is told
-
-
-async def test_worker_messages_come_in_order_without_the_last(begin: Begin) -> None:
-    command = shell(
-        """
-        say '{"type":"task_started","task_id":"1"}'
-        say '{"type":"task_completed","task_id":"1","output":"o"}'
-        say '{"type":"log","text":"Chào"}'
-        """
-    )
-    async with begin(*command) as worker:
-        assert [message async for message in worker.channel] == [
-            Started(),
-            TaskStarted(task_id="1"),
-            TaskCompleted(task_id="1", output="o"),
-            Log(text="Chào"),
-        ]
-        assert await worker.exit_reason() == DONE
 
 
 async def test_messages_of_a_dead_worker_are_still_read(begin: Begin, until: Until) -> None:

@@ -132,13 +132,3 @@ async def test_send_to_a_worker_that_has_gone_does_nothing(
     await channel.send(Stop())
     assert [message async for message in channel] == []
     assert channel.fault is None
-
-
-async def test_half_a_line_at_the_end_is_kept_as_unfinished(
-    channel: WorkerChannel, theirs: socket.socket
-) -> None:
-    theirs.send(STARTED + RESULT[:10])
-    theirs.close()
-    assert [message async for message in channel] == [Started()]
-    assert channel.unfinished == RESULT[:10]
-    assert channel.final is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import get_args
 
@@ -13,6 +12,7 @@ import pytest
 import trio
 
 import smartlinkd
+from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import (
     MAX_ERROR,
     MAX_ID,
@@ -33,9 +33,8 @@ from smartlinkd.crews.protocol import (
     TaskStarted,
     ToWorker,
 )
-from smartlinkd.crews.worker import Worker
+from tests.crews.scripts import Begin
 
-Begin = Callable[..., AbstractAsyncContextManager[Worker]]
 pytestmark = pytest.mark.usefixtures("nothing_left")
 PAGE = (Path(smartlinkd.__file__).parents[2] / "docs/crew-workers.md").read_text(encoding="utf-8")
 
@@ -78,29 +77,34 @@ async def test_documented_python_worker_greets_and_asks(
             assert await worker.exit_reason() == Result(output=output)
 
 
-async def test_documented_sh_worker_counts_words(
-    begin: Begin, example: Callable[[str], Path]
-) -> None:
-    inputs = Inputs(inputs={"lang": "vi", "text": "xin chào các bạn"})
-    async with begin("/bin/sh", str(example("sh")), inputs=inputs) as worker:
-        with trio.fail_after(10):
-            assert [message async for message in worker.channel] == [
+@pytest.mark.parametrize(
+    ("text", "said", "end"),
+    [
+        (
+            "xin chào các bạn",
+            [
                 Started(total_tasks=1),
                 TaskStarted(task_id="count", agent="counter"),
                 TaskCompleted(task_id="count", output="4"),
-            ]
-            assert await worker.exit_reason() == Result(output="4 words", output_json={"words": 4})
-
-
-async def test_documented_sh_worker_refuses_quotes(
-    begin: Begin, example: Callable[[str], Path]
+            ],
+            Result(output="4 words", output_json={"words": 4}),
+        ),
+        (
+            'with "quotes"',
+            [Started(total_tasks=1)],
+            Failed(error="text: give one without quotes and line breaks"),
+        ),
+    ],
+    ids=["words", "quotes"],
+)
+async def test_documented_sh_worker_counts_words_and_refuses_quotes(
+    begin: Begin, example: Callable[[str], Path], text: str, said: list[FromWorker], end: ExitReason
 ) -> None:
-    inputs = Inputs(inputs={"text": 'with "quotes"'})
+    inputs = Inputs(inputs={"lang": "vi", "text": text})
     async with begin("/bin/sh", str(example("sh")), inputs=inputs) as worker:
         with trio.fail_after(10):
-            assert await worker.exit_reason() == Failed(
-                error="text: give one without quotes and line breaks"
-            )
+            assert [message async for message in worker.channel] == said
+            assert await worker.exit_reason() == end
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 
 from smartlinkd.crews.catalog.checks import check_program, check_python
 from smartlinkd.validation import BadValue
+from tests.processes.family import running
 
 PATIENCE = 10.0
 Script = Callable[..., Path]
@@ -190,13 +191,8 @@ def test_process_that_an_interpreter_leaves_is_ended(script: Script) -> None:
 
 
 def is_gone(pid: int) -> bool:
-    """Whoever it was left to may have yet to wait for it."""
+    """Return True once it has ended; the process that it was left to may reap it later."""
     until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text()
-        except FileNotFoundError:
-            return True
-        if stat.rpartition(")")[2].split()[0] == "Z":
-            return True
-    return False
+    while running(pid) and time.monotonic() < until:
+        pass
+    return not running(pid)

@@ -81,19 +81,10 @@ def test_json_project_that_pyproject_names_is_found(in_json: Path) -> None:
     assert needed(read_project(in_json)) == {"topic": False, "year": True}
 
 
-def test_package_that_pyproject_names_is_the_project(classic: Path) -> None:
-    put(classic, {"src/aaa/crew.py": "", "src/aaa/config/tasks.yaml": "x:\n  description: '{no}'"})
-    assert faults(classic) != []
-    put(classic, {"pyproject.toml": '[project]\nname = "news"'})
-    assert needed(read_project(classic)) == {"topic": True, "count": True}
-
-
 @pytest.mark.parametrize(
     ("files", "fault"),
     [
         ({}, "there is no crew in"),
-        ({"pyproject.toml": '[tool.crewai]\ntype = "flow"'}, "this project is a flow"),
-        ({"pyproject.toml": "["}, "pyproject.toml"),
         ({"pyproject.toml": (MAX_FILE + 1) * "#"}, "pyproject.toml is longer than 262144 bytes"),
         ({"pyproject.toml": "x = " + 9999 * "["}, "cannot be looked through"),
         (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -89,27 +90,17 @@ async def test_input_that_leads_an_output_file_elsewhere_is_refused(
         assert end == Result(output=topic)
 
 
-class Locks(ModuleType):
-    """The module with CrewAI's locks."""
-
-    def __init__(self) -> None:
-        super().__init__("crewai_core.lock_store")
-        self.lock: Any = None
-
-    def set_lock_backend(self, backend: Any) -> None:
-        self.lock = backend
-
-
 @pytest.fixture
-def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Locks:
-    """The locks of a run at home in `tmp_path/home`, whose storage is `tmp_path/storage`."""
-    made = Locks()
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module with CrewAI's locks, in a run whose storage is `tmp_path/storage`."""
+    made: Any = ModuleType("crewai_core.lock_store")
+    made.set_lock_backend = partial(setattr, made, "lock")
     monkeypatch.setitem(sys.modules, made.__name__, made)
     monkeypatch.setenv("CREWAI_STORAGE_DIR", str(tmp_path / "storage"))
     return made
 
 
-def test_lock_of_a_shared_storage_excludes_other_runs(tmp_path: Path, locks: Locks) -> None:
+def test_lock_of_a_shared_storage_excludes_other_runs(tmp_path: Path, locks: Any) -> None:
     share_locks(tmp_path / "first")
     first = locks.lock
     share_locks(tmp_path / "second")

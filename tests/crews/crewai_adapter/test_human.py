@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from smartlinkd.crews.outcome import ExitReason
 from smartlinkd.crews.protocol import (
     Failed,
+    FromWorker,
     HumanFeedback,
     HumanInput,
     Log,
     Result,
-    Step,
 )
-from tests.crews.crewai_adapter.stand_in import Begin, whole
+from smartlinkd.crews.worker import Worker
+from tests.crews.crewai_adapter.stand_in import Begin, steps, whole
 
 ASKING = """
     from crewai import Crew, Thing, task, tell
@@ -39,20 +41,28 @@ ASKING = """
     """
 
 
+async def answer(
+    worker: Worker, *answers: tuple[str, bool]
+) -> tuple[list[HumanInput], list[FromWorker], ExitReason]:
+    """Answer a crew's questions in turn. Return them, its messages and its end."""
+    asked: list[HumanInput] = []
+    said: list[FromWorker] = []
+    async for message in worker.channel:
+        said.append(message)
+        if isinstance(message, HumanInput):
+            text, approved = answers[len(asked)]
+            asked.append(message)
+            await worker.channel.send(
+                HumanFeedback(task_id=message.task_id, feedback=text, approved=approved)
+            )
+    return asked, said, await worker.exit_reason()
+
+
 async def test_human_is_asked_until_the_answer_is_approved(crew: Begin) -> None:
-    answers = iter([("shorter", False), ("", False), ("fine", True)])
-    seen = []
     async with crew(ASKING) as worker:
-        async for message in worker.channel:
-            if isinstance(message, HumanInput):
-                assert "the task post" in message.prompt
-                seen.append(message.output)
-                text, approved = next(answers)
-                await worker.channel.send(
-                    HumanFeedback(task_id=message.task_id, feedback=text, approved=approved)
-                )
-        end = await worker.exit_reason()
-    assert seen == ["draft 0", "draft 1", "draft 2"]
+        asked, _, end = await answer(worker, ("shorter", False), ("", False), ("fine", True))
+    assert all("the task post" in each.prompt for each in asked)
+    assert [each.output for each in asked] == ["draft 0", "draft 1", "draft 2"]
     assert end == Result(
         output="draft 2, ['shorter', 'This is not good enough yet. Improve it.'], False"
     )
@@ -125,20 +135,9 @@ GATES = """
 
 async def test_human_answers_the_question_of_a_hook(crew: Begin) -> None:
     """CrewAI lets the tool run when a hook raises anything but HookAborted."""
-    answers = iter([(" yes ", True), ("", True), ("too dear", False), (" ", False), ("ok", True)])
-    asked: list[HumanInput] = []
-    told: list[Step] = []
+    answers = [(" yes ", True), ("", True), ("too dear", False), (" ", False), ("ok", True)]
     async with crew(GATES) as worker:
-        async for message in worker.channel:
-            if isinstance(message, Step):
-                told.append(message)
-            if isinstance(message, HumanInput):
-                asked.append(message)
-                text, approved = next(answers)
-                await worker.channel.send(
-                    HumanFeedback(task_id=message.task_id, feedback=text, approved=approved)
-                )
-        end = await worker.exit_reason()
+        asked, messages, end = await answer(worker, *answers)
     assert [(each.prompt, each.output) for each in asked] == [
         ("Allow it?\nType yes:", 'remove {"file": "a"}'),
         ("Good?", "remove {}\nremoved"),
@@ -159,7 +158,7 @@ async def test_human_answers_the_question_of_a_hook(crew: Begin) -> None:
         "ok",
         "aborted: no human could be asked: it is not clear for which task",
     ]
-    assert [(step.tool, step.thought) for step in told] == [("remove", "It is old.")]
+    assert [(step.tool, step.thought) for step in steps(messages)] == [("remove", "It is old.")]
 
 
 @pytest.mark.parametrize("beside", [False, True])
@@ -196,14 +195,7 @@ async def test_refused_hook_ends_a_crew_of_an_older_crewai(crew: Begin, beside: 
 
         press = Crew(task("post"), kickoff=kickoff)
         """
-    told: list[Step] = []
     async with crew(code) as worker:
-        async for message in worker.channel:
-            if isinstance(message, Step):
-                told.append(message)
-            if isinstance(message, HumanInput):
-                answer = HumanFeedback(task_id=message.task_id, feedback="", approved=False)
-                await worker.channel.send(answer)
-        error = "a hook of the crew was refused: a human refused"
-        assert await worker.exit_reason() == Failed(error=error)
-    assert [step.result for step in told] == ["I remove it"]
+        _, messages, end = await answer(worker, ("", False))
+    assert end == Failed(error="a hook of the crew was refused: a human refused")
+    assert [step.result for step in steps(messages)] == ["I remove it"]

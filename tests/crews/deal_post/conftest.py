@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +22,10 @@ from smartlinkd.crews.protocol import (
     ToolCall,
     ToolResult,
 )
-from smartlinkd.crews.worker import Worker
+from tests.crews.scripts import Begin
+from tests.net.receivers import Received, Receiver, open_receiver, receiver
 
-Begin = Callable[..., AbstractAsyncContextManager[Worker]]
+__all__ = ["open_receiver", "receiver"]  # fixtures
 LIPSTICK = "https://shopee.vn/product/1/11"
 HEADPHONES = "https://shopee.vn/product/2/22"
 MYSTERY = "https://shopee.vn/product/3/33"
@@ -94,10 +94,6 @@ class Run:
     def warnings(self) -> list[str]:
         return [m.text for m in self.said if isinstance(m, Log) and m.level == "warning"]
 
-    @property
-    def calls(self) -> list[ToolCall]:
-        return [m for m in self.said if isinstance(m, ToolCall)]
-
     def steps(self, agent: str) -> list[Step]:
         return [m for m in self.said if isinstance(m, Step) and m.agent == agent]
 
@@ -113,17 +109,12 @@ def links() -> list[str]:
 
 @pytest.fixture
 def run_crew(begin: Begin) -> RunCrew:
-    """`await run_crew(inputs, environment={…}, refusal="…")`: one execution, to its end.
+    """`await run_crew(inputs, environment={…})`: one execution, to its end.
 
-    The links asked for are answered out of the table above; with a `refusal` the call fails.
+    The links asked for are answered out of the table above.
     """
 
-    async def run(
-        inputs: dict[str, Any],
-        *,
-        environment: dict[str, str] | None = None,
-        refusal: str | None = None,
-    ) -> Run:
+    async def run(inputs: dict[str, Any], *, environment: dict[str, str] | None = None) -> Run:
         said = []
         async with begin(
             sys.executable,
@@ -136,15 +127,13 @@ def run_crew(begin: Begin) -> RunCrew:
                 async for message in worker.channel:
                     said.append(message)
                     if isinstance(message, ToolCall):
-                        await worker.channel.send(_answer(message, refusal))
+                        await worker.channel.send(_answer(message))
                 return Run(said, await worker.exit_reason())
 
     return run
 
 
-def _answer(call: ToolCall, refusal: str | None) -> ToolResult:
-    if refusal is not None:
-        return ToolResult(call_id=call.call_id, error=refusal)
+def _answer(call: ToolCall) -> ToolResult:
     wanted = call.arguments["links"]
     assert isinstance(wanted, list)
     mapping = {str(link): MAPPING[str(link)] for link in wanted}
@@ -152,62 +141,37 @@ def _answer(call: ToolCall, refusal: str | None) -> ToolResult:
 
 
 class FakeModel:
-    """An OpenAI-compatible server that answers as it is told, and keeps what it was asked.
+    """An OpenAI-compatible server, at a receiver that answers as it is told."""
 
-    `answers` are whole HTTP responses, one for each call; when there is none left, it is silent.
-    """
-
-    def __init__(self, port: int) -> None:
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
         self.environment = {
-            "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1/",
+            "OPENAI_BASE_URL": receiver.url("/v1/"),
             "OPENAI_API_KEY": "sk-a-secret-of-the-owner",
         }
-        self.answers: list[bytes] = []
-        self.heads: list[str] = []
-        self.bodies: list[Any] = []
+
+    @property
+    def request(self) -> Received:
+        """The only request that came."""
+        (request,) = self._receiver.received
+        return request
 
     def will_write(self, text: object, **usage: int) -> None:
         """The next answer is a `chat.completion` with this text."""
-        completion = {
-            "object": "chat.completion",
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": text}}],
-            "usage": usage,
-        }
-        self.will_answer(200, json.dumps(completion).encode())
+        choice = {"index": 0, "message": {"role": "assistant", "content": text}}
+        self.will_answer(200, {"object": "chat.completion", "choices": [choice], "usage": usage})
 
-    def will_answer(self, status: int, body: bytes, *headers: str) -> None:
+    def will_answer(self, status: int, answer: object) -> None:
         """The next answer is this."""
-        lines = [f"HTTP/1.1 {status} Said", f"Content-Length: {len(body)}", *headers, "", ""]
-        self.answers.append("\r\n".join(lines).encode() + body)
+        body = json.dumps(answer).encode()
+        head = f"HTTP/1.1 {status} Said\r\nContent-Length: {len(body)}\r\n\r\n".encode()
 
-    async def serve(self, stream: trio.SocketStream) -> None:
-        """One connection, one call."""
-        data = b""
-        while b"\r\n\r\n" not in data:
-            data += await stream.receive_some()
-        head, _, body = data.partition(b"\r\n\r\n")
-        [length] = [
-            int(line.partition(b":")[2])
-            for line in head.split(b"\r\n")
-            if line.lower().startswith(b"content-length:")
-        ]
-        while len(body) < length:
-            body += await stream.receive_some()
-        self.heads.append(head.decode())
-        self.bodies.append(json.loads(body))
-        if not self.answers:
-            await trio.sleep_forever()
-        await stream.send_all(self.answers.pop(0))
+        async def say(stream: trio.SocketStream) -> None:
+            await stream.send_all(head + body)
+
+        self._receiver.behaviours.append(say)
 
 
 @pytest.fixture
-async def fake_model(nursery: trio.Nursery) -> FakeModel:
-    [listener] = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    model = FakeModel(listener.socket.getsockname()[1])
-
-    async def serve(stream: trio.SocketStream) -> None:
-        async with stream:
-            await model.serve(stream)
-
-    nursery.start_soon(trio.serve_listeners, serve, [listener])
-    return model
+def fake_model(receiver: Receiver) -> FakeModel:
+    return FakeModel(receiver)

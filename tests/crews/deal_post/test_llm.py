@@ -39,9 +39,10 @@ async def test_request_to_the_model_has_the_apis_form(
     fake_model.will_write(GOOD)
     environment = fake_model.environment | {"OPENAI_MODEL": "small"}
     run = await run_crew({"links": links[:2], "title": "Chào hè"}, environment=environment)
-    [head], [body] = fake_model.heads, fake_model.bodies
-    assert head.startswith("POST /v1/chat/completions HTTP/1.1\r\n")
-    assert f"Authorization: Bearer {KEY}" in head.split("\r\n")
+    request = fake_model.request
+    assert (request.method, request.target) == ("POST", "/v1/chat/completions")
+    assert request.headers["authorization"] == f"Bearer {KEY}"
+    body = json.loads(request.body)
     assert body["model"] == "small"
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
     assert "Vietnamese" in body["messages"][0]["content"]
@@ -80,7 +81,7 @@ async def test_unusable_post_of_the_model_is_replaced_by_the_template(
 async def test_error_of_the_model_hides_the_key(
     run_crew: RunCrew, links: list[str], fake_model: FakeModel
 ) -> None:
-    fake_model.will_answer(401, json.dumps({"error": f"wrong key {KEY}"}).encode())
+    fake_model.will_answer(401, {"error": f"wrong key {KEY}"})
     run = await run_crew({"links": links[:2]}, environment=fake_model.environment)
     assert run.json["writer"] == "template"
     [warning] = run.warnings

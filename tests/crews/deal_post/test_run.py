@@ -19,7 +19,8 @@ from smartlinkd.crews.protocol import (
 from smartlinkd.crews.worker import Stopped
 
 if TYPE_CHECKING:
-    from tests.crews.deal_post.conftest import Begin, RunCrew
+    from tests.crews.deal_post.conftest import RunCrew
+    from tests.crews.scripts import Begin
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
 POST = """\

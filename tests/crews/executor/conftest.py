@@ -45,7 +45,7 @@ HANG = 20.0  # seconds; what takes that long hangs
 Step = str | dict[str, JsonValue]
 # Does the steps of its input "script", one after the other. An object is said as it is.
 PUPPET = r"""
-import json, os, signal, socket, sys
+import json, signal, socket, sys
 socket = socket.socket(fileno=3)
 line, answers = socket.makefile("w", encoding="utf-8"), socket.makefile("r", encoding="utf-8")
 def say(type, **fields):
@@ -87,8 +87,6 @@ for step in given["inputs"].get("script", ["started", "result done"]):
     elif word == "hang":
         while True:
             signal.pause()
-    elif word == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
     elif word == "exit":
         print("what it was at", flush=True)
         print("its last words", file=sys.stderr, flush=True)
@@ -161,12 +159,11 @@ class CrewsDaemon:
         self,
         folder: Path,
         crews: tuple[Crew, ...],
-        broken: tuple[BrokenCrew, ...] = (),
-        limits: ExecutorLimits | None = None,
-        store_limits: StoreLimits | None = None,
+        broken: tuple[BrokenCrew, ...],
+        limits: ExecutorLimits,
+        store_limits: StoreLimits | None,
     ) -> None:
         self.folder = folder
-        self.holder = CrewUser("c")
         self.gate = Gate()
         self.calls = 0
         self.scope = trio.CancelScope()
@@ -238,15 +235,10 @@ class CrewsDaemon:
                 if execution.state.ended:
                     return execution
 
-    async def comes_to_rest(self, *crews: str) -> None:
-        """Wait until it has nothing in hand, or nothing of these crews: what has ended is told
-        before its worker has gone."""
+    async def comes_to_rest(self) -> None:
+        """Wait until it has nothing in hand: what has ended is told before its worker has gone."""
         with trio.fail_after(HANG):
-            while any(
-                load != CrewLoad(0, 0)
-                for crew, load in self.executor.load().items()
-                if not crews or crew in crews
-            ):
+            while any(load != CrewLoad() for load in self.executor.load().values()):
                 await wait_all_tasks_blocked(0.001)
 
     async def reaches(self, kickoff_id: str, status: Status, crew: str = "c") -> Execution:
@@ -271,7 +263,7 @@ class CrewsDaemon:
             await self.executor.stop(CrewUser(crew, user), kickoff_id)
 
     async def all_asked(self) -> None:
-        """Wait until those who stop something have come as far as they can."""
+        """Wait until those who ask for something have come as far as they can."""
         await wait_all_tasks_blocked()
         # Behind their own look, since the journal answers in turn; a list is never in memory.
         await self.executor.executions(CrewUser("c"), state=None, limit=1, cursor=None)
@@ -333,7 +325,6 @@ class CrewsDaemon:
 
 
 StartDaemon = Callable[..., Awaitable[CrewsDaemon]]
-NewDaemon = Callable[..., CrewsDaemon]
 MakeCrew = Callable[..., Crew]
 
 
@@ -358,35 +349,18 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def store_limits() -> StoreLimits:
-    """The limits of the store; a test's parameter of this name replaces them."""
-    return StoreLimits()
-
-
-@pytest.fixture
-def new_daemon(
-    nothing_left: None, folder: Path, limits: dict[str, Any], store_limits: StoreLimits
-) -> NewDaemon:
-    """Makes a daemon with these crews, that nobody has started yet."""
-
-    def make(
-        *crews: Crew,
-        broken: tuple[BrokenCrew, ...] = (),
-        store_limits: StoreLimits = store_limits,
-    ) -> CrewsDaemon:
-        return CrewsDaemon(
-            folder, crews or (make_crew(),), broken, ExecutorLimits(**limits), store_limits
-        )
-
-    return make
-
-
-@pytest.fixture
-def start_daemon(new_daemon: NewDaemon, nursery: trio.Nursery) -> StartDaemon:
+def start_daemon(
+    nothing_left: None, folder: Path, limits: dict[str, Any], nursery: trio.Nursery
+) -> StartDaemon:
     """Starts a daemon with these crews; it is killed with the test, if it has not ended by then."""
 
-    async def start(*crews: Crew, **more: Any) -> CrewsDaemon:
-        daemon = new_daemon(*crews, **more)
+    async def start(
+        *crews: Crew,
+        broken: tuple[BrokenCrew, ...] = (),
+        store_limits: StoreLimits | None = None,
+    ) -> CrewsDaemon:
+        of_executor = ExecutorLimits(**limits)
+        daemon = CrewsDaemon(folder, crews or (make_crew(),), broken, of_executor, store_limits)
         await nursery.start(daemon.serve)
         return daemon
 

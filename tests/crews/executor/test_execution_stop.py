@@ -12,10 +12,9 @@ from smartlinkd.errors import Invalid
 from smartlinkd.store.model import ExecutionState, Status
 
 if TYPE_CHECKING:
-    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, NewDaemon, StartDaemon
+    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
 
 WAITS = ("started", "call gate", "hear", "result ok")
-BY = "stopped by a holder of the organization token"
 
 
 async def test_stop_of_a_waiting_execution_ends_it_unstarted(
@@ -23,10 +22,13 @@ async def test_stop_of_a_waiting_execution_ends_it_unstarted(
 ) -> None:
     daemon = await start_daemon(crew(max_running=1))
     running, waiting, next_one = [await daemon.kickoff(*WAITS) for _ in range(3)]
+    for each in (running, waiting):
+        with pytest.raises(Invalid, match="not waiting for human input"):
+            await daemon.resume(each)
     await daemon.stop_one(waiting)
     end = await daemon.look(waiting)
     assert (end.state, end.status) == (ExecutionState.FAILED, Status.STOPPED)
-    assert end.error == f"{BY} before its turn came"
+    assert end.error == "stopped by a holder of the organization token before its turn came"
     assert (end.started_at, end.finished_at is not None) == (None, True)
     assert await daemon.story(waiting) == ["crew_kickoff_failed"]
     daemon.gate.open()
@@ -34,39 +36,26 @@ async def test_stop_of_a_waiting_execution_ends_it_unstarted(
         assert (await daemon.end_of(each)).state is ExecutionState.SUCCESS
 
 
-async def test_stop_of_a_running_execution_ends_its_worker(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff("started", "task a", "call gate", "hear", "result ok")
+@pytest.mark.parametrize(
+    ("user", "by"), [("", "a holder of the organization token"), ("an", "user an")]
+)
+async def test_stop_of_a_running_execution_ends_its_worker_and_names_who_stopped_it(
+    daemon: CrewsDaemon, user: str, by: str
+) -> None:
+    kickoff_id = await daemon.kickoff("started", "task a", "call gate", "hear", user=user)
     await daemon.gate.reaches(1)
-    await daemon.stop_one(kickoff_id)
+    await daemon.stop_one(kickoff_id, user)
     end = await daemon.look(kickoff_id)
     assert (end.state, end.status, end.current_task) == (
         ExecutionState.FAILED,
         Status.STOPPED,
         None,
     )
-    assert end.error == f"{BY}; the worker ended without a signal"
+    assert end.error == f"stopped by {by}; the worker ended without a signal"
     assert (await daemon.story(kickoff_id))[-1] == "crew_kickoff_failed"
     assert list((daemon.folder / "runs").iterdir()) == []
     assert daemon.executor.load()["c"].running == 0
     await daemon.gate.reaches(0)
-
-
-async def test_stop_while_a_human_is_asked_withdraws_the_question(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff("started", "task a", "ask a", "hear", "done a", "result ok")
-    await daemon.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
-    await daemon.stop_one(kickoff_id)
-    end = await daemon.look(kickoff_id)
-    assert (end.status, end.current_task) == (Status.STOPPED, None)
-    with pytest.raises(Invalid, match="not waiting"):
-        await daemon.resume(kickoff_id)
-
-
-async def test_stop_by_a_user_names_the_user_in_the_error(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff(*WAITS, user="an")
-    await daemon.gate.reaches(1)
-    await daemon.stop_one(kickoff_id, user="an")
-    error = (await daemon.look(kickoff_id)).error
-    assert error == "stopped by user an; the worker ended without a signal"
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -88,18 +77,20 @@ async def test_two_stops_at_the_same_moment_end_the_execution_once(
 LINGERS = ("started", "log here", "result ok", "deaf", "hang")
 LONG = 1000.0
 """Seconds of a grace that no test waits for."""
-BUSY = {"c": CrewLoad(running=1, waiting=0)}
 
 
-async def test_result_is_readable_while_the_worker_still_exits(
+async def test_result_is_readable_and_stands_while_the_worker_has_its_grace(
     start_daemon: StartDaemon, crew: MakeCrew
 ) -> None:
     daemon = await start_daemon(crew(grace=LONG))
-    end = await daemon.end_of(await daemon.kickoff(*LINGERS))
+    end = await daemon.end_of(await daemon.kickoff("started", "result ok", "hang"))
     assert (end.state, end.result) == (ExecutionState.SUCCESS, "ok")
     assert (await daemon.story(end.id))[-1] == "crew_kickoff_completed"
+    with pytest.raises(Invalid, match="has ended already"):
+        await daemon.stop_one(end.id)
+    await trio.sleep(0.2)  # a signal would have ended it by now
     assert len(list((daemon.folder / "runs").iterdir())) == 1
-    assert daemon.executor.load() == BUSY
+    assert daemon.executor.load() == {"c": CrewLoad(running=1)}
 
 
 async def test_execution_keeps_its_slot_until_its_worker_has_exited(
@@ -114,18 +105,6 @@ async def test_execution_keeps_its_slot_until_its_worker_has_exited(
     assert "does not end within 0.2 s of its last message, and is killed" in caplog.text
     await daemon.comes_to_rest()
     assert list((daemon.folder / "runs").iterdir()) == []
-
-
-async def test_stop_after_the_result_leaves_the_worker_its_grace(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(grace=LONG))
-    kickoff_id = await daemon.kickoff("started", "result ok", "hang")
-    await daemon.end_of(kickoff_id)
-    with pytest.raises(Invalid, match="has ended already"):
-        await daemon.stop_one(kickoff_id)
-    await trio.sleep(0.2)  # a signal would have ended it by now
-    assert daemon.executor.load() == BUSY
 
 
 async def test_messages_after_the_result_are_ignored(
@@ -152,20 +131,14 @@ async def test_stopping_daemon_terminates_a_worker_that_lingers_after_its_result
 
 @pytest.mark.parametrize("in_order", [True, False])
 async def test_result_stands_when_the_daemon_ends_before_the_worker(
-    new_daemon: NewDaemon, crew: MakeCrew, *, in_order: bool
+    start_daemon: StartDaemon, crew: MakeCrew, *, in_order: bool
 ) -> None:
-    one = crew(grace=0.2)
-    daemon = new_daemon(one)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(daemon.serve)
-        kickoff_id = await daemon.kickoff(*LINGERS)
-        await daemon.end_of(kickoff_id)
-        await (daemon.stop() if in_order else daemon.kill())
+    daemon = await start_daemon(crew(grace=0.2))
+    kickoff_id = await daemon.kickoff(*LINGERS)
+    await daemon.end_of(kickoff_id)
+    await (daemon.stop() if in_order else daemon.kill())
     assert list((daemon.folder / "runs").iterdir()) == []
 
-    daemon = new_daemon(one)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(daemon.serve)
-        assert (await daemon.look(kickoff_id)).status is Status.COMPLETED
-        assert daemon.executor.load() == {"c": CrewLoad(running=0, waiting=0)}
-        await daemon.kill()
+    daemon = await start_daemon()
+    assert (await daemon.look(kickoff_id)).status is Status.COMPLETED
+    assert daemon.executor.load() == {"c": CrewLoad(running=0, waiting=0)}

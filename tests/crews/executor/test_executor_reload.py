@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 WAITS = ("started", "call gate", "hear", "result ok")
 HANG = 20.0  # seconds; what takes that long hangs
-BROKEN = Catalog({}, (BrokenCrew("c", (), ("an", "bo")),))
+BROKEN_C = BrokenCrew("c", ())
 
 
 def having(*crews: Crew) -> Catalog:
@@ -39,21 +39,12 @@ async def its_place_is_free(daemon: CrewsDaemon) -> None:
             await wait_all_tasks_blocked(0.001)
 
 
-async def test_reload_with_more_slots_starts_what_waits(
+async def test_reload_with_more_slots_starts_what_waits_and_one_with_fewer_ends_nothing(
     start_daemon: StartDaemon, crew: MakeCrew
 ) -> None:
     daemon = await start_daemon(crew(max_running=1))
-    await one_running_one_waiting(daemon)
+    ids = [*await one_running_one_waiting(daemon), await daemon.kickoff(*WAITS)]
     await daemon.executor.apply_catalog(having(crew(max_running=2)))
-    await daemon.gate.reaches(2)
-    daemon.gate.open()
-
-
-async def test_reload_with_fewer_slots_ends_nothing_that_runs(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(max_running=2))
-    ids = [await daemon.kickoff(*WAITS) for _ in range(3)]
     await daemon.gate.reaches(2)
     await daemon.executor.apply_catalog(having(crew(max_running=1, queue=2)))
     assert daemon.executor.load() == {"c": CrewLoad(running=2, waiting=1)}
@@ -99,7 +90,7 @@ async def test_waiting_execution_of_a_broken_crew_waits_until_it_is_mended(
 ) -> None:
     daemon = await start_daemon(crew(max_running=1))
     running, waiting = await one_running_one_waiting(daemon)
-    await daemon.executor.apply_catalog(BROKEN)
+    await daemon.executor.apply_catalog(Catalog({}, (BROKEN_C,)))
     daemon.gate.open()
     assert (await daemon.end_of(running)).state is ExecutionState.SUCCESS
     await its_place_is_free(daemon)
@@ -147,16 +138,6 @@ async def test_restarted_executor_keeps_the_reloaded_crews(
         await daemon.stop()
 
 
-BROKEN_C = BrokenCrew("c", ())
-
-
-async def comes_to(daemon: CrewsDaemon, *loads: CrewLoad) -> None:
-    """Wait until the crews that are listed have this in hand."""
-    with trio.fail_after(HANG):
-        while [each.load for each in daemon.executor.listed()] != list(loads):
-            await wait_all_tasks_blocked(0.001)
-
-
 async def test_broken_crew_with_a_running_execution_is_listed_as_running(
     start_daemon: StartDaemon, crew: MakeCrew
 ) -> None:
@@ -170,4 +151,4 @@ async def test_broken_crew_with_a_running_execution_is_listed_as_running(
     assert (broken.crew, broken.default, broken.paths) == (BROKEN_C, True, ("/crews/c", "/"))
     assert (other.load, broken.load) == (CrewLoad(), CrewLoad(running=1))
     daemon.gate.open()
-    await comes_to(daemon, CrewLoad(), CrewLoad())
+    await daemon.comes_to_rest()

@@ -112,22 +112,6 @@ async def test_execution_that_is_being_stopped_is_stopped_when_the_daemon_ends(
     assert "crew_execution_requeued" not in await daemon.story(kickoff_id)
 
 
-async def test_question_to_a_human_is_asked_again_after_a_rerun(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    again = crew(on_restart="rerun")
-    daemon = await start_daemon(again)
-    kickoff_id = await daemon.kickoff("started", "task a", "ask a", "hear", "done a", "result ok")
-    await daemon.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
-    await daemon.kill()
-
-    daemon = await start_daemon(again)
-    while (await daemon.story(kickoff_id)).count("human_input_requested") < 2:  # noqa: ASYNC110
-        await trio.sleep(0.01)
-    assert (await daemon.resume(kickoff_id)).state is not ExecutionState.FAILED
-    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
-
-
 async def test_execution_is_rerun_three_times_at_most(
     start_daemon: StartDaemon, crew: MakeCrew
 ) -> None:
@@ -226,7 +210,6 @@ async def test_execution_can_be_stopped_while_it_is_loaded_after_a_restart(
     assert daemon.executor.load() == {"c": CrewLoad(running=0, waiting=0)}
 
 
-# Kicks off 24 executions, 4 of which run, tells their ids, and waits for what comes.
 async def test_executor_start_removes_what_a_loss_of_power_left_of_workers(
     start_daemon: StartDaemon, folder: Path
 ) -> None:

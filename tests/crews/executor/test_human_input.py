@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from smartlinkd.errors import Invalid, NotFound
+from smartlinkd.errors import Invalid
 from smartlinkd.store.model import (
     ExecutionState,
     ExecutionUpdate,
@@ -17,16 +17,21 @@ from smartlinkd.store.model import (
 )
 
 if TYPE_CHECKING:
-    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
+    from tests.crews.executor.conftest import CrewsDaemon
 
 ASKS = ("started", "task a", "ask a", "hear", "done a", "result ok")
 WAITING = Status.WAITING_FOR_HUMAN_INPUT
 
 
-async def test_answer_reaches_the_worker_that_asked(daemon: CrewsDaemon) -> None:
+async def test_answer_reaches_the_worker_that_asked_and_none_about_another_task(
+    daemon: CrewsDaemon,
+) -> None:
     kickoff_id = await daemon.kickoff(*ASKS)
     asked = await daemon.reaches(kickoff_id, WAITING)
     assert (asked.state, asked.current_task) == (ExecutionState.RUNNING, "a")
+    with pytest.raises(Invalid, match="task_id"):
+        await daemon.resume(kickoff_id, "b")
+    assert (await daemon.look(kickoff_id)).status is WAITING
     answered = await daemon.resume(kickoff_id, text="make it shorter", approved=False)
     assert answered.status in (Status.RUNNING, Status.COMPLETED)
     end = await daemon.end_of(kickoff_id)
@@ -41,34 +46,6 @@ async def test_answer_reaches_the_worker_that_asked(daemon: CrewsDaemon) -> None
     events = {event.type: event.data for event in await daemon.events(kickoff_id)}
     assert events["human_input_requested"] == {"task_id": "a", "prompt": "good?"}
     assert events["human_feedback_received"] == {"task_id": "a", "approved": False}
-
-
-async def test_answer_about_another_task_is_refused(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff(*ASKS)
-    await daemon.reaches(kickoff_id, WAITING)
-    with pytest.raises(Invalid, match="task_id"):
-        await daemon.resume(kickoff_id, "b")
-    assert (await daemon.look(kickoff_id)).status is WAITING
-    await daemon.resume(kickoff_id)
-    assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
-
-
-async def test_answer_without_a_question_is_refused(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(max_running=1))
-    running = await daemon.kickoff("started", "call gate", "hear", "result ok")
-    waiting = await daemon.kickoff()
-    await daemon.gate.reaches(1)
-    for kickoff_id in (running, waiting):
-        with pytest.raises(Invalid, match="not waiting for human input"):
-            await daemon.resume(kickoff_id)
-    daemon.gate.open()
-    await daemon.end_of(waiting)
-    with pytest.raises(Invalid, match="not waiting for human input"):
-        await daemon.resume(waiting)
-    with pytest.raises(NotFound):
-        await daemon.resume("no-such-id")
 
 
 async def test_two_answers_at_the_same_moment_count_once(daemon: CrewsDaemon) -> None:
@@ -103,38 +80,26 @@ async def test_same_answer_counts_again_when_its_task_is_asked_about_again(
     assert (await daemon.story(kickoff_id)).count("human_feedback_received") == 2
 
 
-def hold_up_answers(
-    daemon: CrewsDaemon, monkeypatch: pytest.MonkeyPatch
-) -> tuple[trio.Event, trio.Event]:
-    """Set when an answer is to be recorded; and to be set when it may be."""
-    record = daemon.store.record
-    recording, go_on = trio.Event(), trio.Event()
-
-    async def hold_up(execution_id: str, entry: ExecutionUpdate) -> None:
-        if entry.change.get("status") is Status.RUNNING:
-            recording.set()
-            await go_on.wait()
-        await record(execution_id, entry)
-
-    monkeypatch.setattr(daemon.store, "record", hold_up)
-    return recording, go_on
-
-
 async def test_answer_cut_off_by_a_stop_is_refused(
     daemon: CrewsDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`resume` says that it was recorded, so it does not say so when it was not."""
     kickoff_id = await daemon.kickoff(*ASKS)
     await daemon.reaches(kickoff_id, WAITING)
-    recording, _ = hold_up_answers(daemon, monkeypatch)
+    record, recording = daemon.store.record, trio.Event()
+
+    async def hold_up(execution_id: str, entry: ExecutionUpdate) -> None:
+        if entry.change.get("status") is Status.RUNNING:
+            recording.set()
+            await trio.sleep_forever()
+        await record(execution_id, entry)
+
+    async def answer() -> None:
+        with pytest.raises(Invalid, match="has ended; /events tells whether the answer was taken"):
+            await daemon.resume(kickoff_id)
+
+    monkeypatch.setattr(daemon.store, "record", hold_up)
     async with trio.open_nursery() as nursery:
-
-        async def answer() -> None:
-            with pytest.raises(
-                Invalid, match="has ended; /events tells whether the answer was taken"
-            ):
-                await daemon.resume(kickoff_id)
-
         nursery.start_soon(answer)
         await recording.wait()
         await daemon.stop_one(kickoff_id)

@@ -8,7 +8,6 @@ import pytest
 import trio
 
 from smartlinkd.crews.model import CrewLoad
-from smartlinkd.crews.scheduler import FULL_RETRY_AFTER
 from smartlinkd.errors import Unavailable
 from smartlinkd.store.model import ExecutionState
 
@@ -44,37 +43,6 @@ async def test_busy_crew_holds_up_no_other(start_daemon: StartDaemon, crew: Make
     daemon.gate.open()
     for each in waiting:
         await daemon.end_of(each, "busy")
-
-
-async def test_full_queue_refuses_until_it_has_room(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(max_running=1, queue=2))
-    running, next_one, _ = [await daemon.kickoff(*WAITS) for _ in range(3)]
-    with pytest.raises(Unavailable, match="the queue of crew c is full, with 2 waiting") as refusal:
-        await daemon.kickoff(*WAITS)
-    assert refusal.value.retry_after == FULL_RETRY_AFTER
-    assert len(await daemon.store.unfinished()) == 3
-
-    await daemon.stop_one(next_one)
-    last = await daemon.kickoff(*WAITS)
-    with pytest.raises(Unavailable):
-        await daemon.kickoff(*WAITS)
-    daemon.gate.open()
-    for each in (running, last):
-        assert (await daemon.end_of(each)).state is ExecutionState.SUCCESS
-
-
-async def test_crew_without_a_queue_takes_what_may_run(
-    start_daemon: StartDaemon, crew: MakeCrew
-) -> None:
-    daemon = await start_daemon(crew(max_running=1, queue=0))
-    running = await daemon.kickoff(*WAITS)
-    with pytest.raises(Unavailable):
-        await daemon.kickoff()
-    daemon.gate.open()
-    await daemon.end_of(running)
-    assert (await daemon.end_of(await daemon.kickoff())).state is ExecutionState.SUCCESS
 
 
 async def test_kickoffs_at_the_same_moment_keep_the_queues_bound(

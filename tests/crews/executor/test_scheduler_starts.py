@@ -42,18 +42,13 @@ async def completes(daemon: CrewsDaemon, kickoff_id: str, crew: str = "c") -> Ex
     return found
 
 
-async def test_next_worker_waits_while_another_starts(daemon: CrewsDaemon) -> None:
+async def test_next_worker_waits_while_another_of_its_crew_starts(daemon: CrewsDaemon) -> None:
     first = await daemon.kickoff("hang")
     second = await one_that_waits(daemon)
-    await daemon.stop_one(first)
-    await completes(daemon, second)
-
-
-async def test_crew_with_no_starting_worker_waits_for_no_other_crew(daemon: CrewsDaemon) -> None:
-    first = await daemon.kickoff("hang")
-    await one_that_waits(daemon)
     await completes(daemon, await daemon.kickoff(crew="other"), "other")
     assert (await daemon.look(first)).state is ExecutionState.RUNNING
+    await daemon.stop_one(first)
+    await completes(daemon, second)
 
 
 async def test_worker_counts_as_started_once_it_said_something(daemon: CrewsDaemon) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from smartlinkd.crews.outcome import Outcome, Subject
+from smartlinkd.crews.outcome import Subject
 from smartlinkd.crews.protocol import (
     FromWorker,
     HumanInput,
@@ -18,11 +18,7 @@ from smartlinkd.crews.protocol import (
     TaskStarted,
     ToolCall,
 )
-from smartlinkd.crews.store_entries import (
-    ExecutionProgress,
-    ended,
-    requeued,
-)
+from smartlinkd.crews.store_entries import ExecutionProgress, requeued
 from smartlinkd.store.model import (
     ExecutionUpdate,
     NewEvent,
@@ -38,12 +34,8 @@ STREAM = WebhookTarget("stream", URL)
 STEP = WebhookTarget("step", URL)
 
 
-def subject(*webhooks: WebhookTarget) -> Subject:
-    return Subject("some-id", {"m": 1}, webhooks)
-
-
 def ledger(*webhooks: WebhookTarget) -> ExecutionProgress:
-    return ExecutionProgress(subject(*webhooks))
+    return ExecutionProgress(Subject("some-id", {"m": 1}, webhooks))
 
 
 def hear(book: ExecutionProgress, *messages: FromWorker) -> ExecutionUpdate:
@@ -90,21 +82,10 @@ def test_message_of_a_worker_becomes_a_change_and_an_event(
     assert {each.timestamp for each in entry.events} <= {NOW}
 
 
-def test_total_tasks_counts_the_started_tasks_where_the_worker_told_no_total() -> None:
-    book = ledger()
-    said = (Started(), task("a"), TaskCompleted(task_id="a", output="1"), task("b"), task("c"))
-    changes = [book.entry_for(message, NOW, 0.0).change for message in said]
-    assert [change.get("total_tasks") for change in changes] == [None, 1, None, 2, 3]
-    assert "total_tasks" not in changes[2]
-
-
 def test_event_queues_calls_to_its_targets() -> None:
     entry = ledger(STREAM, STEP).entry_for(Step(thought="hm"), NOW, 0.0)
     assert [call.target for call in entry.deliveries] == [STREAM, STEP]
     assert {call.due_at for call in entry.deliveries} == {NOW}
-
-
-# Tasks
 
 
 def test_completed_task_is_recorded_with_its_beginning() -> None:
@@ -136,9 +117,6 @@ def test_current_task_is_the_latest_open_one() -> None:
     assert hear(book, done[1]).change["current_task"] is None
 
 
-# A human is asked
-
-
 def test_current_task_is_the_one_in_question_while_a_human_is_asked() -> None:
     book = ledger()
     entry = hear(book, task("a", "one"), HumanInput(task_id="a", prompt="?"), task("b", "two"))
@@ -147,34 +125,6 @@ def test_current_task_is_the_one_in_question_while_a_human_is_asked() -> None:
     assert answered.change == {"status": Status.RUNNING, "current_task": "two"}
     assert answered.events[0].data == {"task_id": "a", "approved": False}
     assert hear(book, task("c")).change["current_task"] == "c"
-
-
-def test_new_webhooks_replace_those_of_their_kinds_at_once() -> None:
-    book = ledger(STREAM, STEP)
-    hear(book, task("a"), HumanInput(task_id="a", prompt="?"))
-    new = (WebhookTarget("stream", "https://new.example/"), WebhookTarget("task", URL))
-    entry = book.answered(new, approved=True, now=NOW)
-    assert entry.change["webhooks"] == (STEP, *new)
-    assert [call.target for call in entry.deliveries] == [new[0]]
-    assert book.subject.webhooks == (STEP, *new)
-
-
-# The end
-
-
-@pytest.mark.parametrize(
-    "status", [Status.ERROR, Status.STOPPED, Status.TIMED_OUT, Status.INTERRUPTED]
-)
-def test_entry_of_a_failure_has_its_error(status: Status) -> None:
-    entry = ended(Subject("some-id", None, ()), Outcome(status, error="no luck"), NOW)
-    assert entry.change["status"] is status
-    assert (entry.change["result"], entry.change["error"]) == (None, "no luck")
-    assert entry.change["finished_at"] == NOW
-    (event,) = entry.events
-    assert (event.type, event.data) == (
-        "crew_kickoff_failed",
-        {"status": status.value, "error": "no luck"},
-    )
 
 
 def test_requeued_execution_forgets_the_run_before() -> None:

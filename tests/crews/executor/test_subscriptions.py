@@ -10,7 +10,6 @@ from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.crews.model import CrewUser
 from smartlinkd.crews.subscriptions import EVENTS_AT_ONCE, Subscriptions
-from smartlinkd.errors import NotFound
 from smartlinkd.store.model import ExecutionEvent, ExecutionState
 
 if TYPE_CHECKING:
@@ -18,17 +17,6 @@ if TYPE_CHECKING:
 
 C = CrewUser("c")
 WAITS = ("started", "call gate", "hear", "result ok")
-
-
-# Subscriptions
-
-
-async def test_notification_wakes_subscribers_of_its_execution_alone() -> None:
-    bells = Subscriptions()
-    with bells.subscribe("one") as one, bells.subscribe("two") as two:
-        bells.notify("one", ExecutionState.RUNNING)
-        await one.wait()
-        assert (one.state, two.state) == (ExecutionState.RUNNING, None)
 
 
 async def test_notification_before_the_wait_is_kept_once() -> None:
@@ -45,54 +33,28 @@ async def test_notification_before_the_wait_is_kept_once() -> None:
             nursery.cancel_scope.cancel()
 
 
-# Waiting
-
-
-async def test_wait_ends_with_a_change_of_state(start_daemon: StartDaemon, crew: MakeCrew) -> None:
+async def test_wait_ends_with_a_change_of_state_and_with_no_other_event(
+    start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
     daemon = await start_daemon(crew(max_running=1))
-    await daemon.kickoff(*WAITS)
+    running = await daemon.kickoff("started", "call gate", "hear", "log 1", "task a", "exit 1")
     waiting = await daemon.kickoff("started", "hang")
     await daemon.gate.reaches(1)
-    seen: list[ExecutionState] = []
+    seen: dict[str, ExecutionState] = {}
 
-    async def wait() -> None:
+    async def wait(kickoff_id: str) -> None:
         with trio.fail_after(10):
-            seen.append((await daemon.executor.wait(C, waiting, 60)).state)
+            seen[kickoff_id] = (await daemon.executor.wait(C, kickoff_id, 60)).state
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait)
-        await wait_all_tasks_blocked()
-        assert (seen, daemon.executor.followers) == ([], 1)
+        nursery.start_soon(wait, running)
+        nursery.start_soon(wait, waiting)
+        await daemon.all_asked()
+        assert (seen, daemon.executor.followers) == ({}, 2)
         daemon.gate.open()
-    assert (seen, daemon.executor.followers) == ([ExecutionState.RUNNING], 0)
-    await daemon.stop_one(waiting)
-
-
-async def test_wait_goes_on_over_events_that_change_no_state(daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff("started", "call gate", "hear", "log 1", "task a", "exit 1")
-    await daemon.gate.reaches(1)
-    ended: list[ExecutionState] = []
-
-    async def wait() -> None:
-        ended.append((await daemon.executor.wait(C, kickoff_id, 60)).state)
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(wait)
-        await wait_all_tasks_blocked()
-        daemon.gate.open()
-    assert ended == [ExecutionState.FAILED]
-
-
-async def test_unknown_execution_leaves_no_subscription(daemon: CrewsDaemon) -> None:
-    with pytest.raises(NotFound):
-        await daemon.executor.wait(C, "no-such-id", 1)
-    with pytest.raises(NotFound):
-        async with daemon.executor.follow(C, "no-such-id", after=0):
-            pass
+    assert seen == {running: ExecutionState.FAILED, waiting: ExecutionState.RUNNING}
     assert daemon.executor.followers == 0
-
-
-# ExecutionEventStream
+    await daemon.stop_one(waiting)
 
 
 async def test_slow_follower_loses_nothing_and_holds_up_nobody(daemon: CrewsDaemon) -> None:

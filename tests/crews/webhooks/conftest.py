@@ -14,7 +14,7 @@ import pytest
 import trio
 from pydantic import SecretBytes
 
-from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher, WebhookTimings
+from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import (
     Change,
@@ -22,7 +22,6 @@ from smartlinkd.store.model import (
     NewDelivery,
     NewExecution,
     Retention,
-    StoreLimits,
     WebhookTarget,
 )
 from tests.net.receivers import behave, open_receiver, receiver
@@ -36,16 +35,13 @@ LOOPBACK = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 class RunningDispatcher:
     """A journal on disk, and the webhooks part over it."""
 
-    path: Path
     store: Store
     nursery: trio.Nursery
-    ahead: timedelta = timedelta(0)  # by which the clock is set
     _began: float = field(default_factory=trio.current_time)
-    timings: WebhookTimings = field(init=False)
-    _nudge: Callable[[], None] = field(init=False)
+    nudge: Callable[[], None] = field(init=False)
 
     def wall(self) -> datetime:
-        return NOW + timedelta(seconds=trio.current_time() - self._began) + self.ahead
+        return NOW + timedelta(seconds=trio.current_time() - self._began)
 
     async def execution(self, *targets: WebhookTarget) -> str:
         new = NewExecution(
@@ -82,40 +78,25 @@ class RunningDispatcher:
     async def done(self) -> None:
         await self.until(lambda waiting: not waiting)
 
-    async def begin(self, **options: Any) -> Callable[[], None]:
+    async def begin(self, *, key: SecretBytes | None = None) -> Callable[[], None]:
         """Start the part; returns what stops it."""
-        given: dict[str, Any] = {"allow": LOOPBACK, "key": None} | options
-        webhooks = WebhookDispatcher(self.store, wall=self.wall, **given)
-        scope, self.over = trio.CancelScope(), trio.Event()
+        webhooks = WebhookDispatcher(self.store, allow=LOOPBACK, key=key, wall=self.wall)
+        scope = trio.CancelScope()
 
         async def run(task_status: trio.TaskStatus[None]) -> None:
             with scope:
                 await webhooks.run(task_status)
-            self.over.set()
 
         await self.nursery.start(run)
-        self._nudge = webhooks.nudge
-        self.timings = webhooks.timings
-        self.stop = scope.cancel
+        self.nudge = webhooks.nudge
         return scope.cancel
 
-    def nudge(self) -> None:
-        self._nudge()
-
 
 @pytest.fixture
-def store_limits() -> StoreLimits:
-    """The limits of the store; a test's parameter of this name replaces them."""
-    return StoreLimits()
-
-
-@pytest.fixture
-async def dispatcher(
-    tmp_path: Path, nursery: trio.Nursery, store_limits: StoreLimits
-) -> RunningDispatcher:
+async def dispatcher(tmp_path: Path, nursery: trio.Nursery) -> RunningDispatcher:
     kept = Retention(age=timedelta(days=30), count=1000)
     path = tmp_path / "journal.db"
     key = SecretBytes(b"k" * 32)
-    store = Store(path, key=key, retention=kept, limits=store_limits, synchronous="OFF")
+    store = Store(path, key=key, retention=kept, synchronous="OFF")
     await nursery.start(store.run)
-    return RunningDispatcher(path, store, nursery)
+    return RunningDispatcher(store, nursery)

@@ -30,89 +30,86 @@ GOOD = Outcome(Status.COMPLETED, "text", {"a": 1}, None, {"total_tokens": 3, "pr
 BAD = Outcome(Status.TIMED_OUT, None, None, "too slow", None)
 
 
-def bodies(
-    what: Occurrence | None, *targets: WebhookTarget, event: str = "agent_step"
-) -> list[Any]:
-    about = Subject(ID, META, targets)
-    calls = calls_for(about, NewEvent(event, NOW, {"tool": "search"}), what)
-    assert all(call.due_at == NOW for call in calls)
+@pytest.mark.parametrize(
+    ("what", "target", "body"),
+    [
+        (
+            STEPPED,
+            STEP,
+            {
+                "prompt": "p",
+                "thought": "t",
+                "tool": "search",
+                "tool_input": {"q": 1},
+                "result": "r",
+            },
+        ),
+        (
+            DONE,
+            TASK,
+            {
+                "description": "a b c d e f g h i j k l",
+                "name": "scout",
+                "expected_output": "links",
+                "summary": "a b c d e f g h i j...",
+                "agent": "the scout",
+                "output": "out",
+                "output_json": [1],
+            },
+        ),
+        (
+            GOOD,
+            CREW,
+            {
+                "result": "text",
+                "result_json": {"a": 1},
+                "token_usage": {"total_tokens": 3, "prompt_tokens": 2, "completion_tokens": 0},
+            },
+        ),
+        (
+            BAD,
+            CREW,
+            {
+                "result": None,
+                "result_json": None,
+                "token_usage": {"total_tokens": 0, "prompt_tokens": 0, "completion_tokens": 0},
+                "error": "too slow",
+                "state": "FAILED",
+                "status": "timed_out",
+            },
+        ),
+        (
+            ASKED,
+            HUMAN,
+            {
+                "execution_id": ID,
+                "task_id": "t1",
+                "prompt": "Good?",
+                "output": "a draft",
+                "task_output": "a draft",
+            },
+        ),
+    ],
+    ids=["a step", "a task", "a success", "a failure", "a question"],
+)
+def test_target_of_its_kind_alone_is_called_with_the_documented_body(
+    what: Occurrence, target: WebhookTarget, body: dict[str, Any]
+) -> None:
+    about = Subject(ID, META, (STEP, TASK, CREW, HUMAN))
+    (call,) = calls_for(about, NewEvent("x", NOW), what)
+    assert (call.target, call.due_at) == (target, NOW)
+    assert json.loads(call.body) == {**body, "kickoff_id": ID, "meta": META}
+
+
+def of_stream(target: WebhookTarget, event: str, data: JsonValue = None) -> list[Any]:
+    """Return the bodies of the calls to a target of the kind `stream`."""
+    calls = calls_for(Subject(ID, META, (target,)), NewEvent(event, NOW, data), None)
     return [json.loads(call.body) for call in calls]
 
 
-def test_body_of_a_step() -> None:
-    assert bodies(STEPPED, STEP) == [
-        {
-            "prompt": "p",
-            "thought": "t",
-            "tool": "search",
-            "tool_input": {"q": 1},
-            "result": "r",
-            "kickoff_id": ID,
-            "meta": META,
-        }
-    ]
-
-
-def test_body_of_a_task() -> None:
-    assert bodies(DONE, TASK) == [
-        {
-            "description": "a b c d e f g h i j k l",
-            "name": "scout",
-            "expected_output": "links",
-            "summary": "a b c d e f g h i j...",
-            "agent": "the scout",
-            "output": "out",
-            "output_json": [1],
-            "kickoff_id": ID,
-            "meta": META,
-        }
-    ]
-
-
-def test_body_of_a_success() -> None:
-    usage = {"total_tokens": 3, "prompt_tokens": 2, "completion_tokens": 0}
-    assert bodies(GOOD, CREW) == [
-        {
-            "kickoff_id": ID,
-            "result": "text",
-            "result_json": {"a": 1},
-            "token_usage": usage,
-            "meta": META,
-        }
-    ]
-
-
-def test_body_of_a_failure_has_its_error_and_no_result() -> None:
-    assert bodies(BAD, CREW) == [
-        {
-            "kickoff_id": ID,
-            "result": None,
-            "result_json": None,
-            "token_usage": {"total_tokens": 0, "prompt_tokens": 0, "completion_tokens": 0},
-            "meta": META,
-            "error": "too slow",
-            "state": "FAILED",
-            "status": "timed_out",
-        }
-    ]
-
-
-def test_body_of_a_question_names_what_resume_takes() -> None:
-    assert bodies(ASKED, HUMAN) == [
-        {
-            "kickoff_id": ID,
-            "execution_id": ID,
-            "task_id": "t1",
-            "prompt": "Good?",
-            "output": "a draft",
-            "task_output": "a draft",
-            "meta": META,
-        }
-    ]
-
-
-def test_body_of_an_event() -> None:
-    (body,) = bodies(None, STREAM)
+@pytest.mark.parametrize(("data", "sent"), [({"tool": "x"}, {"tool": "x"}), (None, {})])
+def test_body_of_an_event_has_its_data_as_events_has_it(data: JsonValue, sent: JsonValue) -> None:
+    (body,) = of_stream(STREAM, "agent_step", data)
     (event,) = body["events"]
     UUID(event.pop("id"))
     assert body.keys() == {"events"}
@@ -120,29 +117,14 @@ def test_body_of_an_event() -> None:
         "execution_id": ID,
         "timestamp": "2026-05-04T03:02:01.123Z",
         "type": "agent_step",
-        "data": {"tool": "search"},
+        "data": sent,
     }
-
-
-def test_body_of_an_event_without_data_has_an_empty_object() -> None:
-    """As `/events` has it."""
-    (call,) = calls_for(Subject(ID, META, (STREAM,)), NewEvent("crew_kickoff_started", NOW), None)
-    assert json.loads(call.body)["events"][0]["data"] == {}
-
-
-@pytest.mark.parametrize(
-    ("what", "kind"), [(STEPPED, STEP), (DONE, TASK), (ASKED, HUMAN), (GOOD, CREW), (BAD, CREW)]
-)
-def test_target_gets_the_calls_of_its_kind(what: Occurrence, kind: WebhookTarget) -> None:
-    targets = (STEP, TASK, CREW, HUMAN)
-    calls = calls_for(Subject(ID, META, targets), NewEvent("x", NOW), what)
-    assert [call.target for call in calls] == [kind]
 
 
 def test_stream_target_gets_the_types_that_it_names() -> None:
     named = WebhookTarget("stream", STREAM.url, events=("task_completed", "agent_step"))
-    assert len(bodies(None, named, event="agent_step")) == 1
-    assert bodies(None, named, event="log") == []
+    assert len(of_stream(named, "agent_step")) == 1
+    assert of_stream(named, "log") == []
 
 
 def test_repr_of_calls_hides_their_content() -> None:
