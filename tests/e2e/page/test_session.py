@@ -38,19 +38,6 @@ async def test_nothing_is_started_without_it(daemon: Daemon, tab: Tab) -> None:
     assert await daemon.executions("asking", token) == []
 
 
-async def test_nothing_is_stopped_without_it(daemon: Daemon, tab: Tab) -> None:
-    kickoff_id = await daemon.kick_off("endless", {})
-    token = await daemon.token_of("endless")
-    await tab.open(f"crews/endless/executions/{kickoff_id}", session=daemon.session)
-    await tab.see("running", "Now: Waiting")
-    await tab.click("button", "Stop")
-    await tab.see("Stop this run?")
-    await daemon.end_all_sessions()
-    await tab.click_in_dialog("Stop")
-    await tab.see("The session has ended", but_not="Waiting")
-    assert await daemon.executions("endless", token) == ["RUNNING"]
-
-
 @pytest.mark.parametrize("place", ["/{}", ""])
 async def test_nothing_is_followed_without_it(daemon: Daemon, tab: Tab, place: str) -> None:
     kickoff_id = await daemon.kick_off("endless", {})
