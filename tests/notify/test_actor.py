@@ -324,10 +324,3 @@ async def test_pause_told_by_an_earlier_daemon_is_not_told_again_but_its_end_is(
     made.report_account("7", ACTIVE)
     await settle()
     assert channel.events == ["account_back"]
-
-
-def test_notifier_without_channels_is_false() -> None:
-    made = notifier()
-    made.report_disk(True)
-    assert not made
-    assert notifier(PlayedChannel())
