@@ -273,10 +273,7 @@ class Daemon:
         """End it as the kernel does, and wait for the end of all that it has started."""
         self.program.process.kill()
         self.program.process.wait()
-        with trio.move_on_after(LEFT):
-            while self.processes():  # noqa: ASYNC110 - nobody tells
-                await trio.sleep(LOOK_EVERY)
-        assert not self.processes()
+        await until_met(lambda: not self.processes(), within=LEFT)
 
     async def ask(
         self,
