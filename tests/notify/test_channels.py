@@ -130,9 +130,7 @@ async def test_program_that_does_not_read_succeeds() -> None:
         ("import os; os.kill(os.getpid(), 9)", "signal 9 .*"),
     ],
 )
-async def test_program_that_fails_raises_with_its_last_line(
-    script: str, why: str
-) -> None:
+async def test_program_that_fails_raises_with_its_last_line(script: str, why: str) -> None:
     with pytest.raises(NotSent, match=f"^{why}$") as raised:
         await CommandChannel(python(script)).send(BODY)
     assert not raised.value.is_final
@@ -150,9 +148,7 @@ async def test_missing_program_raises_not_sent() -> None:
         await CommandChannel(("/nowhere/tell-me",)).send(BODY)
 
 
-async def test_program_that_does_not_end_is_killed_with_its_children(
-    tmp_path: Path
-) -> None:
+async def test_program_that_does_not_end_is_killed_with_its_children(tmp_path: Path) -> None:
     script = f"""
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
