@@ -75,27 +75,26 @@ async def asked(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "wanted", "printed"),
+    ("words", "expected"),
     [
-        ("status", "status", "name  status"),
-        ("account show", "account show", "name  account show"),
-        ("account clear", "account clear", "name  account clear"),
-        ("crew list", "crew list", "name  crew list"),
-        ("keys list", "keys list", "name  keys list"),
-        ("keys revoke 8f1c", "keys revoke 8f1c", "name  keys revoke"),
-        ("tokens revoke", "tokens revoke False", "name  tokens revoke"),
-        ("tokens revoke --keys", "tokens revoke True", "name  tokens revoke"),
-        ("keys create 'a bot' --scope convert", "keys create a bot ['convert'] None", "slk_xyz"),
+        ("status", ("status", "name  status")),
+        ("account show", ("account show", "name  account show")),
+        ("account clear", ("account clear", "name  account clear")),
+        ("crew list", ("crew list", "name  crew list")),
+        ("keys list", ("keys list", "name  keys list")),
+        ("keys revoke 8f1c", ("keys revoke 8f1c", "name  keys revoke")),
+        ("tokens revoke", ("tokens revoke False", "name  tokens revoke")),
+        ("tokens revoke --keys", ("tokens revoke True", "name  tokens revoke")),
+        ("keys create 'a bot' --scope convert", ("keys create a bot ['convert'] None", "slk_xyz")),
         (
             "keys create 'a bot' --scope status --scope crews --expires-in-days 30",
-            "keys create a bot ['status', 'crews'] 30",
-            "slk_xyz",
+            ("keys create a bot ['status', 'crews'] 30", "slk_xyz"),
         ),
-        ("crew token post", "crew token post None False", "slc_xyz"),
-        ("crew token post --user ann", "crew token post ann False", "slc_xyz"),
-        ("crew token post --user ''", "crew token post  False", "slc_xyz"),
-        ("crew token post --rotate", "crew token post None True", "slc_xyz"),
-        ("crew token post --rotate --user ann", "crew token post ann True", "slc_xyz"),
+        ("crew token post", ("crew token post None False", "slc_xyz")),
+        ("crew token post --user ann", ("crew token post ann False", "slc_xyz")),
+        ("crew token post --user ''", ("crew token post  False", "slc_xyz")),
+        ("crew token post --rotate", ("crew token post None True", "slc_xyz")),
+        ("crew token post --rotate --user ann", ("crew token post ann True", "slc_xyz")),
     ],
 )
 async def test_command_is_sent_with_its_options_and_its_answer_is_printed(
@@ -103,9 +102,9 @@ async def test_command_is_sent_with_its_options_and_its_answer_is_printed(
     asked: list[str],
     capsys: pytest.CaptureFixture[str],
     words: str,
-    wanted: str,
-    printed: str,
+    expected: tuple[str, str],
 ) -> None:
+    wanted, printed = expected
     assert await ask(config, *shlex.split(words)) == 0
     assert capsys.readouterr() == (f"{printed}\n", "")
     assert asked == [wanted]

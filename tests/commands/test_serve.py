@@ -93,27 +93,27 @@ def test_serve_is_private_before_it_reads_a_secret(
 
 
 @pytest.mark.parametrize(
-    ("error", "told", "event"),
+    ("error", "expected"),
     [
-        (StateUnusable("in use"), "in use", None),
-        (ExceptionGroup("", [Invalid("in use")]), "in use", None),
+        (StateUnusable("in use"), ("in use", None)),
+        (ExceptionGroup("", [Invalid("in use")]), ("in use", None)),
         (
             ExceptionGroup("", [ExceptionGroup("", [Escalated("in use")])]),
-            "in use",
-            LogEvent.ESCALATED,
+            ("in use", LogEvent.ESCALATED),
         ),
         (
             NotSaved("/s/key could not be written: No space left on device"),
-            "state.directory: /s/key could not be written: No space left on device; make room "
-            "there, or let the daemon's user write to it",
-            None,
+            (
+                "state.directory: /s/key could not be written: No space left on device; make room "
+                "there, or let the daemon's user write to it",
+                None,
+            ),
         ),
     ],
 )
 def test_expected_failure_exits_with_1_and_one_record(
     error: Exception,
-    told: str,
-    event: LogEvent | None,
+    expected: tuple[str, LogEvent | None],
     config: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -124,8 +124,8 @@ def test_expected_failure_exits_with_1_and_one_record(
     monkeypatch.setattr(tree, "serve", serve)
     assert main(["serve", "--config", str(config)]) == 1
     (record,) = caplog.records
-    assert (record.levelno, record.getMessage()) == (logging.CRITICAL, told)
-    assert (record.exc_info, getattr(record, "event", None)) == (None, event)
+    assert (record.levelno, record.exc_info) == (logging.CRITICAL, None)
+    assert (record.getMessage(), getattr(record, "event", None)) == expected
 
 
 def test_bug_exits_with_1_and_one_record_with_its_traceback(

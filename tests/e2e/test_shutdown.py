@@ -96,6 +96,10 @@ async def test_a_pause_outlasts_the_daemon_and_is_told_once(
 ) -> None:
     account, told, may_tell = portal.account(), tmp_path / "told", tmp_path / "may-tell"
     tell = ["/bin/sh", "-c", f"[ -e '{may_tell}' ] && cat >> '{told}'"]
+
+    async def is_told() -> bool:
+        return told.exists() and told.read_text().endswith("\n")
+
     with running(notify={"command": tell}) as daemon:
         daemon.wait_for_browser()
         await daemon.sync(account)
@@ -114,7 +118,7 @@ async def test_a_pause_outlasts_the_daemon_and_is_told_once(
         answer = await convert_new(daemon, portal)
         assert (answer.status_code, "human check" in answer.json()["error"]) == (502, True)
         assert await portal.counted("submit") == before
-        await daemon.until("the owner is told", lambda: has_text(told))
+        await daemon.until("the owner is told", is_told)
         daemon.program.stop()
         daemon.start()
         daemon.wait_for_browser()
@@ -134,7 +138,3 @@ async def convert_new(daemon: Daemon, portal: Portal) -> httpx.Response:
 async def is_kept(daemon: Daemon, account: Account) -> bool:
     file = daemon.state / "pauses.json"
     return file.exists() and account.number in file.read_text()
-
-
-async def has_text(file: Path) -> bool:
-    return file.exists() and file.read_text().endswith("\n")
