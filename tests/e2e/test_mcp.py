@@ -129,6 +129,21 @@ async def test_without_the_setting_there_is_no_mcp(daemon: Daemon) -> None:
     assert (await daemon.ask("POST", "/mcp", {})).status_code == 404
 
 
+async def test_hundred_calls_at_once_are_answered(serving: Daemon, portal: Portal) -> None:
+    await serving.sync(portal.account())
+    key, links = await key_for(serving, "convert"), [portal.link(portal.item()) for _ in range(100)]
+    shorts = set()
+
+    async def convert(link: str) -> None:
+        result = await call(serving, key, "convert_links", {"links": [link]})
+        shorts.add(result["structuredContent"]["mapping"][link]["shortLink"])
+
+    async with trio.open_nursery() as nursery:
+        for link in links:
+            nursery.start_soon(convert, link)
+    assert len(shorts) == 100
+
+
 async def test_client_that_vanishes_holds_no_place(serving: Daemon) -> None:
     key = await key_for(serving, "crews")
     for _ in range(5):
