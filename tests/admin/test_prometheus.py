@@ -87,16 +87,21 @@ def test_a_daemon_without_a_browser_tells_of_none() -> None:
     assert not told(None)
 
 
-def test_what_is_at_work_and_what_waits_for_it_are_told_apart(
+def test_values_of_the_parts_are_told_apart_by_their_labels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    browser, executor = a_browser(), an_executor()
-    metrics = Metrics(browser, ConversionTimings(), executor, list)
+    browser, timings, executor = a_browser(), ConversionTimings(), an_executor()
+    webhooks = WebhookTimings()
+    metrics = Metrics(browser, (*timings, *webhooks), executor, list)
+    assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 0
+    assert samples(metrics, "smartlinkd_executions_ended") == {}
     status = replace(browser.status(), is_ready=True, working=2, waiting=3, contexts=4)
     monkeypatch.setattr(browser, "status", lambda: status)
     load = {"deal-post": CrewLoad(running=5, waiting=6), "news": CrewLoad(running=0, waiting=7)}
     monkeypatch.setattr(executor, "load", lambda: load)
     monkeypatch.setattr(Executor, "followers", 8)
+    browser.restarts["crashed"] += 1
+    executor.ends["deal-post", Status.COMPLETED] += 2
     told = {
         "browser_ready": {"": 1},
         "browser_jobs_running": {"": 2},
@@ -105,24 +110,10 @@ def test_what_is_at_work_and_what_waits_for_it_are_told_apart(
         "executions_running": {"deal-post": 5, "news": 0},
         "executions_waiting": {"deal-post": 6, "news": 7},
         "execution_followers": {"": 8},
+        "executions_ended": {"deal-post,completed": 2},
     }
     assert {name: samples(metrics, f"smartlinkd_{name}") for name in told} == told
-
-
-def test_ends_are_counted_by_reason_and_status() -> None:
-    browser, executor = a_browser(), an_executor()
-    metrics = Metrics(browser, ConversionTimings(), executor, list)
-    assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 0
-    assert samples(metrics, "smartlinkd_executions_ended") == {}
-    browser.restarts["crashed"] += 1
-    executor.ends["deal-post", Status.COMPLETED] += 2
     assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 1
-    assert samples(metrics, "smartlinkd_executions_ended") == {"deal-post,completed": 2}
-
-
-def test_what_took_long_is_shown() -> None:
-    browser, timings, executor = a_browser(), ConversionTimings(), an_executor()
-    webhooks = WebhookTimings()
     browser.downtime.observe(3)
     timings.wait.labels("left").observe(0.7)
     timings.submit.labels("done").observe(0.3)
@@ -130,10 +121,9 @@ def test_what_took_long_is_shown() -> None:
     executor.waits.labels("deal-post").observe(40)
     webhooks.wait.observe(90)
     webhooks.attempt.labels("later").observe(4)
-    found = families(Metrics(browser, (*timings, *webhooks), executor, list))
     sums = {
         name: {",".join(each.labels.values()): each.value}
-        for name, family in found.items()
+        for name, family in families(metrics).items()
         for each in family.samples
         if each.name.endswith("_sum")
     }
@@ -146,14 +136,3 @@ def test_what_took_long_is_shown() -> None:
         "smartlinkd_webhook_wait_seconds": {"": 90},
         "smartlinkd_webhook_attempt_seconds": {"later": 4},
     }
-
-
-def test_each_family_has_a_type_and_says_what_it_is() -> None:
-    seen = (*ConversionTimings(), *WebhookTimings())
-    metrics = Metrics(None, seen, an_executor(), lambda: [part("vault", ChildState.RUNNING)])
-    metrics.requests.labels("/livez", 200).inc()
-    metrics.request_seconds.labels("/livez").observe(0.01)
-    for name, family in families(metrics).items():
-        assert name.startswith(("smartlinkd_", "process_"))
-        assert family.type in ("counter", "gauge", "histogram")
-        assert family.documentation

@@ -83,7 +83,9 @@ def secretive(tmp_path: Path) -> Path:
     return path
 
 
-def test_secret_that_only_root_can_read_is_refused(secretive: Path) -> None:
+def test_secret_that_only_root_can_read_is_refused_unless_it_is_a_credential(
+    secretive: Path,
+) -> None:
     folder = secretive.parent
     ended = by_root(secretive)
     told = ended.stderr.splitlines()
@@ -96,27 +98,17 @@ def test_secret_that_only_root_can_read_is_refused(secretive: Path) -> None:
         "read it, or make it a credential (docs/operating.md)",
     ]
 
-
-def test_crew_file_that_only_root_can_read_breaks_that_crew_only(secretive: Path) -> None:
-    (secretive.parent / "credentials").mkdir(mode=0o700)
-    text = secretive.read_text()
-    secretive.write_text(text.replace("[auth]\npassword_hash_file", "#"))
-    (secretive.parent / "hash").rename(secretive.parent / "credentials/auth.password_hash")
+    (folder / "credentials").mkdir(mode=0o700)
+    (folder / "hash").rename(folder / "credentials/auth.password_hash")
+    text = secretive.read_text().replace("[auth]\npassword_hash_file", "#")
+    secretive.write_text(text)
     ended = by_root(secretive)
     assert ended.returncode == 1
     assert ended.stdout.startswith(f"{secretive}: starts, without 1 of its 1 crews\n")
     assert 'crew "a": environment_file: cannot be opened (Permission denied)' in ended.stderr
 
-
-def test_credential_of_the_service_needs_no_permission(
-    secretive: Path,
-) -> None:
-    folder = secretive.parent
-    (folder / "credentials").mkdir(mode=0o700)
-    (folder / "hash").rename(folder / "credentials/auth.password_hash")
     (folder / "env").rename(folder / "credentials/a.env")
     seen = f"/run/credentials/{folder.name}.service/smartlinkd_a.env"
-    text = secretive.read_text().replace("[auth]\npassword_hash_file", "#")
     secretive.write_text(text.replace(f"{folder}/env", seen))
     ended = by_root(secretive)
     assert (ended.stderr, ended.returncode) == ("", 0)

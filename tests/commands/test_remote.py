@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,23 +11,30 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd.admin.control_socket import Arguments, Command, ControlSocket, Response, plain
-from smartlinkd.admin.reports import CreateKeyArguments, RevokeKeyArguments, RevokeTokensArguments
+from smartlinkd.admin.control_socket import (
+    Arguments,
+    Command,
+    ControlSocket,
+    NoArguments,
+    Response,
+    plain,
+)
+from smartlinkd.admin.reports import (
+    CreateKeyArguments,
+    CrewTokenArguments,
+    RevokeKeyArguments,
+    RevokeTokensArguments,
+)
 from smartlinkd.auth.keys import SCOPES
-from smartlinkd.auth.passwords import hash_password
 from smartlinkd.cli import main
 from smartlinkd.commands.table import table
-from smartlinkd.errors import Invalid, NotFound
+from smartlinkd.errors import Invalid
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Path:
     path = tmp_path / "config.toml"
-    path.write_text(
-        f'[auth]\npassword_hash = "{hash_password("correct horse")}"\n'
-        f'[state]\ndirectory = "{tmp_path}"\n'
-    )
-    path.chmod(0o600)
+    path.write_text(f'[state]\ndirectory = "{tmp_path}"\n')
     return path
 
 
@@ -36,96 +43,70 @@ async def ask(config: Path, *words: str) -> int:
     return await trio.to_thread.run_sync(partial(main, [*words, "--config", str(config)]))
 
 
-class CrewToken(Arguments):
-    name: str
-    user: str | None
-    rotate: bool
+ANSWERS: dict[str, Response] = {
+    "crew token": {"crew": "post", "token": "slc_xyz"},
+    "keys create": {"key": "slk_xyz", "id": "1"},
+}
 
 
 @pytest.fixture
 async def asked(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
-    """The commands that a daemon was asked for."""
+    """The commands that a daemon was asked for, with their arguments."""
     found: list[str] = []
 
-    def answering(name: str) -> Callable[[], Awaitable[Response]]:
-        async def answer() -> Response:
-            found.append(name)
+    def command(name: str, takes: type[Arguments] = NoArguments) -> Command[Any]:
+        async def do(wanted: Arguments) -> Response:
             if name == "2fa off":
                 raise Invalid("the second factor is off already")
-            return {"name": name}
+            found.append(" ".join([name, *map(str, wanted.model_dump().values())]))
+            return ANSWERS.get(name, {"name": name})
 
-        return answer
-
-    async def token(wanted: CrewToken) -> Response:
-        if wanted.name == "nobody":
-            raise NotFound("there is no crew of that name; choose from: post")
-        found.append(f"{wanted.name} {wanted.user} {wanted.rotate}")
-        return {"crew": wanted.name, "token": "slc_xyz"}
-
-    async def create_key(wanted: CreateKeyArguments) -> Response:
-        found.append(f"{wanted.name} {wanted.scopes} {wanted.expires_in_days}")
-        return {"key": "slk_xyz", "id": "1"}
-
-    async def revoke_key(wanted: RevokeKeyArguments) -> Response:
-        found.append(f"keys revoke {wanted.id}")
-        return {"name": "keys revoke"}
-
-    async def revoke(wanted: RevokeTokensArguments) -> Response:
-        found.append(f"tokens revoke {wanted.keys}")
-        return {"name": "tokens revoke"}
+        return Command(do, takes)
 
     names = ("status", "account show", "account clear", "2fa off", "crew list", "keys list")
-    commands: dict[str, Command[Any]] = {name: plain(answering(name)) for name in names}
-    commands |= {
-        "crew token": Command(token, CrewToken),
-        "keys create": Command(create_key, CreateKeyArguments),
-        "keys revoke": Command(revoke_key, RevokeKeyArguments),
-        "tokens revoke": Command(revoke, RevokeTokensArguments),
+    commands = {name: command(name) for name in names} | {
+        "crew token": command("crew token", CrewTokenArguments),
+        "keys create": command("keys create", CreateKeyArguments),
+        "keys revoke": command("keys revoke", RevokeKeyArguments),
+        "tokens revoke": command("tokens revoke", RevokeTokensArguments),
     }
     await nursery.start(ControlSocket(tmp_path, commands).run)
     return found
 
 
-async def test_each_command_is_sent_by_its_name(
-    config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    for words in (
-        ["status"],
-        ["account", "show"],
-        ["account", "clear"],
-        ["crew", "list"],
-        ["keys", "list"],
-        ["tokens", "revoke"],
-        ["tokens", "revoke", "--keys"],
-        ["keys", "revoke", "8f1c"],
-    ):
-        assert await ask(config, *words) == 0
-        assert capsys.readouterr().out == f"name  {' '.join(words[:2])}\n"
-    assert asked == [
-        *("status", "account show", "account clear", "crew list", "keys list"),
-        *("tokens revoke False", "tokens revoke True", "keys revoke 8f1c"),
-    ]
-
-
 @pytest.mark.parametrize(
-    ("options", "wanted"),
+    ("words", "expected"),
     [
-        (["--scope", "convert"], "a bot ['convert'] None"),
+        ("status", ("status", "name  status")),
+        ("account show", ("account show", "name  account show")),
+        ("account clear", ("account clear", "name  account clear")),
+        ("crew list", ("crew list", "name  crew list")),
+        ("keys list", ("keys list", "name  keys list")),
+        ("keys revoke 8f1c", ("keys revoke 8f1c", "name  keys revoke")),
+        ("tokens revoke", ("tokens revoke False", "name  tokens revoke")),
+        ("tokens revoke --keys", ("tokens revoke True", "name  tokens revoke")),
+        ("keys create 'a bot' --scope convert", ("keys create a bot ['convert'] None", "slk_xyz")),
         (
-            ["--scope", "status", "--scope", "crews", "--expires-in-days", "30"],
-            "a bot ['status', 'crews'] 30",
+            "keys create 'a bot' --scope status --scope crews --expires-in-days 30",
+            ("keys create a bot ['status', 'crews'] 30", "slk_xyz"),
         ),
+        ("crew token post", ("crew token post None False", "slc_xyz")),
+        ("crew token post --user ann", ("crew token post ann False", "slc_xyz")),
+        ("crew token post --user ''", ("crew token post  False", "slc_xyz")),
+        ("crew token post --rotate", ("crew token post None True", "slc_xyz")),
+        ("crew token post --rotate --user ann", ("crew token post ann True", "slc_xyz")),
     ],
 )
-async def test_keys_create_prints_the_key_alone(
+async def test_command_is_sent_with_its_options_and_its_answer_is_printed(
     config: Path,
     asked: list[str],
     capsys: pytest.CaptureFixture[str],
-    options: list[str],
-    wanted: str,
+    words: str,
+    expected: tuple[str, str],
 ) -> None:
-    assert await ask(config, "keys", "create", "a bot", *options) == 0
-    assert capsys.readouterr().out == "slk_xyz\n"
+    wanted, printed = expected
+    assert await ask(config, *shlex.split(words)) == 0
+    assert capsys.readouterr() == (f"{printed}\n", "")
     assert asked == [wanted]
 
 
@@ -145,41 +126,11 @@ def test_help_of_keys_create_names_every_scope(capsys: pytest.CaptureFixture[str
     assert [scope for scope in SCOPES if scope not in said] == []
 
 
-@pytest.mark.parametrize(
-    ("options", "wanted"),
-    [
-        ([], "post None False"),
-        (["--user", "ann"], "post ann False"),
-        (["--rotate"], "post None True"),
-        (["--user", ""], "post  False"),
-        (["--rotate", "--user", "ann"], "post ann True"),
-    ],
-)
-async def test_crew_token_prints_the_token_only(
-    config: Path,
-    asked: list[str],
-    capsys: pytest.CaptureFixture[str],
-    options: list[str],
-    wanted: str,
-) -> None:
-    assert await ask(config, "crew", "token", "post", *options) == 0
-    assert capsys.readouterr() == ("slc_xyz\n", "")
-    assert asked == [wanted]
-
-
 async def test_crew_token_as_json_prints_the_whole_answer(
     config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await ask(config, "crew", "token", "post", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"ok": True, "crew": "post", "token": "slc_xyz"}
-
-
-async def test_crew_token_of_an_unknown_crew_exits_with_1(
-    config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert await ask(config, "crew", "token", "nobody") == 1
-    told = "smartlinkd: there is no crew of that name; choose from: post\n"
-    assert capsys.readouterr() == ("", told)
 
 
 async def test_refusal_exits_with_1(
@@ -206,11 +157,17 @@ async def test_control_characters_of_an_answer_are_not_printed(
     async def refuse() -> Response:
         raise Invalid("h\x1b[2J\nsmartlinkd: all is well\ud800")
 
-    async def token(_: CrewToken) -> Response:
+    async def token(_: CrewTokenArguments) -> Response:
         return {"token": "slc\x1b]0;i\x07\nj"}
 
-    commands = {"status": plain(answer), "2fa off": plain(refuse)}
-    control = ControlSocket(tmp_path, {**commands, "crew token": Command(token, CrewToken)})
+    control = ControlSocket(
+        tmp_path,
+        {
+            "status": plain(answer),
+            "2fa off": plain(refuse),
+            "crew token": Command(token, CrewTokenArguments),
+        },
+    )
     await nursery.start(control.run)
 
     assert await ask(config, "status") == 0

@@ -59,6 +59,16 @@ LEFT = 2.0
 
 Json = dict[str, Any]
 T = TypeVar("T")
+DEAL_POST: Json = {
+    "name": "deal-post",
+    "runner": "command",
+    "command": [sys.executable, "-m", "smartlinkd.crews.deal_post"],
+    "tools": ["convert_links"],
+    "inputs": [{"name": "links"}, {"name": "language", "default": "vi"}],
+    "deadline": 60,
+    "grace": 1,
+}
+"""The example crew."""
 
 
 @dataclass
@@ -263,10 +273,7 @@ class Daemon:
         """End it as the kernel does, and wait for the end of all that it has started."""
         self.program.process.kill()
         self.program.process.wait()
-        with trio.move_on_after(LEFT):
-            while self.processes():  # noqa: ASYNC110 - nobody tells
-                await trio.sleep(LOOK_EVERY)
-        assert not self.processes()
+        await until_met(lambda: not self.processes(), within=LEFT)
 
     async def ask(
         self,
@@ -378,10 +385,6 @@ class Daemon:
             if execution := re.search(rb"\0SMARTLINKD_EXECUTION=([^\0]+)", _environ_of(pid)):
                 found.setdefault(execution[1].decode(), set()).add(pid)
         return found
-
-    def renderers(self) -> set[int]:
-        """Those of them that show pages."""
-        return {pid for pid in self.processes() if "--type=renderer" in _command_of(pid)}
 
     def profiles(self) -> list[str]:
         """The folders of its browsers and workers."""
@@ -511,12 +514,6 @@ def _folder_of(pid: int) -> str:
     """Where it works."""
     with suppress(OSError):
         return str(Path(f"/proc/{pid}/cwd").readlink())
-    return ""
-
-
-def _command_of(pid: int) -> str:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     return ""
 
 
@@ -660,6 +657,14 @@ def impatient(running: Running) -> Iterator[Daemon]:
 def whole_chromium(running: Running) -> Iterator[Daemon]:
     """One with Chromium itself in place of the headless shell."""
     with running(browser={"executable": "/usr/bin/chromium"}) as daemon:
+        daemon.wait_for_browser()
+        yield daemon
+
+
+@pytest.fixture(scope="session")
+def crewed(running: Running) -> Iterator[Daemon]:
+    """One with the example crew, once with its tool and once without."""
+    with running(crews=[DEAL_POST, {**DEAL_POST, "name": "no-tools", "tools": []}]) as daemon:
         daemon.wait_for_browser()
         yield daemon
 

@@ -16,7 +16,7 @@ import resource
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +29,7 @@ import pytest
 import trio
 
 from smartlinkd.auth.passwords import hash_password
+from tests.fakes.receiver import Call, open_receiver
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Account, Daemon, Portal, Running
@@ -278,18 +279,14 @@ class Scene:
 
 
 @pytest.fixture
-async def receiver(nursery: trio.Nursery) -> str:
+async def receiver() -> AsyncIterator[str]:
     """Refuses every webhook call, so that it is owed for longer and told of."""
 
-    async def refuse(stream: trio.SocketStream) -> None:
-        async with stream:
-            with suppress(trio.BrokenResourceError):
-                await stream.receive_some(65536)
-                await stream.send_all(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n")
+    async def refuse(_: Call) -> int:
+        return 503
 
-    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    nursery.start_soon(trio.serve_listeners, refuse, listeners)
-    return f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+    async with open_receiver(refuse) as receiver:
+        yield receiver.url
 
 
 @pytest.fixture

@@ -9,23 +9,14 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import trio
 
 from tests.contract.keys import make_key
-from tests.e2e.conftest import ROOT, Account, Daemon, Portal, Running
-
-CREW = {
-    "name": "deal-post",
-    "runner": "command",
-    "command": [sys.executable, "-m", "smartlinkd.crews.deal_post"],
-    "tools": ["convert_links"],
-    "inputs": [{"name": "links"}, {"name": "language", "default": "vi"}],
-    "deadline": 60,
-}
+from tests.e2e.conftest import ROOT, Account, Daemon, Portal
 
 
 class Shell:
@@ -58,14 +49,6 @@ class Shell:
         out, err = done.stdout.decode(), done.stderr.decode()
         assert not self.daemon.told(err)
         return done.returncode, out, err
-
-
-@pytest.fixture(scope="module")
-def crewed(running: Running) -> Iterator[Daemon]:
-    """A daemon with the example crew."""
-    with running(crews=[CREW]) as daemon:
-        daemon.wait_for_browser()
-        yield daemon
 
 
 @pytest.fixture

@@ -5,33 +5,16 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
 
-from tests.e2e.conftest import ROOT, Daemon, Portal, Running
+from tests.e2e.conftest import ROOT, Daemon, Portal
 
 DOCUMENTS = ("docs/getting-started.md", "docs/clients.md")
 # A block that needs root, or hours, is marked `sh no-test`.
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-CREW = {
-    "name": "deal-post",
-    "runner": "command",
-    "command": [sys.executable, "-m", "smartlinkd.crews.deal_post"],
-    "tools": ["convert_links"],
-    "inputs": [{"name": "links"}, {"name": "language", "default": "vi"}],
-    "deadline": 60,
-}
-
-
-@pytest.fixture(scope="module")
-def crewed(running: Running) -> Iterator[Daemon]:
-    """A daemon with the example crew."""
-    with running(crews=[CREW]) as daemon:
-        daemon.wait_for_browser()
-        yield daemon
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

@@ -129,6 +129,8 @@ async def _play(name: str, daemon: Daemon, portal: Portal) -> Story:
         bad = item
     else:
         await portal.arm(name, account)
+    if name == "row_other_account":  # of an id each, that of whichever link came first would count
+        await daemon.convert(portal.link(portal.item()), account=account)
     met = await daemon.convert(portal.link(good), portal.link(bad), account=account)
     if DUE[name] is Due.MADE_AND_CHECK:
         await daemon.until("the account is paused", partial(_is_paused, daemon, account))

@@ -13,15 +13,8 @@ import pytest
 import trio
 
 from tests.contract.keys import key_for
-from tests.e2e.conftest import ROOT, Daemon, Json, Portal, Running
+from tests.e2e.conftest import DEAL_POST, ROOT, Daemon, Json, Portal, Running
 
-POST = {
-    "name": "deal-post",
-    "runner": "command",
-    "command": [sys.executable, "-m", "smartlinkd.crews.deal_post"],
-    "tools": ["convert_links"],
-    "inputs": [{"name": "links"}],
-}
 SLOW = {
     "name": "slow",
     "runner": "command",
@@ -33,7 +26,7 @@ ALL = ("convert", "status", "history", "crews")
 @pytest.fixture(scope="module")
 def serving(running: Running) -> Iterator[Daemon]:
     """A daemon with MCP and two crews."""
-    with running(mcp={"enabled": True}, crews=[POST, SLOW]) as daemon:
+    with running(mcp={"enabled": True}, crews=[DEAL_POST, SLOW]) as daemon:
         daemon.wait_for_browser()
         yield daemon
 

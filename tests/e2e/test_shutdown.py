@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import httpx
-import pyotp
 import pytest
 import trio
 
-from tests.e2e.conftest import until_met
+from tests.e2e.conftest import LEFT, until_met
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Account, Daemon, Portal, Running
 
 pytestmark = pytest.mark.chromium
-
-LEFT = 2.0
-"""Seconds that a killed daemon's browser may live on."""
 
 
 def refuses(daemon: Daemon) -> bool:
@@ -74,29 +72,17 @@ async def test_a_killed_daemon_leaves_nothing_and_comes_back(
     account, item = portal.account(), portal.item()
     with running() as daemon:
         await daemon.until_ready()
-        await switch_second_factor_on(daemon)
+        await daemon.login()
         await portal.arm("submit_slow", account)
         nursery.start_soon(convert_in_vain, daemon, portal.link(item), account)
         await portal.submitting(account)
         assert daemon.processes()
-        daemon.program.process.kill()
-        await until_met(lambda: not (daemon.processes() or daemon.profiles()), within=LEFT)
-        daemon.program.process.wait()
+        await daemon.kill()
+        await until_met(lambda: not daemon.profiles(), within=LEFT)
         daemon.start()
         await daemon.until_ready()
         answer = await daemon.convert(portal.link(item), account=account)  # with the same token
         assert answer.json()["mapping"] == {portal.link(item): portal.entry(item, account)}
-        login = await daemon.ask("POST", "/api/auth/login", {"password": daemon.password})
-        assert login.json()["mfaRequired"] is True
-
-
-async def switch_second_factor_on(daemon: Daemon) -> None:
-    token = await daemon.login()
-    secret = (await daemon.ask("GET", "/api/auth/2fa/setup", token=token)).json()["secret"]
-    body = {"secret": secret, "code": pyotp.TOTP(secret).now()}
-    daemon.secrets |= set(body.values())
-    answer = await daemon.ask("POST", "/api/auth/2fa/enable", body, token=token)
-    assert answer.status_code == 200, answer.text
 
 
 async def convert_in_vain(daemon: Daemon, link: str, account: Account) -> None:
@@ -105,9 +91,16 @@ async def convert_in_vain(daemon: Daemon, link: str, account: Account) -> None:
 
 
 @pytest.mark.parametrize("end", ["killed", "stopped"])
-async def test_a_pause_outlasts_the_daemon(running: Running, portal: Portal, end: str) -> None:
-    account = portal.account()
-    with running() as daemon:
+async def test_a_pause_outlasts_the_daemon_and_is_told_once(
+    running: Running, portal: Portal, tmp_path: Path, end: str
+) -> None:
+    account, told, may_tell = portal.account(), tmp_path / "told", tmp_path / "may-tell"
+    tell = ["/bin/sh", "-c", f"[ -e '{may_tell}' ] && cat >> '{told}'"]
+
+    async def is_told() -> bool:
+        return told.exists() and told.read_text().endswith("\n")
+
+    with running(notify={"command": tell}) as daemon:
         daemon.wait_for_browser()
         await daemon.sync(account)
         await portal.arm("human_check", account)
@@ -117,6 +110,7 @@ async def test_a_pause_outlasts_the_daemon(running: Running, portal: Portal, end
             await daemon.kill()
         else:
             daemon.program.stop()
+        may_tell.touch()
         daemon.start()
         daemon.wait_for_browser()
         await daemon.sync(account)
@@ -124,9 +118,16 @@ async def test_a_pause_outlasts_the_daemon(running: Running, portal: Portal, end
         answer = await convert_new(daemon, portal)
         assert (answer.status_code, "human check" in answer.json()["error"]) == (502, True)
         assert await portal.counted("submit") == before
+        await daemon.until("the owner is told", is_told)
+        daemon.program.stop()
+        daemon.start()
+        daemon.wait_for_browser()
         account.renew()
         await daemon.sync(account)
         assert (await convert_new(daemon, portal)).status_code == 200
+    # On leaving the block all that was due was told.
+    events = [json.loads(line)["event"] for line in told.read_text().splitlines()]
+    assert events == ["account_paused", "account_back"]
 
 
 async def convert_new(daemon: Daemon, portal: Portal) -> httpx.Response:

@@ -8,7 +8,7 @@ import re
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,13 +25,13 @@ from tests.e2e.conftest import (
     Account,
     Daemon,
     Portal,
-    Running,
+    crewed,
     daemon,
     portal,
     running,
 )
 
-__all__ = ["daemon", "portal", "running"]
+__all__ = ["crewed", "daemon", "portal", "running"]
 
 EXAMPLES = ROOT / "examples"
 TOKEN = "4711:a-bot-token"
@@ -294,27 +294,12 @@ async def test_n8n_workflow_is_connected_and_its_request_works(
     assert answer.json()["text"].startswith(portal.origins.short)
 
 
-CREW = {
-    "name": "deal-post",
-    "runner": "command",
-    "command": [sys.executable, "-m", "smartlinkd.crews.deal_post"],
-}
-
-
-@pytest.fixture(scope="module")
-def measured(running: Running) -> Iterator[Daemon]:
-    """A daemon with a crew, whose metrics are there too."""
-    with running(crews=[CREW]) as daemon:
-        daemon.wait_for_browser()
-        yield daemon
-
-
 @pytest.mark.parametrize("file", ["prometheus-rules.yml", "grafana-dashboard.json"])
 async def test_metrics_of_dashboard_and_alerts_exist(
-    measured: Daemon, portal: Portal, file: str
+    crewed: Daemon, portal: Portal, file: str
 ) -> None:
-    await measured.sync(portal.account())
-    text = (await measured.ask("GET", "/metrics")).text
+    await crewed.sync(portal.account())
+    text = (await crewed.ask("GET", "/metrics")).text
     known = set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))
     known |= {f"{name}_bucket" for name in known}
     named = set(re.findall(r"\b(?:smartlinkd|process)_\w+", (EXAMPLES / file).read_text()))

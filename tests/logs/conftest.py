@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from smartlinkd import logs
+from tests.fakes.terminal import Terminal
 
 Entry = dict[str, list[bytes]]
 
@@ -25,6 +31,27 @@ def as_before() -> Iterator[None]:
     root.setLevel(level)
     logging.getLogger("smartlinkd").setLevel(ours)
     logging.captureWarnings(False)
+
+
+class Said(io.StringIO):
+    """What was logged, in JSON lines."""
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.getvalue().splitlines()]
+
+
+@pytest.fixture
+def said() -> Said:
+    made = Said()
+    logs.set_up("info", made)
+    return made
+
+
+@pytest.fixture
+def terminal() -> Terminal:
+    made = Terminal()
+    logs.set_up("info", made)
+    return made
 
 
 def parse(content: bytes) -> Entry:

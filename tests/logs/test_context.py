@@ -1,17 +1,14 @@
-"""Log contexts through tasks, threads, mailboxes and restarts."""
+"""Log contexts through tasks, threads and mailboxes."""
 
 from __future__ import annotations
 
-import io
-import json
 import logging
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 import trio
 import trio.testing
 
-from smartlinkd import logs
 from smartlinkd.conversion.cache import SingleFlight
 from smartlinkd.errors import Invalid
 from smartlinkd.logs import (
@@ -24,25 +21,17 @@ from smartlinkd.logs import (
 from smartlinkd.logs.context import MAX_CONTEXTS
 from smartlinkd.supervision.actor import Mailbox
 
+if TYPE_CHECKING:
+    from tests.logs.conftest import Said
+
 logger = logging.getLogger("smartlinkd.test")
 
 ONE, TWO = LogContext(request_id="one"), LogContext(request_id="two")
 
 
-@pytest.fixture
-def said() -> io.StringIO:
-    stream = io.StringIO()
-    logs.set_up("info", stream)
-    return stream
-
-
-def lines(stream: io.StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
-
-
-def told(stream: io.StringIO) -> list[tuple[object, object, object]]:
+def told(said: Said) -> list[tuple[object, object, object]]:
     """Message, part and requests of each line."""
-    return [(line["message"], line.get("actor"), line.get("request_id")) for line in lines(stream)]
+    return [(line["message"], line.get("actor"), line.get("request_id")) for line in said.lines()]
 
 
 class Clerk:
@@ -53,37 +42,13 @@ class Clerk:
         await trio.to_thread.run_sync(logger.info, "%s in a thread", what)
         if what == "refused":
             raise Invalid("no")
-        if what == "crashed":
-            raise ZeroDivisionError
         await trio.lowlevel.checkpoint()
         logger.info("%s ends", what)
 
 
-async def test_context_is_inherited_by_tasks_and_threads(said: io.StringIO) -> None:
-    async def task(name: str) -> None:
-        logger.info(name)
-        await trio.to_thread.run_sync(logger.info, f"thread of {name}")
-
-    async with trio.open_nursery() as nursery:
-        with bind_log_actor("a"), bind_log_contexts((ONE,)):
-            nursery.start_soon(task, "first")
-        with bind_log_actor("b"), bind_log_contexts((TWO,)):
-            nursery.start_soon(task, "second")
-    logger.info("after")
-    assert sorted(told(said)) == sorted(
-        [
-            ("first", "a", "one"),
-            ("thread of first", "a", "one"),
-            ("second", "b", "two"),
-            ("thread of second", "b", "two"),
-            ("after", None, None),
-        ]
-    )
-
-
 @pytest.mark.parametrize("at_once", [1, 3])
 async def test_call_of_an_actor_logs_with_its_callers_context(
-    said: io.StringIO, nursery: trio.Nursery, at_once: int
+    said: Said, nursery: trio.Nursery, at_once: int
 ) -> None:
     mailbox = Mailbox[Clerk]("clerk", size=8)
 
@@ -116,7 +81,7 @@ async def test_call_of_an_actor_logs_with_its_callers_context(
 
 
 async def test_shared_work_logs_with_the_contexts_of_all_callers(
-    said: io.StringIO, nursery: trio.Nursery
+    said: Said, nursery: trio.Nursery
 ) -> None:
     shared = SingleFlight[str, int](nursery)
     go_on = trio.Event()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import io
-import json
 import logging
+from typing import TYPE_CHECKING
 
 import pytest
 
 from smartlinkd import logs
 from smartlinkd.logs import LogContext, LogEvent, bind_log_actor, bind_log_contexts
-from tests.fakes.terminal import Terminal
+
+if TYPE_CHECKING:
+    from tests.fakes.terminal import Terminal
+    from tests.logs.conftest import Said
 
 logger = logging.getLogger("smartlinkd.test")
 
@@ -26,13 +28,7 @@ def log_raised(error: Exception, message: str) -> None:
         logger.exception(message)
 
 
-def lines(stream: io.StringIO) -> list[dict[str, object]]:
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
-
-
-def test_pipe_gets_one_json_object_a_line() -> None:
-    stream = io.StringIO()
-    logs.set_up("info", stream)
+def test_pipe_gets_one_json_object_a_line(said: Said) -> None:
     record = logging.makeLogRecord(
         {
             "name": "smartlinkd.test",
@@ -44,7 +40,7 @@ def test_pipe_gets_one_json_object_a_line() -> None:
         }
     )
     logging.getLogger().handle(record)
-    assert lines(stream) == [
+    assert said.lines() == [
         {
             "time": "1970-01-01T00:00:00.250Z",
             "level": "info",
@@ -57,71 +53,63 @@ def test_pipe_gets_one_json_object_a_line() -> None:
     ]
 
 
-def test_exception_group_is_one_record() -> None:
-    stream = io.StringIO()
-    logs.set_up("info", stream)
+def test_exception_group_is_one_record(said: Said) -> None:
     log_raised(ExceptionGroup("both", [ValueError("first"), KeyError("second")]), "ended")
-    (line,) = lines(stream)
+    (line,) = said.lines()
     trace = str(line["exception"])
     assert "ValueError: first" in trace
     assert "KeyError: 'second'" in trace
     assert "raise error" in trace
 
 
-def test_terminal_gets_no_control_characters() -> None:
-    stream = Terminal()
-    logs.set_up("info", stream)
+def test_terminal_gets_no_control_characters(terminal: Terminal) -> None:
     logger.warning("account %s", "\x1b[2Jroot\n12:00:00 INFO forged \x9b2J \u202eeno")
-    (line,) = stream.getvalue().splitlines()
+    (line,) = terminal.getvalue().splitlines()
     told = "account \\x1b[2Jroot\\x0a12:00:00 INFO forged \\x9b2J \\u202eeno"
     assert line.endswith(f"WARNING test: {told}")
 
 
-def test_terminal_gets_the_traceback_below_the_line() -> None:
-    stream = Terminal()
-    logs.set_up("info", stream)
+def test_terminal_gets_the_traceback_below_the_line(terminal: Terminal) -> None:
     log_raised(ValueError("bad \x1b[31m"), "ended")
-    shown = stream.getvalue().splitlines()
+    shown = terminal.getvalue().splitlines()
     assert shown[0].endswith("ERROR   test: ended")
     assert shown[1] == "Traceback (most recent call last):"
     assert shown[-1] == "ValueError: bad \\x1b[31m"
 
 
-def test_long_message_and_traceback_lose_their_middle() -> None:
-    stream = io.StringIO()
-    logs.set_up("info", stream)
-    log_raised(ValueError("<" + 100_000 * "x" + ">"), "<" + 100_000 * "y" + ">")
-    (line,) = lines(stream)
-    message, trace = str(line["message"]), str(line["exception"])
+def test_long_message_traceback_and_field_lose_their_middle(said: Said) -> None:
+    with bind_log_contexts((LogContext(request_id="<" + 5000 * "z" + ">"),)):
+        log_raised(ValueError("<" + 100_000 * "x" + ">"), "<" + 100_000 * "y" + ">")
+    (line,) = said.lines()
+    message, trace, field = (str(line[key]) for key in ("message", "exception", "request_id"))
     assert len(message) < logs.formats.MAX_MESSAGE_CHARS + 100
     assert message[0] + message[-1] == "<>"
     assert len(trace) < logs.formats.MAX_TRACEBACK_CHARS + 100
     assert trace.startswith("Traceback")
     assert trace.endswith("x>")
+    assert len(field) < 300
+    assert field[0] + field[-1] == "<>"
 
 
 @pytest.mark.parametrize(
     ("level", "heard"),
     [("debug", ["ours", "theirs"]), ("warning", ["theirs"]), ("error", [])],
 )
-def test_libraries_are_logged_from_warning_on(level: str, heard: list[str]) -> None:
-    stream = io.StringIO()
-    logs.set_up(level, stream)
+def test_libraries_are_logged_from_warning_on(said: Said, level: str, heard: list[str]) -> None:
+    logs.set_level(level)
     logger.debug("ours")
     logging.getLogger("httpx").info("an address")
     logging.getLogger("httpx").warning("theirs")
-    assert [line["message"] for line in lines(stream)] == heard
+    assert [line["message"] for line in said.lines()] == heard
 
 
 WORK = LogContext(request_id="0123456789abcdef", crew="post", kickoff_id="4711")
 
 
-def test_line_has_event_place_and_context() -> None:
-    stream = io.StringIO()
-    logs.set_up("info", stream)
+def test_line_has_event_place_and_context(said: Said) -> None:
     with bind_log_actor("conversion"), bind_log_contexts((WORK, LogContext(request_id="other"))):
         logger.warning("account %s is paused", "7", extra=LogEvent.ACCOUNT_PAUSED(account="7"))
-    (line,) = lines(stream)
+    (line,) = said.lines()
     del line["time"], line["code_line"]
     assert line == {
         "level": "warning",
@@ -139,33 +127,18 @@ def test_line_has_event_place_and_context() -> None:
     }
 
 
-def test_subject_of_a_record_comes_before_its_context() -> None:
-    stream = io.StringIO()
-    logs.set_up("info", stream)
+def test_subject_of_a_record_comes_before_its_context(said: Said) -> None:
     with bind_log_actor("supervisor"), bind_log_contexts((WORK,)):
         about = LogEvent.PART_FAILED(actor="journal", kickoff_id="1234", crew="post")
         logger.error("failed", extra=about)
-    (line,) = lines(stream)
+    (line,) = said.lines()
     assert line["actor"] == "journal"
     assert line["kickoff_id"] == ["1234", "4711"]
     assert line["crew"] == "post"
 
 
-def test_long_field_loses_its_middle() -> None:
-    stream = io.StringIO()
-    logs.set_up("info", stream)
-    with bind_log_contexts((LogContext(request_id="<" + 5000 * "x" + ">"),)):
-        logger.info("x")
-    (line,) = lines(stream)
-    told = str(line["request_id"])
-    assert len(told) < 300
-    assert told[0] + told[-1] == "<>"
-
-
-def test_terminal_shows_the_ids_of_a_line_alone() -> None:
-    stream = Terminal()
-    logs.set_up("info", stream)
+def test_terminal_shows_the_ids_of_a_line_alone(terminal: Terminal) -> None:
     with bind_log_actor("crews"), bind_log_contexts((WORK, LogContext(request_id="\x1b[2J"))):
         logger.info("the work", extra=LogEvent.STARTED())
-    (line,) = stream.getvalue().splitlines()
+    (line,) = terminal.getvalue().splitlines()
     assert line.endswith(" INFO    test: the work [0123456789abcdef \\x1b[2J, 4711]")

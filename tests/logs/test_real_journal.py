@@ -41,7 +41,7 @@ sleep 0.3
 journalctl --sync 2>/dev/null || true
 kill $journald
 wait $journald || true
-journalctl --directory /run/log/journal {how} --no-pager --quiet _TRANSPORT=journal \\
+journalctl --directory /run/log/journal --output json --all --no-pager --quiet _TRANSPORT=journal \\
     + _TRANSPORT=stdout
 exit $code
 """
@@ -59,37 +59,7 @@ stream.close()
 """
 
 
-def run(script: str, *arguments: str, timeout: float = 30) -> list[dict[str, Any]]:
-    """Run Python as a service. Return the journal's entries."""
-    printed = journalctl("--output json --all", script, *arguments, timeout=timeout)
-    return [json.loads(line) for line in printed.splitlines()]
-
-
-def journalctl(how: str, script: str, *arguments: str, timeout: float = 30) -> str:
-    """Run Python as a service. Return the output of `journalctl`."""
-    program = [sys.executable, "-c", AS_A_SERVICE + script, *arguments]
-    done = subprocess.run(
-        [
-            "unshare",
-            "--mount",
-            "sh",
-            "-c",
-            IN_A_NAMESPACE.format(journald=JOURNALD, how=how),
-            "sh",
-            *program,
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_journal_has_records_with_their_fields() -> None:
-    script = """
+LOGGED = """
 import logging
 from smartlinkd import logs
 from smartlinkd.logs import LogEvent, LogContext, bind_log_actor, bind_log_contexts
@@ -103,10 +73,29 @@ try:
     1 / 0
 except ZeroDivisionError:
     logger.exception("failed\\nPRIORITY=0")
+logger.warning("standard error: 10%\\r20%\\x1b[2K\\uffff\\n\\tlast words")
 print("by hand", file=sys.stderr)
+os.unlink("/run/systemd/journal/socket")
+logger.error("one\\ntwo")
 """
+
+
+def test_journal_has_records_with_their_fields_and_lines_without_its_socket() -> None:
+    script = IN_A_NAMESPACE.format(journald=JOURNALD)
+    program = [sys.executable, "-c", AS_A_SERVICE + LOGGED]
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", script, "sh", *program],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    entries: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
     # The journal reads records and what is printed in two ways, and keeps no order between them.
-    paused, failed, by_hand = sorted(run(script), key=lambda it: it["MESSAGE"] == "by hand")
+    paused, failed, shown = [each for each in entries if each["_TRANSPORT"] == "journal"]
+    by_hand, line = [each for each in entries if each["_TRANSPORT"] == "stdout"]
     assert {name: paused[name] for name in sorted(set(paused)) if not name.startswith("_")} == {
         "MESSAGE": "account 7 is paused",
         "PRIORITY": "4",
@@ -126,33 +115,7 @@ print("by hand", file=sys.stderr)
     assert failed["MESSAGE"] == "failed\nPRIORITY=0: ZeroDivisionError: division by zero"
     assert failed["PRIORITY"] == "3"
     assert failed["EXCEPTION"].startswith("Traceback (most recent call last):\n")
-    assert by_hand["SYSLOG_IDENTIFIER"] == "of-the-unit"
-
-
-def test_journalctl_shows_text_with_control_characters() -> None:
-    script = """
-import logging
-from smartlinkd import logs
-
-logs.set_up("info")
-log = logging.getLogger("smartlinkd.test")
-log.warning("standard error: 10%\\r20%\\x1b[2K\\uffff\\n\\tlast words")
-"""
-    printed = journalctl("", script)
-    assert "blob data" not in printed
-    assert "standard error: 10%\\x0d20%\\x1b[2K\\uffff\n" in printed
-    assert printed.endswith("last words\n")
-
-
-def test_journal_without_its_socket_has_lines_with_their_priority() -> None:
-    script = """
-import logging
-from smartlinkd import logs
-
-logs.set_up("info")
-os.unlink("/run/systemd/journal/socket")
-logging.getLogger("smartlinkd.test").error("one\\ntwo")
-"""
-    (entry,) = run(script)
-    assert (entry["_TRANSPORT"], entry["PRIORITY"]) == ("stdout", "3")
-    assert json.loads(entry["MESSAGE"])["message"] == "one\ntwo"
+    # `journalctl` shows a text as one, and not as bytes, only without control characters.
+    assert shown["MESSAGE"] == "standard error: 10%\\x0d20%\\x1b[2K\\uffff\n\tlast words"
+    assert (by_hand["MESSAGE"], by_hand["SYSLOG_IDENTIFIER"]) == ("by hand", "of-the-unit")
+    assert (line["PRIORITY"], json.loads(line["MESSAGE"])["message"]) == ("3", "one\ntwo")

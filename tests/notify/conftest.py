@@ -1,14 +1,11 @@
-"""A receiver on loopback, and a program that writes down what it was given."""
+"""A receiver on loopback."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -48,47 +45,3 @@ async def receiver(nursery: trio.Nursery) -> AsyncIterator[Receiver]:
     made.url = f"http://127.0.0.1:{listeners[0].socket.getsockname()[1]}/a-key-in-the-path?x=1"
     yield made
     nursery.cancel_scope.cancel()
-
-
-Program = Callable[[str], tuple[str, ...]]
-
-
-@pytest.fixture
-def program() -> Program:
-    """The command that runs this Python."""
-    return lambda script: (sys.executable, "-I", "-S", "-c", script)
-
-
-REPORT = """
-import json, os, sys
-told = {
-    "stdin": sys.stdin.read(),
-    "environment": dict(os.environ),
-    "descriptors": sorted(os.listdir("/proc/self/fd")),
-    "session": os.getsid(0) == os.getpid(),
-    "group": os.getpgid(0) == os.getpid(),
-    "folder": os.getcwd(),
-}
-with open(PATH + ".new", "w") as file:
-    json.dump(told, file)
-os.rename(PATH + ".new", PATH)
-"""
-
-
-@dataclass
-class Report:
-    """The file in which the program writes what it saw."""
-
-    path: Path
-
-    @property
-    def script(self) -> str:
-        return f"PATH = {str(self.path)!r}\n{REPORT}"
-
-    def read(self) -> Any:
-        return json.loads(self.path.read_text())
-
-
-@pytest.fixture
-def report(tmp_path: Path) -> Report:
-    return Report(tmp_path / "report")

@@ -144,7 +144,7 @@ def test_notice_without_room_is_logged(
     assert lost.endswith("change the password: too much else is wrong already")
 
 
-async def test_new_keys_and_replaced_accounts_are_told_each(
+async def test_keys_and_replaced_accounts_are_told_each_and_are_no_news_of_a_pause(
     autojump_clock: MockClock, nursery: trio.Nursery, channel: PlayedChannel
 ) -> None:
     known: Known = []
@@ -153,17 +153,10 @@ async def test_new_keys_and_replaced_accounts_are_told_each(
     made.report_new_key(KEY)
     made.report_new_key(KEY)
     made.report_replaced_account("4711", "4712")
+    made.report_account("7", PAUSED)
     await settle()
-    assert channel.events == ["key_made", "key_made", "account_replaced"]
-    assert [body["account"] for body in channel.bodies] == ["", "", "4712"]
-    assert channel.bodies[0]["text"] == (
-        "the API key a bot (8f1c) was made, for: convert, status; if nobody did that, revoke it "
-        "and change the password"
-    )
-    assert channel.bodies[2]["text"].startswith(
-        "the stored cookie is now of account 4712, and was of account 4711: "
-    )
-    assert known == []  # no pause was told
+    assert channel.events == ["key_made", "key_made", "account_replaced", "account_paused"]
+    assert known == [("7", NOON)]
 
 
 async def test_failed_notice_is_tried_again_after_growing_waits(
@@ -331,10 +324,3 @@ async def test_pause_told_by_an_earlier_daemon_is_not_told_again_but_its_end_is(
     made.report_account("7", ACTIVE)
     await settle()
     assert channel.events == ["account_back"]
-
-
-def test_notifier_without_channels_is_false() -> None:
-    made = notifier()
-    made.report_disk(True)
-    assert not made
-    assert notifier(PlayedChannel())

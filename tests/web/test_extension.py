@@ -1,4 +1,4 @@
-"""The extension's files: whole, the same at each start, and in two languages."""
+"""The extension's files: whole, in two languages, and released with the program."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import re
 import zipfile
 from pathlib import Path
 
-from smartlinkd.http_server import GuardedQuart
-from smartlinkd.web import extension
-from smartlinkd.web.extension import NAMES, read_extension
+from smartlinkd import __version__
+from smartlinkd.web.extension import read_extension
 
 FOLDER = Path(__file__).parents[2] / "extension"
 
@@ -53,11 +52,5 @@ def test_both_languages_have_every_text_that_is_used() -> None:
     assert len(used) > 20
 
 
-async def test_zips_are_open_to_everybody() -> None:
-    app = GuardedQuart()
-    extension.register(app)
-    for name in NAMES:
-        answer = await app.test_client().get(f"/extension/{name}")
-        assert (answer.status_code, await answer.get_data()) == (200, read_extension())
-        assert answer.headers["Content-Type"] == "application/zip"
-    assert (await app.test_client().get("/extension/other.zip")).status_code == 404
+def test_extension_has_the_version_of_the_program() -> None:
+    assert json.loads((FOLDER / "manifest.json").read_text())["version"] == __version__

@@ -86,6 +86,10 @@ class Client:
     async def status(self, kickoff_id: str) -> Json:
         return await self.get(f"/status/{kickoff_id}")
 
+    async def works(self, kickoff_id: str) -> bool:
+        """True while it is at a task."""
+        return bool((await self.status(kickoff_id))["current_task"])
+
     async def ended(self, kickoff_id: str) -> Json:
         """Its status when it has ended."""
         with trio.fail_after(LONGEST_WAIT):

@@ -15,7 +15,7 @@ from tests.fakes import small_disk as disks
 from tests.fakes.small_disk import fill
 
 if TYPE_CHECKING:
-    from tests.e2e.crews.conftest import Client, Employing, Meet
+    from tests.e2e.crews.conftest import Employing, Meet
     from tests.fakes.receiver import Receiver
 
 SIZE = 8  # MiB, with the database and its log in it
@@ -42,8 +42,8 @@ async def test_full_disk(
         async def run_out_of_space() -> list[str]:
             """Two run then, and two wait."""
             ids = [await gated.kick_off(crewWebhookUrl=target) for _ in range(4)]
-            await daemon.until("one works", lambda: works(gated, ids[0]))
-            await daemon.until("two work", lambda: works(gated, ids[1]))
+            await daemon.until("one works", lambda: gated.works(ids[0]))
+            await daemon.until("two work", lambda: gated.works(ids[1]))
             fill(filler)
             while (answer := await gated.ask("POST", "/kickoff", {})).status_code == 200:
                 ids.append(answer.json()["kickoff_id"])
@@ -94,10 +94,6 @@ async def test_start_on_full_disk_fails_until_there_is_room(
         daemon.start()
         assert (await gated.status(ended))["state"] == "SUCCESS"
         await gated.ended(await gated.kick_off())
-
-
-async def works(client: Client, kickoff_id: str) -> bool:
-    return bool((await client.status(kickoff_id))["current_task"])
 
 
 async def has_eight_calls(receiver: Receiver) -> bool:

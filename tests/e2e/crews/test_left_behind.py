@@ -10,7 +10,6 @@ import socket
 import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -29,13 +28,7 @@ STILL_LOOKS = 4
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where workers and tests leave signs for one another."""
-    return tmp_path_factory.mktemp("signs")
-
-
-@pytest.fixture(scope="module")
-def employer(employing: Employing, folder: Path, meet: Meet) -> Iterator[Daemon]:
+def employer(employing: Employing, meet: Meet) -> Iterator[Daemon]:
     """One daemon for all. What it makes for its first worker and keeps, it has made."""
 
     async def first_execution(daemon: Daemon) -> None:
@@ -43,12 +36,10 @@ def employer(employing: Employing, folder: Path, meet: Meet) -> Iterator[Daemon]
         await crew.ended(await crew.kick_off())
 
     until_stopped = "IFS= read -r stop <&3"
-    slowly = f"touch '{folder}/heard'; until [ -e '{folder}/gate' ]; do sleep 0.02; done"
     with employing(
         {
             "trivial": {"max_running": AT_ONCE, "queue": TIMES},
             "patient": {"script": until_stopped, "max_running": AT_ONCE, "grace": 30},
-            "reluctant": {"script": f"trap '' TERM\n{until_stopped}\n{slowly}", "grace": 30},
         }
     ) as daemon:
         trio.run(first_execution, daemon)
@@ -106,7 +97,7 @@ async def belongings(daemon: Daemon) -> dict[str, Any]:
 async def test_clients_that_go_away(employer: Daemon, meet: Meet, path: str) -> None:
     crew = await meet(employer, "patient")
     kickoff_id = await crew.kick_off()
-    await employer.until("it works", lambda: works(crew, kickoff_id))
+    await employer.until("it works", lambda: crew.works(kickoff_id))
     async with nothing_left(employer):
         clients = [ask(crew, "GET", path.format(kickoff_id)) for _ in range(TIMES)]
         await employer.until("all follow", lambda: follow(employer, TIMES))
@@ -129,28 +120,6 @@ async def test_clients_that_do_not_wait_for_a_kickoff(employer: Daemon, meet: Me
     assert {(await crew.status(each))["status"] for each in begun} <= {"completed"}
 
 
-async def test_clients_that_do_not_wait_for_a_stop(
-    employer: Daemon, meet: Meet, folder: Path
-) -> None:
-    async def is_heard() -> bool:
-        return (folder / "heard").exists()
-
-    crew = await meet(employer, "reluctant")
-    async with nothing_left(employer):
-        kickoff_id = await crew.kick_off()
-        await employer.until("it works", lambda: works(crew, kickoff_id))
-        clients = [ask(crew, "POST", f"/stop/{kickoff_id}") for _ in range(TIMES)]
-        await employer.until("it hears of it", is_heard)
-        for nth, client in enumerate(clients):
-            leave(client, by_reset=nth % 2 == 0)
-        (folder / "gate").touch()
-        end = await crew.ended(kickoff_id)
-    assert (end["status"], end["error"].partition(";")[0]) == (
-        "stopped",
-        "stopped by a holder of the organization token",
-    )
-
-
 async def test_stops_whose_clients_leave_at_once_are_carried_out(
     employer: Daemon, meet: Meet
 ) -> None:
@@ -162,10 +131,6 @@ async def test_stops_whose_clients_leave_at_once_are_carried_out(
             ask(crew, "POST", f"/stop/{each}").close()
         ends = [await crew.ended(each) for each in ids]
     assert {end["status"] for end in ends} == {"stopped"}
-
-
-async def works(client: Client, kickoff_id: str) -> bool:
-    return bool((await client.status(kickoff_id))["current_task"])
 
 
 async def follow(daemon: Daemon, number: int) -> bool:

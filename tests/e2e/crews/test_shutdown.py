@@ -12,7 +12,7 @@ import trio
 
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon
-    from tests.e2e.crews.conftest import Client, Employing, Meet
+    from tests.e2e.crews.conftest import Employing, Meet
     from tests.fakes.receiver import Receiver
 
 GRACE = 1
@@ -21,19 +21,16 @@ AT_ONCE = 8.0
 """Seconds of a shutdown in which nobody is waited for. The server's grace is 10."""
 
 
-async def works(client: Client, kickoff_id: str) -> bool:
-    return bool((await client.status(kickoff_id))["current_task"])
+async def follow_both(daemon: Daemon) -> bool:
+    return (await daemon.metrics())["smartlinkd_execution_followers"] == 2
 
 
-async def follows(daemon: Daemon) -> bool:
-    return (await daemon.metrics())["smartlinkd_execution_followers"] == 1
-
-
-async def test_sigterm_ends_workers_in_order(
+async def test_sigterm_ends_workers_in_order_and_lets_clients_go(
     employing: Employing, meet: Meet, receiver: Receiver, tmp_path: Path
 ) -> None:
     gate, heard = tmp_path / "gate", tmp_path / "heard"
     streams: list[str] = []
+    waited: list[httpx.Response] = []
     with employing(
         {
             "obeys": {"script": f"IFS= read -r last <&3; printf %s \"$last\" > '{heard}'"},
@@ -50,17 +47,21 @@ async def test_sigterm_ends_workers_in_order(
         target: dict[str, Any] = {"crewWebhookUrl": f"{receiver.url}/ends"}
         told = await obeys.kick_off(**target)
         ignored, queued = [await deaf.kick_off(**target) for _ in range(2)]
-        await daemon.until("one works", lambda: works(obeys, told))
-        await daemon.until("the other works", lambda: works(deaf, ignored))
+        await daemon.until("one works", lambda: obeys.works(told))
+        await daemon.until("the other works", lambda: deaf.works(ignored))
 
         async def follow() -> None:
             answer = await obeys.ask("GET", f"/events/{told}")
             assert answer.status_code == 200, answer.text
             streams.append(answer.text)
 
+        async def wait() -> None:
+            waited.append(await deaf.ask("GET", f"/status/{ignored}?wait=60"))
+
         async with trio.open_nursery() as nursery:
             nursery.start_soon(follow)
-            await daemon.until("one follows", lambda: follows(daemon))
+            nursery.start_soon(wait)
+            await daemon.until("both follow", lambda: follow_both(daemon))
             begun = trio.current_time()
             daemon.program.process.terminate()
         daemon.check_left_nothing(await daemon.program.ended())
@@ -68,6 +69,7 @@ async def test_sigterm_ends_workers_in_order(
         assert json.loads(heard.read_text()) == {"type": "stop"}
         assert streams[0].endswith("\n\n")
         assert "crew_kickoff_failed" not in streams[0]
+        assert [(each.status_code, each.json()["state"]) for each in waited] == [(200, "RUNNING")]
         assert receiver.calls == []
 
         gate.touch()
@@ -81,25 +83,3 @@ async def test_sigterm_ends_workers_in_order(
 
 async def has_calls(receiver: Receiver, kickoff_ids: set[str]) -> bool:
     return {call.body["kickoff_id"] for call in receiver.at("/ends")} == kickoff_ids
-
-
-async def test_who_waits_is_told_how_it_stands(
-    employing: Employing, meet: Meet, tmp_path: Path
-) -> None:
-    answers: list[httpx.Response] = []
-    with employing({"gated": {"gate": tmp_path / "never", "grace": GRACE}}) as daemon:
-        gated = await meet(daemon, "gated")
-        kickoff_id = await gated.kick_off()
-        await daemon.until("it works", lambda: works(gated, kickoff_id))
-
-        async def wait() -> None:
-            answers.append(await gated.ask("GET", f"/status/{kickoff_id}?wait=60"))
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(wait)
-            await daemon.until("one waits", lambda: follows(daemon))
-            daemon.program.process.terminate()
-            nursery.cancel_scope.deadline = trio.current_time() + AT_ONCE
-    assert [(answer.status_code, answer.json()["state"]) for answer in answers] == [
-        (200, "RUNNING")
-    ]
