@@ -113,8 +113,9 @@ async def test_csv_keeps_its_columns_and_replaces_its_output(shell: Shell, porta
     assert sorted(path.name for path in shell.home.glob("*.csv*")) == ["in.csv", "out.csv"]
 
 
-@pytest.mark.usefixtures("slow_submits")
-async def test_interrupted_run_goes_on_where_it_was(shell: Shell, portal: Portal) -> None:
+async def test_interrupted_run_goes_on_where_it_was(
+    shell: Shell, portal: Portal, slow_submits: None
+) -> None:
     links = [portal.link(portal.item()) for _ in range(45)]
     source, output = shell.home / "links.txt", shell.home / "out.json"
     source.write_text("\n".join(links))

@@ -78,9 +78,8 @@ async def test_five_hundred_lines_are_converted_and_a_reload_loses_nothing(
     assert await shop.evaluate("document.querySelectorAll('.card').length") == 500
 
 
-@pytest.mark.usefixtures("slow_submits")
 async def test_stop_stops_and_go_on_goes_on(
-    shop: Tab, converting: Converting, portal: Portal
+    shop: Tab, converting: Converting, portal: Portal, slow_submits: None
 ) -> None:
     await opened(shop, converting)
     await shop.type(BOX, "\n".join(portal.link(portal.item()) for _ in range(40)))
