@@ -24,8 +24,6 @@ from smartlinkd.vault.cookie import parse_cookie
 from tests.fakes.machine import Machine, Process
 from tests.fakes.network import ORIGINS, sandbox_network
 
-LOOP = "() => { for (;;); }"
-
 
 @dataclass
 class Subject:
