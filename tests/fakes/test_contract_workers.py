@@ -144,26 +144,19 @@ class Contract:
         crew = self._crew(**of_crew)
         before = _descriptors(), _children()  # a browser of the session may be among them
         with self._patch.context() as patch:
-            clock = self._put_on(patch) if self._played else None
+            clock = None
+            if self._played:
+                threads_in_place(patch)
+                self._workers.install(patch)
+                Disk().install(patch)
+                clock = MockClock(autojump_threshold=0)
             found = trio.run(self._play, scenario, crew, clock=clock)
         assert self._workers.count() == 0
         assert (_descriptors(), _children()) == before
         assert list((self._folder / "runs").iterdir()) == []
         return found
 
-    def _put_on(self, patch: pytest.MonkeyPatch) -> MockClock:
-        threads_in_place(patch)
-        self._workers.install(patch)
-        return MockClock(autojump_threshold=0)
-
     async def _play(self, scenario: Scenario, crew: Crew) -> Any:
-        if self._played:
-            with self._patch.context() as patch:
-                Disk().install(patch)
-                return await self._in_nursery(scenario, crew)
-        return await self._in_nursery(scenario, crew)
-
-    async def _in_nursery(self, scenario: Scenario, crew: Crew) -> Any:
         async with trio.open_nursery() as world:
             self._workers.nursery = world
             async with trio.open_nursery() as daemon:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import trio
 
+from smartlinkd.admin.control_socket import Commands
 from smartlinkd.http_server import GuardedQuart
 from tests.fakes.network import Exchange, Json, ask_app, without_threads
+
+URL = "http://localhost"
+
+
+def no_sockets() -> Any:
+    """Listeners that listen to nothing."""
+    return SimpleNamespace(main=(), crews={}, urls=(URL,), crew_urls={}, ports=frozenset())
 
 
 class Door:
@@ -19,6 +31,7 @@ class Door:
         self.grace = grace
         self._requests: trio.Nursery | None = None
         self._stop = trio.Event()
+        self._connected: dict[int, Exchange] = {}
 
     @property
     def open(self) -> bool:
@@ -37,29 +50,42 @@ class Door:
     def stop(self) -> None:
         self._stop.set()
 
+    def cut(self) -> None:
+        """Reset all connections, as the kernel does when a process has ended."""
+        self.stop()
+        for exchange in list(self._connected.values()):
+            exchange.end("connection reset")
+
     def ask(self, exchange: Exchange, gone: trio.Event) -> None:
-        assert self._requests is not None
-        self._requests.start_soon(self._answer, exchange, gone)
+        """Have it answered; refused when nobody listens."""
+        with suppress(RuntimeError):  # its nursery may be closing at this very moment
+            if self._requests is not None and self.open:
+                self._requests.start_soon(self._answer, exchange, gone)
+                return
+        exchange.end("connection refused")
 
     async def _answer(self, exchange: Exchange, gone: trio.Event) -> None:
+        self._connected[id(exchange)] = exchange
         try:
             with exchange.under_way:  # cancelled, the request ends where it stands
                 await ask_app(self._app, exchange, port=1, gone=gone)
         finally:
             exchange.end("closed")
+            del self._connected[id(exchange)]
 
 
-class NoControl:
-    """The socket for the owner's shell: there is none."""
+class Control:
+    """The control socket, without the socket."""
 
-    def __init__(self, *_: object) -> None: ...
+    def __init__(self, _: Path, commands: Commands) -> None:
+        self.commands = commands
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         task_status.started()
         await trio.sleep_forever()
 
 
-@dataclass
+@dataclass(eq=False)
 class Asked:
     """A request under way."""
 
@@ -68,10 +94,11 @@ class Asked:
     gone: trio.Event = field(default_factory=trio.Event)
     seconds: float = 0.0
 
-    async def wait(self) -> None:
-        """Until it is answered, or cut off."""
+    async def wait(self) -> int:
+        """Until it is answered, or cut off. The status."""
         await self.exchange.ended.wait()
         self.seconds = trio.current_time() - self.began
+        return self.status
 
     @property
     def status(self) -> int:

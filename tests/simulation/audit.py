@@ -60,8 +60,8 @@ class Audit:
         some = self._chance.sample(ended, min(SAMPLE, len(ended)))
         for execution in [each for each in known if not each.final] + some:
             call = self._status(execution)
-            if await call.answered() == 200:
-                self._world.executions.seen(execution, call.body, fine=False)
+            if await call.wait() == 200:
+                self._world.executions.seen(execution, call.answer, fine=False)
             else:
                 self._world.broken(f"{execution.number}: {call.status} {call.exchange.body!r}")
 

@@ -188,7 +188,7 @@ class Course:
             while True:
                 if world.up:
                     ready = world.ask("GET", "/readyz")
-                    if await ready.answered() == 200:
+                    if await ready.wait() == 200:
                         return
                 await trio.sleep(0.5)
         world.broken(f"the daemon is not ready {within:g} s after all that was wrong")

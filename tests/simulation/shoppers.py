@@ -18,8 +18,8 @@ from tests.fakes.network import ORIGINS, Json
 from tests.simulation.answers import INVALID, MAY_FAIL, Link, Read, WrongAnswer, read
 from tests.simulation.books import NOBODY, Order, SubIds, Whose
 from tests.simulation.calls import Call
-from tests.simulation.cookies import cookie_of
 from tests.simulation.sessions import Session, Visitor
+from tests.simulation.upstream import cookie_of
 from tests.simulation.world import World
 
 HOT = 12
@@ -110,7 +110,7 @@ class Shopper:
         """False when they left, or the daemon ended."""
         world = self._world
         with trio.move_on_after(min(patience, ANSWERED)):
-            await call.answered()
+            await call.wait()
         if not call.exchange.ended.is_set():
             call.gone.set()
             world.log.note(f"{self.name} left", count="clients gone")
@@ -143,8 +143,8 @@ class Shopper:
             world.broken(f"nothing is wrong, and yet: {call.status} {call.exchange.body!r}")
             return True
         self._read(call, order, links, good=True)
-        if data and call.body["mapping"][links[0].text]["product"] is None:
-            world.broken(f"nothing is wrong, and yet there is no product data: {call.body}")
+        if data and call.answer["mapping"][links[0].text]["product"] is None:
+            world.broken(f"nothing is wrong, and yet there is no product data: {call.answer}")
         return True
 
     def _judge(self, call: Call, order: Order, links: list[Link], *, good: bool) -> None:
@@ -173,14 +173,14 @@ class Shopper:
         world = self._world
         try:
             codes = {*MAY_FAIL, *([INVALID] if world.invalid_since(call.began) else ())}
-            found = read(links, order.sub_ids, call.body, world.portal, codes)
+            found = read(links, order.sub_ids, call.answer, world.portal, codes)
         except WrongAnswer as wrong:
             world.broken(f"{self.name}, {order}: {wrong}")
             return
         world.log.counts["conversions"] += len(found.made)
         self._check_account(found, order)
         if good and found.failed and not self._in_trouble(order):
-            world.broken(f"{self.name}: nothing is wrong, and yet {call.body}")
+            world.broken(f"{self.name}: nothing is wrong, and yet {call.answer}")
 
     def _check_account(self, found: Read, order: Order) -> None:
         if not found.account:

@@ -32,6 +32,7 @@ from smartlinkd.supervision.supervisor import Escalated
 from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet
 from tests.fakes.network import HOLD, ORIGINS, Exchange, Json, without_threads
+from tests.faults.door import URL
 from tests.faults.stage import Wall
 from tests.hygiene.tasks import daemon_tasks
 from tests.simulation.books import Books
@@ -39,16 +40,17 @@ from tests.simulation.calls import Call
 from tests.simulation.configuration import configuration
 from tests.simulation.crews import CREWS
 from tests.simulation.executions import Executions
-from tests.simulation.life import URL, Life
+from tests.simulation.life import Life
 from tests.simulation.log import MARK, Log, Records, Struck
-from tests.simulation.machine import Machine
+from tests.simulation.machine import Machine, Workers
 from tests.simulation.receivers import HOSTS, Watched
 from tests.simulation.seeded import dice
 from tests.simulation.upstream import Plain, Upstream
 from tests.simulation.weather import Weather
-from tests.simulation.workers import Workers
 
 T = TypeVar("T")
+ANSWERED = 2 * 8.0 + 0.5
+"""Seconds for who asks, and as many for what is asked."""
 GONE = 1.0
 """Seconds in which the machine has ended what a daemon left to it."""
 DUE = (
@@ -216,7 +218,7 @@ class World(Weather):
         self,
         method: str,
         path: str,
-        body: Json | bytes | None = None,
+        body: Json | None = None,
         *,
         token: str = "",
         address: str = "",
@@ -230,7 +232,7 @@ class World(Weather):
             sent["x-forwarded-for"] = address
         if body is not None:
             sent["content-type"] = "application/json"
-        content = body if isinstance(body, bytes) else json.dumps(body).encode() if body else b""
+        content = json.dumps(body).encode() if body else b""
         call = Call(Exchange(method, URL + path, sent, content), trio.current_time())
         if self.life is None:
             call.exchange.end("connection refused")
@@ -238,6 +240,32 @@ class World(Weather):
             self.life.door.ask(call.exchange, call.gone)
         self._calls = {each for each in self._calls if not each.exchange.ended.is_set()}
         self._calls.add(call)
+        return call
+
+    async def answered(
+        self,
+        who: str,
+        method: str,
+        path: str,
+        body: Json | None = None,
+        *,
+        token: str = "",
+        address: str = "",
+        headers: Mapping[str, str] | None = None,
+        within: float = ANSWERED,
+        may_wait_for_disk: bool = False,
+    ) -> Call:
+        """Send a request for somebody, and see its answer come in time."""
+        call = self.ask(method, path, body, token=token, address=address, headers=headers)
+        try:
+            with trio.move_on_after(within):
+                await call.wait()
+        finally:
+            call.gone.set()
+        is_excused = may_wait_for_disk and self.disk_is_spoilt
+        if not call.exchange.ended.is_set() and not is_excused:
+            self.broken(f"{method} {path} was not answered within {within:g} s")
+        self.log.note(f"{who}: {method} {path} {call.status}", count="requests")
         return call
 
     def scatter(self) -> None:
