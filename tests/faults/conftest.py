@@ -12,7 +12,7 @@ import trio
 from trio.testing import MockClock
 
 from smartlinkd.auth import passwords
-from tests.faults.phases import SOON, started, warm
+from tests.faults.phases import SOON, warmed
 from tests.faults.stage import Stage
 
 _AT_REST: dict[str, Counter[str]] = {}
@@ -38,8 +38,7 @@ async def at_rest(
             stage = Stage(tmp_path / "healthy", patch)
             with trio.fail_after(SOON):
                 async with trio.open_nursery() as nursery:
-                    await started(stage, nursery)
-                    await warm(stage, stage.account())
+                    await warmed(stage, nursery)
                     await trio.sleep(1.0)
                     _AT_REST["tasks"] = stage.tasks()
                     stage.stop()

@@ -58,18 +58,18 @@ async def started(stage: Stage, nursery: trio.Nursery) -> None:
     await stage.until_ready(SOON)
 
 
-async def warm(stage: Stage, account: str) -> None:
-    """Have the account's page open."""
+async def warmed(stage: Stage, nursery: trio.Nursery) -> str:
+    """Start it, and have an account's page open: which one."""
+    await started(stage, nursery)
+    account = stage.account()
     asked = stage.ask(account)
-    await asked.wait()
-    assert asked.status == 200, asked
+    assert await asked.wait() == 200, asked
     assert all(entry["product"] for entry in asked.answer["mapping"].values()), asked
+    return account
 
 
 async def idle(stage: Stage, nursery: trio.Nursery) -> Scene:
-    await started(stage, nursery)
-    account = stage.account()
-    await warm(stage, account)
+    account = await warmed(stage, nursery)
     await trio.sleep(BrowserLimits().trusted_for_s)
     return Scene("idle", stage, account, stage.machine.process, _links_tab(stage))
 
@@ -104,22 +104,15 @@ async def _at_first_beat(phase: str, stage: Stage, gates: list[Gate]) -> Scene:
 
 async def loading(stage: Stage, nursery: trio.Nursery) -> Scene:
     await started(stage, nursery)
-    account = stage.account()
-    return await _held("loading", stage, account, PAGE)
+    return await _held("loading", stage, stage.account(), PAGE)
 
 
 async def submitting(stage: Stage, nursery: trio.Nursery) -> Scene:
-    await started(stage, nursery)
-    account = stage.account()
-    await warm(stage, account)
-    return await _held("submitting", stage, account, SUBMIT)
+    return await _held("submitting", stage, await warmed(stage, nursery), SUBMIT)
 
 
 async def reading(stage: Stage, nursery: trio.Nursery) -> Scene:
-    await started(stage, nursery)
-    account = stage.account()
-    await warm(stage, account)
-    return await _held("reading", stage, account, PRODUCT)
+    return await _held("reading", stage, await warmed(stage, nursery), PRODUCT)
 
 
 async def queued(stage: Stage, nursery: trio.Nursery) -> Scene:
@@ -134,16 +127,13 @@ async def queued(stage: Stage, nursery: trio.Nursery) -> Scene:
 
 async def disposing(stage: Stage, nursery: trio.Nursery) -> Scene:
     """Somebody's work has failed, and the victim waits until its context is disposed of."""
-    await started(stage, nursery)
-    account = stage.account()
-    await warm(stage, account)
+    account = await warmed(stage, nursery)
     stage.portal.faults.arm("submit_500", times=1, account=account)
     scene = Scene("disposing", stage, account, stage.machine.process, _links_tab(stage))
     scene.gates = [scene.browser.hold(DISPOSE)]
     failed = stage.ask(account)
     await scene.gates[0].reached.wait()
-    await failed.wait()
-    assert failed.status == 502, failed
+    assert await failed.wait() == 502, failed
     scene.victim = stage.ask(account)
     await trio.sleep(0.1)
     return scene
@@ -160,9 +150,7 @@ async def draining(stage: Stage, nursery: trio.Nursery) -> Scene:
 
 async def _recycled(stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], None]) -> Scene:
     """It is found to be too large, while the victim's work is done on it."""
-    await started(stage, nursery)
-    account = stage.account()
-    await warm(stage, account)
+    account = await warmed(stage, nursery)
     await trio.sleep(MEASURED - 1.0)
     scene = await _held("draining", stage, account, SUBMIT)
     arm(stage)

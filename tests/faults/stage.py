@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import json
 import os
-import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -57,7 +55,7 @@ from tests.fakes.machine import Machine
 from tests.fakes.network import ORIGINS, Exchange, Json, Network, sandbox_network
 from tests.fakes.threads import threads_in_place
 from tests.fakes.workers import Workers
-from tests.faults.door import Asked, Door, NoControl
+from tests.faults.door import URL, Asked, Control, Door, no_sockets
 from tests.hygiene.tasks import daemon_tasks
 
 LOOK_EVERY = 0.02
@@ -108,13 +106,10 @@ class Stage:
         patch: pytest.MonkeyPatch,
         *,
         crews: Sequence[Table] = (),
-        chance: Callable[[], random.Random] = random.Random,
-        threads: Callable[[pytest.MonkeyPatch], None] = threads_in_place,
         look_every: float = LOOK_EVERY,
     ) -> None:
         """`crews` are `[[crews]]` tables; without a command of their own their workers do as the
-        input `script` says. `chance` makes dice, for each part that throws some. Readiness is
-        looked at `look_every` seconds."""
+        input `script` says. Readiness is looked at every `look_every` seconds."""
         self.network: Network
         self.portal: SandboxState
         self.network, self.portal = sandbox_network()
@@ -124,7 +119,7 @@ class Stage:
         self.workers.install(patch)
         self.internet = Internet()
         self.internet.install(patch)
-        threads(patch)
+        threads_in_place(patch)
         self.disk = Disk()
         self.disk.install(patch)
         self.wall = Wall()
@@ -135,11 +130,10 @@ class Stage:
         self.ended = trio.Event()
         self.escalated: Escalated | None = None
         """Why it has ended by itself."""
-        self._chance = chance
         self._look_every = look_every
         self._items = iter(range(500_000_000, 600_000_000))
         usual = {"runner": "command", "command": [str(self.workers.program)]}
-        self._settings = build(_tables(self.directory, [{**usual, **each} for each in crews]))
+        self._settings = build(tables(self.directory, [{**usual, **each} for each in crews]))
         self._life = trio.CancelScope()
         self._image: dict[str, bytes] | None = None
         self.directory.mkdir(mode=0o700)
@@ -228,12 +222,9 @@ class Stage:
         if body is not None:
             given["content-type"] = "application/json"
         sent = b"" if body is None else json.dumps(body).encode()
-        exchange = Exchange(method, f"http://localhost{path}", given, sent)
+        exchange = Exchange(method, f"{URL}{path}", given, sent)
         asked = Asked(exchange, trio.current_time())
-        if self.door.open:
-            self.door.ask(exchange, asked.gone)
-        else:
-            exchange.end("connection refused")
+        self.door.ask(exchange, asked.gone)
         return asked
 
     # What there is of it
@@ -266,7 +257,7 @@ class Stage:
         make_crews, wall = components.make_crews, self.wall.moment
 
         def see_supervisor(*args: Any, **more: Any) -> Supervisor:
-            self._supervisors.append(Supervisor(*args, **more, chance=self._chance()))
+            self._supervisors.append(Supervisor(*args, **more))
             return self._supervisors[-1]
 
         def see_door(*args: Any, **more: Any) -> Door:
@@ -277,19 +268,16 @@ class Stage:
             self.crews = make_crews(*args)
             return self.crews
 
-        def webhooks(*args: Any, **more: Any) -> WebhookDispatcher:
-            return WebhookDispatcher(*args, **more, wall=wall, chance=self._chance())
-
         patch.setattr(tree, "Supervisor", see_supervisor)
         patch.setattr(http_apps, "HttpApp", see_door)
         patch.setattr(tree, "make_crews", see_crews)
         patch.setattr(tree, "make_browser", lambda *_, **__: self.browser)
         patch.setattr(tree, "Vault", partial(Vault, wall=wall))
-        patch.setattr(tree, "ControlSocket", NoControl)
+        patch.setattr(tree, "ControlSocket", Control)
         patch.setattr(tree, "Auth", partial(Auth, wall_clock=self.wall.now))
         patch.setattr(components, "Store", partial(Store, wall=wall))
         patch.setattr(components, "Executor", partial(Executor, wall=wall))
-        patch.setattr(components, "WebhookDispatcher", webhooks)
+        patch.setattr(components, "WebhookDispatcher", partial(WebhookDispatcher, wall=wall))
 
     def _plant(self) -> None:
         self._supervisors: list[Supervisor] = []
@@ -298,18 +286,14 @@ class Stage:
             queue=8,
             backoff=Backoff(jitter=0.0),
             on_down=lambda _why: None,
-            chance=self._chance(),
         )
         http = HttpClient(httpx.MockTransport(lambda _: httpx.Response(404)))
-        doors = SimpleNamespace(
-            main=(), crews={}, urls=("http://localhost",), crew_urls={}, ports=frozenset()
-        )
         catalog = read_catalog(self._settings)
         self._supervisor = tree.build_supervisor(
             self._settings,
             http,
             catalog,
-            cast(Any, doors),
+            no_sockets(),
             ServiceManager(NO_SYSTEMD),
             log_buffer=LogBuffer(),
             read_settings=None,
@@ -355,7 +339,7 @@ class Stage:
         return tokens.issue("session", jti="0" * 32, epoch=EPOCH, now=self.wall.now())
 
 
-def _tables(directory: Path, crews: Sequence[Table]) -> dict[str, Any]:
+def tables(directory: Path, crews: Sequence[Table]) -> dict[str, Any]:
     return {
         "server": {"bind": "127.0.0.1:0"},
         "state": {"directory": str(directory)},

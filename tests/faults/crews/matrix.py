@@ -17,7 +17,7 @@ from smartlinkd.crews.webhooks.dispatcher import WebhookLimits
 from tests.faults.cells import Impossible, Matrix
 from tests.faults.crews.phases import PHASES, WATCH
 from tests.faults.crews.stage import DEADLINE, GRACE
-from tests.faults.crews.strikes import DEEDS, STARTS, TARGETS
+from tests.faults.crews.strikes import STARTS, TARGETS, WORKERS
 
 # Seconds on the stage's clock.
 MOMENT = 0.2  # for what waits for nothing but a process or a page
@@ -115,7 +115,7 @@ def change(fault: str, phases: str | Iterable[str], **different: Any) -> None:
 
 # A worker that is to be started, and is not.
 
-for _fault in (strike.__name__ for strike in STARTS):
+for _fault in STARTS:
     put(_fault, AT_WORK, Impossible("its worker was started before, and no other one will be"))
     put(
         _fault, ("stopping", "draining"), Impossible("its worker was started before it was stopped")
@@ -153,9 +153,8 @@ change("says_nothing", "starting", seconds=DEADLINE + GRACE, **_SILENT)
 
 # A worker that is there.
 
-_OF_WORKERS = (*DEEDS, "killed", "sigstopped", "reaper_killed")
-put(_OF_WORKERS, (*TO_COME, "starting"), Impossible("there is no worker yet that could do it"))
-put(_OF_WORKERS, ("ending", "delivering"), Impossible("its worker has ended, and cannot do it"))
+put(WORKERS, (*TO_COME, "starting"), Impossible("there is no worker yet that could do it"))
+put(WORKERS, ("ending", "delivering"), Impossible("its worker has ended, and cannot do it"))
 
 
 def _worker(fault: str, end: str, error: str, *, within: float = CONVERTED, log: str = "") -> None:
