@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 from trio.testing import MockClock
@@ -17,6 +16,8 @@ from tests.every_step.world import Crew, World, running_world
 HERE = Path(__file__).parent
 LONGEST = 1200.0
 
+StrikeWorld = Callable[..., int]
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Called by pytest when all tests are known."""
@@ -26,21 +27,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(mark)
 
 
-class StrikeWorld(Protocol):
-    """Strikes one running daemon, with these crews, at every step of a scenario."""
-
-    def __call__(
-        self,
-        scenario: Callable[[Strike, World], Awaitable[None]],
-        *crews: Crew,
-        stride: int = 1,
-        seeds: int = 1,
-    ) -> int: ...
-
-
 @pytest.fixture
 def strike_world(at_every_step: AtEveryStep, tmp_path: Path) -> StrikeWorld:
-    """See the class."""
+    """Strikes one running daemon, with these crews, at every step of a scenario."""
 
     def strike(
         scenario: Callable[[Strike, World], Awaitable[None]],

@@ -59,8 +59,7 @@ class Owner:
     async def is_let_in(self, token: str) -> bool:
         """Whether a session goes on."""
         asked = self.stage.request("GET", "/api/crews", token=token)
-        await asked.wait()
-        assert asked.status in (200, 403), asked
+        assert await asked.wait() in (200, 403), asked
         return asked.status == 200
 
     # What the phone shows
@@ -93,11 +92,5 @@ class Owner:
 
 async def answered(asked: Asked) -> Json:
     """What is answered with 200."""
-    await asked.wait()
-    assert asked.status == 200, asked
+    assert await asked.wait() == 200, asked
     return asked.answer
-
-
-async def status(asked: Asked) -> int:
-    await asked.wait()
-    return asked.status

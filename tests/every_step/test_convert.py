@@ -9,7 +9,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from tests.every_step.strike import Strike
-from tests.every_step.world import World, got_its_own, was_told
+from tests.every_step.world import World, got_its_own, strike_at
 
 if TYPE_CHECKING:
     from tests.every_step.conftest import StrikeWorld
@@ -23,9 +23,7 @@ def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld) -> 
     async def scenario(strike: Strike, world: World) -> None:
         account = world.stage.account()
         asked = world.stage.ask(account)
-        strike.arm(asked.exchange.under_way.cancel)
-        await asked.wait()
-        strike.disarm()
+        await strike_at(strike, asked, "client", world)
         await nothing_is_done_for_nobody(world)
         await world.is_well()
         await world.serves_on(account)
@@ -50,9 +48,7 @@ def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWor
         leaver = world.stage.ask(account, items=2)
         beside = [world.stage.ask(account, items=4), world.stage.ask(account, sub_id="another")]
         elsewhere = world.stage.ask(other)
-        strike.arm(leaver.exchange.under_way.cancel)
-        await leaver.wait()
-        strike.disarm()
+        await strike_at(strike, leaver, "client", world)
         for asked in (ahead, *beside, elsewhere):
             await asked.wait()
             assert asked.status == 200, asked
@@ -70,10 +66,7 @@ def test_a_part_fails(strike_world: StrikeWorld, part: str) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         account = world.stage.account()
         asked = world.stage.ask(account)
-        strike.arm(lambda: world.parts.fail(part))
-        await asked.wait()
-        strike.disarm()
-        was_told(asked, 200)
+        await strike_at(strike, asked, part, world)
         if asked.status == 200:
             got_its_own(asked, account)
         await world.is_well()

@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from tests.every_step.strike import Strike
-from tests.every_step.world import World, was_told
+from tests.every_step.world import ENDED, World, is_answered, strike_at
 from tests.fakes.network import Json
 from tests.fakes.puppets import Step
 from tests.faults.crews.client import Client
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 DEATHS = ("client", "executor", "journal")
 """Who dies: the one who asks, or the part that works on it."""
-ENDED = 30.0
-"""Seconds in which an execution has ended, whatever has failed meanwhile."""
 CREW = {"name": "c", "max_running": 2, "queue": 10, "grace": 1.0, "on_restart": "fail"}
 RUN: list[Step] = ["started", "task a", "done a", "result fine"]
 ENDS = ("crew_kickoff_completed", "crew_kickoff_failed")
@@ -109,17 +107,6 @@ def test_resume(strike_world: StrikeWorld, death: str) -> None:
 # What is tried
 
 
-async def strike_at(strike: Strike, asked: Asked, death: str, world: World, but: int = 200) -> None:
-    """Strike while it is asked; who waits for a part that fails is told something, soon."""
-    leaves = asked.exchange.under_way.cancel
-    strike.arm(leaves if death == "client" else lambda: world.parts.fail(death))
-    with trio.fail_after(ENDED):
-        await asked.wait()
-    strike.disarm()
-    if death != "client":
-        was_told(asked, 200, but)
-
-
 def answer(client: Client, kickoff_id: str) -> Asked:
     body = {"execution_id": kickoff_id, "task_id": "a", "human_feedback": "x", "is_approve": True}
     return client.ask("POST", "/resume", body)
@@ -138,11 +125,6 @@ async def kicked_off(client: Client, key: str) -> str:
 
 
 # What is due
-
-
-def is_answered(asked: Asked) -> bool:
-    """Its client has the whole answer."""
-    return asked.status == 200 and not asked.exchange.fault
 
 
 def ends(death: str, usual: str) -> tuple[str, ...]:

@@ -23,12 +23,15 @@ from smartlinkd.auth import passwords
 from smartlinkd.crews.model import ExecutorLimits
 from smartlinkd.sandbox.session import affiliate_id
 from tests.every_step.parts import RESTARTED, Parts
+from tests.every_step.strike import Strike
 from tests.faults.door import Asked
 from tests.faults.stage import LOOK_EVERY, Stage
 
 PASSWORD = "the right one"
 SOON = 20.0
 """Seconds in which a start, a restart or an end has come about."""
+ENDED = 30.0
+"""Seconds in which an answer or an end has come, whatever has failed meanwhile."""
 SERVED = 1.0
 """Seconds for the next request, the loading of a page included."""
 SOME = 4
@@ -130,6 +133,23 @@ def was_told(asked: Asked, *statuses: int) -> None:
     if asked.status == 503:
         assert asked.answer["error"], asked
         assert 1 <= int(asked.exchange.answered["retry-after"]) <= 10, asked
+
+
+async def strike_at(strike: Strike, asked: Asked, death: str, world: World, but: int = 200) -> None:
+    """Strike while it is asked: the client leaves, or the part of this name fails. Who waits for a
+    part that fails is told something, soon."""
+    leaves = asked.exchange.under_way.cancel
+    strike.arm(leaves if death == "client" else lambda: world.parts.fail(death))
+    with trio.fail_after(ENDED):
+        await asked.wait()
+    strike.disarm()
+    if death != "client":
+        was_told(asked, 200, but)
+
+
+def is_answered(asked: Asked) -> bool:
+    """Its client has the whole answer."""
+    return asked.status == 200 and not asked.exchange.fault
 
 
 @contextmanager
