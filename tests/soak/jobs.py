@@ -36,10 +36,6 @@ class Kind(StrEnum):
     SYNC = "sync"
     CRASH = "crash"
 
-    @property
-    def plural(self) -> str:
-        return "crashes" if self is Kind.CRASH else f"{self}s"
-
 
 class Form(StrEnum):
     """How a link is written, and so what becomes of it."""
@@ -84,9 +80,8 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Login:
-    """Wrong tries, then the right password; or a round with the second factor."""
+    """Wrong tries, then the right password."""
 
-    second_factor: bool
     wrong: int
     address: str
 
@@ -217,9 +212,8 @@ class Planner:
         return "".join(self._chance.choices(_LETTERS, k=self._chance.randint(1, 12)))
 
     def _login(self) -> Login:
-        second_factor = self._chance.random() < 0.1
         address = f"198.51.100.{self._chance.randint(1, 100)}"
-        return Login(second_factor, self._chance.choice((0, 0, 1, 2)), address)
+        return Login(self._chance.choice((0, 0, 1, 2)), address)
 
     def _kickoff(self) -> Kickoff:
         chance = self._chance

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from math import isinf
 from pathlib import Path
 from typing import Final
@@ -44,7 +42,7 @@ def text(soak: Soak) -> str:
 
 def progress(sample: Sample) -> str:
     """A line for whoever watches."""
-    jobs = " ".join(f"{count} {Kind(kind).plural}" for kind, count in sample.jobs.items())
+    jobs = " ".join(f"{count} {kind}" for kind, count in sample.jobs.items())
     values = sample.values
     return (
         f"{sample.at / 60:6.1f} min  {sample.name:<17} {jobs}  |  daemon"
@@ -63,14 +61,6 @@ def append(sample: Sample, file: Path) -> None:
         if lines.tell() == 0:
             writer.writeheader()
         writer.writerow(row)
-
-
-def write(soak: Soak, folder: Path) -> None:
-    """soak.json and report.txt in `folder`."""
-    (folder / "report.txt").write_text(text(soak) + "\n", encoding="utf-8")
-    # Not `asdict` for the whole: it takes a Counter for something else.
-    told = {**vars(soak), "book": vars(soak.book), "samples": list(map(asdict, soak.samples))}
-    (folder / "soak.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
 
 
 def _done(soak: Soak) -> Iterator[str]:

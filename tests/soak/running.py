@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -60,13 +59,12 @@ Tell = Callable[[Sample], None]
 
 @dataclass
 class Soak:
-    """What came of it so far. Of `descriptors` there is a line for each sample, by their kinds."""
+    """What came of it so far."""
 
     minutes: float
     seed: int
     sandboxed: bool = True
     samples: list[Sample] = field(default_factory=list)
-    descriptors: list[dict[str, int]] = field(default_factory=list)
     book: Book = field(default_factory=Book)
 
 
@@ -111,10 +109,10 @@ class _Running:
         ends = trio.current_time()
         for number, stretch in enumerate(schedule(self._result.minutes)):
             ends += stretch.seconds
-            for done in count(1):
+            while True:
                 await self._round(stretch, length - RESTING)
                 await self._sample(number, stretch)
-                if done >= stretch.rounds and trio.current_time() + length / 2 > ends:
+                if trio.current_time() + length / 2 > ends:
                     break
 
     async def _round(self, stretch: Stretch, seconds: float) -> None:
@@ -198,14 +196,13 @@ class _Running:
         self._check_restarts(browser)
         if pid not in world.chromiums:
             world.chromiums.append(pid)
-        values, descriptors = measure(world.daemon.observer, world.daemon.pid, pid)
+        values, kinds = measure(world.daemon.observer, world.daemon.pid, pid)
         values["browser restarts"] = browser["restarts"]
         at = trio.current_time() - self._began
         generation = len(world.chromiums) - 1
         jobs = {str(kind): count for kind, count in world.book.done.items()}
-        sample = Sample(at, number, stretch.name, generation, jobs, values)
+        sample = Sample(at, number, stretch.name, generation, jobs, values, kinds)
         result.samples.append(sample)
-        result.descriptors.append(descriptors)
         self._tell(sample)
 
     def _check_restarts(self, browser: Json) -> None:

@@ -8,7 +8,7 @@ before and after, may then be a refusal; at any other time there is one right an
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -113,7 +113,6 @@ class World:
         self.in_trouble = trio.Lock()
         self.syncing = trio.Lock()
         self.killing = trio.Lock()
-        self.wrong_codes: deque[float] = deque()  # when they were sent
         self._strikes = 0
         self._calm_since = -inf
 
