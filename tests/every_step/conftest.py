@@ -20,7 +20,6 @@ StrikeWorld = Callable[..., int]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Called by pytest when all tests are known."""
     mark = pytest.mark.deadline(LONGEST, reason="thousands of strikes, when all steps are struck")
     for item in items:
         if item.path.is_relative_to(HERE):

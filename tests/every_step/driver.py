@@ -123,7 +123,6 @@ async def _bounded(scenario: Scenario, strike: Strike) -> None:
 
 @pytest.fixture
 def at_every_step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AtEveryStep:
-    """See the head of this module."""
     seed = getattr(request.config.option, "randomly_seed", 0)
     dice = random.Random(f"{seed} {request.node.nodeid}")
     return AtEveryStep(dice, monkeypatch)

@@ -91,6 +91,5 @@ class Owner:
 
 
 async def answered(asked: Asked) -> Json:
-    """What is answered with 200."""
     assert await asked.wait() == 200, asked
     return asked.answer

@@ -57,7 +57,6 @@ class World:
         self._descriptors = stage.descriptors()
 
     async def start(self, nursery: trio.Nursery) -> None:
-        """Start it, and note what it has when all is well."""
         await nursery.start(self.stage.run)
         await self.stage.until_ready(SOON)
         await self.is_served(self.account)
@@ -148,7 +147,6 @@ async def strike_at(strike: Strike, asked: Asked, death: str, world: World, but:
 
 
 def is_answered(asked: Asked) -> bool:
-    """Its client has the whole answer."""
     return asked.status == 200 and not asked.exchange.fault
 
 

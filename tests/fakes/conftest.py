@@ -84,7 +84,6 @@ class Subject:
 async def subject(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> AsyncIterator[Subject]:
-    """Each of the two."""
     if request.param == "fake":
         network, state = sandbox_network()
         machine = Machine(tmp_path, network)

@@ -54,13 +54,11 @@ def late(seconds: float) -> Behaviour:
 
 
 async def hang(_: trio.SocketStream) -> bool:
-    """Read the request, and say nothing."""
     await trio.Event().wait()
     return False
 
 
 async def reset(stream: trio.SocketStream) -> bool:
-    """Break off without an answer."""
     await stream.aclose()
     return False
 
@@ -107,7 +105,6 @@ class Receiver:
         self.becomes(usual)
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """One connection, to its end."""
         self.connections += 1
         self._open.append(stream)
         try:

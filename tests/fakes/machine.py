@@ -124,7 +124,6 @@ class Machine:
 
     @property
     def process(self) -> Process:
-        """The newest browser."""
         return self.running[-1]
 
     @property

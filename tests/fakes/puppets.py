@@ -75,7 +75,6 @@ class Puppet:
         """To do something else than its script."""
         self.ended = trio.Event()
         self.step: Step = ""
-        """What it is doing."""
         self.news = trio.Event()
         """It does something else, or something was done to it."""
         self._folder = folder

@@ -72,7 +72,6 @@ class Receiver:
         return [call for call in self.calls if call.path == path]
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """One connection."""
         connection = h11.Connection(h11.SERVER)
         async with stream:
             with suppress(trio.BrokenResourceError):  # the daemon was killed

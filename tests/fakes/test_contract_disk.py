@@ -35,8 +35,6 @@ PATIENCE = 1.0
 
 
 class Played:
-    """A disk of `disk.py`."""
-
     def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
         threads_in_place(patch)
         self.path = path

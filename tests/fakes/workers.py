@@ -80,7 +80,6 @@ class Workers:
 
     @property
     def puppet(self) -> Puppet:
-        """The newest."""
         return self.running[-1]
 
     def of(self, kickoff_id: str) -> Puppet:

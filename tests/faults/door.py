@@ -87,8 +87,6 @@ class Control:
 
 @dataclass(eq=False)
 class Asked:
-    """A request under way."""
-
     exchange: Exchange
     began: float
     gone: trio.Event = field(default_factory=trio.Event)

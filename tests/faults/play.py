@@ -24,8 +24,6 @@ STOPPED = 20.0
 
 
 class Play:
-    """A cell under way."""
-
     def __init__(
         self, cell: tuple[str, str], due: Due, stage: Stage, logs: list[logging.LogRecord]
     ) -> None:

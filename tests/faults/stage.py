@@ -230,7 +230,6 @@ class Stage:
     # What there is of it
 
     def tasks(self) -> Counter[str]:
-        """The daemon's own tasks, by name."""
         return daemon_tasks()
 
     def processes(self) -> int:
@@ -247,7 +246,6 @@ class Stage:
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - their number is enough
 
     def parts(self) -> dict[str, ChildSnapshot]:
-        """All supervised parts, by name."""
         return {part.name: part for each in self._supervisors for part in each.snapshot()}
 
     # How it is made

@@ -6,8 +6,6 @@ from tests.faults.door import Asked
 
 
 class Call(Asked):
-    """A request to the daemon."""
-
     @property
     def status(self) -> int:
         """0 when there was no whole answer."""

@@ -24,7 +24,6 @@ REMEMBERED = 6 * 3600.0
 
 
 def configuration(state: Path, chromium: Path, worker: Path) -> dict[str, Any]:
-    """Its tables."""
     return {
         **tables(state, tables_of_crews(worker)),
         "server": {"bind": "127.0.0.1:0", "trusted_proxies": ["127.0.0.1/32"]},

@@ -74,7 +74,6 @@ class Owner:
         await self.heal()
 
     async def heal(self) -> bool:
-        """End all pauses; whether that is done."""
         self._world.books.resumed()
         done = await self._command("account clear")
         self._world.books.resumed()

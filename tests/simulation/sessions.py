@@ -17,8 +17,6 @@ SKEW = 60.0
 
 @dataclass(eq=False)
 class Session:
-    """A token. `made` is in Unix seconds."""
-
     token: str
     made: float
 

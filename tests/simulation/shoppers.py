@@ -56,8 +56,6 @@ class Habits:
 
 
 class Shopper:
-    """One of them."""
-
     def __init__(
         self,
         visitor: Visitor,

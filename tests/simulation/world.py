@@ -269,7 +269,6 @@ class World(Weather):
         return call
 
     def scatter(self) -> None:
-        """All who wait for an answer leave."""
         for call in self._calls:
             call.gone.set()
 
@@ -290,7 +289,6 @@ class World(Weather):
     # What goes wrong
 
     def set_clock(self, seconds: float) -> None:
-        """Put the clock on the wall ahead, or back."""
         self.wall.offset += seconds
         self.clock_set = trio.current_time()
 
@@ -312,7 +310,6 @@ class World(Weather):
         return not self.anybody and not any(each.running or each.waiting for each in load.values())
 
     def tasks(self) -> Counter[str]:
-        """The daemon's own tasks, by name."""
         return daemon_tasks()
 
     def folders(self) -> int:

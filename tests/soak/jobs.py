@@ -80,16 +80,12 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Login:
-    """Wrong tries, then the right password."""
-
     wrong: int
     address: str
 
 
 @dataclass(frozen=True)
 class Kickoff:
-    """An execution, and how it is to end."""
-
     end: End
     item: int
     webhooks: bool  # for every event, not for the end alone
@@ -105,8 +101,6 @@ class Sync:
 
 
 class Victim(StrEnum):
-    """Who is killed."""
-
     CHROMIUM = "chromium"
     TAB = "tab"
     WORKER = "worker"

@@ -46,8 +46,6 @@ LIMITS: Final = Limits()
 
 
 class Verdict(StrEnum):
-    """What came of a limit."""
-
     HELD = "held"
     BROKEN = "BROKEN"
     UNDECIDED = "too short to tell"

@@ -36,7 +36,6 @@ def exit_code(soak: Soak) -> int:
 
 
 def text(soak: Soak) -> str:
-    """The report, for a terminal."""
     return "\n".join([*_done(soak), *_table(soak), *_verdicts(soak), *_wrong(soak)])
 
 

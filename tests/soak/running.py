@@ -59,8 +59,6 @@ Tell = Callable[[Sample], None]
 
 @dataclass
 class Soak:
-    """What came of it so far."""
-
     minutes: float
     seed: int
     sandboxed: bool = True

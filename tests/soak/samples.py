@@ -37,7 +37,6 @@ class Sample:
     kinds: dict[str, int]
 
     def row(self) -> Json:
-        """For a line of a CSV file."""
         named = {f"{kind} jobs": count for kind, count in self.jobs.items()}
         where = {"at": round(self.at, 1), "stretch": self.stretch, "name": self.name}
         return {**where, "generation": self.generation, **named, **self.values, "kinds": self.kinds}

@@ -40,7 +40,6 @@ class Client:
         return str(asked.answer["kickoff_id"])
 
     async def get(self, path: str) -> Json:
-        """What is answered with 200."""
         asked = self.ask("GET", path)
         await asked.wait()
         assert asked.status == 200, asked
@@ -50,7 +49,6 @@ class Client:
         return await self.get(f"/status/{kickoff_id}")
 
     async def reaches(self, kickoff_id: str, status: str, within: float) -> Json:
-        """Its status when that is this."""
         found: Json = {}
         with trio.move_on_after(within):
             while found.get("status") != status:
@@ -60,7 +58,6 @@ class Client:
         return found
 
     async def ended(self, kickoff_id: str, within: float) -> Json:
-        """Its status when it has ended."""
         with trio.fail_after(within):
             while True:
                 found = await self.get(f"/status/{kickoff_id}?wait={AT_ONCE:g}")

@@ -56,7 +56,6 @@ class Scene:
 
     @property
     def puppet(self) -> Puppet:
-        """Its worker."""
         return self.stage.workers.of(self.kickoff_id)
 
     def kick_off(self, *script: Step) -> Asked:
@@ -66,7 +65,6 @@ class Scene:
         return self.client.kick_off(*(script or ORDINARY), key=key, **_targets(self.receiver))
 
     def watch(self) -> Asked:
-        """A client that waits for what becomes of the execution."""
         return self.client.ask("GET", f"/status/{self.kickoff_id}?wait={WATCH:g}")
 
 
@@ -263,7 +261,6 @@ async def _works(scene: Scene, *script: Step) -> None:
 
 
 async def _watched(scene: Scene) -> None:
-    """A client waits for what becomes of it."""
     scene.victim = scene.watch()
     await trio.sleep(LOOK_EVERY)
 

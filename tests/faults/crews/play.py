@@ -39,8 +39,6 @@ class Rest:
 
 
 class Play:
-    """A cell under way."""
-
     def __init__(
         self, cell: tuple[str, str], due: Due, stage: CrewStage, logs: list[logging.LogRecord]
     ) -> None:
