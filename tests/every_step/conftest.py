@@ -11,12 +11,10 @@ from trio.testing import MockClock
 
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
-from tests.every_step.world import Crew, World, running_world
+from tests.every_step.world import Crew, StrikeWorld, World, running_world
 
 HERE = Path(__file__).parent
 LONGEST = 1200.0
-
-StrikeWorld = Callable[..., int]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

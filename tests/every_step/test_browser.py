@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -22,15 +21,12 @@ from smartlinkd.browser.tab_pool import TabPool, TabSpec
 from tests.browser.jobs import never_invalid
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
-from tests.every_step.world import SOON, World, got_its_own, was_told
+from tests.every_step.world import SOON, StrikeWorld, World, got_its_own, was_told
 from tests.fakes.machine import Machine
 from tests.fakes.network import sandbox_network
 from tests.faults import stage
 from tests.faults.phases import SUBMIT
 from tests.faults.stage import BIG, LOOK_EVERY
-
-if TYPE_CHECKING:
-    from tests.every_step.conftest import StrikeWorld
 
 HEALTHY = 60.0
 """Seconds after which the next end of a browser is not counted with the one before."""

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from tests.every_step.strike import Strike
-from tests.every_step.world import World, got_its_own, strike_at
-
-if TYPE_CHECKING:
-    from tests.every_step.conftest import StrikeWorld
+from tests.every_step.world import StrikeWorld, World, got_its_own, strike_at
 
 LATER = 1.0
 """Seconds in which a conversion would come to its end."""

@@ -6,20 +6,16 @@ of does so too, if it is there at all.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
 
 from tests.every_step.strike import Strike
-from tests.every_step.world import ENDED, World, is_answered, strike_at
+from tests.every_step.world import ENDED, StrikeWorld, World, is_answered, strike_at
 from tests.fakes.network import Json
 from tests.fakes.puppets import Step
 from tests.faults.crews.client import Client
 from tests.faults.door import Asked
-
-if TYPE_CHECKING:
-    from tests.every_step.conftest import StrikeWorld
 
 DEATHS = ("client", "executor", "journal")
 """Who dies: the one who asks, or the part that works on it."""

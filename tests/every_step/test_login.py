@@ -5,17 +5,13 @@ A code is good once, whoever hears of it; and what was answered is so.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 
 import pytest
 
 from smartlinkd.auth import throttle
 from tests.every_step.owner import Owner, answered
 from tests.every_step.strike import Strike
-from tests.every_step.world import World, is_answered, strike_at
-
-if TYPE_CHECKING:
-    from tests.every_step.conftest import StrikeWorld
+from tests.every_step.world import StrikeWorld, World, is_answered, strike_at
 
 DEATHS = ("client", "auth")
 """Who dies: the one who asks, or the part that works on it."""

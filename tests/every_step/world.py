@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ TOLD = ExecutorLimits().last_write_s + RESTARTED + 0.5
 what depends on it ends first, and it is started again."""
 
 Crew = Mapping[str, Any]
+StrikeWorld = Callable[..., int]
 
 
 class World:
