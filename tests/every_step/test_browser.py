@@ -26,7 +26,7 @@ from tests.fakes.machine import Machine
 from tests.fakes.network import sandbox_network
 from tests.faults import stage
 from tests.faults.phases import SUBMIT
-from tests.faults.stage import BIG, LOOK_EVERY
+from tests.faults.stage import BIG, LOOK_EVERY, comes_about
 
 HEALTHY = 60.0
 """Seconds after which the next end of a browser is not counted with the one before."""
@@ -100,9 +100,8 @@ def test_a_restart_during_which_its_part_fails(strike_world: StrikeWorld) -> Non
 async def is_replaced(world: World) -> None:
     """The browser that there is gives way to the next one."""
     before = world.stage.machine.process.pid
-    with trio.fail_after(SOON):
-        while not world.stage.ready or world.stage.browser.status().pid == before:  # noqa: ASYNC110
-            await trio.sleep(LOOK_EVERY)
+    browser = world.stage.browser
+    assert await comes_about(lambda: browser.is_ready and browser.status().pid != before, SOON)
 
 
 @pytest.mark.parametrize("death", ["client", "conversion", "browser"])

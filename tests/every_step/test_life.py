@@ -20,6 +20,7 @@ from tests.every_step.world import SOON, World, got_its_own, made_world
 from tests.faults.crews.client import Client
 from tests.faults.door import Asked
 from tests.faults.phases import SUBMIT
+from tests.faults.stage import comes_about
 
 CREW = {"name": "c", "max_running": 2, "queue": 10, "grace": 1.0, "on_restart": "fail"}
 STARTED = 35.0
@@ -161,10 +162,8 @@ def live(world: World, nursery: trio.Nursery) -> trio.Event:
 
 async def is_up_or_ends(world: World, ended: trio.Event) -> None:
     """The daemon serves and has a browser, or it has ended: one of them comes about."""
-    with trio.fail_after(STARTED):
-        # Looked at, as a monitor does.
-        while not ended.is_set() and not (world.stage.ready and world.stage.door.open):  # noqa: ASYNC110
-            await trio.sleep(0.01)
+    stage = world.stage
+    assert await comes_about(lambda: ended.is_set() or (stage.ready and stage.door.open), STARTED)
 
 
 async def submitting(world: World) -> Asked:

@@ -25,7 +25,7 @@ from smartlinkd.sandbox.session import affiliate_id
 from tests.every_step.parts import RESTARTED, Parts
 from tests.every_step.strike import Strike
 from tests.faults.door import Asked
-from tests.faults.stage import LOOK_EVERY, Stage
+from tests.faults.stage import Stage, comes_about
 
 PASSWORD = "the right one"
 SOON = 20.0
@@ -82,9 +82,7 @@ class World:
     async def is_well(self) -> None:
         """Nothing is left of what was struck, and nothing is missing."""
         await wait_all_tasks_blocked()  # what is struck in this very moment notices it first
-        with trio.move_on_after(SOON):
-            while self._found() != self._due():  # noqa: ASYNC110 - an end tells nobody
-                await trio.sleep(LOOK_EVERY)
+        await comes_about(lambda: self._found() == self._due(), SOON)
         assert self._found() == self._due(), (self._found(), self._due())
         assert self.stage.descriptors() == self._descriptors
         assert not self.errors, self.errors

@@ -17,7 +17,7 @@ from tests.fakes.gate import Gate
 from tests.fakes.machine import Process
 from tests.fakes.tab import Tab
 from tests.faults.door import Asked
-from tests.faults.stage import BIG, Stage
+from tests.faults.stage import BIG, Stage, comes_about
 
 SUBMIT = "q=batchCustomLink"
 PRODUCT = "/api/v3/offer/product?"
@@ -94,8 +94,7 @@ def _hold_first_beat(stage: Stage) -> list[Gate]:
 
 
 async def _at_first_beat(phase: str, stage: Stage, gates: list[Gate]) -> Scene:
-    while not gates:  # noqa: ASYNC110 - a launch tells nobody
-        await trio.sleep(0.01)
+    assert await comes_about(lambda: gates, SOON)
     stage.machine.prepare = lambda _: None
     await gates[0].reached.wait()
     (canary,) = stage.machine.browser.tabs.values()
@@ -142,8 +141,7 @@ async def disposing(stage: Stage, nursery: trio.Nursery) -> Scene:
 async def draining(stage: Stage, nursery: trio.Nursery) -> Scene:
     """The next browser is up, and this one only lives for the victim's work."""
     scene = await _recycled(stage, nursery, lambda _: None)
-    while stage.browser.status().pid == scene.process.pid:  # noqa: ASYNC110 - a look, as before
-        await trio.sleep(0.01)
+    assert await comes_about(lambda: stage.browser.status().pid != scene.process.pid, SOON)
     stage.machine.memory = 0
     return scene
 
@@ -211,8 +209,7 @@ async def armed_restarting(
     arm(stage)
     process = stage.machine.process
     process.kill()
-    while stage.ready:  # noqa: ASYNC110 - a look, as before
-        await trio.sleep(0.01)
+    assert await comes_about(lambda: not stage.ready, SOON)
     return Scene("restarting", stage, stage.account(), process)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -89,6 +89,15 @@ class Wall:
 BROWSER_LIMITS = BrowserLimits()
 
 
+async def comes_about(condition: Callable[[], object], within: float) -> bool:
+    """Look, as a monitor does, until it is so; False when it is not within so many seconds."""
+    with trio.move_on_after(within):
+        while not condition():  # noqa: ASYNC110 - what is looked at tells nobody
+            await trio.sleep(LOOK_EVERY)
+        return True
+    return False
+
+
 class Stage:
     """A daemon that can be started, again and again, and everything around it.
 
@@ -154,9 +163,7 @@ class Stage:
                     await self._live(task_status)
             finally:
                 self._put_back()
-            with trio.move_on_after(GONE):
-                while self.workers.count():  # noqa: ASYNC110 - the end of a process tells nobody
-                    await trio.sleep(LOOK_EVERY)
+            await comes_about(lambda: not self.workers.count(), GONE)
             world.cancel_scope.cancel()
         self.ended.set()
 
@@ -192,9 +199,7 @@ class Stage:
         return self.browser.is_ready
 
     async def until_ready(self, within: float) -> None:
-        with trio.fail_after(within):
-            while not self.ready:  # noqa: ASYNC110 - readiness is a look, as monitors take it
-                await trio.sleep(LOOK_EVERY)
+        assert await comes_about(lambda: self.ready, within)
 
     # What is asked of it
 

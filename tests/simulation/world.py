@@ -33,7 +33,7 @@ from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet
 from tests.fakes.network import HOLD, ORIGINS, Exchange, Json, without_threads
 from tests.faults.door import URL
-from tests.faults.stage import Wall
+from tests.faults.stage import GONE, Wall, comes_about
 from tests.hygiene.tasks import daemon_tasks
 from tests.simulation.books import Books
 from tests.simulation.calls import Call
@@ -51,8 +51,6 @@ from tests.simulation.weather import Weather
 T = TypeVar("T")
 ANSWERED = 2 * 8.0 + 0.5
 """Seconds for who asks, and as many for what is asked."""
-GONE = 1.0
-"""Seconds in which the machine has ended what a daemon left to it."""
 DUE = (
     "Chromium cannot be kept up",  # when launches have failed for long
     "the daemon starts when there is room",
@@ -178,9 +176,7 @@ class World(Weather):
             self.lives += 1
             self.log.note(f"daemon {self.lives} starts", count="starts of the daemon")
             fault = await self.life.live()
-            with trio.move_on_after(GONE):
-                while self.workers.count():  # noqa: ASYNC110 - the end of a process tells nobody
-                    await trio.sleep(0.02)
+            await comes_about(lambda: not self.workers.count(), GONE)
             self.records.deaf = False
             kept = {pause.account for pause in PauseStore(self._state).loaded}
             self.books.daemon_ended(kept, spoilt=self.disk_is_spoilt)

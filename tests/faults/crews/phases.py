@@ -25,7 +25,7 @@ from tests.faults.crews.client import Client
 from tests.faults.crews.stage import CrewStage
 from tests.faults.door import Asked
 from tests.faults.phases import SUBMIT, started
-from tests.faults.stage import LOOK_EVERY
+from tests.faults.stage import LOOK_EVERY, comes_about
 
 WATCH = 30.0
 """Seconds that a client waits for a change."""
@@ -190,8 +190,7 @@ async def restarting(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     await _works(scene, "started", "task a", "hear")
     scene.other, scene.kickoff_id = scene.kickoff_id, ""
     stage.fail("executor")
-    while stage.parts()["executor"].state != "waiting":  # noqa: ASYNC110 - a look, as a monitor's
-        await trio.sleep(LOOK_EVERY)
+    assert await comes_about(lambda: stage.parts()["executor"].state == "waiting", REACHED)
     scene.victim = scene.kick_off()
     await trio.sleep(LOOK_EVERY)
     return scene
@@ -266,9 +265,8 @@ async def _watched(scene: Scene) -> None:
 
 
 async def _reached(scene: Scene, kickoff_id: str, step: Step) -> None:
+    assert await comes_about(lambda: _has_worker(scene.stage, kickoff_id), REACHED)
     with trio.fail_after(REACHED):
-        while not _has_worker(scene.stage, kickoff_id):  # noqa: ASYNC110 - a start tells nobody
-            await trio.sleep(LOOK_EVERY)
         await scene.stage.workers.of(kickoff_id).until(step)
 
 

@@ -18,7 +18,7 @@ from tests.faults.crews.phases import PHASES, Scene
 from tests.faults.crews.stage import CrewStage
 from tests.faults.crews.strikes import STRIKES
 from tests.faults.phases import SOON
-from tests.faults.stage import LOOK_EVERY
+from tests.faults.stage import LOOK_EVERY, comes_about
 
 NOTICED = 70.0
 """Seconds until the fault is in the log. A silent receiver takes 30 s for each two calls."""
@@ -100,9 +100,7 @@ class Play:
 
     async def _is_let_go(self) -> None:
         """Nothing is done for somebody who has gone, also when what they waited for goes on."""
-        with trio.fail_after(MOMENT):
-            while self.stage.crews.executor.followers:  # noqa: ASYNC110 - as monitors look
-                await trio.sleep(LOOK_EVERY)
+        assert await comes_about(lambda: not self.stage.crews.executor.followers, MOMENT)
 
     async def _daemon_ended(self, nursery: trio.Nursery) -> None:
         """Nothing of it is left; and it can be started again."""
@@ -117,9 +115,7 @@ class Play:
 
     async def _notice(self) -> None:
         """What struck is over when it is in the log, or has ended the daemon."""
-        with trio.move_on_after(NOTICED):
-            while self.due.log and not self._named():  # noqa: ASYNC110 - a log tells nobody
-                await trio.sleep(LOOK_EVERY)
+        await comes_about(lambda: not self.due.log or self._named(), NOTICED)
         assert bool(self._named()) is bool(self.due.log), self._told()
         if self.due.log and not self.due.escalates:
             self._heal()
@@ -153,9 +149,7 @@ class Play:
             assert front["status"] in ("completed", "interrupted"), front
         again = Client(self.stage, "again")
         if self.due.spares_others:
-            with trio.fail_after(SOON):
-                while not self._bystander_hears():  # noqa: ASYNC110 - a start tells nobody
-                    await trio.sleep(LOOK_EVERY)
+            assert await comes_about(self._bystander_hears, SOON)
             self.stage.workers.of(scene.bystander).do("done b", "result fine")
         beside = await again.ended(scene.bystander, SOON)
         assert beside["status"] == ("completed" if self.due.spares_others else "error"), beside
@@ -205,9 +199,7 @@ class Play:
         assert self.due.ends_daemon or False not in since, self.stage.readiness
 
     async def _check_nothing_left(self, at_rest: Rest) -> None:
-        with trio.move_on_after(SOON):
-            while self._at_rest() != at_rest:  # noqa: ASYNC110 - the end of a task tells nobody
-                await trio.sleep(LOOK_EVERY)
+        await comes_about(lambda: self._at_rest() == at_rest, SOON)
         found = self._at_rest()
         assert found.tasks == at_rest.tasks, (
             found.tasks - at_rest.tasks,
