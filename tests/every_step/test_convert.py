@@ -46,8 +46,7 @@ def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWor
         elsewhere = world.stage.ask(other)
         await strike_at(strike, leaver, "client", world)
         for asked in (ahead, *beside, elsewhere):
-            await asked.wait()
-            assert asked.status == 200, asked
+            await asked.good()
             got_its_own(asked, other if asked is elsewhere else account)
         for each in (account, other):
             assert world.stage.portal.submits.accounts[each].overlapping == 1

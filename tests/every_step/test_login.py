@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from smartlinkd.auth import throttle
-from tests.every_step.owner import Owner, answered
+from tests.every_step.owner import Owner
 from tests.every_step.strike import Strike
 from tests.every_step.world import StrikeWorld, World, is_answered, strike_at
 
@@ -88,7 +88,7 @@ def test_a_second_factor_is_switched_on_as_a_whole(strike_world: StrikeWorld, de
         saved = owner.saved()
         on = saved.second_factor is not None
         assert on or asked.status != 200
-        assert (await answered(owner.login())).get("mfaRequired", False) is on
+        assert (await owner.login().good()).get("mfaRequired", False) is on
         assert await owner.is_let_in(own)
         assert await owner.is_let_in(other) is not on
         if on:
@@ -98,8 +98,8 @@ def test_a_second_factor_is_switched_on_as_a_whole(strike_world: StrikeWorld, de
         else:
             assert saved == before
             owner.secret = secret = await owner.setup(own)
-            await answered(owner.enable(own, secret, owner.next_code()))
-        await answered(owner.disable(own, owner.next_code()))
+            await owner.enable(own, secret, owner.next_code()).good()
+        await owner.disable(own, owner.next_code()).good()
 
     assert strike_world(scenario) > 15
 
@@ -116,10 +116,10 @@ def test_a_second_factor_is_switched_off_as_a_whole(strike_world: StrikeWorld, d
         await world.is_well()
         on = owner.factor() is not None
         assert not on or asked.status != 200
-        assert (await answered(owner.login())).get("mfaRequired", False) is on
+        assert (await owner.login().good()).get("mfaRequired", False) is on
         assert await owner.is_let_in(own)
         if on:
             assert not owner.is_used()
-            await answered(owner.disable(own, code))
+            await owner.disable(own, code).good()
 
     assert strike_world(scenario) > 15

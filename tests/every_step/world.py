@@ -67,9 +67,7 @@ class World:
     async def is_served(self, account: str) -> None:
         """The next request of the account works, in time."""
         asked = self.stage.ask(account)
-        with trio.move_on_after(SOON):
-            await asked.wait()
-        assert asked.status == 200, asked
+        await asked.good(SOON)
         assert asked.seconds <= SERVED, asked
         got_its_own(asked, account)
 

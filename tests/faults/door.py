@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -97,6 +98,13 @@ class Asked:
         await self.exchange.ended.wait()
         self.seconds = trio.current_time() - self.began
         return self.status
+
+    async def good(self, within: float = inf) -> Json:
+        """What is answered, which has to be with 200 and within so many seconds."""
+        with trio.move_on_after(within):
+            await self.wait()
+        assert self.status == 200, self
+        return self.answer
 
     @property
     def status(self) -> int:

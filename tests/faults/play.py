@@ -123,9 +123,7 @@ class Play:
             assert len(self.stage.network.requests) == asked
             account = self.stage.account()
         asked_next = self.stage.ask(account)
-        with trio.move_on_after(SOON):
-            await asked_next.wait()
-        assert asked_next.status == 200, asked_next
+        await asked_next.good(SOON)
         assert asked_next.seconds <= SUBMITTED, asked_next
         (entry,) = asked_next.answer["mapping"].values()
         assert (entry["product"] is not None) is self.due.next_data, asked_next

@@ -34,16 +34,10 @@ class Client:
 
     async def started(self, *script: Step, **more: Any) -> str:
         """The kickoff_id of one that is taken."""
-        asked = self.kick_off(*script, **more)
-        await asked.wait()
-        assert asked.status == 200, asked
-        return str(asked.answer["kickoff_id"])
+        return str((await self.kick_off(*script, **more).good())["kickoff_id"])
 
     async def get(self, path: str) -> Json:
-        asked = self.ask("GET", path)
-        await asked.wait()
-        assert asked.status == 200, asked
-        return asked.answer
+        return await self.ask("GET", path).good()
 
     async def status(self, kickoff_id: str) -> Json:
         return await self.get(f"/status/{kickoff_id}")

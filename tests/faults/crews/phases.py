@@ -120,9 +120,8 @@ async def running(stage: CrewStage, nursery: trio.Nursery) -> Scene:
 async def calling(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     """In a tool call: links are made, and the portal takes its time."""
     scene = await _at("calling", stage, nursery)
-    synced = stage.request("POST", "/api/sync-cookie", {"cookie": cookie_header(stage.account())})
-    await synced.wait()
-    assert synced.status == 200, synced
+    cookie = {"cookie": cookie_header(stage.account())}
+    await stage.request("POST", "/api/sync-cookie", cookie).good()
     _hold(scene, stage.network.hold(SUBMIT))
     call: Step = {
         "type": "tool_call",
@@ -246,10 +245,7 @@ def _targets(receiver: Receiver) -> dict[str, Any]:
 
 
 async def _accepted(scene: Scene, *script: Step) -> str:
-    asked = scene.kick_off(*script)
-    await asked.wait()
-    assert asked.status == 200, asked
-    return str(asked.answer["kickoff_id"])
+    return str((await scene.kick_off(*script).good())["kickoff_id"])
 
 
 async def _works(scene: Scene, *script: Step) -> None:

@@ -125,11 +125,7 @@ class Play:
         """A kickoff that was not taken is sent again, as a client does; it is not run twice."""
         scene = self._scene
         if not scene.kickoff_id:
-            again = scene.kick_off()
-            with trio.move_on_after(SOON):
-                await again.wait()
-            assert again.status == 200, again
-            scene.kickoff_id = again.answer["kickoff_id"]
+            scene.kickoff_id = (await scene.kick_off().good(SOON))["kickoff_id"]
 
     async def _ended(self) -> None:
         scene = self._scene
@@ -167,12 +163,10 @@ class Play:
         }
         assert known == {kickoff_id, scene.kickoff_id, scene.other} - {""}
         for path in ("/", "/inputs"):
-            asked = scene.client.ask("GET", path)
-            await asked.wait()
-            assert asked.status == 200, asked
+            await scene.client.get(path)
         # What is stored is gone with a process, and its descriptor counts.
         cookie = {"cookie": cookie_header(self.stage.account())}
-        await self.stage.request("POST", "/api/sync-cookie", cookie).wait()
+        await self.stage.request("POST", "/api/sync-cookie", cookie).good()
 
     async def _calls_made(self) -> None:
         """Everything is told, each at least once and in order; or was given up, and forgotten."""
