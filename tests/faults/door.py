@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -84,6 +85,24 @@ class Control:
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         task_status.started()
         await trio.sleep_forever()
+
+
+def request(
+    method: str,
+    path: str,
+    body: Json | None = None,
+    *,
+    token: str = "",
+    headers: Mapping[str, str] | None = None,
+) -> Exchange:
+    """Anything that a client on this machine may send."""
+    sent = dict(headers or {})
+    if token:
+        sent["authorization"] = f"Bearer {token}"
+    if body is not None:
+        sent["content-type"] = "application/json"
+    content = b"" if body is None else json.dumps(body).encode()
+    return Exchange(method, f"{URL}{path}", sent, content)
 
 
 @dataclass(eq=False)

@@ -8,7 +8,6 @@ hour passes in a millisecond. It needs a mock clock that jumps (`autojump_clock`
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -52,10 +51,10 @@ from smartlinkd.vault.actor import Vault
 from tests.fakes.disk import Disk
 from tests.fakes.internet import NETWORK, Internet
 from tests.fakes.machine import Machine
-from tests.fakes.network import ORIGINS, Exchange, Json, Network, sandbox_network
+from tests.fakes.network import ORIGINS, Json, Network, sandbox_network
 from tests.fakes.threads import threads_in_place
 from tests.fakes.workers import Workers
-from tests.faults.door import URL, Asked, Control, Door, no_sockets
+from tests.faults.door import Asked, Control, Door, no_sockets, request
 from tests.hygiene.tasks import daemon_tasks
 
 LOOK_EVERY = 0.02
@@ -222,12 +221,7 @@ class Stage:
     ) -> Asked:
         """Anything, from a client on this machine. `Idempotency_Key="x"` is that header."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
-        if token:
-            given["authorization"] = f"Bearer {token}"
-        if body is not None:
-            given["content-type"] = "application/json"
-        sent = b"" if body is None else json.dumps(body).encode()
-        exchange = Exchange(method, f"{URL}{path}", given, sent)
+        exchange = request(method, path, body, token=token, headers=given)
         asked = Asked(exchange, trio.current_time())
         self.door.ask(exchange, asked.gone)
         return asked

@@ -6,7 +6,6 @@ reason wants the moment, and not what came of it.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,8 +30,8 @@ from smartlinkd.store.errors import UnusableStore
 from smartlinkd.supervision.supervisor import Escalated
 from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet
-from tests.fakes.network import HOLD, ORIGINS, Exchange, Json, without_threads
-from tests.faults.door import URL
+from tests.fakes.network import HOLD, ORIGINS, Json, without_threads
+from tests.faults.door import request
 from tests.faults.stage import GONE, Wall, comes_about
 from tests.hygiene.tasks import daemon_tasks
 from tests.simulation.books import Books
@@ -222,14 +221,9 @@ class World(Weather):
     ) -> Call:
         """Send a request; with an `address`, through the owner's proxy."""
         sent = dict(headers or {})
-        if token:
-            sent["authorization"] = f"Bearer {token}"
         if address:
             sent["x-forwarded-for"] = address
-        if body is not None:
-            sent["content-type"] = "application/json"
-        content = json.dumps(body).encode() if body else b""
-        call = Call(Exchange(method, URL + path, sent, content), trio.current_time())
+        call = Call(request(method, path, body, token=token, headers=sent), trio.current_time())
         if self.life is None:
             call.exchange.end("connection refused")
         else:

@@ -41,10 +41,8 @@ class Form(StrEnum):
     """How a link is written, and so what becomes of it."""
 
     CANONICAL = "canonical"
-    SLUG = "slug"
     SHORT = "short"
     FOREIGN = "foreign"  # no link of the marketplace's
-    REFUSED = "refused"  # a product that the portal makes no link for
 
 
 @dataclass(frozen=True)
@@ -124,11 +122,9 @@ _MANNERS: Final = {
     Manner.TROUBLE: 4,
 }
 _FORMS: Final = {
-    Form.CANONICAL: 70,
-    Form.SLUG: 14,
+    Form.CANONICAL: 84,
     Form.SHORT: 10,
-    Form.FOREIGN: 4,
-    Form.REFUSED: 2,
+    Form.FOREIGN: 6,
 }
 _FAULTS: Final = ("submit_500", "submit_html", "submit_truncated", "product_500")
 _ENDS: Final = {

@@ -190,21 +190,17 @@ class World:
         match link.form:
             case Form.CANONICAL:
                 return product_link(product, self.origins.shop)
-            case Form.SLUG:
-                return f"{self.origins.shop}/Ten-san-pham-i.{product.shop_id}.{product.item_id}"
             case Form.SHORT:
                 return f"{self.origins.short}/p{product.shop_id}i{product.item_id}"
             case Form.FOREIGN:
                 return f"https://elsewhere.example/product/{product.shop_id}/{product.item_id}"
-            case Form.REFUSED:
-                return f"{self.origins.shop}/product/{product.shop_id}/{REFUSED_ITEM}"
 
     def check_entry(
         self, link: Link, entry: Json, number: str, sub_ids: tuple[str, ...], *, calm: bool
     ) -> None:
         """Raises `Wrong` when it is not what a link of account `number` has to become."""
         text = self.text(link)
-        if link.form in (Form.FOREIGN, Form.REFUSED):
+        if link.form is Form.FOREIGN:
             if entry != {"error": True, "failCode": INVALID} and (calm or not is_lost(entry)):
                 raise Wrong(f"{text} became {entry}")
             return
@@ -224,8 +220,6 @@ class World:
             raise Wrong(f"{text} has the product {entry['product']}")
 
 
-REFUSED_ITEM: Final = 900_000_002
-"""The sandbox makes no link for it."""
 INVALID: Final = 10
 LOST: Final = -1
 
