@@ -88,15 +88,10 @@ class Control:
 
 
 def request(
-    method: str,
-    path: str,
-    body: Json | None = None,
-    *,
-    token: str = "",
-    headers: Mapping[str, str] | None = None,
+    method: str, path: str, body: Json | None, token: str, headers: Mapping[str, str]
 ) -> Exchange:
     """Anything that a client on this machine may send."""
-    sent = dict(headers or {})
+    sent = dict(headers)
     if token:
         sent["authorization"] = f"Bearer {token}"
     if body is not None:

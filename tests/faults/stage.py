@@ -221,7 +221,7 @@ class Stage:
     ) -> Asked:
         """Anything, from a client on this machine. `Idempotency_Key="x"` is that header."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
-        exchange = request(method, path, body, token=token, headers=given)
+        exchange = request(method, path, body, token, given)
         asked = Asked(exchange, trio.current_time())
         self.door.ask(exchange, asked.gone)
         return asked

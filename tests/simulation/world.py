@@ -223,7 +223,7 @@ class World(Weather):
         sent = dict(headers or {})
         if address:
             sent["x-forwarded-for"] = address
-        call = Call(request(method, path, body, token=token, headers=sent), trio.current_time())
+        call = Call(request(method, path, body, token, sent), trio.current_time())
         if self.life is None:
             call.exchange.end("connection refused")
         else:
