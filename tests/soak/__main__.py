@@ -17,6 +17,7 @@ from pathlib import Path
 
 import trio
 
+from bench.daemons import unsandboxed
 from tests.programs import ending_signals
 from tests.soak import report
 from tests.soak.running import Soak, soak
@@ -40,7 +41,7 @@ def main() -> int:
     folder = chosen.out or Path(tempfile.mkdtemp(prefix="smartlinkd-soak-results-"))
     folder.mkdir(parents=True, exist_ok=True)
     print(f"soak: {chosen.minutes:g} minutes, seed {seed}; results in {folder}", flush=True)
-    return _run(Soak(chosen.minutes, seed), folder)
+    return _run(Soak(chosen.minutes, seed, not unsandboxed()), folder)
 
 
 def _run(result: Soak, folder: Path) -> int:

@@ -18,12 +18,12 @@ from typing import Any, Final
 import httpx
 import trio
 
+from bench.daemons import Daemon
 from smartlinkd.sandbox.batch import Origins, long_link, short_code
 from smartlinkd.sandbox.products import SandboxProduct, product_link, product_of
 from smartlinkd.sandbox.session import cookies_of
-from tests.programs import PASSWORD
 from tests.soak.jobs import POOL, Form, Kind, Link
-from tests.soak.observable import CREW, Daemon
+from tests.soak.observable import CREW
 from tests.soak.receiver import Ends
 
 Json = dict[str, Any]
@@ -107,8 +107,8 @@ class World:
         self.stored = Stored()
         self.chromiums: list[int] = []
         """The main process of each that was looked at, in order."""
-        self.token = ""
-        self.crew_token = ""
+        self.token = daemon.token
+        self.crew_token = daemon.crew_token(CREW)
         self.logging_in = trio.Lock()
         self.in_trouble = trio.Lock()
         self.syncing = trio.Lock()
@@ -156,13 +156,6 @@ class World:
         answer = await http.request(method, url, json=body)
         found: Json = answer.raise_for_status().json()
         return found
-
-    async def log_in(self, http: httpx.AsyncClient) -> None:
-        """As the owner, and as a holder of the crew's token."""
-        login = await self.ask(http, "POST", "/api/auth/login", {"password": PASSWORD}, token="")
-        self.token = right(login)["token"]
-        asked = await self.ask(http, "POST", "/api/crews/token", {"crew": CREW})
-        self.crew_token = right(asked)["token"]
 
     async def status(self, http: httpx.AsyncClient) -> Json:
         """What the owner is shown."""
