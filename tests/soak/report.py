@@ -1,4 +1,4 @@
-"""What a soak tells at its end: a table, the verdicts, and files for a closer look."""
+"""What a soak tells: how it goes, the verdicts, and a file for a closer look."""
 
 from __future__ import annotations
 
@@ -8,19 +8,12 @@ from math import isinf
 from pathlib import Path
 from typing import Final
 
-from tests.soak.fit import Slope, slope
+from tests.soak.fit import Slope
 from tests.soak.jobs import Kind
-from tests.soak.judgement import Finding, Verdict, findings, generations, whole
+from tests.soak.judgement import Finding, Verdict, findings
 from tests.soak.running import Soak
 from tests.soak.samples import Sample
 
-COLUMNS: Final = {
-    "daemon private": "daemon, kB",
-    "daemon blocks": "its Python objects",
-    "daemon descriptors": "its descriptors",
-    "chromium private": "Chromium's main, kB",
-    "tree private": "whole Chromium, kB",
-}
 PER: Final = 1000
 
 HELD, FAILED, UNDECIDED = 0, 1, 3
@@ -36,7 +29,7 @@ def exit_code(soak: Soak) -> int:
 
 
 def text(soak: Soak) -> str:
-    return "\n".join([*_done(soak), *_table(soak), *_verdicts(soak), *_wrong(soak)])
+    return "\n".join([*_done(soak), *_verdicts(soak), *_wrong(soak)])
 
 
 def progress(sample: Sample) -> str:
@@ -74,14 +67,6 @@ def _done(soak: Soak) -> Iterator[str]:
         f"  in      {last.generation + 1} Chromiums{without}; "
         f"{last.values['browser restarts']:g} restarts"
     )
-
-
-def _table(soak: Soak) -> Iterator[str]:
-    yield ""
-    yield f"grown by, per {PER} conversions, with 95 % confidence:"
-    for column, title in COLUMNS.items():
-        runs = generations if column.startswith(("chromium", "tree")) else whole
-        yield f"  {title:<20}{_shown(slope(runs(soak.samples, column)) * PER)}"
 
 
 def _verdicts(soak: Soak) -> Iterator[str]:
