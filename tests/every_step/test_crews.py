@@ -45,29 +45,19 @@ def test_kickoff(strike_world: StrikeWorld, death: str, has_key: bool) -> None:
     assert strike_world(scenario, CREW, stride=3) > 25
 
 
+@pytest.mark.parametrize("ahead", [0, 2], ids=["runs", "waits"])
 @pytest.mark.parametrize("death", DEATHS)
-def test_stop_of_one_that_runs(strike_world: StrikeWorld, death: str) -> None:
+def test_stop(strike_world: StrikeWorld, death: str, ahead: int) -> None:
+    """Of one that runs, and of one that waits behind others."""
+
     async def scenario(strike: Strike, world: World) -> None:
         client = Client(world.stage)
+        others = [await client.started("started", "hear") for _ in range(ahead)]
         kickoff_id = await client.started("started", "hear")
-        await client.reaches(kickoff_id, "running", ENDED)
-        asked = client.ask("POST", f"/stop/{kickoff_id}")
-        await strike_at(strike, asked, death, world, but=400)
-        await is_stopped(world, client, kickoff_id, asked, death)
-
-    assert strike_world(scenario, CREW, stride=3) > 50
-
-
-@pytest.mark.parametrize("death", DEATHS)
-def test_stop_of_one_that_waits(strike_world: StrikeWorld, death: str) -> None:
-    async def scenario(strike: Strike, world: World) -> None:
-        client = Client(world.stage)
-        others = [await client.started("started", "hear") for _ in range(2)]
-        for each in others:
+        for each in others or [kickoff_id]:
             await client.reaches(each, "running", ENDED)
-        kickoff_id = await client.started("started", "hear")
         asked = client.ask("POST", f"/stop/{kickoff_id}")
-        await strike_at(strike, asked, death, world)
+        await strike_at(strike, asked, death, world, but=200 if ahead else 400)
         for each in others:
             await client.ask("POST", f"/stop/{each}").wait()
             await ended_once(world, each)

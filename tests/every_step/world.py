@@ -87,10 +87,7 @@ class World:
 
     async def has_ended(self) -> None:
         """Nothing of the daemon is left at all."""
-        with trio.fail_after(SOON):
-            await self.stage.ended.wait()
-        assert not self.stage.tasks()
-        assert (self.stage.processes(), self.stage.folders()) == (0, 0)
+        await self.stage.is_gone(SOON)
         assert not self.errors, self.errors
 
     def _found(self) -> tuple[object, ...]:

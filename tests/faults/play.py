@@ -95,10 +95,7 @@ class Play:
 
     async def _stopped(self, nursery: trio.Nursery) -> None:
         """It ends in order, and can be started again."""
-        with trio.fail_after(STOPPED):
-            await self.stage.ended.wait()
-        assert (self.stage.processes(), self.stage.folders()) == (0, 0)
-        assert not self.stage.tasks()
+        await self.stage.is_gone(STOPPED)
         await nursery.start(self.stage.run)
 
     async def _noticed(self) -> None:

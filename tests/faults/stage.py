@@ -200,6 +200,14 @@ class Stage:
     async def until_ready(self, within: float) -> None:
         assert await comes_about(lambda: self.ready, within)
 
+    async def is_gone(self, within: float) -> None:
+        """See it end, with nothing left of it."""
+        with trio.fail_after(within):
+            await self.ended.wait()
+        assert not self.tasks(), self.tasks()
+        left = self.processes(), self.folders()
+        assert left == (0, 0), left
+
     # What is asked of it
 
     def account(self) -> str:

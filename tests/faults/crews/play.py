@@ -104,11 +104,8 @@ class Play:
 
     async def _daemon_ended(self, nursery: trio.Nursery) -> None:
         """Nothing of it is left; and it can be started again."""
-        with trio.fail_after(STOPPED):
-            await self.stage.ended.wait()
+        await self.stage.is_gone(STOPPED)
         assert (self.stage.escalated is not None) is self.due.escalates, self.stage.escalated
-        assert (self.stage.processes(), self.stage.folders()) == (0, 0)
-        assert not self.stage.tasks()
         self.stage.heal()
         await nursery.start(self.stage.run)
         await self.stage.until_ready(SOON)
