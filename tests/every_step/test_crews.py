@@ -63,7 +63,7 @@ def test_stop(strike_world: StrikeWorld, death: str, ahead: int) -> None:
             await ended_once(world, each)
         await is_stopped(world, client, kickoff_id, asked, death)
 
-    assert strike_world(scenario, CREW, stride=3) > 30
+    assert strike_world(scenario, CREW, stride=3) > (30 if ahead else 50)
 
 
 @pytest.mark.parametrize("death", DEATHS)
