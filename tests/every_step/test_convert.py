@@ -35,27 +35,6 @@ async def nothing_is_done_for_nobody(world: World) -> None:
     assert len(world.stage.network.requests) == requests
 
 
-def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWorld) -> None:
-    """Two of the same account, with the same sub-ids and with others, and one of another."""
-
-    async def scenario(strike: Strike, world: World) -> None:
-        account, other = world.account, world.stage.account()
-        ahead = world.stage.ask(account, items=2)
-        leaver = world.stage.ask(account, items=2)
-        beside = [world.stage.ask(account, items=4), world.stage.ask(account, sub_id="another")]
-        elsewhere = world.stage.ask(other)
-        await strike_at(strike, leaver, "client", world)
-        for asked in (ahead, *beside, elsewhere):
-            await asked.good()
-            got_its_own(asked, other if asked is elsewhere else account)
-        for each in (account, other):
-            assert world.stage.portal.submits.accounts[each].overlapping == 1
-        await world.is_well()
-        await world.is_served(account)
-
-    assert strike_world(scenario, stride=41) > 500
-
-
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_fails(strike_world: StrikeWorld, part: str) -> None:
     async def scenario(strike: Strike, world: World) -> None:
