@@ -86,8 +86,9 @@ def test_it_is_free_again_when_its_holder_was_killed(tmp_path: Path) -> None:
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(StateUnusable), claim(tmp_path):
-            pass
+        text = f"another daemon is using {tmp_path};"
+        with pytest.raises(StateUnusable, match=text), claim(tmp_path):
+            pytest.fail("it was given out twice")
         holder.kill()
     with claim(tmp_path):
         pass
