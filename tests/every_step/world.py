@@ -149,10 +149,10 @@ def made_world(folder: Path, crews: tuple[Crew, ...] = ()) -> Iterator[World]:
     """A world whose daemon has not been started. Only inside of trio."""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passwords, "matches", lambda _, password: password == PASSWORD)
         parts = Parts()
         parts.install(patch)
         world = World(Stage(folder, patch, crews=crews, look_every=1.0), parts)
+        patch.setattr(passwords, "matches", lambda _, password: password == PASSWORD)
         with _errors(world.errors):
             yield world
 

@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.auth import passwords
 from tests.faults.phases import SOON, warmed
 from tests.faults.stage import Stage
 
 _AT_REST: dict[str, Counter[str]] = {}
 """Found once in a process: it is the same for all, and takes a tenth of a second."""
-
-
-@pytest.fixture(autouse=True, scope="package")
-def quick_start() -> Iterator[None]:
-    """Do once what takes the most of a start: nobody here has a password."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passwords, "matches", cache(passwords.matches))
-        yield
 
 
 @pytest.fixture

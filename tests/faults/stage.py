@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from pydantic import SecretBytes
 
 from smartlinkd.app import components, http_apps, tree
 from smartlinkd.app.components import Crews
+from smartlinkd.auth import passwords
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.files import SavedState, save
 from smartlinkd.auth.tokens import Tokens
@@ -68,6 +69,8 @@ SIGNING = "ab" * 32
 MASTER = "cd" * 32
 EPOCH = "0123456789abcdef"
 JOURNAL = "journal.sqlite3"
+matches = cache(passwords.matches)
+"""What takes the most of a start is done once."""
 
 Table = Mapping[str, Any]
 
@@ -273,6 +276,7 @@ class Stage:
             self.crews = make_crews(*args)
             return self.crews
 
+        patch.setattr(passwords, "matches", matches)
         patch.setattr(tree, "Supervisor", see_supervisor)
         patch.setattr(http_apps, "HttpApp", see_door)
         patch.setattr(tree, "make_crews", see_crews)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
 from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,7 +31,7 @@ from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet
 from tests.fakes.network import HOLD, ORIGINS, Json, without_threads
 from tests.faults.door import request
-from tests.faults.stage import GONE, Wall, comes_about
+from tests.faults.stage import GONE, Wall, comes_about, matches
 from tests.hygiene.tasks import daemon_tasks
 from tests.simulation.books import Books
 from tests.simulation.calls import Call
@@ -118,7 +117,7 @@ class World(Weather):
         self.disk.install(patch)
         patch.setattr(trio.to_thread, "run_sync", self._slowly(trio.to_thread.run_sync))
         patch.setattr(WebhookDispatcher, "_start_due", self._looking(WebhookDispatcher._start_due))
-        patch.setattr(passwords, "matches", _matches)
+        patch.setattr(passwords, "matches", matches)
 
     def _looking(self, look: Callable[..., Awaitable[float]]) -> Callable[..., Awaitable[float]]:
         """The one part that has no mailbox, and can be struck all the same."""
@@ -316,5 +315,4 @@ class World(Weather):
             self.broken(f"tasks are left by a daemon that has ended: {tasks}")
 
 
-_matches = cache(passwords.matches)
 _not_on_disk = shutil.ignore_patterns("runs")
