@@ -51,23 +51,14 @@ class Subject:
         context = await BrowserContext.create(self.connection, cookies)
         return await context.new_page()
 
-    def kill(self) -> None:
+    def send(self, number: signal.Signals) -> None:
+        """Send the browser's main process SIGKILL, SIGSTOP or SIGCONT."""
         if isinstance(self.process, Process):
-            self.process.kill()
+            browser = self.process.browser
+            fake = {signal.SIGKILL: self.process.kill, signal.SIGSTOP: browser.stop}
+            fake.get(number, browser.go_on)()
         else:
-            os.kill(self.process.pid, signal.SIGKILL)
-
-    async def stop(self) -> None:
-        if isinstance(self.process, Process):
-            self.process.browser.stop()
-        else:
-            os.kill(self.process.pid, signal.SIGSTOP)
-
-    async def go_on(self) -> None:
-        if isinstance(self.process, Process):
-            self.process.browser.go_on()
-        else:
-            os.kill(self.process.pid, signal.SIGCONT)
+            os.kill(self.process.pid, number)
 
     async def crash(self, page: Page) -> None:
         """End the page's renderer: all there are, since no other page matters then."""

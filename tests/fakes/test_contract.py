@@ -6,6 +6,7 @@ Whatever is not held to here, a test on the fake alone must not be believed abou
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +105,7 @@ async def test_a_killed_browser_closes_its_socket(subject: Subject) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ends_with, page, Disconnected)
         await page.evaluate(ADD, 1, 2)  # and by now the other one is under way
-        subject.kill()
+        subject.send(signal.SIGKILL)
     with trio.fail_after(SOON):
         assert (await subject.process.wait()).signal == 9
         await subject.connection.wait_closed()
@@ -114,12 +115,12 @@ async def test_a_stopped_browser_keeps_its_socket_and_answers_when_it_goes_on(
     subject: Subject,
 ) -> None:
     page = await subject.page()
-    await subject.stop()
+    subject.send(signal.SIGSTOP)
     with pytest.raises(CallTimedOut):
         await subject.connection.browser.call("Browser.getVersion", deadline=A_WHILE)
     await is_not_answered(page)
     assert subject.connection.browser.gone is None
-    await subject.go_on()
+    subject.send(signal.SIGCONT)
     await answers(subject)
     assert await page.evaluate(ADD, 1, 2) == 3
 
