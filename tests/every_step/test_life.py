@@ -18,8 +18,6 @@ from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
 from tests.every_step.world import SOON, World, got_its_own, made_world
 from tests.faults.crews.client import Client
-from tests.faults.door import Asked
-from tests.faults.phases import SUBMIT
 from tests.faults.stage import comes_about
 
 CREW = {"name": "c", "max_running": 2, "queue": 10, "grace": 1.0, "on_restart": "fail"}
@@ -130,7 +128,7 @@ def test_a_second_signal_at_any_step_of_an_end(strike_lives: StrikeLives) -> Non
             kicked_off[:] = [await client.started("started", "hear") for _ in range(2)]
             for each in kicked_off:
                 await client.reaches(each, "running", SOON)
-            asked = await submitting(world)
+            asked, _ = await world.submitting()
             world.stage.stop()
             strike.arm(lambda: stop_at_once(world))
             await asked.wait()
@@ -164,12 +162,3 @@ async def is_up_or_ends(world: World, ended: trio.Event) -> None:
     """The daemon serves and has a browser, or it has ended: one of them comes about."""
     stage = world.stage
     assert await comes_about(lambda: ended.is_set() or (stage.ready and stage.door.open), STARTED)
-
-
-async def submitting(world: World) -> Asked:
-    """Somebody whose submit the portal does not answer."""
-    gate = world.stage.network.hold(SUBMIT)
-    asked = world.stage.ask(world.account)
-    await gate.reached.wait()
-    del world.stage.network.gates[SUBMIT]
-    return asked

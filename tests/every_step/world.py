@@ -24,7 +24,9 @@ from smartlinkd.crews.model import ExecutorLimits
 from smartlinkd.sandbox.session import affiliate_id
 from tests.every_step.parts import RESTARTED, Parts
 from tests.every_step.strike import Strike
+from tests.fakes.gate import Gate
 from tests.faults.door import Asked
+from tests.faults.phases import SUBMIT
 from tests.faults.stage import Stage, comes_about
 
 PASSWORD = "the right one"
@@ -76,6 +78,14 @@ class World:
         self._strikes += 1
         if self._strikes % SOME == 0:
             await self.is_served(account)
+
+    async def submitting(self) -> tuple[Asked, Gate]:
+        """Somebody whose submit the portal does not answer before the gate is open."""
+        gate = self.stage.network.hold(SUBMIT)
+        asked = self.stage.ask(self.account)
+        await gate.reached.wait()
+        del self.stage.network.gates[SUBMIT]
+        return asked, gate
 
     async def is_well(self) -> None:
         """Nothing is left of what was struck, and nothing is missing."""
