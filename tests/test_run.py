@@ -7,7 +7,6 @@ write down how they were called. So what is seen is what it would do on a fresh 
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 import subprocess
 import sys

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked

@@ -6,7 +6,6 @@ of does so too, if it is there at all.
 
 from __future__ import annotations
 
-
 import pytest
 import trio
 

@@ -5,7 +5,6 @@ A code is good once, whoever hears of it; and what was answered is so.
 
 from __future__ import annotations
 
-
 import pytest
 
 from smartlinkd.auth import throttle

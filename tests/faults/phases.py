@@ -146,7 +146,7 @@ async def draining(stage: Stage, nursery: trio.Nursery) -> Scene:
     return scene
 
 
-async def _recycled(stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], None]) -> Scene:
+async def _recycled(stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], object]) -> Scene:
     """It is found to be too large, while the victim's work is done on it."""
     account = await warmed(stage, nursery)
     await trio.sleep(MEASURED - 1.0)
@@ -191,11 +191,11 @@ PHASES: dict[str, Phase] = {
 }
 
 
-Armed = Callable[[Stage, trio.Nursery, Callable[[Stage], None]], Awaitable[Scene]]
+Armed = Callable[[Stage, trio.Nursery, Callable[[Stage], object]], Awaitable[Scene]]
 
 
 async def armed_starting(
-    stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], None]
+    stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], object]
 ) -> Scene:
     arm(stage)
     await nursery.start(stage.run)
@@ -203,7 +203,7 @@ async def armed_starting(
 
 
 async def armed_restarting(
-    stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], None]
+    stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], object]
 ) -> Scene:
     await started(stage, nursery)
     arm(stage)
