@@ -160,7 +160,8 @@ class Play:
         }
         assert known == {kickoff_id, scene.kickoff_id, scene.other} - {""}
         for path in ("/", "/inputs"):
-            await scene.client.get(path)
+            asked = scene.client.ask("GET", path)
+            assert await asked.wait() == 200, asked
         # What is stored is gone with a process, and its descriptor counts.
         cookie = {"cookie": cookie_header(self.stage.account())}
         await self.stage.request("POST", "/api/sync-cookie", cookie).good()
