@@ -14,16 +14,21 @@ LATER = 1.0
 PARTS = ("auth", "conversion", "browser")
 
 
-def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld) -> None:
+@pytest.mark.parametrize("company", [0, 1], ids=["alone", "in company"])
+def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld, company: int) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         account = world.stage.account()
         asked = world.stage.ask(account)
+        beside = [world.stage.ask(account) for _ in range(company)]
         await strike_at(strike, asked, "client", world)
+        for each in beside:
+            await each.good()
+            got_its_own(each, account)
         await nothing_is_done_for_nobody(world)
         await world.is_well()
         await world.serves_on(account)
 
-    assert strike_world(scenario, stride=7) > 900
+    assert strike_world(scenario, stride=17 if company else 7) > 900
 
 
 async def nothing_is_done_for_nobody(world: World) -> None:
@@ -32,6 +37,27 @@ async def nothing_is_done_for_nobody(world: World) -> None:
     requests = len(world.stage.network.requests)
     await trio.sleep(LATER)
     assert len(world.stage.network.requests) == requests
+
+
+def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWorld) -> None:
+    """Two of the same account, with the same sub-ids and with others, and one of another."""
+
+    async def scenario(strike: Strike, world: World) -> None:
+        account, other = world.account, world.stage.account()
+        ahead = world.stage.ask(account, items=2)
+        leaver = world.stage.ask(account, items=2)
+        beside = [world.stage.ask(account, items=4), world.stage.ask(account, sub_id="another")]
+        elsewhere = world.stage.ask(other)
+        await strike_at(strike, leaver, "client", world)
+        for asked in (ahead, *beside, elsewhere):
+            await asked.good()
+            got_its_own(asked, other if asked is elsewhere else account)
+        for each in (account, other):
+            assert world.stage.portal.submits.accounts[each].overlapping == 1
+        await world.is_well()
+        await world.is_served(account)
+
+    assert strike_world(scenario, stride=41) > 500
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -221,9 +221,10 @@ class Stage:
         """To an item that nobody has asked for."""
         return product_link(product_of(next(self._items)), ORIGINS.shop)
 
-    def ask(self, account: str, *, sub_id: str = "") -> Asked:
-        """Convert a link to an item that nobody has asked for."""
-        body = {"links": [self.link()], "subIds": [sub_id], "cookie": cookie_header(account)}
+    def ask(self, account: str, *, items: int = 1, sub_id: str = "") -> Asked:
+        """Convert links to items that nobody has asked for."""
+        links = [self.link() for _ in range(items)]
+        body = {"links": links, "subIds": [sub_id], "cookie": cookie_header(account)}
         return self.request("POST", "/api/convert", body, token=self._session())
 
     def request(
