@@ -10,6 +10,7 @@ import smartlinkd
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.cli import main
 from smartlinkd.commands import demo
+from smartlinkd.errors import Invalid
 from smartlinkd.sandbox import server
 
 
@@ -102,6 +103,17 @@ def test_demo_and_sandbox_get_their_options(monkeypatch: pytest.MonkeyPatch) -> 
         {"host": "127.0.0.1", "port": 0},
         {"host": "::1", "port": 9001},
     ]
+
+
+def test_what_a_command_refuses_is_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(**_: object) -> int:
+        raise Invalid("--port: is taken")
+
+    monkeypatch.setattr(server, "main", refuse)
+    assert main(["sandbox"]) == 1
+    assert capsys.readouterr().err == "smartlinkd: --port: is taken\n"
 
 
 def test_an_interrupted_command_ends_as_shells_expect(monkeypatch: pytest.MonkeyPatch) -> None:
