@@ -12,11 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.accepting import (
-    LOG_INTERVAL_S,
-    RETRY_INTERVAL_S,
-    PatientListener,
-)
+from smartlinkd.accepting import RETRY_INTERVAL_S, PatientListener
 from smartlinkd.admin.control_socket import SOCKET_NAME, ControlSocket
 from smartlinkd.http_server import GuardedQuart, ServedApp, bind, serve
 from tests.shortage import Shortage
@@ -36,32 +32,6 @@ async def tried_often(caplog: pytest.LogCaptureFixture) -> None:
 def is_told_once(caplog: pytest.LogCaptureFixture) -> bool:
     (told,) = caplog.messages
     return told.startswith(WAITS)
-
-
-async def test_it_is_told_again_when_it_was_well_meanwhile(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    well = False
-
-    async def failing(_: trio.SocketListener) -> trio.SocketStream:
-        await trio.lowlevel.checkpoint()
-        if well:
-            await trio.sleep_forever()
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-    (listening,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    monkeypatch.setattr(trio.SocketListener, "accept", failing)
-    async with PatientListener(listening) as listener:
-        for seconds, told in [(LOG_INTERVAL_S - 1, 1), (LOG_INTERVAL_S + 1, 2)]:
-            with trio.move_on_after(5.0):
-                await listener.accept()
-            well = True
-            with trio.move_on_after(seconds):
-                await listener.accept()
-            well = False
-            with trio.move_on_after(5.0):
-                await listener.accept()
-            assert len(caplog.messages) == told
 
 
 @pytest.mark.parametrize("kind", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])

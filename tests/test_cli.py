@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import smartlinkd
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.cli import main
+from smartlinkd.commands import demo
 from smartlinkd.errors import Invalid
-
-StandIn = Callable[..., None]
+from smartlinkd.sandbox import server
 
 
 @pytest.fixture
@@ -28,20 +25,6 @@ def config(tmp_path: Path) -> Path:
     )
     path.chmod(0o600)
     return path
-
-
-@pytest.fixture
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> StandIn:
-    """Put a module of functions in the place of one of the daemon's parts."""
-
-    def put(name: str, **functions: object) -> None:
-        module = ModuleType(f"smartlinkd.{name}")
-        vars(module).update(functions)
-        parent, _, last = f"smartlinkd.{name}".rpartition(".")
-        monkeypatch.setitem(sys.modules, f"smartlinkd.{name}", module)
-        monkeypatch.setattr(sys.modules.get(parent, smartlinkd), last, module, raising=False)
-
-    return put
 
 
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,15 +84,15 @@ def test_the_environment_counts(
     assert err.startswith("warning: server.trusted_proxies: ")
 
 
-def test_demo_and_sandbox_get_their_options(stand_in: StandIn) -> None:
+def test_demo_and_sandbox_get_their_options(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict[str, object]] = []
 
     def remember(**options: object) -> int:
         calls.append(options)
         return 7
 
-    stand_in("commands.demo", main=remember)
-    stand_in("sandbox.server", main=remember)
+    monkeypatch.setattr(demo, "main", remember)
+    monkeypatch.setattr(server, "main", remember)
     assert main(["demo"]) == 7
     assert main(["demo", "--once", "--port", "0"]) == 7
     assert main(["sandbox"]) == 7
@@ -122,18 +105,20 @@ def test_demo_and_sandbox_get_their_options(stand_in: StandIn) -> None:
     ]
 
 
-def test_what_a_command_refuses_is_1(stand_in: StandIn, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_command_refuses_is_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def refuse(**_: object) -> int:
         raise Invalid("--port: is taken")
 
-    stand_in("sandbox.server", main=refuse)
+    monkeypatch.setattr(server, "main", refuse)
     assert main(["sandbox"]) == 1
     assert capsys.readouterr().err == "smartlinkd: --port: is taken\n"
 
 
-def test_an_interrupted_command_ends_as_shells_expect(stand_in: StandIn) -> None:
+def test_an_interrupted_command_ends_as_shells_expect(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(**_: object) -> int:
         raise KeyboardInterrupt
 
-    stand_in("commands.demo", main=interrupted)
+    monkeypatch.setattr(demo, "main", interrupted)
     assert main(["demo"]) == 130

@@ -35,14 +35,3 @@ async def test_retry_until_success_passes_other_errors_on() -> None:
 
     with pytest.raises(Invalid):
         await retry_until_success(attempt, wait)
-
-
-async def test_retry_until_success_ends_by_an_error_of_wait() -> None:
-    async def attempt() -> None:
-        raise Unavailable("the daemon is stopping", retry_after=1)
-
-    async def wait(refusal: Unavailable, _: int) -> None:
-        raise refusal
-
-    with pytest.raises(Unavailable):
-        await retry_until_success(attempt, wait)

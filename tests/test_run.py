@@ -7,11 +7,9 @@ write down how they were called. So what is seen is what it would do on a fresh 
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -128,14 +126,6 @@ def clone(tmp_path: Path) -> Clone:
     return made
 
 
-@pytest.fixture
-def held_lock(clone: Clone) -> Iterator[int]:
-    descriptor = os.open(clone.folder / "requirements.txt", os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    yield descriptor
-    os.close(descriptor)
-
-
 PIP = "pip --disable-pip-version-check --no-input"
 SET_UP = [
     "venv",
@@ -156,7 +146,7 @@ def test_anything_else_gets_the_usage(clone: Clone, arguments: tuple[str, ...], 
     assert clone.calls() == []
 
 
-def test_a_fresh_clone_is_set_up_and_shown(clone: Clone) -> None:
+def test_a_clone_is_set_up_once_and_anew_when_what_it_is_made_from_changes(clone: Clone) -> None:
     code, _, err = clone.run("demo", "--once")
     assert code == 0
     assert clone.calls() == [*SET_UP, "smartlinkd demo --once"]
@@ -165,23 +155,13 @@ def test_a_fresh_clone_is_set_up_and_shown(clone: Clone) -> None:
         ["run:", "installing"],
         ["run:", "installing"],
     ]
-
-
-def test_it_is_set_up_once(clone: Clone) -> None:
-    clone.run("demo")
-    clone.calls()
     code, _, err = clone.run("demo")
     assert (code, clone.calls(), err) == (0, ["smartlinkd demo"], "")
-
-
-@pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml"])
-def test_it_is_set_up_anew_when_what_it_is_made_from_changes(clone: Clone, name: str) -> None:
-    clone.run("demo")
-    clone.calls()
-    with (clone.folder / name).open("a") as file:
-        file.write("# another line\n")
-    clone.run("demo")
-    assert clone.calls() == [*SET_UP, "smartlinkd demo"]
+    for name in ("requirements.txt", "pyproject.toml"):
+        with (clone.folder / name).open("a") as file:
+            file.write("# another line\n")
+        clone.run("demo")
+        assert clone.calls() == [*SET_UP, "smartlinkd demo"]
 
 
 def test_a_set_up_that_failed_says_why_and_is_done_again(clone: Clone) -> None:
@@ -195,12 +175,33 @@ def test_a_set_up_that_failed_says_why_and_is_done_again(clone: Clone) -> None:
     assert clone.calls() == [*SET_UP, "smartlinkd demo"]
 
 
-def test_an_old_python_is_an_error_with_its_remedy(clone: Clone) -> None:
-    clone.put("python3", "exit 1")
+@pytest.mark.parametrize(
+    ("gone", "instead", "told"),
+    [
+        (
+            [],
+            {"python3": "exit 1"},
+            ["Python 3.11 or later is needed", "apt-get install python3 python3-venv"],
+        ),
+        ([CHROMIUM], {"id": "echo 1000"}, [f"as root: apt-get install {CHROMIUM}"]),
+        (
+            [CHROMIUM, "apt-get"],
+            {},
+            [f"there is no apt-get here: {CHROMIUM}\n", "install Google Chrome's own package\n"],
+        ),
+    ],
+    ids=["an old Python", "no sudo", "no apt"],
+)
+def test_what_is_missing_is_an_error_with_its_remedy(
+    clone: Clone, gone: list[str], instead: dict[str, str], told: list[str]
+) -> None:
+    for name in gone:
+        (clone.programs / name).unlink()
+    for name, body in instead.items():
+        clone.put(name, body)
     code, _, err = clone.run("demo")
     assert code == 1
-    assert "Python 3.11 or later is needed" in err
-    assert "apt-get install python3 python3-venv" in err
+    assert [text for text in told if text not in err] == []
 
 
 def test_debians_python_gets_its_venv(clone: Clone) -> None:
@@ -299,58 +300,27 @@ def test_sudo_is_used_by_others_than_root_and_told_before(clone: Clone) -> None:
     assert err.index("sudo will be used") < err.index("refreshing")
 
 
-def test_without_sudo_it_says_what_root_has_to_do(clone: Clone) -> None:
-    (clone.programs / CHROMIUM).unlink()
-    clone.put("id", "echo 1000")
-    code, _, err = clone.run("demo")
-    assert code == 1
-    assert f"as root: apt-get install {CHROMIUM}" in err
-
-
-def test_without_apt_it_says_what_is_missing(clone: Clone) -> None:
-    (clone.programs / "apt-get").unlink()
-    (clone.programs / CHROMIUM).unlink()
-    code, _, err = clone.run("demo")
-    assert code == 1
-    *_, missing, remedy = err.splitlines()
-    assert missing.endswith(f"there is no apt-get here: {CHROMIUM}")
-    assert remedy.endswith("install Google Chrome's own package")
-
-
-def test_tests_come_after_four_checks(clone: Clone) -> None:
-    for tool in TEST_TOOLS:
-        clone.put(tool)
-    code, _, err = clone.run("test", "-k", "two words")
-    assert code == 0
-    assert clone.calls() == [*SET_UP, *CHECKS, f"{PYTEST} -k two words"]
-    assert err.splitlines()[-5:] == [
-        "run: ruff check",
-        "run: ruff format",
-        "run: mypy",
-        "run: layers",
-        "run: pytest",
-    ]
-
-
 @pytest.mark.parametrize(
     ("broken", "code", "last"),
     [
-        ("ruff format", 1, "run: failed before the tests: ruff format"),
-        ("mypy", 1, "run: failed before the tests: mypy"),
-        ("lint-imports", 1, "run: failed before the tests: layers"),
-        ("pytest", 3, "run: pytest"),
+        ("", 0, []),
+        ("ruff format", 1, ["run: failed before the tests: ruff format"]),
+        ("mypy", 1, ["run: failed before the tests: mypy"]),
+        ("lint-imports", 1, ["run: failed before the tests: layers"]),
+        ("pytest", 3, []),
     ],
 )
-def test_a_stage_that_fails_is_the_exit_code_and_stops_no_other(
-    clone: Clone, broken: str, code: int, last: str
+def test_tests_come_after_four_checks_and_one_that_fails_stops_no_other(
+    clone: Clone, broken: str, code: int, last: list[str]
 ) -> None:
     for tool in TEST_TOOLS:
         clone.put(tool)
     clone.environment["BROKEN"] = broken
-    found, _, err = clone.run("test")
+    found, _, err = clone.run("test", "-k", "two words")
     assert found == code
-    assert clone.calls() == [*SET_UP, *CHECKS, PYTEST]
-    assert err.splitlines()[-1] == last
+    assert clone.calls() == [*SET_UP, *CHECKS, f"{PYTEST} -k two words"]
+    stages = [f"run: {each}" for each in ("ruff check", "ruff format", "mypy", "layers", "pytest")]
+    assert err.splitlines()[3:] == [*stages, *last]
 
 
 @pytest.mark.parametrize("action", ["install", "uninstall"])
@@ -383,15 +353,17 @@ def test_what_can_be_refused_is_refused_before_anything_is_made(
     assert clone.calls() == []
 
 
-def test_runs_beside_each_other_wait(clone: Clone, held_lock: int) -> None:
-    with clone.start("./run", "demo") as waiting:
-        assert waiting.stderr is not None
-        assert waiting.stderr.readline() == (
-            "run: another ./run is setting up here; waiting for it\n"
-        )
-        assert clone.calls() == []
-        fcntl.flock(held_lock, fcntl.LOCK_UN)
-        waiting.communicate(timeout=30)
+def test_runs_beside_each_other_wait(clone: Clone) -> None:
+    with (clone.folder / "requirements.txt").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with clone.start("./run", "demo") as waiting:
+            assert waiting.stderr is not None
+            assert waiting.stderr.readline() == (
+                "run: another ./run is setting up here; waiting for it\n"
+            )
+            assert clone.calls() == []
+            fcntl.flock(held, fcntl.LOCK_UN)
+            waiting.communicate(timeout=30)
     assert waiting.returncode == 0
     assert clone.calls() == [*SET_UP, "smartlinkd demo"]
 
@@ -402,19 +374,14 @@ def test_the_lock_is_gone_before_the_program_starts(clone: Clone) -> None:
     assert "locked" not in clone.calls()
 
 
-def test_ci_runs_the_tests_and_those_under_systemd_beside_them(clone: Clone) -> None:
+@pytest.mark.parametrize(("broken", "status"), [("", 0), ("pytest", 3)])
+def test_ci_runs_the_tests_and_those_under_systemd_beside_them(
+    clone: Clone, broken: str, status: int
+) -> None:
     for tool in TEST_TOOLS:
         clone.put(tool)
-    clone.environment["CI"] = "true"
+    clone.environment |= {"CI": "true", "BROKEN": broken}
     code, out, _ = clone.run(program=".ci/run")
-    assert code == 0
+    assert code == status
     assert clone.calls() == [*SET_UP, *CHECKS, PYTEST]
     assert out.splitlines()[-1].startswith("run: the tests under systemd are SKIPPED: ")
-
-
-def test_ci_ends_with_the_tests_that_fail(clone: Clone) -> None:
-    for tool in TEST_TOOLS:
-        clone.put(tool)
-    clone.environment["BROKEN"] = "pytest"
-    code, _, _ = clone.run(program=".ci/run")
-    assert code == 3

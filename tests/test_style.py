@@ -13,7 +13,7 @@ TO_BE_REWRITTEN: frozenset[str] = frozenset(
         *("every_step/driver.py", "every_step/test_browser.py", "every_step/test_login.py"),
         *("fakes/conftest.py", "fakes/disk.py", "fakes/machine.py"),
         *("fakes/pages.py", "fakes/test_contract.py"),
-        *("hygiene/deadline.py", "hygiene/look.py", "simulation/life.py"),
+        *("hygiene/deadline.py", "hygiene/look.py"),
         *("simulation/machine.py", "simulation/receivers.py", "simulation/seeded.py"),
         "simulation/world.py",
     }

@@ -5,42 +5,28 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import pytest
 from trio.testing import MockClock
 
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
-from tests.every_step.world import Crew, World, running_world
+from tests.every_step.world import Crew, StrikeWorld, World, running_world
 
 HERE = Path(__file__).parent
 LONGEST = 1200.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Called by pytest when all tests are known."""
     mark = pytest.mark.deadline(LONGEST, reason="thousands of strikes, when all steps are struck")
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(mark)
 
 
-class StrikeWorld(Protocol):
-    """Strikes one running daemon, with these crews, at every step of a scenario."""
-
-    def __call__(
-        self,
-        scenario: Callable[[Strike, World], Awaitable[None]],
-        *crews: Crew,
-        stride: int = 1,
-        seeds: int = 1,
-    ) -> int: ...
-
-
 @pytest.fixture
 def strike_world(at_every_step: AtEveryStep, tmp_path: Path) -> StrikeWorld:
-    """See the class."""
+    """Strikes one running daemon, with these crews, at every step of a scenario."""
 
     def strike(
         scenario: Callable[[Strike, World], Awaitable[None]],

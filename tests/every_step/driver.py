@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from itertools import count
 from typing import TypeVar
 
@@ -53,8 +53,11 @@ class AtEveryStep:
         self._patch = patch
 
     def __call__(self, scenario: Scenario) -> int:
-        """Each strike has a trio run of its own, and a mock clock."""
-        return min(self._alone(scenario, seed) for seed in range(SEEDS))
+        async def alone(strike: Strike, _: None) -> None:
+            await scenario(strike)
+
+        clock = MockClock(autojump_threshold=0)
+        return self.within(nullcontext, alone, seeds=SEEDS, clock=clock)
 
     def within(
         self,
@@ -90,17 +93,6 @@ class AtEveryStep:
 
         return trio.run(run, clock=clock)
 
-    def _alone(self, scenario: Scenario, seed: int) -> int:
-        last = 0
-        for at in count(1):
-            with self._strike(at, seed) as strike:
-                clock = MockClock(autojump_threshold=0)
-                trio.run(_bounded, scenario, strike, clock=clock, instruments=[strike])
-            if not strike.happened:
-                break
-            last = at
-        return last
-
     @contextmanager
     def _strike(self, at: int, seed: int) -> Iterator[Strike]:
         self._patch.setattr("trio._core._run._r", random.Random(f"{seed} {at}"))
@@ -116,14 +108,8 @@ class AtEveryStep:
         return count(self._dice.randint(1, stride), stride)
 
 
-async def _bounded(scenario: Scenario, strike: Strike) -> None:
-    with trio.fail_after(HANG):
-        await scenario(strike)
-
-
 @pytest.fixture
 def at_every_step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AtEveryStep:
-    """See the head of this module."""
     seed = getattr(request.config.option, "randomly_seed", 0)
     dice = random.Random(f"{seed} {request.node.nodeid}")
     return AtEveryStep(dice, monkeypatch)

@@ -7,7 +7,6 @@ import pyotp
 from smartlinkd.auth.files import STATE_FILE, SavedState, load
 from smartlinkd.auth.totp import STEP, SecondFactor
 from tests.every_step.world import PASSWORD, World
-from tests.fakes.network import Json
 from tests.faults.door import Asked
 
 
@@ -37,30 +36,29 @@ class Owner:
 
     async def half_login(self) -> str:
         """The first half of one; the temporary token."""
-        return str((await answered(self.login()))["tempToken"])
+        return str((await self.login().good())["tempToken"])
 
     async def session(self) -> str:
         """A whole login, with a code if one is needed."""
-        found = await answered(self.login())
+        found = await self.login().good()
         if found.get("mfaRequired"):
-            found = await answered(self.verify(found["tempToken"], self.next_code()))
+            found = await self.verify(found["tempToken"], self.next_code()).good()
         return str(found["token"])
 
     async def setup(self, token: str) -> str:
         """The secret of a second factor that is not on yet."""
         asked = self.stage.request("GET", "/api/auth/2fa/setup", token=token)
-        return str((await answered(asked))["secret"])
+        return str((await asked.good())["secret"])
 
     async def switch_on(self) -> None:
         token = await self.session()
         self.secret = await self.setup(token)
-        await answered(self.enable(token, self.secret, self.next_code(self.secret)))
+        await self.enable(token, self.secret, self.next_code(self.secret)).good()
 
     async def is_let_in(self, token: str) -> bool:
         """Whether a session goes on."""
         asked = self.stage.request("GET", "/api/crews", token=token)
-        await asked.wait()
-        assert asked.status in (200, 403), asked
+        assert await asked.wait() in (200, 403), asked
         return asked.status == 200
 
     # What the phone shows
@@ -89,15 +87,3 @@ class Owner:
         """Whether the code that the phone shows now is used up."""
         factor = self.factor()
         return factor is not None and int(self.stage.wall.now()) // STEP in factor.used_steps
-
-
-async def answered(asked: Asked) -> Json:
-    """What is answered with 200."""
-    await asked.wait()
-    assert asked.status == 200, asked
-    return asked.answer
-
-
-async def status(asked: Asked) -> int:
-    await asked.wait()
-    return asked.status

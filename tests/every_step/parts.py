@@ -53,6 +53,5 @@ class Parts:
         return ChildSpec(name, mortal, **more)
 
     def fail(self, name: str) -> None:
-        """It fails, if it is there."""
         if name in self._lives:
             self._lives[name].cancel()

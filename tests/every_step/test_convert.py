@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
 from tests.every_step.strike import Strike
-from tests.every_step.world import World, got_its_own, was_told
-
-if TYPE_CHECKING:
-    from tests.every_step.conftest import StrikeWorld
+from tests.every_step.world import StrikeWorld, World, got_its_own, strike_at
 
 LATER = 1.0
 """Seconds in which a conversion would come to its end."""
 PARTS = ("auth", "conversion", "browser")
 
 
-def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld) -> None:
+@pytest.mark.parametrize("company", [0, 1], ids=["alone", "in company"])
+def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld, company: int) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         account = world.stage.account()
         asked = world.stage.ask(account)
-        strike.arm(asked.exchange.under_way.cancel)
-        await asked.wait()
-        strike.disarm()
+        beside = [world.stage.ask(account) for _ in range(company)]
+        await strike_at(strike, asked, "client", world)
+        for each in beside:
+            await each.good()
+            got_its_own(each, account)
         await nothing_is_done_for_nobody(world)
         await world.is_well()
         await world.serves_on(account)
 
-    assert strike_world(scenario, stride=7) > 900
+    assert strike_world(scenario, stride=17 if company else 7) > 900
 
 
 async def nothing_is_done_for_nobody(world: World) -> None:
@@ -50,12 +48,9 @@ def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWor
         leaver = world.stage.ask(account, items=2)
         beside = [world.stage.ask(account, items=4), world.stage.ask(account, sub_id="another")]
         elsewhere = world.stage.ask(other)
-        strike.arm(leaver.exchange.under_way.cancel)
-        await leaver.wait()
-        strike.disarm()
+        await strike_at(strike, leaver, "client", world)
         for asked in (ahead, *beside, elsewhere):
-            await asked.wait()
-            assert asked.status == 200, asked
+            await asked.good()
             got_its_own(asked, other if asked is elsewhere else account)
         for each in (account, other):
             assert world.stage.portal.submits.accounts[each].overlapping == 1
@@ -70,10 +65,7 @@ def test_a_part_fails(strike_world: StrikeWorld, part: str) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         account = world.stage.account()
         asked = world.stage.ask(account)
-        strike.arm(lambda: world.parts.fail(part))
-        await asked.wait()
-        strike.disarm()
-        was_told(asked, 200)
+        await strike_at(strike, asked, part, world)
         if asked.status == 200:
             got_its_own(asked, account)
         await world.is_well()

@@ -6,25 +6,18 @@ of does so too, if it is there at all.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 import trio
 
 from tests.every_step.strike import Strike
-from tests.every_step.world import World, was_told
+from tests.every_step.world import ENDED, StrikeWorld, World, is_answered, strike_at
 from tests.fakes.network import Json
 from tests.fakes.puppets import Step
 from tests.faults.crews.client import Client
 from tests.faults.door import Asked
 
-if TYPE_CHECKING:
-    from tests.every_step.conftest import StrikeWorld
-
 DEATHS = ("client", "executor", "journal")
 """Who dies: the one who asks, or the part that works on it."""
-ENDED = 30.0
-"""Seconds in which an execution has ended, whatever has failed meanwhile."""
 CREW = {"name": "c", "max_running": 2, "queue": 10, "grace": 1.0, "on_restart": "fail"}
 RUN: list[Step] = ["started", "task a", "done a", "result fine"]
 ENDS = ("crew_kickoff_completed", "crew_kickoff_failed")
@@ -51,35 +44,25 @@ def test_kickoff(strike_world: StrikeWorld, death: str, has_key: bool) -> None:
     assert strike_world(scenario, CREW, stride=3) > 25
 
 
+@pytest.mark.parametrize("ahead", [0, 2], ids=["runs", "waits"])
 @pytest.mark.parametrize("death", DEATHS)
-def test_stop_of_one_that_runs(strike_world: StrikeWorld, death: str) -> None:
+def test_stop(strike_world: StrikeWorld, death: str, ahead: int) -> None:
+    """Of one that runs, and of one that waits behind others."""
+
     async def scenario(strike: Strike, world: World) -> None:
         client = Client(world.stage)
+        others = [await client.started("started", "hear") for _ in range(ahead)]
         kickoff_id = await client.started("started", "hear")
-        await client.reaches(kickoff_id, "running", ENDED)
-        asked = client.ask("POST", f"/stop/{kickoff_id}")
-        await strike_at(strike, asked, death, world, but=400)
-        await is_stopped(world, client, kickoff_id, asked, death)
-
-    assert strike_world(scenario, CREW, stride=3) > 50
-
-
-@pytest.mark.parametrize("death", DEATHS)
-def test_stop_of_one_that_waits(strike_world: StrikeWorld, death: str) -> None:
-    async def scenario(strike: Strike, world: World) -> None:
-        client = Client(world.stage)
-        others = [await client.started("started", "hear") for _ in range(2)]
-        for each in others:
+        for each in others or [kickoff_id]:
             await client.reaches(each, "running", ENDED)
-        kickoff_id = await client.started("started", "hear")
         asked = client.ask("POST", f"/stop/{kickoff_id}")
-        await strike_at(strike, asked, death, world)
+        await strike_at(strike, asked, death, world, but=200 if ahead else 400)
         for each in others:
             await client.ask("POST", f"/stop/{each}").wait()
             await ended_once(world, each)
         await is_stopped(world, client, kickoff_id, asked, death)
 
-    assert strike_world(scenario, CREW, stride=3) > 30
+    assert strike_world(scenario, CREW, stride=3) > (30 if ahead else 50)
 
 
 @pytest.mark.parametrize("death", DEATHS)
@@ -109,17 +92,6 @@ def test_resume(strike_world: StrikeWorld, death: str) -> None:
 # What is tried
 
 
-async def strike_at(strike: Strike, asked: Asked, death: str, world: World, but: int = 200) -> None:
-    """Strike while it is asked; who waits for a part that fails is told something, soon."""
-    leaves = asked.exchange.under_way.cancel
-    strike.arm(leaves if death == "client" else lambda: world.parts.fail(death))
-    with trio.fail_after(ENDED):
-        await asked.wait()
-    strike.disarm()
-    if death != "client":
-        was_told(asked, 200, but)
-
-
 def answer(client: Client, kickoff_id: str) -> Asked:
     body = {"execution_id": kickoff_id, "task_id": "a", "human_feedback": "x", "is_approve": True}
     return client.ask("POST", "/resume", body)
@@ -138,11 +110,6 @@ async def kicked_off(client: Client, key: str) -> str:
 
 
 # What is due
-
-
-def is_answered(asked: Asked) -> bool:
-    """Its client has the whole answer."""
-    return asked.status == 200 and not asked.exchange.fault
 
 
 def ends(death: str, usual: str) -> tuple[str, ...]:

@@ -18,8 +18,7 @@ from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
 from tests.every_step.world import SOON, World, got_its_own, made_world
 from tests.faults.crews.client import Client
-from tests.faults.door import Asked
-from tests.faults.phases import SUBMIT
+from tests.faults.stage import comes_about
 
 CREW = {"name": "c", "max_running": 2, "queue": 10, "grace": 1.0, "on_restart": "fail"}
 STARTED = 35.0
@@ -129,7 +128,7 @@ def test_a_second_signal_at_any_step_of_an_end(strike_lives: StrikeLives) -> Non
             kicked_off[:] = [await client.started("started", "hear") for _ in range(2)]
             for each in kicked_off:
                 await client.reaches(each, "running", SOON)
-            asked = await submitting(world)
+            asked, _ = await world.submitting()
             world.stage.stop()
             strike.arm(lambda: stop_at_once(world))
             await asked.wait()
@@ -161,16 +160,5 @@ def live(world: World, nursery: trio.Nursery) -> trio.Event:
 
 async def is_up_or_ends(world: World, ended: trio.Event) -> None:
     """The daemon serves and has a browser, or it has ended: one of them comes about."""
-    with trio.fail_after(STARTED):
-        # Looked at, as a monitor does.
-        while not ended.is_set() and not (world.stage.ready and world.stage.door.open):  # noqa: ASYNC110
-            await trio.sleep(0.01)
-
-
-async def submitting(world: World) -> Asked:
-    """Somebody whose submit the portal does not answer."""
-    gate = world.stage.network.hold(SUBMIT)
-    asked = world.stage.ask(world.account)
-    await gate.reached.wait()
-    del world.stage.network.gates[SUBMIT]
-    return asked
+    stage = world.stage
+    assert await comes_about(lambda: ended.is_set() or (stage.ready and stage.door.open), STARTED)

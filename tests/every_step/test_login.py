@@ -5,20 +5,15 @@ A code is good once, whoever hears of it; and what was answered is so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 import pytest
-import trio
 
 from smartlinkd.auth import throttle
-from tests.every_step.owner import Owner, answered, status
+from tests.every_step.owner import Owner
 from tests.every_step.strike import Strike
-from tests.every_step.world import World, was_told
+from tests.every_step.world import StrikeWorld, World, is_answered, strike_at
 
-if TYPE_CHECKING:
-    from tests.every_step.conftest import StrikeWorld
-
+DEATHS = ("client", "auth")
+"""Who dies: the one who asks, or the part that works on it."""
 ORDERS = 2
 """Of the tasks that are ready at the same time: these scenarios are short."""
 
@@ -29,66 +24,41 @@ def any_number_of_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(throttle, "WRONG_CODES", 10**6)
 
 
-@pytest.mark.parametrize("death", ["the client leaves", "auth fails"])
+@pytest.mark.parametrize("death", DEATHS)
 def test_a_login(strike_world: StrikeWorld, death: str) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         owner = Owner(world)
         asked = owner.login()
-        strike.arm(dying(death, world, asked.exchange.under_way))
-        await asked.wait()
-        strike.disarm()
+        await strike_at(strike, asked, death, world)
         await world.is_well()
-        if death == "auth fails":
-            was_told(asked, 200)
-        if asked.status == 200 and not asked.exchange.fault:
+        if is_answered(asked):
             assert await owner.is_let_in(asked.answer["token"])
         assert await owner.is_let_in(await owner.session())
 
     assert strike_world(scenario, seeds=ORDERS) > 15
 
 
-def test_a_code_whose_client_leaves_is_good_once(strike_world: StrikeWorld) -> None:
+@pytest.mark.parametrize("death", DEATHS)
+def test_a_code_is_good_once(strike_world: StrikeWorld, death: str) -> None:
     owners: list[Owner] = []
 
     async def scenario(strike: Strike, world: World) -> None:
         owner = await the_owner(owners, world)
         temp_token, code = await owner.half_login(), owner.next_code()
         asked = owner.verify(temp_token, code)
-        strike.arm(asked.exchange.under_way.cancel)
-        await asked.wait()
-        strike.disarm()
+        # The next instance of auth knows of no login half done.
+        await strike_at(strike, asked, death, world, but=403)
         await world.is_well()
         used = owner.is_used()
         assert used or asked.status != 200
-        if asked.status == 200 and not asked.exchange.fault:
+        assert death == "client" or asked.status != 403 or not used
+        if is_answered(asked):
             assert await owner.is_let_in(asked.answer["token"])
-        # Saved, the login is over; else token and code are as good as before.
-        assert await status(owner.verify(temp_token, code)) == (403 if used else 200)
-        assert await status(owner.verify(await owner.half_login(), code)) == 401
-        await owner.session()
-
-    assert strike_world(scenario, seeds=ORDERS) > 15
-
-
-def test_a_code_during_which_auth_fails_is_good_once(strike_world: StrikeWorld) -> None:
-    owners: list[Owner] = []
-
-    async def scenario(strike: Strike, world: World) -> None:
-        owner = await the_owner(owners, world)
-        temp_token, code = await owner.half_login(), owner.next_code()
-        asked = owner.verify(temp_token, code)
-        strike.arm(lambda: world.parts.fail("auth"))
-        await asked.wait()
-        strike.disarm()
-        was_told(asked, 200, 403)  # its next instance knows of no login half done
-        await world.is_well()
-        used = owner.is_used()
-        if asked.status == 200:
-            assert await owner.is_let_in(asked.answer["token"])
-        if asked.status in (200, 403):
-            assert used is (asked.status == 200)
-        assert await status(owner.verify(await owner.half_login(), code)) == (401 if used else 200)
-        assert await status(owner.verify(await owner.half_login(), code)) == 401
+        # Saved, the login is over; else the code is as good as before, and so is its token.
+        again = temp_token if death == "client" else await owner.half_login()
+        refused = 403 if death == "client" else 401
+        assert await owner.verify(again, code).wait() == (refused if used else 200)
+        assert await owner.verify(await owner.half_login(), code).wait() == 401
         await owner.session()
 
     assert strike_world(scenario, seeds=ORDERS) > 15
@@ -102,7 +72,7 @@ async def the_owner(known: list[Owner], world: World) -> Owner:
     return known[0]
 
 
-@pytest.mark.parametrize("death", ["the client leaves", "auth fails"])
+@pytest.mark.parametrize("death", DEATHS)
 def test_a_second_factor_is_switched_on_as_a_whole(strike_world: StrikeWorld, death: str) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         owner = Owner(world)
@@ -111,32 +81,29 @@ def test_a_second_factor_is_switched_on_as_a_whole(strike_world: StrikeWorld, de
         code = owner.next_code(secret)
         before = owner.saved()
         asked = owner.enable(own, secret, code)
-        strike.arm(dying(death, world, asked.exchange.under_way))
-        await asked.wait()
-        strike.disarm()
+        # The next instance of auth has not handed this secret out.
+        await strike_at(strike, asked, death, world, but=400)
         await world.is_well()
         saved = owner.saved()
         on = saved.second_factor is not None
-        if death == "auth fails":
-            was_told(asked, 200, 400)  # its next instance has not handed this secret out
         assert on or asked.status != 200
-        assert (await answered(owner.login())).get("mfaRequired", False) is on
+        assert (await owner.login().good()).get("mfaRequired", False) is on
         assert await owner.is_let_in(own)
         assert await owner.is_let_in(other) is not on
         if on:
             assert saved.epoch != before.epoch
             owner.secret = secret
-            assert await status(owner.verify(await owner.half_login(), code)) == 401
+            assert await owner.verify(await owner.half_login(), code).wait() == 401
         else:
             assert saved == before
             owner.secret = secret = await owner.setup(own)
-            await answered(owner.enable(own, secret, owner.next_code()))
-        await answered(owner.disable(own, owner.next_code()))
+            await owner.enable(own, secret, owner.next_code()).good()
+        await owner.disable(own, owner.next_code()).good()
 
     assert strike_world(scenario) > 15
 
 
-@pytest.mark.parametrize("death", ["the client leaves", "auth fails"])
+@pytest.mark.parametrize("death", DEATHS)
 def test_a_second_factor_is_switched_off_as_a_whole(strike_world: StrikeWorld, death: str) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         owner = Owner(world)
@@ -144,22 +111,14 @@ def test_a_second_factor_is_switched_off_as_a_whole(strike_world: StrikeWorld, d
         own = await owner.session()
         code = owner.next_code()
         asked = owner.disable(own, code)
-        strike.arm(dying(death, world, asked.exchange.under_way))
-        await asked.wait()
-        strike.disarm()
+        await strike_at(strike, asked, death, world)
         await world.is_well()
         on = owner.factor() is not None
-        if death == "auth fails":
-            was_told(asked, 200)
         assert not on or asked.status != 200
-        assert (await answered(owner.login())).get("mfaRequired", False) is on
+        assert (await owner.login().good()).get("mfaRequired", False) is on
         assert await owner.is_let_in(own)
         if on:
             assert not owner.is_used()
-            await answered(owner.disable(own, code))
+            await owner.disable(own, code).good()
 
     assert strike_world(scenario) > 15
-
-
-def dying(death: str, world: World, request: trio.CancelScope) -> Callable[[], object]:
-    return request.cancel if death == "the client leaves" else lambda: world.parts.fail("auth")

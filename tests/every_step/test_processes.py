@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -51,10 +51,6 @@ def folder() -> Iterator[Path]:
 def strike_real(at_every_step: AtEveryStep, folder: Path) -> StrikeReal:
     """Strikes at a body, by cancelling it, and looks at what is left of it."""
 
-    @asynccontextmanager
-    async def nothing() -> AsyncIterator[None]:
-        yield
-
     def strike(body: Callable[[], Awaitable[None]], *, stride: int = 1) -> int:
         async def scenario(strike: Strike, _: None) -> None:
             before = held()
@@ -65,7 +61,7 @@ def strike_real(at_every_step: AtEveryStep, folder: Path) -> StrikeReal:
             check_held(before)
             assert os.listdir(folder) == []  # noqa: PTH208
 
-        return at_every_step.within(nothing, scenario, stride=stride)
+        return at_every_step.within(nullcontext, scenario, stride=stride)
 
     return strike
 

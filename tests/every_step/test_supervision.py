@@ -7,7 +7,6 @@ or that its caller had left. A supervisor leaves no child behind and closes all 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -16,11 +15,9 @@ from smartlinkd.supervision.actor import ActorGone, ActorRestarting, Mailbox
 from smartlinkd.supervision.child import ChildSpec, ChildState
 from smartlinkd.supervision.policy import Backoff, Intensity, Strategy
 from smartlinkd.supervision.supervisor import Supervisor
+from tests.every_step.driver import AtEveryStep
+from tests.every_step.strike import Strike
 from tests.supervision.conftest import do_nothing, note
-
-if TYPE_CHECKING:
-    from tests.every_step.driver import AtEveryStep
-    from tests.every_step.strike import Strike
 
 
 class Counter:

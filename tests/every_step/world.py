@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,17 @@ from smartlinkd.auth import passwords
 from smartlinkd.crews.model import ExecutorLimits
 from smartlinkd.sandbox.session import affiliate_id
 from tests.every_step.parts import RESTARTED, Parts
+from tests.every_step.strike import Strike
+from tests.fakes.gate import Gate
 from tests.faults.door import Asked
-from tests.faults.stage import LOOK_EVERY, Stage
+from tests.faults.phases import SUBMIT
+from tests.faults.stage import Stage, comes_about
 
 PASSWORD = "the right one"
 SOON = 20.0
 """Seconds in which a start, a restart or an end has come about."""
+ENDED = 30.0
+"""Seconds in which an answer or an end has come, whatever has failed meanwhile."""
 SERVED = 1.0
 """Seconds for the next request, the loading of a page included."""
 SOME = 4
@@ -38,6 +43,7 @@ TOLD = ExecutorLimits().last_write_s + RESTARTED + 0.5
 what depends on it ends first, and it is started again."""
 
 Crew = Mapping[str, Any]
+StrikeWorld = Callable[..., int]
 
 
 class World:
@@ -54,7 +60,6 @@ class World:
         self._descriptors = stage.descriptors()
 
     async def start(self, nursery: trio.Nursery) -> None:
-        """Start it, and note what it has when all is well."""
         await nursery.start(self.stage.run)
         await self.stage.until_ready(SOON)
         await self.is_served(self.account)
@@ -64,9 +69,7 @@ class World:
     async def is_served(self, account: str) -> None:
         """The next request of the account works, in time."""
         asked = self.stage.ask(account)
-        with trio.move_on_after(SOON):
-            await asked.wait()
-        assert asked.status == 200, asked
+        await asked.good(SOON)
         assert asked.seconds <= SERVED, asked
         got_its_own(asked, account)
 
@@ -76,22 +79,25 @@ class World:
         if self._strikes % SOME == 0:
             await self.is_served(account)
 
+    async def submitting(self) -> tuple[Asked, Gate]:
+        """Somebody whose submit the portal does not answer before the gate is open."""
+        gate = self.stage.network.hold(SUBMIT)
+        asked = self.stage.ask(self.account)
+        await gate.reached.wait()
+        del self.stage.network.gates[SUBMIT]
+        return asked, gate
+
     async def is_well(self) -> None:
         """Nothing is left of what was struck, and nothing is missing."""
         await wait_all_tasks_blocked()  # what is struck in this very moment notices it first
-        with trio.move_on_after(SOON):
-            while self._found() != self._due():  # noqa: ASYNC110 - an end tells nobody
-                await trio.sleep(LOOK_EVERY)
+        await comes_about(lambda: self._found() == self._due(), SOON)
         assert self._found() == self._due(), (self._found(), self._due())
         assert self.stage.descriptors() == self._descriptors
         assert not self.errors, self.errors
 
     async def has_ended(self) -> None:
         """Nothing of the daemon is left at all."""
-        with trio.fail_after(SOON):
-            await self.stage.ended.wait()
-        assert not self.stage.tasks()
-        assert (self.stage.processes(), self.stage.folders()) == (0, 0)
+        await self.stage.is_gone(SOON)
         assert not self.errors, self.errors
 
     def _found(self) -> tuple[object, ...]:
@@ -132,15 +138,31 @@ def was_told(asked: Asked, *statuses: int) -> None:
         assert 1 <= int(asked.exchange.answered["retry-after"]) <= 10, asked
 
 
+async def strike_at(strike: Strike, asked: Asked, death: str, world: World, but: int = 200) -> None:
+    """Strike while it is asked: the client leaves, or the part of this name fails. Who waits for a
+    part that fails is told something, soon."""
+    leaves = asked.exchange.under_way.cancel
+    strike.arm(leaves if death == "client" else lambda: world.parts.fail(death))
+    with trio.fail_after(ENDED):
+        await asked.wait()
+    strike.disarm()
+    if death != "client":
+        was_told(asked, 200, but)
+
+
+def is_answered(asked: Asked) -> bool:
+    return asked.status == 200 and not asked.exchange.fault
+
+
 @contextmanager
 def made_world(folder: Path, crews: tuple[Crew, ...] = ()) -> Iterator[World]:
     """A world whose daemon has not been started. Only inside of trio."""
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passwords, "matches", lambda _, password: password == PASSWORD)
         parts = Parts()
         parts.install(patch)
         world = World(Stage(folder, patch, crews=crews, look_every=1.0), parts)
+        patch.setattr(passwords, "matches", lambda _, password: password == PASSWORD)
         with _errors(world.errors):
             yield world
 

@@ -45,7 +45,6 @@ class FakeChromium:
         self.nursery = nursery
         self.contexts: dict[str, list[Json]] = {}
         self.tabs: dict[str, Tab] = {}
-        self.commands: list[str] = []
         self._numbers = itertools.count(1)
         self._gates: dict[str, Gate] = {}
         self._running = trio.Event()
@@ -117,7 +116,6 @@ class FakeChromium:
     async def _take(self, command: Json, nursery: trio.Nursery) -> None:
         await self._running.wait()
         method = command["method"]
-        self.commands.append(method)
         tab = self._tab_of_session(command.get("sessionId"))
         held = tab is not None and tab.dialog is not None and method != DISMISS
         if held or method in LONG or method in self._gates or self._late[0] == method:

@@ -24,8 +24,6 @@ from smartlinkd.vault.cookie import parse_cookie
 from tests.fakes.machine import Machine, Process
 from tests.fakes.network import ORIGINS, sandbox_network
 
-LOOP = "() => { for (;;); }"
-
 
 @dataclass
 class Subject:
@@ -53,23 +51,14 @@ class Subject:
         context = await BrowserContext.create(self.connection, cookies)
         return await context.new_page()
 
-    def kill(self) -> None:
+    def send(self, number: signal.Signals) -> None:
+        """Send the browser's main process SIGKILL, SIGSTOP or SIGCONT."""
         if isinstance(self.process, Process):
-            self.process.kill()
+            browser = self.process.browser
+            fake = {signal.SIGKILL: self.process.kill, signal.SIGSTOP: browser.stop}
+            fake.get(number, browser.go_on)()
         else:
-            os.kill(self.process.pid, signal.SIGKILL)
-
-    async def stop(self) -> None:
-        if isinstance(self.process, Process):
-            self.process.browser.stop()
-        else:
-            os.kill(self.process.pid, signal.SIGSTOP)
-
-    async def go_on(self) -> None:
-        if isinstance(self.process, Process):
-            self.process.browser.go_on()
-        else:
-            os.kill(self.process.pid, signal.SIGCONT)
+            os.kill(self.process.pid, number)
 
     async def crash(self, page: Page) -> None:
         """End the page's renderer: all there are, since no other page matters then."""
@@ -86,7 +75,6 @@ class Subject:
 async def subject(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> AsyncIterator[Subject]:
-    """Each of the two."""
     if request.param == "fake":
         network, state = sandbox_network()
         machine = Machine(tmp_path, network)

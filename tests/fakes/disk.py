@@ -33,30 +33,23 @@ Statement = Callable[[str, Any], bool]
 class Fault:
     """An error of SQLite's. `always`: also of what only reads; else a transaction's end fails."""
 
-    kind: type[sqlite3.DatabaseError]
-    code: int
     name: str
     text: str
+    kind: type[sqlite3.DatabaseError] = sqlite3.OperationalError
     always: bool = False
 
     def error(self) -> sqlite3.Error:
         """As the module itself makes it."""
         error = self.kind(self.text)
-        error.sqlite_errorcode, error.sqlite_errorname = self.code, self.name
+        error.sqlite_errorcode, error.sqlite_errorname = getattr(sqlite3, self.name), self.name
         return error
 
 
-FULL = Fault(
-    sqlite3.OperationalError, sqlite3.SQLITE_FULL, "SQLITE_FULL", "database or disk is full"
-)
-LOCKED = Fault(sqlite3.OperationalError, sqlite3.SQLITE_BUSY, "SQLITE_BUSY", "database is locked")
-BROKEN = Fault(sqlite3.OperationalError, sqlite3.SQLITE_IOERR, "SQLITE_IOERR", "disk I/O error")
+FULL = Fault("SQLITE_FULL", "database or disk is full")
+LOCKED = Fault("SQLITE_BUSY", "database is locked")
+BROKEN = Fault("SQLITE_IOERR", "disk I/O error")
 DAMAGED = Fault(
-    sqlite3.DatabaseError,
-    sqlite3.SQLITE_CORRUPT,
-    "SQLITE_CORRUPT",
-    "database disk image is malformed",
-    always=True,
+    "SQLITE_CORRUPT", "database disk image is malformed", sqlite3.DatabaseError, always=True
 )
 
 
@@ -156,14 +149,12 @@ class Disk:
                     self._waited = False
 
             waited = False
-            try:
-                return await run(once, **more)
-            except _Wait as wait:
-                reason = wait
+            reason: _Wait | None = None
             while True:
-                with trio.CancelScope(shield=True):
-                    await self._wait(reason)
-                    waited = waited or reason.gate is None
+                with trio.CancelScope(shield=reason is not None):
+                    if reason is not None:
+                        await self._wait(reason)
+                        waited = waited or reason.gate is None
                     try:
                         return await run(once, **more)
                     except _Wait as wait:

@@ -13,10 +13,8 @@ class Gate:
         self._opened = trio.Event()
 
     async def enter(self) -> None:
-        """Stand at the gate until it is open."""
         self.reached.set()
         await self._opened.wait()
 
     def open(self) -> None:
-        """Let through who stands there, and who comes later."""
         self._opened.set()

@@ -7,7 +7,6 @@ this process, so the kernel's rules for closed and reset ones hold.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections import deque
@@ -19,30 +18,10 @@ import h11
 import pytest
 import trio
 
+from tests.fakes.receiver import Call, read_call
+
 NETWORK = "192.0.2.0/24"
 """Where they are: what `webhooks.allow` has to name, for no real receiver is there."""
-
-Json = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Call:
-    """One request as it came."""
-
-    path: str
-    headers: dict[str, str]
-    content: bytes
-
-    @property
-    def body(self) -> Json:
-        found: Json = json.loads(self.content)
-        return found
-
-    @property
-    def id(self) -> str:
-        """The same for each attempt."""
-        return self.headers["webhook-id"]
-
 
 Behaviour = Callable[[trio.SocketStream], Awaitable[bool]]
 """What is done with a request; whether that was to take it."""
@@ -75,13 +54,11 @@ def late(seconds: float) -> Behaviour:
 
 
 async def hang(_: trio.SocketStream) -> bool:
-    """Read the request, and say nothing."""
     await trio.Event().wait()
     return False
 
 
 async def reset(stream: trio.SocketStream) -> bool:
-    """Break off without an answer."""
     await stream.aclose()
     return False
 
@@ -98,21 +75,12 @@ class Receiver:
         """Those that were answered with 2xx, in the order of that."""
         self.down: OSError | None = None
         """What who connects gets; `TimeoutError` means that nothing comes at all."""
-        self.news = trio.Event()
         self.connections = 0
         self._open: list[trio.SocketStream] = []
         self._in_hand: list[trio.CancelScope] = []
 
     def url(self, path: str = "/hook") -> str:
         return f"http://{self.host}{path}"
-
-    def at(self, path: str) -> list[Call]:
-        return [each for each in self.calls if each.path == path]
-
-    async def until(self, count: int) -> None:
-        """Wait until it has got so many requests."""
-        while len(self.calls) < count:
-            await self.news.wait()
 
     def becomes(self, behaviour: Behaviour) -> None:
         """From now on it does that, also with the requests that it has in hand."""
@@ -137,16 +105,13 @@ class Receiver:
         self.becomes(usual)
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """One connection, to its end."""
         self.connections += 1
         self._open.append(stream)
         try:
             async with stream:
                 connection = h11.Connection(h11.SERVER)
-                while (call := await _read(connection, stream)) is not None:
+                while (call := await read_call(connection, stream)) is not None:
                     self.calls.append(call)
-                    self.news.set()
-                    self.news = trio.Event()
                     if await self._behave(stream):
                         self.taken.append(call)
                     connection = h11.Connection(h11.SERVER)
@@ -199,25 +164,3 @@ class Internet:
 def refused() -> OSError:
     """Nobody listens there."""
     return ConnectionRefusedError(111, os.strerror(111))
-
-
-async def _read(connection: h11.Connection, stream: trio.SocketStream) -> Call | None:
-    """The next request; None when there is none, or no whole one: its caller has gone."""
-    head: h11.Request | None = None
-    content = b""
-    while True:
-        match connection.next_event():
-            case h11.NEED_DATA:
-                if not (data := await stream.receive_some()):
-                    return None
-                connection.receive_data(data)
-            case h11.Request() as head:
-                pass
-            case h11.Data(data=data):
-                content += data
-            case h11.EndOfMessage():
-                assert head is not None
-                headers = {name.decode(): value.decode() for name, value in head.headers}
-                return Call(head.target.decode(), headers, content)
-            case _:
-                return None

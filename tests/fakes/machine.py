@@ -109,7 +109,6 @@ class Machine:
         self.launching: Gate | None = None  # a browser gets no further than this
         self.no_process: OSError | None = None  # none can be started
         self.no_folder: OSError | None = None  # no profile folder can be made
-        self.no_socket: OSError | None = None  # none can be opened
         self.dies_early: str | None = None  # a browser ends at once, with these words
         self.prepare: Callable[[FakeChromium], object] = lambda _: None  # done to each at its start
         self._pids = itertools.count(40_000)
@@ -125,7 +124,6 @@ class Machine:
 
     @property
     def process(self) -> Process:
-        """The newest browser."""
         return self.running[-1]
 
     @property
@@ -136,7 +134,7 @@ class Machine:
         """Nothing goes wrong with what is started from now on."""
         if self.launching is not None:
             self.launching.open()
-        self.launching = self.no_process = self.no_folder = self.no_socket = None
+        self.launching = self.no_process = self.no_folder = None
         self.dies_early = None
         self.prepare = lambda _: None
         self.executable.touch()
@@ -181,8 +179,8 @@ class Machine:
     async def _connect(self, endpoint: str) -> AsyncIterator[CdpConnection]:
         await trio.lowlevel.checkpoint()
         found = [one for one in self.running if endpoint.endswith(one.path) and not one.status]
-        if self.no_socket is not None or not found:
-            fault = self.no_socket or ConnectionRefusedError(111, os.strerror(111))
+        if not found:
+            fault = ConnectionRefusedError(111, os.strerror(111))
             raise Disconnected(f"the browser cannot be reached: {fault!r}")
         process, wire = found[0], Wire()
         process.wires.append(wire)

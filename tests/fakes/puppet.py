@@ -14,9 +14,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-LINE = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"]))
-ANSWERS = LINE.makefile("r", encoding="utf-8")
-
 SAID: dict[str, Any] = {
     "started": lambda _: {"type": "started"},
     "task": lambda x: {"type": "task_started", "task_id": x, "name": f"task {x}"},
@@ -28,6 +25,9 @@ SAID: dict[str, Any] = {
     "result": lambda x: {"type": "result", "output": x},
     "failed": lambda x: {"type": "failed", "error": x},
 }
+"""What is said for a step, by its word."""
+FLOOD = "x" * 60_000
+ENDLESS = "y" * (1024 * 1024 + 1)
 
 
 def main() -> None:
@@ -69,10 +69,10 @@ def do(word: str, rest: str) -> None:  # noqa: PLR0912 - one a step
         case "part":
             send(rest)
         case "endless":
-            send("y" * (1024 * 1024 + 1))
+            send(ENDLESS)
         case "flood":
             for _ in range(int(rest)):
-                say({"type": "log", "text": "x" * 60_000})
+                say({"type": "log", "text": FLOOD})
         case "print":
             os.write(1, b"x" * int(rest))
         case "words":
@@ -119,7 +119,10 @@ def bear(*, stray: bool) -> None:
     os.close(ready)
 
 
-try:
-    main()
-except (BrokenPipeError, ConnectionResetError) as fault:
-    sys.exit(f"{type(fault).__name__}: {fault}")
+if __name__ == "__main__":
+    LINE = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"]))
+    ANSWERS = LINE.makefile("r", encoding="utf-8")
+    try:
+        main()
+    except (BrokenPipeError, ConnectionResetError) as fault:
+        sys.exit(f"{type(fault).__name__}: {fault}")

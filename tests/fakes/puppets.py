@@ -36,11 +36,9 @@ from typing import Any
 
 import trio
 
-Step = str | dict[str, Any]
+from tests.fakes.puppet import ENDLESS, FLOOD, SAID
 
-FLOOD = "x" * 60_000
-ENDLESS = "y" * (1024 * 1024 + 1)
-IGNORABLE = frozenset({signal.SIGTERM})
+Step = str | dict[str, Any]
 
 
 class _Exit(BaseException):
@@ -77,7 +75,6 @@ class Puppet:
         """To do something else than its script."""
         self.ended = trio.Event()
         self.step: Step = ""
-        """What it is doing."""
         self.news = trio.Event()
         """It does something else, or something was done to it."""
         self._folder = folder
@@ -139,14 +136,16 @@ class Puppet:
 
     def _close(self) -> None:
         """The kernel closes what it has open; what a child holds stays so."""
-        if self._line is not None:
-            self._line.close()
-            self._line = None
-            self._descriptors[0] = -1
+        self._close_line()
         for each in self._descriptors:
             if each >= 0:
                 os.close(each)
         self._descriptors = []
+
+    def _close_line(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line, self._descriptors[0] = None, -1
 
     def _end(self, waitstatus: int) -> None:
         if self.waitstatus is None:
@@ -173,87 +172,57 @@ class Puppet:
                 self._tell()
                 await self._do(self.step)
 
-    async def _do(self, step: Step) -> None:
+    async def _do(self, step: Step) -> None:  # noqa: PLR0912 - one a step
         if not isinstance(step, str):
             return await self._say(step)
         word, _, rest = step.partition(" ")
-        if word in _SAID:
-            return await self._say(_SAID[word](rest))
-        done: None = await getattr(self, f"_do_{word}")(rest)
-        return done
-
-    async def _do_hear(self, _: str) -> None:
-        if (await self._hear())["type"] == "stop":
-            raise _Exit(1, "stopped")
-
-    async def _do_stopped(self, _: str) -> None:
-        while (await self._hear())["type"] != "stop":
-            pass
-        raise _Exit(0)
-
-    async def _do_raw(self, text: str) -> None:
-        await self._send(text.encode() + b"\n")
-
-    async def _do_part(self, text: str) -> None:
-        await self._send(text.encode())
-
-    async def _do_endless(self, _: str) -> None:
-        await self._send(ENDLESS.encode())
-
-    async def _do_flood(self, times: str) -> None:
-        for _ in range(int(times)):
-            await self._say({"type": "log", "text": FLOOD})
-
-    async def _do_print(self, size: str) -> None:
-        await self._write(1, b"x" * int(size))
-
-    async def _do_words(self, text: str) -> None:
-        await self._write(2, text.encode() + b"\n")
-
-    async def _do_sleep(self, seconds: str) -> None:
-        await trio.sleep(float(seconds))
-
-    async def _do_hang(self, _: str) -> None:
-        await trio.sleep_forever()
-
-    async def _do_deaf(self, _: str) -> None:
-        await trio.lowlevel.checkpoint()
-        self._ignored |= IGNORABLE
-
-    async def _do_fork(self, _: str) -> None:
-        await self._bear(stray=False)
-
-    async def _do_stray(self, _: str) -> None:
-        await self._bear(stray=True)
-
-    async def _do_file(self, _: str) -> None:
-        await trio.lowlevel.checkpoint()
-        (self._folder / "left").mkdir()
-        (self._folder / "left" / "behind").write_text("x")
-
-    async def _do_close(self, _: str) -> None:
-        await trio.lowlevel.checkpoint()
-        if self._line is not None:
-            self._line.close()
-            self._line, self._descriptors[0] = None, -1
-
-    async def _do_fill(self, _: str) -> None:
-        await trio.sleep_forever()
-
-    async def _do_signal(self, number: str) -> None:
-        self.signal(int(number))
-        await self._awake()
-
-    async def _do_exit(self, code: str) -> None:
-        await trio.lowlevel.checkpoint()
-        raise _Exit(int(code))
+        if word in SAID:
+            return await self._say(SAID[word](rest))
+        match word:
+            case "hear":
+                if (await self._hear())["type"] == "stop":
+                    raise _Exit(1, "stopped")
+            case "stopped":
+                while (await self._hear())["type"] != "stop":
+                    pass
+                raise _Exit(0)
+            case "raw":
+                await self._send(f"{rest}\n".encode())
+            case "part":
+                await self._send(rest.encode())
+            case "endless":
+                await self._send(ENDLESS.encode())
+            case "flood":
+                for _ in range(int(rest)):
+                    await self._say({"type": "log", "text": FLOOD})
+            case "print":
+                await self._write(1, b"x" * int(rest))
+            case "words":
+                await self._write(2, f"{rest}\n".encode())
+            case "sleep":
+                await trio.sleep(float(rest))
+            case "hang" | "fill":
+                await trio.sleep_forever()
+            case "deaf":
+                self._ignored.add(signal.SIGTERM)
+            case "fork" | "stray":
+                held = [each for each in self._descriptors if each >= 0]
+                self.forks.append(Fork(held, stray=word == "stray"))
+            case "file":
+                (self._folder / "left").mkdir()
+                (self._folder / "left" / "behind").touch()
+            case "close":
+                self._close_line()
+            case "signal":
+                self.signal(int(rest))
+                await self._awake()
+            case "exit":
+                raise _Exit(int(rest))
+            case _:
+                raise ValueError(word)
+        return None
 
     # Its means
-
-    async def _bear(self, *, stray: bool) -> None:
-        await trio.lowlevel.checkpoint()
-        held = [each for each in self._descriptors if each >= 0]
-        self.forks.append(Fork(held, stray=stray))
 
     async def _say(self, message: dict[str, Any]) -> None:
         await self._send(json.dumps(message).encode() + b"\n")
@@ -296,16 +265,3 @@ class Puppet:
     def _tell(self) -> None:
         self.news.set()
         self.news = trio.Event()
-
-
-_SAID: dict[str, Any] = {
-    "started": lambda _: {"type": "started"},
-    "task": lambda x: {"type": "task_started", "task_id": x, "name": f"task {x}"},
-    "done": lambda x: {"type": "task_completed", "task_id": x, "output": f"output of {x}"},
-    "ask": lambda x: {"type": "human_input", "task_id": x, "prompt": "good?"},
-    "note": lambda x: {"type": "step", "thought": x},
-    "log": lambda x: {"type": "log", "text": x},
-    "call": lambda x: {"type": "tool_call", "call_id": x, "tool": x, "arguments": {}},
-    "result": lambda x: {"type": "result", "output": x},
-    "failed": lambda x: {"type": "failed", "error": x},
-}

@@ -28,58 +28,61 @@ class Call:
         found: Json = json.loads(self.content)
         return found
 
+    @property
+    def id(self) -> str:
+        """The same for each attempt."""
+        return self.headers["webhook-id"]
+
+
+async def read_call(connection: h11.Connection, stream: trio.SocketStream) -> Call | None:
+    """The next call; None when there is none, or no whole one: its caller has gone."""
+    head: h11.Request | None = None
+    content = b""
+    while True:
+        match connection.next_event():
+            case h11.NEED_DATA:
+                if not (data := await stream.receive_some()):
+                    return None
+                connection.receive_data(data)
+            case h11.Request() as head:
+                pass
+            case h11.Data(data=data):
+                content += data
+            case h11.EndOfMessage():
+                assert head is not None
+                headers = {name.decode(): value.decode() for name, value in head.headers}
+                return Call(head.target.decode(), headers, content)
+            case _:
+                return None
+
 
 @dataclass
 class Receiver:
     """Takes webhook calls, as a test has it answer: `answer` gives the status for each.
 
-    `calls` are those that were answered with 2xx, in the order of that; `refused` the others.
+    `calls` are those that were answered with 2xx, in the order of that.
     """
 
     url: str
     answer: Callable[[Call], Awaitable[int]]
     calls: list[Call] = field(default_factory=list)
-    refused: list[Call] = field(default_factory=list)
 
     def at(self, path: str) -> list[Call]:
         """Return the calls that were taken at this path."""
         return [call for call in self.calls if call.path == path]
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """One connection."""
         connection = h11.Connection(h11.SERVER)
         async with stream:
             with suppress(trio.BrokenResourceError):  # the daemon was killed
-                while (call := await _read(connection, stream)) is not None:
+                while (call := await read_call(connection, stream)) is not None:
                     status = await self.answer(call)
                     head = h11.Response(status_code=status, headers=[("Content-Length", "0")])
                     sent = connection.send(head) + connection.send(h11.EndOfMessage())
                     await stream.send_all(sent)
-                    (self.calls if status < 300 else self.refused).append(call)
+                    if status < 300:
+                        self.calls.append(call)
                     connection.start_next_cycle()
-
-
-async def _read(connection: h11.Connection, stream: trio.SocketStream) -> Call | None:
-    """The next call; None when there are no more, also in the midst of one."""
-    request, content = None, b""
-    while True:
-        event = connection.next_event()
-        match event:
-            case h11.NEED_DATA:
-                data = await stream.receive_some()
-                if not data and request is not None:
-                    return None
-                connection.receive_data(data)
-            case h11.Request():
-                request = event
-            case h11.Data():
-                content += event.data
-            case h11.EndOfMessage():
-                assert request is not None
-                headers = {name.decode(): value.decode() for name, value in request.headers}
-                return Call(request.target.decode(), headers, content)
-            case _:
-                return None
 
 
 async def _take(_: Call) -> int:

@@ -30,10 +30,6 @@ SCRIPTS: dict[str, Script] = {}
 """What the functions that a page is given do, by their source."""
 
 
-class Threw(Exception):  # noqa: N818 - JavaScript's word
-    """The script threw; the text is what Chromium says of it."""
-
-
 class Refused(Exception):  # noqa: N818
     """The browser answers a command with an error of this text."""
 
@@ -75,13 +71,13 @@ class Life:
 class Document:
     """What a tab shows. Leaving it ends all that runs in it."""
 
-    def __init__(self, url: str, status: int, html: str, loader_id: str) -> None:
+    def __init__(self, url: str, status: int, loader_id: str) -> None:
         self.url = url
         self.status = status
-        self.html = html
+        self.html = ""
         self.loader_id = loader_id
         self.form = "none"  # as links_form.js says it
-        self.password = "type=password" in html.replace('"', "")
+        self.password = False
         self.life = Life()
 
 
@@ -97,7 +93,7 @@ class Tab:
         self.crashed = False
         self.spinning = False
         self.life = Life()
-        self.document = Document("about:blank", 0, "", f"loader-{self.id}")
+        self.document = Document("about:blank", 0, f"loader-{self.id}")
         self._network = False
         self._bodies: dict[str, bytes] = {}
         self.dialog: trio.Event | None = None
@@ -175,7 +171,7 @@ class Tab:
                 return {**answer, "errorText": str(fault)}
         self.document.life.end()
         self._bodies.clear()
-        document = Document(exchange.url, exchange.status, "", loader_id)
+        document = Document(exchange.url, exchange.status, loader_id)
         self.document = document
         self.tell(
             "Page.frameNavigated",
@@ -335,11 +331,7 @@ class Tab:
         arguments = json.loads(f"[{expression.removeprefix(f'({source})(')[:-1]}]")
         value: Any = None
         with document.life.within() as scope:
-            try:
-                value = await function(self, arguments)
-            except Threw as thrown:
-                description = {"description": str(thrown)}
-                return {"exceptionDetails": {"text": "Uncaught", "exception": description}}
+            value = await function(self, arguments)
         if scope.cancelled_caught:
             raise Refused("Inspected target navigated or closed")
         if value is None:

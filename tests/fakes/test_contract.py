@@ -6,6 +6,7 @@ Whatever is not held to here, a test on the fake alone must not be believed abou
 from __future__ import annotations
 
 import math
+import signal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -18,11 +19,10 @@ from smartlinkd.browser.errors import (
     Disconnected,
     NavigationFailed,
     ProtocolError,
-    ScriptFailed,
     SessionGone,
 )
 from smartlinkd.browser.page import BrowserContext, Page
-from tests.fakes.tab import Tab, Threw, script
+from tests.fakes.tab import Tab, script
 
 if TYPE_CHECKING:
     from tests.fakes.conftest import Subject
@@ -33,7 +33,6 @@ A_WHILE = 0.3
 LOOP = "() => { for (;;); }"
 NEVER = "() => new Promise(() => {})"
 ADD = "(a, b) => a + b"
-THROW = "() => { throw new Error('no') }"
 ALERT = "() => { alert('Sandbox'); return 7 }"
 SELL = "/offer/custom_link"
 
@@ -58,12 +57,6 @@ async def _add(_: Tab, arguments: list[Any]) -> Any:
     return arguments[0] + arguments[1]
 
 
-@script(THROW)
-async def _throw(_: Tab, __: list[Any]) -> None:
-    await trio.lowlevel.checkpoint()
-    raise Threw("Error: no\n    at <anonymous>")
-
-
 @script(ALERT)
 async def _alert(tab: Tab, __: list[Any]) -> int:
     await tab.alert()
@@ -75,20 +68,17 @@ async def is_not_answered(page: Page) -> None:
         await page.evaluate(ADD, 1, 2, deadline=A_WHILE)
 
 
+async def ends_with(page: Page, error: type[Exception]) -> None:
+    """A script that would run for ever ends with this error."""
+    with trio.fail_after(SOON), pytest.raises(error):
+        await page.evaluate(NEVER, deadline=math.inf)
+
+
 async def answers(subject: Subject) -> None:
     assert (await subject.connection.browser.call("Browser.getVersion"))["product"]
 
 
 # Calls
-
-
-async def test_a_script_gets_its_arguments_and_gives_its_value(subject: Subject) -> None:
-    assert await (await subject.page()).evaluate(ADD, 1, 2) == 3
-
-
-async def test_a_script_that_throws(subject: Subject) -> None:
-    with pytest.raises(ScriptFailed, match="the script failed: Error: no"):
-        await (await subject.page()).evaluate(THROW)
 
 
 @pytest.mark.parametrize("of_page", [False, True], ids=["browser", "page"])
@@ -113,29 +103,24 @@ async def test_a_session_that_there_is_not(subject: Subject) -> None:
 async def test_a_killed_browser_closes_its_socket(subject: Subject) -> None:
     page = await subject.page()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_is_disconnected, page)
+        nursery.start_soon(ends_with, page, Disconnected)
         await page.evaluate(ADD, 1, 2)  # and by now the other one is under way
-        subject.kill()
+        subject.send(signal.SIGKILL)
     with trio.fail_after(SOON):
         assert (await subject.process.wait()).signal == 9
         await subject.connection.wait_closed()
-
-
-async def _is_disconnected(page: Page) -> None:
-    with trio.fail_after(SOON), pytest.raises(Disconnected):
-        await page.evaluate(NEVER, deadline=math.inf)
 
 
 async def test_a_stopped_browser_keeps_its_socket_and_answers_when_it_goes_on(
     subject: Subject,
 ) -> None:
     page = await subject.page()
-    await subject.stop()
+    subject.send(signal.SIGSTOP)
     with pytest.raises(CallTimedOut):
         await subject.connection.browser.call("Browser.getVersion", deadline=A_WHILE)
     await is_not_answered(page)
     assert subject.connection.browser.gone is None
-    await subject.go_on()
+    subject.send(signal.SIGCONT)
     await answers(subject)
     assert await page.evaluate(ADD, 1, 2) == 3
 
@@ -170,18 +155,13 @@ async def test_disposing_of_a_context_closes_its_tabs(subject: Subject) -> None:
     context = await BrowserContext.create(subject.connection, ())
     page = await context.new_page()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_is_gone, page)
+        nursery.start_soon(ends_with, page, SessionGone)
         await page.evaluate(ADD, 1, 2)
         await context.dispose()
     with pytest.raises(ProtocolError, match="Failed to find context"):
         await subject.connection.browser.call(
             "Target.disposeBrowserContext", {"browserContextId": context._id}
         )
-
-
-async def _is_gone(page: Page) -> None:
-    with trio.fail_after(SOON), pytest.raises(SessionGone):
-        await page.evaluate(NEVER, deadline=math.inf)
 
 
 # Pages
@@ -226,14 +206,9 @@ async def test_a_page_that_is_not_to_be_had(
 async def test_a_script_does_not_survive_its_page(subject: Subject) -> None:
     page = await subject.page("4711")
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_is_lost, page)
+        nursery.start_soon(ends_with, page, ContextLost)
         await page.evaluate(ADD, 1, 2)
         await page.goto(subject.origins.portal + SELL)
-
-
-async def _is_lost(page: Page) -> None:
-    with trio.fail_after(SOON), pytest.raises(ContextLost):
-        await page.evaluate(NEVER, deadline=math.inf)
 
 
 async def test_an_alert_holds_up_the_script_until_it_is_dismissed(subject: Subject) -> None:

@@ -35,8 +35,6 @@ PATIENCE = 1.0
 
 
 class Played:
-    """A disk of `disk.py`."""
-
     def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
         threads_in_place(patch)
         self.path = path
@@ -86,30 +84,6 @@ class Real:
         self._opened[-1].execute("PRAGMA max_page_count = 1000000").fetchone()
 
 
-class Contract:
-    """Runs a scenario on one of the two."""
-
-    def __init__(self, make: Callable[[], Played | Real], path: Path) -> None:
-        self._make = make
-        self.journal = Store(
-            path,
-            key=KEY,
-            retention=Retention(timedelta(days=1), 1000),
-            limits=StoreLimits(busy_timeout_s=PATIENCE),
-            synchronous="OFF",
-        )
-
-    def play(self, scenario: Callable[[Store, Any], Any], clock: MockClock | None) -> None:
-        async def main() -> None:
-            disk = self._make()
-            async with trio.open_nursery() as nursery:
-                await nursery.start(self.journal.run)
-                await scenario(self.journal, disk)
-                nursery.cancel_scope.cancel()
-
-        trio.run(main, clock=clock)
-
-
 Play = Callable[[Callable[[Store, Any], Any]], None]
 
 
@@ -119,10 +93,23 @@ def play(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     played = request.param == "played"
     path = tmp_path / "journal.db"
     kind: type[Played | Real] = Played if played else Real
+    journal = Store(
+        path,
+        key=KEY,
+        retention=Retention(timedelta(days=1), 1000),
+        limits=StoreLimits(busy_timeout_s=PATIENCE),
+        synchronous="OFF",
+    )
+
+    async def main(scenario: Callable[[Store, Any], Any]) -> None:
+        disk = kind(path, monkeypatch)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(journal.run)
+            await scenario(journal, disk)
+            nursery.cancel_scope.cancel()
 
     def run(scenario: Callable[[Store, Any], Any]) -> None:
-        clock = MockClock(autojump_threshold=0) if played else None
-        Contract(lambda: kind(path, monkeypatch), path).play(scenario, clock)
+        trio.run(main, scenario, clock=MockClock(autojump_threshold=0) if played else None)
 
     return run
 

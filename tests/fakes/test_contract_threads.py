@@ -27,10 +27,6 @@ def threads(request: pytest.FixtureRequest) -> Threads:
     return Threads(run_in_place, lambda function: function())
 
 
-async def test_it_returns_what_the_function_returns(threads: Threads) -> None:
-    assert await threads.run(divmod, 7, 2) == (3, 1)
-
-
 async def test_it_raises_what_the_function_raises(threads: Threads) -> None:
     with pytest.raises(ZeroDivisionError):
         await threads.run(divmod, 7, 0)

@@ -7,7 +7,6 @@ Whatever is not held to here, a test on the fake alone must not be believed abou
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Awaitable, Callable
@@ -31,6 +30,7 @@ from tests.fakes.disk import Disk
 from tests.fakes.puppets import Step
 from tests.fakes.threads import threads_in_place
 from tests.fakes.workers import Workers
+from tests.hygiene.at_once import check_held, held
 
 SOON = 20.0
 SHORT = 1.5
@@ -142,28 +142,21 @@ class Contract:
         """What the scenario returns. When it is over, the daemon is killed. `of_crew` are its
         `command` and `deadline`."""
         crew = self._crew(**of_crew)
-        before = _descriptors(), _children()  # a browser of the session may be among them
+        before = held()
         with self._patch.context() as patch:
-            clock = self._put_on(patch) if self._played else None
+            clock = None
+            if self._played:
+                threads_in_place(patch)
+                self._workers.install(patch)
+                Disk().install(patch)
+                clock = MockClock(autojump_threshold=0)
             found = trio.run(self._play, scenario, crew, clock=clock)
         assert self._workers.count() == 0
-        assert (_descriptors(), _children()) == before
+        check_held(before)
         assert list((self._folder / "runs").iterdir()) == []
         return found
 
-    def _put_on(self, patch: pytest.MonkeyPatch) -> MockClock:
-        threads_in_place(patch)
-        self._workers.install(patch)
-        return MockClock(autojump_threshold=0)
-
     async def _play(self, scenario: Scenario, crew: Crew) -> Any:
-        if self._played:
-            with self._patch.context() as patch:
-                Disk().install(patch)
-                return await self._in_nursery(scenario, crew)
-        return await self._in_nursery(scenario, crew)
-
-    async def _in_nursery(self, scenario: Scenario, crew: Crew) -> Any:
         async with trio.open_nursery() as world:
             self._workers.nursery = world
             async with trio.open_nursery() as daemon:
@@ -177,15 +170,6 @@ class Contract:
                     await trio.sleep(0.01)
             world.cancel_scope.cancel()
         return found
-
-
-def _descriptors() -> set[str]:
-    return {each.name for each in os.scandir("/proc/self/fd")}
-
-
-def _children() -> set[str]:
-    lists = Path("/proc/self/task").glob("*/children")
-    return {pid for one in lists for pid in one.read_text(encoding="ascii").split()}
 
 
 @pytest.fixture(params=["played", "real"])

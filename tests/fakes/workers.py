@@ -56,7 +56,6 @@ class Workers:
         self.program.chmod(0o755)
         self.nursery: trio.Nursery | None = None
         self.reapers: list[Reaper] = []
-        self.starts = 0
         # What goes wrong
         self.starting: Gate | None = None  # no reaper begins before this
         self.no_process: OSError | None = None  # none can be started
@@ -81,7 +80,6 @@ class Workers:
 
     @property
     def puppet(self) -> Puppet:
-        """The newest."""
         return self.running[-1]
 
     def of(self, kickoff_id: str) -> Puppet:
@@ -120,7 +118,6 @@ class Workers:
         if self.no_process is not None:
             raise self.no_process
         assert self.nursery is not None
-        self.starts += 1
         status, control, _, stdout, stderr, channel = descriptors
         reaper = Reaper(
             self,

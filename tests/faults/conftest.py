@@ -3,28 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.auth import passwords
-from tests.faults.phases import SOON, started, warm
+from tests.faults.phases import SOON, warmed
 from tests.faults.stage import Stage
 
 _AT_REST: dict[str, Counter[str]] = {}
 """Found once in a process: it is the same for all, and takes a tenth of a second."""
-
-
-@pytest.fixture(autouse=True, scope="package")
-def quick_start() -> Iterator[None]:
-    """Do once what takes the most of a start: nobody here has a password."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passwords, "matches", cache(passwords.matches))
-        yield
 
 
 @pytest.fixture
@@ -38,8 +27,7 @@ async def at_rest(
             stage = Stage(tmp_path / "healthy", patch)
             with trio.fail_after(SOON):
                 async with trio.open_nursery() as nursery:
-                    await started(stage, nursery)
-                    await warm(stage, stage.account())
+                    await warmed(stage, nursery)
                     await trio.sleep(1.0)
                     _AT_REST["tasks"] = stage.tasks()
                     stage.stop()

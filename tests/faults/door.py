@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from math import inf
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import trio
 
+from smartlinkd.admin.control_socket import Commands
 from smartlinkd.http_server import GuardedQuart
 from tests.fakes.network import Exchange, Json, ask_app, without_threads
+
+URL = "http://localhost"
+
+
+def no_sockets() -> Any:
+    """Listeners that listen to nothing."""
+    return SimpleNamespace(main=(), crews={}, urls=(URL,), crew_urls={}, ports=frozenset())
 
 
 class Door:
@@ -19,6 +33,7 @@ class Door:
         self.grace = grace
         self._requests: trio.Nursery | None = None
         self._stop = trio.Event()
+        self._connected: dict[int, Exchange] = {}
 
     @property
     def open(self) -> bool:
@@ -37,41 +52,73 @@ class Door:
     def stop(self) -> None:
         self._stop.set()
 
+    def cut(self) -> None:
+        """Reset all connections, as the kernel does when a process has ended."""
+        self.stop()
+        for exchange in list(self._connected.values()):
+            exchange.end("connection reset")
+
     def ask(self, exchange: Exchange, gone: trio.Event) -> None:
-        assert self._requests is not None
-        self._requests.start_soon(self._answer, exchange, gone)
+        """Have it answered; refused when nobody listens."""
+        with suppress(RuntimeError):  # its nursery may be closing at this very moment
+            if self._requests is not None and self.open:
+                self._requests.start_soon(self._answer, exchange, gone)
+                return
+        exchange.end("connection refused")
 
     async def _answer(self, exchange: Exchange, gone: trio.Event) -> None:
+        self._connected[id(exchange)] = exchange
         try:
             with exchange.under_way:  # cancelled, the request ends where it stands
                 await ask_app(self._app, exchange, port=1, gone=gone)
         finally:
             exchange.end("closed")
+            del self._connected[id(exchange)]
 
 
-class NoControl:
-    """The socket for the owner's shell: there is none."""
+class Control:
+    """The control socket, without the socket."""
 
-    def __init__(self, *_: object) -> None: ...
+    def __init__(self, _: Path, commands: Commands) -> None:
+        self.commands = commands
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         task_status.started()
         await trio.sleep_forever()
 
 
-@dataclass
-class Asked:
-    """A request under way."""
+def request(
+    method: str, path: str, body: Json | None, token: str, headers: Mapping[str, str]
+) -> Exchange:
+    """Anything that a client on this machine may send."""
+    sent = dict(headers)
+    if token:
+        sent["authorization"] = f"Bearer {token}"
+    if body is not None:
+        sent["content-type"] = "application/json"
+    content = b"" if body is None else json.dumps(body).encode()
+    return Exchange(method, f"{URL}{path}", sent, content)
 
+
+@dataclass(eq=False)
+class Asked:
     exchange: Exchange
     began: float
     gone: trio.Event = field(default_factory=trio.Event)
     seconds: float = 0.0
 
-    async def wait(self) -> None:
-        """Until it is answered, or cut off."""
+    async def wait(self) -> int:
+        """Until it is answered, or cut off. The status."""
         await self.exchange.ended.wait()
         self.seconds = trio.current_time() - self.began
+        return self.status
+
+    async def good(self, within: float = inf) -> Json:
+        """What is answered, which has to be with 200 and within so many seconds."""
+        with trio.move_on_after(within):
+            await self.wait()
+        assert self.status == 200, self
+        return self.answer
 
     @property
     def status(self) -> int:

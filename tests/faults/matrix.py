@@ -91,30 +91,15 @@ put("renderer_killed", "reading", due(200, data=False, log=_CRASHED))
 put("renderer_killed", "disposing", due(200, within=SUBMITTED))  # nor any more
 
 _NO_DATA = "product data is not read for a minute: .* within 9 seconds"
+_ABSENT = "it was not there within 30 s"
 _NO_ANSWER = "the browser did not answer Runtime"
 put("endless_loop", ALL, due(502, within=GLANCED, log=_NO_ANSWER))
-put("endless_loop", "idle", due(200, within=LIVED + SUBMITTED))  # nobody was at work on it
-put("endless_loop", DOWN, due(503, restarts=("launch failed",), dips=True, log=_SILENT))
 put("endless_loop", "queued", due(200, within=GLANCED + SUBMITTED, log=_NO_ANSWER))
-put("endless_loop", "loading", due(502, within=LOADED, log="it was not there within 30 s"))
-put(
-    "endless_loop",
-    "reading",
-    due(200, within=ANSWERED, log=_NO_DATA, data=False, next_data=False),
-)
 put("endless_loop", "disposing", due(200, within=SUBMITTED))
 
 _LATE = "the browser did not answer"
 put("reply_after_deadline", ALL, due(502, within=ANSWERED + SETTLED, log=_LATE))
-put("reply_after_deadline", "idle", due(200, within=LIVED + SUBMITTED))
-put("reply_after_deadline", DOWN, due(503, restarts=("launch failed",), dips=True, log=_SILENT))
 put("reply_after_deadline", "queued", due(200, within=GLANCED + SETTLED, log=_LATE))
-put("reply_after_deadline", "loading", due(502, within=LOADED, log="it was not there within 30 s"))
-put(
-    "reply_after_deadline",
-    "reading",
-    due(200, within=ANSWERED, log=_NO_DATA, data=False, next_data=False),
-)
 put(
     "reply_after_deadline",
     "disposing",
@@ -125,6 +110,12 @@ put(
         log="restarted: recycled: it did not dispose of a context",
     ),
 )
+
+_STUCK = ("endless_loop", "reply_after_deadline")
+put(_STUCK, "idle", due(200, within=LIVED + SUBMITTED))  # nobody was at work on it
+put(_STUCK, DOWN, due(503, restarts=("launch failed",), dips=True, log=_SILENT))
+put(_STUCK, "loading", due(502, within=LOADED, log=_ABSENT))
+put(_STUCK, "reading", due(200, within=ANSWERED, log=_NO_DATA, data=False, next_data=False))
 
 # What means nothing.
 
@@ -160,25 +151,13 @@ def _portal(
 
 _LOST = "links were refused: the affiliate portal wants a login"
 _CHECK = "links were refused: the affiliate portal asks for a human check"
-_portal(
-    "portal_slow",
-    "did not answer",
-    LOADED,
-    page=("it was not there within 30 s", LOADED),
-    session=False,
-)
+_portal("portal_slow", "did not answer", LOADED, page=(_ABSENT, LOADED), session=False)
 _portal("portal_reset", "broke off", SETTLED, page=("ERR_CONNECTION_RESET", MOMENT), session=False)
 _portal("portal_500", "HTTP 500", MOMENT, page=("HTTP 500", MOMENT), session=False)
 _portal(
     "portal_html", _LOST, MOMENT, page=("no form on its custom link page", MOUNTED), session=True
 )
-_portal(
-    "portal_truncated",
-    "its answer is not JSON",
-    MOMENT,
-    page=("it was not there within 30 s", LOADED),
-    session=False,
-)
+_portal("portal_truncated", "its answer is not JSON", MOMENT, page=(_ABSENT, LOADED), session=False)
 _portal("portal_login", _LOST, SETTLED, page=(_LOST, MOMENT), session=True)
 _portal("portal_human_check", _CHECK, SETTLED, page=(_CHECK, MOMENT), session=True)
 _REFUSED_DATA = "product data is not read for a while"

@@ -17,7 +17,7 @@ from tests.fakes.gate import Gate
 from tests.fakes.machine import Process
 from tests.fakes.tab import Tab
 from tests.faults.door import Asked
-from tests.faults.stage import BIG, Stage
+from tests.faults.stage import BIG, Stage, comes_about
 
 SUBMIT = "q=batchCustomLink"
 PRODUCT = "/api/v3/offer/product?"
@@ -58,18 +58,18 @@ async def started(stage: Stage, nursery: trio.Nursery) -> None:
     await stage.until_ready(SOON)
 
 
-async def warm(stage: Stage, account: str) -> None:
-    """Have the account's page open."""
+async def warmed(stage: Stage, nursery: trio.Nursery) -> str:
+    """Start it, and have an account's page open: which one."""
+    await started(stage, nursery)
+    account = stage.account()
     asked = stage.ask(account)
-    await asked.wait()
-    assert asked.status == 200, asked
-    assert all(entry["product"] for entry in asked.answer["mapping"].values()), asked
+    mapping = (await asked.good())["mapping"]
+    assert all(entry["product"] for entry in mapping.values()), asked
+    return account
 
 
 async def idle(stage: Stage, nursery: trio.Nursery) -> Scene:
-    await started(stage, nursery)
-    account = stage.account()
-    await warm(stage, account)
+    account = await warmed(stage, nursery)
     await trio.sleep(BrowserLimits().trusted_for_s)
     return Scene("idle", stage, account, stage.machine.process, _links_tab(stage))
 
@@ -94,8 +94,7 @@ def _hold_first_beat(stage: Stage) -> list[Gate]:
 
 
 async def _at_first_beat(phase: str, stage: Stage, gates: list[Gate]) -> Scene:
-    while not gates:  # noqa: ASYNC110 - a launch tells nobody
-        await trio.sleep(0.01)
+    assert await comes_about(lambda: gates, SOON)
     stage.machine.prepare = lambda _: None
     await gates[0].reached.wait()
     (canary,) = stage.machine.browser.tabs.values()
@@ -104,22 +103,15 @@ async def _at_first_beat(phase: str, stage: Stage, gates: list[Gate]) -> Scene:
 
 async def loading(stage: Stage, nursery: trio.Nursery) -> Scene:
     await started(stage, nursery)
-    account = stage.account()
-    return await _held("loading", stage, account, PAGE)
+    return await _held("loading", stage, stage.account(), PAGE)
 
 
 async def submitting(stage: Stage, nursery: trio.Nursery) -> Scene:
-    await started(stage, nursery)
-    account = stage.account()
-    await warm(stage, account)
-    return await _held("submitting", stage, account, SUBMIT)
+    return await _held("submitting", stage, await warmed(stage, nursery), SUBMIT)
 
 
 async def reading(stage: Stage, nursery: trio.Nursery) -> Scene:
-    await started(stage, nursery)
-    account = stage.account()
-    await warm(stage, account)
-    return await _held("reading", stage, account, PRODUCT)
+    return await _held("reading", stage, await warmed(stage, nursery), PRODUCT)
 
 
 async def queued(stage: Stage, nursery: trio.Nursery) -> Scene:
@@ -134,16 +126,13 @@ async def queued(stage: Stage, nursery: trio.Nursery) -> Scene:
 
 async def disposing(stage: Stage, nursery: trio.Nursery) -> Scene:
     """Somebody's work has failed, and the victim waits until its context is disposed of."""
-    await started(stage, nursery)
-    account = stage.account()
-    await warm(stage, account)
+    account = await warmed(stage, nursery)
     stage.portal.faults.arm("submit_500", times=1, account=account)
     scene = Scene("disposing", stage, account, stage.machine.process, _links_tab(stage))
     scene.gates = [scene.browser.hold(DISPOSE)]
     failed = stage.ask(account)
     await scene.gates[0].reached.wait()
-    await failed.wait()
-    assert failed.status == 502, failed
+    assert await failed.wait() == 502, failed
     scene.victim = stage.ask(account)
     await trio.sleep(0.1)
     return scene
@@ -152,17 +141,14 @@ async def disposing(stage: Stage, nursery: trio.Nursery) -> Scene:
 async def draining(stage: Stage, nursery: trio.Nursery) -> Scene:
     """The next browser is up, and this one only lives for the victim's work."""
     scene = await _recycled(stage, nursery, lambda _: None)
-    while stage.browser.status().pid == scene.process.pid:  # noqa: ASYNC110 - a look, as before
-        await trio.sleep(0.01)
+    assert await comes_about(lambda: stage.browser.status().pid != scene.process.pid, SOON)
     stage.machine.memory = 0
     return scene
 
 
-async def _recycled(stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], None]) -> Scene:
+async def _recycled(stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], object]) -> Scene:
     """It is found to be too large, while the victim's work is done on it."""
-    await started(stage, nursery)
-    account = stage.account()
-    await warm(stage, account)
+    account = await warmed(stage, nursery)
     await trio.sleep(MEASURED - 1.0)
     scene = await _held("draining", stage, account, SUBMIT)
     arm(stage)
@@ -205,11 +191,11 @@ PHASES: dict[str, Phase] = {
 }
 
 
-Armed = Callable[[Stage, trio.Nursery, Callable[[Stage], None]], Awaitable[Scene]]
+Armed = Callable[[Stage, trio.Nursery, Callable[[Stage], object]], Awaitable[Scene]]
 
 
 async def armed_starting(
-    stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], None]
+    stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], object]
 ) -> Scene:
     arm(stage)
     await nursery.start(stage.run)
@@ -217,14 +203,13 @@ async def armed_starting(
 
 
 async def armed_restarting(
-    stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], None]
+    stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], object]
 ) -> Scene:
     await started(stage, nursery)
     arm(stage)
     process = stage.machine.process
     process.kill()
-    while stage.ready:  # noqa: ASYNC110 - a look, as before
-        await trio.sleep(0.01)
+    assert await comes_about(lambda: not stage.ready, SOON)
     return Scene("restarting", stage, stage.account(), process)
 
 

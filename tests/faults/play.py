@@ -11,7 +11,7 @@ import trio
 from tests.faults.door import Asked
 from tests.faults.matrix import MOMENT, SUBMITTED, Due
 from tests.faults.phases import ARMED_PHASES, PHASES, SOON, Scene
-from tests.faults.stage import LOOK_EVERY, Stage
+from tests.faults.stage import LOOK_EVERY, Stage, comes_about
 from tests.faults.strikes import ARMED, STRIKES
 
 NOTICED = 40.0
@@ -24,8 +24,6 @@ STOPPED = 20.0
 
 
 class Play:
-    """A cell under way."""
-
     def __init__(
         self, cell: tuple[str, str], due: Due, stage: Stage, logs: list[logging.LogRecord]
     ) -> None:
@@ -85,10 +83,8 @@ class Play:
 
     async def _work_ended(self, scene: Scene) -> None:
         """Nothing is done for somebody who has gone: not even what is held up ends by itself."""
-        with trio.fail_after(MOMENT):
-            # Looked at, as a monitor does.
-            while self.stage.browser.status().working > len(scene.others):  # noqa: ASYNC110
-                await trio.sleep(LOOK_EVERY)
+        status = self.stage.browser.status
+        assert await comes_about(lambda: status().working <= len(scene.others), MOMENT)
 
     async def _others_answered(self, scene: Scene) -> None:
         """Nobody who was in front hangs."""
@@ -99,25 +95,19 @@ class Play:
 
     async def _stopped(self, nursery: trio.Nursery) -> None:
         """It ends in order, and can be started again."""
-        with trio.fail_after(STOPPED):
-            await self.stage.ended.wait()
-        assert (self.stage.processes(), self.stage.folders()) == (0, 0)
-        assert not self.stage.tasks()
+        await self.stage.is_gone(STOPPED)
         await nursery.start(self.stage.run)
 
     async def _noticed(self) -> None:
-        with trio.move_on_after(NOTICED):
-            while self.due.log and not self._named():  # noqa: ASYNC110 - a log tells nobody
-                await trio.sleep(LOOK_EVERY)
+        await comes_about(lambda: not self.due.log or self._named(), NOTICED)
         assert len(self._named()) == (1 if self.due.log else 0), self._warnings()
 
     async def _recovered(self) -> None:
-        with trio.move_on_after(RECOVERED):
-            expected = sum(Counter(self.due.restarts).values())
-            # Looked at, as a monitor does.
-            while not self.stage.ready or self._restarts().total() < expected:  # noqa: ASYNC110
-                await trio.sleep(LOOK_EVERY)
+        await comes_about(self._has_recovered, RECOVERED)
         assert self.stage.ready, self._warnings()
+
+    def _has_recovered(self) -> bool:
+        return self.stage.ready and self._restarts().total() >= len(self.due.restarts)
 
     async def _next(self, scene: Scene) -> None:
         """The next request of the same account works; of a paused one's owner, another account."""
@@ -130,9 +120,7 @@ class Play:
             assert len(self.stage.network.requests) == asked
             account = self.stage.account()
         asked_next = self.stage.ask(account)
-        with trio.move_on_after(SOON):
-            await asked_next.wait()
-        assert asked_next.status == 200, asked_next
+        await asked_next.good(SOON)
         assert asked_next.seconds <= SUBMITTED, asked_next
         (entry,) = asked_next.answer["mapping"].values()
         assert (entry["product"] is not None) is self.due.next_data, asked_next
@@ -150,9 +138,7 @@ class Play:
         assert self._restarts() == Counter(self.due.restarts)
 
     async def _check_nothing_left(self, at_rest: Counter[str]) -> None:
-        with trio.move_on_after(SOON):
-            while not self._at_rest(at_rest):  # noqa: ASYNC110 - the end of a task tells nobody
-                await trio.sleep(LOOK_EVERY)
+        await comes_about(lambda: self._at_rest(at_rest), SOON)
         tasks = self.stage.tasks()
         assert tasks == at_rest, (tasks - at_rest, at_rest - tasks)
         assert self._remains() == (1, 1, 0)

@@ -8,17 +8,14 @@ hour passes in a millisecond. It needs a mock clock that jumps (`autojump_clock`
 
 from __future__ import annotations
 
-import json
 import os
-import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
@@ -27,6 +24,7 @@ from pydantic import SecretBytes
 
 from smartlinkd.app import components, http_apps, tree
 from smartlinkd.app.components import Crews
+from smartlinkd.auth import passwords
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.files import SavedState, save
 from smartlinkd.auth.tokens import Tokens
@@ -54,10 +52,10 @@ from smartlinkd.vault.actor import Vault
 from tests.fakes.disk import Disk
 from tests.fakes.internet import NETWORK, Internet
 from tests.fakes.machine import Machine
-from tests.fakes.network import ORIGINS, Exchange, Json, Network, sandbox_network
+from tests.fakes.network import ORIGINS, Json, Network, sandbox_network
 from tests.fakes.threads import threads_in_place
 from tests.fakes.workers import Workers
-from tests.faults.door import Asked, Door, NoControl
+from tests.faults.door import Asked, Control, Door, no_sockets, request
 from tests.hygiene.tasks import daemon_tasks
 
 LOOK_EVERY = 0.02
@@ -71,6 +69,8 @@ SIGNING = "ab" * 32
 MASTER = "cd" * 32
 EPOCH = "0123456789abcdef"
 JOURNAL = "journal.sqlite3"
+matches = cache(passwords.matches)
+"""What takes the most of a start is done once."""
 
 Table = Mapping[str, Any]
 
@@ -91,6 +91,15 @@ class Wall:
 BROWSER_LIMITS = BrowserLimits()
 
 
+async def comes_about(condition: Callable[[], object], within: float) -> bool:
+    """Look, as a monitor does, until it is so; False when it is not within so many seconds."""
+    with trio.move_on_after(within):
+        while not condition():  # noqa: ASYNC110 - what is looked at tells nobody
+            await trio.sleep(LOOK_EVERY)
+        return True
+    return False
+
+
 class Stage:
     """A daemon that can be started, again and again, and everything around it.
 
@@ -108,13 +117,10 @@ class Stage:
         patch: pytest.MonkeyPatch,
         *,
         crews: Sequence[Table] = (),
-        chance: Callable[[], random.Random] = random.Random,
-        threads: Callable[[pytest.MonkeyPatch], None] = threads_in_place,
         look_every: float = LOOK_EVERY,
     ) -> None:
         """`crews` are `[[crews]]` tables; without a command of their own their workers do as the
-        input `script` says. `chance` makes dice, for each part that throws some. Readiness is
-        looked at `look_every` seconds."""
+        input `script` says. Readiness is looked at every `look_every` seconds."""
         self.network: Network
         self.portal: SandboxState
         self.network, self.portal = sandbox_network()
@@ -124,7 +130,7 @@ class Stage:
         self.workers.install(patch)
         self.internet = Internet()
         self.internet.install(patch)
-        threads(patch)
+        threads_in_place(patch)
         self.disk = Disk()
         self.disk.install(patch)
         self.wall = Wall()
@@ -135,11 +141,10 @@ class Stage:
         self.ended = trio.Event()
         self.escalated: Escalated | None = None
         """Why it has ended by itself."""
-        self._chance = chance
         self._look_every = look_every
         self._items = iter(range(500_000_000, 600_000_000))
         usual = {"runner": "command", "command": [str(self.workers.program)]}
-        self._settings = build(_tables(self.directory, [{**usual, **each} for each in crews]))
+        self._settings = build(tables(self.directory, [{**usual, **each} for each in crews]))
         self._life = trio.CancelScope()
         self._image: dict[str, bytes] | None = None
         self.directory.mkdir(mode=0o700)
@@ -160,9 +165,7 @@ class Stage:
                     await self._live(task_status)
             finally:
                 self._put_back()
-            with trio.move_on_after(GONE):
-                while self.workers.count():  # noqa: ASYNC110 - the end of a process tells nobody
-                    await trio.sleep(LOOK_EVERY)
+            await comes_about(lambda: not self.workers.count(), GONE)
             world.cancel_scope.cancel()
         self.ended.set()
 
@@ -198,9 +201,15 @@ class Stage:
         return self.browser.is_ready
 
     async def until_ready(self, within: float) -> None:
+        assert await comes_about(lambda: self.ready, within)
+
+    async def is_gone(self, within: float) -> None:
+        """See it end, with nothing left of it."""
         with trio.fail_after(within):
-            while not self.ready:  # noqa: ASYNC110 - readiness is a look, as monitors take it
-                await trio.sleep(LOOK_EVERY)
+            await self.ended.wait()
+        assert not self.tasks(), self.tasks()
+        left = self.processes(), self.folders()
+        assert left == (0, 0), left
 
     # What is asked of it
 
@@ -213,7 +222,7 @@ class Stage:
         return product_link(product_of(next(self._items)), ORIGINS.shop)
 
     def ask(self, account: str, *, items: int = 1, sub_id: str = "") -> Asked:
-        """Convert links of items that nobody has asked for."""
+        """Convert links to items that nobody has asked for."""
         links = [self.link() for _ in range(items)]
         body = {"links": links, "subIds": [sub_id], "cookie": cookie_header(account)}
         return self.request("POST", "/api/convert", body, token=self._session())
@@ -223,23 +232,14 @@ class Stage:
     ) -> Asked:
         """Anything, from a client on this machine. `Idempotency_Key="x"` is that header."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
-        if token:
-            given["authorization"] = f"Bearer {token}"
-        if body is not None:
-            given["content-type"] = "application/json"
-        sent = b"" if body is None else json.dumps(body).encode()
-        exchange = Exchange(method, f"http://localhost{path}", given, sent)
+        exchange = request(method, path, body, token, given)
         asked = Asked(exchange, trio.current_time())
-        if self.door.open:
-            self.door.ask(exchange, asked.gone)
-        else:
-            exchange.end("connection refused")
+        self.door.ask(exchange, asked.gone)
         return asked
 
     # What there is of it
 
     def tasks(self) -> Counter[str]:
-        """The daemon's own tasks, by name."""
         return daemon_tasks()
 
     def processes(self) -> int:
@@ -256,7 +256,6 @@ class Stage:
         return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - their number is enough
 
     def parts(self) -> dict[str, ChildSnapshot]:
-        """All supervised parts, by name."""
         return {part.name: part for each in self._supervisors for part in each.snapshot()}
 
     # How it is made
@@ -266,7 +265,7 @@ class Stage:
         make_crews, wall = components.make_crews, self.wall.moment
 
         def see_supervisor(*args: Any, **more: Any) -> Supervisor:
-            self._supervisors.append(Supervisor(*args, **more, chance=self._chance()))
+            self._supervisors.append(Supervisor(*args, **more))
             return self._supervisors[-1]
 
         def see_door(*args: Any, **more: Any) -> Door:
@@ -277,19 +276,17 @@ class Stage:
             self.crews = make_crews(*args)
             return self.crews
 
-        def webhooks(*args: Any, **more: Any) -> WebhookDispatcher:
-            return WebhookDispatcher(*args, **more, wall=wall, chance=self._chance())
-
+        patch.setattr(passwords, "matches", matches)
         patch.setattr(tree, "Supervisor", see_supervisor)
         patch.setattr(http_apps, "HttpApp", see_door)
         patch.setattr(tree, "make_crews", see_crews)
         patch.setattr(tree, "make_browser", lambda *_, **__: self.browser)
         patch.setattr(tree, "Vault", partial(Vault, wall=wall))
-        patch.setattr(tree, "ControlSocket", NoControl)
+        patch.setattr(tree, "ControlSocket", Control)
         patch.setattr(tree, "Auth", partial(Auth, wall_clock=self.wall.now))
         patch.setattr(components, "Store", partial(Store, wall=wall))
         patch.setattr(components, "Executor", partial(Executor, wall=wall))
-        patch.setattr(components, "WebhookDispatcher", webhooks)
+        patch.setattr(components, "WebhookDispatcher", partial(WebhookDispatcher, wall=wall))
 
     def _plant(self) -> None:
         self._supervisors: list[Supervisor] = []
@@ -298,18 +295,14 @@ class Stage:
             queue=8,
             backoff=Backoff(jitter=0.0),
             on_down=lambda _why: None,
-            chance=self._chance(),
         )
         http = HttpClient(httpx.MockTransport(lambda _: httpx.Response(404)))
-        doors = SimpleNamespace(
-            main=(), crews={}, urls=("http://localhost",), crew_urls={}, ports=frozenset()
-        )
         catalog = read_catalog(self._settings)
         self._supervisor = tree.build_supervisor(
             self._settings,
             http,
             catalog,
-            cast(Any, doors),
+            no_sockets(),
             ServiceManager(NO_SYSTEMD),
             log_buffer=LogBuffer(),
             read_settings=None,
@@ -355,7 +348,7 @@ class Stage:
         return tokens.issue("session", jti="0" * 32, epoch=EPOCH, now=self.wall.now())
 
 
-def _tables(directory: Path, crews: Sequence[Table]) -> dict[str, Any]:
+def tables(directory: Path, crews: Sequence[Table]) -> dict[str, Any]:
     return {
         "server": {"bind": "127.0.0.1:0"},
         "state": {"directory": str(directory)},

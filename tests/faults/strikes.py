@@ -10,12 +10,14 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from typing import Any
 
 from tests.fakes.gate import Gate
+from tests.fakes.tab import Tab
 from tests.faults.phases import Scene
 from tests.faults.stage import Stage
 
-Strike = Callable[[Scene], None]
+Strike = Callable[[Scene], object]
 HOUR = 3600.0
 TOO_LATE = 40.0
 """Seconds: past every deadline of a call."""
@@ -30,63 +32,41 @@ LATE = {
 """The call whose answer comes too late; of a submit it is the one for the answer's body."""
 
 
-def sigkill(scene: Scene) -> None:
-    scene.process.kill()
-
-
-def sigstop(scene: Scene) -> None:
-    scene.browser.stop()
-
-
-def renderer_killed(scene: Scene) -> None:
-    assert scene.tab is not None
-    scene.tab.crash()
-
-
-def endless_loop(scene: Scene) -> None:
-    assert scene.tab is not None
-    scene.tab.spin()
-
-
-def websocket_reset(scene: Scene) -> None:
-    scene.process.wires[-1].reset()
-
-
 def reply_after_deadline(scene: Scene) -> None:
     scene.browser.be_late(LATE.get(scene.phase, "Network.getResponseBody"), TOO_LATE)
 
 
-def clock_ahead(scene: Scene) -> None:
-    scene.stage.wall.offset += HOUR
+def of_tab(deed: Callable[[Tab], None]) -> Strike:
+    def strike(scene: Scene) -> None:
+        assert scene.tab is not None
+        deed(scene.tab)
+
+    return strike
 
 
-def clock_back(scene: Scene) -> None:
-    scene.stage.wall.offset -= HOUR
+def clock_set(seconds: float) -> Callable[[Any], None]:
+    def strike(scene: Any) -> None:
+        scene.stage.wall.offset += seconds
+
+    return strike
 
 
-def client_gone(scene: Scene) -> None:
-    assert scene.victim is not None
-    scene.victim.gone.set()
-
-
-def sigterm(scene: Scene) -> None:
-    scene.stage.stop()
-
+COMMON: dict[str, Callable[[Any], object]] = {
+    "clock_ahead": clock_set(HOUR),
+    "clock_back": clock_set(-HOUR),
+    "client_gone": lambda scene: scene.victim.gone.set(),
+    "sigterm": lambda scene: scene.stage.stop(),
+}
+"""Those of both matrices: of who asked, the machine's clock, and the service manager."""
 
 STRIKES: dict[str, Strike] = {
-    strike.__name__: strike
-    for strike in (
-        sigkill,
-        sigstop,
-        renderer_killed,
-        endless_loop,
-        websocket_reset,
-        reply_after_deadline,
-        clock_ahead,
-        clock_back,
-        client_gone,
-        sigterm,
-    )
+    "sigkill": lambda scene: scene.process.kill(),
+    "sigstop": lambda scene: scene.browser.stop(),
+    "renderer_killed": of_tab(Tab.crash),
+    "endless_loop": of_tab(Tab.spin),
+    "websocket_reset": lambda scene: scene.process.wires[-1].reset(),
+    "reply_after_deadline": reply_after_deadline,
+    **COMMON,
 }
 
 # The portal: a fault of the sandbox's, by the point where it is met.
@@ -123,7 +103,7 @@ STRIKES |= {fault: portal_strike(fault) for fault in PORTAL}
 
 # The machine: what is wrong when the next browser is to be launched.
 
-Arm = Callable[[Stage], None]
+Arm = Callable[[Stage], object]
 
 
 def launch_fails(stage: Stage) -> None:
@@ -134,16 +114,11 @@ def launch_hangs(stage: Stage) -> None:
     stage.machine.launching = Gate()
 
 
-def executable_gone(stage: Stage) -> None:
-    stage.machine.executable.unlink(missing_ok=True)
+def no_folder(number: int) -> Arm:
+    def arm(stage: Stage) -> None:
+        stage.machine.no_folder = OSError(number, os.strerror(number))
 
-
-def profile_not_writable(stage: Stage) -> None:
-    stage.machine.no_folder = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-
-def disk_full(stage: Stage) -> None:
-    stage.machine.no_folder = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return arm
 
 
 def too_many_files(stage: Stage) -> None:
@@ -151,13 +126,10 @@ def too_many_files(stage: Stage) -> None:
 
 
 ARMED: dict[str, Arm] = {
-    arm.__name__: arm
-    for arm in (
-        launch_fails,
-        launch_hangs,
-        executable_gone,
-        profile_not_writable,
-        disk_full,
-        too_many_files,
-    )
+    "launch_fails": launch_fails,
+    "launch_hangs": launch_hangs,
+    "executable_gone": lambda stage: stage.machine.executable.unlink(missing_ok=True),
+    "profile_not_writable": no_folder(errno.EACCES),
+    "disk_full": no_folder(errno.ENOSPC),
+    "too_many_files": too_many_files,
 }

@@ -38,6 +38,5 @@ async def test_cell(  # noqa: PLR0917 - fixtures
         async with trio.open_nursery() as nursery:
             await Play(cell, MATRIX.due(cell), stage, caplog.records).run(nursery, at_rest)
             stage.stop()
-            await stage.ended.wait()
-    assert (stage.processes(), stage.folders()) == (0, 0)
+            await stage.is_gone(LONGEST)
     assert stage.descriptors() == descriptors

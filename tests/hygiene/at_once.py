@@ -23,7 +23,6 @@ class Held(NamedTuple):
 
 
 def held() -> Held:
-    """What there is now."""
     return Held(set(descriptors()), descendants())
 
 

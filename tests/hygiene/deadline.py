@@ -142,7 +142,6 @@ _close = WakeupSocketpair.close
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Called by pytest at its start."""
     WakeupSocketpair.close = _close_deaf  # type: ignore[assignment, method-assign]
     text = f"deadline(seconds, reason): what the test needs more than {LIMIT:g} s for"
     config.addinivalue_line("markers", text)
@@ -150,7 +149,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Called by pytest when all tests are known."""
     for item in items:
         if isinstance(item, pytest.Function) and iscoroutinefunction(item.obj):
             item.add_marker(pytest.mark.trio(run=run), append=False)
@@ -178,19 +176,16 @@ def _phase(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Called by pytest before each test."""
     return (yield from _phase(item))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Called by pytest for each test."""
     return (yield from _phase(item))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Called by pytest after each test."""
     return (yield from _phase(item))
 
 

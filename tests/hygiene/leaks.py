@@ -146,7 +146,6 @@ _watch = Watch()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtestloop() -> Generator[None, object, object]:
-    """Called by pytest when all tests are known, around the running of them."""
     _watch.begin()
     return (yield)
 
@@ -155,14 +154,12 @@ def pytest_runtestloop() -> Generator[None, object, object]:
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, object, object]:
-    """Called by pytest around the making of each fixture."""
     if request.scope in WIDE:
         return (yield from _watch.making(fixturedef))
     return (yield)
 
 
 def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[Any]) -> None:
-    """Called by pytest when a fixture has ended."""
     _watch.ended(fixturedef, fixturedef.argname)
 
 
@@ -170,7 +167,6 @@ def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[Any]) -> None:
 def pytest_runtest_teardown(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, object, object]:
-    """Called by pytest after each test."""
     try:
         result = yield
     except BaseException as error:

@@ -55,7 +55,6 @@ Look = set[Thing]
 
 
 def look() -> Look:
-    """All there is now."""
     found = set(descriptors())
     found.update(Thing("child process", pid, "") for pid in children())
     found.update(Thing("thread", one.ident or 0, one.name) for one in busy_threads())

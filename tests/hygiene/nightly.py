@@ -49,13 +49,11 @@ KEPT = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Called by pytest."""
     parser.addoption("--nightly", action="store_true", help="run what only nightly runs do, too")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Called by pytest when all tests are known."""
     if config.getoption("--nightly"):
         return
     named = {config.invocation_params.dir / arg.partition("::")[0] for arg in config.args}

@@ -17,7 +17,6 @@ from tests.hygiene.deadline import limit
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Called by pytest when all tests are known, and after they were shuffled."""
     longest: dict[Path, float] = defaultdict(float)
     for item in items:
         longest[item.path] = max(longest[item.path], limit(item))

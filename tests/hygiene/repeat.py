@@ -35,7 +35,6 @@ FOLDERS = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The exit code."""
     parser = argparse.ArgumentParser(prog="./run test --repeat", allow_abbrev=False)
     parser.add_argument("times", type=int, metavar="TIMES")
     parser.add_argument("--randomly-seed", type=int, help="to have one run again")

@@ -27,7 +27,6 @@ def daemon_tasks() -> Counter[str]:
 
 
 def task_tree(main: trio.lowlevel.Task) -> str:
-    """All tasks below `main`."""
     return "\n".join(line for child in _children(main) for line in _lines(child, "  "))
 
 

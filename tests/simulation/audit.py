@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 import sqlite3
 from collections import Counter
+from contextlib import closing
+from typing import Any
 
 import trio
 
@@ -60,8 +62,8 @@ class Audit:
         some = self._chance.sample(ended, min(SAMPLE, len(ended)))
         for execution in [each for each in known if not each.final] + some:
             call = self._status(execution)
-            if await call.answered() == 200:
-                self._world.executions.seen(execution, call.body, fine=False)
+            if await call.wait() == 200:
+                self._world.executions.seen(execution, call.answer, fine=False)
             else:
                 self._world.broken(f"{execution.number}: {call.status} {call.exchange.body!r}")
 
@@ -76,25 +78,21 @@ class Audit:
 
     def owed(self) -> int:
         """How many webhook calls are."""
-        with self._journal() as journal:
-            found: int = journal.execute("SELECT count(*) FROM deliveries").fetchone()[0]
-        journal.close()
-        return found
+        return int(self._journal("SELECT count(*) FROM deliveries")[0][0])
 
     def _owed(self) -> set[str]:
         """Executions of which the end is still to be told."""
-        with self._journal() as journal:
-            rows = journal.execute(
-                "SELECT e.id FROM deliveries d JOIN executions e ON e.sequence = d.execution "
-                "JOIN webhooks w ON w.number = d.webhook WHERE w.kind = 'crew'"
-            ).fetchall()
-        journal.close()
+        rows = self._journal(
+            "SELECT e.id FROM deliveries d JOIN executions e ON e.sequence = d.execution "
+            "JOIN webhooks w ON w.number = d.webhook WHERE w.kind = 'crew'"
+        )
         return {row[0] for row in rows}
 
-    def _journal(self) -> sqlite3.Connection:
+    def _journal(self, sql: str) -> list[Any]:
         assert self._world.life is not None
         path = self._world.life.directory / "journal.sqlite3"
-        return sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as journal:
+            return journal.execute(sql).fetchall()
 
     def _status(self, execution: Execution) -> Call:
         path = f"/crews/{execution.crew}/status/{execution.id}"

@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field
-from typing import Any
-
-import trio
-
-from tests.fakes.network import Exchange
+from tests.faults.door import Asked
 
 
-@dataclass(eq=False)
-class Call:
-    """A request to the daemon."""
-
-    exchange: Exchange
-    began: float
-    gone: trio.Event = field(default_factory=trio.Event)
-    seconds: float = 0.0
-
+class Call(Asked):
     @property
     def status(self) -> int:
         """0 when there was no whole answer."""
@@ -27,15 +13,5 @@ class Call:
         return self.exchange.status if whole else 0
 
     @property
-    def body(self) -> Any:
-        return json.loads(self.exchange.body)
-
-    @property
     def error(self) -> str:
-        return str(self.body.get("error", ""))
-
-    async def answered(self) -> int:
-        """Wait for the end of it; the status."""
-        await self.exchange.ended.wait()
-        self.seconds = trio.current_time() - self.began
-        return self.status
+        return str(self.answer.get("error", ""))

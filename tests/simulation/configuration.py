@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.internet import NETWORK
-from tests.fakes.network import ORIGINS
+from tests.faults.stage import SIGNING, tables
 from tests.simulation.crews import tables_of_crews
 
 PASSWORD = "correct horse"
@@ -14,8 +13,6 @@ HASH = (
     "$argon2id$v=19$m=19456,t=2,p=1$CefwZuwWGQzlLoWNM0I6ig$"
     "KWqpeWRaKQR6609YJdGv/WswN3TNiJ7yyvi3a5qgX1E"
 )
-SIGNING = "ab" * 32
-MASTER = "cd" * 32
 QUEUE = 8
 """Submits, and jobs of the browser, that may wait."""
 CONTEXTS = 3
@@ -27,10 +24,9 @@ REMEMBERED = 6 * 3600.0
 
 
 def configuration(state: Path, chromium: Path, worker: Path) -> dict[str, Any]:
-    """Its tables."""
     return {
+        **tables(state, tables_of_crews(worker)),
         "server": {"bind": "127.0.0.1:0", "trusted_proxies": ["127.0.0.1/32"]},
-        "state": {"directory": str(state)},
         "auth": {"password_hash": HASH, "signing_secret": SIGNING},
         "browser": {
             "executable": str(chromium),
@@ -39,14 +35,6 @@ def configuration(state: Path, chromium: Path, worker: Path) -> dict[str, Any]:
             "idle": IDLE,
             "recycle_after": RECYCLED,
         },
-        "marketplace": {
-            "portal_url": ORIGINS.portal,
-            "shop_url": ORIGINS.shop,
-            "short_urls": [ORIGINS.short],
-        },
         "links": {"remember": REMEMBERED},
-        "crew_tokens": {"master_secret": MASTER},
         "journal": {"retention_count": 1_000_000},
-        "webhooks": {"allow": [NETWORK]},
-        "crews": tables_of_crews(worker),
     }

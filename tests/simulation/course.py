@@ -50,8 +50,6 @@ OVERTIME = LONGEST_REST + TOLD + HOUR
 
 
 class Course:
-    """See above."""
-
     def __init__(self, world: World, hours: float) -> None:
         self._world = world
         self._until = hours * HOUR
@@ -65,7 +63,6 @@ class Course:
         self._number = 0
 
     async def run(self) -> None:
-        """All of it."""
         world = self._world
         with world.scope:
             async with trio.open_nursery() as nursery:
@@ -188,7 +185,7 @@ class Course:
             while True:
                 if world.up:
                     ready = world.ask("GET", "/readyz")
-                    if await ready.answered() == 200:
+                    if await ready.wait() == 200:
                         return
                 await trio.sleep(0.5)
         world.broken(f"the daemon is not ready {within:g} s after all that was wrong")

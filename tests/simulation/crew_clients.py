@@ -14,9 +14,8 @@ from tests.simulation.calls import Call
 from tests.simulation.crews import bad_script, good_script
 from tests.simulation.executions import Execution
 from tests.simulation.receivers import fields
-from tests.simulation.world import World
+from tests.simulation.world import ANSWERED, World
 
-ANSWERED = 2 * 8.0 + 0.5
 WAITED = 60.0
 """Seconds that `?wait=` waits, at the most."""
 STOPPED = 90.0
@@ -89,7 +88,7 @@ class CrewClient:
         for _ in range(TRIES if self._key else 1):
             call = await self._ask(execution, "POST", "/kickoff", body, headers=headers)
             if call.status == 200:
-                world.executions.accepted(execution, call.body["kickoff_id"])
+                world.executions.accepted(execution, call.answer["kickoff_id"])
                 world.log.counts["kickoffs"] += 1
                 return True
             if call.status not in (0, 503):
@@ -124,9 +123,9 @@ class CrewClient:
         call = await self._ask(execution, "GET", f"/status/{execution.id}{wait}", within=within)
         if call.status == 200:
             fine = fine and world.was_fine(execution.asked)
-            world.executions.seen(execution, call.body, fine=fine)
-            if call.body["status"] == "waiting_for_human_input":
-                await self._resume(execution, call.body["current_task"])
+            world.executions.seen(execution, call.answer, fine=fine)
+            if call.answer["status"] == "waiting_for_human_input":
+                await self._resume(execution, call.answer["current_task"])
         elif call.status not in (0, 503):
             world.broken(
                 f"execution {execution.number} was accepted, and its status is {call.status}: "
@@ -158,8 +157,8 @@ class CrewClient:
             self._world.broken(f"it was stopped, and had ended as {execution.final}")
         if call.status == 200:
             status = await self._ask(execution, "GET", f"/status/{execution.id}")
-            if status.status == 200 and status.body["status"] != "stopped":
-                self._world.broken(f"it was stopped, and now it is {status.body}")
+            if status.status == 200 and status.answer["status"] != "stopped":
+                self._world.broken(f"it was stopped, and now it is {status.answer}")
 
     async def _read_events(self, execution: Execution) -> None:
         """All of them, with a new connection when one has ended."""
@@ -202,21 +201,16 @@ class CrewClient:
         headers: dict[str, str] | None = None,
         within: float = ANSWERED,
     ) -> Call:
-        world = self._world
-        call = world.ask(
-            method, f"/crews/{self._crew}{path}", body, token=execution.token, headers=headers
+        return await self._world.answered(
+            self.name,
+            method,
+            f"/crews/{self._crew}{path}",
+            body,
+            token=execution.token,
+            headers=headers,
+            within=within,
+            may_wait_for_disk=within == STOPPED,
         )
-        try:
-            with trio.move_on_after(within):
-                await call.answered()
-        finally:
-            call.gone.set()
-        may_take_longer = within == STOPPED and world.disk_is_spoilt
-        if not call.exchange.ended.is_set() and not may_take_longer:
-            world.broken(f"{method} {path} was not answered within {within:g} s")
-        shown = path.replace(execution.id, str(execution.number)) if execution.id else path
-        world.log.note(f"{self.name}: {method} {shown} {call.status}", count="requests")
-        return call
 
 
 def _event(block: str) -> tuple[int, Any] | None:

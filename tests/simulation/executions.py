@@ -33,10 +33,8 @@ class Execution:
     token: str
     asked: float
     answered: float = inf
-    """When its kickoff was."""
     id: str = ""
     stopped: bool = False
-    """Somebody asked for that."""
     webhooks: bool = False
     is_seen_running: bool = False
     """Its start has begun. Its worker may come later than that of an execution behind it."""

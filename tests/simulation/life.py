@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import trio
@@ -30,63 +29,7 @@ from smartlinkd.supervision.supervisor import Escalated
 from smartlinkd.systemd.environment import NO_SYSTEMD
 from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.vault.actor import Vault
-from tests.fakes.network import Exchange
-from tests.faults import door
-
-URL = "http://localhost"
-CUT = "connection reset"
-REFUSED = "connection refused"
-
-
-class Door(door.Door):
-    """One whose connections can be cut, as the kernel does when a process has ended."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._connected: dict[int, Exchange] = {}
-
-    def ask(self, exchange: Exchange, gone: trio.Event) -> None:
-        """Have it answered; refused when nobody listens."""
-        try:
-            assert self.open
-            super().ask(exchange, gone)
-        except (AssertionError, RuntimeError):  # its nursery may be closing at this very moment
-            exchange.end(REFUSED)
-
-    def cut(self) -> None:
-        self.stop()
-        for exchange in list(self._connected.values()):
-            exchange.end(CUT)
-
-    async def _answer(self, exchange: Exchange, gone: trio.Event) -> None:
-        self._connected[id(exchange)] = exchange
-        try:
-            await super()._answer(exchange, gone)
-        finally:
-            del self._connected[id(exchange)]
-
-
-class Control:
-    """The control socket, without the socket."""
-
-    def __init__(self, _: Path, commands: Commands) -> None:
-        self.commands = commands
-
-    async def run(self, task_status: trio.TaskStatus[None]) -> None:
-        task_status.started()
-        await trio.sleep_forever()
-
-
-class _Doors:
-    """Nothing is listened to."""
-
-    urls = (URL,)
-    main = ()
-    ports: frozenset[int] = frozenset()
-
-    def __init__(self) -> None:
-        self.crews: dict[str, Any] = {}
-        self.crew_urls: dict[str, str] = {}
+from tests.faults.door import Control, Door, no_sockets
 
 
 class Life:
@@ -111,12 +54,11 @@ class Life:
             patch.setattr(tree, "make_conversion", kept("conversion", makers.make_conversion))
             patch.setattr(tree, "make_crews", kept("crews", makers.make_crews))
             catalog = read_catalog(settings)
-            doors = cast(Any, _Doors())
             self.supervisor = tree.build_supervisor(
                 settings,
                 http,
                 catalog,
-                doors,
+                no_sockets(),
                 ServiceManager(NO_SYSTEMD),
                 log_buffer=LogBuffer(),
                 read_settings=None,

@@ -35,7 +35,6 @@ class Log:
         self._digest = hashlib.sha256()
 
     def note(self, what: str, *, count: str = "") -> None:
-        """Something happened now."""
         line = f"{trio.current_time():13.6f}  {what.replace(self._folder, '')}"
         self._digest.update(line.encode("utf-8", "backslashreplace") + b"\n")
         self.lines.append(line)

@@ -1,4 +1,4 @@
-"""The machine below Chromium, as the simulation has it: it knows which browser is well.
+"""The machines below Chromium and below workers, as the simulation has them.
 
 A day has 86,400 beats of the canary, three exchanges each, and nearly all of a healthy browser that
 nobody looks at. So nineteen of twenty beats of a browser that is well are answered on the spot;
@@ -20,10 +20,11 @@ import trio
 from smartlinkd.browser.instance import BrowserInstance
 from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.page import Page
-from tests.fakes import machine
+from smartlinkd.processes.reaper import CommandSpec
+from tests.fakes import machine, workers
 from tests.fakes.chromium import FakeChromium
-from tests.fakes.machine import Process
 from tests.fakes.network import Json, Network
+from tests.simulation.executions import Executions
 from tests.simulation.upstream import VARIANT
 
 AS_USUAL = BrowserLimits().probe_interval_s
@@ -33,7 +34,7 @@ OF_A_BEAT = "Runtime.evaluate"
 
 
 class Machine(machine.Machine):
-    """See above. `broken` is told what is wrong."""
+    """The one below Chromium. `broken` is told what is wrong."""
 
     broken: Callable[[str], None]
 
@@ -85,25 +86,20 @@ class Machine(machine.Machine):
         return _Watched(self, *args)
 
     def can_beat(self, canary: Page) -> bool:
-        """Whether a line of script would come back from there at once."""
+        """Whether a line of script would come back from there at once: its browser runs script,
+        and the daemon can see it."""
         for process in self.running:
             if process.status is None and process.pid in self._up:
-                tab = process.browser.tabs.get(canary._target_id)
+                browser = process.browser
+                tab = browser.tabs.get(canary._target_id)
                 if tab is not None and tab.attached:
-                    return process.browser._late[0] != OF_A_BEAT and self.is_well(process)
+                    return (
+                        browser._late[0] != OF_A_BEAT
+                        and browser._running.is_set()
+                        and not (tab.silent or tab.dialog)
+                        and not any(wire.is_reset for wire in process.wires)
+                    )
         return False
-
-    def is_well(self, process: Process) -> bool:
-        """Whether this browser runs script, and the daemon can see it."""
-        if process.status is not None or process.pid not in self._up:
-            return False
-        browser = process.browser
-        canary = next(iter(browser.tabs.values()), None)  # the first there is
-        return (
-            browser._running.is_set()
-            and (canary is None or not (canary.silent or canary.dialog))
-            and not any(wire.is_reset for wire in process.wires)
-        )
 
     def _profile_folder(self, parent: Path, _: object) -> Path:
         return super()._profile_folder(self.profiles, parent)
@@ -134,3 +130,19 @@ def _whose(cookies: list[Json]) -> tuple[str, ...]:
     """All of them, of one domain each: who owns them."""
     values = {cookie["name"]: cookie["value"] for cookie in cookies}
     return values.get("SPC_U", ""), values.get(VARIANT, "")
+
+
+class Workers(workers.Workers):
+    """The one below workers: each start is looked at."""
+
+    def __init__(self, folder: Path, executions: Executions) -> None:
+        super().__init__(folder)
+        self._executions = executions
+
+    def fork_reaper(self, spec: CommandSpec, *descriptors: int) -> Callable[[], None]:
+        kill = super().fork_reaper(spec, *descriptors)
+        reaper = self.reapers[-1]
+        crew = reaper.command[-1]
+        running = sum(each.command[-1] == crew for each in self.reapers)
+        self._executions.worker_started(crew, reaper.execution, running)
+        return kill

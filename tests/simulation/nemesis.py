@@ -91,7 +91,6 @@ class Nemesis:
         }
 
     async def rage(self, seconds: float) -> None:
-        """Strike for so long."""
         deeds, weights = list(self._deeds), list(self._deeds.values())
         with trio.move_on_after(seconds):
             while True:
@@ -200,7 +199,6 @@ class Nemesis:
             self._nursery.start_soon(self._crash, name, mailboxes[name])
 
     def crash_storm(self) -> None:
-        """More of them than restarts can cure."""
         mailboxes = self._mailboxes()
         if mailboxes:
             name = self._chance.choice(list(mailboxes))

@@ -11,9 +11,9 @@ from smartlinkd.errors import Refused
 from tests.simulation.books import NOBODY, Whose
 from tests.simulation.calls import Call
 from tests.simulation.configuration import CONTEXTS, QUEUE
-from tests.simulation.cookies import cookie_of
-from tests.simulation.sessions import ANSWERED, Visitor
-from tests.simulation.world import World
+from tests.simulation.sessions import Visitor
+from tests.simulation.upstream import cookie_of
+from tests.simulation.world import ANSWERED, World
 
 EVERY = 90.0
 """Seconds between two chores."""
@@ -49,8 +49,9 @@ class Owner:
     async def sync_cookie(self) -> None:
         world, whose = self._world, self._chance.choice(self._accounts)
         path = self._chance.choice(("/api/sync-cookie", "/api/sync-cookie-local"))
+        body = {"cookie": cookie_of(whose), "accountName": whose[0]}
         world.books.syncing(whose)
-        call = await self._ask("POST", path, {"cookie": cookie_of(whose), "accountName": whose[0]})
+        call = await world.answered("owner", "POST", path, body)
         world.books.synced(whose, surely=call.status == 200)
         if call.status not in (0, 200, 503):
             world.broken(f"a cookie was answered {call.status}: {call.error}")
@@ -58,22 +59,21 @@ class Owner:
     async def read_cookie(self) -> None:
         world = self._world
         before = set(world.books.stored)
-        call = await self._ask("GET", "/api/sync-cookie")
+        call = await world.answered("owner", "GET", "/api/sync-cookie")
         if call.status not in (0, 200, 503):
             world.broken(f"the stored cookie: {call.status} {call.error}")
         if call.status != 200:
             return
         may_be = {cookie_of(whose) for whose in (before | world.books.stored) if whose != NOBODY}
         nothing = NOBODY in before | world.books.stored
-        if not (call.body["cookie"] in may_be if call.body["ok"] else nothing):
-            world.broken(f"the stored cookie is one that was not stored: {call.body}")
+        if not (call.answer["cookie"] in may_be if call.answer["ok"] else nothing):
+            world.broken(f"the stored cookie is one that was not stored: {call.answer}")
 
     async def clear_accounts(self) -> None:
         """As after the checks have been answered in an ordinary browser."""
         await self.heal()
 
     async def heal(self) -> bool:
-        """End all pauses; whether that is done."""
         self._world.books.resumed()
         done = await self._command("account clear")
         self._world.books.resumed()
@@ -85,7 +85,7 @@ class Owner:
         session = await self._me.ready()
         if session is None:
             return
-        call = await self._ask("GET", "/api/status", token=session.token)
+        call = await self._world.answered("owner", "GET", "/api/status", token=session.token)
         self._me.seen(call, session)
         if call.status not in (0, 200, 403, 503):
             self._world.broken(f"the status page was answered {call.status}: {call.error}")
@@ -93,11 +93,11 @@ class Owner:
             self._check_bounds(call)
 
     def _check_bounds(self, call: Call) -> None:
-        browser, conversion = call.body["browser"], call.body["conversion"]
+        browser, conversion = call.answer["browser"], call.answer["conversion"]
         submits = conversion["submitsWaiting"] if conversion else 0
         # Who found a place in the line brings all of a request's links.
         if submits > QUEUE * LINKS // 5 or browser["jobsWaiting"] > QUEUE:
-            self._world.broken(f"a queue has grown beyond its bound: {call.body}")
+            self._world.broken(f"a queue has grown beyond its bound: {call.answer}")
         if browser["contexts"] > CONTEXTS + browser["jobsRunning"]:
             self._world.broken(f"more contexts than may be warm: {browser}")
 
@@ -111,15 +111,3 @@ class Owner:
                 self._world.log.note(f"owner: {name}: {refusal}")
         self._world.log.note(f"owner: {name}: {done}", count="requests")
         return done is not None
-
-    async def _ask(
-        self, method: str, path: str, body: dict[str, str] | bytes | None = None, token: str = ""
-    ) -> Call:
-        """From this machine, without the proxy."""
-        call = self._world.ask(method, path, body, token=token)
-        with trio.move_on_after(ANSWERED):
-            await call.answered()
-        if not call.exchange.ended.is_set():
-            self._world.broken(f"{method} {path} was not answered within {ANSWERED:g} s")
-        self._world.log.note(f"owner: {method} {path} {call.status}", count="requests")
-        return call

@@ -9,7 +9,8 @@ from typing import Any
 
 import trio
 
-from tests.fakes.internet import Call, Receiver, answer
+from tests.fakes.internet import Receiver, answer
+from tests.fakes.receiver import Call
 from tests.simulation.executions import Execution, Executions
 
 REFUSED = answer(404)

@@ -18,8 +18,8 @@ from tests.fakes.network import ORIGINS, Json
 from tests.simulation.answers import INVALID, MAY_FAIL, Link, Read, WrongAnswer, read
 from tests.simulation.books import NOBODY, Order, SubIds, Whose
 from tests.simulation.calls import Call
-from tests.simulation.cookies import cookie_of
 from tests.simulation.sessions import Session, Visitor
+from tests.simulation.upstream import cookie_of
 from tests.simulation.world import World
 
 HOT = 12
@@ -56,8 +56,6 @@ class Habits:
 
 
 class Shopper:
-    """One of them."""
-
     def __init__(
         self,
         visitor: Visitor,
@@ -92,25 +90,33 @@ class Shopper:
         habits, chance, world = self._habits, self._chance, self._world
         links = self._links()
         whose = None if chance.random() < habits.stored else habits.whose
-        items = frozenset(link.item for link in links if link.item)
-        order = Order(whose, items, habits.sub_ids)
-        body: Json = {"links": [link.text for link in links], "subIds": list(habits.sub_ids)}
-        if whose is not None:
-            body["cookie"] = cookie_of(whose)
         patience = chance.expovariate(1 / LEAVES_AFTER) if chance.random() < habits.leaves else inf
-        world.books.ordered(order)
-        call = world.ask("POST", "/api/convert", body, token=session.token)
-        answered = await self._wait(call, inf if world.calm else patience)
-        world.books.left(order)
-        if answered:
-            self._visitor.seen(call, session)
+        patience = inf if world.calm else patience
+        call, order, is_answered = await self._ask(session, links, whose, patience)
+        if is_answered:
             self._judge(call, order, links, good=world.was_fine(call.began))
 
-    async def _wait(self, call: Call, patience: float) -> bool:
+    async def _ask(
+        self, session: Session, links: list[Link], whose: Whose | None, patience: float
+    ) -> tuple[Call, Order, bool]:
         """False when they left, or the daemon ended."""
+        world, sub_ids = self._world, self._habits.sub_ids
+        order = Order(whose, frozenset(link.item for link in links if link.item), sub_ids)
+        body: Json = {"links": [link.text for link in links], "subIds": list(sub_ids)}
+        if whose is not None:
+            body["cookie"] = cookie_of(whose)
+        world.books.ordered(order)
+        call = world.ask("POST", "/api/convert", body, token=session.token)
+        is_answered = await self._wait(call, patience)
+        world.books.left(order)
+        if is_answered:
+            self._visitor.seen(call, session)
+        return call, order, is_answered
+
+    async def _wait(self, call: Call, patience: float) -> bool:
         world = self._world
         with trio.move_on_after(min(patience, ANSWERED)):
-            await call.answered()
+            await call.wait()
         if not call.exchange.ended.is_set():
             call.gone.set()
             world.log.note(f"{self.name} left", count="clients gone")
@@ -123,28 +129,18 @@ class Shopper:
     async def try_out(self, session: Session, *, data: bool) -> bool:
         """A request that has to go well, with product data where that is due. False when the
         session is not good any more."""
-        world, habits = self._world, self._habits
+        world, whose = self._world, self._habits.whose
         item = 600_000_000 + world.next_item()
         links = [Link(product_link(product_of(item), ORIGINS.shop), item)]
-        order = Order(habits.whose, frozenset([item]), habits.sub_ids)
-        body = {
-            "links": [links[0].text],
-            "subIds": list(habits.sub_ids),
-            "cookie": cookie_of(habits.whose),
-        }
-        world.books.ordered(order)
-        call = world.ask("POST", "/api/convert", body, token=session.token)
-        await self._wait(call, inf)
-        world.books.left(order)
-        self._visitor.seen(call, session)
+        call, order, _ = await self._ask(session, links, whose, inf)
         if call.status == 403:
             return False
         if call.status != 200:
             world.broken(f"nothing is wrong, and yet: {call.status} {call.exchange.body!r}")
             return True
         self._read(call, order, links, good=True)
-        if data and call.body["mapping"][links[0].text]["product"] is None:
-            world.broken(f"nothing is wrong, and yet there is no product data: {call.body}")
+        if data and call.answer["mapping"][links[0].text]["product"] is None:
+            world.broken(f"nothing is wrong, and yet there is no product data: {call.answer}")
         return True
 
     def _judge(self, call: Call, order: Order, links: list[Link], *, good: bool) -> None:
@@ -173,14 +169,14 @@ class Shopper:
         world = self._world
         try:
             codes = {*MAY_FAIL, *([INVALID] if world.invalid_since(call.began) else ())}
-            found = read(links, order.sub_ids, call.body, world.portal, codes)
+            found = read(links, order.sub_ids, call.answer, world.portal, codes)
         except WrongAnswer as wrong:
             world.broken(f"{self.name}, {order}: {wrong}")
             return
         world.log.counts["conversions"] += len(found.made)
         self._check_account(found, order)
         if good and found.failed and not self._in_trouble(order):
-            world.broken(f"{self.name}: nothing is wrong, and yet {call.body}")
+            world.broken(f"{self.name}: nothing is wrong, and yet {call.answer}")
 
     def _check_account(self, found: Read, order: Order) -> None:
         if not found.account:

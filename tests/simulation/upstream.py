@@ -11,22 +11,32 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.cookies import SimpleCookie
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx
 import trio
 
 from smartlinkd.sandbox.batch import target_of
+from smartlinkd.sandbox.session import EXPIRED as OVER
+from smartlinkd.sandbox.session import cookies_of
 from tests.fakes.network import ORIGINS, Exchange, NetError, Network
-
-if TYPE_CHECKING:
-    from tests.simulation.books import Books
-    from tests.simulation.log import Log
+from tests.simulation.books import EXPIRED, Books, Whose
+from tests.simulation.log import Log
 
 CHUNK = 5
 VARIANT = "SPC_V"
 """A cookie that the portal does not know: it makes two cookies of one account."""
+
+
+def cookie_of(whose: Whose) -> str:
+    """As a browser would send it. Of an account there may be two."""
+    account, variant = whose
+    cookies = cookies_of(account)
+    if variant:
+        cookies[VARIANT] = variant
+    if variant == EXPIRED:
+        cookies["SPC_EC"] = OVER
+    return "; ".join(f"{name}={value}" for name, value in cookies.items())
 
 
 class Upstream(Network):

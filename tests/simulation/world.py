@@ -6,11 +6,9 @@ reason wants the moment, and not what came of it.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
 from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,26 +29,26 @@ from smartlinkd.store.errors import UnusableStore
 from smartlinkd.supervision.supervisor import Escalated
 from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet
-from tests.fakes.network import HOLD, ORIGINS, Exchange, Json, without_threads
-from tests.faults.stage import Wall
+from tests.fakes.network import HOLD, ORIGINS, Json, without_threads
+from tests.faults.door import request
+from tests.faults.stage import GONE, Wall, comes_about, matches
 from tests.hygiene.tasks import daemon_tasks
 from tests.simulation.books import Books
 from tests.simulation.calls import Call
 from tests.simulation.configuration import configuration
 from tests.simulation.crews import CREWS
 from tests.simulation.executions import Executions
-from tests.simulation.life import URL, Life
+from tests.simulation.life import Life
 from tests.simulation.log import MARK, Log, Records, Struck
-from tests.simulation.machine import Machine
+from tests.simulation.machine import Machine, Workers
 from tests.simulation.receivers import HOSTS, Watched
 from tests.simulation.seeded import dice
 from tests.simulation.upstream import Plain, Upstream
 from tests.simulation.weather import Weather
-from tests.simulation.workers import Workers
 
 T = TypeVar("T")
-GONE = 1.0
-"""Seconds in which the machine has ended what a daemon left to it."""
+ANSWERED = 2 * 8.0 + 0.5
+"""Seconds for who asks, and as many for what is asked."""
 DUE = (
     "Chromium cannot be kept up",  # when launches have failed for long
     "the daemon starts when there is room",
@@ -119,7 +117,7 @@ class World(Weather):
         self.disk.install(patch)
         patch.setattr(trio.to_thread, "run_sync", self._slowly(trio.to_thread.run_sync))
         patch.setattr(WebhookDispatcher, "_start_due", self._looking(WebhookDispatcher._start_due))
-        patch.setattr(passwords, "matches", _matches)
+        patch.setattr(passwords, "matches", matches)
 
     def _looking(self, look: Callable[..., Awaitable[float]]) -> Callable[..., Awaitable[float]]:
         """The one part that has no mailbox, and can be struck all the same."""
@@ -176,9 +174,7 @@ class World(Weather):
             self.lives += 1
             self.log.note(f"daemon {self.lives} starts", count="starts of the daemon")
             fault = await self.life.live()
-            with trio.move_on_after(GONE):
-                while self.workers.count():  # noqa: ASYNC110 - the end of a process tells nobody
-                    await trio.sleep(0.02)
+            await comes_about(lambda: not self.workers.count(), GONE)
             self.records.deaf = False
             kept = {pause.account for pause in PauseStore(self._state).loaded}
             self.books.daemon_ended(kept, spoilt=self.disk_is_spoilt)
@@ -216,7 +212,7 @@ class World(Weather):
         self,
         method: str,
         path: str,
-        body: Json | bytes | None = None,
+        body: Json | None = None,
         *,
         token: str = "",
         address: str = "",
@@ -224,14 +220,9 @@ class World(Weather):
     ) -> Call:
         """Send a request; with an `address`, through the owner's proxy."""
         sent = dict(headers or {})
-        if token:
-            sent["authorization"] = f"Bearer {token}"
         if address:
             sent["x-forwarded-for"] = address
-        if body is not None:
-            sent["content-type"] = "application/json"
-        content = body if isinstance(body, bytes) else json.dumps(body).encode() if body else b""
-        call = Call(Exchange(method, URL + path, sent, content), trio.current_time())
+        call = Call(request(method, path, body, token, sent), trio.current_time())
         if self.life is None:
             call.exchange.end("connection refused")
         else:
@@ -240,8 +231,33 @@ class World(Weather):
         self._calls.add(call)
         return call
 
+    async def answered(
+        self,
+        who: str,
+        method: str,
+        path: str,
+        body: Json | None = None,
+        *,
+        token: str = "",
+        address: str = "",
+        headers: Mapping[str, str] | None = None,
+        within: float = ANSWERED,
+        may_wait_for_disk: bool = False,
+    ) -> Call:
+        """Send a request for somebody, and see its answer come in time."""
+        call = self.ask(method, path, body, token=token, address=address, headers=headers)
+        try:
+            with trio.move_on_after(within):
+                await call.wait()
+        finally:
+            call.gone.set()
+        is_excused = may_wait_for_disk and self.disk_is_spoilt
+        if not call.exchange.ended.is_set() and not is_excused:
+            self.broken(f"{method} {path} was not answered within {within:g} s")
+        self.log.note(f"{who}: {method} {path} {call.status}", count="requests")
+        return call
+
     def scatter(self) -> None:
-        """All who wait for an answer leave."""
         for call in self._calls:
             call.gone.set()
 
@@ -262,7 +278,6 @@ class World(Weather):
     # What goes wrong
 
     def set_clock(self, seconds: float) -> None:
-        """Put the clock on the wall ahead, or back."""
         self.wall.offset += seconds
         self.clock_set = trio.current_time()
 
@@ -284,7 +299,6 @@ class World(Weather):
         return not self.anybody and not any(each.running or each.waiting for each in load.values())
 
     def tasks(self) -> Counter[str]:
-        """The daemon's own tasks, by name."""
         return daemon_tasks()
 
     def folders(self) -> int:
@@ -301,5 +315,4 @@ class World(Weather):
             self.broken(f"tasks are left by a daemon that has ended: {tasks}")
 
 
-_matches = cache(passwords.matches)
 _not_on_disk = shutil.ignore_patterns("runs")

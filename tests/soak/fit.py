@@ -56,7 +56,7 @@ def slope(runs: Sequence[Run], *, within: float = LIKELY) -> Slope:
 
     `NOTHING` when there are too few points.
     """
-    runs = [_thinned(run) for run in runs]
+    runs = [run[:: ceil(len(run) / MOST_POINTS)] for run in runs if run]
     slopes = sorted(
         (later[1] - earlier[1]) / (later[0] - earlier[0])
         for run in runs
@@ -77,19 +77,10 @@ def slope(runs: Sequence[Run], *, within: float = LIKELY) -> Slope:
     )
 
 
-def _thinned(run: Run) -> Run:
-    if len(run) <= MOST_POINTS:
-        return run
-    step = (len(run) - 1) / (MOST_POINTS - 1)
-    return [run[round(place * step)] for place in range(MOST_POINTS)]
-
-
 def _alikeness(runs: Sequence[Run], value: float) -> float:
     """How many times as wide, in its square, the resemblance of neighbours makes the interval."""
     together, apart = 0.0, 0.0
     for run in runs:
-        if not run:
-            continue
         rest = [y - value * x for x, y in run]
         middle = median(rest)
         rest = [one - middle for one in rest]

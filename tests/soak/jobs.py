@@ -36,19 +36,13 @@ class Kind(StrEnum):
     SYNC = "sync"
     CRASH = "crash"
 
-    @property
-    def plural(self) -> str:
-        return "crashes" if self is Kind.CRASH else f"{self}s"
-
 
 class Form(StrEnum):
     """How a link is written, and so what becomes of it."""
 
     CANONICAL = "canonical"
-    SLUG = "slug"
     SHORT = "short"
     FOREIGN = "foreign"  # no link of the marketplace's
-    REFUSED = "refused"  # a product that the portal makes no link for
 
 
 @dataclass(frozen=True)
@@ -84,17 +78,12 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Login:
-    """Wrong tries, then the right password; or a round with the second factor."""
-
-    second_factor: bool
     wrong: int
     address: str
 
 
 @dataclass(frozen=True)
 class Kickoff:
-    """An execution, and how it is to end."""
-
     end: End
     item: int
     webhooks: bool  # for every event, not for the end alone
@@ -110,8 +99,6 @@ class Sync:
 
 
 class Victim(StrEnum):
-    """Who is killed."""
-
     CHROMIUM = "chromium"
     TAB = "tab"
     WORKER = "worker"
@@ -135,11 +122,9 @@ _MANNERS: Final = {
     Manner.TROUBLE: 4,
 }
 _FORMS: Final = {
-    Form.CANONICAL: 70,
-    Form.SLUG: 14,
+    Form.CANONICAL: 84,
     Form.SHORT: 10,
-    Form.FOREIGN: 4,
-    Form.REFUSED: 2,
+    Form.FOREIGN: 6,
 }
 _FAULTS: Final = ("submit_500", "submit_html", "submit_truncated", "product_500")
 _ENDS: Final = {
@@ -217,9 +202,8 @@ class Planner:
         return "".join(self._chance.choices(_LETTERS, k=self._chance.randint(1, 12)))
 
     def _login(self) -> Login:
-        second_factor = self._chance.random() < 0.1
         address = f"198.51.100.{self._chance.randint(1, 100)}"
-        return Login(second_factor, self._chance.choice((0, 0, 1, 2)), address)
+        return Login(self._chance.choice((0, 0, 1, 2)), address)
 
     def _kickoff(self) -> Kickoff:
         chance = self._chance

@@ -25,29 +25,15 @@ YOUNG: Final = 100
 
 FLAT: Final = ("daemon descriptors", "daemon threads", "daemon tasks", "daemon reapers")
 FLAT_IN_CHROMIUM: Final = ("chromium descriptors", "chromium threads")
-
-
 COLD: Final = 1000
 """Conversions for which the daemon is cold: what it remembers is bounded, and not full yet; the
 same goes for the pages that SQLite keeps, and for what Python and its libraries keep at hand."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Kilobytes a conversion: in the daemon, from `cold` conversions on, and in Chromium's main
-    process."""
-
-    daemon: float = 1.0
-    chromium: float = 20.0
-    cold: int = COLD
-
-
-LIMITS: Final = Limits()
+DAEMON: Final = 1.0
+CHROMIUM: Final = 20.0
+"""Kilobytes that a conversion may cost, in the daemon and in Chromium's main process."""
 
 
 class Verdict(StrEnum):
-    """What came of a limit."""
-
     HELD = "held"
     BROKEN = "BROKEN"
     UNDECIDED = "too short to tell"
@@ -64,28 +50,24 @@ class Finding:
     verdict: Verdict
 
 
-def findings(samples: Sequence[Sample], limits: Limits = LIMITS) -> list[Finding]:
+def findings(samples: Sequence[Sample]) -> list[Finding]:
     """All limits. The first stretch was the warm-up."""
     found = [
-        _limited(
-            "the daemon's memory", whole(samples, "daemon private", limits.cold), limits.daemon
-        ),
-        _limited(
-            "Chromium's main process", generations(samples, "chromium private"), limits.chromium
-        ),
+        _limited("the daemon's memory", _whole(samples, "daemon private", COLD), DAEMON),
+        _limited("Chromium's main process", _generations(samples, "chromium private"), CHROMIUM),
     ]
-    found += [_flat(column, whole(samples, column, 0)) for column in FLAT]
-    found += [_flat(column, generations(samples, column)) for column in FLAT_IN_CHROMIUM]
+    found += [_flat(column, _whole(samples, column, 0)) for column in FLAT]
+    found += [_flat(column, _generations(samples, column)) for column in FLAT_IN_CHROMIUM]
     return found
 
 
-def whole(samples: Sequence[Sample], column: str, cold: int = COLD) -> list[Run]:
+def _whole(samples: Sequence[Sample], column: str, cold: int) -> list[Run]:
     """The daemon's one run, by conversions."""
     warm = [each for each in samples if each.stretch > 0 and each.jobs[Kind.CONVERSION] >= cold]
     return [[_point(each, column) for each in warm]]
 
 
-def generations(samples: Sequence[Sample], column: str) -> list[Run]:
+def _generations(samples: Sequence[Sample], column: str) -> list[Run]:
     """A run for each Chromium, from when it was young no more."""
     runs: list[Run] = []
     for _, grouped in groupby(samples, key=lambda each: each.generation):

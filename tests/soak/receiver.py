@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import trio
 
 from tests.fakes.receiver import Call
 
 
 class Ends:
-    """Knows which executions' ends were told. Whoever expects a call says so before it can come.
-
-    `url` is where the calls go.
-    """
+    """Knows which executions' ends were told. `url` is where the calls go."""
 
     def __init__(self) -> None:
         self.url = ""
         self.refusing: set[str] = set()
         """Executions whose next call is refused."""
-        self._ended: dict[str, trio.Event] = {}
-        self._early: set[str] = set()
+        self._ended = defaultdict[str, trio.Event](trio.Event)
 
     async def told_of_end(self, execution: str) -> None:
         """Wait until the end of an execution was told, at /end."""
-        if execution in self._early:
-            self._early.remove(execution)
-            return
-        event = self._ended[execution] = trio.Event()
-        try:
-            await event.wait()
-        finally:
-            del self._ended[execution]
+        await self._ended[execution].wait()
+        del self._ended[execution]
 
     async def answer(self, call: Call) -> int:
         """Return the status for a call."""
@@ -40,9 +32,5 @@ class Ends:
             self.refusing.remove(about)
             return 500
         if call.path == "/end":
-            event = self._ended.get(about)
-            if event is None:
-                self._early.add(about)
-            else:
-                event.set()
+            self._ended[about].set()
         return 200

@@ -1,28 +1,19 @@
-"""What a soak tells at its end: a table, the verdicts, and files for a closer look."""
+"""What a soak tells: how it goes, the verdicts, and a file for a closer look."""
 
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator
-from dataclasses import asdict
 from math import isinf
 from pathlib import Path
 from typing import Final
 
-from tests.soak.fit import Slope, slope
+from tests.soak.fit import Slope
 from tests.soak.jobs import Kind
-from tests.soak.judgement import Finding, Verdict, findings, generations, whole
+from tests.soak.judgement import Finding, Verdict, findings
 from tests.soak.running import Soak
 from tests.soak.samples import Sample
 
-COLUMNS: Final = {
-    "daemon private": "daemon, kB",
-    "daemon blocks": "its Python objects",
-    "daemon descriptors": "its descriptors",
-    "chromium private": "Chromium's main, kB",
-    "tree private": "whole Chromium, kB",
-}
 PER: Final = 1000
 
 HELD, FAILED, UNDECIDED = 0, 1, 3
@@ -38,13 +29,12 @@ def exit_code(soak: Soak) -> int:
 
 
 def text(soak: Soak) -> str:
-    """The report, for a terminal."""
-    return "\n".join([*_done(soak), *_table(soak), *_verdicts(soak), *_wrong(soak)])
+    return "\n".join([*_done(soak), *_verdicts(soak), *_wrong(soak)])
 
 
 def progress(sample: Sample) -> str:
     """A line for whoever watches."""
-    jobs = " ".join(f"{count} {Kind(kind).plural}" for kind, count in sample.jobs.items())
+    jobs = " ".join(f"{count} {kind}" for kind, count in sample.jobs.items())
     values = sample.values
     return (
         f"{sample.at / 60:6.1f} min  {sample.name:<17} {jobs}  |  daemon"
@@ -65,14 +55,6 @@ def append(sample: Sample, file: Path) -> None:
         writer.writerow(row)
 
 
-def write(soak: Soak, folder: Path) -> None:
-    """soak.json and report.txt in `folder`."""
-    (folder / "report.txt").write_text(text(soak) + "\n", encoding="utf-8")
-    # Not `asdict` for the whole: it takes a Counter for something else.
-    told = {**vars(soak), "book": vars(soak.book), "samples": list(map(asdict, soak.samples))}
-    (folder / "soak.json").write_text(json.dumps(told, indent=1), encoding="utf-8")
-
-
 def _done(soak: Soak) -> Iterator[str]:
     last = soak.samples[-1]
     counted = {kind: last.jobs[kind] for kind in Kind}
@@ -85,14 +67,6 @@ def _done(soak: Soak) -> Iterator[str]:
         f"  in      {last.generation + 1} Chromiums{without}; "
         f"{last.values['browser restarts']:g} restarts"
     )
-
-
-def _table(soak: Soak) -> Iterator[str]:
-    yield ""
-    yield f"grown by, per {PER} conversions, with 95 % confidence:"
-    for column, title in COLUMNS.items():
-        runs = generations if column.startswith(("chromium", "tree")) else whole
-        yield f"  {title:<20}{_shown(slope(runs(soak.samples, column)) * PER)}"
 
 
 def _verdicts(soak: Soak) -> Iterator[str]:

@@ -11,9 +11,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +20,7 @@ import httpx
 import trio
 
 from tests.fakes.receiver import open_receiver
-from tests.programs import needs_no_sandbox, sandbox
+from tests.programs import sandbox
 from tests.soak.conversions import convert, sync
 from tests.soak.crashes import crash
 from tests.soak.jobs import (
@@ -38,7 +37,7 @@ from tests.soak.jobs import (
 )
 from tests.soak.kickoffs import kick_off
 from tests.soak.logins import log_in
-from tests.soak.observable import WARM, daemon
+from tests.soak.observable import WARM, observable, observer_of
 from tests.soak.receiver import Ends
 from tests.soak.samples import Json, Sample, measure, processes_of, renderers, tree
 from tests.soak.schedule import Stretch, round_seconds, schedule
@@ -60,13 +59,10 @@ Tell = Callable[[Sample], None]
 
 @dataclass
 class Soak:
-    """What came of it so far. Of `descriptors` there is a line for each sample, by their kinds."""
-
     minutes: float
     seed: int
-    sandboxed: bool = True
+    sandboxed: bool
     samples: list[Sample] = field(default_factory=list)
-    descriptors: list[dict[str, int]] = field(default_factory=list)
     book: Book = field(default_factory=Book)
 
 
@@ -76,21 +72,20 @@ async def soak(result: Soak, log: Path, *, tell: Tell) -> None:
     `log` is where the daemon's log goes, and `tell` is called with each sample.
     """
     folder = _new_folder()
-    result.sandboxed = not await needs_no_sandbox()
     try:
         with ExitStack() as programs:
             origins = programs.enter_context(sandbox(folder / "portal"))
-            served = programs.enter_context(
-                daemon(folder / "daemon", origins, no_sandbox=not result.sandboxed, log=log)
-            )
+            served = programs.enter_context(observable(folder / "daemon", origins))
             ends = Ends()
             async with open_receiver(ends.answer) as receiver:
                 ends.url = receiver.url
                 world = World(served, origins, ends, result.book)
                 await _Running(world, result, tell).run()
                 await _check_portal(world)
-        _check_end(world, log)
+        _check_end(world)
     finally:
+        with suppress(FileNotFoundError):
+            shutil.copyfile(folder / "daemon" / "log", log)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -104,17 +99,16 @@ class _Running:
 
     async def run(self) -> None:
         async with _client() as http:
-            await self._world.log_in(http)
             await sync(self._world, http, Sync(0, local=True))
             await self._come_to_rest(http)
         length = round_seconds(self._result.minutes)
         ends = trio.current_time()
         for number, stretch in enumerate(schedule(self._result.minutes)):
             ends += stretch.seconds
-            for done in count(1):
+            while True:
                 await self._round(stretch, length - RESTING)
                 await self._sample(number, stretch)
-                if done >= stretch.rounds and trio.current_time() + length / 2 > ends:
+                if trio.current_time() + length / 2 > ends:
                     break
 
     async def _round(self, stretch: Stretch, seconds: float) -> None:
@@ -198,14 +192,13 @@ class _Running:
         self._check_restarts(browser)
         if pid not in world.chromiums:
             world.chromiums.append(pid)
-        values, descriptors = measure(world.daemon.observer, world.daemon.pid, pid)
+        values, kinds = measure(observer_of(world.daemon.folder), world.daemon.pid, pid)
         values["browser restarts"] = browser["restarts"]
         at = trio.current_time() - self._began
         generation = len(world.chromiums) - 1
         jobs = {str(kind): count for kind, count in world.book.done.items()}
-        sample = Sample(at, number, stretch.name, generation, jobs, values)
+        sample = Sample(at, number, stretch.name, generation, jobs, values, kinds)
         result.samples.append(sample)
-        result.descriptors.append(descriptors)
         self._tell(sample)
 
     def _check_restarts(self, browser: Json) -> None:
@@ -247,7 +240,7 @@ async def _check_portal(world: World) -> None:
         world.book.note_wrong("the portal was sent a submit that it could not read")
 
 
-def _check_end(world: World, log: Path) -> None:
+def _check_end(world: World) -> None:
     """The daemon has ended by itself, and left nothing."""
     code = world.daemon.program.process.returncode
     if code != 0:
@@ -261,6 +254,6 @@ def _check_end(world: World, log: Path) -> None:
     profiles = [path.name for path in folder.glob("smartlinkd-*")]
     if left_folders := [*profiles, *map(str, (folder / "state" / "runs").glob("*"))]:
         world.book.note_wrong(f"the daemon left folders behind: {left_folders}")
-    for line in log.read_text(encoding="utf-8").splitlines():
+    for line in world.daemon.program.log.read_text(encoding="utf-8").splitlines():
         if '"exception"' in line or "fault of its own" in line:
             world.book.note_wrong(f"in the daemon's log: {line[:1000]}")

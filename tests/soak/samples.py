@@ -24,7 +24,8 @@ Json = dict[str, Any]
 class Sample:
     """One moment. `stretch` and `generation` (of Chromium) count from 0.
 
-    `jobs` are those of each kind that have ended so far, `values` what was measured, by column.
+    `jobs` are those of each kind that have ended so far, `values` what was measured, by column, and
+    `kinds` the daemon's descriptors by kind.
     """
 
     at: float  # seconds since the soak began
@@ -33,12 +34,12 @@ class Sample:
     generation: int
     jobs: dict[str, int]
     values: dict[str, float]
+    kinds: dict[str, int]
 
     def row(self) -> Json:
-        """For a line of a CSV file."""
         named = {f"{kind} jobs": count for kind, count in self.jobs.items()}
         where = {"at": round(self.at, 1), "stretch": self.stretch, "name": self.name}
-        return {**where, "generation": self.generation, **named, **self.values}
+        return {**where, "generation": self.generation, **named, **self.values, "kinds": self.kinds}
 
 
 def measure(observer: Path, daemon: int, chromium: int) -> tuple[dict[str, float], dict[str, int]]:
@@ -48,20 +49,18 @@ def measure(observer: Path, daemon: int, chromium: int) -> tuple[dict[str, float
     """
     seen = _ask(observer)
     pids = tree(chromium)
-    sizes = [size for pid in pids if (size := _memory(pid)) is not None]
     values = {
-        **_named("daemon", seen["memory"]),
+        "daemon private": seen["memory"],
         "daemon descriptors": sum(seen["descriptors"].values()),
         "daemon threads": seen["threads"],
         "daemon tasks": seen["tasks"],
         "daemon blocks": seen["blocks"],
         "daemon reapers": len(reapers(daemon)),
-        **_named("chromium", memory_of(chromium)),
+        "chromium private": memory_of(chromium),
         "chromium threads": _entries(f"/proc/{chromium}/task"),
         "chromium descriptors": _entries(f"/proc/{chromium}/fd"),
         "tree processes": len(pids),
-        "tree pss": sum(size["pss"] for size in sizes),
-        "tree private": sum(size["private"] for size in sizes),
+        "tree private": sum(map(_memory, pids)),
     }
     return values, seen["descriptors"]
 
@@ -113,14 +112,10 @@ def _ask(observer: Path) -> Json:
     return seen
 
 
-def _named(whose: str, sizes: dict[str, float]) -> dict[str, float]:
-    return {f"{whose} {name}": round(size, 1) for name, size in sizes.items()}
-
-
-def _memory(pid: int) -> dict[str, float] | None:
+def _memory(pid: int) -> float:
     with suppress(OSError, KeyError):  # it has ended since it was listed
         return memory_of(pid)
-    return None
+    return 0.0
 
 
 def _started(pid: int) -> int:

@@ -9,7 +9,7 @@ grow.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from tests.soak.jobs import Kind
@@ -19,12 +19,8 @@ ROUND_SECONDS: Final = 12.0
 SHORTEST_ROUND: Final = 3.0
 ROUNDS: Final = 40
 """At least so many samples, if the rounds may be as short as that."""
-SHORT: Final = 180.0
-"""Seconds below which there is time for one storm and one calm alone."""
-LEAST_ROUNDS: Final = 8
-"""Of the calm of a short soak: with fewer samples nothing can be said."""
 SEASON: Final = 1200.0
-"""Seconds of a season (a storm and the calm behind it) in a long soak; there are three or more."""
+"""Seconds of a season (a storm and the calm behind it); there are three or more."""
 WARM_UP: Final = 300.0
 """Seconds, if there is as much time for the rest: until what is bounded is full."""
 
@@ -51,8 +47,6 @@ class Stretch:
     seconds: float
     storm: bool = False
     """Chromium is killed, once in each round."""
-    rounds: int = 1
-    """At least so many, however slow the machine is."""
 
 
 def schedule(minutes: float) -> list[Stretch]:
@@ -61,12 +55,9 @@ def schedule(minutes: float) -> list[Stretch]:
     warm_up = min(WARM_UP, seconds / 2)
     seconds -= warm_up
     stretches = [_mixed("warm-up", warm_up)]
-    if seconds < SHORT:
-        calm = replace(_mixed("mixed", 3 * seconds / 4), rounds=LEAST_ROUNDS)
-        return [*stretches, _storm(seconds / 4), calm]
     seasons = max(3, round(seconds / SEASON))
+    season = seconds / seasons
     for _ in range(seasons):
-        season = seconds / seasons
         storm = _storm(min(LONGEST_STORM, _STORM_SHARE * season))
         stretches += [storm, _mixed("mixed", season - storm.seconds)]
     return stretches
@@ -82,4 +73,4 @@ def _mixed(name: str, seconds: float) -> Stretch:
 
 
 def _storm(seconds: float) -> Stretch:
-    return Stretch(Kind.CRASH.plural, _STORM, seconds, storm=True)
+    return Stretch("storm", _STORM, seconds, storm=True)

@@ -10,8 +10,6 @@ from typing import Final
 
 
 class End(StrEnum):
-    """How an execution is to end."""
-
     RESULT = "result"
     LINKS = "links"  # a result, after it had the daemon convert a link
     FAILURE = "failure"

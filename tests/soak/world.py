@@ -8,7 +8,7 @@ before and after, may then be a refusal; at any other time there is one right an
 from __future__ import annotations
 
 import json
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,12 +18,12 @@ from typing import Any, Final
 import httpx
 import trio
 
+from bench.daemons import Daemon
 from smartlinkd.sandbox.batch import Origins, long_link, short_code
 from smartlinkd.sandbox.products import SandboxProduct, product_link, product_of
 from smartlinkd.sandbox.session import cookies_of
-from tests.programs import PASSWORD
 from tests.soak.jobs import POOL, Form, Kind, Link
-from tests.soak.observable import CREW, Daemon
+from tests.soak.observable import CREW
 from tests.soak.receiver import Ends
 
 Json = dict[str, Any]
@@ -107,13 +107,12 @@ class World:
         self.stored = Stored()
         self.chromiums: list[int] = []
         """The main process of each that was looked at, in order."""
-        self.token = ""
-        self.crew_token = ""
+        self.token = daemon.token
+        self.crew_token = daemon.crew_token(CREW)
         self.logging_in = trio.Lock()
         self.in_trouble = trio.Lock()
         self.syncing = trio.Lock()
         self.killing = trio.Lock()
-        self.wrong_codes: deque[float] = deque()  # when they were sent
         self._strikes = 0
         self._calm_since = -inf
 
@@ -158,13 +157,6 @@ class World:
         found: Json = answer.raise_for_status().json()
         return found
 
-    async def log_in(self, http: httpx.AsyncClient) -> None:
-        """As the owner, and as a holder of the crew's token."""
-        login = await self.ask(http, "POST", "/api/auth/login", {"password": PASSWORD}, token="")
-        self.token = right(login)["token"]
-        asked = await self.ask(http, "POST", "/api/crews/token", {"crew": CREW})
-        self.crew_token = right(asked)["token"]
-
     async def status(self, http: httpx.AsyncClient) -> Json:
         """What the owner is shown."""
         return right(await self.ask(http, "GET", "/api/status"))
@@ -191,21 +183,17 @@ class World:
         match link.form:
             case Form.CANONICAL:
                 return product_link(product, self.origins.shop)
-            case Form.SLUG:
-                return f"{self.origins.shop}/Ten-san-pham-i.{product.shop_id}.{product.item_id}"
             case Form.SHORT:
                 return f"{self.origins.short}/p{product.shop_id}i{product.item_id}"
             case Form.FOREIGN:
                 return f"https://elsewhere.example/product/{product.shop_id}/{product.item_id}"
-            case Form.REFUSED:
-                return f"{self.origins.shop}/product/{product.shop_id}/{REFUSED_ITEM}"
 
     def check_entry(
         self, link: Link, entry: Json, number: str, sub_ids: tuple[str, ...], *, calm: bool
     ) -> None:
         """Raises `Wrong` when it is not what a link of account `number` has to become."""
         text = self.text(link)
-        if link.form in (Form.FOREIGN, Form.REFUSED):
+        if link.form is Form.FOREIGN:
             if entry != {"error": True, "failCode": INVALID} and (calm or not is_lost(entry)):
                 raise Wrong(f"{text} became {entry}")
             return
@@ -225,8 +213,6 @@ class World:
             raise Wrong(f"{text} has the product {entry['product']}")
 
 
-REFUSED_ITEM: Final = 900_000_002
-"""The sandbox makes no link for it."""
 INVALID: Final = 10
 LOST: Final = -1
 

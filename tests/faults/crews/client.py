@@ -34,23 +34,15 @@ class Client:
 
     async def started(self, *script: Step, **more: Any) -> str:
         """The kickoff_id of one that is taken."""
-        asked = self.kick_off(*script, **more)
-        await asked.wait()
-        assert asked.status == 200, asked
-        return str(asked.answer["kickoff_id"])
+        return str((await self.kick_off(*script, **more).good())["kickoff_id"])
 
     async def get(self, path: str) -> Json:
-        """What is answered with 200."""
-        asked = self.ask("GET", path)
-        await asked.wait()
-        assert asked.status == 200, asked
-        return asked.answer
+        return await self.ask("GET", path).good()
 
     async def status(self, kickoff_id: str) -> Json:
         return await self.get(f"/status/{kickoff_id}")
 
     async def reaches(self, kickoff_id: str, status: str, within: float) -> Json:
-        """Its status when that is this."""
         found: Json = {}
         with trio.move_on_after(within):
             while found.get("status") != status:
@@ -60,7 +52,6 @@ class Client:
         return found
 
     async def ended(self, kickoff_id: str, within: float) -> Json:
-        """Its status when it has ended."""
         with trio.fail_after(within):
             while True:
                 found = await self.get(f"/status/{kickoff_id}?wait={AT_ONCE:g}")

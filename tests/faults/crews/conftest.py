@@ -36,9 +36,8 @@ async def _look(stage: CrewStage) -> Rest:
         scene = await idle(stage, nursery)
         stage.workers.of(scene.bystander).do("done b", "result fine")
         await Client(stage, "again").ended(scene.bystander, SOON)
-        asked = scene.kick_off()
-        await asked.wait()
-        await scene.client.ended(asked.answer["kickoff_id"], SOON)
+        kickoff = await scene.kick_off().good()
+        await scene.client.ended(kickoff["kickoff_id"], SOON)
         await stage.request(
             "POST", "/api/sync-cookie", {"cookie": cookie_header(stage.account())}
         ).wait()

@@ -8,7 +8,7 @@ left) is in `play.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from smartlinkd.crews.webhooks.dispatcher import WebhookLimits
 from tests.faults.cells import Impossible, Matrix
 from tests.faults.crews.phases import PHASES, WATCH
 from tests.faults.crews.stage import DEADLINE, GRACE
-from tests.faults.crews.strikes import DEEDS, STARTS, TARGETS
+from tests.faults.crews.strikes import STARTS, TARGETS, WORKERS
 
 # Seconds on the stage's clock.
 MOMENT = 0.2  # for what waits for nothing but a process or a page
@@ -43,28 +43,23 @@ class Due:
     in it is the execution. `spares_others` says whether the bystander comes to its good end.
     """
 
-    statuses: frozenset[int]
+    statuses: Collection[int]
     seconds: float
-    ends: frozenset[str]
+    ends: Collection[str]
     by: float
     error: str = ""
     called: float = CALLED
     told: bool = True
     restarts: tuple[tuple[str, int], ...] = ()
     log: str = ""
-    records: int = 0
+    records: int = 1
     spares_others: bool = True
     ends_daemon: bool = False
     escalates: bool = False
 
 
-def due(status: int | Iterable[int], end: str | Iterable[str], within: float, **more: Any) -> Due:
-    statuses = frozenset([status] if isinstance(status, int) else status)
-    ends = frozenset([end] if isinstance(end, str) else end)
-    given = {"by": within, **more}
-    if given.get("log"):
-        given.setdefault("records", 1)
-    return Due(statuses, within, ends, **given)
+def due(status: int, end: str, within: float, **more: Any) -> Due:
+    return Due([status], within, [end], **{"by": within, **more})
 
 
 ALL = tuple(PHASES)
@@ -96,35 +91,20 @@ NORMAL: dict[str, Due] = {
 }
 
 MATRIX = Matrix[Due]()
-
-
-def put(faults: str | Iterable[str], phases: str | Iterable[str], what: Due | Impossible) -> None:
-    MATRIX.put(faults, phases, what)
+put = MATRIX.put
 
 
 def change(fault: str, phases: str | Iterable[str], **different: Any) -> None:
     """In these phases it is as without a fault, but for what is different."""
     for phase in [phases] if isinstance(phases, str) else phases:
-        given = {"records": 1, **different} if different.get("log") else dict(different)
-        if "statuses" in given:
-            given["statuses"] = frozenset(given["statuses"])
-        if "ends" in given:
-            given["ends"] = frozenset(given["ends"])
-        put(fault, phase, replace(NORMAL[phase], **given))
+        put(fault, phase, replace(NORMAL[phase], **different))
 
 
 # A worker that is to be started, and is not.
 
-for _fault in (strike.__name__ for strike in STARTS):
-    put(_fault, AT_WORK, Impossible("its worker was started before, and no other one will be"))
-    put(
-        _fault, ("stopping", "draining"), Impossible("its worker was started before it was stopped")
-    )
-    put(
-        _fault,
-        ("ending", "delivering"),
-        Impossible("its worker has ended, and no other one follows"),
-    )
+put(STARTS, AT_WORK, Impossible("its worker was started before, and no other one will be"))
+put(STARTS, ("stopping", "draining"), Impossible("its worker was started before it was stopped"))
+put(STARTS, ("ending", "delivering"), Impossible("its worker has ended, and no other one follows"))
 
 
 def _start(fault: str, error: str, *, phases: Iterable[str] = (*TO_COME, "starting")) -> None:
@@ -153,9 +133,8 @@ change("says_nothing", "starting", seconds=DEADLINE + GRACE, **_SILENT)
 
 # A worker that is there.
 
-_OF_WORKERS = (*DEEDS, "killed", "sigstopped", "reaper_killed")
-put(_OF_WORKERS, (*TO_COME, "starting"), Impossible("there is no worker yet that could do it"))
-put(_OF_WORKERS, ("ending", "delivering"), Impossible("its worker has ended, and cannot do it"))
+put(WORKERS, (*TO_COME, "starting"), Impossible("there is no worker yet that could do it"))
+put(WORKERS, ("ending", "delivering"), Impossible("its worker has ended, and cannot do it"))
 
 
 def _worker(fault: str, end: str, error: str, *, within: float = CONVERTED, log: str = "") -> None:
@@ -233,13 +212,13 @@ _REFUSED = {"db_locked": BUSY, "db_full": MOMENT, "db_fails": MOMENT, "db_gone":
 for _fault, _within in _REFUSED.items():
     for _phase in ("idle", "storing"):
         _due = MATRIX.due((_fault, _phase))
-        put(_fault, _phase, replace(_due, statuses=frozenset([503]), seconds=_within))
+        put(_fault, _phase, replace(_due, statuses=[503], seconds=_within))
 # If the executor is there again before the lock is gone.
 _due = MATRIX.due(("db_locked", "restarting"))
-put("db_locked", "restarting", replace(_due, statuses=frozenset([200, 503])))
+put("db_locked", "restarting", replace(_due, statuses=[200, 503]))
 for _fault in ("db_full", "db_fails", "db_gone"):  # as soon as the executor is there again
     _due = MATRIX.due((_fault, "restarting"))
-    put(_fault, "restarting", replace(_due, statuses=frozenset([503])))
+    put(_fault, "restarting", replace(_due, statuses=[503]))
 # As many want to write then.
 for _fault in ("db_fails", "db_gone"):
     for _phase, _records in (("ending", 2), ("delivering", 2), ("restarting", 3)):

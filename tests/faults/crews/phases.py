@@ -25,7 +25,7 @@ from tests.faults.crews.client import Client
 from tests.faults.crews.stage import CrewStage
 from tests.faults.door import Asked
 from tests.faults.phases import SUBMIT, started
-from tests.faults.stage import LOOK_EVERY
+from tests.faults.stage import LOOK_EVERY, comes_about
 
 WATCH = 30.0
 """Seconds that a client waits for a change."""
@@ -56,7 +56,6 @@ class Scene:
 
     @property
     def puppet(self) -> Puppet:
-        """Its worker."""
         return self.stage.workers.of(self.kickoff_id)
 
     def kick_off(self, *script: Step) -> Asked:
@@ -66,7 +65,6 @@ class Scene:
         return self.client.kick_off(*(script or ORDINARY), key=key, **_targets(self.receiver))
 
     def watch(self) -> Asked:
-        """A client that waits for what becomes of the execution."""
         return self.client.ask("GET", f"/status/{self.kickoff_id}?wait={WATCH:g}")
 
 
@@ -122,9 +120,8 @@ async def running(stage: CrewStage, nursery: trio.Nursery) -> Scene:
 async def calling(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     """In a tool call: links are made, and the portal takes its time."""
     scene = await _at("calling", stage, nursery)
-    synced = stage.request("POST", "/api/sync-cookie", {"cookie": cookie_header(stage.account())})
-    await synced.wait()
-    assert synced.status == 200, synced
+    cookie = {"cookie": cookie_header(stage.account())}
+    await stage.request("POST", "/api/sync-cookie", cookie).good()
     _hold(scene, stage.network.hold(SUBMIT))
     call: Step = {
         "type": "tool_call",
@@ -192,8 +189,7 @@ async def restarting(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     await _works(scene, "started", "task a", "hear")
     scene.other, scene.kickoff_id = scene.kickoff_id, ""
     stage.fail("executor")
-    while stage.parts()["executor"].state != "waiting":  # noqa: ASYNC110 - a look, as a monitor's
-        await trio.sleep(LOOK_EVERY)
+    assert await comes_about(lambda: stage.parts()["executor"].state == "waiting", REACHED)
     scene.victim = scene.kick_off()
     await trio.sleep(LOOK_EVERY)
     return scene
@@ -249,10 +245,7 @@ def _targets(receiver: Receiver) -> dict[str, Any]:
 
 
 async def _accepted(scene: Scene, *script: Step) -> str:
-    asked = scene.kick_off(*script)
-    await asked.wait()
-    assert asked.status == 200, asked
-    return str(asked.answer["kickoff_id"])
+    return str((await scene.kick_off(*script).good())["kickoff_id"])
 
 
 async def _works(scene: Scene, *script: Step) -> None:
@@ -263,15 +256,13 @@ async def _works(scene: Scene, *script: Step) -> None:
 
 
 async def _watched(scene: Scene) -> None:
-    """A client waits for what becomes of it."""
     scene.victim = scene.watch()
     await trio.sleep(LOOK_EVERY)
 
 
 async def _reached(scene: Scene, kickoff_id: str, step: Step) -> None:
+    assert await comes_about(lambda: _has_worker(scene.stage, kickoff_id), REACHED)
     with trio.fail_after(REACHED):
-        while not _has_worker(scene.stage, kickoff_id):  # noqa: ASYNC110 - a start tells nobody
-            await trio.sleep(LOOK_EVERY)
         await scene.stage.workers.of(kickoff_id).until(step)
 
 

@@ -38,7 +38,6 @@ class CrewStage(Stage):
 
     @property
     def journal(self) -> Path:
-        """The file."""
         return self.directory / JOURNAL
 
     @property

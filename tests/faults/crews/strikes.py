@@ -11,9 +11,9 @@ from tests.fakes import disk
 from tests.fakes.internet import Behaviour, answer, hang, late, refused, reset
 from tests.fakes.puppets import Step
 from tests.faults.crews.phases import REST, Scene
+from tests.faults.strikes import COMMON
 
-Strike = Callable[[Scene], None]
-HOUR = 3600.0
+Strike = Callable[[Scene], object]
 SLOW = 1.0
 """Seconds that each call of the journal's takes on a slow disk."""
 TOO_SLOW = 40.0
@@ -24,14 +24,6 @@ LOUD = 2_000_000
 # A worker that is to be started, and is not, or is none.
 
 
-def program_gone(scene: Scene) -> None:
-    scene.stage.workers.program.unlink()
-
-
-def not_executable(scene: Scene) -> None:
-    scene.stage.workers.program.chmod(0o644)
-
-
 def no_process(scene: Scene) -> None:
     scene.stage.workers.no_process = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
@@ -40,22 +32,23 @@ def no_folder(scene: Scene) -> None:
     scene.stage.workers.no_folder = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def ends_at_once(scene: Scene) -> None:
-    scene.stage.workers.scripts[scene.stage.workers.program] = ["words out of luck", "exit 3"]
+def is_a(*script: Step) -> Strike:
+    """The program does that, whatever it is told."""
+
+    def strike(scene: Scene) -> None:
+        scene.stage.workers.scripts[scene.stage.workers.program] = script
+
+    return strike
 
 
-def says_nothing(scene: Scene) -> None:
-    scene.stage.workers.scripts[scene.stage.workers.program] = ["hang"]
-
-
-STARTS = (
-    program_gone,
-    not_executable,
-    no_process,
-    no_folder,
-    ends_at_once,
-    says_nothing,
-)
+STARTS: dict[str, Strike] = {
+    "program_gone": lambda scene: scene.stage.workers.program.unlink(),
+    "not_executable": lambda scene: scene.stage.workers.program.chmod(0o644),
+    "no_process": no_process,
+    "no_folder": no_folder,
+    "ends_at_once": is_a("words out of luck", "exit 3"),
+    "says_nothing": is_a("hang"),
+}
 
 # A worker that is there.
 
@@ -91,18 +84,13 @@ def deed(fault: str) -> Strike:
     return strike
 
 
-def killed(scene: Scene) -> None:
-    """By somebody else: the kernel, or the host's owner."""
-    scene.puppet.signal(signal.SIGKILL)
-
-
-def sigstopped(scene: Scene) -> None:
-    scene.puppet.signal(signal.SIGSTOP)
-
-
-def reaper_killed(scene: Scene) -> None:
-    scene.stage.workers.reaper_of(scene.puppet).kill()
-
+WORKERS: dict[str, Strike] = {
+    **{fault: deed(fault) for fault in DEEDS},
+    # By somebody else: the kernel, or the host's owner.
+    "killed": lambda scene: scene.puppet.signal(signal.SIGKILL),
+    "sigstopped": lambda scene: scene.puppet.signal(signal.SIGSTOP),
+    "reaper_killed": lambda scene: scene.stage.workers.reaper_of(scene.puppet).kill(),
+}
 
 # Who is called.
 
@@ -120,98 +108,44 @@ TARGETS: dict[str, Behaviour] = {
 
 def target(fault: str) -> Strike:
     """It does that with every call from now on, and with those that it has in hand."""
-
-    def strike(scene: Scene) -> None:
-        scene.receiver.becomes(TARGETS[fault])
-
-    return strike
-
-
-def target_down(scene: Scene) -> None:
-    scene.receiver.goes_down(refused())
-
-
-def target_unreachable(scene: Scene) -> None:
-    scene.receiver.goes_down(TimeoutError())
+    return lambda scene: scene.receiver.becomes(TARGETS[fault])
 
 
 # The disk.
 
 
-def db_locked(scene: Scene) -> None:
-    scene.stage.disk.lock()
+def disk_has(fault: disk.Fault) -> Strike:
+    def strike(scene: Scene) -> None:
+        scene.stage.disk.fault = fault
 
-
-def db_full(scene: Scene) -> None:
-    scene.stage.disk.fault = disk.FULL
-
-
-def db_fails(scene: Scene) -> None:
-    scene.stage.disk.fault = disk.BROKEN
+    return strike
 
 
 def db_slow(scene: Scene) -> None:
     scene.stage.disk.slow = SLOW
 
 
-def db_damaged(scene: Scene) -> None:
-    scene.stage.disk.fault = disk.DAMAGED
-
-
-def db_gone(scene: Scene) -> None:
-    """It was moved away; its owner puts it back."""
-    scene.stage.journal.rename(scene.stage.elsewhere)
-
-
-# Who asked, the machine, and the service manager.
-
-
-def client_gone(scene: Scene) -> None:
-    assert scene.victim is not None
-    scene.victim.gone.set()
-
-
-def clock_ahead(scene: Scene) -> None:
-    scene.stage.wall.offset += HOUR
-
-
-def clock_back(scene: Scene) -> None:
-    scene.stage.wall.offset -= HOUR
-
-
-def sigterm(scene: Scene) -> None:
-    scene.stage.stop()
-
-
-def sigkill(scene: Scene) -> None:
-    scene.stage.kill()
-
-
-# A bug in a part.
-
-
-def journal_fails(scene: Scene) -> None:
-    scene.stage.fail("journal")
-
-
-def executor_fails(scene: Scene) -> None:
-    scene.stage.fail("executor")
-
-
-def webhooks_fail(scene: Scene) -> None:
-    scene.stage.fail("webhooks")
-
-
-PARTS = (journal_fails, executor_fails, webhooks_fail)
+DISK: dict[str, Strike] = {
+    "db_locked": lambda scene: scene.stage.disk.lock(),
+    "db_full": disk_has(disk.FULL),
+    "db_fails": disk_has(disk.BROKEN),
+    "db_slow": db_slow,
+    "db_damaged": disk_has(disk.DAMAGED),
+    # It was moved away; its owner puts it back.
+    "db_gone": lambda scene: scene.stage.journal.rename(scene.stage.elsewhere),
+}
 
 STRIKES: dict[str, Strike] = {
-    **{strike.__name__: strike for strike in STARTS},
-    **{fault: deed(fault) for fault in DEEDS},
-    **{strike.__name__: strike for strike in (killed, sigstopped, reaper_killed)},
+    **STARTS,
+    **WORKERS,
     **{fault: target(fault) for fault in TARGETS},
-    **{strike.__name__: strike for strike in (target_down, target_unreachable)},
-    **{strike.__name__: strike for strike in (db_locked, db_full, db_fails, db_slow)},
-    **{strike.__name__: strike for strike in (db_damaged, db_gone)},
-    **{strike.__name__: strike for strike in (client_gone, clock_ahead, clock_back)},
-    **{strike.__name__: strike for strike in (sigterm, sigkill, *PARTS)},
+    "target_down": lambda scene: scene.receiver.goes_down(refused()),
+    "target_unreachable": lambda scene: scene.receiver.goes_down(TimeoutError()),
+    **DISK,
+    **COMMON,
+    "sigkill": lambda scene: scene.stage.kill(),
+    # A bug in a part.
+    "journal_fails": lambda scene: scene.stage.fail("journal"),
+    "executor_fails": lambda scene: scene.stage.fail("executor"),
+    "webhooks_fail": lambda scene: scene.stage.fail("webhooks"),
 }
