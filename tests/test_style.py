@@ -1,9 +1,12 @@
-"""Tests use public names, and patch no constant and no dotted string (docs/style.md)."""
+"""Tests use public names, and patch no constant and no dotted string (docs/style.md).
+
+Nor do they ask for an async fixture in a way in which pytest-trio does not run it.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -54,3 +57,26 @@ def test_tests_use_public_names_and_patch_no_constant() -> None:
     offending = {name for name, each in found.items() if each}
     assert {name: found[name] for name in offending - TO_BE_REWRITTEN} == {}
     assert offending >= TO_BE_REWRITTEN  # a file that was rewritten leaves the list
+
+
+def fixtures_that_never_run(trees: Mapping[str, ast.Module]) -> Iterator[str]:
+    """Yield the async fixtures that are no argument: `autouse`, or named by `usefixtures`."""
+    made, named = set(), {}
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            match node:
+                case ast.AsyncFunctionDef(name=name, decorator_list=decorators):
+                    said = " ".join(map(ast.unparse, decorators))
+                    if "pytest.fixture" in said:
+                        made.add(name)
+                        if "autouse" in said:
+                            yield f"{path}:{node.lineno}: {name}"
+                case ast.Call(func=ast.Attribute(attr="usefixtures"), args=names):
+                    used = [str(each.value) for each in names if isinstance(each, ast.Constant)]
+                    named.update({f"{path}:{node.lineno}: {name}": name for name in used})
+    yield from (where for where, name in named.items() if name in made)
+
+
+def test_async_fixtures_are_arguments() -> None:
+    trees = {str(path): ast.parse(path.read_text("utf-8")) for path in TESTS.rglob("*.py")}
+    assert list(fixtures_that_never_run(trees)) == []
