@@ -25,6 +25,7 @@ from smartlinkd.conversion.service import ConversionService
 from smartlinkd.crews.catalog.catalog import read_catalog
 from smartlinkd.monitoring.log_buffer import LogBuffer
 from smartlinkd.net.client import HttpClient
+from smartlinkd.nurseries import sole_error
 from smartlinkd.supervision.supervisor import Escalated
 from smartlinkd.systemd.environment import NO_SYSTEMD
 from smartlinkd.systemd.manager import ServiceManager
@@ -76,12 +77,13 @@ class Life:
         self._life = trio.CancelScope()
 
     async def live(self) -> Escalated | None:
-        """Returns why it has given up, if it has."""
+        """Returns why it has given up, if it has. A start may fail while it is killed."""
         try:
-            with self._life:
-                await self.supervisor.run(self)
+            async with sole_error():
+                with self._life:
+                    await self.supervisor.run(self)
         except Escalated as why:
-            return why
+            return None if self._life.cancel_called else why
         finally:
             self.serving = False
             self.door.cut()
