@@ -29,7 +29,7 @@ def config(write: Callable[[str], Path]) -> Path:
 
 @pytest.fixture(autouse=True)
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was to be done to the process, which is the tests' own, and the levels of its log."""
+    """Calls that would change the process, which is the tests' own, and its log levels."""
     found: list[str] = []
     monkeypatch.setattr(serve_command, "make_private", lambda: found.append("private"))
     monkeypatch.setattr(serve_command, "raise_descriptor_limit", lambda: found.append("files"))

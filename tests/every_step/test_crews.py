@@ -17,7 +17,7 @@ from tests.faults.crews.client import Client
 from tests.faults.door import Asked
 
 DEATHS = ("client", "executor", "journal")
-"""Who dies: the one who asks, or the part that works on it."""
+"""A strike hits the client that asks, or the actor that works for it."""
 CREW = {"name": "c", "max_running": 2, "queue": 10, "grace": 1.0, "on_restart": "fail"}
 RUN: list[Step] = ["started", "task a", "done a", "result fine"]
 ENDS = ("crew_kickoff_completed", "crew_kickoff_failed")

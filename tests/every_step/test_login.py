@@ -13,7 +13,7 @@ from tests.every_step.strike import Strike
 from tests.every_step.world import StrikeWorld, World, is_answered, strike_at
 
 DEATHS = ("client", "auth")
-"""Who dies: the one who asks, or the part that works on it."""
+"""A strike hits the client that asks, or the actor that works for it."""
 ORDERS = 2
 """Of the tasks that are ready at the same time: these scenarios are short."""
 

@@ -25,7 +25,7 @@ SAID: dict[str, Any] = {
     "result": lambda x: {"type": "result", "output": x},
     "failed": lambda x: {"type": "failed", "error": x},
 }
-"""What is said for a step, by its word."""
+"""Messages of a worker by the word of their step."""
 FLOOD = "x" * 60_000
 ENDLESS = "y" * (1024 * 1024 + 1)
 

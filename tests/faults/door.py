@@ -114,7 +114,7 @@ class Asked:
         return self.status
 
     async def good(self, within: float = inf) -> Json:
-        """What is answered, which has to be with 200 and within so many seconds."""
+        """Return the answer, which must come with 200 within so many seconds."""
         with trio.move_on_after(within):
             await self.wait()
         assert self.status == 200, self

@@ -70,7 +70,7 @@ MASTER = "cd" * 32
 EPOCH = "0123456789abcdef"
 JOURNAL = "journal.sqlite3"
 matches = cache(passwords.matches)
-"""What takes the most of a start is done once."""
+"""Starts would spend most of their time here, so it is done once."""
 
 Table = Mapping[str, Any]
 

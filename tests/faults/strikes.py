@@ -57,7 +57,7 @@ COMMON: dict[str, Callable[[Any], object]] = {
     "client_gone": lambda scene: scene.victim.gone.set(),
     "sigterm": lambda scene: scene.stage.stop(),
 }
-"""Those of both matrices: of who asked, the machine's clock, and the service manager."""
+"""Strikes of both matrices: at the client, the machine's clock and the service manager."""
 
 STRIKES: dict[str, Strike] = {
     "sigkill": lambda scene: scene.process.kill(),

@@ -216,7 +216,7 @@ NOT_GRANTED = "tool: this crew may not use 'refuse', but {}; its configuration g
     ],
     ids=["a result", "its own fault", "not its fault", "not granted", "none granted"],
 )
-async def test_tool_call_is_answered_with_its_result_or_error(  # noqa: PLR0917 - of the table
+async def test_tool_call_is_answered_with_its_result_or_error(  # noqa: PLR0917 - fixtures and a row
     start_daemon: StartDaemon,
     crew: MakeCrew,
     granted: tuple[str, ...],

@@ -111,7 +111,7 @@ async def stopped_fork_server() -> AsyncIterator[None]:
         (True, Status.STOPPED, "stopped by a holder of the organization token"),
     ],
 )
-async def test_worker_start_that_hangs_is_cut_short(  # noqa: PLR0917 - of the table
+async def test_worker_start_that_hangs_is_cut_short(  # noqa: PLR0917 - fixtures and a row
     stopped_fork_server: None,
     mock_clock: MockClock,
     start_daemon: StartDaemon,
