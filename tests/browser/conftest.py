@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+import h11
 import pytest
 import trio
 from trio.testing import (
@@ -32,8 +33,8 @@ from smartlinkd.browser.page import BrowserContext, Page
 from smartlinkd.browser.tab_pool import TabPool
 from tests.browser.jobs import IDLE, LIMITS, POOL_SIZE, JobRunner
 from tests.browser.played import PlayedChromium, PlayedChromiums, PlayedContext
+from tests.fakes.receiver import Call, read_call
 from tests.hygiene.at_once import check_held, held
-from tests.net.receivers import Received, read_request
 
 Wire = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 
@@ -109,7 +110,7 @@ class Site:
     def __init__(self, port: int) -> None:
         self.port = port
         self.pages: dict[str, Answer] = {}
-        self.requests: list[Received] = []
+        self.requests: list[Call] = []
 
     def url(self, path: str = "/", *, host: str = "127.0.0.1") -> str:
         return f"http://{host}:{self.port}{path}"
@@ -122,11 +123,11 @@ class Site:
     async def serve(self, stream: trio.SocketStream) -> None:
         with suppress(trio.BrokenResourceError):  # the browser went away
             async with stream:
-                request = await read_request(stream)
+                request = await read_call(h11.Connection(h11.SERVER), stream)
                 if request is None:
                     return
                 self.requests.append(request)
-                path = request.target.partition("?")[0]
+                path = request.path.partition("?")[0]
                 answer = self.pages.get(path, Answer("<title>t</title>"))
                 if answer.wait is not None:
                     await answer.wait.wait()

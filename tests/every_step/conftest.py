@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from trio.testing import MockClock
 
+from smartlinkd.browser.limits import BrowserLimits
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
 from tests.every_step.world import Crew, StrikeWorld, World, running_world
+from tests.faults.stage import BROWSER_LIMITS
 
 HERE = Path(__file__).parent
 LONGEST = 1200.0
@@ -33,9 +35,10 @@ def strike_world(at_every_step: AtEveryStep, tmp_path: Path) -> StrikeWorld:
         *crews: Crew,
         stride: int = 1,
         seeds: int = 1,
+        browser_limits: BrowserLimits = BROWSER_LIMITS,
     ) -> int:
         clock = MockClock(autojump_threshold=0)
-        world = partial(running_world, tmp_path, *crews)
+        world = partial(running_world, tmp_path, *crews, browser_limits=browser_limits)
         return at_every_step.within(world, scenario, stride=stride, seeds=seeds, clock=clock)
 
     return strike

@@ -32,6 +32,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.every_step.strike import Strike
+from tests.hygiene.scheduling import seed_order
 
 HANG = 100_000.0
 """Seconds on a mock clock; what takes that long hangs."""
@@ -48,9 +49,8 @@ class AtEveryStep:
     """What the fixture gives. Each call returns the last step that was struck, so that a test can
     tell that it has not been idle."""
 
-    def __init__(self, dice: random.Random, patch: pytest.MonkeyPatch) -> None:
+    def __init__(self, dice: random.Random) -> None:
         self._dice = dice
-        self._patch = patch
 
     def __call__(self, scenario: Scenario) -> int:
         async def alone(strike: Strike, _: None) -> None:
@@ -95,7 +95,7 @@ class AtEveryStep:
 
     @contextmanager
     def _strike(self, at: int, seed: int) -> Iterator[Strike]:
-        self._patch.setattr("trio._core._run._r", random.Random(f"{seed} {at}"))
+        seed_order(f"{seed} {at}")
         try:
             yield Strike(at)
         except BaseException as error:
@@ -109,7 +109,6 @@ class AtEveryStep:
 
 
 @pytest.fixture
-def at_every_step(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AtEveryStep:
+def at_every_step(request: pytest.FixtureRequest) -> AtEveryStep:
     seed = getattr(request.config.option, "randomly_seed", 0)
-    dice = random.Random(f"{seed} {request.node.nodeid}")
-    return AtEveryStep(dice, monkeypatch)
+    return AtEveryStep(random.Random(f"{seed} {request.node.nodeid}"))

@@ -11,7 +11,6 @@ import trio
 from smartlinkd.browser.limits import BrowserLimits
 from tests.every_step.strike import Strike
 from tests.every_step.world import SOON, StrikeWorld, World, got_its_own, is_answered, was_told
-from tests.faults import stage
 from tests.faults.stage import BIG, LOOK_EVERY, comes_about
 
 HEALTHY = 60.0
@@ -39,11 +38,7 @@ async def is_replaced(world: World) -> None:
 
 
 @pytest.mark.parametrize("death", ["client", "conversion", "browser"])
-def test_a_recycling_while_somebody_is_at_work(
-    strike_world: StrikeWorld, death: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(stage, "BROWSER_LIMITS", BrowserLimits(measure_interval_s=0.5))
-
+def test_a_recycling_while_somebody_is_at_work(strike_world: StrikeWorld, death: str) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         await world.is_served(world.account)
         asked, gate = await world.submitting()
@@ -64,4 +59,5 @@ def test_a_recycling_while_somebody_is_at_work(
         await world.is_well()
         await world.is_served(world.account)
 
-    assert strike_world(scenario, stride=41) > 200
+    limits = BrowserLimits(measure_interval_s=0.5)
+    assert strike_world(scenario, stride=41, browser_limits=limits) > 200

@@ -5,9 +5,12 @@ A code is good once, whoever hears of it; and what was answered is so.
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
-from smartlinkd.auth import throttle
+from smartlinkd.auth import state
+from smartlinkd.auth.throttle import Throttle
 from tests.every_step.owner import Owner
 from tests.every_step.strike import Strike
 from tests.every_step.world import StrikeWorld, World, is_answered, strike_at
@@ -21,7 +24,7 @@ ORDERS = 2
 @pytest.fixture(autouse=True)
 def any_number_of_codes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here an hour sees more wrong codes than an owner's does."""
-    monkeypatch.setattr(throttle, "WRONG_CODES", 10**6)
+    monkeypatch.setattr(state, "Throttle", partial(Throttle, max_wrong_codes=10**6))
 
 
 @pytest.mark.parametrize("death", DEATHS)

@@ -20,6 +20,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from smartlinkd.auth import passwords
+from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.crews.model import ExecutorLimits
 from smartlinkd.sandbox.session import affiliate_id
 from tests.every_step.parts import RESTARTED, Parts
@@ -27,7 +28,7 @@ from tests.every_step.strike import Strike
 from tests.fakes.gate import Gate
 from tests.faults.door import Asked
 from tests.faults.phases import SUBMIT
-from tests.faults.stage import Stage, comes_about
+from tests.faults.stage import BROWSER_LIMITS, Stage, comes_about
 
 PASSWORD = "the right one"
 SOON = 20.0
@@ -155,13 +156,18 @@ def is_answered(asked: Asked) -> bool:
 
 
 @contextmanager
-def made_world(folder: Path, crews: tuple[Crew, ...] = ()) -> Iterator[World]:
+def made_world(
+    folder: Path,
+    crews: tuple[Crew, ...] = (),
+    browser_limits: BrowserLimits = BROWSER_LIMITS,
+) -> Iterator[World]:
     """A world whose daemon has not been started. Only inside of trio."""
 
     with pytest.MonkeyPatch.context() as patch:
         parts = Parts()
         parts.install(patch)
-        world = World(Stage(folder, patch, crews=crews, look_every=1.0), parts)
+        stage = Stage(folder, patch, crews=crews, look_every=1.0, browser_limits=browser_limits)
+        world = World(stage, parts)
         patch.setattr(passwords, "matches", lambda _, password: password == PASSWORD)
         with _errors(world.errors):
             yield world
@@ -187,9 +193,11 @@ def _errors(found: list[str]) -> Iterator[None]:
 
 
 @asynccontextmanager
-async def running_world(folder: Path, *crews: Crew) -> AsyncIterator[World]:
+async def running_world(
+    folder: Path, *crews: Crew, browser_limits: BrowserLimits = BROWSER_LIMITS
+) -> AsyncIterator[World]:
     """A world whose daemon runs, and leaves nothing when it is stopped at last."""
-    with made_world(folder, crews) as world:
+    with made_world(folder, crews, browser_limits) as world:
         before = world.stage.descriptors()
         async with trio.open_nursery() as nursery:
             await world.start(nursery)

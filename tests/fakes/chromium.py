@@ -45,7 +45,7 @@ class FakeChromium:
         self.nursery = nursery
         self.contexts: dict[str, list[Json]] = {}
         self.tabs: dict[str, Tab] = {}
-        self._numbers = itertools.count(1)
+        self.numbers = itertools.count(1)
         self._gates: dict[str, Gate] = {}
         self._running = trio.Event()
         self._running.set()
@@ -70,6 +70,10 @@ class FakeChromium:
     def be_late(self, method: str, seconds: float) -> None:
         """The next answer to this method comes so much later."""
         self._late = (method, seconds)
+
+    def answers_at_once(self, method: str) -> bool:
+        """Whether a command of this method would not have to wait for anything of the above."""
+        return self._running.is_set() and self._late[0] != method
 
     # What it does
 
@@ -172,7 +176,7 @@ class FakeChromium:
             "Target.createTarget": self._create_target,
             "Target.attachToTarget": self._attach,
             "Target.closeTarget": self._close_target,
-            "Storage.setCookies": self._set_cookies,
+            "Storage.setCookies": self.set_cookies,
             "SystemInfo.getProcessInfo": self._processes,
         }
         if method in NOTHING_TO_DO:
@@ -182,7 +186,7 @@ class FakeChromium:
         return handlers[method](params)
 
     def _create_context(self, _: Json) -> Json:
-        id_ = f"context-{next(self._numbers)}"
+        id_ = f"context-{next(self.numbers)}"
         self.contexts[id_] = []
         return {"browserContextId": id_}
 
@@ -214,7 +218,7 @@ class FakeChromium:
         self._close(self._tab(params))
         return {"success": True}
 
-    def _set_cookies(self, params: Json) -> Json:
+    def set_cookies(self, params: Json) -> Json:
         self.contexts[params["browserContextId"]] = params["cookies"]
         return {}
 

@@ -63,7 +63,7 @@ class Subject:
     async def crash(self, page: Page) -> None:
         """End the page's renderer: all there are, since no other page matters then."""
         if isinstance(self.process, Process):
-            self.process.browser.tabs[page._target_id].crash()
+            self.process.browser.tabs[page.target_id].crash()
             return
         told = await self.connection.browser.call("SystemInfo.getProcessInfo")
         for process in told["processInfo"]:
@@ -82,7 +82,7 @@ async def subject(
         settings = LaunchSettings(executable=machine.executable, profiles=machine.profiles)
         async with (
             launch(settings) as chromium,
-            machine._connect(chromium.endpoint) as connection,
+            machine.connect(chromium.endpoint) as connection,
         ):
             yield Subject(connection, state, ORIGINS, machine.process)
     else:

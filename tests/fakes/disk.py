@@ -87,7 +87,7 @@ class Disk:
             def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
                 if sql == "PRAGMA synchronous = FULL":
                     sql = "PRAGMA synchronous = OFF"
-                disk._before(sql, parameters, self._patience)
+                disk.before(sql, parameters, self._patience)
                 return super().execute(sql, parameters)
 
         def connect(path: Any, **more: Any) -> sqlite3.Connection:
@@ -120,7 +120,7 @@ class Disk:
         for _, gate in gates:
             gate.open()
 
-    def _before(self, sql: str, parameters: Any, patience: float) -> None:
+    def before(self, sql: str, parameters: Any, patience: float) -> None:
         """Called before each statement."""
         writes = sql.startswith("BEGIN IMMEDIATE")
         if not self._waited:

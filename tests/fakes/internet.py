@@ -112,7 +112,7 @@ class Receiver:
                 connection = h11.Connection(h11.SERVER)
                 while (call := await read_call(connection, stream)) is not None:
                     self.calls.append(call)
-                    if await self._behave(stream):
+                    if await self.behave(stream):
                         self.taken.append(call)
                     connection = h11.Connection(h11.SERVER)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -120,7 +120,7 @@ class Receiver:
         finally:
             self._open.remove(stream)
 
-    async def _behave(self, stream: trio.SocketStream) -> bool:
+    async def behave(self, stream: trio.SocketStream) -> bool:
         behaviour = self.next.popleft() if self.next else self.usual
         while True:
             with trio.CancelScope() as scope:

@@ -117,10 +117,10 @@ class Machine:
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Have every browser that is launched from now on run here."""
         patch.setattr(chromium_module, "run_process_tree", self._run_process_tree)
-        patch.setattr(chromium_module, "_profile_folder", self._profile_folder)
-        patch.setattr(chromium_module, "_is_confined", lambda *_: True)
+        patch.setattr(chromium_module, "make_profile_folder", self.make_profile_folder)
+        patch.setattr(chromium_module, "is_confined", lambda *_: True)
         patch.setattr(Chromium, "memory", self._memory_of)
-        patch.setattr(instance, "connect", self._connect)
+        patch.setattr(instance, "connect", self.connect)
 
     @property
     def process(self) -> Process:
@@ -140,7 +140,7 @@ class Machine:
         self.executable.touch()
         self.executable.chmod(0o755)
 
-    def _profile_folder(self, parent: Path, _: object) -> Path:
+    def make_profile_folder(self, parent: Path, _: object) -> Path:
         if self.no_folder is not None:
             raise self.no_folder
         folder = parent / f"smartlinkd-chromium-{self.launches}"
@@ -176,7 +176,7 @@ class Machine:
             shutil.rmtree(remove)
 
     @asynccontextmanager
-    async def _connect(self, endpoint: str) -> AsyncIterator[CdpConnection]:
+    async def connect(self, endpoint: str) -> AsyncIterator[CdpConnection]:
         await trio.lowlevel.checkpoint()
         found = [one for one in self.running if endpoint.endswith(one.path) and not one.status]
         if not found:

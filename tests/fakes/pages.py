@@ -88,7 +88,7 @@ async def _submit(tab: Tab, links: list[str], sub_ids: list[str]) -> None:
     places = {f"subId{n}": value for n, value in enumerate([*sub_ids, *[""] * 5][:5], start=1)}
     body = {
         "operationName": "batchGetCustomLink",
-        "query": portal._LINKS_QUERY,
+        "query": portal.LINKS_QUERY,
         "variables": {
             "linkParams": [{"originalLink": link, "advancedLinkParams": places} for link in links],
             "sourceCaller": "CUSTOM_LINK_CALLER",
@@ -117,7 +117,7 @@ async def _leave_if_refused(tab: Tab, status: int, answer: Any) -> None:
         tab.go(fact(tab.document, "login" if lost else "check"))
 
 
-@script(portal._CALL)
+@script(portal.CALL_SCRIPT)
 async def portal_call(tab: Tab, arguments: list[Any]) -> Any:
     """`smartlinkd/marketplace/portal_call.js`."""
     method, url, body, milliseconds, longest, sign_paths = arguments

@@ -1,4 +1,4 @@
-"""A receiver of webhook calls on loopback."""
+"""A receiver of webhook calls on loopback, and the requests of other receivers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Call:
-    """A webhook call as it came."""
+    """A webhook call, or another request, as it came. `path` has its query."""
 
+    method: str
     path: str
     headers: dict[str, str]
     content: bytes = field(repr=False)
@@ -51,7 +52,7 @@ async def read_call(connection: h11.Connection, stream: trio.SocketStream) -> Ca
             case h11.EndOfMessage():
                 assert head is not None
                 headers = {name.decode(): value.decode() for name, value in head.headers}
-                return Call(head.target.decode(), headers, content)
+                return Call(head.method.decode(), head.target.decode(), headers, content)
             case _:
                 return None
 

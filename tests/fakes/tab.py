@@ -7,7 +7,6 @@ says in Python what each does. What a page's own script does is in `pages.py`.
 from __future__ import annotations
 
 import base64
-import itertools
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 
 MOST_REDIRECTS = 20
 REDIRECTS = (301, 302, 303, 307, 308)
-NUMBERS = itertools.count(1)
 
 Script = Callable[["Tab", list[Any]], Awaitable[Any]]
 SCRIPTS: dict[str, Script] = {}
@@ -87,7 +85,7 @@ class Tab:
     def __init__(self, chromium: FakeChromium, context_id: str) -> None:
         self.chromium = chromium
         self.context_id = context_id
-        self.id = f"{next(NUMBERS):032X}"
+        self.id = f"{chromium.pid:016X}{next(chromium.numbers):016X}"
         self.session_id = f"session-{self.id}"
         self.attached = False
         self.crashed = False
@@ -159,7 +157,7 @@ class Tab:
 
     async def navigate(self, url: str) -> Json:
         """Load another document. Answers when it is there as far as its head."""
-        loader_id = f"loader-{next(NUMBERS)}"
+        loader_id = f"loader-{next(self.chromium.numbers)}"
         answer = {"frameId": self.id, "loaderId": loader_id}
         if urlsplit(url).scheme not in ("http", "https", "about"):
             raise Refused("Cannot navigate to invalid URL")
@@ -213,7 +211,7 @@ class Tab:
         Returns when the head is there; a `manual` redirect is returned. Raises NetError, also for
         a redirect of a call that leads to another origin.
         """
-        request_id = f"request-{next(NUMBERS)}"
+        request_id = f"request-{next(self.chromium.numbers)}"
         life = self.life if loader_id else self.document.life
         redirect: Json = {}
         last = Exchange(method, url)

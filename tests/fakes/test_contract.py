@@ -83,7 +83,7 @@ async def answers(subject: Subject) -> None:
 
 @pytest.mark.parametrize("of_page", [False, True], ids=["browser", "page"])
 async def test_a_command_that_there_is_not(subject: Subject, of_page: bool) -> None:
-    session = (await subject.page())._session if of_page else subject.connection.browser
+    session = (await subject.page()).session if of_page else subject.connection.browser
     with pytest.raises(ProtocolError, match=r"'No\.such' wasn't found") as refused:
         await session.call("No.such")
     assert refused.value.code == -32601
@@ -92,9 +92,9 @@ async def test_a_command_that_there_is_not(subject: Subject, of_page: bool) -> N
 async def test_a_session_that_there_is_not(subject: Subject) -> None:
     page = await subject.page()
     await page.close()
-    page._session.gone = None  # as if its end had not been told yet
+    page.session.gone = None  # as if its end had not been told yet
     with pytest.raises(SessionGone, match="was closed"):
-        await page._session.call("Page.enable")
+        await page.session.call("Page.enable")
 
 
 # Ends
@@ -129,10 +129,10 @@ async def test_a_crashed_tab_is_told_of_and_answers_nothing(subject: Subject) ->
     page = await subject.page()
     await subject.crash(page)
     with trio.fail_after(SOON):
-        assert "crashed" in str(await page._session.wait_gone())
-    page._session.gone = None  # to see what the browser says, and not our client
-    subject.connection._sessions[page._session._id] = page._session
+        assert "crashed" in str(await page.session.wait_gone())
+    gone, page.session.gone = page.session.gone, None  # what the browser says, and not our client
     await is_not_answered(page)
+    page.session.gone = gone
     await answers(subject)
     with trio.fail_after(SOON):
         await page.close()
@@ -160,7 +160,7 @@ async def test_disposing_of_a_context_closes_its_tabs(subject: Subject) -> None:
         await context.dispose()
     with pytest.raises(ProtocolError, match="Failed to find context"):
         await subject.connection.browser.call(
-            "Target.disposeBrowserContext", {"browserContextId": context._id}
+            "Target.disposeBrowserContext", {"browserContextId": context.id}
         )
 
 
@@ -171,8 +171,8 @@ async def test_a_page_is_there_with_its_dom(subject: Subject) -> None:
     page = await subject.page("4711")
     url = subject.origins.portal + SELL
     frames, seen = list[dict[str, Any]](), list[dict[str, Any]]()
-    page._session.on("Page.frameNavigated", lambda params: frames.append(params["frame"]))
-    page._session.on("Page.lifecycleEvent", seen.append)
+    page.session.on("Page.frameNavigated", lambda params: frames.append(params["frame"]))
+    page.session.on("Page.lifecycleEvent", seen.append)
     assert await page.goto(url) == url
     (frame,) = frames
     steps = [params["name"] for params in seen if params["loaderId"] == frame["loaderId"]]
@@ -212,18 +212,26 @@ async def test_a_script_does_not_survive_its_page(subject: Subject) -> None:
 
 
 async def test_an_alert_holds_up_the_script_until_it_is_dismissed(subject: Subject) -> None:
-    page = await subject.page("4711")
-    await page.goto(subject.origins.portal + SELL)
-    page._session.off("Page.javascriptDialogOpening", page._dismiss_dialog)
+    page = await _page_with_open_dialogs(subject)
     opened = trio.Event()
-    page._session.on("Page.javascriptDialogOpening", lambda _: opened.set())
+    page.session.on("Page.javascriptDialogOpening", lambda _: opened.set())
     with trio.fail_after(SOON):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_gives_seven, page)
             await opened.wait()
             await is_not_answered(page)
-            page._session.post("Page.handleJavaScriptDialog", {"accept": False})
-    page._session.on("Page.javascriptDialogOpening", page._dismiss_dialog)
+            page.session.post("Page.handleJavaScriptDialog", {"accept": False})
+
+
+async def _page_with_open_dialogs(subject: Subject) -> Page:
+    """A page that has not been set up, so that nothing dismisses its dialogs."""
+    browser = subject.connection.browser
+    context = await BrowserContext.create(subject.connection, ())
+    where = {"url": "about:blank", "browserContextId": context.id, "newWindow": True}
+    target_id = (await browser.call("Target.createTarget", where))["targetId"]
+    session = await subject.connection.attach(target_id)
+    await session.call("Page.enable")
+    return Page(browser, session, target_id)
 
 
 async def _gives_seven(page: Page) -> None:

@@ -118,6 +118,7 @@ class Stage:
         *,
         crews: Sequence[Table] = (),
         look_every: float = LOOK_EVERY,
+        browser_limits: BrowserLimits = BROWSER_LIMITS,
     ) -> None:
         """`crews` are `[[crews]]` tables; without a command of their own their workers do as the
         input `script` says. Readiness is looked at every `look_every` seconds."""
@@ -142,6 +143,7 @@ class Stage:
         self.escalated: Escalated | None = None
         """Why it has ended by itself."""
         self._look_every = look_every
+        self._browser_limits = browser_limits
         self._items = iter(range(500_000_000, 600_000_000))
         usual = {"runner": "command", "command": [str(self.workers.program)]}
         self._settings = build(tables(self.directory, [{**usual, **each} for each in crews]))
@@ -291,7 +293,7 @@ class Stage:
     def _plant(self) -> None:
         self._supervisors: list[Supervisor] = []
         self.browser = Browser(
-            _generation(self.machine),
+            _generation(self.machine, self._browser_limits),
             queue=8,
             backoff=Backoff(jitter=0.0),
             on_down=lambda _why: None,
@@ -364,12 +366,12 @@ def tables(directory: Path, crews: Sequence[Table]) -> dict[str, Any]:
     }
 
 
-def _generation(machine: Machine) -> InstanceSettings:
+def _generation(machine: Machine, limits: BrowserLimits) -> InstanceSettings:
     return InstanceSettings(
         launch=LaunchSettings(executable=machine.executable, profiles=machine.profiles),
         contexts=8,
         idle_s=600.0,
         recycle_after_s=86_400.0,
         recycle_bytes=RECYCLE_MEMORY,
-        limits=BROWSER_LIMITS,
+        limits=limits,
     )

@@ -32,9 +32,9 @@ from typing import Any
 
 import pytest
 import trio
-from trio._core import _run as trio_run
 from trio._core._wakeup_socketpair import WakeupSocketpair
 
+from tests.hygiene.scheduling import seed_order
 from tests.hygiene.tasks import task_tree
 
 LIMIT = 120.0
@@ -98,7 +98,7 @@ def run(
     instruments: Sequence[trio.abc.Instrument],
 ) -> None:
     """`trio.run`, under the alarm. What pytest-trio runs its tests with."""
-    trio_run._r.seed(random.getrandbits(64))
+    seed_order(random.getrandbits(64))
     try:
         trio.run(_watched, main, clock=clock, instruments=instruments)
     finally:

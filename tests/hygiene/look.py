@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
-
-from trio._core._thread_cache import THREAD_CACHE
 
 from tests.hygiene.folder import FOLDER
 from tests.hygiene.processes import children, command_of
@@ -30,6 +29,7 @@ SIGNALS = tuple(
     getattr(signal, f"SIG{name}")
     for name in ("CHLD", "HUP", "INT", "PIPE", "QUIT", "TERM", "USR1", "USR2", "WINCH")
 )
+IDLE_THREAD = re.compile(r"Trio thread \d+")
 OF_PYTEST = "PYTEST_CURRENT_TEST"
 LONGEST = 200
 """Characters of what is said of one thing."""
@@ -78,10 +78,9 @@ def descriptors() -> Iterator[Thing]:
 
 
 def busy_threads() -> set[threading.Thread]:
-    """Those at work. trio keeps some for later, which end by themselves when none comes."""
-    return {*threading.enumerate()} - {
-        worker._thread for worker in list(THREAD_CACHE._idle_workers)
-    }
+    """Those at work. trio keeps some for later, which end by themselves when none comes; while one
+    works, it has the name of its task."""
+    return {each for each in threading.enumerate() if not IDLE_THREAD.fullmatch(each.name)}
 
 
 def _stands(ident: int) -> str:

@@ -14,40 +14,9 @@ import h11
 import pytest
 import trio
 
+from tests.fakes.receiver import Call, read_call
+
 Behaviour = Callable[[trio.SocketStream], Awaitable[None]]
-
-
-@dataclass(frozen=True)
-class Received:
-    """One request as it came."""
-
-    method: str
-    target: str
-    headers: dict[str, str]
-    body: bytes
-
-
-async def read_request(stream: trio.SocketStream) -> Received | None:
-    """Return the next request, or None when there is no more."""
-    connection = h11.Connection(h11.SERVER)
-    head: h11.Request | None = None
-    body = b""
-    while True:
-        match connection.next_event():
-            case h11.NEED_DATA:
-                data = await stream.receive_some(65536)
-                if not data:
-                    return None
-                connection.receive_data(data)
-            case h11.Request() as head:
-                pass
-            case h11.Data(data=data):
-                body += data
-            case h11.EndOfMessage():
-                break
-    assert head is not None
-    headers = {name.decode(): value.decode() for name, value in head.headers}
-    return Received(head.method.decode(), head.target.decode(), headers, body)
 
 
 def answer(status: int, **headers: str) -> Behaviour:
@@ -92,7 +61,7 @@ class Receiver:
     host: str
     port: int = 0
     behaviours: deque[Behaviour] = field(default_factory=deque)
-    received: list[Received] = field(default_factory=list)
+    received: list[Call] = field(default_factory=list)
     at_once: int = 0
     most_at_once: int = 0
     connections: int = 0
@@ -104,9 +73,9 @@ class Receiver:
 
     @property
     def bodies(self) -> list[bytes]:
-        return [each.body for each in self.received]
+        return [each.content for each in self.received]
 
-    async def until(self, count: int) -> list[Received]:
+    async def until(self, count: int) -> list[Call]:
         """Wait until it has got so many requests."""
         while len(self.received) < count:
             await self._news.wait()
@@ -116,7 +85,7 @@ class Receiver:
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
             async with stream:
                 self.connections += 1
-                while request := await read_request(stream):
+                while request := await read_call(h11.Connection(h11.SERVER), stream):
                     self.received.append(request)
                     behaviour = self.behaviours.popleft() if self.behaviours else self.usual
                     self.at_once += 1

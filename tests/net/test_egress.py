@@ -69,7 +69,7 @@ async def test_post_sends_its_body_and_headers_only(receiver: Any) -> None:
 
     assert outcome == Answered(200)
     (request,) = receiver.received
-    assert (request.method, request.target, request.body) == ("POST", "/a%20b?c=d", body)
+    assert (request.method, request.path, request.content) == ("POST", "/a%20b?c=d", body)
     assert request.headers == {
         "host": f"127.0.0.1:{receiver.port}",
         "user-agent": f"smartlinkd/{__version__}",

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from smartlinkd.browser.instance import BrowserInstance
+from smartlinkd.browser import instance
+from smartlinkd.browser.cdp import CALL_DEADLINE
 from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.browser.page import Page
 from smartlinkd.processes.reaper import CommandSpec
@@ -47,17 +47,15 @@ class Machine(machine.Machine):
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         super().install(patch)
-        probe = BrowserInstance._probe
+        probe = instance.probe
 
-        async def sometimes(this: BrowserInstance, canary: Page, *, timeout_s: float) -> None:
-            interval_s = SLOWLY if self._is_quiet else AS_USUAL
-            this._limits = replace(this._limits, probe_interval_s=interval_s)
-            if self._chance.random() >= REALLY and self.can_beat(canary):
-                this._has_run_script = True
-            else:
-                await probe(this, canary, timeout_s=timeout_s)
+        async def sometimes(canary: Page, *, timeout_s: float) -> None:
+            if self._is_quiet and timeout_s != CALL_DEADLINE:  # which the first of a browser has
+                await trio.sleep(SLOWLY - AS_USUAL)
+            if self._chance.random() < REALLY or not self.can_beat(canary):
+                await probe(canary, timeout_s=timeout_s)
 
-        patch.setattr(BrowserInstance, "_probe", sometimes)
+        patch.setattr(instance, "probe", sometimes)
         patch.setattr(machine, "FakeChromium", self._watched)
 
     def be_quiet(self, quiet: bool) -> None:
@@ -74,7 +72,7 @@ class Machine(machine.Machine):
         for process in self.running:
             if process.pid in self._up:
                 process.browser.go_on()
-                process.browser._late = ("", 0.0)
+                process.browser.be_late("", 0.0)
                 for tab in process.browser.tabs.values():
                     if tab.spinning:
                         tab.crash()
@@ -91,18 +89,17 @@ class Machine(machine.Machine):
         for process in self.running:
             if process.status is None and process.pid in self._up:
                 browser = process.browser
-                tab = browser.tabs.get(canary._target_id)
+                tab = browser.tabs.get(canary.target_id)
                 if tab is not None and tab.attached:
                     return (
-                        browser._late[0] != OF_A_BEAT
-                        and browser._running.is_set()
+                        browser.answers_at_once(OF_A_BEAT)
                         and not (tab.silent or tab.dialog)
                         and not any(wire.is_reset for wire in process.wires)
                     )
         return False
 
-    def _profile_folder(self, parent: Path, _: object) -> Path:
-        return super()._profile_folder(self.profiles, parent)
+    def make_profile_folder(self, parent: Path, _: object) -> Path:
+        return super().make_profile_folder(self.profiles, parent)
 
     async def _memory_of(self, *_: object) -> int:
         await trio.lowlevel.checkpoint()
@@ -117,13 +114,13 @@ class _Watched(FakeChromium):
         super().__init__(*args)
         self._machine = machine
 
-    def _set_cookies(self, params: Json) -> Json:
+    def set_cookies(self, params: Json) -> Json:
         before = self.contexts.get(params["browserContextId"])
         if before:
             old, new = _whose(before), _whose(params["cookies"])
             if old != new:
                 self._machine.broken(f"a context with the cookies of {old} got those of {new}")
-        return super()._set_cookies(params)
+        return super().set_cookies(params)
 
 
 def _whose(cookies: list[Json]) -> tuple[str, ...]:

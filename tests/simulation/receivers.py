@@ -35,12 +35,12 @@ class Watched(Receiver):
         """Executions whose end was."""
         self._last: dict[Place, int] = defaultdict(int)
 
-    async def _behave(self, stream: trio.SocketStream) -> bool:
+    async def behave(self, stream: trio.SocketStream) -> bool:
         call = self.calls.pop()
         self.taken.clear()  # by now it would be a day's
         self._look_at(call)
         refuses = self.usual is REFUSED
-        taken = await super()._behave(stream)
+        taken = await super().behave(stream)
         if taken or refuses or self.usual is REFUSED:
             self.settled.add(call.id)
             if call.path.startswith("/crew/"):

@@ -27,6 +27,7 @@ import pytest
 import trio
 
 from tests.fakes.threads import threads_in_place
+from tests.hygiene.scheduling import seed_order
 
 AFRESH = 1800.0
 """Seconds between two collections of garbage: that of cycles, at moments of our choosing."""
@@ -39,11 +40,10 @@ def seeded(seed: int, wall: Callable[[], float]) -> Iterator[pytest.MonkeyPatch]
     `wall` is the machine's clock in Unix seconds. The patch that is given ends with the block.
     """
     with pytest.MonkeyPatch.context() as patch:
-        _seed_scheduler(patch, seed)
+        seed_order(f"{seed} scheduler")
         _seed_randomness(patch, seed)
         _set_clocks(patch, wall)
         threads_in_place(patch)
-        patch.setattr("tests.fakes.tab.NUMBERS", count(1))
         had = gc.isenabled()
         gc.collect()
         gc.freeze()  # what is there by now need not be looked at again
@@ -68,12 +68,6 @@ def dice(seed: int, whose: str) -> random.Random:
     return random.Random(f"{seed} {whose}")
 
 
-def _seed_scheduler(patch: pytest.MonkeyPatch, seed: int) -> None:
-    """Tasks that are ready at the same time are stepped in any order, and again in the same."""
-    patch.setattr("trio._core._run._ALLOW_DETERMINISTIC_SCHEDULING", True)
-    patch.setattr("trio._core._run._r", dice(seed, "scheduler"))
-
-
 def _seed_randomness(patch: pytest.MonkeyPatch, seed: int) -> None:
     entropy = dice(seed, "entropy")
     numbers = count()
@@ -86,7 +80,9 @@ def _seed_randomness(patch: pytest.MonkeyPatch, seed: int) -> None:
 
     patch.setattr(random, "Random", Unseeded)
     patch.setattr(os, "urandom", entropy.randbytes)
-    patch.setattr(random, "_urandom", entropy.randbytes)  # where `secrets` has it from
+    for name in ("random", "getrandbits", "randbytes"):  # where `secrets` has it from
+        draw = getattr(entropy, name)
+        patch.setattr(random.SystemRandom, name, lambda _, *size, draw=draw: draw(*size))
 
 
 def _set_clocks(patch: pytest.MonkeyPatch, wall: Callable[[], float]) -> None:

@@ -19,12 +19,12 @@ import trio
 from smartlinkd.auth import passwords
 from smartlinkd.config import build
 from smartlinkd.conversion.pause_store import PauseStore
-from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.net.client import HttpClient
 from smartlinkd.sandbox.portal import portal_app
 from smartlinkd.sandbox.shop import shop_app, short_links_app
 from smartlinkd.sandbox.state import SandboxState
 from smartlinkd.state_files import NotSaved, StateUnusable
+from smartlinkd.store.actor import Store
 from smartlinkd.store.errors import UnusableStore
 from smartlinkd.supervision.supervisor import Escalated
 from tests.fakes.disk import Disk
@@ -116,17 +116,17 @@ class World(Weather):
         self.internet.install(patch)
         self.disk.install(patch)
         patch.setattr(trio.to_thread, "run_sync", self._slowly(trio.to_thread.run_sync))
-        patch.setattr(WebhookDispatcher, "_start_due", self._looking(WebhookDispatcher._start_due))
+        patch.setattr(Store, "due_deliveries", self._looking(Store.due_deliveries))
         patch.setattr(passwords, "matches", matches)
 
-    def _looking(self, look: Callable[..., Awaitable[float]]) -> Callable[..., Awaitable[float]]:
-        """The one part that has no mailbox, and can be struck all the same."""
+    def _looking(self, look: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+        """The dispatcher has no mailbox, and can be struck when it looks for calls."""
 
-        async def looked(*args: Any) -> float:
+        async def looked(*args: Any, **more: Any) -> T:
             if self.strike_webhooks:
                 self.strike_webhooks = False
                 raise Struck(f"webhooks were {MARK}")
-            return await look(*args)
+            return await look(*args, **more)
 
         return looked
 

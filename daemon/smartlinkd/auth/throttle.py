@@ -81,13 +81,20 @@ class Throttle:
     Args:
         clock: monotonic, in seconds.
         max_addresses: networks that are kept.
+        max_wrong_codes: wrong codes in an hour after which codes are slowed down.
     """
 
-    def __init__(self, clock: Callable[[], float], *, max_addresses: int = MAX_ADDRESSES) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        max_addresses: int = MAX_ADDRESSES,
+        max_wrong_codes: int = WRONG_CODES,
+    ) -> None:
         self._clock = clock
         self._max_addresses = max_addresses
         self._by_network: dict[str, Tries] = {}  # least recently used first
-        self._wrong_codes: deque[float] = deque(maxlen=WRONG_CODES)
+        self._wrong_codes: deque[float] = deque(maxlen=max_wrong_codes)
 
     async def wait_for_verdicts(self, address: str) -> None:
         """Wait while only pending attempts of its network hold `address` back."""
@@ -131,7 +138,7 @@ class Throttle:
 
     def _wait_for_codes(self, now: float) -> float:
         # Pending codes are not counted: the actor checks one at a time.
-        if len(self._wrong_codes) < WRONG_CODES:
+        if len(self._wrong_codes) < (self._wrong_codes.maxlen or 0):
             return 0.0
         window_opens = self._wrong_codes[0] + WRONG_CODES_WINDOW
         return min(window_opens, self._wrong_codes[-1] + WRONG_CODES_PACE) - now

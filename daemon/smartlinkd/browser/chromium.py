@@ -233,7 +233,7 @@ async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
         with trio.move_on_after(settings.start_timeout) as startup:
             if settings.no_sandbox:
                 logger.warning("Chromium runs without its sandbox (browser.no_sandbox)")
-            folder = _profile_folder(settings.profiles, user)
+            folder = make_profile_folder(settings.profiles, user)
             async with run_process_tree(
                 [str(executable), *_flags(folder, settings)],
                 environment=_environment(folder),
@@ -268,7 +268,7 @@ def _user(name: str) -> pwd.struct_passwd | None:
         raise LaunchFailed(f"browser.user: there is no user {name!r} on this system") from None
 
 
-def _profile_folder(parent: Path | None, user: pwd.struct_passwd | None) -> Path:
+def make_profile_folder(parent: Path | None, user: pwd.struct_passwd | None) -> Path:
     """Create a private folder. Raises `OSError`."""
     # No await between this and the start of the process tree, which removes the folder.
     folder = Path(tempfile.mkdtemp(prefix="smartlinkd-chromium-", dir=parent))
@@ -405,7 +405,7 @@ async def is_sandboxed(connection: CdpConnection) -> bool:
     confined = []
     for renderer in [pid for kind, pid in processes if kind == "renderer"]:
         try:
-            confined.append(_is_confined(browser, renderer))
+            confined.append(is_confined(browser, renderer))
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended since
         except OSError as fault:  # permission is denied, or no descriptor is left
@@ -418,7 +418,11 @@ async def is_sandboxed(connection: CdpConnection) -> bool:
     return all(confined)
 
 
-def _is_confined(browser: int, renderer: int) -> bool:
+def is_confined(browser: int, renderer: int) -> bool:
+    """Return True if a renderer, by its pid, is more confined than the browser's main process.
+
+    Raises `OSError` if /proc does not show one of them.
+    """
     inner, outer = _status(renderer), _status(browser)
     has_filter = int(inner.get("Seccomp_filters", "0")) > int(outer.get("Seccomp_filters", "0"))
     # NSpid has one process id for each pid namespace that the process is in.

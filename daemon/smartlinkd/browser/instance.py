@@ -178,19 +178,17 @@ class BrowserInstance:
         context = await BrowserContext.create(connection, ())
         page = await context.new_page()
         # The browser's first script takes longer than any that follow.
-        await self._probe(page, timeout_s=CALL_DEADLINE)
-        return page
-
-    async def _probe(self, page: Page, *, timeout_s: float) -> None:
-        await page.evaluate("() => 1", deadline=timeout_s)
+        await probe(page, timeout_s=CALL_DEADLINE)
         self._has_run_script = True
+        return page
 
     async def _watch_probe_page(self, page: Page) -> None:
         failures = 0
         while failures < self._limits.probe_failures:
             await trio.sleep(self._limits.probe_interval_s)
             try:
-                await self._probe(page, timeout_s=self._limits.probe_timeout_s)
+                await probe(page, timeout_s=self._limits.probe_timeout_s)
+                self._has_run_script = True
                 failures = 0
             except Refused as failure:
                 self._has_run_script = False
@@ -248,6 +246,11 @@ class BrowserInstance:
             self._ended.set()
             if self.is_dead:
                 self._finished.set()
+
+
+async def probe(page: Page, *, timeout_s: float) -> None:
+    """Run one line of script in the page. Raises as `Page.evaluate`."""
+    await page.evaluate("() => 1", deadline=timeout_s)
 
 
 async def confirm_sandbox(

@@ -67,7 +67,7 @@ class BrowserContext:
     def __init__(self, connection: CdpConnection, context_id: str) -> None:
         self._connection = connection
         self._browser = connection.browser
-        self._id = context_id
+        self.id = context_id  # as CDP's browserContextId
         self._browser.on("Target.targetCreated", self._close_popup)
 
     @classmethod
@@ -86,7 +86,7 @@ class BrowserContext:
             await context._set_up(cookies)
         except BaseException:
             context._stop_listening()
-            browser.post("Target.disposeBrowserContext", {"browserContextId": context._id})
+            browser.post("Target.disposeBrowserContext", {"browserContextId": context.id})
             raise
         return context
 
@@ -98,7 +98,7 @@ class BrowserContext:
         answer = await _make(
             self._browser,
             "Target.createTarget",
-            {"url": "about:blank", "browserContextId": self._id, "newWindow": True},
+            {"url": "about:blank", "browserContextId": self.id, "newWindow": True},
         )
         target_id = answer["targetId"]
         try:
@@ -115,12 +115,12 @@ class BrowserContext:
         that has ended."""
         self._stop_listening()
         try:
-            await self._browser.call("Target.disposeBrowserContext", {"browserContextId": self._id})
+            await self._browser.call("Target.disposeBrowserContext", {"browserContextId": self.id})
         except PageGone:
             return
 
     async def _set_up(self, cookies: Sequence[Mapping[str, object]]) -> None:
-        here = {"browserContextId": self._id}
+        here = {"browserContextId": self.id}
         await self._browser.call(
             "Target.setDiscoverTargets", {"discover": True, "filter": [{"type": "page"}]}
         )
@@ -133,7 +133,7 @@ class BrowserContext:
     def _close_popup(self, params: JsonObject) -> None:
         # A pop-up has an opener; a tab of ours has none.
         target = params.get("targetInfo", {})
-        if target.get("browserContextId") == self._id and target.get("openerId"):
+        if target.get("browserContextId") == self.id and target.get("openerId"):
             logger.info("a pop-up was closed")
             self._browser.post("Target.closeTarget", {"targetId": target["targetId"]})
 
@@ -150,8 +150,10 @@ class Page:
 
     def __init__(self, browser: CdpSession, session: CdpSession, target_id: str) -> None:
         self._browser = browser
-        self._session = session
-        self._target_id = target_id  # which is also its main frame's id
+        self.session = session
+        """The CDP session of the tab, for what this class has no method for."""
+        self.target_id = target_id
+        """The id of its CDP target, which is also that of its main frame."""
         self._url = "about:blank"
         self._document_count = 0
         self._other_urls: dict[str, None] = {}  # an ordered set
@@ -160,7 +162,7 @@ class Page:
     @property
     def is_gone(self) -> bool:
         """True if the tab crashed or was closed, or its browser has ended: every call raises."""
-        return self._session.gone is not None
+        return self.session.gone is not None
 
     @property
     def other_urls(self) -> Collection[str]:
@@ -188,9 +190,9 @@ class Page:
         try:
             with (
                 trio.fail_after(deadline),
-                self._session.events(steps, size=NAVIGATION_EVENT_QUEUE) as events,
+                self.session.events(steps, size=NAVIGATION_EVENT_QUEUE) as events,
             ):
-                answer = await self._session.call("Page.navigate", {"url": url}, deadline=math.inf)
+                answer = await self.session.call("Page.navigate", {"url": url}, deadline=math.inf)
                 if answer.get("errorText"):
                     raise NavigationFailed(url, answer["errorText"])
                 if "loaderId" not in answer:
@@ -205,8 +207,8 @@ class Page:
     async def url(self) -> str:
         """Return the tab's URL, also that of a page that hangs. Raises `PageGone`."""
         await trio.lowlevel.checkpoint()
-        if self._session.gone is not None:
-            raise await self._session.wait_gone()
+        if self.session.gone is not None:
+            raise await self.session.wait_gone()
         return self._url
 
     async def evaluate(
@@ -227,7 +229,7 @@ class Page:
             CallTimedOut: the deadline has passed; the script may still be running.
         """
         try:
-            answer = await self._session.call(
+            answer = await self.session.call(
                 "Runtime.evaluate",
                 {
                     "expression": f"({function})({', '.join(map(json.dumps, arguments))})",
@@ -254,7 +256,7 @@ class Page:
         self, *url_parts: str, method: str | None = "POST"
     ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[CapturedResponse]]:
         """Capture the answers to the page's own requests. See `capture`."""
-        return capture(self._session, url_parts, method)
+        return capture(self.session, url_parts, method)
 
     async def close(self) -> None:
         """Close the tab and wait until it is closed, also one that loops, hangs or has ended.
@@ -262,39 +264,39 @@ class Page:
         Raises `CallTimedOut`, and `ProtocolError` if the browser refuses.
         """
         try:
-            await self._browser.call("Target.closeTarget", {"targetId": self._target_id})
+            await self._browser.call("Target.closeTarget", {"targetId": self.target_id})
         except PageGone:
             return
         except ProtocolError:
-            if self._session.gone is None:
+            if self.session.gone is None:
                 raise
             return  # it was closed before
         with trio.move_on_after(CALL_DEADLINE) as scope:
-            await self._session.wait_gone()
+            await self.session.wait_gone()
         if scope.cancelled_caught:
             raise CallTimedOut("Target.closeTarget", CALL_DEADLINE)
 
     async def _set_up(self) -> None:
-        self._session.on("Page.javascriptDialogOpening", self._dismiss_dialog)
-        self._session.on("Page.frameNavigated", self._handle_navigated)
-        self._session.on("Page.navigatedWithinDocument", self._handle_moved)
-        self._session.on("Page.frameRequestedNavigation", self._handle_frame_leaving)
-        self._session.on("Page.frameStartedNavigating", self._handle_frame_leaving)
-        self._session.on("Page.windowOpen", self._handle_popup)
-        await self._session.call("Page.enable")
-        await self._session.call("Inspector.enable")  # sends Inspector.targetCrashed
-        await self._session.call("Network.enable", NETWORK_BUFFERS)
-        await self._session.call("Page.setLifecycleEventsEnabled", {"enabled": True})
+        self.session.on("Page.javascriptDialogOpening", self._dismiss_dialog)
+        self.session.on("Page.frameNavigated", self._handle_navigated)
+        self.session.on("Page.navigatedWithinDocument", self._handle_moved)
+        self.session.on("Page.frameRequestedNavigation", self._handle_frame_leaving)
+        self.session.on("Page.frameStartedNavigating", self._handle_frame_leaving)
+        self.session.on("Page.windowOpen", self._handle_popup)
+        await self.session.call("Page.enable")
+        await self.session.call("Inspector.enable")  # sends Inspector.targetCrashed
+        await self.session.call("Network.enable", NETWORK_BUFFERS)
+        await self.session.call("Page.setLifecycleEventsEnabled", {"enabled": True})
 
     def _dismiss_dialog(self, params: JsonObject) -> None:
         # Only the dialog that asks before the page is left is accepted.
         is_leaving = params.get("type") == "beforeunload"
-        self._session.post("Page.handleJavaScriptDialog", {"accept": is_leaving})
+        self.session.post("Page.handleJavaScriptDialog", {"accept": is_leaving})
 
     def _handle_navigated(self, params: JsonObject) -> None:
         # These events come in order with the answers to calls; Page.getNavigationHistory does not.
         frame = params.get("frame", {})
-        if frame.get("id") != self._target_id:
+        if frame.get("id") != self.target_id:
             self._add_other_url(frame["url"])
             return
         self._document_count += 1
@@ -305,14 +307,14 @@ class Page:
 
     def _handle_moved(self, params: JsonObject) -> None:
         # Another fragment of the document, or history.pushState.
-        if params.get("frameId") == self._target_id:
+        if params.get("frameId") == self.target_id:
             self._set_url(params["url"])
         else:
             self._add_other_url(params["url"])
 
     def _handle_frame_leaving(self, params: JsonObject) -> None:
         # Where a frame in another process arrives is not reported, only where it sets out for.
-        if params["frameId"] != self._target_id:
+        if params["frameId"] != self.target_id:
             self._add_other_url(params["url"])
 
     def _handle_popup(self, params: JsonObject) -> None:
@@ -335,7 +337,7 @@ class Page:
             self._url_listener(url, False)
 
     def _own_steps(self, params: JsonObject) -> tuple[JsonObject, ...]:
-        return (params,) if params.get("frameId") == self._target_id else ()
+        return (params,) if params.get("frameId") == self.target_id else ()
 
     async def _wait_loaded(
         self, steps: trio.MemoryReceiveChannel[JsonObject], loader_id: str
@@ -346,7 +348,7 @@ class Page:
             has_begun = has_begun or step.get("loaderId") == loader_id
             if has_begun and step.get("name") == "DOMContentLoaded":
                 return
-        raise await self._session.wait_gone()
+        raise await self.session.wait_gone()
 
 
 async def _make(browser: CdpSession, method: str, params: Mapping[str, object]) -> JsonObject:

@@ -76,7 +76,7 @@ _LINKS_CALL = f"{_GRAPHQL}?q=batchCustomLink"
 _PRODUCT_PAGE = "/offer/product_offer/"
 _PRODUCT_CALL = "/api/v3/offer/product"
 
-_LINKS_QUERY = """\
+LINKS_QUERY = """\
 query batchGetCustomLink($linkParams: [CustomLinkParam!], $sourceCaller: SourceCaller) {
   batchCustomLink(linkParams: $linkParams, sourceCaller: $sourceCaller) {
     shortLink
@@ -85,7 +85,7 @@ query batchGetCustomLink($linkParams: [CustomLinkParam!], $sourceCaller: SourceC
   }
 }"""
 
-_CALL = files(__package__).joinpath("portal_call.js").read_text("utf-8")
+CALL_SCRIPT = files(__package__).joinpath("portal_call.js").read_text("utf-8")
 
 
 async def open_links_page(
@@ -316,7 +316,7 @@ async def _call(
         try:
             result = to_dict(
                 await page.evaluate(
-                    _CALL,
+                    CALL_SCRIPT,
                     method,
                     url,
                     body,
@@ -351,7 +351,7 @@ def _links_body(products: Sequence[links.Product], sub_ids: Sequence[str], marke
     return json.dumps(
         {
             "operationName": "batchGetCustomLink",
-            "query": _LINKS_QUERY,
+            "query": LINKS_QUERY,
             "variables": {
                 "linkParams": [
                     {"originalLink": product.url(market), "advancedLinkParams": advanced}

@@ -23,7 +23,8 @@ from smartlinkd.crews.protocol import (
     ToolResult,
 )
 from tests.crews.scripts import Begin
-from tests.net.receivers import Received, Receiver, open_receiver, receiver
+from tests.fakes.receiver import Call
+from tests.net.receivers import Receiver, open_receiver, receiver
 
 __all__ = ["open_receiver", "receiver"]  # fixtures
 LIPSTICK = "https://shopee.vn/product/1/11"
@@ -151,7 +152,7 @@ class FakeModel:
         }
 
     @property
-    def request(self) -> Received:
+    def request(self) -> Call:
         """The only request that came."""
         (request,) = self._receiver.received
         return request

@@ -40,9 +40,9 @@ async def test_request_to_the_model_has_the_apis_form(
     environment = fake_model.environment | {"OPENAI_MODEL": "small"}
     run = await run_crew({"links": links[:2], "title": "Chào hè"}, environment=environment)
     request = fake_model.request
-    assert (request.method, request.target) == ("POST", "/v1/chat/completions")
+    assert (request.method, request.path) == ("POST", "/v1/chat/completions")
     assert request.headers["authorization"] == f"Bearer {KEY}"
-    body = json.loads(request.body)
+    body = request.body
     assert body["model"] == "small"
     assert [message["role"] for message in body["messages"]] == ["system", "user"]
     assert "Vietnamese" in body["messages"][0]["content"]

@@ -46,12 +46,12 @@ async def test_call_has_the_targets_credential_and_a_signature(
     await dispatcher.done()
 
     (request,) = receiver.received
-    assert (request.method, request.target, request.body) == ("POST", "/a?b=c", b'{"a":1}')
+    assert (request.method, request.path, request.content) == ("POST", "/a?b=c", b'{"a":1}')
     headers = request.headers
     assert headers["authorization"] == "Bearer swordfish"
     assert headers["webhook-id"] == f"msg_{execution_id}_1"
     assert int(headers["webhook-timestamp"]) == int(dispatcher.wall().timestamp())
-    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + request.body
+    signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + request.content
     expected = hmac.new(key, signed, "sha256").digest()
     assert headers["webhook-signature"] == "v1," + b64encode(expected).decode()
 
@@ -217,7 +217,7 @@ async def test_calls_over_many_sudden_ends_are_all_made_in_order(
 
     for execution_id in executions:
         bodies = [
-            request.body
+            request.content
             for request in receiver.received
             if execution_id in request.headers["webhook-id"]
         ]
