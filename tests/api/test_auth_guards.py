@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from trio.testing import MockClock
 
-from smartlinkd.api.auth_guards import MAX_ADDRESSES, NOTICED, WINDOW, FailedSyncKeys
+from smartlinkd.api.auth_guards import MAX_ADDRESSES, NOTICED, WINDOW, FailedKeys
 from smartlinkd.logs import LogEvent
 
 if TYPE_CHECKING:
@@ -20,15 +20,15 @@ TOLD = "10 wrong keys came within an hour from {}; nobody is refused for that"
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    records = [each for each in caplog.records if each.name == FailedSyncKeys.__module__]
+    records = [each for each in caplog.records if each.name == FailedKeys.__module__]
     assert all(each.levelname == "WARNING" for each in records)
     assert all(getattr(each, "event", None) is LogEvent.SYNC_KEY_GUESSED for each in records)
     return [each.getMessage() for each in records]
 
 
 @pytest.fixture
-def keys(mock_clock: MockClock) -> FailedSyncKeys:
-    return FailedSyncKeys(mock_clock.current_time)
+def keys(mock_clock: MockClock) -> FailedKeys:
+    return FailedKeys(mock_clock.current_time)
 
 
 async def wrong(daemon: Daemon, times: int, address: str) -> None:
@@ -69,7 +69,7 @@ async def test_key_that_nobody_checks_is_not_counted(
 
 
 def test_wrong_keys_are_counted_anew_each_hour(
-    keys: FailedSyncKeys, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+    keys: FailedKeys, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(9):
         keys.note("192.0.2.1")
@@ -85,16 +85,14 @@ def test_wrong_keys_are_counted_anew_each_hour(
     assert told(caplog) == [TOLD.format("192.0.2.1")] * 2
 
 
-def test_ipv6_network_is_one_address(
-    keys: FailedSyncKeys, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_ipv6_network_is_one_address(keys: FailedKeys, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(NOTICED):
         keys.note(f"2001:db8::{number}")
     assert told(caplog) == [TOLD.format("2001:db8::9")]
 
 
 def test_flood_from_everywhere_is_few_records_and_hides_nobody(
-    keys: FailedSyncKeys, caplog: pytest.LogCaptureFixture
+    keys: FailedKeys, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(MAX_ADDRESSES):
         keys.note(f"2001:db8:0:{number:x}::1")

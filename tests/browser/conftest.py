@@ -170,7 +170,7 @@ def profiles(caplog: pytest.LogCaptureFixture) -> Iterator[Path]:
     assert left == []
     check_held(before)
     told = [record.getMessage() for record in caplog.get_records("call")]  # while the test ran
-    assert not [each for each in told if "its guardian" in each]
+    assert not [each for each in told if "its reaper" in each]
 
 
 @pytest.fixture

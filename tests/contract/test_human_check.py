@@ -1,4 +1,4 @@
-"""The portal wants a login or a person: what is answered, what is paused, and whom it concerns."""
+"""Paused accounts: the portal wants a login or a person. What is answered, and whom it concerns."""
 
 from __future__ import annotations
 

@@ -44,8 +44,8 @@ async def test_end_of_a_worker_whose_reaper_is_killed_is_unknown(
 ) -> None:
     async with begin(*shell("exec sleep 1000")) as worker:
         os.kill(parent(worker.pid), signal.SIGKILL)
-        assert await crash(worker) == "the worker may still be running: its guardian was killed"
-    assert "its guardian was killed" in caplog.text
+        assert await crash(worker) == "the worker may still be running: its reaper was killed"
+    assert "its reaper was killed" in caplog.text
 
 
 async def test_worker_whose_child_uses_too_much_memory_is_ended(begin: Begin) -> None:
@@ -131,7 +131,7 @@ async def test_worker_that_says_too_much_breaks_the_protocol(begin: Begin) -> No
         ),
         (
             ExitStatus(),
-            "the worker may still be running: its guardian was killed; its last words: oh",
+            "the worker may still be running: its reaper was killed; its last words: oh",
         ),
         (
             ExitStatus(signal=signal.SIGKILL),

@@ -166,5 +166,5 @@ async def test_folder_is_removed_after_a_reaper_that_takes_too_long(
             while len(tuple(os.scandir(its_folder))) == files:
                 await trio.lowlevel.checkpoint()
         os.kill(reaper, signal.SIGSTOP)
-    assert caplog.messages == ["sleep: its guardian does not end and is killed"]
+    assert caplog.messages == ["sleep: its reaper does not end and is killed"]
     assert not is_there(its_folder)

@@ -22,10 +22,10 @@ from tests.processes.family import Until, alive, parent, running, server_of, sle
 pytestmark = pytest.mark.usefixtures("nothing_left")
 
 ROOT = Path(smartlinkd.__file__).parents[1]
-REPLACED = "the server of guardians has ended (signal 9 (Killed)), another is started"
-NOT_ANSWERING = "sleep: the server of guardians does not answer and is killed"
-REAPER_KILLED = "sleep: its guardian does not end and is killed"
-LEFT_OVER = "sleep: something may be left over: its guardian was killed"
+REPLACED = "the fork server has ended (signal 9 (Killed)), another is started"
+NOT_ANSWERING = "sleep: the fork server does not answer and is killed"
+REAPER_KILLED = "sleep: its reaper does not end and is killed"
+LEFT_OVER = "sleep: something may be left over: its reaper was killed"
 
 
 def descriptors(process: Path) -> set[int]:
@@ -159,7 +159,7 @@ async def test_stopped_server_does_not_outlive_the_block(
             server = server_of(tree)
         os.kill(server, signal.SIGSTOP)
     assert not alive(server)
-    assert "the server of guardians does not end and is killed" in caplog.messages
+    assert "the fork server does not end and is killed" in caplog.messages
 
 
 async def test_server_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,7 +75,7 @@ async def test_on_exit_is_called_before_waiting_tasks_go_on() -> None:
         (ExitStatus(code=3), "exit code 3"),
         (ExitStatus(signal=9), "signal 9 (Killed)"),
         (ExitStatus(memory=300 * 2**20), "its memory limit: it used 300 MiB"),
-        (ExitStatus(), "an unknown status: its guardian was killed"),
+        (ExitStatus(), "an unknown status: its reaper was killed"),
     ],
 )
 def test_exit_status_has_a_text(status: ExitStatus, text: str) -> None:
@@ -228,4 +228,4 @@ async def test_whole_tree_ends_when_its_reaper_is_killed(
         assert await process.wait() == ExitStatus()
         await until(lambda: not any(map(alive, pids)))
     assert not is_there(its_folder)
-    assert "its guardian was killed" in caplog.text
+    assert "its reaper was killed" in caplog.text

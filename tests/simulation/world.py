@@ -52,8 +52,8 @@ ANSWERED = 2 * 8.0 + 0.5
 DUE = (
     "Chromium cannot be kept up",  # when launches have failed for long
     "the daemon starts when there is room",
-    "the server of guardians does not answer and is killed",
-    "its guardian was killed",
+    "the fork server does not answer and is killed",
+    "its reaper was killed",
     ": nothing new can be kept until there is room",
 )
 """Errors that may be told in a storm."""

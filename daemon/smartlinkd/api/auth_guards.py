@@ -37,6 +37,7 @@ OWNER: Final = "owner"
 LOCAL: Final = "local"
 
 NOTICED: Final = 10
+"""Wrong keys of one network that are logged."""
 WINDOW: Final = 3600.0
 """Seconds from the first wrong key on, after which all counts begin again."""
 MAX_ADDRESSES: Final = 100
@@ -81,7 +82,7 @@ class Credential:
         return self.token if is_key else None
 
 
-class FailedSyncKeys:
+class FailedKeys:
     """Counts wrong sync keys and API keys; the tenth of a network within an hour is logged.
 
     It refuses nobody: behind a proxy that forwards no addresses a right key has to be good however
@@ -96,7 +97,7 @@ class FailedSyncKeys:
         self._over_at = -inf
 
     def note(self, address: str) -> None:
-        """Count one that came from `address`."""
+        """Count one wrong key from `address`."""
         now = self._clock()
         if now >= self._over_at:
             self._counts.clear()
@@ -121,7 +122,7 @@ class Guards:
         self._crew_tokens = services.crews.tokens
         self._client_access = services.rules.client_access
         self._sync_key = services.sync_key
-        self._failed_sync_keys = FailedSyncKeys(trio.current_time)
+        self._failed_keys = FailedKeys(trio.current_time)
         self.anyone = Access(self._caller, bearer="none", refusals=())
         self.session = Access(self._visitor, bearer="required")
         self.any_key = Access(self._any_key, bearer="required")
@@ -139,7 +140,7 @@ class Guards:
         return Access(admit, bearer="optional", scope=scope)
 
     def local_or_key(self, scope: Scope) -> Access:
-        """Return the same access, which the sync key opens as well."""
+        """Return the access of local clients, sessions, the sync key, and keys with this scope."""
         admit = partial(self._local_or_key, scope)
         return Access(admit, bearer="optional", scope=scope)
 
@@ -220,7 +221,7 @@ class Guards:
             return await self._scoped(scope)
         except NotAllowed:
             if given is not None and self._sync_key:
-                self._failed_sync_keys.note(caller.address)
+                self._failed_keys.note(caller.address)
             raise NotAllowed(
                 "this is open to local requests only, and yours is none: "
                 f"{caller.reason_refused}; send a session token, an API key with the scope {scope} "
@@ -232,7 +233,7 @@ class Guards:
         try:
             return await self._auth.check_key(given)
         except WrongKey:
-            self._failed_sync_keys.note(address)
+            self._failed_keys.note(address)
             raise
 
     async def crew_caller(self, crew: str, shown: Credential) -> CrewUser:

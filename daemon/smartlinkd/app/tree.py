@@ -64,7 +64,7 @@ LAST_WRITES_S = 5.0
 worker."""
 
 DISK_TIMEOUT_S = 60.0
-"""The additional time for which an actor may hang that writes to the disk or waits for a write.
+"""Seconds by which the heartbeat of an actor that waits for the disk may be later than others'.
 
 A restart mends no disk, and ends what crews are working on.
 """
@@ -91,7 +91,7 @@ async def serve(
         StateUnusable: the state directory cannot be used.
         NotSaved: a secret could not be written at the first start.
         Invalid: the main address cannot be listened at.
-        Escalated: an actor failed too often.
+        Escalated: an actor did not start, or ended too often.
     """
     for warning in settings.warnings:
         logger.warning("%s", warning)

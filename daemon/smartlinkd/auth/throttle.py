@@ -1,10 +1,10 @@
 """Limits on guessing: failures of each network, and wrong codes of all. No I/O; the clock is given.
 
 An attempt is reserved before its check, and pending ones count as failures, so that attempts sent
-side by side do not all pass before the first has failed. A client that pending attempts alone hold
-back waits for their verdicts. One-time codes have only a million values, so they have a limit over
-all networks too; only a client that knows the password can send any. The table is bounded: a new
-network inherits the count of the one it evicts. See docs/decisions/032-throttle.md.
+side by side do not all pass before the first has failed. If only pending attempts block a client,
+it waits until they are decided. One-time codes have only a million values, so they have a limit
+over all networks too; only a client that knows the password can send any. The table is bounded: a
+new network inherits the count of the one it evicts. See docs/decisions/032-throttle.md.
 """
 
 from __future__ import annotations

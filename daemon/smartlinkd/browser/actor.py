@@ -146,7 +146,9 @@ class Browser:
         Raises:
             BrowserNotReady: there is no browser at the moment. Raised at once.
             Overloaded: too many jobs wait.
-            BrowserFailed: a call to the browser failed. Any other error of `job` is raised, too.
+            Refused: `job` raised one; `BrowserFailed` when a call to the browser failed.
+            ActorRestarting: `job` raised anything else, which also ends the actor.
+            ActorGone: the daemon stops.
         """
         if not self.is_ready:
             raise _not_ready(self.status())

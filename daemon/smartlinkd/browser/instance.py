@@ -3,7 +3,7 @@
 It ends when its process exits, its websocket closes, or its probe page (a "canary") runs no script
 for a few seconds: a stopped process keeps its socket open, and a hung one may answer the protocol.
 These end it at once. One that is too old, too large or unusable for new tabs is recycled: it serves
-on until the next one is ready. See docs/decisions/058-running-chromium.md.
+on until `actor.py` has the next one ready. See docs/decisions/058-running-chromium.md.
 """
 
 from __future__ import annotations

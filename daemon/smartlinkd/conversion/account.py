@@ -89,7 +89,8 @@ def digest_of(cookie: Cookie | None) -> str | None:
 class Account:
     """One account of the marketplace.
 
-    Its status speaks of the stored cookie. While none is known to be stored, every cookie counts.
+    The status is that of the stored cookie. If this process has stored none, a result with any
+    cookie changes it.
     """
 
     def __init__(self, name: str, on_change: AccountChanged, pause: Pause | None = None) -> None:

@@ -3,7 +3,8 @@
 The portal's page takes a few links at once, with one set of sub-ids. So each account has at most
 one worker task, which submits as many waiting links as fit together. The first link is submitted at
 once: only links that have to wait anyway are merged. A log record of a submit has the ids of all
-requests whose links it holds.
+requests whose links it holds. A *submit* is one use of the portal's form, a *row* its answer for
+one link.
 """
 
 from __future__ import annotations
@@ -51,16 +52,22 @@ class ConversionLimits:
     chunk: int = 5
     """Links of one submit."""
     max_waiting_submits: int = 32
+    """Submits of all accounts that wait. The next request is refused."""
     ttl_s: float = 86_400.0
+    """A converted link is cached for this time."""
     max_cached: int = 10_000
+    """Converted links that are cached."""
     product_ttl_s: float = 600.0
+    """A product's data is cached for this time."""
     max_cached_products: int = 10_000
     refusal_pause_s: float = 900.0
     """After a refusal of product data nothing is read for this time."""
     silence_pause_s: float = 60.0
+    """The same after a reading that got no answer."""
     product_wait_s: float = 10.0
     """A converted link waits for its data this long at most. More than a source takes."""
     max_requests: int = 256
+    """Requests that wait for the actor."""
     gather_s: float = 0.5
     """The products of a request wait for its short links this long, so that all share submits."""
 

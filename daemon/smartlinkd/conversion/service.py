@@ -1,4 +1,4 @@
-"""The conversion service: links in, results out (seed, POST /api/convert).
+"""The conversion service: links in, results out (`POST /api/convert`).
 
 The links of a request are parsed and short ones resolved. Each product that is not cached joins its
 account's queue, and product data is read for what was converted. Each link has a task of its own,
@@ -108,7 +108,7 @@ class ConversionTimings:
 
     def __init__(self) -> None:
         self.wait = histogram(
-            "submit_wait", "A link's time in the line, until its submit or without one", "outcome"
+            "submit_wait", "A link's time in the queue, whether or not it was submitted", "outcome"
         )
         self.submit = histogram("submit", "A submit at the portal, or at the API", "outcome")
         self.products = histogram("product_data", "Reading the data of a product", "outcome")
@@ -126,7 +126,7 @@ class ConversionService:
         self.timings = ConversionTimings()
         self.answered = Counter(
             "smartlinkd_links",
-            "Links answered, by failCode, those of refused orders included",
+            "Links answered, by failCode, those of refused requests included",
             ["code"],
             registry=None,
         )

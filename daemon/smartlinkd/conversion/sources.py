@@ -1,6 +1,6 @@
-"""Protocols of the sources that the conversion service uses.
+"""Protocols of the sources that the conversion service uses: what any marketplace has to offer.
 
-`smartlinkd/app/components.py` chooses their implementations by the configuration.
+`app/components.py` chooses their implementations by the configuration.
 """
 
 from __future__ import annotations

@@ -177,8 +177,8 @@ class RunningExecution:
     async def answer(self, feedback: Feedback, webhooks: Sequence[WebhookTarget]) -> None:
         """Pass a human's answer to the worker. Return when it is recorded.
 
-        A client that gives up takes nothing back. The same answer again is the same one, until the
-        task is asked about again.
+        A client that disconnects does not cancel its answer. A repeated answer counts once, until
+        the task asks its next question.
 
         Raises:
             Invalid: nothing is asked, or about another task, or the answer cannot be recorded.

@@ -22,7 +22,7 @@ from smartlinkd.untrusted import escape_unprintable
 
 MAX_LAST_LINE = 300
 """Characters of a worker's last line in an error's text."""
-OUT_OF_SIGHT = "the worker may still be running: its guardian was killed"
+OUT_OF_SIGHT = "the worker may still be running: its reaper was killed"
 SHELL_SIGNALED = 128
 """A shell adds this to the number of the signal that has ended its command."""
 

@@ -52,7 +52,8 @@ SPARE_PAGES: Final = 256
 _CUT_AT_ONCE: Final = 500  # pages
 _MERGED_AT_ONCE: Final = 500  # pages
 _STALE_PART: Final = 10
-"""The index is merged when a tenth as many entries were deleted as there are."""
+"""The index of a file that is too large is merged when the entries that were deleted since the last
+merge are more than this part (one in ten) of those that are left."""
 _LEFT_FREE_BYTES: Final = 4 * 1024 * 1024
 """The history stops before the disk is full: the last room is for what was promised to clients."""
 _DAY_MS: Final = 86_400_000
@@ -66,7 +67,7 @@ class HistoryDatabase:
     """The history's file. Every method that reads or deletes may raise `Unavailable`."""
 
     def __init__(self, path: Path, limits: HistoryLimits) -> None:
-        """Nothing is opened yet. The folder of `path` exists."""
+        """Open nothing yet. The folder of `path` must exist."""
         self._path = path
         self._limits = limits
         # The event loop appends to it while the thread takes; a `deque` allows that.
@@ -93,7 +94,10 @@ class HistoryDatabase:
         self._disconnect()
 
     def write_pending(self) -> bool:
-        """Write what waits in memory. Returns False when that fails: then it waits on."""
+        """Write the entries that wait in memory. Return False when that fails.
+
+        They wait in memory then, but for entries that hit a bug of ours, which are lost.
+        """
         is_written = False
         while records := self._take_batch():
             try:
@@ -113,7 +117,7 @@ class HistoryDatabase:
         return True
 
     def page(self, filters: Filters, limit: int, before: int | None = None) -> list[Entry]:
-        """Return at most so many entries, the newest first, with ids below `before`."""
+        """Return up to `limit` entries, the newest first, with ids below `before`, if given."""
         with self._reading() as connection:
             found = _select(connection, filters, "entries.*", limit=limit, before=before)
             return [_entry(row) for row in found]

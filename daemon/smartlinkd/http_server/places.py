@@ -27,8 +27,8 @@ class HttpLimits:
 
     connections: int = 512
     """At once, to all sockets of one server. The next one takes the place of the one that has been
-    idle the longest, and gets 503 when none is idle. Times `max_body` it is the memory that unread
-    bodies can take; what it leaves of descriptors: `processes/process_limits.py`."""
+    idle the longest, and gets 503 when none is idle. `connections` times `max_body` is the most
+    memory that unread bodies take. `processes/process_limits.py` counts the descriptors left."""
     head_bytes: int = 16 * 1024
     """Request line and headers."""
     idle_seconds: float = 15.0

@@ -3,7 +3,8 @@
 People paste what their phone gives them: a link in a message, in quotes, behind another site's
 redirect, or escaped twice. Strangers paste what only looks like the marketplace, so the host alone
 decides. The result is never the text again: a product is two numbers, from which its canonical link
-is made; a short link is an origin of the market and one code.
+is made; a short link is an origin of the market and one code. A new form of path is added here, a
+new host in `markets.py`.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ from smartlinkd.net.egress_rules import (
 from smartlinkd.threads import NoThread
 
 DEADLINE: Final = 30.0
-"""Seconds from the lookup of the name to the answer's status; what the specification of signed
-webhooks asks of patience at most."""
+"""Seconds from the lookup of the name to the answer's status. Standard Webhooks recommends no
+longer one."""
 CONNECT_DEADLINE: Final = 8.0
 """Seconds for one address: a dead one leaves time for the next within `DEADLINE`."""
 MAX_ADDRESSES: Final = 3
@@ -111,7 +111,7 @@ class Sender:
     ) -> Answered | Unanswered:
         """Make one POST of JSON. The outcome's texts hold neither the URL nor a header.
 
-        The answer counts with its status: a receiver that sends 200 and then breaks off has it.
+        The status line decides: a 200 counts even if the body then breaks off.
         """
         why = f"no answer within {self._deadline_s:g} seconds"
         outcome: Answered | Unanswered = Unanswered(why)

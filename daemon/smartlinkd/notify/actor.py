@@ -33,7 +33,7 @@ BACKOFF: Final = Backoff(first=5.0, longest=60.0)
 ENDED: Final = "the daemon has ended"
 
 AccountNotified = Callable[[str, datetime], None]
-"""Called with an account's shown name, and since when its state is the one that was notified."""
+"""Called after a notice about an account, with its shown name and the time of its last change."""
 
 
 class Notifier:

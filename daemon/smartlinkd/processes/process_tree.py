@@ -94,7 +94,7 @@ class ExitStatus:
             return f"signal {self.signal} ({signal.strsignal(self.signal)})"
         if self.memory is not None:
             return f"its memory limit: it used {self.memory // 2**20} MiB"
-        return "an unknown status: its guardian was killed"
+        return "an unknown status: its reaper was killed"
 
 
 class ProcessTree:
@@ -193,10 +193,10 @@ class ProcessTree:
 
     def _kill_reaper(self) -> None:
         if not self._reaper_pid:
-            logger.error("%s: the server of guardians does not answer and is killed", self._name)
+            logger.error("%s: the fork server does not answer and is killed", self._name)
             self._kill_server()
             return
-        logger.error("%s: its guardian does not end and is killed", self._name)
+        logger.error("%s: its reaper does not end and is killed", self._name)
         # The reaper holds the status pipe: while that is open, the process id is not another's.
         if not is_hung_up(self._status_fd):
             with suppress(ProcessLookupError):  # it ended just now
@@ -211,7 +211,7 @@ class ProcessTree:
                 await self._follow_status()
                 nursery.cancel_scope.cancel()
         if not self._started.is_set():
-            error = OSError(errno.ECHILD, "its guardian died before the start", self._name)
+            error = OSError(errno.ECHILD, "its reaper died before the start", self._name)
             self._set_started(error)
         if self.status is None:
             self._set_exited(ExitStatus())
@@ -233,7 +233,7 @@ class ProcessTree:
         match what:
             case "reaper":
                 self._reaper_pid = int(about)
-                self._left = "its guardian was killed"
+                self._left = "its reaper was killed"
             case "started":
                 self.pid = int(about)
                 self._set_started()
@@ -407,7 +407,7 @@ class ForkServer:
                     socket.send_fds(self._socket, [b"+"], descriptors)
                 except (BrokenPipeError, ConnectionResetError):
                     end = ExitStatus.of(self._wait(self._process))
-                    text = "the server of guardians has ended (%s), another is started"
+                    text = "the fork server has ended (%s), another is started"
                     logger.warning(text, end)
                 else:
                     return self._process.kill
@@ -447,7 +447,7 @@ class ForkServer:
         with trio.move_on_after(self.limits.kill, shield=True) as patience:
             await trio.lowlevel.wait_readable(self._socket)
         if patience.cancelled_caught:
-            logger.error("the server of guardians does not end and is killed")
+            logger.error("the fork server does not end and is killed")
             self._process.kill()
         self._wait(self._process)
 

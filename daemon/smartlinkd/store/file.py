@@ -76,8 +76,8 @@ class StoreFile:
     def shared(self) -> Iterator[None]:
         """Have all uses in the block share one transaction.
 
-        When it raises, nothing was changed, and nothing is logged: the error comes again when each
-        use is made alone.
+        When it raises, nothing was changed and nothing is logged. The caller repeats each use in a
+        transaction of its own, and an error that comes again is raised there.
         """
         if not self._is_there():
             raise FileNotFoundError(self._path)

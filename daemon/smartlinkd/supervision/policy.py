@@ -24,7 +24,8 @@ class Backoff:
     """Exponential waits with jitter: `first`, twice that, … up to `longest` seconds.
 
     A child that stayed up for `healthy` seconds starts over at `first`. `jitter` is the share of a
-    wait that is random, so that things which failed together do not come back together.
+    wait by which chance makes it shorter, so that things which failed together do not come back
+    together.
     """
 
     first: float = 0.5

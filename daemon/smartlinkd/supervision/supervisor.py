@@ -36,6 +36,9 @@ class Supervisor:
 
     Args:
         specs: the children, in the order of their start.
+        strategy: the children that are restarted with one that ended.
+        backoff: the waits between the restarts of one child.
+        intensity: the most restarts, of all children together, before the supervisor gives up.
         chance: the randomness of the waits between restarts.
         wall: the clock of the snapshots. All waits are on trio's clock.
     """

@@ -158,7 +158,7 @@ _worker("too_large", "error", f"{_BROKE}a line may have 1048576 bytes")
 _worker("closes_its_line", "error", f"{_BROKE}it closed its descriptor", within=GRACE + MOMENT)
 _worker("dies_with_children", "error", "exited with code 3 without a result")
 _worker("killed", "error", "ended by signal 9 .Killed., which this daemon did not send")
-_worker("reaper_killed", "error", "may still be running", log="left over: its guardian was killed")
+_worker("reaper_killed", "error", "may still be running", log="left over: its reaper was killed")
 for _fault in ("floods_output", "leaves_children", "result_twice", "lingers"):
     change(_fault, (*AT_WORK, "stopping", "draining"), error="")
 # The result stands, and its client has it at once.

@@ -1,4 +1,4 @@
-"""The stored cookie (seed, "Stored cookie" and section 4), and how a request's cookie is read."""
+"""The stored cookie's endpoints, and how a request's cookie is read."""
 
 from __future__ import annotations
 

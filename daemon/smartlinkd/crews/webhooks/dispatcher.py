@@ -1,8 +1,9 @@
 """The webhook dispatcher: it makes the calls that the store holds, at least once and in order.
 
-The journal is the queue. One task asks it for due calls, the first of each target, and starts a
-task for each that finds a free slot. A call is deleted after it was made, so a crash in between
-repeats it. A failed call is rescheduled in the store, and those behind it wait.
+The store's outbox is the queue. One task asks it for due calls, the first of each address of an
+execution, and starts a task for each that finds a free slot. A call is deleted after it was made or
+given up, so a crash in between repeats it. A failed call is rescheduled in the store, and those
+behind it wait.
 See docs/decisions/071-webhook-dispatcher.md.
 """
 
@@ -58,7 +59,7 @@ class WebhookLimits:
     max_age_s: float = 25 * 3600.0
     """A call that has been due for longer is attempted once more at most."""
     longest_sleep_s: float = 60.0
-    """Between two looks when nothing is due, for a clock that was set."""
+    """The longest sleep when nothing is due, so that a wall clock which was set is noticed."""
 
 
 class WebhookTimings:

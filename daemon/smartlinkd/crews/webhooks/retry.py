@@ -3,8 +3,9 @@
 | answer | verdict |
 |---|---|
 | 2xx | `Delivered` |
-| 302, 303, 307, 408, 425, 429, 5xx, or no answer in time | `Retried` |
-| any other, 301 and 308 too | `GivenUp`: the same call would get the same answer |
+| 302, 303, 307, 408, 425, 429, 5xx | `Retried` |
+| none, for any reason; a forbidden address too | `Retried` |
+| any other, 301 and 308 too; a request that cannot be written | `GivenUp` |
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def judge(
     Args:
         attempt: Its number; 1 is the first.
         is_last: True if the call is too old for another attempt.
-        now: The time, for a `Retry-After` that is a date.
+        now: The time, for a `Retry-After` that is a date. One makes the wait longer, up to an hour.
     """
     retry_after = None
     if isinstance(outcome, Unanswered):
