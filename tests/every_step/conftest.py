@@ -1,4 +1,4 @@
-"""Worlds to be struck, on a mock clock."""
+"""Fixtures for scenarios that are struck at every step, on a mock clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def strike_world(at_every_step: AtEveryStep, tmp_path: Path) -> StrikeWorld:
-    """Strikes one running daemon, with these crews, at every step of a scenario."""
+    """Strike one running daemon with these crews at every step of a scenario."""
 
     def strike(
         scenario: Callable[[Strike, World], Awaitable[None]],

@@ -1,4 +1,4 @@
-"""The owner of a daemon on a stage: knows the password, has the phone, and sees the disk."""
+"""The owner of a daemon on a stage, with the password, the phone and access to the disk."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tests.faults.door import Asked
 
 
 class Owner:
-    """`secret` is the second factor's, when it is on."""
+    """`secret` is the second factor's; "" while it is off."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.stage = world.stage
         self.secret = ""
 
-    # What the owner does
+    # Requests
 
     def login(self, password: str = PASSWORD) -> Asked:
         return self.stage.request("POST", "/api/auth/login", {"password": password})
@@ -35,18 +35,18 @@ class Owner:
         return self.stage.request("POST", "/api/auth/2fa/disable", {"code": code}, token=token)
 
     async def half_login(self) -> str:
-        """The first half of one; the temporary token."""
+        """Log in with the password alone and return the temporary token."""
         return str((await self.login().good())["tempToken"])
 
     async def session(self) -> str:
-        """A whole login, with a code if one is needed."""
+        """Log in, with a code if one is needed, and return the session's token."""
         found = await self.login().good()
         if found.get("mfaRequired"):
             found = await self.verify(found["tempToken"], self.next_code()).good()
         return str(found["token"])
 
     async def setup(self, token: str) -> str:
-        """The secret of a second factor that is not on yet."""
+        """Return the secret of a second factor that is not yet on."""
         asked = self.stage.request("GET", "/api/auth/2fa/setup", token=token)
         return str((await asked.good())["secret"])
 
@@ -56,25 +56,25 @@ class Owner:
         await self.enable(token, self.secret, self.next_code(self.secret)).good()
 
     async def is_let_in(self, token: str) -> bool:
-        """Whether a session goes on."""
+        """True if the session is valid."""
         asked = self.stage.request("GET", "/api/crews", token=token)
         assert await asked.wait() in (200, 403), asked
         return asked.status == 200
 
-    # What the phone shows
+    # The phone
 
     def next_code(self, secret: str = "") -> str:
-        """One that was not shown before: time goes on until then."""
+        """Advance the wall clock to the next code and return it."""
         self.stage.wall.offset += STEP
         return self.code(secret)
 
     def code(self, secret: str = "") -> str:
         return pyotp.TOTP(secret or self.secret).at(int(self.stage.wall.now()))
 
-    # What the disk has
+    # The disk
 
     def saved(self) -> SavedState:
-        """The saved state, which is whole, and nothing beside it."""
+        """Return the saved state. It must be complete, with no temporary file beside it."""
         names = {each.name for each in self.stage.directory.iterdir()}
         assert not {name for name in names if name.endswith(".new")}, names
         assert STATE_FILE in names
@@ -84,6 +84,6 @@ class Owner:
         return self.saved().second_factor
 
     def is_used(self) -> bool:
-        """Whether the code that the phone shows now is used up."""
+        """True if the phone's current code has been used."""
         factor = self.factor()
         return factor is not None and int(self.stage.wall.now()) // STEP in factor.used_steps

@@ -1,6 +1,6 @@
-"""The browser: restarted, and recycled while somebody is at work on it.
+"""The browser's restart, and its recycling while a request is on it.
 
-Its first start, and its end with the daemon's, are in `test_life.py`.
+`test_life.py` tests its first start and its end with the daemon.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.every_step.world import SOON, StrikeWorld, World, got_its_own, is_ans
 from tests.faults.stage import BIG, LOOK_EVERY, comes_about
 
 HEALTHY = 60.0
-"""Seconds after which the next end of a browser is not counted with the one before."""
+"""Seconds of health that reset the browser's count of failures."""
 
 
 def test_a_restart_during_which_its_part_fails(strike_world: StrikeWorld) -> None:
@@ -31,7 +31,7 @@ def test_a_restart_during_which_its_part_fails(strike_world: StrikeWorld) -> Non
 
 
 async def is_replaced(world: World) -> None:
-    """The browser that there is gives way to the next one."""
+    """Wait until the next browser has replaced the current one."""
     before = world.stage.machine.process.pid
     browser = world.stage.browser
     assert await comes_about(lambda: browser.is_ready and browser.status().pid != before, SOON)
@@ -49,9 +49,9 @@ def test_a_recycling_while_somebody_is_at_work(strike_world: StrikeWorld, death:
         world.stage.machine.memory = 0
         gate.open()
         await asked.wait()
-        await trio.sleep(LOOK_EVERY)  # the one before ends when its last work has
+        await trio.sleep(LOOK_EVERY)  # the old browser ends after its last work
         strike.disarm()
-        if not strike.happened or is_answered(asked):  # one may leave in the midst of it
+        if not strike.happened or is_answered(asked):  # a client that leaves gets no answer
             assert asked.status == 200, asked
             got_its_own(asked, world.account)
         elif death != "client":

@@ -1,4 +1,4 @@
-"""A conversion, whose client leaves at every step, or one of whose parts fails at every step."""
+"""A conversion whose client leaves, or during which a part fails, at every step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.every_step.strike import Strike
 from tests.every_step.world import StrikeWorld, World, got_its_own, strike_at
 
 LATER = 1.0
-"""Seconds in which a conversion would come to its end."""
+"""Seconds within which a conversion would end."""
 PARTS = ("auth", "conversion", "browser")
 
 
@@ -32,7 +32,7 @@ def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld, com
 
 
 async def nothing_is_done_for_nobody(world: World) -> None:
-    """From the moment in which a client has gone the portal is not asked any more."""
+    """Check that the portal gets no request after the client has left."""
     await wait_all_tasks_blocked()
     requests = len(world.stage.network.requests)
     await trio.sleep(LATER)
@@ -40,7 +40,7 @@ async def nothing_is_done_for_nobody(world: World) -> None:
 
 
 def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWorld) -> None:
-    """Two of the same account, with the same sub-ids and with others, and one of another."""
+    """Beside it are requests with the same and other sub-ids, and one of another account."""
 
     async def scenario(strike: Strike, world: World) -> None:
         account, other = world.account, world.stage.account()

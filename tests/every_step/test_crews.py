@@ -1,7 +1,6 @@
-"""Kickoff, stop and resume, whose client leaves at every step, or one of whose parts fails.
+"""Kickoff, stop and resume: the client leaves, or a part fails, at every step.
 
-An execution that a client was told of is known and comes to an end, once; one that nobody was told
-of does so too, if it is there at all.
+An execution exists if its client got a kickoff_id. Each execution that exists ends exactly once.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tests.faults.crews.client import Client
 from tests.faults.door import Asked
 
 DEATHS = ("client", "executor", "journal")
-"""A strike hits the client that asks, or the actor that works for it."""
+"""The client leaves, or the actor that works for it fails."""
 CREW = {"name": "c", "max_running": 2, "queue": 10, "grace": 1.0, "on_restart": "fail"}
 RUN: list[Step] = ["started", "task a", "done a", "result fine"]
 ENDS = ("crew_kickoff_completed", "crew_kickoff_failed")
@@ -47,7 +46,7 @@ def test_kickoff(strike_world: StrikeWorld, death: str, has_key: bool) -> None:
 @pytest.mark.parametrize("ahead", [0, 2], ids=["runs", "waits"])
 @pytest.mark.parametrize("death", DEATHS)
 def test_stop(strike_world: StrikeWorld, death: str, ahead: int) -> None:
-    """Of one that runs, and of one that waits behind others."""
+    """The execution is running, or is in the queue behind two others."""
 
     async def scenario(strike: Strike, world: World) -> None:
         client = Client(world.stage)
@@ -79,7 +78,7 @@ def test_resume(strike_world: StrikeWorld, death: str) -> None:
         if found["status"] == "waiting_for_human_input":
             again = answer(client, kickoff_id)
             await again.wait()
-            assert again.status in (200, 400), again  # 400: it was being recorded
+            assert again.status in (200, 400), again  # 400: the first answer is being recorded
         assert (await ended_once(world, kickoff_id))["status"] in ends(death, "completed")
         told = (await story(world, kickoff_id)).count("human_feedback_received")
         assert told <= 1
@@ -89,7 +88,7 @@ def test_resume(strike_world: StrikeWorld, death: str) -> None:
     assert strike_world(scenario, CREW, stride=3) > 40
 
 
-# What is tried
+# Requests
 
 
 def answer(client: Client, kickoff_id: str) -> Asked:
@@ -98,7 +97,7 @@ def answer(client: Client, kickoff_id: str) -> Asked:
 
 
 async def kicked_off(client: Client, key: str) -> str:
-    """Another kickoff, tried until it is taken."""
+    """Kick off until the executor accepts it, and return the kickoff_id."""
     with trio.fail_after(ENDED):
         while True:
             asked = client.kick_off(*RUN, key=key)
@@ -109,18 +108,18 @@ async def kicked_off(client: Client, key: str) -> str:
             await trio.sleep(0.1)
 
 
-# What is due
+# Checks
 
 
 def ends(death: str, usual: str) -> tuple[str, ...]:
-    """What may become of an execution: one that ran is interrupted by the failure of its part."""
+    """Return the allowed statuses: the failure of a part may interrupt an execution."""
     return (usual,) if death == "client" else (usual, "interrupted")
 
 
 async def is_stopped(
     world: World, client: Client, kickoff_id: str, asked: Asked, death: str
 ) -> None:
-    """It has been stopped; and if nobody was told so, it may have been, or can be."""
+    """Check that the execution is stopped, by this request or by another one after it."""
     again = client.ask("POST", f"/stop/{kickoff_id}")
     await again.wait()
     assert again.status in (200, 400), again
@@ -134,13 +133,13 @@ async def is_stopped(
 
 
 async def executions(client: Client) -> set[str]:
-    """Those that the crew has, with the newest hundred among them."""
+    """Return the ids of the crew's newest hundred executions."""
     found = await client.get("/executions?limit=100")
     return {each["kickoff_id"] for each in found["executions"]}
 
 
 async def ended_once(world: World, kickoff_id: str) -> Json:
-    """Its status, when it has ended; there is one end in its story."""
+    """Wait for the execution's end and return its status. It must have one end event."""
     found = await Client(world.stage).ended(kickoff_id, ENDED)
     assert sum(kind in ENDS for kind in await story(world, kickoff_id)) == 1
     return found

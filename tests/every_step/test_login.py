@@ -1,6 +1,6 @@
-"""Logins, whose client leaves at every step, or with whom auth fails at every step.
+"""Logins whose client leaves, or during which auth fails, at every step.
 
-A code is good once, whoever hears of it; and what was answered is so.
+A code can be used once, even if its client gets no answer. Every answer is true.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from tests.every_step.strike import Strike
 from tests.every_step.world import StrikeWorld, World, is_answered, strike_at
 
 DEATHS = ("client", "auth")
-"""A strike hits the client that asks, or the actor that works for it."""
+"""The client leaves, or the actor that works for it fails."""
 ORDERS = 2
-"""Of the tasks that are ready at the same time: these scenarios are short."""
+"""Seeds of trio's order of tasks. These scenarios are short."""
 
 
 @pytest.fixture(autouse=True)
 def any_number_of_codes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here an hour sees more wrong codes than an owner's does."""
+    """Allow more wrong codes an hour than the daemon does."""
     monkeypatch.setattr(state, "Throttle", partial(Throttle, max_wrong_codes=10**6))
 
 
@@ -49,7 +49,7 @@ def test_a_code_is_good_once(strike_world: StrikeWorld, death: str) -> None:
         owner = await the_owner(owners, world)
         temp_token, code = await owner.half_login(), owner.next_code()
         asked = owner.verify(temp_token, code)
-        # The next instance of auth knows of no login half done.
+        # A restarted auth does not know the temporary token.
         await strike_at(strike, asked, death, world, but=403)
         await world.is_well()
         used = owner.is_used()
@@ -57,7 +57,7 @@ def test_a_code_is_good_once(strike_world: StrikeWorld, death: str) -> None:
         assert death == "client" or asked.status != 403 or not used
         if is_answered(asked):
             assert await owner.is_let_in(asked.answer["token"])
-        # Saved, the login is over; else the code is as good as before, and so is its token.
+        # If the use is saved, the login is over; else the code and the temporary token stay valid.
         again = temp_token if death == "client" else await owner.half_login()
         refused = 403 if death == "client" else 401
         assert await owner.verify(again, code).wait() == (refused if used else 200)
@@ -68,7 +68,7 @@ def test_a_code_is_good_once(strike_world: StrikeWorld, death: str) -> None:
 
 
 async def the_owner(known: list[Owner], world: World) -> Owner:
-    """Who has the second factor switched on."""
+    """Return the owner, whose second factor is on."""
     if not known:
         known.append(Owner(world))
         await known[0].switch_on()
@@ -84,7 +84,7 @@ def test_a_second_factor_is_switched_on_as_a_whole(strike_world: StrikeWorld, de
         code = owner.next_code(secret)
         before = owner.saved()
         asked = owner.enable(own, secret, code)
-        # The next instance of auth has not handed this secret out.
+        # A restarted auth does not know this secret.
         await strike_at(strike, asked, death, world, but=400)
         await world.is_well()
         saved = owner.saved()

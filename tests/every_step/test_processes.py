@@ -1,8 +1,7 @@
-"""Real processes, on the real clock: a command, a worker and a Chromium, each cancelled at
-every step from the start to the end. Nothing of it is left when the block is.
+"""A command, a worker and a Chromium in real processes, cancelled at every step.
 
-How many steps there are is up to the kernel here: a browser that takes longer is looked for more
-often. So one that is struck later than ever ends the scenario.
+No process, descriptor or file is left after the block. The number of steps varies with the kernel,
+so a scenario ends at the first run that is over before its strike.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
 from tests.hygiene.at_once import check_held, held
 
-# It tells its children's numbers: one in its group, and one in a session of its own.
+# Prints the process ids of its children: one in its group, one in a new session.
 FAMILY = "sleep 1000 & echo $!; setsid sh -c 'echo $$; exec sleep 1000' & wait"
 WORKER = """
 printf '{"type":"started"}\\n' >&3
@@ -41,7 +40,7 @@ StrikeReal = Callable[..., int]
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """One that any user may pass through, and in which nothing may be left."""
+    """A folder that any user may enter. Each scenario must leave it empty."""
     with tempfile.TemporaryDirectory(prefix="every-step-") as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -49,7 +48,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def strike_real(at_every_step: AtEveryStep, folder: Path) -> StrikeReal:
-    """Strikes at a body, by cancelling it, and looks at what is left of it."""
+    """Cancel a body at every step and check that nothing is left of it."""
 
     def strike(body: Callable[[], Awaitable[None]], *, stride: int = 1) -> int:
         async def scenario(strike: Strike, _: None) -> None:

@@ -1,9 +1,7 @@
-"""The machine that a Chromium runs on, played: processes, profile folders, and the way to them.
+"""A fake machine for Chromium: its processes, profile folders and connections.
 
-This is the one seam. Above it everything is the daemon's own: how a browser is found and launched,
-what its profile is and when it is gone, the protocol, tabs, contexts, lifecycle. Below it there is
-no process, no socket and no thread, so a mock clock can be used. What is replaced, by name, is in
-`Machine.install`.
+`Machine.install` replaces the functions that start a process, make a folder and connect. All code
+above them is the daemon's. There is no process, socket or thread, so a mock clock can be used.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ LAUNCH_TAKES = 0.1
 
 
 class Process:
-    """A main process. It has the shape of `smartlinkd.processes.process_tree.ProcessTree`."""
+    """A fake main process, with the interface of `processes.process_tree.ProcessTree`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -60,14 +58,14 @@ class Process:
         self.end(ExitStatus(signal=signal.SIGKILL))
 
     def end(self, status: ExitStatus, said: str = "") -> None:
-        """It ends, and the kernel closes its sockets."""
+        """End the process with this status and standard error; its sockets close."""
         if self.status is None:
             self.status, self.stderr_tail = status, said
             self._life.cancel()
             self._ended.set()
 
     async def run(self, machine: Machine, folder: Path) -> None:
-        """Its life. The protocol is there after a while, or never."""
+        """Run the process. Its DevTools port opens after LAUNCH_TAKES seconds and `launching`."""
         try:
             with self._life:
                 async with trio.open_nursery() as nursery:
@@ -94,7 +92,7 @@ class Process:
 
 
 class Machine:
-    """What runs on it, and what goes wrong with it next."""
+    """The fake browser processes, and the faults of the next ones."""
 
     def __init__(self, folder: Path, network: Network) -> None:
         self.network = network
@@ -105,17 +103,17 @@ class Machine:
         self.executable.chmod(0o755)
         self.running: list[Process] = []
         self.launches = 0
-        # What goes wrong
-        self.launching: Gate | None = None  # a browser gets no further than this
-        self.no_process: OSError | None = None  # none can be started
-        self.no_folder: OSError | None = None  # no profile folder can be made
-        self.dies_early: str | None = None  # a browser ends at once, with these words
-        self.prepare: Callable[[FakeChromium], object] = lambda _: None  # done to each at its start
+        # Faults
+        self.launching: Gate | None = None  # a launch waits here
+        self.no_process: OSError | None = None  # starting a process fails
+        self.no_folder: OSError | None = None  # creating a profile folder fails
+        self.dies_early: str | None = None  # a browser exits at once, with this standard error
+        self.prepare: Callable[[FakeChromium], object] = lambda _: None  # called with each new browser
         self._pids = itertools.count(40_000)
         self.memory = 100 << 20
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Have every browser that is launched from now on run here."""
+        """Run every browser that is launched from now on here."""
         patch.setattr(chromium_module, "run_process_tree", self._run_process_tree)
         patch.setattr(chromium_module, "make_profile_folder", self.make_profile_folder)
         patch.setattr(chromium_module, "is_confined", lambda *_: True)
@@ -131,7 +129,7 @@ class Machine:
         return self.process.browser
 
     def heal(self) -> None:
-        """Nothing goes wrong with what is started from now on."""
+        """Remove the faults of later launches and open the `launching` gate."""
         if self.launching is not None:
             self.launching.open()
         self.launching = self.no_process = self.no_folder = None

@@ -1,5 +1,7 @@
-"""What the portal's pages do in a played tab, as their own scripts in `sandbox/pages` do it;
-and what the daemon's two scripts see and do there."""
+"""The scripts of the portal's pages in a fake tab.
+
+The portal's own scripts do the same in `sandbox/pages`; the daemon's two scripts are here, too.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,13 @@ RISK_CONTROL = 90309999
 
 
 def fact(document: Document, name: str) -> str:
-    """A `data-` attribute of the body."""
+    """Return the value of the body's attribute `data-NAME`, or ""."""
     found = re.search(rf'data-{name}="([^"]*)"', document.html)
     return html.unescape(found[1]) if found else ""
 
 
 def open_page(tab: Tab) -> None:
-    """Start what the document's own scripts do."""
+    """Run the document's own scripts."""
     document = tab.document
 
     async def play() -> None:
@@ -84,7 +86,7 @@ async def links_form(tab: Tab, arguments: list[Any]) -> Any:
 
 
 async def _submit(tab: Tab, links: list[str], sub_ids: list[str]) -> None:
-    """What the page does when its button is pressed."""
+    """Do what the page does when its button is pressed."""
     places = {f"subId{n}": value for n, value in enumerate([*sub_ids, *[""] * 5][:5], start=1)}
     body = {
         "operationName": "batchGetCustomLink",
@@ -103,7 +105,7 @@ async def _submit(tab: Tab, links: list[str], sub_ids: list[str]) -> None:
         )
         answer = json.loads(await exchange.read())
     except (NetError, ValueError):
-        return  # the page says so to its owner
+        return  # a real page shows its user an error
     await _leave_if_refused(tab, exchange.status, answer)
 
 

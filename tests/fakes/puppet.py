@@ -1,6 +1,6 @@
-"""A real worker that does as its input `script` says: the steps of `puppets.py`, in a process.
+"""A real worker process that runs its input `script`: the steps of `puppets.py`.
 
-A program, run as `python -I -S puppet.py`, so it imports nothing of this project.
+It runs as `python -I -S puppet.py`, so it imports nothing of this project.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAID: dict[str, Any] = {
     "result": lambda x: {"type": "result", "output": x},
     "failed": lambda x: {"type": "failed", "error": x},
 }
-"""Messages of a worker by the word of their step."""
+"""Messages of a worker, by the first word of their step."""
 FLOOD = "x" * 60_000
 ENDLESS = "y" * (1024 * 1024 + 1)
 
@@ -53,7 +53,7 @@ def say(message: dict[str, Any]) -> None:
     send(json.dumps(message) + "\n")
 
 
-def do(word: str, rest: str) -> None:  # noqa: PLR0912 - one a step
+def do(word: str, rest: str) -> None:  # noqa: PLR0912 - a branch a step
     if word in SAID:
         return say(SAID[word](rest))
     match word:
@@ -115,7 +115,7 @@ def bear(*, stray: bool) -> None:
         while True:
             signal.pause()
     os.close(done)
-    os.read(ready, 1)  # the child has come so far
+    os.read(ready, 1)  # the child has set up its signals
     os.close(ready)
 
 

@@ -1,7 +1,7 @@
-"""A tab of the played Chromium: it loads documents, runs the scripts it knows, and tells of it.
+"""A tab of the fake Chromium: it loads documents, runs known scripts and sends CDP events.
 
-A fake has no JavaScript. The scripts that are sent to a page are known by their source: `SCRIPTS`
-says in Python what each does. What a page's own script does is in `pages.py`.
+It has no JavaScript: `SCRIPTS` has a Python function for the source of each script that the daemon
+sends. The scripts of the portal's pages are in `pages.py`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ REDIRECTS = (301, 302, 303, 307, 308)
 
 Script = Callable[["Tab", list[Any]], Awaitable[Any]]
 SCRIPTS: dict[str, Script] = {}
-"""What the functions that a page is given do, by their source."""
+"""Python functions, by the JavaScript source that they stand for."""
 
 
 class Refused(Exception):  # noqa: N818
-    """The browser answers a command with an error of this text."""
+    """The browser answers the command with an error of this text."""
 
 
 def script(source: str) -> Callable[[Script], Script]:
-    """Say what the function of this source does."""
+    """Register the decorated function for this JavaScript source."""
 
     def known(function: Script) -> Script:
         SCRIPTS[source] = function
@@ -43,7 +43,7 @@ def script(source: str) -> Callable[[Script], Script]:
 
 
 class Life:
-    """What runs `within()` it ends when it is over."""
+    """A lifetime: `end()` cancels all blocks that run `within()` it."""
 
     def __init__(self) -> None:
         self.over = trio.Event()
@@ -67,20 +67,20 @@ class Life:
 
 
 class Document:
-    """What a tab shows. Leaving it ends all that runs in it."""
+    """The document in a tab. Its scripts end when the tab leaves it."""
 
     def __init__(self, url: str, status: int, loader_id: str) -> None:
         self.url = url
         self.status = status
         self.html = ""
         self.loader_id = loader_id
-        self.form = "none"  # as links_form.js says it
+        self.form = "none"  # "none", "disabled" or "ready", as in links_form.js
         self.password = False
         self.life = Life()
 
 
 class Tab:
-    """One target of type page, and the session that is attached to it."""
+    """A target of type page, and its session."""
 
     def __init__(self, chromium: FakeChromium, context_id: str) -> None:
         self.chromium = chromium
@@ -96,21 +96,21 @@ class Tab:
         self._bodies: dict[str, bytes] = {}
         self.dialog: trio.Event | None = None
 
-    # What can happen to it
+    # Faults
 
     def crash(self) -> None:
-        """Its renderer process ends: nothing is answered any more, and everybody is told."""
+        """End the renderer process: the tab answers nothing more and reports the crash."""
         self.crashed = True
         self.end()
         self.tell("Inspector.targetCrashed", {})
 
     def spin(self) -> None:
-        """Its script falls into an endless loop: nothing is answered any more."""
+        """Enter an endless loop in the page's script: the tab answers nothing more."""
         self.spinning = True
         self.end()
 
     def end(self) -> None:
-        """Nothing of it runs on."""
+        """Cancel everything that runs in the tab."""
         self.document.life.end()
         self.life.end()
 
@@ -119,19 +119,19 @@ class Tab:
         return self.crashed or self.spinning
 
     async def dialog_closed(self) -> None:
-        """Nothing is answered while a dialog is open, and all of it afterwards."""
+        """Wait until no dialog is open."""
         if self.dialog is not None:
             await self.dialog.wait()
 
     def tell(self, method: str, params: Json) -> None:
-        """An event on its session."""
+        """Send an event on the tab's session."""
         if self.attached:
             self.chromium.say({"method": method, "params": params, "sessionId": self.session_id})
 
     # Commands
 
     async def command(self, method: str, params: Json) -> Json:
-        """Carry out one command. Raises `Refused`."""
+        """Carry out one command. Raises `Refused` if Chromium answers with an error."""
         match method:
             case "Page.navigate":
                 return await self.navigate(params["url"])
@@ -156,7 +156,7 @@ class Tab:
         return {}
 
     async def navigate(self, url: str) -> Json:
-        """Load another document. Answers when it is there as far as its head."""
+        """Load another document. Return when its head has arrived."""
         loader_id = f"loader-{next(self.chromium.numbers)}"
         answer = {"frameId": self.id, "loaderId": loader_id}
         if urlsplit(url).scheme not in ("http", "https", "about"):
@@ -180,7 +180,7 @@ class Tab:
         return answer
 
     def go(self, url: str) -> None:
-        """What `location = url` does: the document that says so does not live to see it."""
+        """Navigate as `location = url` does, which ends the script that sets it."""
 
         async def going() -> None:
             with self.life.within():
@@ -189,12 +189,12 @@ class Tab:
         self.chromium.nursery.start_soon(going)
 
     async def alert(self) -> None:
-        """The page shows an alert: it goes on when that is dismissed."""
+        """Show an alert, and wait until it is dismissed."""
         self.dialog = dialog = trio.Event()
         self.tell("Page.javascriptDialogOpening", {"type": "alert", "message": "Sandbox"})
         await dialog.wait()
 
-    # Requests of the page
+    # Requests
 
     async def request(
         self,
@@ -206,10 +206,12 @@ class Tab:
         body: bytes = b"",
         manual: bool = False,
     ) -> Exchange:
-        """Ask the network, follow redirects unless told not to, and tell of each step.
+        """Send a request, follow redirects, and send the Network events of each step.
 
-        Returns when the head is there; a `manual` redirect is returned. Raises NetError, also for
-        a redirect of a call that leads to another origin.
+        Return when the head has arrived; with `manual`, return a redirect and do not follow it.
+
+        Raises:
+            NetError: when the request fails, or a script's redirect leads to another origin.
         """
         request_id = f"request-{next(self.chromium.numbers)}"
         life = self.life if loader_id else self.document.life
@@ -287,13 +289,13 @@ class Tab:
 
     @property
     def cookies(self) -> dict[str, str]:
-        """Those that the document's script can see."""
+        """The cookies that the document's script can read, by name."""
         return self.chromium.cookies(self.context_id, urlsplit(self.document.url).hostname or "")
 
-    # What runs in it
+    # Scripts
 
     def run(self, job: Callable[[], Awaitable[object]]) -> None:
-        """Have the document's own script do something; it ends with the document."""
+        """Run a job as the document's own script; it ends with the document."""
         document = self.document
 
         async def running() -> None:

@@ -1,6 +1,6 @@
-"""What the daemon relies on, of the played Chromium and of the real one alike.
+"""Contract of the fake and the real Chromium: all that the daemon relies on.
 
-Whatever is not held to here, a test on the fake alone must not be believed about.
+A test on the fake alone proves nothing about behaviour that is not tested here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 SOON = 10.0
 A_WHILE = 0.3
-"""Seconds in which a call that is answered at all has been."""
+"""Seconds within which Chromium answers, if it answers at all."""
 LOOP = "() => { for (;;); }"
 NEVER = "() => new Promise(() => {})"
 ADD = "(a, b) => a + b"
@@ -37,7 +37,7 @@ ALERT = "() => { alert('Sandbox'); return 7 }"
 SELL = "/offer/custom_link"
 
 
-# The fake's vocabulary
+# Scripts that the fake knows
 
 
 @script(LOOP)
@@ -69,7 +69,7 @@ async def is_not_answered(page: Page) -> None:
 
 
 async def ends_with(page: Page, error: type[Exception]) -> None:
-    """A script that would run for ever ends with this error."""
+    """Run a script without end; it must fail with this error."""
     with trio.fail_after(SOON), pytest.raises(error):
         await page.evaluate(NEVER, deadline=math.inf)
 
@@ -92,7 +92,7 @@ async def test_a_command_that_there_is_not(subject: Subject, of_page: bool) -> N
 async def test_a_session_that_there_is_not(subject: Subject) -> None:
     page = await subject.page()
     await page.close()
-    page.session.gone = None  # as if its end had not been told yet
+    page.session.gone = None  # as if the client did not know the session's end
     with pytest.raises(SessionGone, match="was closed"):
         await page.session.call("Page.enable")
 
@@ -104,7 +104,7 @@ async def test_a_killed_browser_closes_its_socket(subject: Subject) -> None:
     page = await subject.page()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ends_with, page, Disconnected)
-        await page.evaluate(ADD, 1, 2)  # and by now the other one is under way
+        await page.evaluate(ADD, 1, 2)  # by now the other script runs
         subject.send(signal.SIGKILL)
     with trio.fail_after(SOON):
         assert (await subject.process.wait()).signal == 9
@@ -130,7 +130,7 @@ async def test_a_crashed_tab_is_told_of_and_answers_nothing(subject: Subject) ->
     await subject.crash(page)
     with trio.fail_after(SOON):
         assert "crashed" in str(await page.session.wait_gone())
-    gone, page.session.gone = page.session.gone, None  # what the browser says, and not our client
+    gone, page.session.gone = page.session.gone, None  # ask the browser, not only our client
     await is_not_answered(page)
     page.session.gone = gone
     await answers(subject)
@@ -224,7 +224,7 @@ async def test_an_alert_holds_up_the_script_until_it_is_dismissed(subject: Subje
 
 
 async def _page_with_open_dialogs(subject: Subject) -> Page:
-    """A page that has not been set up, so that nothing dismisses its dialogs."""
+    """Return a page that was not set up, so that nothing dismisses its dialogs."""
     browser = subject.connection.browser
     context = await BrowserContext.create(subject.connection, ())
     where = {"url": "about:blank", "browserContextId": context.id, "newWindow": True}

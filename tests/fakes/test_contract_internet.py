@@ -1,7 +1,6 @@
-"""What becomes of a webhook call: at played receivers as at those that listen on a socket.
+"""Contract of the fake receivers and of receivers on a real socket: the outcome of a webhook call.
 
-The two run the same code for what a receiver says; what is held to here is the way to it: how
-connections are made, refused, closed and reset.
+Both answer with the same code. The tests compare connecting, refusing, closing and resetting.
 """
 
 from __future__ import annotations
@@ -84,13 +83,12 @@ async def test_each_behaviour(
     subject.receiver.next.append(behaviour)
     assert await subject.post() == outcome
     assert [call.body for call in subject.receiver.calls] == [{"a": 1}]
-    # And it does not spoil the next.
+    # The next call succeeds.
     assert await subject.post() == Answered(200)
     assert subject.receiver.calls[-1].id == "x"
 
 
 async def test_connections_are_kept(subject: Subject) -> None:
-    """Else a second call would be a second connection, and not find out that this one is gone."""
     assert await subject.post() == Answered(200)
     assert await subject.post() == Answered(200)
     assert subject.receiver.connections == 1
@@ -105,7 +103,7 @@ async def test_a_kept_connection_that_was_closed_is_not_used(subject: Subject) -
 
 
 async def test_nobody_listens(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port that was given back, and the played fault: both are told in the same words."""
+    """A closed port and the fake's fault lead to the same message."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
     await listener.aclose()

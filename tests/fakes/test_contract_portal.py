@@ -1,5 +1,4 @@
-"""What comes of work at the portal, with each fault that the matrix strikes with: the same on the
-played Chromium as on the real one."""
+"""Contract of the fake and the real Chromium: the outcome of each portal fault of the matrix."""
 
 from __future__ import annotations
 
@@ -48,10 +47,10 @@ ANSWERS: dict[str, type[Exception]] = {
     "human_check": HumanCheck,
 }
 TIMES = {"reset": None}
-"""A call on a connection that has served before is tried again by the browser itself, for as long
-as it has such connections."""
+"""How often a fault strikes; None for always. Chromium retries a reset call on each reused
+connection."""
 REFUSED = {"html", "login_redirect", "logged_out"}
-"""About a product these cost no session."""
+"""Faults that do not end the session when product data is read."""
 
 
 def product() -> Product:

@@ -1,4 +1,4 @@
-"""What a task sees of a thread: the same of one that is played as of a real one."""
+"""Contract of fake and real threads, as a task sees them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HANG = 5.0
 
 
 class Threads(NamedTuple):
-    """How to run something in a thread, and how to call back from there."""
+    """Functions that run something in a thread, and that call back from there."""
 
     run: Callable[..., Awaitable[Any]]
     call_back: Callable[[Callable[[], object]], object]

@@ -1,8 +1,7 @@
-"""What the daemon makes of a worker, and what is left of it: of played and real ones alike.
+"""Contract of the fake and real workers: the execution's outcome, and nothing left behind.
 
-The same scripts are done by `puppets.py` on the played machine, with a mock clock, and by
-`puppet.py` in processes of the kernel's. Above both are the daemon's own executor and journal.
-Whatever is not held to here, a test on the fake alone must not be believed about.
+`puppets.py` runs each script in a fake process on a mock clock, `puppet.py` in a real process. The
+executor and the store are the daemon's. A test on the fake alone proves nothing else.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from tests.hygiene.at_once import check_held, held
 
 SOON = 20.0
 SHORT = 1.5
-"""Seconds in which a process has started, on a busy machine, too."""
+"""Seconds within which a process starts, even on a busy machine."""
 GRACE = 1.5
 MIB = 2**20
 PUPPET = Path(__file__).with_name("puppet.py")
@@ -52,7 +51,7 @@ class Outcome:
 
 
 class House:
-    """An executor and a journal, as the daemon has them, for one execution after the other."""
+    """The daemon's executor and store, for one execution after the other."""
 
     def __init__(self, folder: Path, crew: Crew) -> None:
         self.caller = CrewUser(crew.name)
@@ -87,7 +86,7 @@ class House:
         return found
 
     async def outcome(self, kickoff_id: str) -> Outcome:
-        """Its end, when that is there."""
+        """Wait for the execution's end and return it."""
         found = await self.reaches(kickoff_id, lambda each: each.state.ended)
         types: list[str] = []
         while page := await self.journal.events(kickoff_id, after=len(types), limit=500):
@@ -100,7 +99,7 @@ Scenario = Callable[[House], Awaitable[Any]]
 
 
 class Contract:
-    """Runs something on one of the two, and sees to it that nothing is left of it."""
+    """Runs scripts on fake or real workers, and checks that nothing is left of them."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, *, played: bool) -> None:
         self.program = folder / "program"
@@ -130,7 +129,7 @@ class Contract:
         )
 
     def __call__(self, *script: Step, **of_crew: Any) -> Outcome:
-        """The outcome of an execution that does the script."""
+        """Run the script as an execution and return its outcome."""
 
         async def run(house: House) -> Outcome:
             return await house.outcome(await house.kick_off(*script))
@@ -139,8 +138,10 @@ class Contract:
         return outcome
 
     def play(self, scenario: Scenario, **of_crew: Any) -> Any:
-        """What the scenario returns. When it is over, the daemon is killed. `of_crew` are its
-        `command` and `deadline`."""
+        """Run the scenario, kill the daemon, and return the scenario's result.
+
+        `of_crew` are the crew's `command` and `deadline`.
+        """
         crew = self._crew(**of_crew)
         before = held()
         with self._patch.context() as patch:
@@ -296,7 +297,7 @@ def test_it_closes_its_line_and_stays(contract: Contract) -> None:
 
 @pytest.mark.parametrize("end", ["result x", "exit 3", "signal 9"])
 def test_what_it_leaves_behind_is_gone(contract: Contract, end: str) -> None:
-    """`Contract` looks: at processes, folders and descriptors."""
+    """`Contract` checks processes, folders and descriptors."""
     left = contract("started", "file", "fork", "stray", end)
     assert left.status == ("completed" if end == "result x" else "error")
 

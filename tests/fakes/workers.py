@@ -1,13 +1,10 @@
-"""The machine that crews' workers run on, played: reapers and the processes under them.
+"""A fake machine for crew workers: reapers and the worker processes below them.
 
-The seam is as low as it can be without a process: `ForkServer.fork_reaper`, by which a reaper
-begins. What it is given, it is really given: its spec as it is encoded, and the status pipe, the
-control pipe, the connection to the worker and the ends of standard output and error, which are the
-daemon's own descriptors, duplicated as on the way to another process; the kernel's rules hold for
-them. So above it all is the daemon's own, `processes/process_tree.py` included. Nothing is ever
-on its way in the kernel when all tasks wait, so a mock clock can be used.
+It replaces `ForkServer.fork_reaper`; all code above is the daemon's. A reaper gets the encoded spec
+and duplicates of the real descriptors (status, control, connection, output), so the kernel's rules
+hold for them. No data is under way when all tasks wait, so a mock clock can be used.
 
-What a reaper does with its tree is played here, and what a worker does in `puppets.py`.
+`puppets.py` has the workers.
 """
 
 from __future__ import annotations
@@ -33,21 +30,21 @@ from tests.fakes.gate import Gate
 from tests.fakes.puppets import Puppet, Step
 
 STARTS = 0.01
-"""Seconds from the reaper's start to that of its command."""
+"""Seconds from the reaper's start to its command's start."""
 ENDS = 0.005
-"""Seconds for a tree to be gone, and its folder."""
+"""Seconds until a process tree and its folder are gone."""
 LOOKS = 0.05
-"""Seconds between two looks at the memory."""
+"""Seconds between two measurements of the memory."""
 NOBODY = 2**22 + 1
-"""A process id that the kernel gives to nobody: it would be killed in earnest."""
+"""An invalid process id: the daemon sends real signals to the id that it is given."""
 OVER = 2**20
-"""Bytes that a worker uses beyond its limit, when it does."""
+"""Bytes beyond its limit that a worker uses at the step `fill`."""
 
 
 class Workers:
-    """What runs on it, and what goes wrong with it next.
+    """All fake processes, and the faults of the next ones.
 
-    `nursery` is where processes live; it outlives the daemon, as they might.
+    The processes' tasks run in `nursery`, which outlives the daemon.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -56,15 +53,15 @@ class Workers:
         self.program.chmod(0o755)
         self.nursery: trio.Nursery | None = None
         self.reapers: list[Reaper] = []
-        # What goes wrong
-        self.starting: Gate | None = None  # no reaper begins before this
-        self.no_process: OSError | None = None  # none can be started
-        self.no_folder: OSError | None = None  # none gets a folder of its own
-        self.scripts: dict[Path, Sequence[Step]] = {}  # what a program does, whatever it is told
+        # Faults
+        self.starting: Gate | None = None  # a new reaper waits here
+        self.no_process: OSError | None = None  # starting a reaper fails
+        self.no_folder: OSError | None = None  # creating a worker's folder fails
+        self.scripts: dict[Path, Sequence[Step]] = {}  # scripts of programs, instead of the input's
         self._pids = itertools.count(50_000)
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Have every worker that is started from now on run here."""
+        """Run every worker that is started from now on here."""
 
         @asynccontextmanager
         async def fork_server() -> AsyncIterator[SimpleNamespace]:
@@ -75,7 +72,7 @@ class Workers:
 
     @property
     def running(self) -> list[Puppet]:
-        """Those that live, in the order of their start."""
+        """The running workers, in the order of their start."""
         return [each.puppet for each in self.reapers if each.puppet is not None]
 
     @property
@@ -83,7 +80,7 @@ class Workers:
         return self.running[-1]
 
     def of(self, kickoff_id: str) -> Puppet:
-        """The one that works on an execution. Raises LookupError."""
+        """Return the worker of this execution. Raises LookupError if there is none."""
         found = [each for each in self.running if each.execution == kickoff_id]
         if not found:
             raise LookupError(f"nobody works on {kickoff_id}")
@@ -93,12 +90,12 @@ class Workers:
         return next(each for each in self.reapers if each.puppet is puppet)
 
     def count(self) -> int:
-        """Processes, of all kinds: reapers, workers, and what workers have left."""
+        """Return the number of processes: reapers, workers and workers' children."""
         workers = self.running
         return len(self.reapers) + len(workers) + sum(len(each.forks) for each in workers)
 
     def heal(self) -> None:
-        """Nothing goes wrong with what is started from now on."""
+        """Remove the faults of later starts and open the `starting` gate."""
         if self.starting is not None:
             self.starting.open()
         self.starting = self.no_process = self.no_folder = None
@@ -111,10 +108,10 @@ class Workers:
             raise self.no_folder
         return tempfile.mkdtemp(prefix=prefix, dir=dir)
 
-    # As `ForkServer` has it
+    # The interface of `ForkServer`
 
     def fork_reaper(self, spec: CommandSpec, *descriptors: int) -> Callable[[], None]:
-        """A reaper begins. Return a function that kills it."""
+        """Start a reaper. Return a function that kills it."""
         if self.no_process is not None:
             raise self.no_process
         assert self.nursery is not None
@@ -135,7 +132,7 @@ class Workers:
 
 
 class Reaper:
-    """See `smartlinkd/processes/reaper.py`."""
+    """A fake of `smartlinkd/processes/reaper.py`."""
 
     def __init__(
         self,
@@ -162,13 +159,13 @@ class Reaper:
         os.set_blocking(control, False)
 
     def kill(self) -> None:
-        """SIGKILL, from whomever. The fork server ends its tree."""
+        """Kill the reaper with SIGKILL; as the fork server does, end its tree."""
         if not self._has_ended:
             self._life.cancel()
             self._end_tree()
             self._end()
 
-    # Its life
+    # Process
 
     async def run(self) -> None:
         with self._life:
@@ -182,7 +179,7 @@ class Reaper:
             else:
                 await self._follow()
             await trio.sleep(ENDS)
-            if not self._has_ended:  # it may have been killed in this very moment
+            if not self._has_ended:  # `kill()` may have come during the sleep
                 self._end_tree()
                 self._report("gone")
                 shutil.rmtree(self._folder)
@@ -190,9 +187,9 @@ class Reaper:
                 self._end()
 
     def _why_not(self) -> int:
-        """The number of the error of exec; 0 for none."""
+        """Return the errno with which exec fails; 0 if it succeeds."""
         try:
-            if not os.stat(self.command[0]).st_mode & 0o111:  # noqa: PTH116 - of a word
+            if not os.stat(self.command[0]).st_mode & 0o111:  # noqa: PTH116 - a str
                 return 13
         except OSError as fault:
             return fault.errno or 5
@@ -204,7 +201,7 @@ class Reaper:
         )
         if (script := self._machine.scripts.get(Path(self.command[0]))) is not None:
             puppet.do(*script)
-        self._descriptors = []  # they are its own now
+        self._descriptors = []  # the worker owns them
         self._report(f"started {puppet.pid}")
         async with trio.open_nursery() as nursery:
             nursery.start_soon(puppet.run)
@@ -218,10 +215,10 @@ class Reaper:
         done.cancel()
 
     async def _pass_on(self, puppet: Puppet, done: trio.CancelScope) -> None:
-        """Signals to the command's group, until the control pipe is closed."""
+        """Send signals to the command's group until the control pipe is closed."""
         while True:
             await trio.lowlevel.wait_readable(self._control)
-            if self._has_ended:  # as above: the number may be another file's by now
+            if self._has_ended:  # `_end()` has closed the descriptor
                 break
             numbers = os.read(self._control, 64)
             if not numbers:
@@ -254,10 +251,10 @@ class Reaper:
         try:
             os.write(self._status, f"{line}\n".encode())
         except BrokenPipeError:
-            return  # the daemon has gone
+            return  # the daemon has ended
 
     def _end(self) -> None:
-        """The kernel closes what it had open, and whoever has the other ends sees it."""
+        """Close all descriptors, as the kernel does; readers see end of file."""
         self._has_ended = True
         for each in (*self._descriptors, self._control, self._status):
             os.close(each)

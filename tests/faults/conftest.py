@@ -1,4 +1,4 @@
-"""What a healthy daemon has, to hold one against that something has struck."""
+"""The tasks of a healthy daemon, for comparison after a fault."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tests.faults.phases import SOON, warmed
 from tests.faults.stage import Stage
 
 _AT_REST: dict[str, Counter[str]] = {}
-"""Found once in a process: it is the same for all, and takes a tenth of a second."""
+"""Measured once a process, as it is the same for all tests."""
 
 
 @pytest.fixture
 async def at_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> Counter[str]:
-    """The tasks of a daemon that has answered a request and waits for the next one."""
+    """The tasks of a daemon that has answered one request and waits for the next, by name."""
     if not _AT_REST:
         with monkeypatch.context() as patch:
             (tmp_path / "healthy").mkdir()

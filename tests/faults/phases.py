@@ -1,7 +1,7 @@
-"""Phases: in the middle of what a fault strikes.
+"""Phases of a conversion in which a fault can strike.
 
-Each one brings a stage to a point and holds it there: the browser at a command, or the portal at a
-request. What stands there is told as a `Scene`; `release` lets it go on.
+Each function brings a stage to the phase and holds it there, at a command to the browser or at a
+request to the portal. It returns a `Scene`, whose `release` opens the gates.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ PRODUCT = "/api/v3/offer/product?"
 PAGE = "/offer/custom_link"
 FIRST_BEAT = "Runtime.evaluate"
 DISPOSE = "Target.disposeBrowserContext"
-MEASURED = 30.0  # seconds between two looks at the browser's memory
+MEASURED = 30.0  # seconds between two measurements of the browser's memory
 SOON = 20.0
 
 
 @dataclass
 class Scene:
-    """What is under way. `victim` is the one who asked; without one somebody asks now."""
+    """A stage in a phase. `victim` is the request that is struck; None: a new one is sent."""
 
     phase: str
     stage: Stage
@@ -59,7 +59,7 @@ async def started(stage: Stage, nursery: trio.Nursery) -> None:
 
 
 async def warmed(stage: Stage, nursery: trio.Nursery) -> str:
-    """Start it, and have an account's page open: which one."""
+    """Start the daemon and open an account's page. Return the account."""
     await started(stage, nursery)
     account = stage.account()
     asked = stage.ask(account)
@@ -125,7 +125,7 @@ async def queued(stage: Stage, nursery: trio.Nursery) -> Scene:
 
 
 async def disposing(stage: Stage, nursery: trio.Nursery) -> Scene:
-    """Somebody's work has failed, and the victim waits until its context is disposed of."""
+    """A request has failed, and the victim waits until its context is disposed of."""
     account = await warmed(stage, nursery)
     stage.portal.faults.arm("submit_500", times=1, account=account)
     scene = Scene("disposing", stage, account, stage.machine.process, _links_tab(stage))
@@ -139,7 +139,7 @@ async def disposing(stage: Stage, nursery: trio.Nursery) -> Scene:
 
 
 async def draining(stage: Stage, nursery: trio.Nursery) -> Scene:
-    """The next browser is up, and this one only lives for the victim's work."""
+    """The next browser is up; the old one only finishes the victim's work."""
     scene = await _recycled(stage, nursery, lambda _: None)
     assert await comes_about(lambda: stage.browser.status().pid != scene.process.pid, SOON)
     stage.machine.memory = 0
@@ -147,7 +147,7 @@ async def draining(stage: Stage, nursery: trio.Nursery) -> Scene:
 
 
 async def _recycled(stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], object]) -> Scene:
-    """It is found to be too large, while the victim's work is done on it."""
+    """Exceed the memory limit while the victim's work is on the browser."""
     account = await warmed(stage, nursery)
     await trio.sleep(MEASURED - 1.0)
     scene = await _held("draining", stage, account, SUBMIT)
@@ -171,7 +171,7 @@ def _newest(stage: Stage) -> Tab:
 
 
 def _links_tab(stage: Stage) -> Tab:
-    """The first that was opened at the portal; the canary is at no page."""
+    """Return the first tab at the portal. The canary's tab has no page."""
     return next(tab for tab in stage.machine.browser.tabs.values() if PAGE in tab.document.url)
 
 
@@ -218,4 +218,4 @@ ARMED_PHASES: dict[str, Armed] = {
     "restarting": armed_restarting,
     "draining": _recycled,
 }
-"""The same for what is wrong before a browser is launched, and shows when one is."""
+"""Phases for faults that are set before a browser is launched and strike at its launch."""

@@ -1,4 +1,4 @@
-"""One cell, played: bring the stage to the phase, strike, and look at all that is due."""
+"""One cell of the matrix: bring the stage to the phase, strike, and check what is due."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.faults.stage import LOOK_EVERY, Stage, comes_about
 from tests.faults.strikes import ARMED, STRIKES
 
 NOTICED = 40.0
-"""Seconds in which whatever struck is in the log; a launch that hangs takes twenty."""
+"""Seconds until the fault is logged; a launch that hangs takes twenty."""
 RECOVERED = 60.0
-"""Seconds in which the browser is there again, whatever it was."""
+"""Seconds until the browser is ready again after any fault."""
 HONEST = 5.0 + LOOK_EVERY
-"""Seconds for which readiness may be claimed of a browser that is of no use any more."""
+"""Seconds for which the daemon may report a broken browser as ready."""
 STOPPED = 20.0
 
 
@@ -82,19 +82,19 @@ class Play:
             assert victim.answer["ok"] is False
 
     async def _work_ended(self, scene: Scene) -> None:
-        """Nothing is done for somebody who has gone: not even what is held up ends by itself."""
+        """Work for a client that has left ends, even while the gate is closed."""
         status = self.stage.browser.status
         assert await comes_about(lambda: status().working <= len(scene.others), MOMENT)
 
     async def _others_answered(self, scene: Scene) -> None:
-        """Nobody who was in front hangs."""
+        """Check that the requests before the victim are answered."""
         for other in scene.others:
             with trio.fail_after(SOON):
                 await other.wait()
             assert other.status in (200, 502), other
 
     async def _stopped(self, nursery: trio.Nursery) -> None:
-        """It ends in order, and can be started again."""
+        """Check that the daemon stops and leaves nothing; then start it again."""
         await self.stage.is_gone(STOPPED)
         await nursery.start(self.stage.run)
 
@@ -110,7 +110,10 @@ class Play:
         return self.stage.ready and self._restarts().total() >= len(self.due.restarts)
 
     async def _next(self, scene: Scene) -> None:
-        """The next request of the same account works; of a paused one's owner, another account."""
+        """Check that the next request succeeds.
+
+        It is the same account's, or another's if the account is paused.
+        """
         account = scene.account
         if self.fault == "portal_human_check":
             refused = self.stage.ask(account)
@@ -147,7 +150,7 @@ class Play:
         return self.stage.tasks() == at_rest and self._remains() == (1, 1, 0)
 
     def _remains(self) -> tuple[int, int, int]:
-        """Processes, profile folders, and contexts that the daemon knows nothing of."""
+        """Return the numbers of processes, profile folders and unknown browser contexts."""
         known = self.stage.browser.status().contexts + 1  # the canary has one
         strange = len(self.stage.machine.browser.contexts) - known
         return self.stage.processes(), self.stage.folders(), strange

@@ -1,9 +1,8 @@
-"""The daemon on a stage: planted by its own tree, asked through its own facade.
+"""The daemon in one process, built by its own tree and asked through its own HTTP apps.
 
-What is not its own: the machine below Chromium and below crews' workers, the internet that webhooks
-go out to, the disk under the journal, threads (all in `tests/fakes`), and the HTTP server in front,
-whose place a `Door` takes that calls the facade by ASGI. So nothing leaves this process, and an
-hour passes in a millisecond. It needs a mock clock that jumps (`autojump_clock`).
+Fakes (`tests/fakes`) replace Chromium's and the workers' machines, the internet, the disk and
+threads; a `Door` replaces the HTTP server. Nothing leaves this process, so an hour on the mock
+clock (`autojump_clock`, which is needed) takes milliseconds.
 """
 
 from __future__ import annotations
@@ -60,23 +59,23 @@ from tests.hygiene.tasks import daemon_tasks
 
 LOOK_EVERY = 0.02
 GONE = 1.0
-"""Seconds in which the machine has ended what a daemon left to it."""
+"""Seconds until the reapers have ended the processes of a daemon that is gone."""
 BIG = 1 << 30
 RECYCLE_MEMORY = 1 << 29
-# Of no use to anybody: a password hash that has the form of one.
+# A password hash in form only: no password matches it.
 HASH = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$" + "A" * 43
 SIGNING = "ab" * 32
 MASTER = "cd" * 32
 EPOCH = "0123456789abcdef"
 JOURNAL = "journal.sqlite3"
 matches = cache(passwords.matches)
-"""Starts would spend most of their time here, so it is done once."""
+"""Cached, as hashing takes most of the time of a start."""
 
 Table = Mapping[str, Any]
 
 
 class Wall:
-    """The machine's clock, in Unix seconds. It goes with trio's, and can be set."""
+    """The wall clock in Unix seconds. It runs with trio's clock; `offset` can be set."""
 
     def __init__(self) -> None:
         self.offset = 1_800_000_000.0
@@ -92,19 +91,19 @@ BROWSER_LIMITS = BrowserLimits()
 
 
 async def comes_about(condition: Callable[[], object], within: float) -> bool:
-    """Look, as a monitor does, until it is so; False when it is not within so many seconds."""
+    """Poll until the condition is true. Return False after `within` seconds."""
     with trio.move_on_after(within):
-        while not condition():  # noqa: ASYNC110 - what is looked at tells nobody
+        while not condition():  # noqa: ASYNC110 - no event is set
             await trio.sleep(LOOK_EVERY)
         return True
     return False
 
 
 class Stage:
-    """A daemon that can be started, again and again, and everything around it.
+    """A daemon that can be started repeatedly, with everything around it.
 
-    Each `run()` is a process of its own: all parts are made anew, and find in the state directory
-    what the one before has left there.
+    Each `run()` is a new process: all parts are new, and read the state directory that the run
+    before has left.
     """
 
     door: Door
@@ -120,8 +119,11 @@ class Stage:
         look_every: float = LOOK_EVERY,
         browser_limits: BrowserLimits = BROWSER_LIMITS,
     ) -> None:
-        """`crews` are `[[crews]]` tables; without a command of their own their workers do as the
-        input `script` says. Readiness is looked at every `look_every` seconds."""
+        """`crews` are `[[crews]]` tables.
+
+        A crew without a command has workers that run the input `script`. Readiness is noted every
+        `look_every` seconds.
+        """
         self.network: Network
         self.portal: SandboxState
         self.network, self.portal = sandbox_network()
@@ -138,10 +140,10 @@ class Stage:
         self.directory = folder / "state"
         self.readiness: list[tuple[float, bool]] = []
         self.tokens: dict[str, str] = {}
-        """The organization tokens of crews, by name."""
+        """The organization tokens by crew."""
         self.ended = trio.Event()
         self.escalated: Escalated | None = None
-        """Why it has ended by itself."""
+        """The escalation that ended the daemon; None if there was none."""
         self._look_every = look_every
         self._browser_limits = browser_limits
         self._items = iter(range(500_000_000, 600_000_000))
@@ -153,10 +155,10 @@ class Stage:
         save(self.directory, SavedState(version=1, epoch=EPOCH, spared=None, second_factor=None))
         self._open_up(patch)
 
-    # Its life
+    # Process
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """A process, from its start to its end. What it runs on outlives it for a moment."""
+        """Run the daemon from its start to its end, then wait until its processes have ended."""
         self.ended, self.escalated = trio.Event(), None
         self._life, self._image = trio.CancelScope(), None
         self._plant()
@@ -174,29 +176,29 @@ class Stage:
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._supervise, nursery.cancel_scope)
-            with suppress(Unavailable):  # told to stop before it was up, or it has not come up
+            with suppress(Unavailable):  # it was stopped before it was up, or failed to start
                 await self._read_tokens()
             nursery.start_soon(self._watch)
             task_status.started()
 
     def stop(self) -> None:
-        """What SIGTERM does."""
+        """Do what SIGTERM does."""
         self._supervisor.stop()
 
     def stop_at_once(self) -> None:
-        """What a second one does."""
+        """Do what a second SIGTERM does."""
         self._life.cancel()
 
     def kill(self) -> None:
-        """What SIGKILL does: what is on disk at this moment is what the next one finds.
+        """End the daemon as SIGKILL does: the next one finds the files as they are now.
 
-        Its tasks are cancelled, and whatever they still write is taken back.
+        The tasks are cancelled; what they write after that is undone.
         """
         self._image = {
             each.name: each.read_bytes() for each in self.directory.iterdir() if each.is_file()
         }
         self._life.cancel()
-        self.disk.heal()  # nobody is left who could be held up
+        self.disk.heal()  # open the gates: nothing may wait for them
 
     @property
     def ready(self) -> bool:
@@ -206,25 +208,25 @@ class Stage:
         assert await comes_about(lambda: self.ready, within)
 
     async def is_gone(self, within: float) -> None:
-        """See it end, with nothing left of it."""
+        """Wait for the daemon's end and check that nothing is left of it."""
         with trio.fail_after(within):
             await self.ended.wait()
         assert not self.tasks(), self.tasks()
         left = self.processes(), self.folders()
         assert left == (0, 0), left
 
-    # What is asked of it
+    # Requests
 
     def account(self) -> str:
-        """One that nobody has used."""
+        """Return an unused account."""
         return str(next(self._items))
 
     def link(self) -> str:
-        """To an item that nobody has asked for."""
+        """Return a link to an unused item."""
         return product_link(product_of(next(self._items)), ORIGINS.shop)
 
     def ask(self, account: str, *, items: int = 1, sub_id: str = "") -> Asked:
-        """Convert links to items that nobody has asked for."""
+        """Convert links to so many unused items."""
         links = [self.link() for _ in range(items)]
         body = {"links": links, "subIds": [sub_id], "cookie": cookie_header(account)}
         return self.request("POST", "/api/convert", body, token=self._session())
@@ -232,14 +234,14 @@ class Stage:
     def request(
         self, method: str, path: str, body: Json | None = None, *, token: str = "", **headers: str
     ) -> Asked:
-        """Anything, from a client on this machine. `Idempotency_Key="x"` is that header."""
+        """Send a request. `Idempotency_Key="x"` is the header Idempotency-Key."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         exchange = request(method, path, body, token, given)
         asked = Asked(exchange, trio.current_time())
         self.door.ask(exchange, asked.gone)
         return asked
 
-    # What there is of it
+    # Resources
 
     def tasks(self) -> Counter[str]:
         return daemon_tasks()
@@ -248,7 +250,7 @@ class Stage:
         return len(self.machine.running) + self.workers.count()
 
     def folders(self) -> int:
-        """Of browsers and workers."""
+        """Return the number of folders of browsers and workers."""
         runs = self.directory / "runs"
         found = [*self.machine.profiles.iterdir(), *(runs.iterdir() if runs.exists() else ())]
         return len(found)
@@ -260,10 +262,10 @@ class Stage:
     def parts(self) -> dict[str, ChildSnapshot]:
         return {part.name: part for each in self._supervisors for part in each.snapshot()}
 
-    # How it is made
+    # Setup
 
     def _open_up(self, patch: pytest.MonkeyPatch) -> None:
-        """Have the tree plant what can be seen from here, on clocks that can be set."""
+        """Replace parts that the tree builds: with fakes, with clocks, or to keep a reference."""
         make_crews, wall = components.make_crews, self.wall.moment
 
         def see_supervisor(*args: Any, **more: Any) -> Supervisor:
@@ -317,7 +319,7 @@ class Stage:
             await self._supervisor.run(task_status)
         except Escalated as error:
             self.escalated = error
-            with suppress(RuntimeError):  # it had started before
+            with suppress(RuntimeError):  # it has started
                 task_status.started()
         around.cancel()
 
@@ -327,7 +329,7 @@ class Stage:
             self.tokens[name] = (await tokens.show(name)).get_secret_value()
 
     def _put_back(self) -> None:
-        """Take back what was written after a SIGKILL."""
+        """Undo all writes since `kill()`."""
         if self._image is None:
             return
         for each in self.directory.iterdir():

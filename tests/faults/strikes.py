@@ -1,8 +1,7 @@
-"""Faults: what strikes a scene.
+"""Faults of the browser, the portal and the machine.
 
-A strike is done in one go, without an await, so that nothing comes between it and what it strikes.
-What is wrong with the machine (`ARMED`) is there before the phase begins, since it shows only when
-a browser is launched.
+A strike is a plain function that injects one fault, so no task runs between it and its target. An
+`ARMED` fault is injected before the phase, as it strikes only when a browser is launched.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from tests.faults.stage import Stage
 Strike = Callable[[Scene], object]
 HOUR = 3600.0
 TOO_LATE = 40.0
-"""Seconds: past every deadline of a call."""
+"""Seconds: more than the deadline of every call."""
 LATE = {
     "idle": "Runtime.evaluate",
     "starting": "Runtime.evaluate",
@@ -29,7 +28,7 @@ LATE = {
     "reading": "Runtime.evaluate",
     "disposing": "Target.disposeBrowserContext",
 }
-"""The call whose answer comes too late; of a submit it is the one for the answer's body."""
+"""The call whose answer is late, by phase. In all others it is Network.getResponseBody."""
 
 
 def reply_after_deadline(scene: Scene) -> None:
@@ -57,7 +56,7 @@ COMMON: dict[str, Callable[[Any], object]] = {
     "client_gone": lambda scene: scene.victim.gone.set(),
     "sigterm": lambda scene: scene.stage.stop(),
 }
-"""Strikes of both matrices: at the client, the machine's clock and the service manager."""
+"""Strikes of both matrices: the wall clock, the client and the service manager."""
 
 STRIKES: dict[str, Strike] = {
     "sigkill": lambda scene: scene.process.kill(),
@@ -69,7 +68,7 @@ STRIKES: dict[str, Strike] = {
     **COMMON,
 }
 
-# The portal: a fault of the sandbox's, by the point where it is met.
+# The portal: the sandbox's faults. Their names say where they strike.
 
 PORTAL = {
     "portal_slow": "slow",
@@ -81,11 +80,11 @@ PORTAL = {
     "portal_human_check": "captcha",
 }
 OF_A_PAGE = {"html": "without_form", "truncated": "endless"}
-"""A page is HTML anyway: what comes is one without the form, or half of one."""
+"""The equivalent fault of a page, which is HTML anyway."""
 
 
 def portal_strike(fault: str) -> Strike:
-    """The fault's own answer to what the portal is being asked in this phase."""
+    """Arm the fault for the request that the portal gets in the scene's phase."""
 
     def strike(scene: Scene) -> None:
         play = PORTAL[fault]
@@ -93,7 +92,7 @@ def portal_strike(fault: str) -> Strike:
             name = f"page_{OF_A_PAGE.get(play, play)}"
         else:
             name = f"{'product' if scene.phase == 'reading' else 'submit'}_{play}"
-        times = 2 if play == "reset" else 1  # the browser tries again by itself, here once
+        times = 2 if play == "reset" else 1  # the fake browser retries a reset request once
         scene.stage.portal.faults.arm(name, times=times, account=scene.account)
 
     return strike
@@ -101,7 +100,7 @@ def portal_strike(fault: str) -> Strike:
 
 STRIKES |= {fault: portal_strike(fault) for fault in PORTAL}
 
-# The machine: what is wrong when the next browser is to be launched.
+# The machine: faults of the next browser's launch.
 
 Arm = Callable[[Stage], object]
 

@@ -1,4 +1,4 @@
-"""Every cell of the fault matrix that there is."""
+"""Test every possible cell of the fault matrix."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.faults.stage import Stage
 from tests.faults.strikes import ARMED, STRIKES
 
 LONGEST = 400.0
-"""Seconds on the stage's clock: no cell waits for as long."""
+"""Seconds on the mock clock: more than any cell takes."""
 
 
 def test_the_matrix_has_no_hole() -> None:

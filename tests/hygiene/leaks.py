@@ -1,18 +1,10 @@
-"""A test that leaves something behind fails with what it left, by name. A part of pytest.
+"""A pytest plugin: a test that leaves something behind fails and names it.
 
-What counts is in `look.py` and `processes.py`. It is looked at once a test, when all fixtures that
-end with the test have ended, and compared with what there was after the test before it.
-
-Fixtures of a module or of the session hold things while tests come and go. What each of them took
-is what came while it was made, so nothing is exempt for their sake: it is held by that fixture
-until its end, and has to be gone then; else it is told as left by that fixture.
-
-The rest that is looked at after a module is garbage: only its collection tells of a coroutine that
-was never awaited, or of a socket that was never closed, when they hold on to each other. So the
-collector runs after the last test of each module, and what it finds is that module's.
-
-Rejected: fixtures of pytest's for this. They cannot be around those of a module, and an ordinary
-one ends before some of pytest-trio's.
+`look.py` and `processes.py` define what counts. After each test and its fixtures the plugin
+compares all there is with what there was after the test before. What came during the setup of a
+wider fixture belongs to that fixture, and must be gone after its teardown. The garbage collector
+runs after each module, as only it reports coroutines never awaited and sockets never closed. A
+fixture could not do this: it ends before some of pytest-trio's.
 """
 
 from __future__ import annotations
@@ -30,14 +22,14 @@ from tests.hygiene.look import PROCESSES, Look, Thing, look, state_of
 from tests.hygiene.processes import Strays, end
 
 PATIENCE = 2.0
-"""Seconds for what is about to end by itself: a killed process, a thread that has done its work."""
+"""Seconds to wait for what is about to end, such as a killed process or a finished thread."""
 LOOK_EVERY = 0.005
 WIDE = ("class", "module", "package", "session")
 
 
 @dataclass
 class Change:
-    """What came and what went (of the process's state)."""
+    """Things that came, and things of the process's state that went."""
 
     came: Look = field(default_factory=set)
     went: Look = field(default_factory=set)
@@ -58,7 +50,7 @@ def change(before: Look, now: Look) -> Change:
 
 
 def collect_garbage() -> list[str]:
-    """What it complained of."""
+    """Run the collector and return its complaints."""
     told: list[str] = []
 
     def hook(args: sys.UnraisableHookArgs) -> None:
@@ -73,24 +65,24 @@ def collect_garbage() -> list[str]:
 
 
 class Watch:
-    """What there should be, after each test."""
+    """Compares what there is after each test with what is expected."""
 
     def __init__(self) -> None:
         self.expected: Look = set()
         self.strays = Strays()
-        self._held: dict[object, Change] = {}  # by the fixtures that are alive
-        self._nested: list[Change] = []  # taken by fixtures within one that is being made
-        self._made: list[Change] = []  # during this test
-        self._ended: list[tuple[str, Change]] = []  # during this test, with their names
+        self._held: dict[object, Change] = {}  # by the fixtures that are set up
+        self._nested: list[Change] = []  # of the fixtures that another one requests
+        self._made: list[Change] = []  # set up during this test
+        self._ended: list[tuple[str, Change]] = []  # torn down during this test, with names
 
     def look(self) -> Look:
-        """All there is, processes that are nobody's included."""
+        """Return all there is, including stray processes."""
         return look() | {Thing("stray process", pid, "") for pid in self.strays.look()}
 
     def begin(self) -> None:
-        """Before the first test."""
+        """Take the first look, before the first test."""
         gc.collect()
-        gc.freeze()  # what was imported stays; the collector need not look at it again
+        gc.freeze()  # imported objects stay; the collector skips them from now on
         self.expected = self.look()
 
     def making(self, fixture: object) -> Generator[None, object, object]:
@@ -111,7 +103,7 @@ class Watch:
             self._ended.append((name, held))
 
     def after_test(self) -> list[str]:
-        """What was left; from here on it is expected."""
+        """Return a line for each thing that was left; expect it from now on."""
         for made in self._made:
             self.expected = (self.expected | made.came) - made.went
         for _, held in self._ended:
@@ -127,7 +119,7 @@ class Watch:
         return said
 
     def _left(self) -> tuple[Change, list[str]]:
-        """Also what the garbage said. What nobody refers to any more is not left."""
+        """Return what was left and the collector's complaints, after at most PATIENCE seconds."""
         said = []
         deadline = time.monotonic() + PATIENCE
         while (left := change(self.expected, now := self.look())) and time.monotonic() < deadline:
@@ -180,7 +172,7 @@ def pytest_runtest_teardown(
 
 def _look_after(item: pytest.Item, nextitem: pytest.Item | None) -> str:
     if isinstance(item, pytest.Function):
-        item.funcargs.clear()  # pytest itself does so a little later
+        item.funcargs.clear()  # pytest does so later
     said = []
     if nextitem is None or nextitem.path != item.path:
         said = [f"in the garbage of {item.path.name}: {text}" for text in collect_garbage()]

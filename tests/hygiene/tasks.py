@@ -1,4 +1,4 @@
-"""Trio's tasks: all there are, and their tree as text, with the line on which each waits."""
+"""Trio's tasks: a list of all, and their tree as text with the line at which each waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OURS = (str(ROOT / "daemon"), str(ROOT / "tests"))
 
 
 def all_tasks() -> list[trio.lowlevel.Task]:
-    """Every task of this run of trio, trio's own among them; none before there are any."""
+    """Return every task of this trio run, including trio's own; [] before the first."""
     root = trio.lowlevel.current_root_task()
     found = [] if root is None else [root]
     for task in found:
@@ -22,7 +22,7 @@ def all_tasks() -> list[trio.lowlevel.Task]:
 
 
 def daemon_tasks() -> Counter[str]:
-    """The tasks that run code of the daemon's, by name."""
+    """Count the tasks that run the daemon's code, by name."""
     return Counter(task.name for task in all_tasks() if task.name.startswith("smartlinkd."))
 
 
@@ -42,7 +42,7 @@ def _children(task: trio.lowlevel.Task) -> list[trio.lowlevel.Task]:
 
 
 def _stands(task: trio.lowlevel.Task) -> str:
-    """The innermost line of ours, and the function of somebody else's that it has called."""
+    """Return the innermost line of our code, and the function that it has called."""
     frames = list(task.iter_await_frames())
     if not frames:
         return "running, or not begun"

@@ -1,4 +1,4 @@
-"""Somebody with the token of a crew on a stage."""
+"""A client with the token of a crew on a stage."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.faults.door import Asked
 from tests.faults.stage import LOOK_EVERY, Stage
 
 AT_ONCE = 60.0
-"""Seconds that one request may wait for an end."""
+"""Seconds that one status request waits for the end."""
 
 
 @dataclass
@@ -27,13 +27,13 @@ class Client:
         return self.stage.request(method, f"/crews/{self.crew}{path}", body, token=token, **headers)
 
     def kick_off(self, *script: Step, key: str = "", **more: Any) -> Asked:
-        """A script; without one, a run that is started and done."""
+        """Kick off a script; without steps, one that starts and completes."""
         body = {"inputs": {"script": list(script)} if script else {}, **more}
         headers = {"Idempotency_Key": key} if key else {}
         return self.ask("POST", "/kickoff", body, **headers)
 
     async def started(self, *script: Step, **more: Any) -> str:
-        """The kickoff_id of one that is taken."""
+        """Return the kickoff_id of an accepted kickoff."""
         return str((await self.kick_off(*script, **more).good())["kickoff_id"])
 
     async def get(self, path: str) -> Json:

@@ -1,4 +1,4 @@
-"""What a healthy daemon has that has run executions, to hold one against that was struck."""
+"""The resources of a healthy daemon that has run executions, for comparison after a fault."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.faults.crews.stage import CrewStage
 
 SOON = 60.0
 _AT_REST: dict[str, Rest] = {}
-"""Found once in a process: it is the same for all."""
+"""Measured once a process, as it is the same for all tests."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""One cell, played: bring the stage to the phase, strike, and look at all that is due."""
+"""One cell of the matrix: bring the stage to the phase, strike, and check what is due."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.faults.phases import SOON
 from tests.faults.stage import LOOK_EVERY, comes_about
 
 NOTICED = 70.0
-"""Seconds until the fault is in the log. A silent receiver takes 30 s for each two calls."""
+"""Seconds until the fault is logged. A silent receiver takes 30 s for every two calls."""
 SLACK = 60.0
-"""Seconds beyond what is due, after which a cell gives up, to tell how long it took."""
+"""Seconds beyond the due time after which a cell gives up and reports how long it took."""
 OWED_FOR = 1.0
-"""Seconds between two looks at the calls that are owed; some are for an hour."""
+"""Seconds between two polls for due calls, which some cells do for an hour."""
 STOPPED = 120.0
-"""Seconds in which a daemon has ended, be it one that first tries to go on."""
+"""Seconds until a daemon has ended, including its attempts to go on."""
 
 
 @dataclass(frozen=True)
 class Rest:
-    """What a daemon has that has done all it had to, and waits for the next kickoff."""
+    """The resources of a daemon whose work is done, waiting for the next kickoff."""
 
     tasks: Counter[str]
     descriptors: int
@@ -82,7 +82,7 @@ class Play:
         await self._check_nothing_left(at_rest)
         self._check_log()
 
-    # What is due, in its order
+    # Checks, in their order
 
     async def _answered(self) -> None:
         victim = self._scene.victim
@@ -99,11 +99,11 @@ class Play:
             assert victim.answer["message"]
 
     async def _is_let_go(self) -> None:
-        """Nothing is done for somebody who has gone, also when what they waited for goes on."""
+        """Check that the daemon ends the work for a client that has left."""
         assert await comes_about(lambda: not self.stage.crews.executor.followers, MOMENT)
 
     async def _daemon_ended(self, nursery: trio.Nursery) -> None:
-        """Nothing of it is left; and it can be started again."""
+        """Check that the daemon ends and leaves nothing; then start it again."""
         await self.stage.is_gone(STOPPED)
         assert (self.stage.escalated is not None) is self.due.escalates, self.stage.escalated
         self.stage.heal()
@@ -111,7 +111,7 @@ class Play:
         await self.stage.until_ready(SOON)
 
     async def _notice(self) -> None:
-        """What struck is over when it is in the log, or has ended the daemon."""
+        """Remove the fault when it is logged or has ended the daemon."""
         await comes_about(lambda: not self.due.log or self._named(), NOTICED)
         assert bool(self._named()) is bool(self.due.log), self._told()
         if self.due.log and not self.due.escalates:
@@ -119,7 +119,7 @@ class Play:
         self._noticed.set()
 
     async def _known(self) -> None:
-        """A kickoff that was not taken is sent again, as a client does; it is not run twice."""
+        """Send a refused kickoff again, as a client does."""
         scene = self._scene
         if not scene.kickoff_id:
             scene.kickoff_id = (await scene.kick_off().good(SOON))["kickoff_id"]
@@ -135,7 +135,7 @@ class Play:
         assert bool(found["error"]) is (found["status"] != "completed")
 
     async def _others_ended(self) -> None:
-        """The one in front has ended, and the bystander can: it was run again, or not disturbed."""
+        """Check that the execution before the victim has ended and the bystander completes."""
         scene = self._scene
         if scene.other:
             front = await scene.client.ended(scene.other, SOON)
@@ -148,7 +148,7 @@ class Play:
         assert beside["status"] == ("completed" if self.due.spares_others else "error"), beside
 
     async def _next(self) -> None:
-        """The next kickoff works, at once; and nothing was run that nobody asked for."""
+        """Check that the next kickoff succeeds at once, and that no other execution exists."""
         scene = self._scene
         began = trio.current_time()
         kickoff_id = await scene.client.started()
@@ -162,15 +162,15 @@ class Play:
         for path in ("/", "/inputs"):
             asked = scene.client.ask("GET", path)
             assert await asked.wait() == 200, asked
-        # What is stored is gone with a process, and its descriptor counts.
+        # A stored cookie is lost with a process, and its descriptor counts.
         cookie = {"cookie": cookie_header(self.stage.account())}
         await self.stage.request("POST", "/api/sync-cookie", cookie).good()
 
     async def _calls_made(self) -> None:
-        """Everything is told, each at least once and in order; or was given up, and forgotten."""
+        """Check that all events were delivered in order, or the delivery was given up."""
         scene = self._scene
         with trio.move_on_after(self.due.called):
-            while await self._owed():  # noqa: ASYNC110 - as above
+            while await self._owed():  # noqa: ASYNC110 - no event is set
                 await trio.sleep(OWED_FOR)
         assert not await self._owed()
         events = await self._events()
@@ -210,7 +210,7 @@ class Play:
             loud = [one for one in self._told() if not one.startswith(quiet)]
             assert not loud, loud
 
-    # Means
+    # Helpers
 
     def _heal(self) -> None:
         stage, receiver = self.stage, self._scene.receiver
@@ -238,7 +238,7 @@ class Play:
         return Rest(self.stage.tasks(), self.stage.descriptors() - self._before)
 
     async def _events(self) -> list[str]:
-        """The types of all that happened."""
+        """Return the types of the execution's events."""
         found: list[str] = []
         journal = self.stage.crews.store
         while page := await journal.events(self._scene.kickoff_id, after=len(found), limit=500):
@@ -246,7 +246,7 @@ class Play:
         return found
 
     async def _owed(self) -> bool:
-        """Whether calls are to be made, be it later."""
+        """True if a webhook call is still due, now or later."""
         ever = self.stage.wall.moment() + timedelta(days=9)
         return bool(await self.stage.crews.store.due_deliveries(ever, 1))
 

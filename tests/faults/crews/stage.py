@@ -1,4 +1,4 @@
-"""A stage with the crews of the matrix, whose parts can be made to fail."""
+"""A stage with the crews of the matrix, and with parts that can be made to fail."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ GRACE = 5.0
 DEADLINE = 20.0
 HUMAN_DEADLINE = 30.0
 LOOKS = 0.5
-"""Seconds between two looks at readiness: some cells last for minutes."""
+"""Seconds between two polls of readiness, as some cells last for minutes."""
 MOST = 1 << 20
-"""Bytes that a worker may say here: less than elsewhere, for the sake of those who flood."""
+"""Bytes of messages that a worker may send: less than usual, so that a flood is short."""
 
 
 class CrewStage(Stage):
@@ -42,11 +42,11 @@ class CrewStage(Stage):
 
     @property
     def elsewhere(self) -> Path:
-        """Where it may have been moved."""
+        """The path to which a fault moves the store's file."""
         return self.directory / "elsewhere"
 
     def heal(self) -> None:
-        """Disk, file and machine are as they should be; a clock that was behind is right again."""
+        """Remove the faults of disk, file and machine; correct a clock that is behind."""
         self.wall.offset = max(self.wall.offset, self._right)
         self.disk.heal()
         self.workers.heal()
@@ -54,7 +54,7 @@ class CrewStage(Stage):
             self.elsewhere.replace(self.journal)
 
     def fail(self, part: str) -> None:
-        """A part fails, as by a bug."""
+        """Make a part fail, as by a bug."""
         self._parts.fail(part)
 
 

@@ -1,4 +1,4 @@
-"""Faults: what strikes a scene. As in `tests/faults/strikes.py`, each is done without an await."""
+"""Faults of an execution. As in `tests/faults/strikes.py`, a strike is a plain function."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.faults.strikes import COMMON
 
 Strike = Callable[[Scene], object]
 SLOW = 1.0
-"""Seconds that each call of the journal's takes on a slow disk."""
+"""Seconds that each call of the store takes on a slow disk."""
 TOO_SLOW = 40.0
-"""Seconds that a receiver takes: longer than it is waited for."""
+"""Seconds that a receiver takes: more than the timeout of a call."""
 LOUD = 2_000_000
-"""Bytes of standard output: thirty times what a pipe holds, or the daemon keeps."""
+"""Bytes of standard output: thirty times what a pipe holds or the daemon keeps."""
 
-# A worker that is to be started, and is not, or is none.
+# A worker's start.
 
 
 def no_process(scene: Scene) -> None:
@@ -33,7 +33,7 @@ def no_folder(scene: Scene) -> None:
 
 
 def is_a(*script: Step) -> Strike:
-    """The program does that, whatever it is told."""
+    """Make the worker program run this script instead of its input's."""
 
     def strike(scene: Scene) -> None:
         scene.stage.workers.scripts[scene.stage.workers.program] = script
@@ -50,10 +50,10 @@ STARTS: dict[str, Strike] = {
     "says_nothing": is_a("hang"),
 }
 
-# A worker that is there.
+# A running worker.
 
 ANSWER = "hear"
-"""The answer to what it has asked by then; in `running` it has asked nothing."""
+"""The step that receives the answer to the worker's question; in `running` there is none."""
 GO_ON = (ANSWER, *REST)
 
 DEEDS: dict[str, list[Step]] = {
@@ -75,7 +75,7 @@ DEEDS: dict[str, list[Step]] = {
 
 
 def deed(fault: str) -> Strike:
-    """Its worker does that, from now on."""
+    """Make the worker run the fault's steps from now on."""
 
     def strike(scene: Scene) -> None:
         asked = scene.phase != "running"
@@ -86,13 +86,13 @@ def deed(fault: str) -> Strike:
 
 WORKERS: dict[str, Strike] = {
     **{fault: deed(fault) for fault in DEEDS},
-    # By somebody else: the kernel, or the host's owner.
+    # By the kernel or the host's administrator.
     "killed": lambda scene: scene.puppet.signal(signal.SIGKILL),
     "sigstopped": lambda scene: scene.puppet.signal(signal.SIGSTOP),
     "reaper_killed": lambda scene: scene.stage.workers.reaper_of(scene.puppet).kill(),
 }
 
-# Who is called.
+# The receiver of webhook calls.
 
 TARGETS: dict[str, Behaviour] = {
     "target_slow": late(TOO_SLOW),
@@ -107,7 +107,7 @@ TARGETS: dict[str, Behaviour] = {
 
 
 def target(fault: str) -> Strike:
-    """It does that with every call from now on, and with those that it has in hand."""
+    """Make the receiver do this with all calls from now on, also with the open ones."""
     return lambda scene: scene.receiver.becomes(TARGETS[fault])
 
 
@@ -131,7 +131,7 @@ DISK: dict[str, Strike] = {
     "db_fails": disk_has(disk.BROKEN),
     "db_slow": db_slow,
     "db_damaged": disk_has(disk.DAMAGED),
-    # It was moved away; its owner puts it back.
+    # The file is moved away; `heal()` moves it back.
     "db_gone": lambda scene: scene.stage.journal.rename(scene.stage.elsewhere),
 }
 

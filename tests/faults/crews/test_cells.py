@@ -1,4 +1,4 @@
-"""Every cell of the crews' fault matrix that there is."""
+"""Test every possible cell of the crews' fault matrix."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from tests.faults.crews.stage import CrewStage
 from tests.faults.crews.strikes import STRIKES
 
 LONGEST = 10_000.0
-"""Seconds on the stage's clock: no cell waits for as long."""
+"""Seconds on the mock clock: more than any cell takes."""
 
 
 def test_the_matrix_has_no_hole() -> None:
-    """Each fault in each phase is decided, and what is impossible says why."""
     MATRIX.check(STRIKES, ALL)
 
 
