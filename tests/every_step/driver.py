@@ -47,7 +47,7 @@ class AtEveryStep:
     """
 
     def __init__(self, dice: random.Random) -> None:
-        self._dice = dice
+        self._random = dice
 
     def __call__(self, scenario: Scenario) -> int:
         async def alone(strike: Strike, _: None) -> None:
@@ -77,7 +77,7 @@ class AtEveryStep:
 
         async def in_order(seed: int, here: W) -> int:
             last = 0
-            for at in self._places(stride):
+            for at in self._struck_steps(stride):
                 with self._strike(at, seed) as strike:
                     trio.lowlevel.add_instrument(strike)
                     with trio.fail_after(hang):
@@ -99,10 +99,10 @@ class AtEveryStep:
             error.add_note(f"strike at step {at}, seed {seed}")
             raise
 
-    def _places(self, stride: int) -> Iterator[int]:
+    def _struck_steps(self, stride: int) -> Iterator[int]:
         if os.environ.get("EVERY_STEP") == "all":
             return count(1)
-        return count(self._dice.randint(1, stride), stride)
+        return count(self._random.randint(1, stride), stride)
 
 
 @pytest.fixture

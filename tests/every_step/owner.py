@@ -7,7 +7,7 @@ import pyotp
 from smartlinkd.auth.files import STATE_FILE, SavedState, load
 from smartlinkd.auth.totp import STEP, SecondFactor
 from tests.every_step.world import PASSWORD, World
-from tests.faults.door import Asked
+from tests.faults.door import SentRequest
 
 
 class Owner:
@@ -20,18 +20,18 @@ class Owner:
 
     # Requests
 
-    def login(self, password: str = PASSWORD) -> Asked:
+    def login(self, password: str = PASSWORD) -> SentRequest:
         return self.stage.request("POST", "/api/auth/login", {"password": password})
 
-    def verify(self, temp_token: str, code: str) -> Asked:
+    def verify(self, temp_token: str, code: str) -> SentRequest:
         body = {"tempToken": temp_token, "code": code}
         return self.stage.request("POST", "/api/auth/verify-mfa", body)
 
-    def enable(self, token: str, secret: str, code: str) -> Asked:
+    def enable(self, token: str, secret: str, code: str) -> SentRequest:
         body = {"secret": secret, "code": code}
         return self.stage.request("POST", "/api/auth/2fa/enable", body, token=token)
 
-    def disable(self, token: str, code: str) -> Asked:
+    def disable(self, token: str, code: str) -> SentRequest:
         return self.stage.request("POST", "/api/auth/2fa/disable", {"code": code}, token=token)
 
     async def half_login(self) -> str:
@@ -50,12 +50,12 @@ class Owner:
         asked = self.stage.request("GET", "/api/auth/2fa/setup", token=token)
         return str((await asked.good())["secret"])
 
-    async def switch_on(self) -> None:
+    async def enable_factor(self) -> None:
         token = await self.session()
         self.secret = await self.setup(token)
         await self.enable(token, self.secret, self.next_code(self.secret)).good()
 
-    async def is_let_in(self, token: str) -> bool:
+    async def has_access(self, token: str) -> bool:
         """True if the session is valid."""
         asked = self.stage.request("GET", "/api/crews", token=token)
         assert await asked.wait() in (200, 403), asked

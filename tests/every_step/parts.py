@@ -32,7 +32,7 @@ class Parts:
     """The parts of both supervisors of a daemon on a stage, by name."""
 
     def __init__(self) -> None:
-        self._lives: dict[str, trio.CancelScope] = {}
+        self._scopes: dict[str, trio.CancelScope] = {}
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         """Make the parts of every later daemon able to fail, any number of times."""
@@ -44,14 +44,14 @@ class Parts:
     def spec(self, name: str, run: StartFunction, **more: Any) -> ChildSpec:
         """Return a `ChildSpec` whose part can fail."""
 
-        async def mortal(task_status: trio.TaskStatus[None]) -> None:
-            with trio.CancelScope() as self._lives[name]:
+        async def failable(task_status: trio.TaskStatus[None]) -> None:
+            with trio.CancelScope() as self._scopes[name]:
                 await run(task_status)
-            if self._lives[name].cancel_called:
+            if self._scopes[name].cancel_called:
                 raise Failed(f"{name} was struck")
 
-        return ChildSpec(name, mortal, **more)
+        return ChildSpec(name, failable, **more)
 
     def fail(self, name: str) -> None:
-        if name in self._lives:
-            self._lives[name].cancel()
+        if name in self._scopes:
+            self._scopes[name].cancel()

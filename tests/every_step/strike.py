@@ -18,20 +18,20 @@ class Strike(trio.abc.Instrument):
         self.at = at
         self.happened = False
         self._steps = 0
-        self._deed: Callable[[], object] | None = None
+        self._action: Callable[[], object] | None = None
 
-    def arm(self, deed: Callable[[], object]) -> None:
+    def arm(self, action: Callable[[], object]) -> None:
         """Start counting steps. The action must not raise."""
-        self._deed = deed
+        self._action = action
 
     def disarm(self) -> None:
         """Stop counting: the steps from here on belong to the checks."""
-        self._deed = None
+        self._action = None
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002 - trio's call
-        if self._deed is None or self.happened:
+        if self._action is None or self.happened:
             return
         self._steps += 1
         if self._steps == self.at:
             self.happened = True
-            self._deed()
+            self._action()

@@ -7,7 +7,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from tests.every_step.strike import Strike
-from tests.every_step.world import StrikeWorld, World, got_its_own, strike_at
+from tests.every_step.world import StrikeWorld, World, check_links, strike_at
 
 LATER = 1.0
 """Seconds within which a conversion would end."""
@@ -23,15 +23,15 @@ def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld, com
         await strike_at(strike, asked, "client", world)
         for each in beside:
             await each.good()
-            got_its_own(each, account)
-        await nothing_is_done_for_nobody(world)
-        await world.is_well()
-        await world.serves_on(account)
+            check_links(each, account)
+        await check_portal_idle(world)
+        await world.check_clean()
+        await world.check_served_sometimes(account)
 
     assert strike_world(scenario, stride=17 if company else 7) > 900
 
 
-async def nothing_is_done_for_nobody(world: World) -> None:
+async def check_portal_idle(world: World) -> None:
     """Check that the portal gets no request after the client has left."""
     await wait_all_tasks_blocked()
     requests = len(world.stage.network.requests)
@@ -51,11 +51,11 @@ def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWor
         await strike_at(strike, leaver, "client", world)
         for asked in (ahead, *beside, elsewhere):
             await asked.good()
-            got_its_own(asked, other if asked is elsewhere else account)
+            check_links(asked, other if asked is elsewhere else account)
         for each in (account, other):
             assert world.stage.portal.submits.accounts[each].overlapping == 1
-        await world.is_well()
-        await world.is_served(account)
+        await world.check_clean()
+        await world.check_served(account)
 
     assert strike_world(scenario, stride=41) > 500
 
@@ -67,8 +67,8 @@ def test_a_part_fails(strike_world: StrikeWorld, part: str) -> None:
         asked = world.stage.ask(account)
         await strike_at(strike, asked, part, world)
         if asked.status == 200:
-            got_its_own(asked, account)
-        await world.is_well()
-        await world.serves_on(account)
+            check_links(asked, account)
+        await world.check_clean()
+        await world.check_served_sometimes(account)
 
     assert strike_world(scenario, stride=31) > 900

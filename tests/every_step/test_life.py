@@ -16,9 +16,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
-from tests.every_step.world import SOON, World, got_its_own, made_world
+from tests.every_step.world import SOON, World, check_links, made_world
 from tests.faults.crews.client import Client
-from tests.faults.stage import comes_about
+from tests.faults.stage import wait_until
 
 CREW = {"name": "c", "max_running": 2, "queue": 10, "grace": 1.0, "on_restart": "fail"}
 STARTED = 35.0
@@ -48,7 +48,7 @@ def strike_lives(at_every_step: AtEveryStep, tmp_path: Path) -> StrikeLives:
         async def whole(strike: Strike, world: World) -> None:
             before = world.stage.descriptors()
             await scenario(strike, world)
-            await world.has_ended()
+            await world.check_ended()
             assert world.stage.descriptors() == before
 
         clock = MockClock(autojump_threshold=0)
@@ -61,8 +61,8 @@ def test_a_start_that_is_cancelled(strike_lives: StrikeLives) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         strike.arm(world.stage.stop_at_once)
         async with trio.open_nursery() as nursery:
-            ended = live(world, nursery)
-            await is_up_or_ends(world, ended)
+            ended = start_daemon(world, nursery)
+            await wait_up_or_ended(world, ended)
             strike.disarm()
             world.stage.stop()
 
@@ -76,14 +76,14 @@ def test_a_start_during_which_a_part_fails(strike_lives: StrikeLives, part: str)
     async def scenario(strike: Strike, world: World) -> None:
         strike.arm(lambda: world.parts.fail(part))
         async with trio.open_nursery() as nursery:
-            ended = live(world, nursery)
-            await is_up_or_ends(world, ended)
+            ended = start_daemon(world, nursery)
+            await wait_up_or_ended(world, ended)
             strike.disarm()
             # A part that was struck just now must get its cancellation first.
             await wait_all_tasks_blocked()
-            await is_up_or_ends(world, ended)
+            await wait_up_or_ended(world, ended)
             if not ended.is_set():
-                await world.is_served(world.account)
+                await world.check_served(world.account)
                 world.stage.stop()
 
     assert strike_lives(scenario, stride=41) > 200
@@ -95,14 +95,14 @@ def test_a_daemon_that_is_told_to_stop_at_any_step(strike_lives: StrikeLives) ->
     async def scenario(strike: Strike, world: World) -> None:
         strike.arm(world.stage.stop)
         async with trio.open_nursery() as nursery:
-            ended = live(world, nursery)
-            await is_up_or_ends(world, ended)
+            ended = start_daemon(world, nursery)
+            await wait_up_or_ended(world, ended)
             if world.stage.ready:
                 account = world.stage.account()
                 asked = world.stage.ask(account)
                 await asked.wait()
                 if asked.status == 200:
-                    got_its_own(asked, account)
+                    check_links(asked, account)
                 else:
                     assert strike.happened, asked
             strike.disarm()
@@ -124,11 +124,11 @@ def test_a_second_signal_at_any_step_of_an_end(strike_lives: StrikeLives) -> Non
             await world.stage.until_ready(SOON)
             client = Client(world.stage)
             for each in kicked_off:
-                assert (await client.ended(each, SOON))["status"] == "interrupted"
-            kicked_off[:] = [await client.started("started", "hear") for _ in range(2)]
+                assert (await client.wait_ended(each, SOON))["status"] == "interrupted"
+            kicked_off[:] = [await client.start("started", "hear") for _ in range(2)]
             for each in kicked_off:
-                await client.reaches(each, "running", SOON)
-            asked, _ = await world.submitting()
+                await client.wait_status(each, "running", SOON)
+            asked, _ = await world.hold_submit()
             world.stage.stop()
             strike.arm(lambda: stop_at_once(world))
             await asked.wait()
@@ -146,7 +146,7 @@ def test_a_second_signal_at_any_step_of_an_end(strike_lives: StrikeLives) -> Non
     assert strike_lives(scenario, stride=59) > 200
 
 
-def live(world: World, nursery: trio.Nursery) -> trio.Event:
+def start_daemon(world: World, nursery: trio.Nursery) -> trio.Event:
     """Start the daemon. Return an event that is set at its end."""
     ended = trio.Event()
 
@@ -158,7 +158,9 @@ def live(world: World, nursery: trio.Nursery) -> trio.Event:
     return ended
 
 
-async def is_up_or_ends(world: World, ended: trio.Event) -> None:
+async def wait_up_or_ended(world: World, ended: trio.Event) -> None:
     """Wait until the daemon serves and its browser is ready, or until it has ended."""
     stage = world.stage
-    assert await comes_about(lambda: ended.is_set() or (stage.ready and stage.door.open), STARTED)
+    assert await wait_until(
+        lambda: ended.is_set() or (stage.ready and stage.http_server.open), STARTED
+    )

@@ -25,7 +25,7 @@ from smartlinkd.processes.process_tree import run_process_tree
 from tests.browser.jobs import never_invalid
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
-from tests.hygiene.at_once import check_held, held
+from tests.hygiene.at_once import check_unchanged, open_resources
 
 # Prints the process ids of its children: one in its group, one in a new session.
 FAMILY = "sleep 1000 & echo $!; setsid sh -c 'echo $$; exec sleep 1000' & wait"
@@ -52,12 +52,12 @@ def strike_real(at_every_step: AtEveryStep, folder: Path) -> StrikeReal:
 
     def strike(body: Callable[[], Awaitable[None]], *, stride: int = 1) -> int:
         async def scenario(strike: Strike, _: None) -> None:
-            before = held()
+            before = open_resources()
             with trio.CancelScope() as scope:
                 strike.arm(scope.cancel)
                 await body()
             strike.disarm()
-            check_held(before)
+            check_unchanged(before)
             assert os.listdir(folder) == []  # noqa: PTH208
 
         return at_every_step.within(nullcontext, scenario, stride=stride)

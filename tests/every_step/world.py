@@ -25,9 +25,9 @@ from smartlinkd.sandbox.session import affiliate_id
 from tests.every_step.parts import RESTARTED, Parts
 from tests.every_step.strike import Strike
 from tests.fakes.gate import Gate
-from tests.faults.door import Asked
+from tests.faults.door import SentRequest
 from tests.faults.phases import SUBMIT
-from tests.faults.stage import BROWSER_LIMITS, Stage, comes_about
+from tests.faults.stage import BROWSER_LIMITS, Stage, wait_until
 
 PASSWORD = "the right one"
 SOON = 20.0
@@ -36,9 +36,9 @@ ENDED = 30.0
 """Seconds until an answer or an end, whatever fails meanwhile."""
 SERVED = 1.0
 """Seconds of the next request, including the load of a page."""
-SOME = 4
+SERVED_EVERY = 4
 """One strike of so many is followed by a request."""
-TOLD = ExecutorLimits().last_write_s + RESTARTED + 0.5
+FAILURE_ANSWERED = ExecutorLimits().last_write_s + RESTARTED + 0.5
 """Seconds until a client has an answer when a part fails: the parts that depend on it end first,
 and the part restarts."""
 
@@ -62,24 +62,24 @@ class World:
     async def start(self, nursery: trio.Nursery) -> None:
         await nursery.start(self.stage.run)
         await self.stage.until_ready(SOON)
-        await self.is_served(self.account)
+        await self.check_served(self.account)
         await trio.sleep(1.0)
         self._at_rest, self._descriptors = self.stage.tasks(), self.stage.descriptors()
 
-    async def is_served(self, account: str) -> None:
+    async def check_served(self, account: str) -> None:
         """Check that the account's next request succeeds in time."""
         asked = self.stage.ask(account)
         await asked.good(SOON)
         assert asked.seconds <= SERVED, asked
-        got_its_own(asked, account)
+        check_links(asked, account)
 
-    async def serves_on(self, account: str) -> None:
-        """Do `is_served` after one strike in SOME: damage would stay."""
+    async def check_served_sometimes(self, account: str) -> None:
+        """Do `check_served` after one strike in SERVED_EVERY: damage would stay."""
         self._strikes += 1
-        if self._strikes % SOME == 0:
-            await self.is_served(account)
+        if self._strikes % SERVED_EVERY == 0:
+            await self.check_served(account)
 
-    async def submitting(self) -> tuple[Asked, Gate]:
+    async def hold_submit(self) -> tuple[SentRequest, Gate]:
         """Return a request and the gate that holds its submit at the portal."""
         gate = self.stage.network.hold(SUBMIT)
         asked = self.stage.ask(self.account)
@@ -87,17 +87,17 @@ class World:
         del self.stage.network.gates[SUBMIT]
         return asked, gate
 
-    async def is_well(self) -> None:
+    async def check_clean(self) -> None:
         """Check that the daemon has the same resources as before the strikes."""
         await wait_all_tasks_blocked()  # deliver the cancellations of the last strike first
-        await comes_about(lambda: self._found() == self._due(), SOON)
+        await wait_until(lambda: self._found() == self._due(), SOON)
         assert self._found() == self._due(), (self._found(), self._due())
         assert self.stage.descriptors() == self._descriptors
         assert not self.errors, self.errors
 
-    async def has_ended(self) -> None:
+    async def check_ended(self) -> None:
         """Check that the daemon has ended and left nothing."""
-        await self.stage.is_gone(SOON)
+        await self.stage.wait_gone(SOON)
         assert not self.errors, self.errors
 
     def _found(self) -> tuple[object, ...]:
@@ -118,9 +118,9 @@ class World:
         return (True, self._at_rest, 1, 1, contexts, 0, 0)
 
 
-def got_its_own(asked: Asked, account: str) -> None:
+def check_links(asked: SentRequest, account: str) -> None:
     """Check that the answer has exactly the requested links, with this account's affiliate id."""
-    sent = json.loads(asked.exchange.sent)
+    sent = json.loads(asked.exchange.request_body)
     assert list(asked.answer["mapping"]) == sent["links"]
     for link, entry in asked.answer["mapping"].items():
         item = link.rpartition("/")[2]
@@ -129,30 +129,32 @@ def got_its_own(asked: Asked, account: str) -> None:
         assert f"utm_content={sent['subIds'][0]}-" in entry["longLink"], entry
 
 
-def was_told(asked: Asked, *statuses: int) -> None:
+def check_failure_answer(asked: SentRequest, *statuses: int) -> None:
     """Check the answer after a part's failure: in time, with one of these statuses or 503."""
     assert asked.status in (*statuses, 503), asked
-    assert asked.seconds <= TOLD, asked
+    assert asked.seconds <= FAILURE_ANSWERED, asked
     if asked.status == 503:
         assert asked.answer["error"], asked
-        assert 1 <= int(asked.exchange.answered["retry-after"]) <= 10, asked
+        assert 1 <= int(asked.exchange.response_headers["retry-after"]) <= 10, asked
 
 
-async def strike_at(strike: Strike, asked: Asked, death: str, world: World, but: int = 200) -> None:
-    """Strike during the request: its client leaves, or the part named `death` fails.
+async def strike_at(
+    strike: Strike, asked: SentRequest, target: str, world: World, but: int = 200
+) -> None:
+    """Strike during the request: its client leaves, or the part named `target` fails.
 
     If a part fails, the client must get an answer: 200, `but`, or 503.
     """
     leaves = asked.exchange.under_way.cancel
-    strike.arm(leaves if death == "client" else lambda: world.parts.fail(death))
+    strike.arm(leaves if target == "client" else lambda: world.parts.fail(target))
     with trio.fail_after(ENDED):
         await asked.wait()
     strike.disarm()
-    if death != "client":
-        was_told(asked, 200, but)
+    if target != "client":
+        check_failure_answer(asked, 200, but)
 
 
-def is_answered(asked: Asked) -> bool:
+def is_answered(asked: SentRequest) -> bool:
     return asked.status == 200 and not asked.exchange.fault
 
 
@@ -204,5 +206,5 @@ async def running_world(
             await world.start(nursery)
             yield world
             world.stage.stop()
-        await world.has_ended()
+        await world.check_ended()
         assert world.stage.descriptors() == before

@@ -43,7 +43,7 @@ def certificate_for(host: str, folder: Path) -> tuple[ssl.SSLContext, Path]:
     return context, public_path
 
 
-async def serve_behind(context: ssl.SSLContext, nursery: trio.Nursery) -> int:
+async def serve_https(context: ssl.SSLContext, nursery: trio.Nursery) -> int:
     """Serve HTTPS on loopback; every answer is 200. Return the port."""
     listen = partial(
         trio.serve_ssl_over_tcp, _answer, 0, context, host="127.0.0.1", https_compatible=True

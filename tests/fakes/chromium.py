@@ -57,7 +57,7 @@ class FakeChromium:
         """Suspend the browser as SIGSTOP does; its sockets stay open."""
         self._running = trio.Event()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Continue the browser as SIGCONT does."""
         self._running.set()
 
@@ -66,7 +66,7 @@ class FakeChromium:
         gate = self._gates[method] = Gate()
         return gate
 
-    def be_late(self, method: str, seconds: float) -> None:
+    def delay_answer(self, method: str, seconds: float) -> None:
         """Delay the next answer to this method by so many seconds."""
         self._late = (method, seconds)
 
@@ -76,7 +76,7 @@ class FakeChromium:
 
     # Protocol
 
-    def say(self, message: Json) -> None:
+    def send(self, message: Json) -> None:
         """Queue a message; the browser sends it when it runs."""
         self._outgoing.send_nowait(json.dumps(message))
 
@@ -138,7 +138,7 @@ class FakeChromium:
         if gate := self._gates.pop(method, None):
             await gate.enter()
         if tab is not None and method != DISMISS:
-            await tab.dialog_closed()
+            await tab.wait_dialog_closed()
         if tab is not None and tab.silent:
             return
         params = command.get("params", {})
@@ -163,9 +163,9 @@ class FakeChromium:
         self, reply: Json, *, result: Json | None = None, error: tuple[int, str] | None = None
     ) -> None:
         if error is not None:
-            self.say({**reply, "error": {"code": error[0], "message": error[1]}})
+            self.send({**reply, "error": {"code": error[0], "message": error[1]}})
         else:
-            self.say({**reply, "result": result})
+            self.send({**reply, "result": result})
 
     def _command(self, method: str, params: Json) -> Json:
         handlers: dict[str, Callable[[Json], Json]] = {
@@ -203,14 +203,14 @@ class FakeChromium:
         tab = Tab(self, params["browserContextId"])
         self.tabs[tab.id] = tab
         info = {"targetId": tab.id, "type": "page", "browserContextId": tab.context_id}
-        self.say({"method": "Target.targetCreated", "params": {"targetInfo": info}})
+        self.send({"method": "Target.targetCreated", "params": {"targetInfo": info}})
         return {"targetId": tab.id}
 
     def _attach(self, params: Json) -> Json:
         tab = self._tab(params)
         tab.attached = True
         told = {"sessionId": tab.session_id, "targetInfo": {"targetId": tab.id, "type": "page"}}
-        self.say({"method": "Target.attachedToTarget", "params": told})
+        self.send({"method": "Target.attachedToTarget", "params": told})
         return {"sessionId": tab.session_id}
 
     def _close_target(self, params: Json) -> Json:
@@ -230,7 +230,7 @@ class FakeChromium:
         tab.end()
         if tab.attached:
             told = {"sessionId": tab.session_id, "targetId": tab.id}
-            self.say({"method": "Target.detachedFromTarget", "params": told})
+            self.send({"method": "Target.detachedFromTarget", "params": told})
 
     def _tab(self, params: Json) -> Tab:
         if params["targetId"] not in self.tabs:

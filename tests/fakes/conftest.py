@@ -59,7 +59,7 @@ class Subject:
         if isinstance(self.process, Process):
             browser = self.process.browser
             fake = {signal.SIGKILL: self.process.kill, signal.SIGSTOP: browser.stop}
-            fake.get(number, browser.go_on)()
+            fake.get(number, browser.resume)()
         else:
             os.kill(self.process.pid, number)
 

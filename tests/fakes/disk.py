@@ -73,30 +73,30 @@ class Disk:
         self._gates: list[tuple[Statement, Gate]] = []
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Put every store that opens from now on onto this disk. Call `threads_in_place` before."""
+        """Put every store that opens from now on onto this disk. Call `threads_in_place` first."""
         disk = self
 
         class Connection(sqlite3.Connection):
             """A connection whose `timeout` runs on trio's clock."""
 
-            def __init__(self, *args: Any, **more: Any) -> None:
-                super().__init__(*args, **{**more, "timeout": 0.0})
-                self._patience: float = more["timeout"]
+            def __init__(self, *args: Any, **options: Any) -> None:
+                super().__init__(*args, **{**options, "timeout": 0.0})
+                self._patience: float = options["timeout"]
 
             def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
                 if sql == "PRAGMA synchronous = FULL":
                     sql = "PRAGMA synchronous = OFF"
-                disk.before(sql, parameters, self._patience)
+                disk.before_statement(sql, parameters, self._patience)
                 return super().execute(sql, parameters)
 
-        def connect(path: Any, **more: Any) -> sqlite3.Connection:
+        def connect(path: Any, **options: Any) -> sqlite3.Connection:
             kind = sqlite3.Connection if "history" in str(path) else Connection
-            return sqlite3.connect(path, factory=kind, **more)
+            return sqlite3.connect(path, factory=kind, **options)
 
         played = SimpleNamespace(**{**vars(sqlite3), "connect": connect})
         patch.setattr(sqlite, "sqlite3", played)
         patch.setattr(os, "fsync", lambda _: None)
-        patch.setattr(trio.to_thread, "run_sync", self._waiting(trio.to_thread.run_sync))
+        patch.setattr(trio.to_thread, "run_sync", self._retry_after_wait(trio.to_thread.run_sync))
 
     def hold(self, statement: Statement) -> Gate:
         """Make the next such statement wait at the returned gate, its transaction rolled back."""
@@ -119,7 +119,7 @@ class Disk:
         for _, gate in gates:
             gate.open()
 
-    def before(self, sql: str, parameters: Any, patience: float) -> None:
+    def before_statement(self, sql: str, parameters: Any, patience: float) -> None:
         """Raise the fault or the wait that is due before this statement."""
         writes = sql.startswith("BEGIN IMMEDIATE")
         if not self._waited:
@@ -136,11 +136,11 @@ class Disk:
         if self.fault is not None and (self.fault.always or sql == "COMMIT"):
             raise self.fault.error()
 
-    def _waiting(self, run: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
+    def _retry_after_wait(self, run: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
         """Wrap `trio.to_thread.run_sync`: run a call again after its `_Wait`."""
 
-        async def patient(function: Callable[..., R], *args: Any, **more: Any) -> R:
-            def once() -> R:
+        async def retrying(function: Callable[..., R], *args: Any, **options: Any) -> R:
+            def attempt() -> R:
                 self._waited = waited
                 try:
                     return function(*args)
@@ -155,11 +155,11 @@ class Disk:
                         await self._wait(reason)
                         waited = waited or reason.gate is None
                     try:
-                        return await run(once, **more)
+                        return await run(attempt, **options)
                     except _Wait as wait:
                         reason = wait
 
-        return patient
+        return retrying
 
     async def _wait(self, reason: _Wait) -> None:
         if reason.gate is not None:

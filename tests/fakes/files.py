@@ -15,7 +15,7 @@ def write_private(path: Path, content: bytes | str) -> Path:
     return path
 
 
-def lose_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def fail_folder_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make fsync of folders fail with EIO; fsync of files works."""
     fsync = os.fsync
 

@@ -73,7 +73,7 @@ class Receiver:
         self.taken: list[Call] = []
         """The calls answered with 2xx, in the order of the answers."""
         self.down: OSError | None = None
-        """Error of each new connection; None for none. With TimeoutError a connection never opens."""
+        """Error of each new connection, or None. With TimeoutError a connection never opens."""
         self.connections = 0
         self._open: list[trio.SocketStream] = []
         self._in_hand: list[trio.CancelScope] = []
@@ -81,19 +81,19 @@ class Receiver:
     def url(self, path: str = "/hook") -> str:
         return f"http://{self.host}{path}"
 
-    def becomes(self, behaviour: Behaviour) -> None:
+    def set_behaviour(self, behaviour: Behaviour) -> None:
         """Use this behaviour from now on, also for the open requests."""
         self.usual = behaviour
         self.next.clear()
         for each in self._in_hand:
             each.cancel()
 
-    def goes_down(self, fault: OSError) -> None:
+    def take_down(self, fault: OSError) -> None:
         """Fail all new connections with this error; open requests hang or are reset."""
         self.down = fault
-        self.becomes(hang if isinstance(fault, TimeoutError) else reset)
+        self.set_behaviour(hang if isinstance(fault, TimeoutError) else reset)
 
-    def hang_up(self) -> None:
+    def close_connections(self) -> None:
         """Close all connections, as a server closes idle ones."""
         for each in self._open:
             each.socket.shutdown(socket.SHUT_RDWR)
@@ -101,7 +101,7 @@ class Receiver:
     def heal(self, usual: Behaviour) -> None:
         """Accept connections again and use this behaviour."""
         self.down = None
-        self.becomes(usual)
+        self.set_behaviour(usual)
 
     async def serve(self, stream: trio.SocketStream) -> None:
         self.connections += 1

@@ -18,6 +18,6 @@ def theirs() -> Iterator[socket.socket]:
         yield listening
 
 
-def lent(theirs: socket.socket, name: str = "http") -> Descriptor:
+def passed(theirs: socket.socket, name: str = "http") -> Descriptor:
     """Return a duplicate of the socket, as the daemon receives it."""
     return Descriptor(name, os.dup(theirs.fileno()))

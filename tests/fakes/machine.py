@@ -73,8 +73,8 @@ class Process:
                     await trio.sleep(LAUNCH_TAKES)
                     if machine.launching is not None:
                         await machine.launching.enter()
-                    if machine.dies_early is not None:
-                        self.end(ExitStatus(code=1), machine.dies_early)
+                    if machine.early_exit_stderr is not None:
+                        self.end(ExitStatus(code=1), machine.early_exit_stderr)
                     machine.prepare(self.browser)
                     (folder / PORT_FILE).write_text(f"{self.port}\n{self.path}")
                     await trio.sleep_forever()
@@ -105,10 +105,10 @@ class Machine:
         self.launches = 0
         # Faults
         self.launching: Gate | None = None  # a launch waits here
-        self.no_process: OSError | None = None  # starting a process fails
-        self.no_folder: OSError | None = None  # creating a profile folder fails
-        self.dies_early: str | None = None  # a browser exits at once, with this standard error
-        self.prepare: Callable[[FakeChromium], object] = lambda _: None  # called with each new browser
+        self.start_error: OSError | None = None  # starting a process fails
+        self.folder_error: OSError | None = None  # creating a profile folder fails
+        self.early_exit_stderr: str | None = None  # if set, a browser exits at once with it
+        self.prepare: Callable[[FakeChromium], object] = lambda _: None  # called with each browser
         self._pids = itertools.count(40_000)
         self.memory = 100 << 20
 
@@ -132,15 +132,15 @@ class Machine:
         """Remove the faults of later launches and open the `launching` gate."""
         if self.launching is not None:
             self.launching.open()
-        self.launching = self.no_process = self.no_folder = None
-        self.dies_early = None
+        self.launching = self.start_error = self.folder_error = None
+        self.early_exit_stderr = None
         self.prepare = lambda _: None
         self.executable.touch()
         self.executable.chmod(0o755)
 
     def make_profile_folder(self, parent: Path, _: object) -> Path:
-        if self.no_folder is not None:
-            raise self.no_folder
+        if self.folder_error is not None:
+            raise self.folder_error
         folder = parent / f"smartlinkd-chromium-{self.launches}"
         folder.mkdir()
         return folder
@@ -155,8 +155,8 @@ class Machine:
     ) -> AsyncIterator[Process]:
         try:
             await trio.lowlevel.checkpoint()
-            if self.no_process is not None:
-                raise self.no_process
+            if self.start_error is not None:
+                raise self.start_error
             if not os.access(command[0], os.X_OK):
                 raise FileNotFoundError(2, os.strerror(2), command[0])
             self.launches += 1

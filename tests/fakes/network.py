@@ -42,23 +42,23 @@ class Exchange:
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    sent: bytes = b""
-    whose: str = ""  # the browser context; each has its own connections
+    request_body: bytes = b""
+    context_id: str = ""  # the browser context; each has its own connections
     status: int = 0
-    answered: dict[str, str] = field(default_factory=dict)
+    response_headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
-    headed: trio.Event = field(default_factory=trio.Event)
+    head_arrived: trio.Event = field(default_factory=trio.Event)
     ended: trio.Event = field(default_factory=trio.Event)
     fault: str = ""
     under_way: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     @property
     def mime_type(self) -> str:
-        return self.answered.get("content-type", "").partition(";")[0].strip()
+        return self.response_headers.get("content-type", "").partition(";")[0].strip()
 
-    async def head(self) -> None:
+    async def wait_head(self) -> None:
         """Wait for status and headers. Raises NetError when the request fails before."""
-        await self.headed.wait()
+        await self.head_arrived.wait()
         if self.fault and not self.status:
             raise NetError(self.fault)
 
@@ -72,7 +72,7 @@ class Exchange:
     def end(self, fault: str = "") -> None:
         if not self.ended.is_set():
             self.fault = fault
-            self.headed.set()
+            self.head_arrived.set()
             self.ended.set()
 
 
@@ -112,10 +112,13 @@ class Network:
                 return
         if exchange.under_way.cancelled_caught:
             exchange.end("net::ERR_ABORTED")
-        self._used.add((exchange.whose, parts.netloc))
+        self._used.add((exchange.context_id, parts.netloc))
 
     def _served(self, exchange: Exchange) -> bool:
-        return (exchange.whose, urlsplit(exchange.url).netloc) in self._used and not exchange.status
+        return (
+            exchange.context_id,
+            urlsplit(exchange.url).netloc,
+        ) in self._used and not exchange.status
 
     async def _was_reset(self, app: GuardedQuart, exchange: Exchange) -> bool:
         port = next(self._ports)
@@ -140,7 +143,9 @@ async def ask_app(
     Cancelling this call ends the request without an answer.
     """
     messages, receiving = trio.open_memory_channel[Any](2)
-    messages.send_nowait({"type": "http.request", "body": exchange.sent, "more_body": False})
+    messages.send_nowait(
+        {"type": "http.request", "body": exchange.request_body, "more_body": False}
+    )
 
     async def leave() -> None:
         if gone is not None:
@@ -151,10 +156,10 @@ async def ask_app(
         await trio.lowlevel.checkpoint()
         if message["type"] == "http.response.start":
             exchange.status = message["status"]
-            exchange.answered = {
+            exchange.response_headers = {
                 name.decode().lower(): text.decode() for name, text in message["headers"]
             }
-            exchange.headed.set()
+            exchange.head_arrived.set()
         elif message["type"] == "http.response.body":
             exchange.body += message.get("body", b"")
             if not message.get("more_body", False):
@@ -169,7 +174,7 @@ def _scope(exchange: Exchange, port: int) -> Any:
     parts = urlsplit(exchange.url)
     headers = {"host": parts.netloc, **exchange.headers}
     if exchange.method == "POST":
-        headers["content-length"] = str(len(exchange.sent))
+        headers["content-length"] = str(len(exchange.request_body))
     return {
         "type": "http",
         "asgi": {"version": "3.0"},

@@ -43,7 +43,7 @@ def open_page(tab: Tab) -> None:
                 return
             case "login_script":
                 await trio.sleep(SOON)
-                tab.go(fact(document, "login"))
+                tab.set_location(fact(document, "login"))
                 return
             case "login_in_place":
                 await trio.sleep(SOON)
@@ -116,7 +116,7 @@ async def _leave_if_refused(tab: Tab, status: int, answer: Any) -> None:
     lost = status == 401 or logged_in is False
     if lost or answer.get("error", answer.get("5")) == RISK_CONTROL:
         await trio.sleep(LEAVES_AFTER)
-        tab.go(fact(tab.document, "login" if lost else "check"))
+        tab.set_location(fact(tab.document, "login" if lost else "check"))
 
 
 @script(portal.CALL_SCRIPT)
@@ -142,7 +142,7 @@ async def portal_call(tab: Tab, arguments: list[Any]) -> Any:
         return {
             "status": exchange.status,
             "url": exchange.url,
-            "mimeType": exchange.answered.get("content-type", ""),
+            "mimeType": exchange.response_headers.get("content-type", ""),
             "body": text[:longest],
         }
     return {"failed": "TimeoutError"}

@@ -16,7 +16,7 @@ from typing import Any
 
 import trio
 
-from tests.fakes.puppet import ENDLESS, FLOOD, SAID
+from tests.fakes.puppet import ENDLESS, FLOOD, MESSAGES
 
 Step = str | dict[str, Any]
 """A word with its argument, or a message that is sent to the daemon as it is.
@@ -62,7 +62,7 @@ class Fork:
             os.close(self._held.pop())
 
 
-class Puppet:
+class FakeWorker:
     """A fake worker process. `waitstatus` is as of waitpid(2); None while it runs."""
 
     def __init__(self, pid: int, execution: str, folder: Path, descriptors: Sequence[int]) -> None:
@@ -72,21 +72,21 @@ class Puppet:
         self.waitstatus: int | None = None
         self.forks: list[Fork] = []
         self.stopped = False
-        self.told = False
-        """True once `do()` has replaced the script."""
+        self.is_redirected = False
+        """True once `run_instead()` has replaced the script."""
         self.ended = trio.Event()
         self.step: Step = ""
         self.news = trio.Event()
         """Set, and replaced, at each new step and each signal."""
         self._folder = folder
         self._descriptors = list(descriptors)
-        self._line: trio.socket.SocketType | None = None
-        self._heard = bytearray()
+        self._socket: trio.socket.SocketType | None = None
+        self._received = bytearray()
         self._ignored: set[int] = set()
         self._pending: list[int] = []
         self._life = trio.CancelScope()
         self._doing = trio.CancelScope()
-        self._orders: list[Step] | None = None
+        self._replacement: list[Step] | None = None
 
     # Faults
 
@@ -105,15 +105,15 @@ class Puppet:
             self._pending.append(number)
         elif number not in self._ignored:
             self._end(number)
-        self._tell()
+        self._notify()
 
-    def do(self, *steps: Step) -> None:
+    def run_instead(self, *steps: Step) -> None:
         """Interrupt the current step and run these steps instead of the rest of the script."""
-        self._orders = list(steps)
-        self.told = True
+        self._replacement = list(steps)
+        self.is_redirected = True
         self._doing.cancel()
 
-    async def until(self, step: Step) -> None:
+    async def wait_step(self, step: Step) -> None:
         """Wait until the worker runs this step. Raises LookupError if it ends before."""
         while self.step != step:
             if self.waitstatus is not None:
@@ -137,16 +137,16 @@ class Puppet:
 
     def _close(self) -> None:
         """Close all descriptors, as the kernel does; forked children keep their duplicates."""
-        self._close_line()
+        self._close_socket()
         for each in self._descriptors:
             if each >= 0:
                 os.close(each)
         self._descriptors = []
 
-    def _close_line(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line, self._descriptors[0] = None, -1
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket, self._descriptors[0] = None, -1
 
     def _end(self, waitstatus: int) -> None:
         if self.waitstatus is None:
@@ -154,37 +154,37 @@ class Puppet:
             self._life.cancel()  # before the descriptors that the task waits for are closed
             self._close()
             self.ended.set()
-            self._tell()
+            self._notify()
 
     async def _interpret(self) -> None:
-        self._line = trio.socket.from_stdlib_socket(socket.socket(fileno=self._descriptors[0]))
+        self._socket = trio.socket.from_stdlib_socket(socket.socket(fileno=self._descriptors[0]))
         steps: list[Step] = []
         with trio.CancelScope() as self._doing:
-            given = await self._hear()
-            steps = list(given["inputs"].get("script", ["started", "result done"]))
+            inputs = await self._receive()
+            steps = list(inputs["inputs"].get("script", ["started", "result done"]))
         while True:
-            if self._orders is not None:
-                steps, self._orders = self._orders, None
+            if self._replacement is not None:
+                steps, self._replacement = self._replacement, None
             if not steps:
                 return
             with trio.CancelScope() as self._doing:
-                await self._awake()
+                await self._wait_continued()
                 self.step = steps.pop(0)
-                self._tell()
-                await self._do(self.step)
+                self._notify()
+                await self._run_step(self.step)
 
-    async def _do(self, step: Step) -> None:  # noqa: PLR0912 - a branch a step
+    async def _run_step(self, step: Step) -> None:  # noqa: PLR0912 - a branch a step
         if not isinstance(step, str):
-            return await self._say(step)
+            return await self._send_message(step)
         word, _, rest = step.partition(" ")
-        if word in SAID:
-            return await self._say(SAID[word](rest))
+        if word in MESSAGES:
+            return await self._send_message(MESSAGES[word](rest))
         match word:
             case "hear":
-                if (await self._hear())["type"] == "stop":
+                if (await self._receive())["type"] == "stop":
                     raise _Exit(1, "stopped")
             case "stopped":
-                while (await self._hear())["type"] != "stop":
+                while (await self._receive())["type"] != "stop":
                     pass
                 raise _Exit(0)
             case "raw":
@@ -195,7 +195,7 @@ class Puppet:
                 await self._send(ENDLESS.encode())
             case "flood":
                 for _ in range(int(rest)):
-                    await self._say({"type": "log", "text": FLOOD})
+                    await self._send_message({"type": "log", "text": FLOOD})
             case "print":
                 await self._write(1, b"x" * int(rest))
             case "words":
@@ -213,10 +213,10 @@ class Puppet:
                 (self._folder / "left").mkdir()
                 (self._folder / "left" / "behind").touch()
             case "close":
-                self._close_line()
+                self._close_socket()
             case "signal":
                 self.signal(int(rest))
-                await self._awake()
+                await self._wait_continued()
             case "exit":
                 raise _Exit(int(rest))
             case _:
@@ -225,30 +225,30 @@ class Puppet:
 
     # Descriptors
 
-    async def _say(self, message: dict[str, Any]) -> None:
+    async def _send_message(self, message: dict[str, Any]) -> None:
         await self._send(json.dumps(message).encode() + b"\n")
 
     async def _send(self, data: bytes) -> None:
-        await self._awake()
-        if self._line is None:
+        await self._wait_continued()
+        if self._socket is None:
             raise BrokenPipeError(32, os.strerror(32))
         left = memoryview(data)
         while left:
-            left = left[await self._line.send(left) :]
-            await self._awake()
+            left = left[await self._socket.send(left) :]
+            await self._wait_continued()
 
-    async def _hear(self) -> dict[str, Any]:
+    async def _receive(self) -> dict[str, Any]:
         """Return the next message; at end of file a `stop` message."""
-        while (end := self._heard.find(b"\n")) < 0:
-            if self._line is None:
+        while (end := self._received.find(b"\n")) < 0:
+            if self._socket is None:
                 return {"type": "stop"}
-            received = await self._line.recv(65536)
-            await self._awake()
+            received = await self._socket.recv(65536)
+            await self._wait_continued()
             if not received:
                 return {"type": "stop"}
-            self._heard += received
-        line = bytes(self._heard[:end])
-        del self._heard[: end + 1]
+            self._received += received
+        line = bytes(self._received[:end])
+        del self._received[: end + 1]
         message: dict[str, Any] = json.loads(line)
         return message
 
@@ -257,12 +257,12 @@ class Puppet:
         async with trio.lowlevel.FdStream(os.dup(self._descriptors[number])) as stream:
             await stream.send_all(data)
 
-    async def _awake(self) -> None:
+    async def _wait_continued(self) -> None:
         """Return once the process is not stopped."""
         await trio.lowlevel.checkpoint()
         while self.stopped:
             await self.news.wait()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.news.set()
         self.news = trio.Event()

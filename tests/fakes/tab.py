@@ -42,7 +42,7 @@ def script(source: str) -> Callable[[Script], Script]:
     return known
 
 
-class Life:
+class Lifetime:
     """A lifetime: `end()` cancels all blocks that run `within()` it."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Document:
         self.loader_id = loader_id
         self.form = "none"  # "none", "disabled" or "ready", as in links_form.js
         self.password = False
-        self.life = Life()
+        self.lifetime = Lifetime()
 
 
 class Tab:
@@ -90,7 +90,7 @@ class Tab:
         self.attached = False
         self.crashed = False
         self.spinning = False
-        self.life = Life()
+        self.lifetime = Lifetime()
         self.document = Document("about:blank", 0, f"loader-{self.id}")
         self._network = False
         self._bodies: dict[str, bytes] = {}
@@ -102,7 +102,7 @@ class Tab:
         """End the renderer process: the tab answers nothing more and reports the crash."""
         self.crashed = True
         self.end()
-        self.tell("Inspector.targetCrashed", {})
+        self.send_event("Inspector.targetCrashed", {})
 
     def spin(self) -> None:
         """Enter an endless loop in the page's script: the tab answers nothing more."""
@@ -111,22 +111,22 @@ class Tab:
 
     def end(self) -> None:
         """Cancel everything that runs in the tab."""
-        self.document.life.end()
-        self.life.end()
+        self.document.lifetime.end()
+        self.lifetime.end()
 
     @property
     def silent(self) -> bool:
         return self.crashed or self.spinning
 
-    async def dialog_closed(self) -> None:
+    async def wait_dialog_closed(self) -> None:
         """Wait until no dialog is open."""
         if self.dialog is not None:
             await self.dialog.wait()
 
-    def tell(self, method: str, params: Json) -> None:
+    def send_event(self, method: str, params: Json) -> None:
         """Send an event on the tab's session."""
         if self.attached:
-            self.chromium.say({"method": method, "params": params, "sessionId": self.session_id})
+            self.chromium.send({"method": method, "params": params, "sessionId": self.session_id})
 
     # Commands
 
@@ -167,23 +167,23 @@ class Tab:
                 exchange = await self.request("GET", url, loader_id=loader_id)
             except NetError as fault:
                 return {**answer, "errorText": str(fault)}
-        self.document.life.end()
+        self.document.lifetime.end()
         self._bodies.clear()
         document = Document(exchange.url, exchange.status, loader_id)
         self.document = document
-        self.tell(
+        self.send_event(
             "Page.frameNavigated",
             {"frame": {"id": self.id, "loaderId": loader_id, "url": exchange.url}},
         )
-        self._lifecycle("init")
+        self._send_lifecycle_event("init")
         self.chromium.nursery.start_soon(self._load, document, exchange)
         return answer
 
-    def go(self, url: str) -> None:
+    def set_location(self, url: str) -> None:
         """Navigate as `location = url` does, which ends the script that sets it."""
 
         async def going() -> None:
-            with self.life.within():
+            with self.lifetime.within():
                 await self.navigate(url)
 
         self.chromium.nursery.start_soon(going)
@@ -191,7 +191,7 @@ class Tab:
     async def alert(self) -> None:
         """Show an alert, and wait until it is dismissed."""
         self.dialog = dialog = trio.Event()
-        self.tell("Page.javascriptDialogOpening", {"type": "alert", "message": "Sandbox"})
+        self.send_event("Page.javascriptDialogOpening", {"type": "alert", "message": "Sandbox"})
         await dialog.wait()
 
     # Requests
@@ -214,56 +214,56 @@ class Tab:
             NetError: when the request fails, or a script's redirect leads to another origin.
         """
         request_id = f"request-{next(self.chromium.numbers)}"
-        life = self.life if loader_id else self.document.life
+        lifetime = self.lifetime if loader_id else self.document.lifetime
         redirect: Json = {}
         last = Exchange(method, url)
         for _ in range(MOST_REDIRECTS):
             exchange = Exchange(
                 method, url, self._headers(url, headers or {}), body, self.context_id
             )
-            self._will_be_sent(request_id, exchange, loader_id, redirect)
+            self._send_request_event(request_id, exchange, loader_id, redirect)
             foreign = redirect and not loader_id and _origin(url) != _origin(redirect["url"])
             if redirect and manual:
-                self._failed(request_id, "net::ERR_ABORTED")
+                self._send_failed_event(request_id, "net::ERR_ABORTED")
                 return last
             if foreign:
-                self._failed(request_id, "net::ERR_FAILED")
+                self._send_failed_event(request_id, "net::ERR_FAILED")
                 raise NetError("net::ERR_FAILED")
-            self.chromium.nursery.start_soon(self._carry, exchange, life)
+            self.chromium.nursery.start_soon(self._carry, exchange, lifetime)
             try:
-                await exchange.head()
+                await exchange.wait_head()
             except NetError as fault:
-                self._failed(request_id, str(fault))
+                self._send_failed_event(request_id, str(fault))
                 raise
             except trio.Cancelled:
                 exchange.under_way.cancel()
                 raise
             if exchange.status not in REDIRECTS:
                 response = {"status": exchange.status, "mimeType": exchange.mime_type}
-                self._tell_network(
+                self._send_network_event(
                     "Network.responseReceived", {"requestId": request_id, "response": response}
                 )
-                self.chromium.nursery.start_soon(self._finish, request_id, exchange, life)
+                self.chromium.nursery.start_soon(self._finish, request_id, exchange, lifetime)
                 return exchange
             last, redirect = exchange, {"status": exchange.status, "url": url}
-            url = urljoin(url, exchange.answered["location"])
+            url = urljoin(url, exchange.response_headers["location"])
             method = "GET"
         raise NetError("net::ERR_TOO_MANY_REDIRECTS")
 
-    async def _carry(self, exchange: Exchange, life: Life) -> None:
-        with life.within():
+    async def _carry(self, exchange: Exchange, lifetime: Lifetime) -> None:
+        with lifetime.within():
             await self.chromium.network.carry(exchange)
 
-    async def _finish(self, request_id: str, exchange: Exchange, life: Life) -> None:
-        with life.within():
+    async def _finish(self, request_id: str, exchange: Exchange, lifetime: Lifetime) -> None:
+        with lifetime.within():
             try:
                 self._bodies[request_id] = await exchange.read()
             except NetError as fault:
-                self._failed(request_id, str(fault))
+                self._send_failed_event(request_id, str(fault))
             else:
-                self._tell_network("Network.loadingFinished", {"requestId": request_id})
+                self._send_network_event("Network.loadingFinished", {"requestId": request_id})
 
-    def _will_be_sent(
+    def _send_request_event(
         self, request_id: str, exchange: Exchange, loader_id: str, redirect: Json
     ) -> None:
         told: Json = {
@@ -273,14 +273,16 @@ class Tab:
         }
         if redirect:
             told["redirectResponse"] = redirect
-        self._tell_network("Network.requestWillBeSent", told)
+        self._send_network_event("Network.requestWillBeSent", told)
 
-    def _failed(self, request_id: str, why: str) -> None:
-        self._tell_network("Network.loadingFailed", {"requestId": request_id, "errorText": why})
+    def _send_failed_event(self, request_id: str, why: str) -> None:
+        self._send_network_event(
+            "Network.loadingFailed", {"requestId": request_id, "errorText": why}
+        )
 
-    def _tell_network(self, method: str, params: Json) -> None:
+    def _send_network_event(self, method: str, params: Json) -> None:
         if self._network and not self.crashed:
-            self.tell(method, params)
+            self.send_event(method, params)
 
     def _headers(self, url: str, headers: dict[str, str]) -> dict[str, str]:
         cookies = self.chromium.cookies(self.context_id, urlsplit(url).hostname or "")
@@ -299,7 +301,7 @@ class Tab:
         document = self.document
 
         async def running() -> None:
-            with document.life.within():
+            with document.lifetime.within():
                 await job()
 
         self.chromium.nursery.start_soon(running)
@@ -307,19 +309,19 @@ class Tab:
     async def _load(self, document: Document, exchange: Exchange) -> None:
         from tests.fakes.pages import open_page
 
-        with document.life.within() as scope:
+        with document.lifetime.within() as scope:
             if exchange.status:
                 try:
                     document.html = (await exchange.read()).decode()
                 except NetError:
                     return
             document.password = "type=password" in document.html.replace('"', "")
-            self._lifecycle("DOMContentLoaded")
+            self._send_lifecycle_event("DOMContentLoaded")
         if not scope.cancelled_caught:
             open_page(self)
 
-    def _lifecycle(self, name: str) -> None:
-        self.tell(
+    def _send_lifecycle_event(self, name: str) -> None:
+        self.send_event(
             "Page.lifecycleEvent",
             {"frameId": self.id, "loaderId": self.document.loader_id, "name": name},
         )
@@ -330,7 +332,7 @@ class Tab:
         function = SCRIPTS[source]
         arguments = json.loads(f"[{expression.removeprefix(f'({source})(')[:-1]}]")
         value: Any = None
-        with document.life.within() as scope:
+        with document.lifetime.within() as scope:
             value = await function(self, arguments)
         if scope.cancelled_caught:
             raise Refused("Inspected target navigated or closed")

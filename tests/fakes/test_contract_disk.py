@@ -33,7 +33,7 @@ PATIENCE = 1.0
 """Seconds that SQLite waits for a lock here."""
 
 
-class Played:
+class Fake:
     def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
         threads_in_place(patch)
         self.path = path
@@ -86,12 +86,12 @@ class Real:
 Play = Callable[[Callable[[Store, Any], Any]], None]
 
 
-@pytest.fixture(params=["played", "real"])
+@pytest.fixture(params=["fake", "real"])
 def play(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
     """A function that runs a scenario, which gets a store and its disk."""
-    played = request.param == "played"
+    fake = request.param == "fake"
     path = tmp_path / "journal.db"
-    kind: type[Played | Real] = Played if played else Real
+    kind: type[Fake | Real] = Fake if fake else Real
     journal = Store(
         path,
         key=KEY,
@@ -108,7 +108,7 @@ def play(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
             nursery.cancel_scope.cancel()
 
     def run(scenario: Callable[[Store, Any], Any]) -> None:
-        trio.run(main, scenario, clock=MockClock(autojump_threshold=0) if played else None)
+        trio.run(main, scenario, clock=MockClock(autojump_threshold=0) if fake else None)
 
     return run
 

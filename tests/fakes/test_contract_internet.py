@@ -43,11 +43,11 @@ class Subject:
             return await self.sender.post(self.url, {"webhook-id": "x"}, BODY)
 
 
-@pytest.fixture(params=["played", "real"])
+@pytest.fixture(params=["fake", "real"])
 async def subject(
     request: pytest.FixtureRequest, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Subject]:
-    if request.param == "played":
+    if request.param == "fake":
         internet = Internet(nursery=nursery)
         internet.install(monkeypatch)
         receiver = internet.receiver()
@@ -96,7 +96,7 @@ async def test_connections_are_kept(subject: Subject) -> None:
 
 async def test_a_kept_connection_that_was_closed_is_not_used(subject: Subject) -> None:
     assert await subject.post() == Answered(200)
-    subject.receiver.hang_up()
+    subject.receiver.close_connections()
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert await subject.post() == Answered(200)
     assert subject.receiver.connections == 2
@@ -111,8 +111,8 @@ async def test_nobody_listens(nursery: trio.Nursery, monkeypatch: pytest.MonkeyP
         real = await sender.post(f"http://127.0.0.1:{port}/", {}, BODY)
     internet = Internet(nursery=nursery)
     internet.install(monkeypatch)
-    internet.receiver().goes_down(refused())
+    internet.receiver().take_down(refused())
     async with open_sender([ip_network(NETWORK)], max_connections=1) as sender:
-        played = await sender.post(internet.receiver().url(), {}, BODY)
+        fake = await sender.post(internet.receiver().url(), {}, BODY)
     assert real == Unanswered("127.0.0.1 cannot be connected to")
-    assert played == Unanswered("192.0.2.7 cannot be connected to")
+    assert fake == Unanswered("192.0.2.7 cannot be connected to")

@@ -20,7 +20,7 @@ class Threads(NamedTuple):
     call_back: Callable[[Callable[[], object]], object]
 
 
-@pytest.fixture(params=["played", "real"])
+@pytest.fixture(params=["fake", "real"])
 def threads(request: pytest.FixtureRequest) -> Threads:
     if request.param == "real":
         return Threads(trio.to_thread.run_sync, trio.from_thread.run_sync)

@@ -27,7 +27,7 @@ from smartlinkd.processes import process_tree as process_tree_module
 from smartlinkd.processes.process_tree import Limits
 from smartlinkd.processes.reaper import CommandSpec
 from tests.fakes.gate import Gate
-from tests.fakes.puppets import Puppet, Step
+from tests.fakes.puppets import FakeWorker, Step
 
 STARTS = 0.01
 """Seconds from the reaper's start to its command's start."""
@@ -55,8 +55,8 @@ class Workers:
         self.reapers: list[Reaper] = []
         # Faults
         self.starting: Gate | None = None  # a new reaper waits here
-        self.no_process: OSError | None = None  # starting a reaper fails
-        self.no_folder: OSError | None = None  # creating a worker's folder fails
+        self.start_error: OSError | None = None  # starting a reaper fails
+        self.folder_error: OSError | None = None  # creating a worker's folder fails
         self.scripts: dict[Path, Sequence[Step]] = {}  # scripts of programs, instead of the input's
         self._pids = itertools.count(50_000)
 
@@ -71,23 +71,23 @@ class Workers:
         patch.setattr(worker_module, "tempfile", SimpleNamespace(mkdtemp=self._folder))
 
     @property
-    def running(self) -> list[Puppet]:
+    def running(self) -> list[FakeWorker]:
         """The running workers, in the order of their start."""
-        return [each.puppet for each in self.reapers if each.puppet is not None]
+        return [each.worker for each in self.reapers if each.worker is not None]
 
     @property
-    def puppet(self) -> Puppet:
+    def worker(self) -> FakeWorker:
         return self.running[-1]
 
-    def of(self, kickoff_id: str) -> Puppet:
+    def worker_of(self, kickoff_id: str) -> FakeWorker:
         """Return the worker of this execution. Raises LookupError if there is none."""
         found = [each for each in self.running if each.execution == kickoff_id]
         if not found:
             raise LookupError(f"nobody works on {kickoff_id}")
         return found[-1]
 
-    def reaper_of(self, puppet: Puppet) -> Reaper:
-        return next(each for each in self.reapers if each.puppet is puppet)
+    def reaper_of(self, worker: FakeWorker) -> Reaper:
+        return next(each for each in self.reapers if each.worker is worker)
 
     def count(self) -> int:
         """Return the number of processes: reapers, workers and workers' children."""
@@ -98,22 +98,22 @@ class Workers:
         """Remove the faults of later starts and open the `starting` gate."""
         if self.starting is not None:
             self.starting.open()
-        self.starting = self.no_process = self.no_folder = None
+        self.starting = self.start_error = self.folder_error = None
         self.scripts.clear()
         self.program.touch()
         self.program.chmod(0o755)
 
     def _folder(self, *, prefix: str, dir: Path) -> str:
-        if self.no_folder is not None:
-            raise self.no_folder
+        if self.folder_error is not None:
+            raise self.folder_error
         return tempfile.mkdtemp(prefix=prefix, dir=dir)
 
     # The interface of `ForkServer`
 
     def fork_reaper(self, spec: CommandSpec, *descriptors: int) -> Callable[[], None]:
         """Start a reaper. Return a function that kills it."""
-        if self.no_process is not None:
-            raise self.no_process
+        if self.start_error is not None:
+            raise self.start_error
         assert self.nursery is not None
         status, control, _, stdout, stderr, channel = descriptors
         reaper = Reaper(
@@ -145,7 +145,7 @@ class Reaper:
     ) -> None:
         assert spec.memory is not None
         assert spec.remove is not None
-        self.puppet: Puppet | None = None
+        self.worker: FakeWorker | None = None
         self.command = [os.fsdecode(word) for word in spec.command]
         self.execution = spec.environment[b"SMARTLINKD_EXECUTION"].decode()
         self._machine = machine
@@ -196,25 +196,25 @@ class Reaper:
         return 0
 
     async def _follow(self) -> None:
-        puppet = self.puppet = Puppet(
+        worker = self.worker = FakeWorker(
             self._machine.next_pid(), self.execution, self._folder, self._descriptors
         )
         if (script := self._machine.scripts.get(Path(self.command[0]))) is not None:
-            puppet.do(*script)
+            worker.run_instead(*script)
         self._descriptors = []  # the worker owns them
-        self._report(f"started {puppet.pid}")
+        self._report(f"started {worker.pid}")
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(puppet.run)
-            nursery.start_soon(self._wait, puppet, nursery.cancel_scope)
-            nursery.start_soon(self._pass_on, puppet, nursery.cancel_scope)
-            nursery.start_soon(self._measure, puppet, nursery.cancel_scope)
+            nursery.start_soon(worker.run)
+            nursery.start_soon(self._wait, worker, nursery.cancel_scope)
+            nursery.start_soon(self._pass_on, worker, nursery.cancel_scope)
+            nursery.start_soon(self._measure, worker, nursery.cancel_scope)
 
-    async def _wait(self, puppet: Puppet, done: trio.CancelScope) -> None:
-        await puppet.ended.wait()
-        self._report(f"ended {puppet.waitstatus}")
+    async def _wait(self, worker: FakeWorker, done: trio.CancelScope) -> None:
+        await worker.ended.wait()
+        self._report(f"ended {worker.waitstatus}")
         done.cancel()
 
-    async def _pass_on(self, puppet: Puppet, done: trio.CancelScope) -> None:
+    async def _pass_on(self, worker: FakeWorker, done: trio.CancelScope) -> None:
         """Send signals to the command's group until the control pipe is closed."""
         while True:
             await trio.lowlevel.wait_readable(self._control)
@@ -224,28 +224,28 @@ class Reaper:
             if not numbers:
                 break
             for number in numbers:
-                puppet.signal(number)
+                worker.signal(number)
                 if number == signal.SIGKILL:
-                    self._kill([each for each in puppet.forks if not each.stray])
+                    self._kill([each for each in worker.forks if not each.stray])
         done.cancel()
 
-    async def _measure(self, puppet: Puppet, done: trio.CancelScope) -> None:
-        while puppet.step != "fill":
-            await puppet.news.wait()
+    async def _measure(self, worker: FakeWorker, done: trio.CancelScope) -> None:
+        while worker.step != "fill":
+            await worker.news.wait()
         await trio.sleep(LOOKS)
         self._report(f"excess {self._memory + OVER}")
         done.cancel()
 
     def _end_tree(self) -> None:
-        if self.puppet is not None:
-            self.puppet.signal(signal.SIGKILL)
-            self._kill(list(self.puppet.forks))
+        if self.worker is not None:
+            self.worker.signal(signal.SIGKILL)
+            self._kill(list(self.worker.forks))
 
     def _kill(self, forks: Sequence[object]) -> None:
-        assert self.puppet is not None
-        for each in [each for each in self.puppet.forks if each in forks]:
+        assert self.worker is not None
+        for each in [each for each in self.worker.forks if each in forks]:
             each.kill()
-            self.puppet.forks.remove(each)
+            self.worker.forks.remove(each)
 
     def _report(self, line: str) -> None:
         try:
@@ -260,4 +260,4 @@ class Reaper:
             os.close(each)
         self._descriptors = []
         self._machine.reapers.remove(self)
-        self.puppet = None
+        self.worker = None

@@ -23,32 +23,34 @@ class Matrix(Generic[D]):
     """Cells by fault and phase. `D` is the type of a due outcome."""
 
     def __init__(self) -> None:
-        self._said: dict[Cell, D | Impossible] = {}
+        self._cells: dict[Cell, D | Impossible] = {}
 
     def put(self, faults: Where, phases: Where, what: D | Impossible) -> None:
         """Set these cells. A later call replaces an earlier one."""
         for fault in [faults] if isinstance(faults, str) else faults:
             for phase in [phases] if isinstance(phases, str) else phases:
-                self._said[fault, phase] = what
+                self._cells[fault, phase] = what
 
     def due(self, cell: Cell) -> D:
         """Return the due outcome of a possible cell."""
-        what = self._said[cell]
+        what = self._cells[cell]
         assert not isinstance(what, Impossible)
         return what
 
     @property
     def cells(self) -> list[Cell]:
         """The possible cells."""
-        return [cell for cell in self._said if cell not in self.impossible]
+        return [cell for cell in self._cells if cell not in self.impossible]
 
     @property
     def impossible(self) -> dict[Cell, str]:
         """The impossible cells, with the reason."""
-        return {cell: what.why for cell, what in self._said.items() if isinstance(what, Impossible)}
+        return {
+            cell: what.why for cell, what in self._cells.items() if isinstance(what, Impossible)
+        }
 
     def check(self, faults: Iterable[str], phases: Iterable[str]) -> None:
-        """Check that each fault has a cell in each phase, and each impossible one a reason."""
+        """Check that each fault is decided in each phase, and each impossible cell has a reason."""
         where = list(phases)
-        assert self._said.keys() == {(fault, phase) for fault in faults for phase in where}
+        assert self._cells.keys() == {(fault, phase) for fault in faults for phase in where}
         assert all(len(why.split()) > 4 for why in self.impossible.values())

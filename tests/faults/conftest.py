@@ -9,7 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from tests.faults.phases import SOON, warmed
+from tests.faults.phases import SOON, start_with_page
 from tests.faults.stage import Stage
 
 _AT_REST: dict[str, Counter[str]] = {}
@@ -27,7 +27,7 @@ async def at_rest(
             stage = Stage(tmp_path / "healthy", patch)
             with trio.fail_after(SOON):
                 async with trio.open_nursery() as nursery:
-                    await warmed(stage, nursery)
+                    await start_with_page(stage, nursery)
                     await trio.sleep(1.0)
                     _AT_REST["tasks"] = stage.tasks()
                     stage.stop()

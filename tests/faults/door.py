@@ -25,7 +25,7 @@ def no_sockets() -> Any:
     return SimpleNamespace(main=(), crews={}, urls=(URL,), crew_urls={}, ports=frozenset())
 
 
-class Door:
+class AsgiServer:
     """A replacement for `HttpApp`: requests come by ASGI; a stop gives them `grace` seconds."""
 
     def __init__(self, app: GuardedQuart, _: object, *, grace: float) -> None:
@@ -52,7 +52,7 @@ class Door:
     def stop(self) -> None:
         self._stop.set()
 
-    def cut(self) -> None:
+    def reset_connections(self) -> None:
         """Reset all connections, as the kernel does when a process ends."""
         self.stop()
         for exchange in list(self._connected.values()):
@@ -101,7 +101,7 @@ def request(
 
 
 @dataclass(eq=False)
-class Asked:
+class SentRequest:
     """A request that was sent. Setting `gone` disconnects its client."""
 
     exchange: Exchange

@@ -61,7 +61,7 @@ def due(*statuses: int, within: float = MOMENT, **more: Any) -> Due:
 # The browser has to be replaced.
 
 
-def _death(fault: str, kind: str, log: str, within: float, *, down: str) -> None:
+def _browser_fault(fault: str, kind: str, log: str, within: float, *, down: str) -> None:
     lost = due(502, within=within, restarts=(kind,), dips=True, log=log)
     put(fault, WORKING, lost)
     put(fault, ("idle", "queued"), replace(lost, statuses=frozenset({502, 503})))
@@ -72,9 +72,11 @@ def _death(fault: str, kind: str, log: str, within: float, *, down: str) -> None
 _ENDED = "launch failed: the connection to the browser has ended"
 _KILLED = "launch failed: Chromium ended at once with signal 9"
 _SILENT = "launch failed: the browser did not answer"
-_death("sigkill", "crashed", "restarted: crashed: Chromium ended: signal 9", EXIT, down=_KILLED)
-_death("websocket_reset", "disconnected", "restarted: disconnected:", EXIT, down=_ENDED)
-_death("sigstop", "unresponsive", "restarted: unresponsive:", VERDICT, down=_SILENT)
+_browser_fault(
+    "sigkill", "crashed", "restarted: crashed: Chromium ended: signal 9", EXIT, down=_KILLED
+)
+_browser_fault("websocket_reset", "disconnected", "restarted: disconnected:", EXIT, down=_ENDED)
+_browser_fault("sigstop", "unresponsive", "restarted: unresponsive:", VERDICT, down=_SILENT)
 # When the next browser is up, only the work that is on the old one is lost.
 _REFUSED = "links were refused: the browser ended in the midst of it"
 put(("sigkill", "websocket_reset"), "draining", due(502, within=EXIT, log=_REFUSED))
@@ -171,7 +173,11 @@ put(
 
 # The machine.
 
-put(ARMED, ALL, Impossible("no browser is launched in this phase, and a running one is not affected"))
+put(
+    ARMED,
+    ALL,
+    Impossible("no browser is launched in this phase, and a running one is not affected"),
+)
 _LAUNCH = {
     "launch_fails": "launch failed: Chromium ended at once with exit code 1: out of luck",
     "launch_hangs": r"launch failed: Chromium was not ready within 20 s \(browser.start_timeout\)",

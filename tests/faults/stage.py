@@ -1,8 +1,8 @@
 """The daemon in one process, built by its own tree and asked through its own HTTP apps.
 
 Fakes (`tests/fakes`) replace Chromium's and the workers' machines, the internet, the disk and
-threads; a `Door` replaces the HTTP server. Nothing leaves this process, so an hour on the mock
-clock (`autojump_clock`, which is needed) takes milliseconds.
+threads; `AsgiServer` replaces the HTTP server. Nothing leaves this process, so an hour on the
+required mock clock (`autojump_clock`) takes milliseconds.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from tests.fakes.machine import Machine
 from tests.fakes.network import ORIGINS, Json, Network, sandbox_network
 from tests.fakes.threads import threads_in_place
 from tests.fakes.workers import Workers
-from tests.faults.door import Asked, Control, Door, no_sockets, request
+from tests.faults.door import AsgiServer, Control, SentRequest, no_sockets, request
 from tests.hygiene.tasks import daemon_tasks
 
 LOOK_EVERY = 0.02
@@ -74,7 +74,7 @@ matches = cache(passwords.matches)
 Table = Mapping[str, Any]
 
 
-class Wall:
+class WallClock:
     """The wall clock in Unix seconds. It runs with trio's clock; `offset` can be set."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Wall:
 BROWSER_LIMITS = BrowserLimits()
 
 
-async def comes_about(condition: Callable[[], object], within: float) -> bool:
+async def wait_until(condition: Callable[[], object], within: float) -> bool:
     """Poll until the condition is true. Return False after `within` seconds."""
     with trio.move_on_after(within):
         while not condition():  # noqa: ASYNC110 - no event is set
@@ -106,7 +106,7 @@ class Stage:
     before has left.
     """
 
-    door: Door
+    http_server: AsgiServer
     browser: Browser
     crews: Crews
 
@@ -136,7 +136,7 @@ class Stage:
         threads_in_place(patch)
         self.disk = Disk()
         self.disk.install(patch)
-        self.wall = Wall()
+        self.wall = WallClock()
         self.directory = folder / "state"
         self.readiness: list[tuple[float, bool]] = []
         self.tokens: dict[str, str] = {}
@@ -150,26 +150,26 @@ class Stage:
         usual = {"runner": "command", "command": [str(self.workers.program)]}
         self._settings = build(tables(self.directory, [{**usual, **each} for each in crews]))
         self._life = trio.CancelScope()
-        self._image: dict[str, bytes] | None = None
+        self._files_at_kill: dict[str, bytes] | None = None
         self.directory.mkdir(mode=0o700)
         save(self.directory, SavedState(version=1, epoch=EPOCH, spared=None, second_factor=None))
-        self._open_up(patch)
+        self._patch_tree(patch)
 
     # Process
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the daemon from its start to its end, then wait until its processes have ended."""
         self.ended, self.escalated = trio.Event(), None
-        self._life, self._image = trio.CancelScope(), None
-        self._plant()
+        self._life, self._files_at_kill = trio.CancelScope(), None
+        self._build()
         async with trio.open_nursery() as world:
             self.workers.nursery = self.internet.nursery = world
             try:
                 with self._life:
                     await self._live(task_status)
             finally:
-                self._put_back()
-            await comes_about(lambda: not self.workers.count(), GONE)
+                self._restore_files()
+            await wait_until(lambda: not self.workers.count(), GONE)
             world.cancel_scope.cancel()
         self.ended.set()
 
@@ -178,7 +178,7 @@ class Stage:
             await nursery.start(self._supervise, nursery.cancel_scope)
             with suppress(Unavailable):  # it was stopped before it was up, or failed to start
                 await self._read_tokens()
-            nursery.start_soon(self._watch)
+            nursery.start_soon(self._note_readiness)
             task_status.started()
 
     def stop(self) -> None:
@@ -194,7 +194,7 @@ class Stage:
 
         The tasks are cancelled; what they write after that is undone.
         """
-        self._image = {
+        self._files_at_kill = {
             each.name: each.read_bytes() for each in self.directory.iterdir() if each.is_file()
         }
         self._life.cancel()
@@ -205,9 +205,9 @@ class Stage:
         return self.browser.is_ready
 
     async def until_ready(self, within: float) -> None:
-        assert await comes_about(lambda: self.ready, within)
+        assert await wait_until(lambda: self.ready, within)
 
-    async def is_gone(self, within: float) -> None:
+    async def wait_gone(self, within: float) -> None:
         """Wait for the daemon's end and check that nothing is left of it."""
         with trio.fail_after(within):
             await self.ended.wait()
@@ -225,7 +225,7 @@ class Stage:
         """Return a link to an unused item."""
         return product_link(product_of(next(self._items)), ORIGINS.shop)
 
-    def ask(self, account: str, *, items: int = 1, sub_id: str = "") -> Asked:
+    def ask(self, account: str, *, items: int = 1, sub_id: str = "") -> SentRequest:
         """Convert links to so many unused items."""
         links = [self.link() for _ in range(items)]
         body = {"links": links, "subIds": [sub_id], "cookie": cookie_header(account)}
@@ -233,12 +233,12 @@ class Stage:
 
     def request(
         self, method: str, path: str, body: Json | None = None, *, token: str = "", **headers: str
-    ) -> Asked:
+    ) -> SentRequest:
         """Send a request. `Idempotency_Key="x"` is the header Idempotency-Key."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         exchange = request(method, path, body, token, given)
-        asked = Asked(exchange, trio.current_time())
-        self.door.ask(exchange, asked.gone)
+        asked = SentRequest(exchange, trio.current_time())
+        self.http_server.ask(exchange, asked.gone)
         return asked
 
     # Resources
@@ -264,26 +264,26 @@ class Stage:
 
     # Setup
 
-    def _open_up(self, patch: pytest.MonkeyPatch) -> None:
+    def _patch_tree(self, patch: pytest.MonkeyPatch) -> None:
         """Replace parts that the tree builds: with fakes, with clocks, or to keep a reference."""
         make_crews, wall = components.make_crews, self.wall.moment
 
-        def see_supervisor(*args: Any, **more: Any) -> Supervisor:
+        def keep_supervisor(*args: Any, **more: Any) -> Supervisor:
             self._supervisors.append(Supervisor(*args, **more))
             return self._supervisors[-1]
 
-        def see_door(*args: Any, **more: Any) -> Door:
-            self.door = Door(*args, **more)
-            return self.door
+        def keep_server(*args: Any, **more: Any) -> AsgiServer:
+            self.http_server = AsgiServer(*args, **more)
+            return self.http_server
 
-        def see_crews(*args: Any) -> Crews:
+        def keep_crews(*args: Any) -> Crews:
             self.crews = make_crews(*args)
             return self.crews
 
         patch.setattr(passwords, "matches", matches)
-        patch.setattr(tree, "Supervisor", see_supervisor)
-        patch.setattr(http_apps, "HttpApp", see_door)
-        patch.setattr(tree, "make_crews", see_crews)
+        patch.setattr(tree, "Supervisor", keep_supervisor)
+        patch.setattr(http_apps, "HttpApp", keep_server)
+        patch.setattr(tree, "make_crews", keep_crews)
         patch.setattr(tree, "make_browser", lambda *_, **__: self.browser)
         patch.setattr(tree, "Vault", partial(Vault, wall=wall))
         patch.setattr(tree, "ControlSocket", Control)
@@ -292,7 +292,7 @@ class Stage:
         patch.setattr(components, "Executor", partial(Executor, wall=wall))
         patch.setattr(components, "WebhookDispatcher", partial(WebhookDispatcher, wall=wall))
 
-    def _plant(self) -> None:
+    def _build(self) -> None:
         self._supervisors: list[Supervisor] = []
         self.browser = Browser(
             _generation(self.machine, self._browser_limits),
@@ -328,18 +328,18 @@ class Stage:
         for name in self.crews.executor.catalog.names():
             self.tokens[name] = (await tokens.show(name)).get_secret_value()
 
-    def _put_back(self) -> None:
+    def _restore_files(self) -> None:
         """Undo all writes since `kill()`."""
-        if self._image is None:
+        if self._files_at_kill is None:
             return
         for each in self.directory.iterdir():
             if each.is_file():
                 each.unlink()
-        for name, content in self._image.items():
+        for name, content in self._files_at_kill.items():
             (self.directory / name).write_bytes(content)
             (self.directory / name).chmod(0o600)
 
-    async def _watch(self) -> None:
+    async def _note_readiness(self) -> None:
         """Note each change of readiness."""
         while True:
             if not self.readiness or self.readiness[-1][1] != self.ready:

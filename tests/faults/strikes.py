@@ -32,13 +32,13 @@ LATE = {
 
 
 def reply_after_deadline(scene: Scene) -> None:
-    scene.browser.be_late(LATE.get(scene.phase, "Network.getResponseBody"), TOO_LATE)
+    scene.browser.delay_answer(LATE.get(scene.phase, "Network.getResponseBody"), TOO_LATE)
 
 
-def of_tab(deed: Callable[[Tab], None]) -> Strike:
+def in_tab(action: Callable[[Tab], None]) -> Strike:
     def strike(scene: Scene) -> None:
         assert scene.tab is not None
-        deed(scene.tab)
+        action(scene.tab)
 
     return strike
 
@@ -61,8 +61,8 @@ COMMON: dict[str, Callable[[Any], object]] = {
 STRIKES: dict[str, Strike] = {
     "sigkill": lambda scene: scene.process.kill(),
     "sigstop": lambda scene: scene.browser.stop(),
-    "renderer_killed": of_tab(Tab.crash),
-    "endless_loop": of_tab(Tab.spin),
+    "renderer_killed": in_tab(Tab.crash),
+    "endless_loop": in_tab(Tab.spin),
     "websocket_reset": lambda scene: scene.process.wires[-1].reset(),
     "reply_after_deadline": reply_after_deadline,
     **COMMON,
@@ -79,7 +79,7 @@ PORTAL = {
     "portal_login": "login_redirect",
     "portal_human_check": "captcha",
 }
-OF_A_PAGE = {"html": "without_form", "truncated": "endless"}
+PAGE_FAULTS = {"html": "without_form", "truncated": "endless"}
 """The equivalent fault of a page, which is HTML anyway."""
 
 
@@ -87,12 +87,12 @@ def portal_strike(fault: str) -> Strike:
     """Arm the fault for the request that the portal gets in the scene's phase."""
 
     def strike(scene: Scene) -> None:
-        play = PORTAL[fault]
+        kind = PORTAL[fault]
         if scene.phase == "loading":
-            name = f"page_{OF_A_PAGE.get(play, play)}"
+            name = f"page_{PAGE_FAULTS.get(kind, kind)}"
         else:
-            name = f"{'product' if scene.phase == 'reading' else 'submit'}_{play}"
-        times = 2 if play == "reset" else 1  # the fake browser retries a reset request once
+            name = f"{'product' if scene.phase == 'reading' else 'submit'}_{kind}"
+        times = 2 if kind == "reset" else 1  # the fake browser retries a reset request once
         scene.stage.portal.faults.arm(name, times=times, account=scene.account)
 
     return strike
@@ -106,7 +106,7 @@ Arm = Callable[[Stage], object]
 
 
 def launch_fails(stage: Stage) -> None:
-    stage.machine.dies_early = "[1:ERROR:x.cc:1] out of luck"
+    stage.machine.early_exit_stderr = "[1:ERROR:x.cc:1] out of luck"
 
 
 def launch_hangs(stage: Stage) -> None:
@@ -115,13 +115,13 @@ def launch_hangs(stage: Stage) -> None:
 
 def no_folder(number: int) -> Arm:
     def arm(stage: Stage) -> None:
-        stage.machine.no_folder = OSError(number, os.strerror(number))
+        stage.machine.folder_error = OSError(number, os.strerror(number))
 
     return arm
 
 
 def too_many_files(stage: Stage) -> None:
-    stage.machine.no_process = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    stage.machine.start_error = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 ARMED: dict[str, Arm] = {

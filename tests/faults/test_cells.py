@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.faults.matrix import ALL, MATRIX
-from tests.faults.play import Play
+from tests.faults.play import CellRun
 from tests.faults.stage import Stage
 from tests.faults.strikes import ARMED, STRIKES
 
@@ -36,7 +36,7 @@ async def test_cell(  # noqa: PLR0917 - fixtures
     descriptors = stage.descriptors()
     with trio.fail_after(LONGEST):
         async with trio.open_nursery() as nursery:
-            await Play(cell, MATRIX.due(cell), stage, caplog.records).run(nursery, at_rest)
+            await CellRun(cell, MATRIX.due(cell), stage, caplog.records).run(nursery, at_rest)
             stage.stop()
-            await stage.is_gone(LONGEST)
+            await stage.wait_gone(LONGEST)
     assert stage.descriptors() == descriptors

@@ -15,18 +15,18 @@ from tests.hygiene.look import Thing, descriptors
 from tests.hygiene.processes import descendants
 
 
-class Held(NamedTuple):
+class OpenResources(NamedTuple):
     """The open descriptors, and the process ids below this process, zombies included."""
 
     descriptors: set[Thing]
     processes: set[int]
 
 
-def held() -> Held:
-    return Held(set(descriptors()), descendants())
+def open_resources() -> OpenResources:
+    return OpenResources(set(descriptors()), descendants())
 
 
-def check_held(before: Held) -> None:
+def check_unchanged(before: OpenResources) -> None:
     """Check that no descriptor was opened or closed, and that no process was started.
 
     A process may have ended, or have started children: the browsers and daemons of other tests are
@@ -39,9 +39,9 @@ def check_held(before: Held) -> None:
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
     """Fail if the test leaves a descriptor or a process."""
-    before = held()
+    before = open_resources()
     yield
-    check_held(before)
+    check_unchanged(before)
 
 
 @pytest.fixture

@@ -40,14 +40,14 @@ class TestRun:
         self._task = trio.lowlevel.current_task()
         self._token = trio.lowlevel.current_trio_token()
 
-    def ask(self) -> None:
+    def request_cancel(self) -> None:
         """Have trio cancel the test as soon as possible. Signal handlers may call this."""
         with suppress(trio.RunFinishedError, OSError):  # trio is ending
             self._token.run_sync_soon(self._end, idempotent=True)
 
     def _end(self) -> None:
         if not self.verdict:
-            self.verdict = f"it was not over in time. Its tasks:\n{task_tree(self._task)}"
+            self.verdict = f"the test was not over in time. Its tasks:\n{task_tree(self._task)}"
             self.scope.cancel()
 
 
@@ -69,10 +69,10 @@ class Alarm:
     def ring(self, _signal: int, _frame: FrameType | None) -> None:
         late = time.monotonic() - self._began - self._limit
         if late > 0 and self.run is not None:
-            self.run.ask()
+            self.run.request_cancel()
             late -= SPARE
         if late > 0:
-            pytest.fail(f"it was not over after {self._limit:g} s; this is where it stood")
+            pytest.fail(f"the test was not over after {self._limit:g} s; this is where it was")
 
 
 _alarm = Alarm()
@@ -87,12 +87,12 @@ def run(
     """Run a test of pytest-trio under the alarm."""
     seed_order(random.getrandbits(64))  # follows from pytest-randomly's seed
     try:
-        trio.run(_watched, main, clock=clock, instruments=instruments)
+        trio.run(_run_with_alarm, main, clock=clock, instruments=instruments)
     finally:
         _alarm.run = None  # also if trio itself fails
 
 
-async def _watched(main: Callable[[], Awaitable[object]]) -> None:
+async def _run_with_alarm(main: Callable[[], Awaitable[object]]) -> None:
     _alarm.run = here = TestRun()
     before = _system_tasks()
     try:
@@ -117,7 +117,7 @@ def _system_tasks() -> set[trio.lowlevel.Task]:
     return {task for nursery in root.child_nurseries for task in nursery.child_tasks}
 
 
-def _close_deaf(pair: WakeupSocketpair) -> None:
+def _restore_and_close(pair: WakeupSocketpair) -> None:
     """Restore the wakeup descriptor before closing the sockets.
 
     trio closes them first. A signal in between is then an error that no code can catch.
@@ -125,14 +125,14 @@ def _close_deaf(pair: WakeupSocketpair) -> None:
     if pair.old_wakeup_fd is not None:
         signal.set_wakeup_fd(pair.old_wakeup_fd)
         pair.old_wakeup_fd = None
-    _close(pair)
+    _trio_close(pair)
 
 
-_close = WakeupSocketpair.close
+_trio_close = WakeupSocketpair.close
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    WakeupSocketpair.close = _close_deaf  # type: ignore[assignment, method-assign]
+    WakeupSocketpair.close = _restore_and_close  # type: ignore[assignment, method-assign]
     text = f"deadline(seconds, reason): what the test needs more than {LIMIT:g} s for"
     config.addinivalue_line("markers", text)
 

@@ -31,18 +31,18 @@ WIDE = ("class", "module", "package", "session")
 class Change:
     """Things that came, and things of the process's state that went."""
 
-    came: Look = field(default_factory=set)
-    went: Look = field(default_factory=set)
+    added: Look = field(default_factory=set)
+    removed: Look = field(default_factory=set)
 
     def __sub__(self, other: Change) -> Change:
-        return Change(self.came - other.came, self.went - other.went)
+        return Change(self.added - other.added, self.removed - other.removed)
 
     def __bool__(self) -> bool:
-        return bool(self.came or self.went)
+        return bool(self.added or self.removed)
 
     def add(self, other: Change) -> None:
-        self.came |= other.came
-        self.went |= other.went
+        self.added |= other.added
+        self.removed |= other.removed
 
 
 def change(before: Look, now: Look) -> Change:
@@ -85,7 +85,7 @@ class Watch:
         gc.freeze()  # imported objects stay; the collector skips them from now on
         self.expected = self.look()
 
-    def making(self, fixture: object) -> Generator[None, object, object]:
+    def measure_setup(self, fixture: object) -> Generator[None, object, object]:
         before = look()
         self._nested.append(Change())
         try:
@@ -98,24 +98,24 @@ class Watch:
             self._held[fixture] = own
             self._made.append(own)
 
-    def ended(self, fixture: object, name: str) -> None:
+    def note_teardown(self, fixture: object, name: str) -> None:
         if (held := self._held.pop(fixture, None)) is not None:
             self._ended.append((name, held))
 
     def after_test(self) -> list[str]:
         """Return a line for each thing that was left; expect it from now on."""
         for made in self._made:
-            self.expected = (self.expected | made.came) - made.went
+            self.expected = (self.expected | made.added) - made.removed
         for _, held in self._ended:
-            self.expected = (self.expected - held.came) | held.went
+            self.expected = (self.expected - held.added) | held.removed
         left, said = self._left()
-        said += [self._say(thing) for thing in sorted(left.came)]
-        said += [f"{thing} (is no more)" for thing in sorted(left.went)]
-        for thing in left.came:
+        said += [self._describe(thing) for thing in sorted(left.added)]
+        said += [f"{thing} (was removed)" for thing in sorted(left.removed)]
+        for thing in left.added:
             if thing.kind in PROCESSES:
                 end(thing.number)
         self._made, self._ended = [], []
-        self.expected = (self.expected | left.came) - left.went
+        self.expected = (self.expected | left.added) - left.removed
         return said
 
     def _left(self) -> tuple[Change, list[str]]:
@@ -125,11 +125,11 @@ class Watch:
         while (left := change(self.expected, now := self.look())) and time.monotonic() < deadline:
             said += collect_garbage()
             time.sleep(LOOK_EVERY)
-        self.expected &= now | left.went
+        self.expected &= now | left.removed
         return left, said
 
-    def _say(self, thing: Thing) -> str:
-        owners = [name for name, held in self._ended if thing in held.came]
+    def _describe(self, thing: Thing) -> str:
+        owners = [name for name, held in self._ended if thing in held.added]
         return f"{thing} (taken by the fixture {owners[0]})" if owners else str(thing)
 
 
@@ -147,12 +147,12 @@ def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, object, object]:
     if request.scope in WIDE:
-        return (yield from _watch.making(fixturedef))
+        return (yield from _watch.measure_setup(fixturedef))
     return (yield)
 
 
 def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[Any]) -> None:
-    _watch.ended(fixturedef, fixturedef.argname)
+    _watch.note_teardown(fixturedef, fixturedef.argname)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

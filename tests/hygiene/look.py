@@ -44,7 +44,7 @@ class Thing(NamedTuple):
         if self.kind in PROCESSES:
             text = command_of(self.number)
         elif self.kind == "thread":
-            text = f"{self.text}, {_stands(self.number)}"
+            text = f"{self.text}, {_position(self.number)}"
         return f"{self.kind} {self.number}: {text}" if self.number else f"{self.kind} {text}"
 
 
@@ -79,7 +79,7 @@ def busy_threads() -> set[threading.Thread]:
     return {each for each in threading.enumerate() if not IDLE_THREAD.fullmatch(each.name)}
 
 
-def _stands(ident: int) -> str:
+def _position(ident: int) -> str:
     """Return the position of a thread, in code outside of Python's library if possible."""
     innermost = frame = sys._current_frames().get(ident)
     while frame is not None and "/lib/python" in frame.f_code.co_filename:

@@ -49,7 +49,9 @@ KEPT = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--nightly", action="store_true", help="also run the tests that only nightly runs have")
+    parser.addoption(
+        "--nightly", action="store_true", help="also run the tests that only nightly runs have"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)

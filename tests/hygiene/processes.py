@@ -82,7 +82,7 @@ class Strays:
         for pid in running - self._strangers - self._ours - {os.getpid()}:
             if _is_marked(pid):
                 self._ours.add(pid)
-            elif _is_becoming(pid):
+            elif _is_in_execve(pid):
                 self._used = -1  # search again next time
             else:
                 self._strangers.add(pid)
@@ -96,7 +96,7 @@ def _is_marked(pid: int) -> bool:
     return False
 
 
-def _is_becoming(pid: int) -> bool:
+def _is_in_execve(pid: int) -> bool:
     """True if the process is in execve(2).
 
     Until that is over it has neither command nor environment, as zombies and kernel threads.

@@ -31,7 +31,7 @@ def task_tree(main: trio.lowlevel.Task) -> str:
 
 
 def _lines(task: trio.lowlevel.Task, indent: str) -> Iterator[str]:
-    yield f"{indent}{task.name}: {_stands(task)}"
+    yield f"{indent}{task.name}: {_position(task)}"
     for child in _children(task):
         yield from _lines(child, indent + "    ")
 
@@ -41,7 +41,7 @@ def _children(task: trio.lowlevel.Task) -> list[trio.lowlevel.Task]:
     return sorted(found, key=lambda child: child.name)
 
 
-def _stands(task: trio.lowlevel.Task) -> str:
+def _position(task: trio.lowlevel.Task) -> str:
     """Return the innermost line of our code, and the function that it has called."""
     frames = list(task.iter_await_frames())
     if not frames:

@@ -9,10 +9,10 @@ import trio
 
 from tests.fakes.network import Json
 from tests.fakes.puppets import Step
-from tests.faults.door import Asked
+from tests.faults.door import SentRequest
 from tests.faults.stage import LOOK_EVERY, Stage
 
-AT_ONCE = 60.0
+LONGEST_WAIT = 60.0
 """Seconds that one status request waits for the end."""
 
 
@@ -21,18 +21,18 @@ class Client:
     stage: Stage
     crew: str = "c"
 
-    def ask(self, method: str, path: str, body: Json | None = None, **headers: str) -> Asked:
+    def ask(self, method: str, path: str, body: Json | None = None, **headers: str) -> SentRequest:
         """`Idempotency_Key="x"` is the header Idempotency-Key."""
         token = self.stage.tokens[self.crew]
         return self.stage.request(method, f"/crews/{self.crew}{path}", body, token=token, **headers)
 
-    def kick_off(self, *script: Step, key: str = "", **more: Any) -> Asked:
+    def kick_off(self, *script: Step, key: str = "", **more: Any) -> SentRequest:
         """Kick off a script; without steps, one that starts and completes."""
         body = {"inputs": {"script": list(script)} if script else {}, **more}
         headers = {"Idempotency_Key": key} if key else {}
         return self.ask("POST", "/kickoff", body, **headers)
 
-    async def started(self, *script: Step, **more: Any) -> str:
+    async def start(self, *script: Step, **more: Any) -> str:
         """Return the kickoff_id of an accepted kickoff."""
         return str((await self.kick_off(*script, **more).good())["kickoff_id"])
 
@@ -42,7 +42,7 @@ class Client:
     async def status(self, kickoff_id: str) -> Json:
         return await self.get(f"/status/{kickoff_id}")
 
-    async def reaches(self, kickoff_id: str, status: str, within: float) -> Json:
+    async def wait_status(self, kickoff_id: str, status: str, within: float) -> Json:
         found: Json = {}
         with trio.move_on_after(within):
             while found.get("status") != status:
@@ -51,9 +51,9 @@ class Client:
         assert found["status"] == status, found
         return found
 
-    async def ended(self, kickoff_id: str, within: float) -> Json:
+    async def wait_ended(self, kickoff_id: str, within: float) -> Json:
         with trio.fail_after(within):
             while True:
-                found = await self.get(f"/status/{kickoff_id}?wait={AT_ONCE:g}")
+                found = await self.get(f"/status/{kickoff_id}?wait={LONGEST_WAIT:g}")
                 if found["finished_at"]:
                     return found

@@ -19,12 +19,12 @@ from smartlinkd.sandbox.session import cookie_header
 from smartlinkd.store.model import ExecutionState
 from tests.fakes.gate import Gate
 from tests.fakes.internet import Behaviour, Receiver, answer
-from tests.fakes.puppets import Puppet, Step
+from tests.fakes.puppets import FakeWorker, Step
 from tests.faults.crews.client import Client
 from tests.faults.crews.stage import CrewStage
-from tests.faults.door import Asked
-from tests.faults.phases import SUBMIT, started
-from tests.faults.stage import LOOK_EVERY, comes_about
+from tests.faults.door import SentRequest
+from tests.faults.phases import SUBMIT, start
+from tests.faults.stage import LOOK_EVERY, wait_until
 
 WATCH = 30.0
 """Seconds that a client waits for a change."""
@@ -51,16 +51,16 @@ class Scene:
     kickoff_id: str = ""
     """The execution that is struck; "" until it has an id."""
     other: str = ""
-    """The execution before it in the queue, or the one of before the restart; "" if there is none."""
-    victim: Asked | None = None
+    """The execution before it in the queue or before the restart; "" if there is none."""
+    victim: SentRequest | None = None
     go_on: Callable[[], object] = lambda: None
     gates: list[Gate] = field(default_factory=list)
 
     @property
-    def puppet(self) -> Puppet:
-        return self.stage.workers.of(self.kickoff_id)
+    def worker(self) -> FakeWorker:
+        return self.stage.workers.worker_of(self.kickoff_id)
 
-    def kick_off(self, *script: Step) -> Asked:
+    def kick_off(self, *script: Step) -> SentRequest:
         """Kick off with webhooks for all events and for the end.
 
         The ordinary script has an idempotency key, so sending it again runs nothing twice.
@@ -68,7 +68,7 @@ class Scene:
         key = "" if script else KEY
         return self.client.kick_off(*(script or ORDINARY), key=key, **_targets(self.receiver))
 
-    def watch(self) -> Asked:
+    def watch(self) -> SentRequest:
         return self.client.ask("GET", f"/status/{self.kickoff_id}?wait={WATCH:g}")
 
 
@@ -76,8 +76,8 @@ Phase = Callable[[CrewStage, trio.Nursery], Awaitable[Scene]]
 
 
 async def idle(stage: CrewStage, nursery: trio.Nursery) -> Scene:
-    await started(stage, nursery)
-    bystander = await Client(stage, "again").started("started", "task b", "hear")
+    await start(stage, nursery)
+    bystander = await Client(stage, "again").start("started", "task b", "hear")
     scene = Scene("idle", stage, Client(stage), _receiver(stage), bystander)
     await _reached(scene, bystander, "hear")
     return scene
@@ -93,7 +93,7 @@ async def storing(stage: CrewStage, nursery: trio.Nursery) -> Scene:
 
 async def queued(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     scene = await _at("queued", stage, nursery)
-    scene.other = await scene.client.started("started", "task a", "hear")
+    scene.other = await scene.client.start("started", "task a", "hear")
     await _reached(scene, scene.other, "hear")
     scene.kickoff_id = await _accepted(scene)
     scene.victim = scene.watch()
@@ -144,7 +144,7 @@ async def waiting(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     """The execution waits for human input."""
     scene = await _at("waiting", stage, nursery)
     await _works(scene, "started", "task a", "ask a", "hear", *REST)
-    await scene.client.reaches(scene.kickoff_id, "waiting_for_human_input", REACHED)
+    await scene.client.wait_status(scene.kickoff_id, "waiting_for_human_input", REACHED)
     await _watched(scene)
     scene.go_on = lambda: scene.client.ask("POST", "/resume", _feedback(scene.kickoff_id))
     return scene
@@ -179,7 +179,7 @@ async def delivering(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     scene.receiver.next.append(_held(gate))
     scene.receiver.next.append(_held(gate))
     _finish(stage, scene.kickoff_id)
-    await scene.client.ended(scene.kickoff_id, REACHED)
+    await scene.client.wait_ended(scene.kickoff_id, REACHED)
     await gate.reached.wait()
     await trio.sleep(LOOK_EVERY)
     _hold(scene, gate)
@@ -193,7 +193,7 @@ async def restarting(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     await _works(scene, "started", "task a", "hear")
     scene.other, scene.kickoff_id = scene.kickoff_id, ""
     stage.fail("executor")
-    assert await comes_about(lambda: stage.parts()["executor"].state == "waiting", REACHED)
+    assert await wait_until(lambda: stage.parts()["executor"].state == "waiting", REACHED)
     scene.victim = scene.kick_off()
     await trio.sleep(LOOK_EVERY)
     return scene
@@ -265,9 +265,9 @@ async def _watched(scene: Scene) -> None:
 
 
 async def _reached(scene: Scene, kickoff_id: str, step: Step) -> None:
-    assert await comes_about(lambda: _has_worker(scene.stage, kickoff_id), REACHED)
+    assert await wait_until(lambda: _has_worker(scene.stage, kickoff_id), REACHED)
     with trio.fail_after(REACHED):
-        await scene.stage.workers.of(kickoff_id).until(step)
+        await scene.stage.workers.worker_of(kickoff_id).wait_step(step)
 
 
 def _has_worker(stage: CrewStage, kickoff_id: str) -> bool:
@@ -275,8 +275,8 @@ def _has_worker(stage: CrewStage, kickoff_id: str) -> bool:
 
 
 def _finish(stage: CrewStage, kickoff_id: str) -> None:
-    if _has_worker(stage, kickoff_id) and not stage.workers.of(kickoff_id).told:
-        stage.workers.of(kickoff_id).do(*REST)
+    if _has_worker(stage, kickoff_id) and not stage.workers.worker_of(kickoff_id).is_redirected:
+        stage.workers.worker_of(kickoff_id).run_instead(*REST)
 
 
 def _hold(scene: Scene, gate: Gate) -> None:

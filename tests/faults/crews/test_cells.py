@@ -10,7 +10,7 @@ import trio
 from trio.testing import MockClock
 
 from tests.faults.crews.matrix import ALL, MATRIX
-from tests.faults.crews.play import Play, Rest
+from tests.faults.crews.play import CellRun, Resources
 from tests.faults.crews.stage import CrewStage
 from tests.faults.crews.strikes import STRIKES
 
@@ -29,14 +29,14 @@ async def test_cell(  # noqa: PLR0917 - fixtures
     monkeypatch: pytest.MonkeyPatch,
     autojump_clock: MockClock,
     caplog: pytest.LogCaptureFixture,
-    crews_at_rest: Rest,
+    crews_at_rest: Resources,
 ) -> None:
     caplog.set_level(logging.INFO, logger="smartlinkd")
     stage = CrewStage(tmp_path, monkeypatch)
     descriptors = stage.descriptors()
     with trio.fail_after(LONGEST):
         async with trio.open_nursery() as nursery:
-            await Play(cell, MATRIX.due(cell), stage, caplog.records).run(nursery, crews_at_rest)
+            await CellRun(cell, MATRIX.due(cell), stage, caplog.records).run(nursery, crews_at_rest)
             stage.stop()
-            await stage.is_gone(LONGEST)
+            await stage.wait_gone(LONGEST)
     assert stage.descriptors() == descriptors
