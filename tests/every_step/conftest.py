@@ -16,7 +16,7 @@ from tests.every_step.world import Crew, StrikeWorld, World, running_world
 from tests.faults.stage import BROWSER_LIMITS
 
 HERE = Path(__file__).parent
-LONGEST = 1200.0
+LONGEST = 1200.0  # seconds
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -18,13 +18,13 @@ from tests.every_step.world import (
     check_links,
     is_answered,
 )
-from tests.faults.stage import BIG, LOOK_EVERY, wait_until
+from tests.faults.stage import BIG, POLL_INTERVAL, wait_until
 
 HEALTHY = 60.0
 """Seconds of health that reset the browser's count of failures."""
 
 
-def test_a_restart_during_which_its_part_fails(strike_world: StrikeWorld) -> None:
+def test_part_fails_during_browser_restart(strike_world: StrikeWorld) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         world.stage.machine.process.kill()
         strike.arm(lambda: world.parts.fail("browser"))
@@ -45,7 +45,7 @@ async def wait_replaced(world: World) -> None:
 
 
 @pytest.mark.parametrize("target", ["client", "conversion", "browser"])
-def test_a_recycling_while_somebody_is_at_work(strike_world: StrikeWorld, target: str) -> None:
+def test_recycling_during_a_submit(strike_world: StrikeWorld, target: str) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         await world.check_served(world.account)
         asked, gate = await world.hold_submit()
@@ -56,7 +56,7 @@ def test_a_recycling_while_somebody_is_at_work(strike_world: StrikeWorld, target
         world.stage.machine.memory = 0
         gate.open()
         await asked.wait()
-        await trio.sleep(LOOK_EVERY)  # the old browser ends after its last work
+        await trio.sleep(POLL_INTERVAL)  # the old browser ends after its last work
         strike.disarm()
         if not strike.happened or is_answered(asked):  # a client that leaves gets no answer
             assert asked.status == 200, asked

@@ -15,7 +15,7 @@ PARTS = ("auth", "conversion", "browser")
 
 
 @pytest.mark.parametrize("company", [0, 1], ids=["alone", "in company"])
-def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld, company: int) -> None:
+def test_client_leaves_while_its_page_loads(strike_world: StrikeWorld, company: int) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         account = world.stage.account()
         asked = world.stage.ask(account)
@@ -39,7 +39,7 @@ async def check_portal_idle(world: World) -> None:
     assert len(world.stage.network.requests) == requests
 
 
-def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWorld) -> None:
+def test_client_leaves_and_others_get_their_links(strike_world: StrikeWorld) -> None:
     """Beside it are requests with the same and other sub-ids, and one of another account."""
 
     async def scenario(strike: Strike, world: World) -> None:
@@ -61,7 +61,7 @@ def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWor
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_part_fails(strike_world: StrikeWorld, part: str) -> None:
+def test_part_fails_during_conversion(strike_world: StrikeWorld, part: str) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         account = world.stage.account()
         asked = world.stage.ask(account)

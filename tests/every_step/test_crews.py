@@ -1,6 +1,6 @@
 """Kickoff, stop and resume: the client leaves, or a part fails, at every step.
 
-An execution exists if its client got a kickoff_id. Each execution that exists ends exactly once.
+If a client got a kickoff_id, the execution exists. Every execution that exists ends exactly once.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def strike_lives(at_every_step: AtEveryStep, tmp_path: Path) -> StrikeLives:
     return strike
 
 
-def test_a_start_that_is_cancelled(strike_lives: StrikeLives) -> None:
+def test_start_is_cancelled(strike_lives: StrikeLives) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         strike.arm(world.stage.stop_at_once)
         async with trio.open_nursery() as nursery:
@@ -70,7 +70,7 @@ def test_a_start_that_is_cancelled(strike_lives: StrikeLives) -> None:
 
 
 @pytest.mark.parametrize("part", ["auth", "browser", "journal", "executor", "http"])
-def test_a_start_during_which_a_part_fails(strike_lives: StrikeLives, part: str) -> None:
+def test_part_fails_during_start(strike_lives: StrikeLives, part: str) -> None:
     """A part that fails at its start ends the daemon; one that fails later is restarted."""
 
     async def scenario(strike: Strike, world: World) -> None:
@@ -89,7 +89,7 @@ def test_a_start_during_which_a_part_fails(strike_lives: StrikeLives, part: str)
     assert strike_lives(scenario, stride=41) > 200
 
 
-def test_a_daemon_that_is_told_to_stop_at_any_step(strike_lives: StrikeLives) -> None:
+def test_daemon_is_stopped_at_any_step(strike_lives: StrikeLives) -> None:
     """The steps are those from the start to the first answer."""
 
     async def scenario(strike: Strike, world: World) -> None:
@@ -113,7 +113,7 @@ def test_a_daemon_that_is_told_to_stop_at_any_step(strike_lives: StrikeLives) ->
     assert strike_lives(scenario, stride=53) > 800
 
 
-def test_a_second_signal_at_any_step_of_an_end(strike_lives: StrikeLives) -> None:
+def test_second_signal_at_any_step_of_stop(strike_lives: StrikeLives) -> None:
     """A submit is under way, an execution is running, and one is queued."""
     kicked_off: list[str] = []
     struck = 0.0

@@ -1,6 +1,6 @@
 """Logins whose client leaves, or during which auth fails, at every step.
 
-A code can be used once, even if its client gets no answer. Every answer is true.
+A code is accepted once, even if its client gets no answer. After a 200 the change is saved.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def any_number_of_codes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_login(strike_world: StrikeWorld, target: str) -> None:
+def test_login(strike_world: StrikeWorld, target: str) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         owner = Owner(world)
         asked = owner.login()
@@ -42,7 +42,7 @@ def test_a_login(strike_world: StrikeWorld, target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_code_is_good_once(strike_world: StrikeWorld, target: str) -> None:
+def test_code_is_accepted_once(strike_world: StrikeWorld, target: str) -> None:
     owners: list[Owner] = []
 
     async def scenario(strike: Strike, world: World) -> None:
@@ -76,7 +76,7 @@ async def owner_with_factor(known: list[Owner], world: World) -> Owner:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_second_factor_is_switched_on_as_a_whole(strike_world: StrikeWorld, target: str) -> None:
+def test_second_factor_is_enabled_completely_or_not(strike_world: StrikeWorld, target: str) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         owner = Owner(world)
         other, own = await owner.session(), await owner.session()
@@ -107,7 +107,9 @@ def test_a_second_factor_is_switched_on_as_a_whole(strike_world: StrikeWorld, ta
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_a_second_factor_is_switched_off_as_a_whole(strike_world: StrikeWorld, target: str) -> None:
+def test_second_factor_is_disabled_completely_or_not(
+    strike_world: StrikeWorld, target: str
+) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         owner = Owner(world)
         await owner.enable_factor()

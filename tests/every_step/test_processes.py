@@ -65,7 +65,7 @@ def strike_real(at_every_step: AtEveryStep, folder: Path) -> StrikeReal:
     return strike
 
 
-def test_a_command_with_children(strike_real: StrikeReal, folder: Path) -> None:
+def test_command_with_children(strike_real: StrikeReal, folder: Path) -> None:
     family: list[int] = []
 
     async def body() -> None:
@@ -83,7 +83,7 @@ def test_a_command_with_children(strike_real: StrikeReal, folder: Path) -> None:
     assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
 
 
-def test_a_worker_that_is_stopped(strike_real: StrikeReal, folder: Path) -> None:
+def test_worker_that_is_stopped(strike_real: StrikeReal, folder: Path) -> None:
     settings = WorkerSettings(("/bin/sh", "-c", WORKER), {}, memory=256 << 20, grace=2.0)
 
     async def body() -> None:
@@ -95,7 +95,7 @@ def test_a_worker_that_is_stopped(strike_real: StrikeReal, folder: Path) -> None
 
 
 @pytest.mark.chromium
-def test_a_chromium_that_is_put_to_use(strike_real: StrikeReal, folder: Path) -> None:
+def test_chromium_that_is_used(strike_real: StrikeReal, folder: Path) -> None:
     settings = InstanceSettings(
         launch=LaunchSettings(profiles=folder),
         contexts=1,

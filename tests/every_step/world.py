@@ -169,7 +169,7 @@ def made_world(
     with pytest.MonkeyPatch.context() as patch:
         parts = Parts()
         parts.install(patch)
-        stage = Stage(folder, patch, crews=crews, look_every=1.0, browser_limits=browser_limits)
+        stage = Stage(folder, patch, crews=crews, poll_interval=1.0, browser_limits=browser_limits)
         world = World(stage, parts)
         patch.setattr(passwords, "matches", lambda _, password: password == PASSWORD)
         with _errors(world.errors):

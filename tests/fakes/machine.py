@@ -30,7 +30,7 @@ from tests.fakes.gate import Gate
 from tests.fakes.network import Network
 from tests.fakes.wire import Wire
 
-LAUNCH_TAKES = 0.1
+LAUNCH_TAKES = 0.1  # seconds
 
 
 class Process:

@@ -17,9 +17,9 @@ from smartlinkd.marketplace import page_state, portal
 from tests.fakes.network import NetError
 from tests.fakes.tab import Document, Tab, script
 
-MOUNT = 0.06
-SOON = 0.05
-LEAVES_AFTER = 0.4
+MOUNT = 0.06  # seconds
+SOON = 0.05  # seconds
+LEAVES_AFTER = 0.4  # seconds
 PROGRAM = {"content-type": "application/json; charset=UTF-8", "affiliate-program-type": "1"}
 RISK_CONTROL = 90309999
 
@@ -59,7 +59,7 @@ def open_page(tab: Tab) -> None:
 
 @script(page_state.FORM_SCRIPT)
 async def links_form(tab: Tab, arguments: list[Any]) -> Any:
-    """`smartlinkd/marketplace/links_form.js`."""
+    """Do what `smartlinkd/marketplace/links_form.js` does."""
     task, links, sub_ids, _ = arguments
     document = tab.document
     await trio.lowlevel.checkpoint()
@@ -121,7 +121,7 @@ async def _leave_if_refused(tab: Tab, status: int, answer: Any) -> None:
 
 @script(portal.CALL_SCRIPT)
 async def portal_call(tab: Tab, arguments: list[Any]) -> Any:
-    """`smartlinkd/marketplace/portal_call.js`."""
+    """Do what `smartlinkd/marketplace/portal_call.js` does."""
     method, url, body, milliseconds, longest, sign_paths = arguments
     path = urlsplit(tab.document.url).path
     if any(path == root or path.startswith(f"{root}/") for root in sign_paths):

@@ -27,7 +27,7 @@ from tests.fakes.tab import Tab, script
 if TYPE_CHECKING:
     from tests.fakes.conftest import Subject
 
-SOON = 10.0
+SOON = 10.0  # seconds
 A_WHILE = 0.3
 """Seconds within which Chromium answers, if it answers at all."""
 LOOP = "() => { for (;;); }"
@@ -82,14 +82,14 @@ async def answers(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("of_page", [False, True], ids=["browser", "page"])
-async def test_a_command_that_there_is_not(subject: Subject, of_page: bool) -> None:
+async def test_unknown_command_is_refused(subject: Subject, of_page: bool) -> None:
     session = (await subject.page()).session if of_page else subject.connection.browser
     with pytest.raises(ProtocolError, match=r"'No\.such' wasn't found") as refused:
         await session.call("No.such")
     assert refused.value.code == -32601
 
 
-async def test_a_session_that_there_is_not(subject: Subject) -> None:
+async def test_closed_session_is_refused(subject: Subject) -> None:
     page = await subject.page()
     await page.close()
     page.session.gone = None  # as if the client did not know the session's end
@@ -100,7 +100,7 @@ async def test_a_session_that_there_is_not(subject: Subject) -> None:
 # Ends
 
 
-async def test_a_killed_browser_closes_its_socket(subject: Subject) -> None:
+async def test_killed_browser_closes_its_socket(subject: Subject) -> None:
     page = await subject.page()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ends_with, page, Disconnected)
@@ -111,7 +111,7 @@ async def test_a_killed_browser_closes_its_socket(subject: Subject) -> None:
         await subject.connection.wait_closed()
 
 
-async def test_a_stopped_browser_keeps_its_socket_and_answers_when_it_goes_on(
+async def test_stopped_browser_keeps_its_socket_and_answers_when_continued(
     subject: Subject,
 ) -> None:
     page = await subject.page()
@@ -125,7 +125,7 @@ async def test_a_stopped_browser_keeps_its_socket_and_answers_when_it_goes_on(
     assert await page.evaluate(ADD, 1, 2) == 3
 
 
-async def test_a_crashed_tab_is_told_of_and_answers_nothing(subject: Subject) -> None:
+async def test_crashed_tab_is_reported_and_answers_nothing(subject: Subject) -> None:
     page = await subject.page()
     await subject.crash(page)
     with trio.fail_after(SOON):
@@ -138,7 +138,7 @@ async def test_a_crashed_tab_is_told_of_and_answers_nothing(subject: Subject) ->
         await page.close()
 
 
-async def test_a_tab_in_an_endless_loop_holds_up_itself_alone(subject: Subject) -> None:
+async def test_tab_in_endless_loop_blocks_no_other(subject: Subject) -> None:
     page, other = await subject.page(), await subject.page()
     with pytest.raises(CallTimedOut):
         await page.evaluate(LOOP, deadline=A_WHILE)
@@ -151,7 +151,7 @@ async def test_a_tab_in_an_endless_loop_holds_up_itself_alone(subject: Subject) 
         await page.evaluate(ADD, 1, 2)
 
 
-async def test_disposing_of_a_context_closes_its_tabs(subject: Subject) -> None:
+async def test_disposing_of_context_closes_its_tabs(subject: Subject) -> None:
     context = await BrowserContext.create(subject.connection, ())
     page = await context.new_page()
     async with trio.open_nursery() as nursery:
@@ -167,7 +167,7 @@ async def test_disposing_of_a_context_closes_its_tabs(subject: Subject) -> None:
 # Pages
 
 
-async def test_a_page_is_there_with_its_dom(subject: Subject) -> None:
+async def test_page_is_loaded_when_its_dom_is(subject: Subject) -> None:
     page = await subject.page("4711")
     url = subject.origins.portal + SELL
     frames, seen = list[dict[str, Any]](), list[dict[str, Any]]()
@@ -181,7 +181,7 @@ async def test_a_page_is_there_with_its_dom(subject: Subject) -> None:
     assert "DOMContentLoaded" in steps
 
 
-async def test_without_its_cookies_a_page_leads_to_the_login(subject: Subject) -> None:
+async def test_page_without_cookies_redirects_to_login(subject: Subject) -> None:
     where = await (await subject.page()).goto(subject.origins.portal + SELL)
     assert where.startswith(f"{subject.origins.shop}/buyer/login?")
 
@@ -194,7 +194,7 @@ async def test_without_its_cookies_a_page_leads_to_the_login(subject: Subject) -
     ],
     ids=["reset", "nonsense"],
 )
-async def test_a_page_that_is_not_to_be_had(
+async def test_page_that_cannot_be_loaded_raises(
     subject: Subject, url: Callable[[Any], str], reason: str
 ) -> None:
     subject.portal.faults.arm("page_reset", account="4711")
@@ -203,7 +203,7 @@ async def test_a_page_that_is_not_to_be_had(
         await page.goto(url(subject.origins))
 
 
-async def test_a_script_does_not_survive_its_page(subject: Subject) -> None:
+async def test_script_ends_with_its_page(subject: Subject) -> None:
     page = await subject.page("4711")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ends_with, page, ContextLost)
@@ -211,7 +211,7 @@ async def test_a_script_does_not_survive_its_page(subject: Subject) -> None:
         await page.goto(subject.origins.portal + SELL)
 
 
-async def test_an_alert_holds_up_the_script_until_it_is_dismissed(subject: Subject) -> None:
+async def test_alert_blocks_script_until_dismissed(subject: Subject) -> None:
     page = await _page_with_open_dialogs(subject)
     opened = trio.Event()
     page.session.on("Page.javascriptDialogOpening", lambda _: opened.set())

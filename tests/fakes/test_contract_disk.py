@@ -121,7 +121,9 @@ def new() -> NewExecution:
 @pytest.mark.parametrize(
     ("fault", "why"), [("fill", "its disk is full"), ("lock", "another program holds it locked")]
 )
-def test_nothing_is_changed_and_it_passes(play: Play, fault: str, why: str) -> None:
+def test_failed_write_changes_nothing_and_next_one_succeeds(
+    play: Play, fault: str, why: str
+) -> None:
     async def scenario(journal: Store, disk: Any) -> None:
         before = new()
         await journal.create(before, idempotency=None)
@@ -137,7 +139,7 @@ def test_nothing_is_changed_and_it_passes(play: Play, fault: str, why: str) -> N
     play(scenario)
 
 
-def test_a_lock_that_is_given_back_in_time_is_waited_for(play: Play) -> None:
+def test_write_waits_for_lock_released_in_time(play: Play) -> None:
     async def scenario(journal: Store, disk: Any) -> None:
         disk.lock()
         began = trio.current_time()
@@ -154,7 +156,7 @@ async def _heal_later(disk: Any) -> None:
     disk.heal()
 
 
-def test_who_gives_up_in_the_midst_is_not_heard_before_its_end(play: Play) -> None:
+def test_cancelled_write_ends_before_the_next_call(play: Play) -> None:
     async def scenario(journal: Store, disk: Any) -> None:
         disk.lock()
         began = trio.current_time()
@@ -168,7 +170,7 @@ def test_who_gives_up_in_the_midst_is_not_heard_before_its_end(play: Play) -> No
     play(scenario)
 
 
-def test_a_damaged_file_is_not_opened(play: Play) -> None:
+def test_damaged_file_is_not_opened(play: Play) -> None:
     async def scenario(journal: Store, disk: Any) -> None:
         for _ in range(3):
             await journal.unfinished()  # also the work of the store's start has ended

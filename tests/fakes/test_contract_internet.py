@@ -25,8 +25,8 @@ from tests.fakes.internet import (
     reset,
 )
 
-PATIENCE = 0.3
-LONG = 3.0
+PATIENCE = 0.3  # seconds
+LONG = 3.0  # seconds
 BODY = b'{"a": 1}'
 
 
@@ -77,7 +77,7 @@ async def subject(
     ],
     ids=["taken", "taken-and-closed", "busy", "redirect", "hang", "late", "reset"],
 )
-async def test_each_behaviour(
+async def test_behaviour_leads_to_outcome(
     subject: Subject, behaviour: Behaviour, outcome: Answered | Unanswered
 ) -> None:
     subject.receiver.next.append(behaviour)
@@ -88,13 +88,13 @@ async def test_each_behaviour(
     assert subject.receiver.calls[-1].id == "x"
 
 
-async def test_connections_are_kept(subject: Subject) -> None:
+async def test_connection_is_reused(subject: Subject) -> None:
     assert await subject.post() == Answered(200)
     assert await subject.post() == Answered(200)
     assert subject.receiver.connections == 1
 
 
-async def test_a_kept_connection_that_was_closed_is_not_used(subject: Subject) -> None:
+async def test_closed_connection_is_not_reused(subject: Subject) -> None:
     assert await subject.post() == Answered(200)
     subject.receiver.close_connections()
     await trio.testing.wait_all_tasks_blocked(0.01)
@@ -102,7 +102,9 @@ async def test_a_kept_connection_that_was_closed_is_not_used(subject: Subject) -
     assert subject.receiver.connections == 2
 
 
-async def test_nobody_listens(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closed_port_is_reported_alike(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A closed port and the fake's fault lead to the same message."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]

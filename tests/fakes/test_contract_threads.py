@@ -10,7 +10,7 @@ import trio
 
 from tests.fakes.threads import run_in_place
 
-HANG = 5.0
+HANG = 5.0  # seconds
 
 
 class Threads(NamedTuple):
@@ -27,12 +27,12 @@ def threads(request: pytest.FixtureRequest) -> Threads:
     return Threads(run_in_place, lambda function: function())
 
 
-async def test_it_raises_what_the_function_raises(threads: Threads) -> None:
+async def test_call_raises_error_of_its_function(threads: Threads) -> None:
     with pytest.raises(ZeroDivisionError):
         await threads.run(divmod, 7, 0)
 
 
-async def test_cancelled_before_it_does_nothing(threads: Threads) -> None:
+async def test_call_cancelled_before_start_does_nothing(threads: Threads) -> None:
     done: list[int] = []
     with trio.CancelScope() as scope:
         scope.cancel()
@@ -41,7 +41,7 @@ async def test_cancelled_before_it_does_nothing(threads: Threads) -> None:
     assert done == []
 
 
-async def test_cancelled_meanwhile_it_does_it_all_and_says_so(threads: Threads) -> None:
+async def test_call_cancelled_after_start_returns_its_value(threads: Threads) -> None:
     done: list[str] = []
 
     def work() -> str:
@@ -56,7 +56,7 @@ async def test_cancelled_meanwhile_it_does_it_all_and_says_so(threads: Threads) 
     assert done == ["work", "value"]
 
 
-async def test_cancelled_in_its_queue_it_does_nothing(
+async def test_call_cancelled_while_waiting_for_limiter_does_nothing(
     threads: Threads, nursery: trio.Nursery
 ) -> None:
     limiter, done = trio.CapacityLimiter(1), list[int]()
@@ -76,7 +76,7 @@ async def _cancel_soon(scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def test_a_limiter_lets_so_many_through_and_others_run_meanwhile(threads: Threads) -> None:
+async def test_limiter_bounds_calls_while_other_tasks_run(threads: Threads) -> None:
     limiter, at_work, most = trio.CapacityLimiter(1), list[int](), list[int]()
 
     async def one(number: int) -> None:

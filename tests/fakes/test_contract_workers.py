@@ -1,7 +1,7 @@
 """Contract of the fake and real workers: the execution's outcome, and nothing left behind.
 
 `puppets.py` runs each script in a fake process on a mock clock, `puppet.py` in a real process. The
-executor and the store are the daemon's. A test on the fake alone proves nothing else.
+executor and the store are the daemon's.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from tests.fakes.threads import threads_in_place
 from tests.fakes.workers import Workers
 from tests.hygiene.at_once import check_unchanged, open_resources
 
-SOON = 20.0
+SOON = 20.0  # seconds
 SHORT = 1.5
 """Seconds within which a process starts, even on a busy machine."""
-GRACE = 1.5
+GRACE = 1.5  # seconds
 MIB = 2**20
 PUPPET = Path(__file__).with_name("puppet.py")
 BEGUN, DONE, FAILED = "crew_kickoff_started", "crew_kickoff_completed", "crew_kickoff_failed"
@@ -167,7 +167,7 @@ class ScriptRunner:
                 found = await scenario(service)
                 daemon.cancel_scope.cancel()
             with trio.move_on_after(SOON):
-                while self._workers.count():  # noqa: ASYNC110 - an end tells nobody
+                while self._workers.count():  # noqa: ASYNC110 - no event is set
                     await trio.sleep(0.01)
             world.cancel_scope.cancel()
         return found
@@ -184,19 +184,19 @@ def error(text: str, *events: str, status: str = "error") -> Outcome:
     return Outcome(status, text, None, [BEGUN, *events, FAILED])
 
 
-def test_it_does_its_work(runner: ScriptRunner) -> None:
+def test_worker_completes(runner: ScriptRunner) -> None:
     done = runner("started", "task a", "note x", "log y", "done a", "result fine")
     told = ["task_started", "agent_step", "log", "task_completed"]
     assert done == Outcome("completed", "", "fine", [BEGUN, *told, DONE])
 
 
-def test_it_uses_a_tool_and_waits_for_its_result(runner: ScriptRunner) -> None:
+def test_worker_calls_tool(runner: ScriptRunner) -> None:
     done = runner("started", "call add", "hear", "result used")
     told = ["tool_usage_started", "tool_usage_finished"]
     assert done == Outcome("completed", "", "used", [BEGUN, *told, DONE])
 
 
-def test_it_asks_a_human_and_waits_for_the_answer(runner: ScriptRunner) -> None:
+def test_worker_asks_for_human_input(runner: ScriptRunner) -> None:
     async def answer(service: CrewService) -> Outcome:
         kickoff_id = await service.kick_off(
             *("started", "task a", "ask a", "hear", "done a", "result good")
@@ -236,22 +236,22 @@ def test_it_asks_a_human_and_waits_for_the_answer(runner: ScriptRunner) -> None:
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
-def test_its_end_is_told_as_it_was(runner: ScriptRunner, script: list[Step], text: str) -> None:
+def test_end_of_worker_is_reported(runner: ScriptRunner, script: list[Step], text: str) -> None:
     assert runner("started", *script) == error(text)
 
 
-def test_its_result_stands_whatever_it_says_after_it(runner: ScriptRunner) -> None:
+def test_result_stands_despite_later_messages(runner: ScriptRunner) -> None:
     expected = Outcome("completed", "", "x", [BEGUN, DONE])
     assert runner("started", "result x", "result y", "raw no JSON", "exit 3") == expected
 
 
-def test_killed_by_somebody(runner: ScriptRunner) -> None:
+def test_killed_worker_is_reported(runner: ScriptRunner) -> None:
     killed = runner("started", "signal 9")
     assert killed.status == "error"
     assert killed.error.startswith("the worker was ended by signal 9 (Killed), which this daemon")
 
 
-def test_it_floods_its_line(runner: ScriptRunner) -> None:
+def test_flood_of_messages_is_refused(runner: ScriptRunner) -> None:
     flooded = runner("started", "flood 9", "result x")
     assert flooded.error.startswith(
         "the worker broke the protocol: an execution's messages may have 200000 bytes in all"
@@ -259,14 +259,14 @@ def test_it_floods_its_line(runner: ScriptRunner) -> None:
     assert flooded.events == [BEGUN, "log", "log", "log", FAILED]
 
 
-def test_it_writes_without_an_end_of_line(runner: ScriptRunner) -> None:
+def test_endless_line_is_refused(runner: ScriptRunner) -> None:
     endless = runner("started", "endless", "result x")
     assert endless.error.startswith(
         "the worker broke the protocol: a line may have 1048576 bytes, this has more"
     )
 
 
-def test_it_floods_its_output_and_nobody_minds(runner: ScriptRunner) -> None:
+def test_flood_of_output_is_ignored(runner: ScriptRunner) -> None:
     assert runner("started", "print 300000", "result x").status == "completed"
 
 
@@ -285,12 +285,12 @@ LATE = f"it ran longer than the {SHORT:g} s that its crew may (deadline); "
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )
-def test_what_it_takes_to_stop_it(runner: ScriptRunner, script: list[Step], how: str) -> None:
+def test_stop_escalates_as_needed(runner: ScriptRunner, script: list[Step], how: str) -> None:
     late = runner("started", *script, deadline=SHORT)
     assert late == error(LATE + how, status="timed_out")
 
 
-def test_it_closes_its_line_and_stays(runner: ScriptRunner) -> None:
+def test_worker_that_closes_its_connection_is_ended(runner: ScriptRunner) -> None:
     assert runner("started", "close", "hang") == error(
         "the worker broke the protocol: it closed its descriptor without `result` or `failed` "
         "and runs on"
@@ -298,13 +298,13 @@ def test_it_closes_its_line_and_stays(runner: ScriptRunner) -> None:
 
 
 @pytest.mark.parametrize("end", ["result x", "exit 3", "signal 9"])
-def test_what_it_leaves_behind_is_gone(runner: ScriptRunner, end: str) -> None:
+def test_children_and_files_of_worker_are_removed(runner: ScriptRunner, end: str) -> None:
     """`ScriptRunner` checks processes, folders and descriptors."""
     left = runner("started", "file", "fork", "stray", end)
     assert left.status == ("completed" if end == "result x" else "error")
 
 
-def test_a_daemon_that_is_killed_leaves_no_worker(runner: ScriptRunner) -> None:
+def test_killed_daemon_leaves_no_worker(runner: ScriptRunner) -> None:
     async def leave(service: CrewService) -> None:
         kickoff_id = await service.kick_off("started", "task a", "deaf", "fork", "stray", "hang")
         await service.reaches(kickoff_id, lambda each: each.current_task is not None)
@@ -315,7 +315,9 @@ def test_a_daemon_that_is_killed_leaves_no_worker(runner: ScriptRunner) -> None:
 @pytest.mark.parametrize(
     ("mode", "why"), [(None, "No such file or directory"), (0o644, "Permission denied")]
 )
-def test_it_cannot_be_started(runner: ScriptRunner, mode: int | None, why: str) -> None:
+def test_worker_that_cannot_start_is_reported(
+    runner: ScriptRunner, mode: int | None, why: str
+) -> None:
     if mode is not None:
         runner.program.write_text("#!/bin/sh\n")
         runner.program.chmod(mode)

@@ -29,15 +29,15 @@ from smartlinkd.processes.reaper import CommandSpec
 from tests.fakes.gate import Gate
 from tests.fakes.puppets import FakeWorker, Step
 
-STARTS = 0.01
+START_TAKES = 0.01
 """Seconds from the reaper's start to its command's start."""
-ENDS = 0.005
+END_TAKES = 0.005
 """Seconds until a process tree and its folder are gone."""
-LOOKS = 0.05
+MEASURE_INTERVAL = 0.05
 """Seconds between two measurements of the memory."""
-NOBODY = 2**22 + 1
+INVALID_PID = 2**22 + 1
 """An invalid process id: the daemon sends real signals to the id that it is given."""
-OVER = 2**20
+EXCESS = 2**20
 """Bytes beyond its limit that a worker uses at the step `fill`."""
 
 
@@ -171,14 +171,14 @@ class Reaper:
         with self._life:
             if self._machine.starting is not None:
                 await self._machine.starting.enter()
-            self._report(f"reaper {NOBODY}")
-            await trio.sleep(STARTS)
+            self._report(f"reaper {INVALID_PID}")
+            await trio.sleep(START_TAKES)
             fault = self._why_not()
             if fault:
                 self._report(f"failed {fault} exec")
             else:
                 await self._follow()
-            await trio.sleep(ENDS)
+            await trio.sleep(END_TAKES)
             if not self._has_ended:  # `kill()` may have come during the sleep
                 self._end_tree()
                 self._report("gone")
@@ -232,8 +232,8 @@ class Reaper:
     async def _measure(self, worker: FakeWorker, done: trio.CancelScope) -> None:
         while worker.step != "fill":
             await worker.news.wait()
-        await trio.sleep(LOOKS)
-        self._report(f"excess {self._memory + OVER}")
+        await trio.sleep(MEASURE_INTERVAL)
+        self._report(f"excess {self._memory + EXCESS}")
         done.cancel()
 
     def _end_tree(self) -> None:

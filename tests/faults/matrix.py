@@ -18,9 +18,9 @@ MOMENT = 0.1  # nothing is waited for
 EXIT = 0.7  # after its socket closes, the process's end is waited for
 LIVED = 2.2  # the deadline of a tab's liveness check has passed
 SUBMITTED = 1.0  # one or two submits, including the load of a page
-VERDICT = 7.0  # the canary has found the browser unresponsive
+UNRESPONSIVE = 7.0  # the canary has found the browser unresponsive
 ANSWERED = 10.2  # a call's deadline has passed
-GLANCED = 11.0  # during a submit, the deadline of a look at the page has passed
+LOOKED_AT = 11.0  # during a submit, the deadline of a look at the page has passed
 LOADED = 30.2  # the deadline of a page or of a submit's answer has passed
 MOUNTED = 15.5  # the time for a page to show its form has passed
 SETTLED = 2.5  # the time for a page to redirect has passed
@@ -76,11 +76,11 @@ _browser_fault(
     "sigkill", "crashed", "restarted: crashed: Chromium ended: signal 9", EXIT, down=_KILLED
 )
 _browser_fault("websocket_reset", "disconnected", "restarted: disconnected:", EXIT, down=_ENDED)
-_browser_fault("sigstop", "unresponsive", "restarted: unresponsive:", VERDICT, down=_SILENT)
+_browser_fault("sigstop", "unresponsive", "restarted: unresponsive:", UNRESPONSIVE, down=_SILENT)
 # When the next browser is up, only the work that is on the old one is lost.
 _REFUSED = "links were refused: the browser ended in the midst of it"
 put(("sigkill", "websocket_reset"), "draining", due(502, within=EXIT, log=_REFUSED))
-put("sigstop", "draining", due(502, within=VERDICT, log=_REFUSED))
+put("sigstop", "draining", due(502, within=UNRESPONSIVE, log=_REFUSED))
 
 # A tab has to be replaced.
 
@@ -95,13 +95,13 @@ put("renderer_killed", "disposing", due(200, within=SUBMITTED))  # its work has 
 _NO_DATA = "product data is not read for a minute: .* within 9 seconds"
 _ABSENT = "it was not there within 30 s"
 _NO_ANSWER = "the browser did not answer Runtime"
-put("endless_loop", ALL, due(502, within=GLANCED, log=_NO_ANSWER))
-put("endless_loop", "queued", due(200, within=GLANCED + SUBMITTED, log=_NO_ANSWER))
+put("endless_loop", ALL, due(502, within=LOOKED_AT, log=_NO_ANSWER))
+put("endless_loop", "queued", due(200, within=LOOKED_AT + SUBMITTED, log=_NO_ANSWER))
 put("endless_loop", "disposing", due(200, within=SUBMITTED))
 
 _LATE = "the browser did not answer"
 put("reply_after_deadline", ALL, due(502, within=ANSWERED + SETTLED, log=_LATE))
-put("reply_after_deadline", "queued", due(200, within=GLANCED + SETTLED, log=_LATE))
+put("reply_after_deadline", "queued", due(200, within=LOOKED_AT + SETTLED, log=_LATE))
 put(
     "reply_after_deadline",
     "disposing",

@@ -25,7 +25,7 @@ PAGE = "/offer/custom_link"
 CANARY_CALL = "Runtime.evaluate"
 DISPOSE = "Target.disposeBrowserContext"
 MEASURE_INTERVAL = 30.0  # seconds between two measurements of the browser's memory
-SOON = 20.0
+SOON = 20.0  # seconds
 
 
 @dataclass

@@ -11,16 +11,16 @@ import trio
 from tests.faults.door import SentRequest
 from tests.faults.matrix import MOMENT, SUBMITTED, Due
 from tests.faults.phases import ARMED_PHASES, PHASES, SOON, Scene
-from tests.faults.stage import LOOK_EVERY, Stage, wait_until
+from tests.faults.stage import POLL_INTERVAL, Stage, wait_until
 from tests.faults.strikes import ARMED, STRIKES
 
 NOTICED = 40.0
 """Seconds until the fault is logged; a launch that hangs takes twenty."""
 RECOVERED = 60.0
 """Seconds until the browser is ready again after any fault."""
-HONEST = 5.0 + LOOK_EVERY
+STALE_READINESS = 5.0 + POLL_INTERVAL
 """Seconds for which the daemon may report a broken browser as ready."""
-STOPPED = 20.0
+STOPPED = 20.0  # seconds
 
 
 class CellRun:
@@ -82,7 +82,7 @@ class CellRun:
             assert victim.answer["ok"] is False
 
     async def _check_work_ended(self, scene: Scene) -> None:
-        """Work for a client that has left ends, even while the gate is closed."""
+        """Check that the work for a client that has left ends, even while the gate is closed."""
         status = self.stage.browser.status
         assert await wait_until(lambda: status().working <= len(scene.others), MOMENT)
 
@@ -134,7 +134,7 @@ class CellRun:
         assert (False in [*before[-1:], *since]) is self.due.dips, self.stage.readiness
         if self.due.dips and before[-1]:
             lost = next(when for when, ready in self.stage.readiness if when > struck and not ready)
-            assert lost - struck <= HONEST, self.stage.readiness
+            assert lost - struck <= STALE_READINESS, self.stage.readiness
         assert self.stage.ready
 
     def _check_restarts(self) -> None:

@@ -57,7 +57,7 @@ from tests.fakes.workers import Workers
 from tests.faults.door import AsgiServer, Control, SentRequest, no_sockets, request
 from tests.hygiene.tasks import daemon_tasks
 
-LOOK_EVERY = 0.02
+POLL_INTERVAL = 0.02  # seconds
 GONE = 1.0
 """Seconds until the reapers have ended the processes of a daemon that is gone."""
 BIG = 1 << 30
@@ -94,7 +94,7 @@ async def wait_until(condition: Callable[[], object], within: float) -> bool:
     """Poll until the condition is true. Return False after `within` seconds."""
     with trio.move_on_after(within):
         while not condition():  # noqa: ASYNC110 - no event is set
-            await trio.sleep(LOOK_EVERY)
+            await trio.sleep(POLL_INTERVAL)
         return True
     return False
 
@@ -116,13 +116,13 @@ class Stage:
         patch: pytest.MonkeyPatch,
         *,
         crews: Sequence[Table] = (),
-        look_every: float = LOOK_EVERY,
+        poll_interval: float = POLL_INTERVAL,
         browser_limits: BrowserLimits = BROWSER_LIMITS,
     ) -> None:
         """`crews` are `[[crews]]` tables.
 
         A crew without a command has workers that run the input `script`. Readiness is noted every
-        `look_every` seconds.
+        `poll_interval` seconds.
         """
         self.network: Network
         self.portal: SandboxState
@@ -144,7 +144,7 @@ class Stage:
         self.ended = trio.Event()
         self.escalated: Escalated | None = None
         """The escalation that ended the daemon; None if there was none."""
-        self._look_every = look_every
+        self._poll_interval = poll_interval
         self._browser_limits = browser_limits
         self._items = iter(range(500_000_000, 600_000_000))
         usual = {"runner": "command", "command": [str(self.workers.program)]}
@@ -344,7 +344,7 @@ class Stage:
         while True:
             if not self.readiness or self.readiness[-1][1] != self.ready:
                 self.readiness.append((trio.current_time(), self.ready))
-            await trio.sleep(self._look_every)
+            await trio.sleep(self._poll_interval)
 
     def _session(self) -> str:
         key = SecretBytes(bytes.fromhex(SIGNING))

@@ -17,7 +17,7 @@ from tests.faults.phases import Scene
 from tests.faults.stage import Stage
 
 Strike = Callable[[Scene], object]
-HOUR = 3600.0
+HOUR = 3600.0  # seconds
 TOO_LATE = 40.0
 """Seconds: more than the deadline of every call."""
 LATE = {

@@ -18,7 +18,7 @@ LONGEST = 400.0
 """Seconds on the mock clock: more than any cell takes."""
 
 
-def test_the_matrix_has_no_hole() -> None:
+def test_matrix_is_complete() -> None:
     MATRIX.check((*STRIKES, *ARMED), ALL)
 
 

@@ -27,8 +27,8 @@ from tests.hygiene.tasks import task_tree
 
 LIMIT = 120.0
 """Seconds for each of setup, call and teardown. Most take less than five; CI machines are busy."""
-SPARE = 5.0
-LOOK_EVERY = 1.0
+SPARE = 5.0  # seconds
+POLL_INTERVAL = 1.0  # seconds
 
 
 class TestRun:
@@ -61,7 +61,7 @@ class Alarm:
 
     def set(self, limit: float) -> None:
         self._began, self._limit = time.monotonic(), limit
-        signal.setitimer(signal.ITIMER_REAL, LOOK_EVERY, LOOK_EVERY)
+        signal.setitimer(signal.ITIMER_REAL, POLL_INTERVAL, POLL_INTERVAL)
 
     def stop(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -18,21 +18,21 @@ from typing import Any
 
 import pytest
 
-from tests.hygiene.look import PROCESSES, Look, Thing, look, state_of
+from tests.hygiene.look import PROCESSES, Snapshot, Thing, snapshot, state_of
 from tests.hygiene.processes import Strays, end
 
 PATIENCE = 2.0
 """Seconds to wait for what is about to end, such as a killed process or a finished thread."""
-LOOK_EVERY = 0.005
+POLL_INTERVAL = 0.005  # seconds
 WIDE = ("class", "module", "package", "session")
 
 
 @dataclass
 class Change:
-    """Things that came, and things of the process's state that went."""
+    """Added things, and removed things of the process's state."""
 
-    added: Look = field(default_factory=set)
-    removed: Look = field(default_factory=set)
+    added: Snapshot = field(default_factory=set)
+    removed: Snapshot = field(default_factory=set)
 
     def __sub__(self, other: Change) -> Change:
         return Change(self.added - other.added, self.removed - other.removed)
@@ -45,7 +45,7 @@ class Change:
         self.removed |= other.removed
 
 
-def change(before: Look, now: Look) -> Change:
+def change(before: Snapshot, now: Snapshot) -> Change:
     return Change(now - before, state_of(before - now))
 
 
@@ -68,30 +68,30 @@ class Watch:
     """Compares what there is after each test with what is expected."""
 
     def __init__(self) -> None:
-        self.expected: Look = set()
+        self.expected: Snapshot = set()
         self.strays = Strays()
         self._held: dict[object, Change] = {}  # by the fixtures that are set up
         self._nested: list[Change] = []  # of the fixtures that another one requests
         self._made: list[Change] = []  # set up during this test
         self._ended: list[tuple[str, Change]] = []  # torn down during this test, with names
 
-    def look(self) -> Look:
+    def snapshot(self) -> Snapshot:
         """Return all there is, including stray processes."""
-        return look() | {Thing("stray process", pid, "") for pid in self.strays.look()}
+        return snapshot() | {Thing("stray process", pid, "") for pid in self.strays.find()}
 
     def begin(self) -> None:
-        """Take the first look, before the first test."""
+        """Take the first snapshot, before the first test."""
         gc.collect()
         gc.freeze()  # imported objects stay; the collector skips them from now on
-        self.expected = self.look()
+        self.expected = self.snapshot()
 
     def measure_setup(self, fixture: object) -> Generator[None, object, object]:
-        before = look()
+        before = snapshot()
         self._nested.append(Change())
         try:
             return (yield)
         finally:
-            whole = change(before, look())
+            whole = change(before, snapshot())
             own = whole - self._nested.pop()
             if self._nested:
                 self._nested[-1].add(whole)
@@ -122,9 +122,11 @@ class Watch:
         """Return what was left and the collector's complaints, after at most PATIENCE seconds."""
         said = []
         deadline = time.monotonic() + PATIENCE
-        while (left := change(self.expected, now := self.look())) and time.monotonic() < deadline:
+        while (
+            left := change(self.expected, now := self.snapshot())
+        ) and time.monotonic() < deadline:
             said += collect_garbage()
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_INTERVAL)
         self.expected &= now | left.removed
         return left, said
 
@@ -162,15 +164,15 @@ def pytest_runtest_teardown(
     try:
         result = yield
     except BaseException as error:
-        if said := _look_after(item, nextitem):
+        if said := _check_after(item, nextitem):
             error.add_note(said)
         raise
-    if said := _look_after(item, nextitem):
+    if said := _check_after(item, nextitem):
         pytest.fail(said, pytrace=False)
     return result
 
 
-def _look_after(item: pytest.Item, nextitem: pytest.Item | None) -> str:
+def _check_after(item: pytest.Item, nextitem: pytest.Item | None) -> str:
     if isinstance(item, pytest.Function):
         item.funcargs.clear()  # pytest does so later
     said = []

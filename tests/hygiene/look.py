@@ -1,7 +1,7 @@
-"""A look lists what a test may leave behind, as a set of named things.
+"""A snapshot of all that a test may leave behind: a set of named things.
 
-Two looks are compared. A resource (descriptor, thread, process, temporary file) in the second alone
-was left. Of the process's state (environment, working folder, signal handlers, logging) every
+Two snapshots are compared. A resource (descriptor, thread, process, temporary file) in the second
+alone was left. Of the process's state (environment, working folder, signal handlers, logging) every
 difference counts. All of it comes from the kernel and from Python's own lists, in 200 µs.
 """
 
@@ -48,10 +48,10 @@ class Thing(NamedTuple):
         return f"{self.kind} {self.number}: {text}" if self.number else f"{self.kind} {text}"
 
 
-Look = set[Thing]
+Snapshot = set[Thing]
 
 
-def look() -> Look:
+def snapshot() -> Snapshot:
     found = set(descriptors())
     found.update(Thing("child process", pid, "") for pid in children())
     found.update(Thing("thread", one.ident or 0, one.name) for one in busy_threads())
@@ -60,7 +60,7 @@ def look() -> Look:
     return found
 
 
-def state_of(things: Look) -> Look:
+def state_of(things: Snapshot) -> Snapshot:
     """Return the things that are part of the process's state."""
     return {thing for thing in things if thing.kind in STATE}
 

@@ -67,7 +67,7 @@ class Strays:
         self._strangers: set[int] = set()
         self._ours: set[int] = set()
 
-    def look(self) -> set[int]:
+    def find(self) -> set[int]:
         """Return the process ids of those that are alive."""
         used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
         if used != self._used:

@@ -19,7 +19,7 @@ def texts() -> Iterator[tuple[Path, str]]:
         yield from ((path, path.read_text(encoding="utf-8")) for path in ROOT.glob(pattern))
 
 
-def test_every_test_that_is_named_is_there() -> None:
+def test_named_tests_exist() -> None:
     found = dict(texts())
     there = {path.name for path in found} | {
         name for text in found.values() for name in DEFINED.findall(text)
@@ -33,7 +33,7 @@ def test_every_test_that_is_named_is_there() -> None:
     assert missing == []
 
 
-def test_every_entry_of_the_nightly_table_is_there() -> None:
+def test_nightly_entries_exist() -> None:
     """An entry may be the beginning of a test's name."""
     missing = []
     for entry in KEPT:

@@ -10,7 +10,7 @@ import trio
 from tests.fakes.network import Json
 from tests.fakes.puppets import Step
 from tests.faults.door import SentRequest
-from tests.faults.stage import LOOK_EVERY, Stage
+from tests.faults.stage import POLL_INTERVAL, Stage
 
 LONGEST_WAIT = 60.0
 """Seconds that one status request waits for the end."""
@@ -47,7 +47,7 @@ class Client:
         with trio.move_on_after(within):
             while found.get("status") != status:
                 found = await self.status(kickoff_id)
-                await trio.sleep(LOOK_EVERY)
+                await trio.sleep(POLL_INTERVAL)
         assert found["status"] == status, found
         return found
 

@@ -14,7 +14,7 @@ from tests.faults.crews.phases import idle
 from tests.faults.crews.play import Resources
 from tests.faults.crews.stage import CrewStage
 
-SOON = 60.0
+SOON = 60.0  # seconds
 _AT_REST: dict[str, Resources] = {}
 """Measured once a process, as it is the same for all tests."""
 

@@ -24,11 +24,11 @@ from tests.faults.crews.client import Client
 from tests.faults.crews.stage import CrewStage
 from tests.faults.door import SentRequest
 from tests.faults.phases import SUBMIT, start
-from tests.faults.stage import LOOK_EVERY, wait_until
+from tests.faults.stage import POLL_INTERVAL, wait_until
 
 WATCH = 30.0
 """Seconds that a client waits for a change."""
-REACHED = 30.0
+REACHED = 30.0  # seconds
 KEY = "the one and only"
 
 ORDINARY: list[Step] = ["started", "task a", "done a", "result fine"]
@@ -40,7 +40,7 @@ REST: list[Step] = ["done a", "result fine"]
 class Scene:
     """A stage in a phase. `victim` is the request that is struck; None: a new one is sent.
 
-    `go_on` ends the hold by doing what had to be done anyway.
+    `go_on` lets it continue: it opens the gate, or does what the phase waits for.
     """
 
     phase: str
@@ -181,7 +181,7 @@ async def delivering(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     _finish(stage, scene.kickoff_id)
     await scene.client.wait_ended(scene.kickoff_id, REACHED)
     await gate.reached.wait()
-    await trio.sleep(LOOK_EVERY)
+    await trio.sleep(POLL_INTERVAL)
     _hold(scene, gate)
     scene.victim = scene.client.ask("GET", f"/status/{scene.kickoff_id}?wait=1")
     return scene
@@ -195,7 +195,7 @@ async def restarting(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     stage.fail("executor")
     assert await wait_until(lambda: stage.parts()["executor"].state == "waiting", REACHED)
     scene.victim = scene.kick_off()
-    await trio.sleep(LOOK_EVERY)
+    await trio.sleep(POLL_INTERVAL)
     return scene
 
 
@@ -256,12 +256,12 @@ async def _works(scene: Scene, *script: Step) -> None:
     """Run a worker up to where its script waits or hangs."""
     scene.kickoff_id = await _accepted(scene, *script)
     await _reached(scene, scene.kickoff_id, "hang" if "hang" in script else "hear")
-    await trio.sleep(LOOK_EVERY)  # the store has recorded it all
+    await trio.sleep(POLL_INTERVAL)  # the store has recorded it all
 
 
 async def _watched(scene: Scene) -> None:
     scene.victim = scene.watch()
-    await trio.sleep(LOOK_EVERY)
+    await trio.sleep(POLL_INTERVAL)
 
 
 async def _reached(scene: Scene, kickoff_id: str, step: Step) -> None:

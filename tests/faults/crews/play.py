@@ -18,13 +18,13 @@ from tests.faults.crews.phases import PHASES, Scene
 from tests.faults.crews.stage import CrewStage
 from tests.faults.crews.strikes import STRIKES
 from tests.faults.phases import SOON
-from tests.faults.stage import LOOK_EVERY, wait_until
+from tests.faults.stage import POLL_INTERVAL, wait_until
 
 NOTICED = 70.0
 """Seconds until the fault is logged. A silent receiver takes 30 s for every two calls."""
 SLACK = 60.0
 """Seconds beyond the due time after which a cell gives up and reports how long it took."""
-OWED_FOR = 1.0
+CALLS_INTERVAL = 1.0
 """Seconds between two polls for due calls, which some cells do for an hour."""
 STOPPED = 120.0
 """Seconds until a daemon has ended, including its attempts to go on."""
@@ -58,7 +58,7 @@ class CellRun:
         self._struck_at = trio.current_time()
         STRIKES[self.fault](scene)
         if scene.victim is None:
-            await trio.sleep(LOOK_EVERY)
+            await trio.sleep(POLL_INTERVAL)
             scene.victim = scene.kick_off()
         if self.fault == "client_gone":
             await self._check_work_ended()
@@ -171,7 +171,7 @@ class CellRun:
         scene = self._scene
         with trio.move_on_after(self.due.called):
             while await self._has_due_calls():  # noqa: ASYNC110 - no event is set
-                await trio.sleep(OWED_FOR)
+                await trio.sleep(CALLS_INTERVAL)
         assert not await self._has_due_calls()
         events = await self._events()
         taken = {

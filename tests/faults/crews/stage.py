@@ -14,12 +14,12 @@ from smartlinkd.crews.worker import WorkerSettings
 from tests.every_step.parts import Parts
 from tests.faults.stage import JOURNAL, Stage
 
-GRACE = 5.0
-DEADLINE = 20.0
-HUMAN_DEADLINE = 30.0
-LOOKS = 0.5
+GRACE = 5.0  # seconds
+DEADLINE = 20.0  # seconds
+HUMAN_DEADLINE = 30.0  # seconds
+READINESS_INTERVAL = 0.5
 """Seconds between two polls of readiness, as some cells last for minutes."""
-MOST = 1 << 20
+MAX_MESSAGE_BYTES = 1 << 20
 """Bytes of messages that a worker may send: less than usual, so that a flood is short."""
 
 
@@ -29,11 +29,13 @@ class CrewStage(Stage):
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._parts = Parts()
         patch.setattr(tree, "ChildSpec", self._parts.spec)
-        patch.setattr(catalog, "WorkerSettings", partial(WorkerSettings, max_output=MOST))
+        patch.setattr(
+            catalog, "WorkerSettings", partial(WorkerSettings, max_output=MAX_MESSAGE_BYTES)
+        )
         another = folder / "another"
         another.write_text("#!/bin/sh\n")
         another.chmod(0o755)
-        super().__init__(folder, patch, crews=_crews(another), look_every=LOOKS)
+        super().__init__(folder, patch, crews=_crews(another), poll_interval=READINESS_INTERVAL)
         self._right = self.wall.offset
 
     @property
