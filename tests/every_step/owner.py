@@ -36,24 +36,24 @@ class Owner:
 
     async def half_login(self) -> str:
         """Log in with the password alone and return the temporary token."""
-        return str((await self.login().good())["tempToken"])
+        return str((await self.login().expect_ok())["tempToken"])
 
     async def session(self) -> str:
         """Log in, with a code if one is needed, and return the session's token."""
-        found = await self.login().good()
+        found = await self.login().expect_ok()
         if found.get("mfaRequired"):
-            found = await self.verify(found["tempToken"], self.next_code()).good()
+            found = await self.verify(found["tempToken"], self.next_code()).expect_ok()
         return str(found["token"])
 
     async def setup(self, token: str) -> str:
         """Return the secret of a second factor that is not yet on."""
         asked = self.stage.request("GET", "/api/auth/2fa/setup", token=token)
-        return str((await asked.good())["secret"])
+        return str((await asked.expect_ok())["secret"])
 
     async def enable_factor(self) -> None:
         token = await self.session()
         self.secret = await self.setup(token)
-        await self.enable(token, self.secret, self.next_code(self.secret)).good()
+        await self.enable(token, self.secret, self.next_code(self.secret)).expect_ok()
 
     async def has_access(self, token: str) -> bool:
         """True if the session is valid."""

@@ -22,7 +22,7 @@ def test_client_leaves_while_its_page_loads(strike_world: StrikeWorld, company: 
         beside = [world.stage.ask(account) for _ in range(company)]
         await strike_at(strike, asked, "client", world)
         for each in beside:
-            await each.good()
+            await each.expect_ok()
             check_links(each, account)
         await check_portal_idle(world)
         await world.check_clean()
@@ -50,7 +50,7 @@ def test_client_leaves_and_others_get_their_links(strike_world: StrikeWorld) -> 
         elsewhere = world.stage.ask(other)
         await strike_at(strike, leaver, "client", world)
         for asked in (ahead, *beside, elsewhere):
-            await asked.good()
+            await asked.expect_ok()
             check_links(asked, other if asked is elsewhere else account)
         for each in (account, other):
             assert world.stage.portal.submits.accounts[each].overlapping == 1

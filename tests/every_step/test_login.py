@@ -90,7 +90,7 @@ def test_second_factor_is_enabled_completely_or_not(strike_world: StrikeWorld, t
         saved = owner.saved()
         on = saved.second_factor is not None
         assert on or asked.status != 200
-        assert (await owner.login().good()).get("mfaRequired", False) is on
+        assert (await owner.login().expect_ok()).get("mfaRequired", False) is on
         assert await owner.has_access(own)
         assert await owner.has_access(other) is not on
         if on:
@@ -100,8 +100,8 @@ def test_second_factor_is_enabled_completely_or_not(strike_world: StrikeWorld, t
         else:
             assert saved == before
             owner.secret = secret = await owner.setup(own)
-            await owner.enable(own, secret, owner.next_code()).good()
-        await owner.disable(own, owner.next_code()).good()
+            await owner.enable(own, secret, owner.next_code()).expect_ok()
+        await owner.disable(own, owner.next_code()).expect_ok()
 
     assert strike_world(scenario) > 15
 
@@ -120,10 +120,10 @@ def test_second_factor_is_disabled_completely_or_not(
         await world.check_clean()
         on = owner.factor() is not None
         assert not on or asked.status != 200
-        assert (await owner.login().good()).get("mfaRequired", False) is on
+        assert (await owner.login().expect_ok()).get("mfaRequired", False) is on
         assert await owner.has_access(own)
         if on:
             assert not owner.is_used()
-            await owner.disable(own, code).good()
+            await owner.disable(own, code).expect_ok()
 
     assert strike_world(scenario) > 15

@@ -69,7 +69,7 @@ class World:
     async def check_served(self, account: str) -> None:
         """Check that the account's next request succeeds in time."""
         asked = self.stage.ask(account)
-        await asked.good(SOON)
+        await asked.expect_ok(SOON)
         assert asked.seconds <= SERVED, asked
         check_links(asked, account)
 

@@ -76,7 +76,7 @@ class FakeWorker:
         """True once `run_instead()` has replaced the script."""
         self.ended = trio.Event()
         self.step: Step = ""
-        self.news = trio.Event()
+        self.changed = trio.Event()
         """Set, and replaced, at each new step and each signal."""
         self._folder = folder
         self._descriptors = list(descriptors)
@@ -117,8 +117,8 @@ class FakeWorker:
         """Wait until the worker runs this step. Raises LookupError if it ends before."""
         while self.step != step:
             if self.waitstatus is not None:
-                raise LookupError(f"it has ended with {self.waitstatus} before it did {step}")
-            await self.news.wait()
+                raise LookupError(f"the worker ended with {self.waitstatus} before the step {step}")
+            await self.changed.wait()
 
     # Process
 
@@ -261,8 +261,8 @@ class FakeWorker:
         """Return once the process is not stopped."""
         await trio.lowlevel.checkpoint()
         while self.stopped:
-            await self.news.wait()
+            await self.changed.wait()
 
     def _notify(self) -> None:
-        self.news.set()
-        self.news = trio.Event()
+        self.changed.set()
+        self.changed = trio.Event()

@@ -83,7 +83,7 @@ class Workers:
         """Return the worker of this execution. Raises LookupError if there is none."""
         found = [each for each in self.running if each.execution == kickoff_id]
         if not found:
-            raise LookupError(f"nobody works on {kickoff_id}")
+            raise LookupError(f"no worker runs {kickoff_id}")
         return found[-1]
 
     def reaper_of(self, worker: FakeWorker) -> Reaper:
@@ -231,7 +231,7 @@ class Reaper:
 
     async def _measure(self, worker: FakeWorker, done: trio.CancelScope) -> None:
         while worker.step != "fill":
-            await worker.news.wait()
+            await worker.changed.wait()
         await trio.sleep(MEASURE_INTERVAL)
         self._report(f"excess {self._memory + EXCESS}")
         done.cancel()

@@ -115,7 +115,7 @@ class SentRequest:
         self.seconds = trio.current_time() - self.began
         return self.status
 
-    async def good(self, within: float = inf) -> Json:
+    async def expect_ok(self, within: float = inf) -> Json:
         """Return the answer's JSON. It must come with 200 within so many seconds."""
         with trio.move_on_after(within):
             await self.wait()

@@ -63,7 +63,7 @@ async def start_with_page(stage: Stage, nursery: trio.Nursery) -> str:
     await start(stage, nursery)
     account = stage.account()
     asked = stage.ask(account)
-    mapping = (await asked.good())["mapping"]
+    mapping = (await asked.expect_ok())["mapping"]
     assert all(entry["product"] for entry in mapping.values()), asked
     return account
 

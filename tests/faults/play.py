@@ -123,7 +123,7 @@ class CellRun:
             assert len(self.stage.network.requests) == asked
             account = self.stage.account()
         asked_next = self.stage.ask(account)
-        await asked_next.good(SOON)
+        await asked_next.expect_ok(SOON)
         assert asked_next.seconds <= SUBMITTED, asked_next
         (entry,) = asked_next.answer["mapping"].values()
         assert (entry["product"] is not None) is self.due.next_data, asked_next

@@ -34,10 +34,10 @@ class Client:
 
     async def start(self, *script: Step, **more: Any) -> str:
         """Return the kickoff_id of an accepted kickoff."""
-        return str((await self.kick_off(*script, **more).good())["kickoff_id"])
+        return str((await self.kick_off(*script, **more).expect_ok())["kickoff_id"])
 
     async def get(self, path: str) -> Json:
-        return await self.ask("GET", path).good()
+        return await self.ask("GET", path).expect_ok()
 
     async def status(self, kickoff_id: str) -> Json:
         return await self.get(f"/status/{kickoff_id}")

@@ -36,7 +36,7 @@ async def _look(stage: CrewStage) -> Resources:
         scene = await idle(stage, nursery)
         stage.workers.worker_of(scene.bystander).run_instead("done b", "result fine")
         await Client(stage, "again").wait_ended(scene.bystander, SOON)
-        kickoff = await scene.kick_off().good()
+        kickoff = await scene.kick_off().expect_ok()
         await scene.client.wait_ended(kickoff["kickoff_id"], SOON)
         await stage.request(
             "POST", "/api/sync-cookie", {"cookie": cookie_header(stage.account())}

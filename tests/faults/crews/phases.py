@@ -125,7 +125,7 @@ async def calling(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     """The portal holds the submit of the worker's tool call."""
     scene = await _at("calling", stage, nursery)
     cookie = {"cookie": cookie_header(stage.account())}
-    await stage.request("POST", "/api/sync-cookie", cookie).good()
+    await stage.request("POST", "/api/sync-cookie", cookie).expect_ok()
     _hold(scene, stage.network.hold(SUBMIT))
     call: Step = {
         "type": "tool_call",
@@ -249,7 +249,7 @@ def _targets(receiver: Receiver) -> dict[str, Any]:
 
 
 async def _accepted(scene: Scene, *script: Step) -> str:
-    return str((await scene.kick_off(*script).good())["kickoff_id"])
+    return str((await scene.kick_off(*script).expect_ok())["kickoff_id"])
 
 
 async def _works(scene: Scene, *script: Step) -> None:

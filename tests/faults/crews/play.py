@@ -122,7 +122,7 @@ class CellRun:
         """Send a refused kickoff again, as a client does."""
         scene = self._scene
         if not scene.kickoff_id:
-            scene.kickoff_id = (await scene.kick_off().good(SOON))["kickoff_id"]
+            scene.kickoff_id = (await scene.kick_off().expect_ok(SOON))["kickoff_id"]
 
     async def _check_end(self) -> None:
         scene = self._scene
@@ -164,7 +164,7 @@ class CellRun:
             assert await asked.wait() == 200, asked
         # A stored cookie is lost with a process, and its descriptor counts.
         cookie = {"cookie": cookie_header(self.stage.account())}
-        await self.stage.request("POST", "/api/sync-cookie", cookie).good()
+        await self.stage.request("POST", "/api/sync-cookie", cookie).expect_ok()
 
     async def _check_calls(self) -> None:
         """Check that all events were delivered in order, or the delivery was given up."""
