@@ -1,4 +1,4 @@
-"""Runs a scenario again and again and strikes each run one step later, until one ends before.
+"""Runs a scenario repeatedly, each time struck one step later, until one ends before its strike.
 
 `AtEveryStep` has an example. trio's order of ready tasks is seeded; the note of a failure has step
 and seed. With `stride=7` only every seventh step is struck, from a first one that depends on
@@ -46,8 +46,8 @@ class AtEveryStep:
         assert at_every_step(scenario) > 20
     """
 
-    def __init__(self, dice: random.Random) -> None:
-        self._random = dice
+    def __init__(self, generator: random.Random) -> None:
+        self._generator = generator
 
     def __call__(self, scenario: Scenario) -> int:
         async def alone(strike: Strike, _: None) -> None:
@@ -102,7 +102,7 @@ class AtEveryStep:
     def _struck_steps(self, stride: int) -> Iterator[int]:
         if os.environ.get("EVERY_STEP") == "all":
             return count(1)
-        return count(self._random.randint(1, stride), stride)
+        return count(self._generator.randint(1, stride), stride)
 
 
 @pytest.fixture
