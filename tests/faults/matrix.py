@@ -31,15 +31,15 @@ class Due:
     """The due outcome of a cell.
 
     `statuses` are allowed for the victim's answer (0: none), within `seconds` of the strike.
-    `restarts` are the browser's, by reason. `dips`: readiness is lost. `log` matches exactly one
+    `restarts` are the browser's, by reason. `unready`: readiness is lost. `log` matches exactly one
     warning; if it is empty, nothing is logged as a warning. `data`: a 200 has product data;
-    `next_data`: the next one.
+    `next_data`: the next one has.
     """
 
     statuses: frozenset[int]
     seconds: float
     restarts: tuple[str, ...] = ()
-    dips: bool = False
+    unready: bool = False
     log: str = ""
     data: bool = True
     next_data: bool = True
@@ -62,11 +62,11 @@ def due(*statuses: int, within: float = MOMENT, **more: Any) -> Due:
 
 
 def _browser_fault(fault: str, kind: str, log: str, within: float, *, down: str) -> None:
-    lost = due(502, within=within, restarts=(kind,), dips=True, log=log)
+    lost = due(502, within=within, restarts=(kind,), unready=True, log=log)
     put(fault, WORKING, lost)
     put(fault, ("idle", "queued"), replace(lost, statuses=frozenset({502, 503})))
     put(fault, "reading", replace(lost, statuses=frozenset({200}), data=False))
-    put(fault, DOWN, due(503, restarts=("launch failed",), dips=True, log=down))
+    put(fault, DOWN, due(503, restarts=("launch failed",), unready=True, log=down))
 
 
 _ENDED = "launch failed: the connection to the browser has ended"
@@ -87,7 +87,7 @@ put("sigstop", "draining", due(502, within=UNRESPONSIVE, log=_REFUSED))
 _CRASHED = "the tab crashed"
 put("renderer_killed", ALL, due(502, log=_CRASHED))
 put("renderer_killed", "idle", due(200, within=SUBMITTED))  # no work is on it
-put("renderer_killed", DOWN, due(503, restarts=("launch failed",), dips=True, log=_CRASHED))
+put("renderer_killed", DOWN, due(503, restarts=("launch failed",), unready=True, log=_CRASHED))
 put("renderer_killed", "queued", due(200, within=SUBMITTED, log=_CRASHED))
 put("renderer_killed", "reading", due(200, data=False, log=_CRASHED))
 put("renderer_killed", "disposing", due(200, within=SUBMITTED))  # its work has ended
@@ -115,7 +115,7 @@ put(
 
 _STUCK = ("endless_loop", "reply_after_deadline")
 put(_STUCK, "idle", due(200, within=LIVED + SUBMITTED))  # no work is on it
-put(_STUCK, DOWN, due(503, restarts=("launch failed",), dips=True, log=_SILENT))
+put(_STUCK, DOWN, due(503, restarts=("launch failed",), unready=True, log=_SILENT))
 put(_STUCK, "loading", due(502, within=LOADED, log=_ABSENT))
 put(_STUCK, "reading", due(200, within=ANSWERED, log=_NO_DATA, data=False, next_data=False))
 
@@ -123,14 +123,14 @@ put(_STUCK, "reading", due(200, within=ANSWERED, log=_NO_DATA, data=False, next_
 
 for _fault in ("clock_ahead", "clock_back"):
     put(_fault, ALL, due(200, within=SUBMITTED))
-    put(_fault, DOWN, due(503, dips=True, log="links were refused: the browser is starting"))
+    put(_fault, DOWN, due(503, unready=True, log="links were refused: the browser is starting"))
 
 # The client, and the service manager.
 
 put("client_gone", ALL, due(0))
 put("client_gone", ("idle", *DOWN), Impossible("a request in this phase is answered at once"))
-put("sigterm", ALL, due(200, within=SUBMITTED, dips=True))
-put("sigterm", DOWN, due(503, dips=True, log="links were refused: the browser is starting"))
+put("sigterm", ALL, due(200, within=SUBMITTED, unready=True))
+put("sigterm", DOWN, due(503, unready=True, log="links were refused: the browser is starting"))
 
 # The portal.
 
@@ -187,11 +187,11 @@ _LAUNCH = {
     "too_many_files": "launch failed: .* Too many open files",
 }
 for _fault, _log in _LAUNCH.items():
-    put(_fault, "starting", due(503, restarts=("launch failed",), dips=True, log=_log))
+    put(_fault, "starting", due(503, restarts=("launch failed",), unready=True, log=_log))
     put(
         _fault,
         "restarting",
-        due(503, restarts=("crashed", "launch failed"), dips=True, log=_log),
+        due(503, restarts=("crashed", "launch failed"), unready=True, log=_log),
     )
     # The old browser serves until the new one is up.
     put(

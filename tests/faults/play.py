@@ -131,8 +131,8 @@ class CellRun:
     def _check_readiness(self, struck: float) -> None:
         before = [ready for when, ready in self.stage.readiness if when <= struck]
         since = [ready for when, ready in self.stage.readiness if when > struck]
-        assert (False in [*before[-1:], *since]) is self.due.dips, self.stage.readiness
-        if self.due.dips and before[-1]:
+        assert (False in [*before[-1:], *since]) is self.due.unready, self.stage.readiness
+        if self.due.unready and before[-1]:
             lost = next(when for when, ready in self.stage.readiness if when > struck and not ready)
             assert lost - struck <= STALE_READINESS, self.stage.readiness
         assert self.stage.ready

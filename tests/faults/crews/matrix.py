@@ -37,11 +37,11 @@ class Due:
 
     `statuses` are allowed for the victim's answer (0: none), within `seconds` of the strike. The
     execution ends with a status in `ends` within `by` seconds of it, with an error that matches
-    `error`. If `told`, the receiver gets all webhook calls within `called` seconds more. `restarts`
-    are parts with their number of restarts.
+    `error`. If `is_delivered`, the receiver gets all webhook calls within `called` seconds more.
+    `restarts` are parts with their number of restarts.
 
-    `log`, in which `{id}` is the execution, matches so many `records`; if it is empty, nothing is
-    logged as a warning. `spares_others`: the bystander completes.
+    `log`, in which `{id}` is the execution, matches exactly `records` records; if it is empty,
+    nothing is logged as a warning.
     """
 
     statuses: Collection[int]
@@ -50,11 +50,11 @@ class Due:
     by: float
     error: str = ""
     called: float = CALLED
-    told: bool = True
+    is_delivered: bool = True
     restarts: tuple[tuple[str, int], ...] = ()
     log: str = ""
     records: int = 1
-    spares_others: bool = True
+    bystander_completes: bool = True
     ends_daemon: bool = False
     escalates: bool = False
 
@@ -67,7 +67,7 @@ ALL = tuple(PHASES)
 TO_COME = ("idle", "storing", "queued", "restarting")
 """Phases before the start of the worker and its reaper."""
 AT_WORK = ("running", "calling", "waiting")
-TOGETHER = (("executor", 1), ("webhooks", 1))
+EXECUTOR_RESTARTS = (("executor", 1), ("webhooks", 1))
 """The restarts of an executor's failure."""
 INTERRUPTED = "the daemon ended, or was restarted, while it was running"
 KILLED = "was killed$"
@@ -85,7 +85,7 @@ NORMAL: dict[str, Due] = {
     "stopping": due(200, "stopped", GRACE, error=KILLED, log=STOPPED),
     "ending": due(200, "completed", MOMENT),
     "delivering": due(200, "completed", MOMENT),
-    "restarting": due(200, "completed", RESTARTED, restarts=TOGETHER),
+    "restarting": due(200, "completed", RESTARTED, restarts=EXECUTOR_RESTARTS),
     "draining": due(
         0, "interrupted", GRACE + MOMENT, error=INTERRUPTED, log=LEFT, ends_daemon=True
     ),
@@ -122,7 +122,9 @@ for _fault in ("no_process", "no_folder"):
     put(_fault, "starting", Impossible("its reaper and its folder are there already"))
 for _fault in ("no_process", "no_folder"):
     # The bystander is started in that time, too.
-    put(_fault, "restarting", replace(MATRIX.due((_fault, "restarting")), spares_others=False))
+    put(
+        _fault, "restarting", replace(MATRIX.due((_fault, "restarting")), bystander_completes=False)
+    )
 _SILENT: dict[str, Any] = {
     "ends": ["timed_out"],
     "by": DEADLINE + GRACE + RESTARTED,
@@ -186,7 +188,7 @@ change("target_down", "delivering", log=_ATTEMPT.format(why="the connection fail
 change("target_unreachable", "delivering", log=_ATTEMPT.format(why="no answer within 30 seconds"))
 for _fault, _status in {"target_moved": 308, "target_gone": 410}.items():
     _log = f"gave up .* crew webhook call [0-9]+ of execution {{id}} to .*: HTTP {_status}"
-    change(_fault, ALL, log=_log, told=False)
+    change(_fault, ALL, log=_log, is_delivered=False)
 assert {*TARGETS} < {*_TARGETS, "target_moved", "target_gone"}
 
 # The client, and the machine's clock.
@@ -268,11 +270,11 @@ change("sigkill", "draining", statuses=[0])
 
 # A bug in a part.
 
-_WITH_JOURNAL = (("journal", 1), *TOGETHER)
+_WITH_JOURNAL = (("journal", 1), *EXECUTOR_RESTARTS)
 _FAILED: dict[str, Any] = {"seconds": 2 * RESTARTED, "by": 2 * RESTARTED}
 for _part, _fault, _restarts in (
     ("journal", "journal_fails", _WITH_JOURNAL),
-    ("executor", "executor_fails", TOGETHER),
+    ("executor", "executor_fails", EXECUTOR_RESTARTS),
 ):
     _bug: dict[str, Any] = {
         **_FAILED,

@@ -141,11 +141,13 @@ class CellRun:
             front = await scene.client.wait_ended(scene.other, SOON)
             assert front["status"] in ("completed", "interrupted"), front
         again = Client(self.stage, "again")
-        if self.due.spares_others:
+        if self.due.bystander_completes:
             assert await wait_until(self._bystander_waits, SOON)
             self.stage.workers.worker_of(scene.bystander).run_instead("done b", "result fine")
         beside = await again.wait_ended(scene.bystander, SOON)
-        assert beside["status"] == ("completed" if self.due.spares_others else "error"), beside
+        assert beside["status"] == ("completed" if self.due.bystander_completes else "error"), (
+            beside
+        )
 
     async def _check_next(self) -> None:
         """Check that the next kickoff succeeds at once, and that no other execution exists."""
@@ -179,7 +181,7 @@ class CellRun:
         }
         told = [call.body["events"][0]["type"] for call in taken.values() if call.path == "/stream"]
         ends = [call.body for call in taken.values() if call.path == "/end"]
-        if self.due.told:
+        if self.due.is_delivered:
             assert told == events
             assert len(ends) == 1
         else:
