@@ -27,7 +27,7 @@ from smartlinkd.state_files import (
     replace_file,
     saving,
 )
-from tests.fakes.files import lose_names, write_private
+from tests.fakes.files import fail_folder_fsync, write_private
 
 HOLD = """
 import sys, pathlib
@@ -243,7 +243,7 @@ def test_a_name_that_the_disk_may_not_have_is_worse(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_private(tmp_path / "file", "old")
-    lose_names(monkeypatch)
+    fail_folder_fsync(monkeypatch)
     open_before = len(list(Path("/proc/self/fd").iterdir()))
     with pytest.raises(OSError, match="Input/output error"):
         replace_file(path, b"new")

@@ -16,7 +16,7 @@ from smartlinkd.http_server import bind
 from smartlinkd.net.addresses import Bind
 from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.sockets import ActivatedSockets
-from tests.fakes.lent import lent
+from tests.fakes.lent import passed
 
 HASH = hash_password("correct horse")
 ANYWHERE = Bind("127.0.0.1", 0)
@@ -36,7 +36,7 @@ def test_given_ones_go_before_the_configured_and_a_crews_own_comes_by_its_name(
     with ExitStack() as held:
         opened = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
         *ours, crews = [address_of(each) for each in opened]
-        *main, post = [lent(each) for each in opened]
+        *main, post = [passed(each) for each in opened]
         given = ActivatedSockets(main=tuple(main), crews={"post": (post,)})
         with open_listeners(ANYWHERE, {"post": crews}, given) as listeners:
             assert listeners.urls == tuple(f"http://{each}" for each in ours)
@@ -50,7 +50,7 @@ def test_another_address_than_configured_is_told_with_which_one_counts(
 ) -> None:
     host, port = theirs.getsockname()
     wanted = Bind(host, 1)
-    with open_listeners(wanted, {}, ActivatedSockets(main=(lent(theirs),))) as listeners:
+    with open_listeners(wanted, {}, ActivatedSockets(main=(passed(theirs),))) as listeners:
         assert listeners.urls == (f"http://127.0.0.1:{port}",)
     (record,) = caplog.records
     assert record.levelname == "WARNING"
@@ -75,7 +75,7 @@ def test_a_public_one_with_a_cookie_that_is_open_is_warned_of(
         {"auth": {"password_hash": HASH}, "server": {"bind": bind}, "cookie": {"open_to": open_to}}
     )
     with socket.create_server((host, 0)) as given:
-        given_to_us = ActivatedSockets(main=(lent(given),))
+        given_to_us = ActivatedSockets(main=(passed(given),))
         with open_listeners(settings.server.bind, {}, given_to_us) as listeners:
             found = [each.fault for each in listeners.warnings(settings)]
     where = f"while the daemon listens at http://{host}:"
@@ -90,7 +90,9 @@ def test_one_at_an_address_that_this_machine_does_not_have_is_told(
     caplog.clear()
     with (
         theirs,
-        open_listeners(address_of(theirs), {}, ActivatedSockets(main=(lent(theirs),))) as listeners,
+        open_listeners(
+            address_of(theirs), {}, ActivatedSockets(main=(passed(theirs),))
+        ) as listeners,
     ):
         assert listeners.main[0].getsockname() == theirs.getsockname()
     assert caplog.messages == [
@@ -117,7 +119,7 @@ def test_an_ipv6_address_is_called_in_brackets() -> None:
 
 def test_a_crews_wrong_one_costs_no_other_address(caplog: pytest.LogCaptureFixture) -> None:
     with socket.socket(type=socket.SOCK_DGRAM) as wrong:
-        descriptor = lent(wrong, "crew-post")
+        descriptor = passed(wrong, "crew-post")
     given = ActivatedSockets(crews={"post": (descriptor,)})
     with open_listeners(ANYWHERE, {"post": ANYWHERE}, given) as listeners:
         assert listeners.crews == {}
@@ -130,7 +132,7 @@ def test_a_crews_wrong_one_costs_no_other_address(caplog: pytest.LogCaptureFixtu
 def test_one_for_a_crew_without_an_address_is_told_and_closed(
     theirs: socket.socket, caplog: pytest.LogCaptureFixture
 ) -> None:
-    descriptor = lent(theirs, "crew-gone")
+    descriptor = passed(theirs, "crew-gone")
     with open_listeners(ANYWHERE, {}, ActivatedSockets(crews={"gone": (descriptor,)})) as listeners:
         assert listeners.crews == {}
     assert "a socket for crew gone, and no crew of that name has a `bind`" in caplog.text
@@ -140,11 +142,11 @@ def test_one_for_a_crew_without_an_address_is_told_and_closed(
 def test_whoever_waits_at_a_lent_one_waits_on_when_the_daemon_has_gone(
     theirs: socket.socket,
 ) -> None:
-    with open_listeners(ANYWHERE, {}, ActivatedSockets(main=(lent(theirs),))) as listeners:
+    with open_listeners(ANYWHERE, {}, ActivatedSockets(main=(passed(theirs),))) as listeners:
         listeners.main[0].close()
     with socket.create_connection(theirs.getsockname(), timeout=5) as early:
         early.sendall(b"hello")
-        with open_listeners(ANYWHERE, {}, ActivatedSockets(main=(lent(theirs),))) as next_ones:
+        with open_listeners(ANYWHERE, {}, ActivatedSockets(main=(passed(theirs),))) as next_ones:
             accepted, _ = next_ones.main[0].accept()
             with accepted:
                 assert accepted.recv(5) == b"hello"

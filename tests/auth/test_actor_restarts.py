@@ -20,7 +20,7 @@ from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from smartlinkd.supervision.actor import ActorRestarting
 from smartlinkd.threads import NoThread
 from tests.auth.conftest import Enable, LogIn, NewAuth, Running, Shown
-from tests.fakes.files import lose_names
+from tests.fakes.files import fail_folder_fsync
 from tests.shortage import Shortage
 
 HERE = "192.0.2.1"
@@ -83,7 +83,7 @@ async def test_disk_error_after_a_write_restarts_the_actor_which_reads_the_disk(
     with pytest.RaisesGroup(pytest.RaisesGroup(OSError)):
         async with running(auth):
             token = await log_in(auth)
-            lose_names(monkeypatch)
+            fail_folder_fsync(monkeypatch)
             with pytest.raises(ActorRestarting, match=r"^the auth part of the daemon"):
                 await auth.revoke_all()
             await trio.sleep_forever()

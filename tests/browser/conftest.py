@@ -34,7 +34,7 @@ from smartlinkd.browser.tab_pool import TabPool
 from tests.browser.jobs import IDLE, LIMITS, POOL_SIZE, JobRunner
 from tests.browser.played import PlayedChromium, PlayedChromiums, PlayedContext
 from tests.fakes.receiver import Call, read_call
-from tests.hygiene.at_once import check_held, held
+from tests.hygiene.at_once import check_unchanged, open_resources
 
 Wire = trio.StapledStream[MemorySendStream, MemoryReceiveStream]
 
@@ -163,12 +163,12 @@ def profiles(caplog: pytest.LogCaptureFixture) -> Iterator[Path]:
     """
     folder = Path(tempfile.mkdtemp(prefix="test-"))
     folder.chmod(0o755)
-    before = held()
+    before = open_resources()
     yield folder
     left = [entry.name for entry in os.scandir(folder)]
     shutil.rmtree(folder)
     assert left == []
-    check_held(before)
+    check_unchanged(before)
     told = [record.getMessage() for record in caplog.get_records("call")]  # while the test ran
     assert not [each for each in told if "its reaper" in each]
 

@@ -1,4 +1,4 @@
-"""Worlds to be struck, on a mock clock."""
+"""Fixtures for scenarios that are struck at every step, on a mock clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.every_step.world import Crew, StrikeWorld, World, running_world
 from tests.faults.stage import BROWSER_LIMITS
 
 HERE = Path(__file__).parent
-LONGEST = 1200.0
+LONGEST = 1200.0  # seconds
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def strike_world(at_every_step: AtEveryStep, tmp_path: Path) -> StrikeWorld:
-    """Strikes one running daemon, with these crews, at every step of a scenario."""
+    """Strike one running daemon with these crews at every step of a scenario."""
 
     def strike(
         scenario: Callable[[Strike, World], Awaitable[None]],

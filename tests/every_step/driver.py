@@ -1,21 +1,8 @@
-"""Runs a scenario again and again, struck one step later each time, until it is through before.
+"""Runs a scenario repeatedly, each time struck one step later, until one ends before its strike.
 
-    def test_an_asker_leaves(at_every_step: AtEveryStep) -> None:
-        async def scenario(strike: Strike) -> None:
-            with trio.CancelScope() as scope:
-                strike.arm(scope.cancel)
-                await what_is_tried()
-            strike.disarm()
-            assert nothing_is_left()
-
-        assert at_every_step(scenario) > 20
-
-Which of several tasks goes first is up to trio's dice. They are seeded, so a failure comes again;
-its note tells step and seed.
-
-A scenario of a thousand steps is sampled: with `stride=7` every seventh step is struck, and which
-one is the first depends on the run's seed (`--randomly-seed`), so that each run strikes others.
-With `EVERY_STEP=all` all of them are struck.
+`AtEveryStep` has an example. trio's order of ready tasks is seeded; the note of a failure has step
+and seed. With `stride=7` only every seventh step is struck, from a first one that depends on
+`--randomly-seed`; with `EVERY_STEP=all` every step is.
 """
 
 from __future__ import annotations
@@ -35,9 +22,9 @@ from tests.every_step.strike import Strike
 from tests.hygiene.scheduling import seed_order
 
 HANG = 100_000.0
-"""Seconds on a mock clock; what takes that long hangs."""
+"""Seconds on a mock clock after which a scenario fails as hanging."""
 REAL_HANG = 20.0
-"""The same on the real one."""
+"""Seconds on the real clock after which a scenario fails as hanging."""
 SEEDS = 4
 """Orders in which trio steps the tasks that are ready at the same time."""
 
@@ -46,11 +33,21 @@ Scenario = Callable[[Strike], Awaitable[None]]
 
 
 class AtEveryStep:
-    """What the fixture gives. Each call returns the last step that was struck, so that a test can
-    tell that it has not been idle."""
+    """Calls a scenario and returns the last step that was struck, so that a test can check it.
 
-    def __init__(self, dice: random.Random) -> None:
-        self._dice = dice
+    def test_client_leaves(at_every_step: AtEveryStep) -> None:
+        async def scenario(strike: Strike) -> None:
+            with trio.CancelScope() as scope:
+                strike.arm(scope.cancel)
+                await tested_function()
+            strike.disarm()
+            assert nothing_is_left()
+
+        assert at_every_step(scenario) > 20
+    """
+
+    def __init__(self, generator: random.Random) -> None:
+        self._generator = generator
 
     def __call__(self, scenario: Scenario) -> int:
         async def alone(strike: Strike, _: None) -> None:
@@ -68,7 +65,7 @@ class AtEveryStep:
         seeds: int = 1,
         clock: MockClock | None = None,
     ) -> int:
-        """One world, in one run, for all strikes: what each of them leaves behind adds up.
+        """Run all scenarios in one world, so that what each leaves behind adds up.
 
         Without a `clock` the real one is used.
         """
@@ -80,7 +77,7 @@ class AtEveryStep:
 
         async def in_order(seed: int, here: W) -> int:
             last = 0
-            for at in self._places(stride):
+            for at in self._struck_steps(stride):
                 with self._strike(at, seed) as strike:
                     trio.lowlevel.add_instrument(strike)
                     with trio.fail_after(hang):
@@ -102,10 +99,10 @@ class AtEveryStep:
             error.add_note(f"strike at step {at}, seed {seed}")
             raise
 
-    def _places(self, stride: int) -> Iterator[int]:
+    def _struck_steps(self, stride: int) -> Iterator[int]:
         if os.environ.get("EVERY_STEP") == "all":
             return count(1)
-        return count(self._dice.randint(1, stride), stride)
+        return count(self._generator.randint(1, stride), stride)
 
 
 @pytest.fixture

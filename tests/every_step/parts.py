@@ -1,8 +1,8 @@
-"""Has a part of the daemon fail where it stands: the other way for a piece of work to die.
+"""Makes a part of the daemon fail at any step.
 
-Whatever goes wrong in an actor, all of it ends by being cancelled: its nursery sees to that. So a
-part fails here by having the scope around it cancelled, and raising when nothing of it runs any
-more. Its supervisor sees the error and starts it again, half a second later each time.
+An error anywhere in an actor cancels all its tasks. So a part fails here when the scope around it
+is cancelled: it raises when all its tasks have ended. Its supervisor restarts it after half a
+second.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ RESTARTED = 0.5
 _EVERY_TIME = Intensity(restarts=10**9)
 
 
-class Failed(Exception):  # noqa: N818 - says what has happened
-    """What a failed part raises."""
+class Failed(Exception):  # noqa: N818 - reads well in the log
+    """The error of a failed part."""
 
 
 class Parts:
-    """The parts of a daemon on a stage, in both of its supervisors."""
+    """The parts of both supervisors of a daemon on a stage, by name."""
 
     def __init__(self) -> None:
-        self._lives: dict[str, trio.CancelScope] = {}
+        self._scopes: dict[str, trio.CancelScope] = {}
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Have every daemon that is planted from now on be of parts that can fail, and often."""
+        """Make the parts of every later daemon able to fail, any number of times."""
         backoff = Backoff(first=RESTARTED, longest=RESTARTED, jitter=0.0)
         patient = partial(Supervisor, backoff=backoff, intensity=_EVERY_TIME)
         patch.setattr(stage, "Supervisor", patient)
         patch.setattr(tree, "ChildSpec", self.spec)
 
     def spec(self, name: str, run: StartFunction, **more: Any) -> ChildSpec:
-        """A `ChildSpec` of a part that can fail."""
+        """Return a `ChildSpec` whose part can fail."""
 
-        async def mortal(task_status: trio.TaskStatus[None]) -> None:
-            with trio.CancelScope() as self._lives[name]:
+        async def failable(task_status: trio.TaskStatus[None]) -> None:
+            with trio.CancelScope() as self._scopes[name]:
                 await run(task_status)
-            if self._lives[name].cancel_called:
+            if self._scopes[name].cancel_called:
                 raise Failed(f"{name} was struck")
 
-        return ChildSpec(name, mortal, **more)
+        return ChildSpec(name, failable, **more)
 
     def fail(self, name: str) -> None:
-        if name in self._lives:
-            self._lives[name].cancel()
+        if name in self._scopes:
+            self._scopes[name].cancel()

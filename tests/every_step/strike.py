@@ -1,8 +1,7 @@
-"""A strike: something that happens right before a certain step of all that a trio run takes.
+"""A strike: an action right before one step of a trio run.
 
-A task can be cancelled where it waits, and nowhere else; between two such places it runs alone. So
-the steps between them are the only moments that there are, and whoever has tried each one has tried
-them all. trio tells an `Instrument` before it lets a task take a step, whichever task it is.
+trio cancels a task only at its checkpoints, so the steps between them are the only moments to
+test. trio calls an `Instrument` before each step of each task.
 """
 
 from __future__ import annotations
@@ -13,26 +12,26 @@ import trio
 
 
 class Strike(trio.abc.Instrument):
-    """Does its deed right before the `at`-th step that any task takes after `arm`."""
+    """Runs an action right before the `at`-th step that any task takes after `arm`."""
 
     def __init__(self, at: int) -> None:
         self.at = at
         self.happened = False
         self._steps = 0
-        self._deed: Callable[[], object] | None = None
+        self._action: Callable[[], object] | None = None
 
-    def arm(self, deed: Callable[[], object]) -> None:
-        """Begin to count. `deed` must not raise; cancelling a scope, say, or setting an event."""
-        self._deed = deed
+    def arm(self, action: Callable[[], object]) -> None:
+        """Start counting steps. The action must not raise."""
+        self._action = action
 
     def disarm(self) -> None:
-        """What comes from here on is the look at what was left."""
-        self._deed = None
+        """Stop counting: the steps from here on belong to the checks."""
+        self._action = None
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:  # noqa: ARG002 - trio's call
-        if self._deed is None or self.happened:
+        if self._action is None or self.happened:
             return
         self._steps += 1
         if self._steps == self.at:
             self.happened = True
-            self._deed()
+            self._action()

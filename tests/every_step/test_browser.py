@@ -1,6 +1,6 @@
-"""The browser: restarted, and recycled while somebody is at work on it.
+"""The browser's restart, and its recycling while a request is on it.
 
-Its first start, and its end with the daemon's, are in `test_life.py`.
+`test_life.py` tests its first start and its end with the daemon.
 """
 
 from __future__ import annotations
@@ -10,54 +10,61 @@ import trio
 
 from smartlinkd.browser.limits import BrowserLimits
 from tests.every_step.strike import Strike
-from tests.every_step.world import SOON, StrikeWorld, World, got_its_own, is_answered, was_told
-from tests.faults.stage import BIG, LOOK_EVERY, comes_about
+from tests.every_step.world import (
+    SOON,
+    StrikeWorld,
+    World,
+    check_failure_answer,
+    check_links,
+    is_answered,
+)
+from tests.faults.stage import BIG, POLL_INTERVAL, wait_until
 
 HEALTHY = 60.0
-"""Seconds after which the next end of a browser is not counted with the one before."""
+"""Seconds of health that reset the browser's count of failures."""
 
 
-def test_a_restart_during_which_its_part_fails(strike_world: StrikeWorld) -> None:
+def test_part_fails_during_browser_restart(strike_world: StrikeWorld) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         world.stage.machine.process.kill()
         strike.arm(lambda: world.parts.fail("browser"))
-        await is_replaced(world)
+        await wait_replaced(world)
         strike.disarm()
-        await world.is_well()
-        await world.is_served(world.account)
+        await world.check_clean()
+        await world.check_served(world.account)
         await trio.sleep(HEALTHY)
 
     assert strike_world(scenario, stride=17) > 200
 
 
-async def is_replaced(world: World) -> None:
-    """The browser that there is gives way to the next one."""
+async def wait_replaced(world: World) -> None:
+    """Wait until the next browser has replaced the current one."""
     before = world.stage.machine.process.pid
     browser = world.stage.browser
-    assert await comes_about(lambda: browser.is_ready and browser.status().pid != before, SOON)
+    assert await wait_until(lambda: browser.is_ready and browser.status().pid != before, SOON)
 
 
-@pytest.mark.parametrize("death", ["client", "conversion", "browser"])
-def test_a_recycling_while_somebody_is_at_work(strike_world: StrikeWorld, death: str) -> None:
+@pytest.mark.parametrize("target", ["client", "conversion", "browser"])
+def test_recycling_during_a_submit(strike_world: StrikeWorld, target: str) -> None:
     async def scenario(strike: Strike, world: World) -> None:
-        await world.is_served(world.account)
-        asked, gate = await world.submitting()
+        await world.check_served(world.account)
+        asked, gate = await world.hold_submit()
         leaves = asked.exchange.under_way.cancel
-        strike.arm(leaves if death == "client" else lambda: world.parts.fail(death))
+        strike.arm(leaves if target == "client" else lambda: world.parts.fail(target))
         world.stage.machine.memory = BIG
-        await is_replaced(world)
+        await wait_replaced(world)
         world.stage.machine.memory = 0
         gate.open()
         await asked.wait()
-        await trio.sleep(LOOK_EVERY)  # the one before ends when its last work has
+        await trio.sleep(POLL_INTERVAL)  # the old browser ends after its last work
         strike.disarm()
-        if not strike.happened or is_answered(asked):  # one may leave in the midst of it
+        if not strike.happened or is_answered(asked):  # a client that leaves gets no answer
             assert asked.status == 200, asked
-            got_its_own(asked, world.account)
-        elif death != "client":
-            was_told(asked)
-        await world.is_well()
-        await world.is_served(world.account)
+            check_links(asked, world.account)
+        elif target != "client":
+            check_failure_answer(asked)
+        await world.check_clean()
+        await world.check_served(world.account)
 
     limits = BrowserLimits(measure_interval_s=0.5)
     assert strike_world(scenario, stride=41, browser_limits=limits) > 200

@@ -1,4 +1,4 @@
-"""A conversion, whose client leaves at every step, or one of whose parts fails at every step."""
+"""A conversion whose client leaves, or during which a part fails, at every step."""
 
 from __future__ import annotations
 
@@ -7,40 +7,40 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from tests.every_step.strike import Strike
-from tests.every_step.world import StrikeWorld, World, got_its_own, strike_at
+from tests.every_step.world import StrikeWorld, World, check_links, strike_at
 
 LATER = 1.0
-"""Seconds in which a conversion would come to its end."""
+"""Seconds within which a conversion would end."""
 PARTS = ("auth", "conversion", "browser")
 
 
 @pytest.mark.parametrize("company", [0, 1], ids=["alone", "in company"])
-def test_the_client_of_a_page_to_be_opened_leaves(strike_world: StrikeWorld, company: int) -> None:
+def test_client_leaves_while_its_page_loads(strike_world: StrikeWorld, company: int) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         account = world.stage.account()
         asked = world.stage.ask(account)
         beside = [world.stage.ask(account) for _ in range(company)]
         await strike_at(strike, asked, "client", world)
         for each in beside:
-            await each.good()
-            got_its_own(each, account)
-        await nothing_is_done_for_nobody(world)
-        await world.is_well()
-        await world.serves_on(account)
+            await each.expect_ok()
+            check_links(each, account)
+        await check_portal_idle(world)
+        await world.check_clean()
+        await world.check_served_sometimes(account)
 
     assert strike_world(scenario, stride=17 if company else 7) > 900
 
 
-async def nothing_is_done_for_nobody(world: World) -> None:
-    """From the moment in which a client has gone the portal is not asked any more."""
+async def check_portal_idle(world: World) -> None:
+    """Check that the portal gets no request after the client has left."""
     await wait_all_tasks_blocked()
     requests = len(world.stage.network.requests)
     await trio.sleep(LATER)
     assert len(world.stage.network.requests) == requests
 
 
-def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWorld) -> None:
-    """Two of the same account, with the same sub-ids and with others, and one of another."""
+def test_client_leaves_and_others_get_their_links(strike_world: StrikeWorld) -> None:
+    """Beside it are requests with the same and other sub-ids, and one of another account."""
 
     async def scenario(strike: Strike, world: World) -> None:
         account, other = world.account, world.stage.account()
@@ -50,25 +50,25 @@ def test_one_of_many_leaves_and_the_others_get_their_own(strike_world: StrikeWor
         elsewhere = world.stage.ask(other)
         await strike_at(strike, leaver, "client", world)
         for asked in (ahead, *beside, elsewhere):
-            await asked.good()
-            got_its_own(asked, other if asked is elsewhere else account)
+            await asked.expect_ok()
+            check_links(asked, other if asked is elsewhere else account)
         for each in (account, other):
             assert world.stage.portal.submits.accounts[each].overlapping == 1
-        await world.is_well()
-        await world.is_served(account)
+        await world.check_clean()
+        await world.check_served(account)
 
     assert strike_world(scenario, stride=41) > 500
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_a_part_fails(strike_world: StrikeWorld, part: str) -> None:
+def test_part_fails_during_conversion(strike_world: StrikeWorld, part: str) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         account = world.stage.account()
         asked = world.stage.ask(account)
         await strike_at(strike, asked, part, world)
         if asked.status == 200:
-            got_its_own(asked, account)
-        await world.is_well()
-        await world.serves_on(account)
+            check_links(asked, account)
+        await world.check_clean()
+        await world.check_served_sometimes(account)
 
     assert strike_world(scenario, stride=31) > 900

@@ -1,7 +1,7 @@
-"""The whole daemon's start and end, cut short at every step: by SIGTERM, by a second one, and by a
-part that fails to come up.
+"""The daemon's start and end, interrupted at every step.
 
-One state directory sees all of it, so that each next start finds what the last end has left.
+The interruption is SIGTERM, a second SIGTERM, or a part that fails. All runs share one state
+directory, so that each start reads what the last end has left.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
-from tests.every_step.world import SOON, World, got_its_own, made_world
+from tests.every_step.world import SOON, World, check_links, made_world
 from tests.faults.crews.client import Client
-from tests.faults.stage import comes_about
+from tests.faults.stage import wait_until
 
 CREW = {"name": "c", "max_running": 2, "queue": 10, "grace": 1.0, "on_restart": "fail"}
 STARTED = 35.0
-"""Seconds in which a start has come about, or has failed: the supervisor gives each part thirty,
-and an executor takes them all when the journal fails in the moment in which it asks it."""
+"""Seconds until a start has succeeded or failed. The supervisor gives each part thirty; an executor
+needs them all if the store fails at its first request."""
 STOPPED = 20.0
-"""Seconds in which a daemon that was asked to stop has done so: requests have ten, workers one."""
+"""Seconds until a daemon has stopped: requests have ten, workers one."""
 AT_ONCE = 3.0
-"""The same of one that was asked twice: a browser has two to dispose of what it has."""
+"""Seconds until a daemon has stopped after two signals: the browser has two for its contexts."""
 
 StrikeLives = Callable[..., int]
 
 
 @pytest.fixture
 def strike_lives(at_every_step: AtEveryStep, tmp_path: Path) -> StrikeLives:
-    """Strikes at every step of a scenario that starts a daemon and sees its end."""
+    """Strike at every step of a scenario that starts a daemon and ends with its end."""
 
     @asynccontextmanager
     async def world() -> AsyncIterator[World]:
         with made_world(tmp_path, (CREW,)) as made:
-            async with trio.open_nursery() as nursery:  # a life that nothing strikes
+            async with trio.open_nursery() as nursery:  # a run without a strike
                 await nursery.start(made.stage.run)
                 made.stage.stop()
             yield made
@@ -48,7 +48,7 @@ def strike_lives(at_every_step: AtEveryStep, tmp_path: Path) -> StrikeLives:
         async def whole(strike: Strike, world: World) -> None:
             before = world.stage.descriptors()
             await scenario(strike, world)
-            await world.has_ended()
+            await world.check_ended()
             assert world.stage.descriptors() == before
 
         clock = MockClock(autojump_threshold=0)
@@ -57,12 +57,12 @@ def strike_lives(at_every_step: AtEveryStep, tmp_path: Path) -> StrikeLives:
     return strike
 
 
-def test_a_start_that_is_cancelled(strike_lives: StrikeLives) -> None:
+def test_start_is_cancelled(strike_lives: StrikeLives) -> None:
     async def scenario(strike: Strike, world: World) -> None:
         strike.arm(world.stage.stop_at_once)
         async with trio.open_nursery() as nursery:
-            ended = live(world, nursery)
-            await is_up_or_ends(world, ended)
+            ended = start_daemon(world, nursery)
+            await wait_up_or_ended(world, ended)
             strike.disarm()
             world.stage.stop()
 
@@ -70,39 +70,39 @@ def test_a_start_that_is_cancelled(strike_lives: StrikeLives) -> None:
 
 
 @pytest.mark.parametrize("part", ["auth", "browser", "journal", "executor", "http"])
-def test_a_start_during_which_a_part_fails(strike_lives: StrikeLives, part: str) -> None:
-    """A part that does not come up ends the daemon; one that did is started again."""
+def test_part_fails_during_start(strike_lives: StrikeLives, part: str) -> None:
+    """A part that fails at its start ends the daemon; one that fails later is restarted."""
 
     async def scenario(strike: Strike, world: World) -> None:
         strike.arm(lambda: world.parts.fail(part))
         async with trio.open_nursery() as nursery:
-            ended = live(world, nursery)
-            await is_up_or_ends(world, ended)
+            ended = start_daemon(world, nursery)
+            await wait_up_or_ended(world, ended)
             strike.disarm()
-            # A part that is struck in this very moment notices it first.
+            # A part that was struck just now must get its cancellation first.
             await wait_all_tasks_blocked()
-            await is_up_or_ends(world, ended)
+            await wait_up_or_ended(world, ended)
             if not ended.is_set():
-                await world.is_served(world.account)
+                await world.check_served(world.account)
                 world.stage.stop()
 
     assert strike_lives(scenario, stride=41) > 200
 
 
-def test_a_daemon_that_is_told_to_stop_at_any_step(strike_lives: StrikeLives) -> None:
-    """From its start to the answer to somebody who has a page opened."""
+def test_daemon_is_stopped_at_any_step(strike_lives: StrikeLives) -> None:
+    """The steps are those from the start to the first answer."""
 
     async def scenario(strike: Strike, world: World) -> None:
         strike.arm(world.stage.stop)
         async with trio.open_nursery() as nursery:
-            ended = live(world, nursery)
-            await is_up_or_ends(world, ended)
+            ended = start_daemon(world, nursery)
+            await wait_up_or_ended(world, ended)
             if world.stage.ready:
                 account = world.stage.account()
                 asked = world.stage.ask(account)
                 await asked.wait()
                 if asked.status == 200:
-                    got_its_own(asked, account)
+                    check_links(asked, account)
                 else:
                     assert strike.happened, asked
             strike.disarm()
@@ -113,8 +113,8 @@ def test_a_daemon_that_is_told_to_stop_at_any_step(strike_lives: StrikeLives) ->
     assert strike_lives(scenario, stride=53) > 800
 
 
-def test_a_second_signal_at_any_step_of_an_end(strike_lives: StrikeLives) -> None:
-    """Somebody's links are being submitted, an execution runs, and one waits for its turn."""
+def test_second_signal_at_any_step_of_stop(strike_lives: StrikeLives) -> None:
+    """A submit is under way, an execution is running, and one is queued."""
     kicked_off: list[str] = []
     struck = 0.0
 
@@ -124,11 +124,11 @@ def test_a_second_signal_at_any_step_of_an_end(strike_lives: StrikeLives) -> Non
             await world.stage.until_ready(SOON)
             client = Client(world.stage)
             for each in kicked_off:
-                assert (await client.ended(each, SOON))["status"] == "interrupted"
-            kicked_off[:] = [await client.started("started", "hear") for _ in range(2)]
+                assert (await client.wait_ended(each, SOON))["status"] == "interrupted"
+            kicked_off[:] = [await client.start("started", "hear") for _ in range(2)]
             for each in kicked_off:
-                await client.reaches(each, "running", SOON)
-            asked, _ = await world.submitting()
+                await client.wait_status(each, "running", SOON)
+            asked, _ = await world.hold_submit()
             world.stage.stop()
             strike.arm(lambda: stop_at_once(world))
             await asked.wait()
@@ -146,8 +146,8 @@ def test_a_second_signal_at_any_step_of_an_end(strike_lives: StrikeLives) -> Non
     assert strike_lives(scenario, stride=59) > 200
 
 
-def live(world: World, nursery: trio.Nursery) -> trio.Event:
-    """Have it live; the event is its end."""
+def start_daemon(world: World, nursery: trio.Nursery) -> trio.Event:
+    """Start the daemon. Return an event that is set at its end."""
     ended = trio.Event()
 
     async def life() -> None:
@@ -158,7 +158,9 @@ def live(world: World, nursery: trio.Nursery) -> trio.Event:
     return ended
 
 
-async def is_up_or_ends(world: World, ended: trio.Event) -> None:
-    """The daemon serves and has a browser, or it has ended: one of them comes about."""
+async def wait_up_or_ended(world: World, ended: trio.Event) -> None:
+    """Wait until the daemon serves and its browser is ready, or until it has ended."""
     stage = world.stage
-    assert await comes_about(lambda: ended.is_set() or (stage.ready and stage.door.open), STARTED)
+    assert await wait_until(
+        lambda: ended.is_set() or (stage.ready and stage.http_server.open), STARTED
+    )

@@ -1,8 +1,7 @@
-"""Real processes, on the real clock: a command, a worker and a Chromium, each cancelled at
-every step from the start to the end. Nothing of it is left when the block is.
+"""A command, a worker and a Chromium in real processes, cancelled at every step.
 
-How many steps there are is up to the kernel here: a browser that takes longer is looked for more
-often. So one that is struck later than ever ends the scenario.
+No process, descriptor or file is left after the block. The number of steps varies with the kernel,
+so a scenario ends at the first run that is over before its strike.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from smartlinkd.processes.process_tree import run_process_tree
 from tests.browser.jobs import never_invalid
 from tests.every_step.driver import AtEveryStep
 from tests.every_step.strike import Strike
-from tests.hygiene.at_once import check_held, held
+from tests.hygiene.at_once import check_unchanged, open_resources
 
-# It tells its children's numbers: one in its group, and one in a session of its own.
+# Prints the process ids of its children: one in its group, one in a new session.
 FAMILY = "sleep 1000 & echo $!; setsid sh -c 'echo $$; exec sleep 1000' & wait"
 WORKER = """
 printf '{"type":"started"}\\n' >&3
@@ -41,7 +40,7 @@ StrikeReal = Callable[..., int]
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """One that any user may pass through, and in which nothing may be left."""
+    """A folder that any user may enter. Each scenario must leave it empty."""
     with tempfile.TemporaryDirectory(prefix="every-step-") as name:
         Path(name).chmod(0o755)
         yield Path(name)
@@ -49,16 +48,16 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def strike_real(at_every_step: AtEveryStep, folder: Path) -> StrikeReal:
-    """Strikes at a body, by cancelling it, and looks at what is left of it."""
+    """Cancel a body at every step and check that nothing is left of it."""
 
     def strike(body: Callable[[], Awaitable[None]], *, stride: int = 1) -> int:
         async def scenario(strike: Strike, _: None) -> None:
-            before = held()
+            before = open_resources()
             with trio.CancelScope() as scope:
                 strike.arm(scope.cancel)
                 await body()
             strike.disarm()
-            check_held(before)
+            check_unchanged(before)
             assert os.listdir(folder) == []  # noqa: PTH208
 
         return at_every_step.within(nullcontext, scenario, stride=stride)
@@ -66,7 +65,7 @@ def strike_real(at_every_step: AtEveryStep, folder: Path) -> StrikeReal:
     return strike
 
 
-def test_a_command_with_children(strike_real: StrikeReal, folder: Path) -> None:
+def test_command_with_children(strike_real: StrikeReal, folder: Path) -> None:
     family: list[int] = []
 
     async def body() -> None:
@@ -84,7 +83,7 @@ def test_a_command_with_children(strike_real: StrikeReal, folder: Path) -> None:
     assert not [pid for pid in family if Path(f"/proc/{pid}").exists()]
 
 
-def test_a_worker_that_is_stopped(strike_real: StrikeReal, folder: Path) -> None:
+def test_worker_that_is_stopped(strike_real: StrikeReal, folder: Path) -> None:
     settings = WorkerSettings(("/bin/sh", "-c", WORKER), {}, memory=256 << 20, grace=2.0)
 
     async def body() -> None:
@@ -96,7 +95,7 @@ def test_a_worker_that_is_stopped(strike_real: StrikeReal, folder: Path) -> None
 
 
 @pytest.mark.chromium
-def test_a_chromium_that_is_put_to_use(strike_real: StrikeReal, folder: Path) -> None:
+def test_chromium_that_is_used(strike_real: StrikeReal, folder: Path) -> None:
     settings = InstanceSettings(
         launch=LaunchSettings(profiles=folder),
         contexts=1,

@@ -1,4 +1,4 @@
-"""A caller, an actor, a child or a supervisor ends at each single step, one step a run.
+"""A caller, an actor, a child or a supervisor ends at every step.
 
 No caller hangs. A result means that the work was done once; a refusal means that it was not done,
 or that its caller had left. A supervisor leaves no child behind and closes all mailboxes.
@@ -21,7 +21,7 @@ from tests.supervision.conftest import do_nothing, note
 
 
 class Counter:
-    """Adds up. An addition takes time before it counts, but none between that and its result."""
+    """A sum. An addition has checkpoints before it counts, and none between that and its result."""
 
     def __init__(self) -> None:
         self.total = 0
@@ -103,7 +103,7 @@ def test_actor_is_cancelled_at_every_step(
 
 
 class Part:
-    """A child that starts and ends in several steps, and serves a mailbox between."""
+    """A child that starts and ends in several steps and serves a mailbox between them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -163,7 +163,7 @@ class Pair:
         )
 
     async def live(self) -> None:
-        """Start, lose the base, start again, and stop."""
+        """Start, fail the base, restart, and stop."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self.supervisor.run)
             await trio.sleep(5)

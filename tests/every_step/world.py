@@ -1,8 +1,7 @@
-"""A running daemon that is struck again and again, and what it has to be like after each strike.
+"""A running daemon that is struck repeatedly, and the checks after each strike.
 
-It is the one of the fault matrix (`tests/faults/stage.py`): a fake Chromium, the sandbox's portal,
-fake workers, a mock clock, no thread. Since one daemon takes all strikes of a scenario, a lock or a
-place that is not given back is missing for the next, and what is left behind adds up.
+It is the daemon of the fault matrix (`tests/faults/stage.py`). One daemon takes all strikes of a
+scenario, so a lock or a slot that is never released fails a later check, and leaks add up.
 """
 
 from __future__ import annotations
@@ -26,36 +25,36 @@ from smartlinkd.sandbox.session import affiliate_id
 from tests.every_step.parts import RESTARTED, Parts
 from tests.every_step.strike import Strike
 from tests.fakes.gate import Gate
-from tests.faults.door import Asked
+from tests.faults.door import SentRequest
 from tests.faults.phases import SUBMIT
-from tests.faults.stage import BROWSER_LIMITS, Stage, comes_about
+from tests.faults.stage import BROWSER_LIMITS, Stage, wait_until
 
 PASSWORD = "the right one"
 SOON = 20.0
-"""Seconds in which a start, a restart or an end has come about."""
+"""Seconds until a start, a restart or an end is complete."""
 ENDED = 30.0
-"""Seconds in which an answer or an end has come, whatever has failed meanwhile."""
+"""Seconds until an answer or an end, whatever fails meanwhile."""
 SERVED = 1.0
-"""Seconds for the next request, the loading of a page included."""
-SOME = 4
-"""One in so many."""
-TOLD = ExecutorLimits().last_write_s + RESTARTED + 0.5
-"""Seconds in which somebody whose work failed has an answer, be it that the part is there again:
-what depends on it ends first, and it is started again."""
+"""Seconds of the next request, including the load of a page."""
+SERVED_EVERY = 4
+"""One strike of so many is followed by a request."""
+FAILURE_ANSWERED = ExecutorLimits().last_write_s + RESTARTED + 0.5
+"""Seconds until a client has an answer when a part fails: the parts that depend on it end first,
+and the part restarts."""
 
 Crew = Mapping[str, Any]
 StrikeWorld = Callable[..., int]
 
 
 class World:
-    """A daemon on a stage. `account` is one whose page is open."""
+    """A daemon on a stage. The page of `account` is open."""
 
     def __init__(self, stage: Stage, parts: Parts) -> None:
         self.stage = stage
         self.parts = parts
         self.account = stage.account()
         self.errors: list[str] = []
-        """What was logged as an error, but for the failures that are played."""
+        """Error records, without those of the strikes."""
         self._strikes = 0
         self._at_rest = Counter[str]()
         self._descriptors = stage.descriptors()
@@ -63,42 +62,42 @@ class World:
     async def start(self, nursery: trio.Nursery) -> None:
         await nursery.start(self.stage.run)
         await self.stage.until_ready(SOON)
-        await self.is_served(self.account)
+        await self.check_served(self.account)
         await trio.sleep(1.0)
         self._at_rest, self._descriptors = self.stage.tasks(), self.stage.descriptors()
 
-    async def is_served(self, account: str) -> None:
-        """The next request of the account works, in time."""
+    async def check_served(self, account: str) -> None:
+        """Check that the account's next request succeeds in time."""
         asked = self.stage.ask(account)
-        await asked.good(SOON)
+        await asked.expect_ok(SOON)
         assert asked.seconds <= SERVED, asked
-        got_its_own(asked, account)
+        check_links(asked, account)
 
-    async def serves_on(self, account: str) -> None:
-        """The same, after some of many strikes: what one of them has broken stays so."""
+    async def check_served_sometimes(self, account: str) -> None:
+        """Do `check_served` after one strike in SERVED_EVERY: damage would stay."""
         self._strikes += 1
-        if self._strikes % SOME == 0:
-            await self.is_served(account)
+        if self._strikes % SERVED_EVERY == 0:
+            await self.check_served(account)
 
-    async def submitting(self) -> tuple[Asked, Gate]:
-        """Somebody whose submit the portal does not answer before the gate is open."""
+    async def hold_submit(self) -> tuple[SentRequest, Gate]:
+        """Return a request and the gate that holds its submit at the portal."""
         gate = self.stage.network.hold(SUBMIT)
         asked = self.stage.ask(self.account)
         await gate.reached.wait()
         del self.stage.network.gates[SUBMIT]
         return asked, gate
 
-    async def is_well(self) -> None:
-        """Nothing is left of what was struck, and nothing is missing."""
-        await wait_all_tasks_blocked()  # what is struck in this very moment notices it first
-        await comes_about(lambda: self._found() == self._due(), SOON)
+    async def check_clean(self) -> None:
+        """Check that the daemon has the same resources as before the strikes."""
+        await wait_all_tasks_blocked()  # deliver the cancellations of the last strike first
+        await wait_until(lambda: self._found() == self._due(), SOON)
         assert self._found() == self._due(), (self._found(), self._due())
         assert self.stage.descriptors() == self._descriptors
         assert not self.errors, self.errors
 
-    async def has_ended(self) -> None:
-        """Nothing of the daemon is left at all."""
-        await self.stage.is_gone(SOON)
+    async def check_ended(self) -> None:
+        """Check that the daemon has ended and left nothing."""
+        await self.stage.wait_gone(SOON)
         assert not self.errors, self.errors
 
     def _found(self) -> tuple[object, ...]:
@@ -114,14 +113,14 @@ class World:
         )
 
     def _due(self) -> tuple[object, ...]:
-        # A context for each account that is known to have one, and the canary's.
+        # One context an account that is known to have one, and the canary's.
         contexts = self.stage.browser.status().contexts + 1
         return (True, self._at_rest, 1, 1, contexts, 0, 0)
 
 
-def got_its_own(asked: Asked, account: str) -> None:
-    """The answer has exactly the links that were asked for, and this account earns from them."""
-    sent = json.loads(asked.exchange.sent)
+def check_links(asked: SentRequest, account: str) -> None:
+    """Check that the answer has exactly the requested links, with this account's affiliate id."""
+    sent = json.loads(asked.exchange.request_body)
     assert list(asked.answer["mapping"]) == sent["links"]
     for link, entry in asked.answer["mapping"].items():
         item = link.rpartition("/")[2]
@@ -130,28 +129,32 @@ def got_its_own(asked: Asked, account: str) -> None:
         assert f"utm_content={sent['subIds'][0]}-" in entry["longLink"], entry
 
 
-def was_told(asked: Asked, *statuses: int) -> None:
-    """Who waited while a part failed has an answer: one of these, or to come again."""
+def check_failure_answer(asked: SentRequest, *statuses: int) -> None:
+    """Check the answer after a part's failure: in time, with one of these statuses or 503."""
     assert asked.status in (*statuses, 503), asked
-    assert asked.seconds <= TOLD, asked
+    assert asked.seconds <= FAILURE_ANSWERED, asked
     if asked.status == 503:
         assert asked.answer["error"], asked
-        assert 1 <= int(asked.exchange.answered["retry-after"]) <= 10, asked
+        assert 1 <= int(asked.exchange.response_headers["retry-after"]) <= 10, asked
 
 
-async def strike_at(strike: Strike, asked: Asked, death: str, world: World, but: int = 200) -> None:
-    """Strike while it is asked: the client leaves, or the part of this name fails. Who waits for a
-    part that fails is told something, soon."""
+async def strike_at(
+    strike: Strike, asked: SentRequest, target: str, world: World, but: int = 200
+) -> None:
+    """Strike during the request: its client leaves, or the part named `target` fails.
+
+    If a part fails, the client must get an answer: 200, `but`, or 503.
+    """
     leaves = asked.exchange.under_way.cancel
-    strike.arm(leaves if death == "client" else lambda: world.parts.fail(death))
+    strike.arm(leaves if target == "client" else lambda: world.parts.fail(target))
     with trio.fail_after(ENDED):
         await asked.wait()
     strike.disarm()
-    if death != "client":
-        was_told(asked, 200, but)
+    if target != "client":
+        check_failure_answer(asked, 200, but)
 
 
-def is_answered(asked: Asked) -> bool:
+def is_answered(asked: SentRequest) -> bool:
     return asked.status == 200 and not asked.exchange.fault
 
 
@@ -161,12 +164,12 @@ def made_world(
     crews: tuple[Crew, ...] = (),
     browser_limits: BrowserLimits = BROWSER_LIMITS,
 ) -> Iterator[World]:
-    """A world whose daemon has not been started. Only inside of trio."""
+    """Yield a world whose daemon has not been started. Needs a running trio."""
 
     with pytest.MonkeyPatch.context() as patch:
         parts = Parts()
         parts.install(patch)
-        stage = Stage(folder, patch, crews=crews, look_every=1.0, browser_limits=browser_limits)
+        stage = Stage(folder, patch, crews=crews, poll_interval=1.0, browser_limits=browser_limits)
         world = World(stage, parts)
         patch.setattr(passwords, "matches", lambda _, password: password == PASSWORD)
         with _errors(world.errors):
@@ -175,7 +178,7 @@ def made_world(
 
 @contextmanager
 def _errors(found: list[str]) -> Iterator[None]:
-    """Note what the daemon logs as an error; a thousand records of others are nobody's to read."""
+    """Collect the daemon's error records; keep all its records from pytest's handlers."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -196,12 +199,12 @@ def _errors(found: list[str]) -> Iterator[None]:
 async def running_world(
     folder: Path, *crews: Crew, browser_limits: BrowserLimits = BROWSER_LIMITS
 ) -> AsyncIterator[World]:
-    """A world whose daemon runs, and leaves nothing when it is stopped at last."""
+    """Yield a world with a running daemon; stop it at the end and check that nothing is left."""
     with made_world(folder, crews, browser_limits) as world:
         before = world.stage.descriptors()
         async with trio.open_nursery() as nursery:
             await world.start(nursery)
             yield world
             world.stage.stop()
-        await world.has_ended()
+        await world.check_ended()
         assert world.stage.descriptors() == before

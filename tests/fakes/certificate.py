@@ -1,4 +1,4 @@
-"""A certificate that vouches for itself, and a server behind it."""
+"""A self-signed certificate, and an HTTPS server that uses it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 
 def certificate_for(host: str, folder: Path) -> tuple[ssl.SSLContext, Path]:
-    """The server's context, and the certificate's file, for those who are to trust it."""
+    """Return the server's TLS context and the path of the certificate that clients must trust."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
     now = datetime.now(UTC)
@@ -43,8 +43,8 @@ def certificate_for(host: str, folder: Path) -> tuple[ssl.SSLContext, Path]:
     return context, public_path
 
 
-async def serve_behind(context: ssl.SSLContext, nursery: trio.Nursery) -> int:
-    """A server on loopback that says 200 to everybody; its port."""
+async def serve_https(context: ssl.SSLContext, nursery: trio.Nursery) -> int:
+    """Serve HTTPS on loopback; every answer is 200. Return the port."""
     listen = partial(
         trio.serve_ssl_over_tcp, _answer, 0, context, host="127.0.0.1", https_compatible=True
     )
@@ -57,4 +57,4 @@ async def _answer(stream: trio.SSLStream[trio.SocketStream]) -> None:
         await stream.receive_some(65536)
         await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
     except trio.BrokenResourceError:
-        pass  # it did not like the certificate
+        pass  # the client refused the certificate

@@ -1,8 +1,7 @@
-"""A Chromium that is played: a server of the DevTools protocol in this process, and its nemesis.
+"""A fake Chromium: a server of the DevTools protocol in this process, with faults.
 
-It is no model of a browser, but of what the daemon relies on: which commands are answered with
-what, which events come, and above all what is *not* answered when something has died. That this is
-so of the real one too, is what the contract tests in this folder hold it to.
+It imitates only what the daemon relies on: answers, events, and missing answers after a death.
+The contract tests in this folder compare it with a real Chromium.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ NOTHING_TO_DO = frozenset(
     }
 )
 DISMISS = "Page.handleJavaScriptDialog"
-# Everything else is answered in the order it was asked.
+# The browser answers all other commands in the order in which they came.
 LONG = frozenset({"Page.navigate", "Runtime.evaluate"})
 
 
 class FakeChromium:
-    """The protocol's side of a process. `nursery` is that of the process."""
+    """The protocol side of a fake browser process. `nursery` belongs to that process."""
 
     def __init__(self, pid: int, network: Network, nursery: trio.Nursery) -> None:
         self.pid = pid
@@ -52,37 +51,37 @@ class FakeChromium:
         self._late: tuple[str, float] = ("", 0.0)
         self._outgoing, self._to_write = trio.open_memory_channel[str](inf)
 
-    # What can happen to it
+    # Faults
 
     def stop(self) -> None:
-        """SIGSTOP: it does nothing any more, and its sockets stay open."""
+        """Suspend the browser as SIGSTOP does; its sockets stay open."""
         self._running = trio.Event()
 
-    def go_on(self) -> None:
-        """SIGCONT."""
+    def resume(self) -> None:
+        """Continue the browser as SIGCONT does."""
         self._running.set()
 
     def hold(self, method: str) -> Gate:
-        """The next command of this method waits at the gate that is returned."""
+        """Make the next command of this method wait at the returned gate."""
         gate = self._gates[method] = Gate()
         return gate
 
-    def be_late(self, method: str, seconds: float) -> None:
-        """The next answer to this method comes so much later."""
+    def delay_answer(self, method: str, seconds: float) -> None:
+        """Delay the next answer to this method by so many seconds."""
         self._late = (method, seconds)
 
     def answers_at_once(self, method: str) -> bool:
-        """Whether a command of this method would not have to wait for anything of the above."""
+        """True if the browser runs and no delay is set for this method."""
         return self._running.is_set() and self._late[0] != method
 
-    # What it does
+    # Protocol
 
-    def say(self, message: Json) -> None:
-        """Send a message, when the browser is running."""
+    def send(self, message: Json) -> None:
+        """Queue a message; the browser sends it when it runs."""
         self._outgoing.send_nowait(json.dumps(message))
 
     def cookies(self, context_id: str, host: str) -> dict[str, str]:
-        """Those that a request from a context to a host carries."""
+        """Return the cookies, by name, that a request from the context to the host carries."""
         found = {}
         for cookie in self.contexts.get(context_id, []):
             domain = cookie.get("domain", "")
@@ -92,7 +91,7 @@ class FakeChromium:
         return found
 
     async def accept(self, stream: trio.abc.Stream) -> None:
-        """Talk to one client until it goes."""
+        """Serve one client until it disconnects."""
         async with trio.open_nursery() as nursery:
             request = await wrap_server_stream(nursery, stream)
             websocket = await request.accept()
@@ -102,7 +101,7 @@ class FakeChromium:
                     await self._take(json.loads(await websocket.get_message()), nursery)
             except ConnectionClosed:
                 pass
-            # `disposeOnDetach`: contexts go with the connection that made them.
+            # `disposeOnDetach`: a context ends with the connection that created it.
             for tab in list(self.tabs.values()):
                 tab.end()
             self.tabs.clear()
@@ -139,7 +138,7 @@ class FakeChromium:
         if gate := self._gates.pop(method, None):
             await gate.enter()
         if tab is not None and method != DISMISS:
-            await tab.dialog_closed()
+            await tab.wait_dialog_closed()
         if tab is not None and tab.silent:
             return
         params = command.get("params", {})
@@ -164,9 +163,9 @@ class FakeChromium:
         self, reply: Json, *, result: Json | None = None, error: tuple[int, str] | None = None
     ) -> None:
         if error is not None:
-            self.say({**reply, "error": {"code": error[0], "message": error[1]}})
+            self.send({**reply, "error": {"code": error[0], "message": error[1]}})
         else:
-            self.say({**reply, "result": result})
+            self.send({**reply, "result": result})
 
     def _command(self, method: str, params: Json) -> Json:
         handlers: dict[str, Callable[[Json], Json]] = {
@@ -204,14 +203,14 @@ class FakeChromium:
         tab = Tab(self, params["browserContextId"])
         self.tabs[tab.id] = tab
         info = {"targetId": tab.id, "type": "page", "browserContextId": tab.context_id}
-        self.say({"method": "Target.targetCreated", "params": {"targetInfo": info}})
+        self.send({"method": "Target.targetCreated", "params": {"targetInfo": info}})
         return {"targetId": tab.id}
 
     def _attach(self, params: Json) -> Json:
         tab = self._tab(params)
         tab.attached = True
         told = {"sessionId": tab.session_id, "targetInfo": {"targetId": tab.id, "type": "page"}}
-        self.say({"method": "Target.attachedToTarget", "params": told})
+        self.send({"method": "Target.attachedToTarget", "params": told})
         return {"sessionId": tab.session_id}
 
     def _close_target(self, params: Json) -> Json:
@@ -231,7 +230,7 @@ class FakeChromium:
         tab.end()
         if tab.attached:
             told = {"sessionId": tab.session_id, "targetId": tab.id}
-            self.say({"method": "Target.detachedFromTarget", "params": told})
+            self.send({"method": "Target.detachedFromTarget", "params": told})
 
     def _tab(self, params: Json) -> Tab:
         if params["targetId"] not in self.tabs:

@@ -1,5 +1,8 @@
-"""The two that are to be alike: the played Chromium at the sandbox's apps, and a real one at the
-sandbox. A test with `subject` is run with both."""
+"""The `subject` of the browser contract tests.
+
+Each test that uses it runs twice: with the fake Chromium and the sandbox's apps, and with a real
+Chromium and the sandbox.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from tests.fakes.network import ORIGINS, sandbox_network
 
 @dataclass
 class Subject:
-    """A browser, a connection to it, and the portal that it sees."""
+    """A browser, a CDP connection to it, and the portal that it visits."""
 
     connection: CdpConnection
     portal: SandboxState
@@ -44,7 +47,7 @@ class Subject:
         )
 
     async def page(self, account: str = "") -> Page:
-        """A tab in a context of its own, with an account's cookies."""
+        """Open a tab in a new context, with the account's cookies; without an account, none."""
         cookies = (
             browser_cookies(self.market, parse_cookie(cookie_header(account))) if account else []
         )
@@ -56,12 +59,12 @@ class Subject:
         if isinstance(self.process, Process):
             browser = self.process.browser
             fake = {signal.SIGKILL: self.process.kill, signal.SIGSTOP: browser.stop}
-            fake.get(number, browser.go_on)()
+            fake.get(number, browser.resume)()
         else:
             os.kill(self.process.pid, number)
 
     async def crash(self, page: Page) -> None:
-        """End the page's renderer: all there are, since no other page matters then."""
+        """Kill the page's renderer. Of a real browser all renderers are killed."""
         if isinstance(self.process, Process):
             self.process.browser.tabs[page.target_id].crash()
             return

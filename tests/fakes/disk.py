@@ -1,11 +1,10 @@
-"""The disk under the journal: how long it takes, and what goes wrong with it.
+"""A fake disk under the store: delays, locks and errors of a real SQLite on a real file.
 
-SQLite is the real one, on a real file; its calls run in place of a thread (`threads.py`), so none
-of them may wait. A statement that would have to, ends the call with `_Wait`, with all undone that
-was done in it, and the call is made again when the wait is over. To whoever asked, it was one call
-that took so long; and as with a thread, who gives up is not heard before it has ended.
+SQLite's calls run in the trio thread (`threads.py`), so none of them may block. A statement that
+has to wait raises `_Wait`; SQLite rolls back, and the whole call runs again after the wait. The
+caller sees one long call, which cancellation does not interrupt, as with a thread.
 
-What goes wrong is told as the module itself tells it; `test_contract_disk.py` holds that to it.
+`test_contract_disk.py` compares the errors with those of a real SQLite.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from tests.fakes.gate import Gate
 R = TypeVar("R")
 
 Statement = Callable[[str, Any], bool]
-"""Whether a statement, with its parameters, is the one that is meant."""
+"""Return True if the SQL text and its parameters are those of the wanted statement."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """An error of SQLite's. `always`: also of what only reads; else a transaction's end fails."""
+    """An SQLite error. COMMIT raises it; if `always`, every statement does."""
 
     name: str
     text: str
@@ -39,7 +38,7 @@ class Fault:
     always: bool = False
 
     def error(self) -> sqlite3.Error:
-        """As the module itself makes it."""
+        """Return the error as the `sqlite3` module creates it."""
         error = self.kind(self.text)
         error.sqlite_errorcode, error.sqlite_errorname = getattr(sqlite3, self.name), self.name
         return error
@@ -54,7 +53,7 @@ DAMAGED = Fault(
 
 
 class _Wait(BaseException):
-    """The call has to be made again after `seconds`, or when the gate is open."""
+    """The call must run again after `seconds`, or when `gate` opens."""
 
     def __init__(self, seconds: float, gate: Gate | None = None) -> None:
         self.seconds = seconds
@@ -62,66 +61,66 @@ class _Wait(BaseException):
 
 
 class Disk:
-    """How it is, from now on."""
+    """The disk's current faults."""
 
     def __init__(self) -> None:
         self.fault: Fault | None = None
         self.slow = 0.0
-        """Seconds that each transaction and each look takes."""
+        """Seconds that each call takes."""
         self._waited = False
         self._unlocked = trio.Event()
         self._unlocked.set()
         self._gates: list[tuple[Statement, Gate]] = []
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Have every store that is opened from now on be here. Threads are in place by now."""
+        """Put every store that opens from now on onto this disk. Call `threads_in_place` first."""
         disk = self
 
         class Connection(sqlite3.Connection):
-            """One whose `timeout` is counted on trio's clock."""
+            """A connection whose `timeout` runs on trio's clock."""
 
-            def __init__(self, *args: Any, **more: Any) -> None:
-                super().__init__(*args, **{**more, "timeout": 0.0})
-                self._patience: float = more["timeout"]
+            def __init__(self, *args: Any, **options: Any) -> None:
+                super().__init__(*args, **{**options, "timeout": 0.0})
+                self._patience: float = options["timeout"]
 
             def execute(self, sql: str, parameters: Any = ()) -> sqlite3.Cursor:
                 if sql == "PRAGMA synchronous = FULL":
                     sql = "PRAGMA synchronous = OFF"
-                disk.before(sql, parameters, self._patience)
+                disk.before_statement(sql, parameters, self._patience)
                 return super().execute(sql, parameters)
 
-        def connect(path: Any, **more: Any) -> sqlite3.Connection:
+        def connect(path: Any, **options: Any) -> sqlite3.Connection:
             kind = sqlite3.Connection if "history" in str(path) else Connection
-            return sqlite3.connect(path, factory=kind, **more)
+            return sqlite3.connect(path, factory=kind, **options)
 
         played = SimpleNamespace(**{**vars(sqlite3), "connect": connect})
         patch.setattr(sqlite, "sqlite3", played)
         patch.setattr(os, "fsync", lambda _: None)
-        patch.setattr(trio.to_thread, "run_sync", self._waiting(trio.to_thread.run_sync))
+        patch.setattr(trio.to_thread, "run_sync", self._retry_after_wait(trio.to_thread.run_sync))
 
     def hold(self, statement: Statement) -> Gate:
-        """The next such statement waits at the gate that is returned, its transaction undone."""
+        """Make the next such statement wait at the returned gate, its transaction rolled back."""
         gate = Gate()
         self._gates.append((statement, gate))
         return gate
 
     def lock(self) -> None:
-        """Another program begins to write, and does not come to an end."""
+        """Hold SQLite's write lock, as another program may, until `unlock()`."""
         self._unlocked = trio.Event()
 
     def unlock(self) -> None:
         self._unlocked.set()
 
     def heal(self) -> None:
-        """All is well again, and nobody is held up."""
+        """Remove all faults and open all gates."""
         self.fault, self.slow = None, 0.0
         self.unlock()
         gates, self._gates = self._gates, []
         for _, gate in gates:
             gate.open()
 
-    def before(self, sql: str, parameters: Any, patience: float) -> None:
-        """Called before each statement."""
+    def before_statement(self, sql: str, parameters: Any, patience: float) -> None:
+        """Raise the fault or the wait that is due before this statement."""
         writes = sql.startswith("BEGIN IMMEDIATE")
         if not self._waited:
             if self.slow:
@@ -137,11 +136,11 @@ class Disk:
         if self.fault is not None and (self.fault.always or sql == "COMMIT"):
             raise self.fault.error()
 
-    def _waiting(self, run: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
-        """`trio.to_thread.run_sync`, which makes a call again that had to wait."""
+    def _retry_after_wait(self, run: Callable[..., Awaitable[R]]) -> Callable[..., Awaitable[R]]:
+        """Wrap `trio.to_thread.run_sync`: run a call again after its `_Wait`."""
 
-        async def patient(function: Callable[..., R], *args: Any, **more: Any) -> R:
-            def once() -> R:
+        async def retrying(function: Callable[..., R], *args: Any, **options: Any) -> R:
+            def attempt() -> R:
                 self._waited = waited
                 try:
                     return function(*args)
@@ -156,11 +155,11 @@ class Disk:
                         await self._wait(reason)
                         waited = waited or reason.gate is None
                     try:
-                        return await run(once, **more)
+                        return await run(attempt, **options)
                     except _Wait as wait:
                         reason = wait
 
-        return patient
+        return retrying
 
     async def _wait(self, reason: _Wait) -> None:
         if reason.gate is not None:

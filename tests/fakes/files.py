@@ -1,4 +1,4 @@
-"""Files as the daemon keeps them, and a disk that loses their names."""
+"""Private files, and a disk on which fsync of a folder fails."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import pytest
 
 
 def write_private(path: Path, content: bytes | str) -> Path:
-    """Write it as its owner's alone, whatever was there."""
+    """Write the file with mode 0600, replacing its content. Return the path."""
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     path.chmod(0o600)
     return path
 
 
-def lose_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on what a file holds gets to the disk, and what a folder holds may not have."""
+def fail_folder_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make fsync of folders fail with EIO; fsync of files works."""
     fsync = os.fsync
 
     def only_files(descriptor: int) -> None:

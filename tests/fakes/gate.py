@@ -1,4 +1,4 @@
-"""Gates: something that is about to happen waits until a test lets it."""
+"""A gate stops a task until a test opens it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import trio
 
 
 class Gate:
-    """`reached` when somebody stands at it; nobody passes before `open()`."""
+    """`reached` is set when a task arrives; `open()` lets all tasks pass."""
 
     def __init__(self) -> None:
         self.reached = trio.Event()

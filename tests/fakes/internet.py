@@ -1,8 +1,7 @@
-"""The internet that webhooks go out to, played: receivers at addresses, and ways to have none.
+"""A fake internet: webhook receivers by IP address, and ways in which they fail.
 
-The seam is `trio.open_tcp_stream`, and trio's own hook for names: what the daemon looks at before
-it connects, and how it speaks HTTP, is its own and httpcore's. A connection is a pair of sockets in
-this process, so the kernel's rules for closed and reset ones hold.
+It replaces `trio.open_tcp_stream` alone; address checks and HTTP are the daemon's and httpcore's. A
+connection is a socket pair in this process, so closing it behaves as in the kernel.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ import trio
 from tests.fakes.receiver import Call, read_call
 
 NETWORK = "192.0.2.0/24"
-"""Where they are: what `webhooks.allow` has to name, for no real receiver is there."""
+"""The receivers' network (RFC 5737). `webhooks.allow` must name it, as it is not public."""
 
 Behaviour = Callable[[trio.SocketStream], Awaitable[bool]]
-"""What is done with a request; whether that was to take it."""
+"""Handle one request; return True if the receiver accepted it."""
 
 
 def answer(status: int, **headers: str) -> Behaviour:
-    """An answer without a body; `Retry_After="3"` is the header Retry-After."""
+    """Answer with this status and no body. `Retry_After="3"` is the header Retry-After."""
     given = [(name.replace("_", "-"), value) for name, value in headers.items()]
 
     async def say(stream: trio.SocketStream) -> bool:
         connection = h11.Connection(h11.SERVER)
         head = h11.Response(status_code=status, headers=[*given, ("Content-Length", "0")])
-        with trio.CancelScope(shield=True):  # what was said cannot be said otherwise any more
+        with trio.CancelScope(shield=True):  # an answer that has begun is sent whole
             await stream.send_all(connection.send(head) + connection.send(h11.EndOfMessage()))
             if headers.get("Connection") == "close":
                 await stream.aclose()
@@ -44,7 +43,7 @@ def answer(status: int, **headers: str) -> Behaviour:
 
 
 def late(seconds: float) -> Behaviour:
-    """200, after so long."""
+    """Answer 200 after so many seconds."""
 
     async def say(stream: trio.SocketStream) -> bool:
         await trio.sleep(seconds)
@@ -64,7 +63,7 @@ async def reset(stream: trio.SocketStream) -> bool:
 
 
 class Receiver:
-    """Somebody's server. `usual` is what it answers, `next` what it does to the next requests."""
+    """A webhook receiver. `next` handles the next requests, `usual` all others."""
 
     def __init__(self, host: str) -> None:
         self.host = host
@@ -72,9 +71,9 @@ class Receiver:
         self.next: deque[Behaviour] = deque()
         self.calls: list[Call] = []
         self.taken: list[Call] = []
-        """Those that were answered with 2xx, in the order of that."""
+        """The calls answered with 2xx, in the order of the answers."""
         self.down: OSError | None = None
-        """What who connects gets; `TimeoutError` means that nothing comes at all."""
+        """Error of each new connection, or None. With TimeoutError a connection never opens."""
         self.connections = 0
         self._open: list[trio.SocketStream] = []
         self._in_hand: list[trio.CancelScope] = []
@@ -82,27 +81,27 @@ class Receiver:
     def url(self, path: str = "/hook") -> str:
         return f"http://{self.host}{path}"
 
-    def becomes(self, behaviour: Behaviour) -> None:
-        """From now on it does that, also with the requests that it has in hand."""
+    def set_behaviour(self, behaviour: Behaviour) -> None:
+        """Use this behaviour from now on, also for the open requests."""
         self.usual = behaviour
         self.next.clear()
         for each in self._in_hand:
             each.cancel()
 
-    def goes_down(self, fault: OSError) -> None:
-        """Nobody is there from now on: who connects gets the fault."""
+    def take_down(self, fault: OSError) -> None:
+        """Fail all new connections with this error; open requests hang or are reset."""
         self.down = fault
-        self.becomes(hang if isinstance(fault, TimeoutError) else reset)
+        self.set_behaviour(hang if isinstance(fault, TimeoutError) else reset)
 
-    def hang_up(self) -> None:
-        """Close all connections, as one does that were idle for long."""
+    def close_connections(self) -> None:
+        """Close all connections, as a server closes idle ones."""
         for each in self._open:
             each.socket.shutdown(socket.SHUT_RDWR)
 
     def heal(self, usual: Behaviour) -> None:
-        """It is there, and does that."""
+        """Accept connections again and use this behaviour."""
         self.down = None
-        self.becomes(usual)
+        self.set_behaviour(usual)
 
     async def serve(self, stream: trio.SocketStream) -> None:
         self.connections += 1
@@ -134,17 +133,17 @@ class Receiver:
 
 @dataclass
 class Internet:
-    """Who is there. `nursery` is where servers live; it outlives the daemon, as they do."""
+    """All receivers by address. Their tasks run in `nursery`, which outlives the daemon."""
 
     receivers: dict[str, Receiver] = field(default_factory=dict)
     nursery: trio.Nursery | None = None
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Have every connection go here."""
+        """Send every TCP connection of the daemon to these receivers."""
         patch.setattr(trio, "open_tcp_stream", self._open)
 
     def receiver(self, host: str = "192.0.2.7") -> Receiver:
-        """The one there; one is there from now on."""
+        """Return the receiver at the address; create it if there is none."""
         return self.receivers.setdefault(host, Receiver(host))
 
     async def _open(self, host: str, **_: Any) -> trio.SocketStream:
@@ -162,5 +161,5 @@ class Internet:
 
 
 def refused() -> OSError:
-    """Nobody listens there."""
+    """Return the error of a port on which no server listens."""
     return ConnectionRefusedError(111, os.strerror(111))

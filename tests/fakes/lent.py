@@ -1,4 +1,4 @@
-"""Listening sockets that the service manager opened before the daemon was started."""
+"""Listening sockets that the service manager passes to the daemon (sd_listen_fds(3))."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from smartlinkd.systemd.environment import Descriptor
 
 @pytest.fixture
 def theirs() -> Iterator[socket.socket]:
-    """A listening socket of the service manager's, who holds it for ever."""
+    """The service manager's listening socket."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening
 
 
-def lent(theirs: socket.socket, name: str = "http") -> Descriptor:
-    """As it is given to the daemon."""
+def passed(theirs: socket.socket, name: str = "http") -> Descriptor:
+    """Return a duplicate of the socket, as the daemon receives it."""
     return Descriptor(name, os.dup(theirs.fileno()))

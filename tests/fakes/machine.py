@@ -1,9 +1,7 @@
-"""The machine that a Chromium runs on, played: processes, profile folders, and the way to them.
+"""A fake machine for Chromium: its processes, profile folders and connections.
 
-This is the one seam. Above it everything is the daemon's own: how a browser is found and launched,
-what its profile is and when it is gone, the protocol, tabs, contexts, lifecycle. Below it there is
-no process, no socket and no thread, so a mock clock can be used. What is replaced, by name, is in
-`Machine.install`.
+`Machine.install` replaces the functions that start a process, make a folder and connect. All code
+above them is the daemon's. There is no process, socket or thread, so a mock clock can be used.
 """
 
 from __future__ import annotations
@@ -32,11 +30,11 @@ from tests.fakes.gate import Gate
 from tests.fakes.network import Network
 from tests.fakes.wire import Wire
 
-LAUNCH_TAKES = 0.1
+LAUNCH_TAKES = 0.1  # seconds
 
 
 class Process:
-    """A main process. It has the shape of `smartlinkd.processes.process_tree.ProcessTree`."""
+    """A fake main process, with the interface of `processes.process_tree.ProcessTree`."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -60,14 +58,14 @@ class Process:
         self.end(ExitStatus(signal=signal.SIGKILL))
 
     def end(self, status: ExitStatus, said: str = "") -> None:
-        """It ends, and the kernel closes its sockets."""
+        """End the process with this status and standard error; its sockets close."""
         if self.status is None:
             self.status, self.stderr_tail = status, said
             self._life.cancel()
             self._ended.set()
 
     async def run(self, machine: Machine, folder: Path) -> None:
-        """Its life. The protocol is there after a while, or never."""
+        """Run the process. Its DevTools port opens after LAUNCH_TAKES seconds and `launching`."""
         try:
             with self._life:
                 async with trio.open_nursery() as nursery:
@@ -75,8 +73,8 @@ class Process:
                     await trio.sleep(LAUNCH_TAKES)
                     if machine.launching is not None:
                         await machine.launching.enter()
-                    if machine.dies_early is not None:
-                        self.end(ExitStatus(code=1), machine.dies_early)
+                    if machine.early_exit_stderr is not None:
+                        self.end(ExitStatus(code=1), machine.early_exit_stderr)
                     machine.prepare(self.browser)
                     (folder / PORT_FILE).write_text(f"{self.port}\n{self.path}")
                     await trio.sleep_forever()
@@ -94,7 +92,7 @@ class Process:
 
 
 class Machine:
-    """What runs on it, and what goes wrong with it next."""
+    """The fake browser processes, and the faults of the next ones."""
 
     def __init__(self, folder: Path, network: Network) -> None:
         self.network = network
@@ -105,17 +103,17 @@ class Machine:
         self.executable.chmod(0o755)
         self.running: list[Process] = []
         self.launches = 0
-        # What goes wrong
-        self.launching: Gate | None = None  # a browser gets no further than this
-        self.no_process: OSError | None = None  # none can be started
-        self.no_folder: OSError | None = None  # no profile folder can be made
-        self.dies_early: str | None = None  # a browser ends at once, with these words
-        self.prepare: Callable[[FakeChromium], object] = lambda _: None  # done to each at its start
+        # Faults
+        self.launching: Gate | None = None  # a launch waits here
+        self.start_error: OSError | None = None  # starting a process fails
+        self.folder_error: OSError | None = None  # creating a profile folder fails
+        self.early_exit_stderr: str | None = None  # if set, a browser exits at once with it
+        self.prepare: Callable[[FakeChromium], object] = lambda _: None  # called with each browser
         self._pids = itertools.count(40_000)
         self.memory = 100 << 20
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        """Have every browser that is launched from now on run here."""
+        """Run every browser that is launched from now on here."""
         patch.setattr(chromium_module, "run_process_tree", self._run_process_tree)
         patch.setattr(chromium_module, "make_profile_folder", self.make_profile_folder)
         patch.setattr(chromium_module, "is_confined", lambda *_: True)
@@ -131,18 +129,18 @@ class Machine:
         return self.process.browser
 
     def heal(self) -> None:
-        """Nothing goes wrong with what is started from now on."""
+        """Remove the faults of later launches and open the `launching` gate."""
         if self.launching is not None:
             self.launching.open()
-        self.launching = self.no_process = self.no_folder = None
-        self.dies_early = None
+        self.launching = self.start_error = self.folder_error = None
+        self.early_exit_stderr = None
         self.prepare = lambda _: None
         self.executable.touch()
         self.executable.chmod(0o755)
 
     def make_profile_folder(self, parent: Path, _: object) -> Path:
-        if self.no_folder is not None:
-            raise self.no_folder
+        if self.folder_error is not None:
+            raise self.folder_error
         folder = parent / f"smartlinkd-chromium-{self.launches}"
         folder.mkdir()
         return folder
@@ -157,8 +155,8 @@ class Machine:
     ) -> AsyncIterator[Process]:
         try:
             await trio.lowlevel.checkpoint()
-            if self.no_process is not None:
-                raise self.no_process
+            if self.start_error is not None:
+                raise self.start_error
             if not os.access(command[0], os.X_OK):
                 raise FileNotFoundError(2, os.strerror(2), command[0])
             self.launches += 1

@@ -1,10 +1,8 @@
-"""The network that a played Chromium sees: apps at origins, asked without a socket.
+"""The fake Chromium's network: the sandbox's apps by origin, called by ASGI without a socket.
 
-The portal is the sandbox's own apps, called by ASGI; so a fake and a real browser meet the same
-portal, and nothing about it is written twice. What HTTP over a socket has and ASGI has not is made
-up for here: a connection that is reset, by the two addresses that the sandbox knows it by.
-
-There is no thread below: Quart hands plain functions to one, in which a mock clock would run away.
+A real browser visits the same apps. ASGI has no connections, so `Network` resets one by the client
+port that the sandbox passes to `sever`. Quart would run plain functions in threads, with which a
+mock clock cannot be used; `without_threads` calls them in place.
 """
 
 from __future__ import annotations
@@ -28,44 +26,44 @@ from tests.fakes.gate import Gate
 
 ORIGINS = Origins("http://affiliate.shop.example", "http://shop.example", "http://s.shop.example")
 HOLD = 10_000.0
-"""Seconds that a slow answer takes: longer than anybody waits."""
+"""Seconds that a slow answer takes: more than every timeout."""
 
 Json = dict[str, Any]
 
 
 class NetError(Exception):
-    """Chromium's name for what went wrong, `net::ERR_…`."""
+    """A failed request; the text is Chromium's name of the error, `net::ERR_…`."""
 
 
 @dataclass
 class Exchange:
-    """One request and what has come of its answer so far."""
+    """One request and the part of its answer that has arrived."""
 
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
-    sent: bytes = b""
-    whose: str = ""  # the browser context, which has connections of its own
+    request_body: bytes = b""
+    context_id: str = ""  # the browser context; each has its own connections
     status: int = 0
-    answered: dict[str, str] = field(default_factory=dict)
+    response_headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
-    headed: trio.Event = field(default_factory=trio.Event)
+    head_arrived: trio.Event = field(default_factory=trio.Event)
     ended: trio.Event = field(default_factory=trio.Event)
     fault: str = ""
     under_way: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     @property
     def mime_type(self) -> str:
-        return self.answered.get("content-type", "").partition(";")[0].strip()
+        return self.response_headers.get("content-type", "").partition(";")[0].strip()
 
-    async def head(self) -> None:
-        """Wait for status and headers. Raises NetError."""
-        await self.headed.wait()
+    async def wait_head(self) -> None:
+        """Wait for status and headers. Raises NetError when the request fails before."""
+        await self.head_arrived.wait()
         if self.fault and not self.status:
             raise NetError(self.fault)
 
     async def read(self) -> bytes:
-        """Wait for all of the body. Raises NetError."""
+        """Wait for the whole body and return it. Raises NetError when the request fails."""
         await self.ended.wait()
         if self.fault:
             raise NetError(self.fault)
@@ -74,12 +72,12 @@ class Exchange:
     def end(self, fault: str = "") -> None:
         if not self.ended.is_set():
             self.fault = fault
-            self.headed.set()
+            self.head_arrived.set()
             self.ended.set()
 
 
 class Network:
-    """Apps by origin. `gates` hold up requests by a part of their URL, before they are sent."""
+    """Apps by origin. A gate in `gates` stops requests whose URL contains its key."""
 
     def __init__(self, apps: Mapping[str, GuardedQuart]) -> None:
         self.gates: dict[str, Gate] = {}
@@ -87,15 +85,15 @@ class Network:
         self._apps = apps
         self._ports = itertools.count(1)
         self._open: dict[int, trio.CancelScope] = {}
-        self._used: set[tuple[str, str]] = set()  # contexts and hosts that have connections
+        self._used: set[tuple[str, str]] = set()  # contexts and hosts with an open connection
 
     def hold(self, part: str) -> Gate:
-        """Requests whose URL has `part` in it wait at the gate that is returned."""
+        """Make requests whose URL contains `part` wait at the returned gate."""
         gate = self.gates[part] = Gate()
         return gate
 
     async def carry(self, exchange: Exchange) -> None:
-        """Have the request answered; how far it has come shows on it. Ends with its answer."""
+        """Send the request to its app; `exchange` receives the answer. Return when it is whole."""
         parts = urlsplit(exchange.url)
         for part in [part for part in self.gates if part in exchange.url]:
             await self.gates[part].enter()
@@ -105,8 +103,8 @@ class Network:
             return
         self.requests.append(f"{exchange.method} {parts.path}")
         with exchange.under_way:
-            # A connection that has served before and is reset without a word may just have been
-            # too old: the browser tries again. (The real one does for each that it has; here, one.)
+            # Chromium retries a request whose reused connection is reset before an answer, once for
+            # each idle connection. This fake has one.
             if await self._was_reset(app, exchange) and (
                 not self._served(exchange) or await self._was_reset(app, exchange)
             ):
@@ -114,10 +112,13 @@ class Network:
                 return
         if exchange.under_way.cancelled_caught:
             exchange.end("net::ERR_ABORTED")
-        self._used.add((exchange.whose, parts.netloc))
+        self._used.add((exchange.context_id, parts.netloc))
 
     def _served(self, exchange: Exchange) -> bool:
-        return (exchange.whose, urlsplit(exchange.url).netloc) in self._used and not exchange.status
+        return (
+            exchange.context_id,
+            urlsplit(exchange.url).netloc,
+        ) in self._used and not exchange.status
 
     async def _was_reset(self, app: GuardedQuart, exchange: Exchange) -> bool:
         port = next(self._ports)
@@ -130,16 +131,21 @@ class Network:
         return connection.cancelled_caught
 
     def sever(self, _: object, there: tuple[str, int]) -> None:
-        """Reset the connection with that client's address."""
+        """Reset the connection from that client address."""
         self._open[there[1]].cancel()
 
 
 async def ask_app(
     app: GuardedQuart, exchange: Exchange, *, port: int, gone: trio.Event | None = None
 ) -> None:
-    """Have `app` answer by ASGI. With `gone` its client goes away; a cancelled one is cut off."""
+    """Call `app` by ASGI. When `gone` is set, the app sees that its client has disconnected.
+
+    Cancelling this call ends the request without an answer.
+    """
     messages, receiving = trio.open_memory_channel[Any](2)
-    messages.send_nowait({"type": "http.request", "body": exchange.sent, "more_body": False})
+    messages.send_nowait(
+        {"type": "http.request", "body": exchange.request_body, "more_body": False}
+    )
 
     async def leave() -> None:
         if gone is not None:
@@ -150,10 +156,10 @@ async def ask_app(
         await trio.lowlevel.checkpoint()
         if message["type"] == "http.response.start":
             exchange.status = message["status"]
-            exchange.answered = {
+            exchange.response_headers = {
                 name.decode().lower(): text.decode() for name, text in message["headers"]
             }
-            exchange.headed.set()
+            exchange.head_arrived.set()
         elif message["type"] == "http.response.body":
             exchange.body += message.get("body", b"")
             if not message.get("more_body", False):
@@ -168,7 +174,7 @@ def _scope(exchange: Exchange, port: int) -> Any:
     parts = urlsplit(exchange.url)
     headers = {"host": parts.netloc, **exchange.headers}
     if exchange.method == "POST":
-        headers["content-length"] = str(len(exchange.sent))
+        headers["content-length"] = str(len(exchange.request_body))
     return {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -187,7 +193,7 @@ def _scope(exchange: Exchange, port: int) -> Any:
 
 
 def without_threads(app: GuardedQuart) -> GuardedQuart:
-    """`app`, which calls plain functions where it stands."""
+    """Return `app`, changed to call plain functions in the trio thread."""
 
     def in_place(function: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
         @wraps(function)
@@ -201,7 +207,7 @@ def without_threads(app: GuardedQuart) -> GuardedQuart:
 
 
 def sandbox_network() -> tuple[Network, SandboxState]:
-    """The sandbox's three apps at `ORIGINS`, and what it knows and plays. Needs a running trio."""
+    """Return a network with the sandbox's three apps, and their state. Needs a running trio."""
     state = SandboxState(ORIGINS, HOLD)
     network = Network(
         {

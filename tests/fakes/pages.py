@@ -1,5 +1,7 @@
-"""What the portal's pages do in a played tab, as their own scripts in `sandbox/pages` do it;
-and what the daemon's two scripts see and do there."""
+"""The scripts of the portal's pages in a fake tab.
+
+The portal's own scripts do the same in `sandbox/pages`; the daemon's two scripts are here, too.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +17,21 @@ from smartlinkd.marketplace import page_state, portal
 from tests.fakes.network import NetError
 from tests.fakes.tab import Document, Tab, script
 
-MOUNT = 0.06
-SOON = 0.05
-LEAVES_AFTER = 0.4
+MOUNT = 0.06  # seconds
+SOON = 0.05  # seconds
+LEAVES_AFTER = 0.4  # seconds
 PROGRAM = {"content-type": "application/json; charset=UTF-8", "affiliate-program-type": "1"}
 RISK_CONTROL = 90309999
 
 
 def fact(document: Document, name: str) -> str:
-    """A `data-` attribute of the body."""
+    """Return the value of the body's attribute `data-NAME`, or ""."""
     found = re.search(rf'data-{name}="([^"]*)"', document.html)
     return html.unescape(found[1]) if found else ""
 
 
 def open_page(tab: Tab) -> None:
-    """Start what the document's own scripts do."""
+    """Run the document's own scripts."""
     document = tab.document
 
     async def play() -> None:
@@ -41,7 +43,7 @@ def open_page(tab: Tab) -> None:
                 return
             case "login_script":
                 await trio.sleep(SOON)
-                tab.go(fact(document, "login"))
+                tab.set_location(fact(document, "login"))
                 return
             case "login_in_place":
                 await trio.sleep(SOON)
@@ -57,7 +59,7 @@ def open_page(tab: Tab) -> None:
 
 @script(page_state.FORM_SCRIPT)
 async def links_form(tab: Tab, arguments: list[Any]) -> Any:
-    """`smartlinkd/marketplace/links_form.js`."""
+    """Do what `smartlinkd/marketplace/links_form.js` does."""
     task, links, sub_ids, _ = arguments
     document = tab.document
     await trio.lowlevel.checkpoint()
@@ -84,7 +86,7 @@ async def links_form(tab: Tab, arguments: list[Any]) -> Any:
 
 
 async def _submit(tab: Tab, links: list[str], sub_ids: list[str]) -> None:
-    """What the page does when its button is pressed."""
+    """Do what the page does when its button is pressed."""
     places = {f"subId{n}": value for n, value in enumerate([*sub_ids, *[""] * 5][:5], start=1)}
     body = {
         "operationName": "batchGetCustomLink",
@@ -103,7 +105,7 @@ async def _submit(tab: Tab, links: list[str], sub_ids: list[str]) -> None:
         )
         answer = json.loads(await exchange.read())
     except (NetError, ValueError):
-        return  # the page says so to its owner
+        return  # a real page shows its user an error
     await _leave_if_refused(tab, exchange.status, answer)
 
 
@@ -114,12 +116,12 @@ async def _leave_if_refused(tab: Tab, status: int, answer: Any) -> None:
     lost = status == 401 or logged_in is False
     if lost or answer.get("error", answer.get("5")) == RISK_CONTROL:
         await trio.sleep(LEAVES_AFTER)
-        tab.go(fact(tab.document, "login" if lost else "check"))
+        tab.set_location(fact(tab.document, "login" if lost else "check"))
 
 
 @script(portal.CALL_SCRIPT)
 async def portal_call(tab: Tab, arguments: list[Any]) -> Any:
-    """`smartlinkd/marketplace/portal_call.js`."""
+    """Do what `smartlinkd/marketplace/portal_call.js` does."""
     method, url, body, milliseconds, longest, sign_paths = arguments
     path = urlsplit(tab.document.url).path
     if any(path == root or path.startswith(f"{root}/") for root in sign_paths):
@@ -140,7 +142,7 @@ async def portal_call(tab: Tab, arguments: list[Any]) -> Any:
         return {
             "status": exchange.status,
             "url": exchange.url,
-            "mimeType": exchange.answered.get("content-type", ""),
+            "mimeType": exchange.response_headers.get("content-type", ""),
             "body": text[:longest],
         }
     return {"failed": "TimeoutError"}

@@ -1,6 +1,6 @@
-"""A real worker that does as its input `script` says: the steps of `puppets.py`, in a process.
+"""A real worker process that runs its input `script`: the steps of `puppets.py`.
 
-A program, run as `python -I -S puppet.py`, so it imports nothing of this project.
+It runs as `python -I -S puppet.py`, so it imports nothing of this project.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-SAID: dict[str, Any] = {
+MESSAGES: dict[str, Any] = {
     "started": lambda _: {"type": "started"},
     "task": lambda x: {"type": "task_started", "task_id": x, "name": f"task {x}"},
     "done": lambda x: {"type": "task_completed", "task_id": x, "output": f"output of {x}"},
@@ -25,43 +25,43 @@ SAID: dict[str, Any] = {
     "result": lambda x: {"type": "result", "output": x},
     "failed": lambda x: {"type": "failed", "error": x},
 }
-"""Messages of a worker by the word of their step."""
+"""Messages of a worker, by the first word of their step."""
 FLOOD = "x" * 60_000
 ENDLESS = "y" * (1024 * 1024 + 1)
 
 
 def main() -> None:
-    given = hear()
-    for step in given["inputs"].get("script", ["started", "result done"]):
+    inputs = receive()
+    for step in inputs["inputs"].get("script", ["started", "result done"]):
         if isinstance(step, str):
             word, _, rest = step.partition(" ")
-            do(word, rest)
+            run_step(word, rest)
         else:
-            say(step)
+            send_message(step)
 
 
-def hear() -> dict[str, Any]:
-    message: dict[str, Any] = json.loads(ANSWERS.readline() or '{"type": "stop"}')
+def receive() -> dict[str, Any]:
+    message: dict[str, Any] = json.loads(READER.readline() or '{"type": "stop"}')
     return message
 
 
 def send(text: str) -> None:
-    LINE.sendall(text.encode())
+    CONNECTION.sendall(text.encode())
 
 
-def say(message: dict[str, Any]) -> None:
+def send_message(message: dict[str, Any]) -> None:
     send(json.dumps(message) + "\n")
 
 
-def do(word: str, rest: str) -> None:  # noqa: PLR0912 - one a step
-    if word in SAID:
-        return say(SAID[word](rest))
+def run_step(word: str, rest: str) -> None:  # noqa: PLR0912 - a branch a step
+    if word in MESSAGES:
+        return send_message(MESSAGES[word](rest))
     match word:
         case "hear":
-            if hear()["type"] == "stop":
+            if receive()["type"] == "stop":
                 sys.exit("stopped")
         case "stopped":
-            while hear()["type"] != "stop":
+            while receive()["type"] != "stop":
                 pass
             sys.exit(0)
         case "raw":
@@ -72,7 +72,7 @@ def do(word: str, rest: str) -> None:  # noqa: PLR0912 - one a step
             send(ENDLESS)
         case "flood":
             for _ in range(int(rest)):
-                say({"type": "log", "text": FLOOD})
+                send_message({"type": "log", "text": FLOOD})
         case "print":
             os.write(1, b"x" * int(rest))
         case "words":
@@ -85,13 +85,13 @@ def do(word: str, rest: str) -> None:  # noqa: PLR0912 - one a step
         case "deaf":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         case "fork" | "stray":
-            bear(stray=word == "stray")
+            fork_child(stray=word == "stray")
         case "file":
             Path("left").mkdir()
             Path("left", "behind").touch()
         case "close":
-            ANSWERS.close()
-            LINE.close()
+            READER.close()
+            CONNECTION.close()
         case "fill":
             hoard = b"x" * (512 * 2**20)
             signal.pause()
@@ -105,7 +105,7 @@ def do(word: str, rest: str) -> None:  # noqa: PLR0912 - one a step
     return None
 
 
-def bear(*, stray: bool) -> None:
+def fork_child(*, stray: bool) -> None:
     ready, done = os.pipe()
     if os.fork() == 0:
         if stray:
@@ -115,13 +115,13 @@ def bear(*, stray: bool) -> None:
         while True:
             signal.pause()
     os.close(done)
-    os.read(ready, 1)  # the child has come so far
+    os.read(ready, 1)  # the child has set up its signals
     os.close(ready)
 
 
 if __name__ == "__main__":
-    LINE = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"]))
-    ANSWERS = LINE.makefile("r", encoding="utf-8")
+    CONNECTION = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"]))
+    READER = CONNECTION.makefile("r", encoding="utf-8")
     try:
         main()
     except (BrokenPipeError, ConnectionResetError) as fault:

@@ -1,27 +1,7 @@
-"""Programs that are workers, as lists of steps: what a played process makes of one.
+"""Fake worker processes that run a script, a list of steps.
 
-A step is a text, a word and what belongs to it, or an object, which is said to the daemon as it is.
-The same list can be the input `script` of a real execution: `puppet.py` does the same in a process
-of its own, and the contract tests in this folder hold the two together.
-
-| step | what is done |
-|---|---|
-| `started`, `task X`, `done X`, `ask X` | said |
-| `note X`, `log TEXT`, `result TEXT`, `failed TEXT` | said |
-| `call X` | the tool X is called, as the call X, without arguments |
-| `hear` | the next message is waited for; at `stop`, or at the end, it exits with 1 |
-| `stopped` | `stop` is waited for, and it exits with 0 |
-| `raw TEXT`, `part TEXT` | said with a newline, without one |
-| `endless` | more than a line may have, without a newline |
-| `flood N` | N messages of 60 000 characters |
-| `print N`, `words TEXT` | N bytes to standard output, a line to standard error |
-| `sleep S`, `hang` | nothing, for so long or for ever |
-| `deaf` | from now on SIGTERM is ignored |
-| `fork`, `stray` | a child that holds all it has open, in its group or in its own session |
-| `file` | a file is left in its folder |
-| `close` | its connection is closed |
-| `fill` | more memory than it may have is used |
-| `signal N`, `exit N` | so it ends, or stops |
+A real execution's input `script` can be the same list: `puppet.py` runs it in a real process, and
+the contract tests in this folder compare the two.
 """
 
 from __future__ import annotations
@@ -36,13 +16,34 @@ from typing import Any
 
 import trio
 
-from tests.fakes.puppet import ENDLESS, FLOOD, SAID
+from tests.fakes.puppet import ENDLESS, FLOOD, MESSAGES
 
 Step = str | dict[str, Any]
+"""A word with its argument, or a message that is sent to the daemon as it is.
+
+| step | action |
+|---|---|
+| `started`, `task X`, `done X`, `ask X` | send this message |
+| `note X`, `log TEXT`, `result TEXT`, `failed TEXT` | send this message |
+| `call X` | call the tool X without arguments; the call's id is X |
+| `hear` | receive a message; at `stop` or end of file exit with 1 |
+| `stopped` | receive until `stop` or end of file, then exit with 0 |
+| `raw TEXT`, `part TEXT` | send the text with a newline, without one |
+| `endless` | send more than the longest line, without a newline |
+| `flood N` | send N messages of 60 000 characters |
+| `print N`, `words TEXT` | write N bytes to standard output, a line to standard error |
+| `sleep S`, `hang` | do nothing for S seconds, for ever |
+| `deaf` | ignore SIGTERM from now on |
+| `fork`, `stray` | fork a child that keeps all descriptors, in the same session, in a new one |
+| `file` | leave a file in the working folder |
+| `close` | close the connection to the daemon |
+| `fill` | use more memory than the limit |
+| `signal N`, `exit N` | send itself the signal, exit with the code |
+"""
 
 
 class _Exit(BaseException):
-    """The program ends by itself."""
+    """The program exits by itself with this code; `words` go to standard error."""
 
     def __init__(self, code: int, words: str = "") -> None:
         self.code = code
@@ -50,7 +51,7 @@ class _Exit(BaseException):
 
 
 class Fork:
-    """A child: it holds what its parent had open, ignores SIGTERM and goes with SIGKILL alone."""
+    """A forked child: it keeps its parent's descriptors, ignores SIGTERM and ends at SIGKILL."""
 
     def __init__(self, descriptors: Sequence[int], *, stray: bool) -> None:
         self.stray = stray
@@ -61,36 +62,36 @@ class Fork:
             os.close(self._held.pop())
 
 
-class Puppet:
-    """A played process. `waitstatus` is what its parent is told; None while it lives."""
+class FakeWorker:
+    """A fake worker process. `waitstatus` is as of waitpid(2); None while it runs."""
 
     def __init__(self, pid: int, execution: str, folder: Path, descriptors: Sequence[int]) -> None:
-        """`descriptors` are its connection, standard output and standard error; it owns them."""
+        """`descriptors` are connection, standard output and error; the worker owns them."""
         self.pid = pid
         self.execution = execution
         self.waitstatus: int | None = None
         self.forks: list[Fork] = []
         self.stopped = False
-        self.told = False
-        """To do something else than its script."""
+        self.is_redirected = False
+        """True once `run_instead()` has replaced the script."""
         self.ended = trio.Event()
         self.step: Step = ""
-        self.news = trio.Event()
-        """It does something else, or something was done to it."""
+        self.changed = trio.Event()
+        """Set, and replaced, at each new step and each signal."""
         self._folder = folder
         self._descriptors = list(descriptors)
-        self._line: trio.socket.SocketType | None = None
-        self._heard = bytearray()
+        self._socket: trio.socket.SocketType | None = None
+        self._received = bytearray()
         self._ignored: set[int] = set()
         self._pending: list[int] = []
         self._life = trio.CancelScope()
         self._doing = trio.CancelScope()
-        self._orders: list[Step] | None = None
+        self._replacement: list[Step] | None = None
 
-    # What can happen to it
+    # Faults
 
     def signal(self, number: int) -> None:
-        """As the kernel does it."""
+        """Deliver a signal as the kernel does."""
         if number == signal.SIGSTOP:
             self.stopped = True
         elif number == signal.SIGKILL:
@@ -104,22 +105,22 @@ class Puppet:
             self._pending.append(number)
         elif number not in self._ignored:
             self._end(number)
-        self._tell()
+        self._notify()
 
-    def do(self, *steps: Step) -> None:
-        """Leave what it is doing, and do this from now on: as if its script had come to here."""
-        self._orders = list(steps)
-        self.told = True
+    def run_instead(self, *steps: Step) -> None:
+        """Interrupt the current step and run these steps instead of the rest of the script."""
+        self._replacement = list(steps)
+        self.is_redirected = True
         self._doing.cancel()
 
-    async def until(self, step: Step) -> None:
-        """Wait until it is doing this. Raises LookupError when it ends before."""
+    async def wait_step(self, step: Step) -> None:
+        """Wait until the worker runs this step. Raises LookupError if it ends before."""
         while self.step != step:
             if self.waitstatus is not None:
-                raise LookupError(f"it has ended with {self.waitstatus} before it did {step}")
-            await self.news.wait()
+                raise LookupError(f"the worker ended with {self.waitstatus} before the step {step}")
+            await self.changed.wait()
 
-    # Its life
+    # Process
 
     async def run(self) -> None:
         code, words = 0, ""
@@ -135,55 +136,55 @@ class Puppet:
         self._end(code << 8)
 
     def _close(self) -> None:
-        """The kernel closes what it has open; what a child holds stays so."""
-        self._close_line()
+        """Close all descriptors, as the kernel does; forked children keep their duplicates."""
+        self._close_socket()
         for each in self._descriptors:
             if each >= 0:
                 os.close(each)
         self._descriptors = []
 
-    def _close_line(self) -> None:
-        if self._line is not None:
-            self._line.close()
-            self._line, self._descriptors[0] = None, -1
+    def _close_socket(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket, self._descriptors[0] = None, -1
 
     def _end(self, waitstatus: int) -> None:
         if self.waitstatus is None:
             self.waitstatus = waitstatus
-            self._life.cancel()  # before anything is closed that it waits for
+            self._life.cancel()  # before the descriptors that the task waits for are closed
             self._close()
             self.ended.set()
-            self._tell()
+            self._notify()
 
     async def _interpret(self) -> None:
-        self._line = trio.socket.from_stdlib_socket(socket.socket(fileno=self._descriptors[0]))
+        self._socket = trio.socket.from_stdlib_socket(socket.socket(fileno=self._descriptors[0]))
         steps: list[Step] = []
         with trio.CancelScope() as self._doing:
-            given = await self._hear()
-            steps = list(given["inputs"].get("script", ["started", "result done"]))
+            inputs = await self._receive()
+            steps = list(inputs["inputs"].get("script", ["started", "result done"]))
         while True:
-            if self._orders is not None:
-                steps, self._orders = self._orders, None
+            if self._replacement is not None:
+                steps, self._replacement = self._replacement, None
             if not steps:
                 return
             with trio.CancelScope() as self._doing:
-                await self._awake()
+                await self._wait_continued()
                 self.step = steps.pop(0)
-                self._tell()
-                await self._do(self.step)
+                self._notify()
+                await self._run_step(self.step)
 
-    async def _do(self, step: Step) -> None:  # noqa: PLR0912 - one a step
+    async def _run_step(self, step: Step) -> None:  # noqa: PLR0912 - a branch a step
         if not isinstance(step, str):
-            return await self._say(step)
+            return await self._send_message(step)
         word, _, rest = step.partition(" ")
-        if word in SAID:
-            return await self._say(SAID[word](rest))
+        if word in MESSAGES:
+            return await self._send_message(MESSAGES[word](rest))
         match word:
             case "hear":
-                if (await self._hear())["type"] == "stop":
+                if (await self._receive())["type"] == "stop":
                     raise _Exit(1, "stopped")
             case "stopped":
-                while (await self._hear())["type"] != "stop":
+                while (await self._receive())["type"] != "stop":
                     pass
                 raise _Exit(0)
             case "raw":
@@ -194,7 +195,7 @@ class Puppet:
                 await self._send(ENDLESS.encode())
             case "flood":
                 for _ in range(int(rest)):
-                    await self._say({"type": "log", "text": FLOOD})
+                    await self._send_message({"type": "log", "text": FLOOD})
             case "print":
                 await self._write(1, b"x" * int(rest))
             case "words":
@@ -212,56 +213,56 @@ class Puppet:
                 (self._folder / "left").mkdir()
                 (self._folder / "left" / "behind").touch()
             case "close":
-                self._close_line()
+                self._close_socket()
             case "signal":
                 self.signal(int(rest))
-                await self._awake()
+                await self._wait_continued()
             case "exit":
                 raise _Exit(int(rest))
             case _:
                 raise ValueError(word)
         return None
 
-    # Its means
+    # Descriptors
 
-    async def _say(self, message: dict[str, Any]) -> None:
+    async def _send_message(self, message: dict[str, Any]) -> None:
         await self._send(json.dumps(message).encode() + b"\n")
 
     async def _send(self, data: bytes) -> None:
-        await self._awake()
-        if self._line is None:
+        await self._wait_continued()
+        if self._socket is None:
             raise BrokenPipeError(32, os.strerror(32))
         left = memoryview(data)
         while left:
-            left = left[await self._line.send(left) :]
-            await self._awake()
+            left = left[await self._socket.send(left) :]
+            await self._wait_continued()
 
-    async def _hear(self) -> dict[str, Any]:
-        """The next message; at the end it is as if it was told to stop."""
-        while (end := self._heard.find(b"\n")) < 0:
-            if self._line is None:
+    async def _receive(self) -> dict[str, Any]:
+        """Return the next message; at end of file a `stop` message."""
+        while (end := self._received.find(b"\n")) < 0:
+            if self._socket is None:
                 return {"type": "stop"}
-            received = await self._line.recv(65536)
-            await self._awake()
+            received = await self._socket.recv(65536)
+            await self._wait_continued()
             if not received:
                 return {"type": "stop"}
-            self._heard += received
-        line = bytes(self._heard[:end])
-        del self._heard[: end + 1]
+            self._received += received
+        line = bytes(self._received[:end])
+        del self._received[: end + 1]
         message: dict[str, Any] = json.loads(line)
         return message
 
     async def _write(self, number: int, data: bytes) -> None:
-        """To standard output (1) or error (2); a full pipe is waited for."""
+        """Write to standard output (1) or error (2), and wait while the pipe is full."""
         async with trio.lowlevel.FdStream(os.dup(self._descriptors[number])) as stream:
             await stream.send_all(data)
 
-    async def _awake(self) -> None:
-        """Go on, when it is not stopped."""
+    async def _wait_continued(self) -> None:
+        """Return once the process is not stopped."""
         await trio.lowlevel.checkpoint()
         while self.stopped:
-            await self.news.wait()
+            await self.changed.wait()
 
-    def _tell(self) -> None:
-        self.news.set()
-        self.news = trio.Event()
+    def _notify(self) -> None:
+        self.changed.set()
+        self.changed = trio.Event()

@@ -1,4 +1,4 @@
-"""A receiver of webhook calls on loopback, and the requests of other receivers."""
+"""A webhook receiver on loopback, and a reader of HTTP requests for others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Call:
-    """A webhook call, or another request, as it came. `path` has its query."""
+    """A webhook call or another request, as received. `path` includes the query."""
 
     method: str
     path: str
@@ -31,12 +31,12 @@ class Call:
 
     @property
     def id(self) -> str:
-        """The same for each attempt."""
+        """The webhook-id header: the same in each attempt."""
         return self.headers["webhook-id"]
 
 
 async def read_call(connection: h11.Connection, stream: trio.SocketStream) -> Call | None:
-    """The next call; None when there is none, or no whole one: its caller has gone."""
+    """Return the next request; None if the client left before the end of one."""
     head: h11.Request | None = None
     content = b""
     while True:
@@ -59,9 +59,9 @@ async def read_call(connection: h11.Connection, stream: trio.SocketStream) -> Ca
 
 @dataclass
 class Receiver:
-    """Takes webhook calls, as a test has it answer: `answer` gives the status for each.
+    """A receiver that answers each call with the status that `answer` returns.
 
-    `calls` are those that were answered with 2xx, in the order of that.
+    `calls` are those answered with 2xx, in the order of the answers.
     """
 
     url: str
@@ -69,7 +69,7 @@ class Receiver:
     calls: list[Call] = field(default_factory=list)
 
     def at(self, path: str) -> list[Call]:
-        """Return the calls that were taken at this path."""
+        """Return the calls accepted at this path."""
         return [call for call in self.calls if call.path == path]
 
     async def serve(self, stream: trio.SocketStream) -> None:
@@ -94,7 +94,7 @@ async def _take(_: Call) -> int:
 async def open_receiver(
     answer: Callable[[Call], Awaitable[int]] = _take,
 ) -> AsyncIterator[Receiver]:
-    """Serve a receiver while the block runs. It takes every call unless it is told otherwise."""
+    """Serve a receiver while the block runs. By default it answers 200."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     receiver = Receiver(f"http://127.0.0.1:{listener.socket.getsockname()[1]}", answer)
     async with trio.open_nursery() as nursery:

@@ -1,4 +1,4 @@
-"""What a histogram or a counter would show at the next scrape."""
+"""Values of a histogram or a counter at the next scrape."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from prometheus_client import Counter, Histogram
 
 
 def observed(histogram: Histogram) -> dict[str, tuple[float, float]]:
-    """How many were observed, and how long they took together, by label ("" without any)."""
+    """Return count and sum of the observations by label; without labels the key is ""."""
     counts: dict[str, float] = {}
     sums: dict[str, float] = {}
     for family in histogram.collect():
@@ -20,7 +20,7 @@ def observed(histogram: Histogram) -> dict[str, tuple[float, float]]:
 
 
 def counted(counter: Counter) -> dict[str, float]:
-    """How often it happened, by label."""
+    """Return the counter's value by label."""
     return {
         ",".join(sample.labels.values()): sample.value
         for family in counter.collect()

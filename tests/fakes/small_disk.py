@@ -1,4 +1,4 @@
-"""A file system of its own with little room, which only root can make."""
+"""A small file system of its own. Only root can mount it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """There, for as long as the block lasts."""
+    """Mount a tmpfs of this size (as mount(8) has it) at the new folder while the block runs."""
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "smartlinkd-test"]
     done = subprocess.run([*mount, folder], capture_output=True, text=True, check=False)
@@ -26,7 +26,7 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
 
 
 def fill(filler: Path) -> None:
-    """Leave no room for anything."""
+    """Append to the file until its file system has no free space."""
     with filler.open("ab", buffering=0) as file:
         while free := shutil.disk_usage(filler.parent).free:
             file.write(bytes(free))

@@ -1,7 +1,7 @@
-"""A tab of the played Chromium: it loads documents, runs the scripts it knows, and tells of it.
+"""A tab of the fake Chromium: it loads documents, runs known scripts and sends CDP events.
 
-A fake has no JavaScript. The scripts that are sent to a page are known by their source: `SCRIPTS`
-says in Python what each does. What a page's own script does is in `pages.py`.
+It has no JavaScript: `SCRIPTS` has a Python function for the source of each script that the daemon
+sends. The scripts of the portal's pages are in `pages.py`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ REDIRECTS = (301, 302, 303, 307, 308)
 
 Script = Callable[["Tab", list[Any]], Awaitable[Any]]
 SCRIPTS: dict[str, Script] = {}
-"""What the functions that a page is given do, by their source."""
+"""Python functions, by the JavaScript source that they stand for."""
 
 
 class Refused(Exception):  # noqa: N818
-    """The browser answers a command with an error of this text."""
+    """The browser answers the command with an error of this text."""
 
 
 def script(source: str) -> Callable[[Script], Script]:
-    """Say what the function of this source does."""
+    """Register the decorated function for this JavaScript source."""
 
     def known(function: Script) -> Script:
         SCRIPTS[source] = function
@@ -42,8 +42,8 @@ def script(source: str) -> Callable[[Script], Script]:
     return known
 
 
-class Life:
-    """What runs `within()` it ends when it is over."""
+class Lifetime:
+    """A lifetime: `end()` cancels all blocks that run `within()` it."""
 
     def __init__(self) -> None:
         self.over = trio.Event()
@@ -67,20 +67,20 @@ class Life:
 
 
 class Document:
-    """What a tab shows. Leaving it ends all that runs in it."""
+    """The document in a tab. Its scripts end when the tab leaves it."""
 
     def __init__(self, url: str, status: int, loader_id: str) -> None:
         self.url = url
         self.status = status
         self.html = ""
         self.loader_id = loader_id
-        self.form = "none"  # as links_form.js says it
+        self.form = "none"  # "none", "disabled" or "ready", as in links_form.js
         self.password = False
-        self.life = Life()
+        self.lifetime = Lifetime()
 
 
 class Tab:
-    """One target of type page, and the session that is attached to it."""
+    """A target of type page, and its session."""
 
     def __init__(self, chromium: FakeChromium, context_id: str) -> None:
         self.chromium = chromium
@@ -90,48 +90,48 @@ class Tab:
         self.attached = False
         self.crashed = False
         self.spinning = False
-        self.life = Life()
+        self.lifetime = Lifetime()
         self.document = Document("about:blank", 0, f"loader-{self.id}")
         self._network = False
         self._bodies: dict[str, bytes] = {}
         self.dialog: trio.Event | None = None
 
-    # What can happen to it
+    # Faults
 
     def crash(self) -> None:
-        """Its renderer process ends: nothing is answered any more, and everybody is told."""
+        """End the renderer process: the tab answers nothing more and reports the crash."""
         self.crashed = True
         self.end()
-        self.tell("Inspector.targetCrashed", {})
+        self.send_event("Inspector.targetCrashed", {})
 
     def spin(self) -> None:
-        """Its script falls into an endless loop: nothing is answered any more."""
+        """Enter an endless loop in the page's script: the tab answers nothing more."""
         self.spinning = True
         self.end()
 
     def end(self) -> None:
-        """Nothing of it runs on."""
-        self.document.life.end()
-        self.life.end()
+        """Cancel everything that runs in the tab."""
+        self.document.lifetime.end()
+        self.lifetime.end()
 
     @property
     def silent(self) -> bool:
         return self.crashed or self.spinning
 
-    async def dialog_closed(self) -> None:
-        """Nothing is answered while a dialog is open, and all of it afterwards."""
+    async def wait_dialog_closed(self) -> None:
+        """Wait until no dialog is open."""
         if self.dialog is not None:
             await self.dialog.wait()
 
-    def tell(self, method: str, params: Json) -> None:
-        """An event on its session."""
+    def send_event(self, method: str, params: Json) -> None:
+        """Send an event on the tab's session."""
         if self.attached:
-            self.chromium.say({"method": method, "params": params, "sessionId": self.session_id})
+            self.chromium.send({"method": method, "params": params, "sessionId": self.session_id})
 
     # Commands
 
     async def command(self, method: str, params: Json) -> Json:
-        """Carry out one command. Raises `Refused`."""
+        """Carry out one command. Raises `Refused` if Chromium answers with an error."""
         match method:
             case "Page.navigate":
                 return await self.navigate(params["url"])
@@ -156,7 +156,7 @@ class Tab:
         return {}
 
     async def navigate(self, url: str) -> Json:
-        """Load another document. Answers when it is there as far as its head."""
+        """Load another document. Return when its head has arrived."""
         loader_id = f"loader-{next(self.chromium.numbers)}"
         answer = {"frameId": self.id, "loaderId": loader_id}
         if urlsplit(url).scheme not in ("http", "https", "about"):
@@ -167,34 +167,34 @@ class Tab:
                 exchange = await self.request("GET", url, loader_id=loader_id)
             except NetError as fault:
                 return {**answer, "errorText": str(fault)}
-        self.document.life.end()
+        self.document.lifetime.end()
         self._bodies.clear()
         document = Document(exchange.url, exchange.status, loader_id)
         self.document = document
-        self.tell(
+        self.send_event(
             "Page.frameNavigated",
             {"frame": {"id": self.id, "loaderId": loader_id, "url": exchange.url}},
         )
-        self._lifecycle("init")
+        self._send_lifecycle_event("init")
         self.chromium.nursery.start_soon(self._load, document, exchange)
         return answer
 
-    def go(self, url: str) -> None:
-        """What `location = url` does: the document that says so does not live to see it."""
+    def set_location(self, url: str) -> None:
+        """Navigate as `location = url` does, which ends the script that sets it."""
 
         async def going() -> None:
-            with self.life.within():
+            with self.lifetime.within():
                 await self.navigate(url)
 
         self.chromium.nursery.start_soon(going)
 
     async def alert(self) -> None:
-        """The page shows an alert: it goes on when that is dismissed."""
+        """Show an alert, and wait until it is dismissed."""
         self.dialog = dialog = trio.Event()
-        self.tell("Page.javascriptDialogOpening", {"type": "alert", "message": "Sandbox"})
+        self.send_event("Page.javascriptDialogOpening", {"type": "alert", "message": "Sandbox"})
         await dialog.wait()
 
-    # Requests of the page
+    # Requests
 
     async def request(
         self,
@@ -206,62 +206,64 @@ class Tab:
         body: bytes = b"",
         manual: bool = False,
     ) -> Exchange:
-        """Ask the network, follow redirects unless told not to, and tell of each step.
+        """Send a request, follow redirects, and send the Network events of each step.
 
-        Returns when the head is there; a `manual` redirect is returned. Raises NetError, also for
-        a redirect of a call that leads to another origin.
+        Return when the head has arrived; with `manual`, return a redirect and do not follow it.
+
+        Raises:
+            NetError: when the request fails, or a script's redirect leads to another origin.
         """
         request_id = f"request-{next(self.chromium.numbers)}"
-        life = self.life if loader_id else self.document.life
+        lifetime = self.lifetime if loader_id else self.document.lifetime
         redirect: Json = {}
         last = Exchange(method, url)
         for _ in range(MOST_REDIRECTS):
             exchange = Exchange(
                 method, url, self._headers(url, headers or {}), body, self.context_id
             )
-            self._will_be_sent(request_id, exchange, loader_id, redirect)
+            self._send_request_event(request_id, exchange, loader_id, redirect)
             foreign = redirect and not loader_id and _origin(url) != _origin(redirect["url"])
             if redirect and manual:
-                self._failed(request_id, "net::ERR_ABORTED")
+                self._send_failed_event(request_id, "net::ERR_ABORTED")
                 return last
             if foreign:
-                self._failed(request_id, "net::ERR_FAILED")
+                self._send_failed_event(request_id, "net::ERR_FAILED")
                 raise NetError("net::ERR_FAILED")
-            self.chromium.nursery.start_soon(self._carry, exchange, life)
+            self.chromium.nursery.start_soon(self._carry, exchange, lifetime)
             try:
-                await exchange.head()
+                await exchange.wait_head()
             except NetError as fault:
-                self._failed(request_id, str(fault))
+                self._send_failed_event(request_id, str(fault))
                 raise
             except trio.Cancelled:
                 exchange.under_way.cancel()
                 raise
             if exchange.status not in REDIRECTS:
                 response = {"status": exchange.status, "mimeType": exchange.mime_type}
-                self._tell_network(
+                self._send_network_event(
                     "Network.responseReceived", {"requestId": request_id, "response": response}
                 )
-                self.chromium.nursery.start_soon(self._finish, request_id, exchange, life)
+                self.chromium.nursery.start_soon(self._finish, request_id, exchange, lifetime)
                 return exchange
             last, redirect = exchange, {"status": exchange.status, "url": url}
-            url = urljoin(url, exchange.answered["location"])
+            url = urljoin(url, exchange.response_headers["location"])
             method = "GET"
         raise NetError("net::ERR_TOO_MANY_REDIRECTS")
 
-    async def _carry(self, exchange: Exchange, life: Life) -> None:
-        with life.within():
+    async def _carry(self, exchange: Exchange, lifetime: Lifetime) -> None:
+        with lifetime.within():
             await self.chromium.network.carry(exchange)
 
-    async def _finish(self, request_id: str, exchange: Exchange, life: Life) -> None:
-        with life.within():
+    async def _finish(self, request_id: str, exchange: Exchange, lifetime: Lifetime) -> None:
+        with lifetime.within():
             try:
                 self._bodies[request_id] = await exchange.read()
             except NetError as fault:
-                self._failed(request_id, str(fault))
+                self._send_failed_event(request_id, str(fault))
             else:
-                self._tell_network("Network.loadingFinished", {"requestId": request_id})
+                self._send_network_event("Network.loadingFinished", {"requestId": request_id})
 
-    def _will_be_sent(
+    def _send_request_event(
         self, request_id: str, exchange: Exchange, loader_id: str, redirect: Json
     ) -> None:
         told: Json = {
@@ -271,14 +273,16 @@ class Tab:
         }
         if redirect:
             told["redirectResponse"] = redirect
-        self._tell_network("Network.requestWillBeSent", told)
+        self._send_network_event("Network.requestWillBeSent", told)
 
-    def _failed(self, request_id: str, why: str) -> None:
-        self._tell_network("Network.loadingFailed", {"requestId": request_id, "errorText": why})
+    def _send_failed_event(self, request_id: str, why: str) -> None:
+        self._send_network_event(
+            "Network.loadingFailed", {"requestId": request_id, "errorText": why}
+        )
 
-    def _tell_network(self, method: str, params: Json) -> None:
+    def _send_network_event(self, method: str, params: Json) -> None:
         if self._network and not self.crashed:
-            self.tell(method, params)
+            self.send_event(method, params)
 
     def _headers(self, url: str, headers: dict[str, str]) -> dict[str, str]:
         cookies = self.chromium.cookies(self.context_id, urlsplit(url).hostname or "")
@@ -287,17 +291,17 @@ class Tab:
 
     @property
     def cookies(self) -> dict[str, str]:
-        """Those that the document's script can see."""
+        """The cookies that the document's script can read, by name."""
         return self.chromium.cookies(self.context_id, urlsplit(self.document.url).hostname or "")
 
-    # What runs in it
+    # Scripts
 
     def run(self, job: Callable[[], Awaitable[object]]) -> None:
-        """Have the document's own script do something; it ends with the document."""
+        """Run a job as the document's own script; it ends with the document."""
         document = self.document
 
         async def running() -> None:
-            with document.life.within():
+            with document.lifetime.within():
                 await job()
 
         self.chromium.nursery.start_soon(running)
@@ -305,19 +309,19 @@ class Tab:
     async def _load(self, document: Document, exchange: Exchange) -> None:
         from tests.fakes.pages import open_page
 
-        with document.life.within() as scope:
+        with document.lifetime.within() as scope:
             if exchange.status:
                 try:
                     document.html = (await exchange.read()).decode()
                 except NetError:
                     return
             document.password = "type=password" in document.html.replace('"', "")
-            self._lifecycle("DOMContentLoaded")
+            self._send_lifecycle_event("DOMContentLoaded")
         if not scope.cancelled_caught:
             open_page(self)
 
-    def _lifecycle(self, name: str) -> None:
-        self.tell(
+    def _send_lifecycle_event(self, name: str) -> None:
+        self.send_event(
             "Page.lifecycleEvent",
             {"frameId": self.id, "loaderId": self.document.loader_id, "name": name},
         )
@@ -328,7 +332,7 @@ class Tab:
         function = SCRIPTS[source]
         arguments = json.loads(f"[{expression.removeprefix(f'({source})(')[:-1]}]")
         value: Any = None
-        with document.life.within() as scope:
+        with document.lifetime.within() as scope:
             value = await function(self, arguments)
         if scope.cancelled_caught:
             raise Refused("Inspected target navigated or closed")

@@ -1,4 +1,4 @@
-"""A terminal, as far as a program looks at one before it writes there, or reads."""
+"""A text stream that says it is a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 
 
 class Terminal(io.StringIO):
-    """What is written there, and what is typed, if it is made of that."""
+    """The initial text is the typed input; the value is the output."""
 
     def isatty(self) -> bool:
         return True

@@ -1,6 +1,6 @@
-"""What the daemon relies on, of the played Chromium and of the real one alike.
+"""Contract of the fake and the real Chromium: all that the daemon relies on.
 
-Whatever is not held to here, a test on the fake alone must not be believed about.
+A test on the fake alone proves nothing about behaviour that is not tested here.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from tests.fakes.tab import Tab, script
 if TYPE_CHECKING:
     from tests.fakes.conftest import Subject
 
-SOON = 10.0
+SOON = 10.0  # seconds
 A_WHILE = 0.3
-"""Seconds in which a call that is answered at all has been."""
+"""Seconds within which Chromium answers, if it answers at all."""
 LOOP = "() => { for (;;); }"
 NEVER = "() => new Promise(() => {})"
 ADD = "(a, b) => a + b"
@@ -37,7 +37,7 @@ ALERT = "() => { alert('Sandbox'); return 7 }"
 SELL = "/offer/custom_link"
 
 
-# The fake's vocabulary
+# Scripts that the fake knows
 
 
 @script(LOOP)
@@ -69,7 +69,7 @@ async def is_not_answered(page: Page) -> None:
 
 
 async def ends_with(page: Page, error: type[Exception]) -> None:
-    """A script that would run for ever ends with this error."""
+    """Run a script without end; it must fail with this error."""
     with trio.fail_after(SOON), pytest.raises(error):
         await page.evaluate(NEVER, deadline=math.inf)
 
@@ -82,17 +82,17 @@ async def answers(subject: Subject) -> None:
 
 
 @pytest.mark.parametrize("of_page", [False, True], ids=["browser", "page"])
-async def test_a_command_that_there_is_not(subject: Subject, of_page: bool) -> None:
+async def test_unknown_command_is_refused(subject: Subject, of_page: bool) -> None:
     session = (await subject.page()).session if of_page else subject.connection.browser
     with pytest.raises(ProtocolError, match=r"'No\.such' wasn't found") as refused:
         await session.call("No.such")
     assert refused.value.code == -32601
 
 
-async def test_a_session_that_there_is_not(subject: Subject) -> None:
+async def test_closed_session_is_refused(subject: Subject) -> None:
     page = await subject.page()
     await page.close()
-    page.session.gone = None  # as if its end had not been told yet
+    page.session.gone = None  # as if the client did not know the session's end
     with pytest.raises(SessionGone, match="was closed"):
         await page.session.call("Page.enable")
 
@@ -100,18 +100,18 @@ async def test_a_session_that_there_is_not(subject: Subject) -> None:
 # Ends
 
 
-async def test_a_killed_browser_closes_its_socket(subject: Subject) -> None:
+async def test_killed_browser_closes_its_socket(subject: Subject) -> None:
     page = await subject.page()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ends_with, page, Disconnected)
-        await page.evaluate(ADD, 1, 2)  # and by now the other one is under way
+        await page.evaluate(ADD, 1, 2)  # by now the other script runs
         subject.send(signal.SIGKILL)
     with trio.fail_after(SOON):
         assert (await subject.process.wait()).signal == 9
         await subject.connection.wait_closed()
 
 
-async def test_a_stopped_browser_keeps_its_socket_and_answers_when_it_goes_on(
+async def test_stopped_browser_keeps_its_socket_and_answers_when_continued(
     subject: Subject,
 ) -> None:
     page = await subject.page()
@@ -125,12 +125,12 @@ async def test_a_stopped_browser_keeps_its_socket_and_answers_when_it_goes_on(
     assert await page.evaluate(ADD, 1, 2) == 3
 
 
-async def test_a_crashed_tab_is_told_of_and_answers_nothing(subject: Subject) -> None:
+async def test_crashed_tab_is_reported_and_answers_nothing(subject: Subject) -> None:
     page = await subject.page()
     await subject.crash(page)
     with trio.fail_after(SOON):
         assert "crashed" in str(await page.session.wait_gone())
-    gone, page.session.gone = page.session.gone, None  # what the browser says, and not our client
+    gone, page.session.gone = page.session.gone, None  # ask the browser, not only our client
     await is_not_answered(page)
     page.session.gone = gone
     await answers(subject)
@@ -138,7 +138,7 @@ async def test_a_crashed_tab_is_told_of_and_answers_nothing(subject: Subject) ->
         await page.close()
 
 
-async def test_a_tab_in_an_endless_loop_holds_up_itself_alone(subject: Subject) -> None:
+async def test_tab_in_endless_loop_blocks_no_other(subject: Subject) -> None:
     page, other = await subject.page(), await subject.page()
     with pytest.raises(CallTimedOut):
         await page.evaluate(LOOP, deadline=A_WHILE)
@@ -151,7 +151,7 @@ async def test_a_tab_in_an_endless_loop_holds_up_itself_alone(subject: Subject) 
         await page.evaluate(ADD, 1, 2)
 
 
-async def test_disposing_of_a_context_closes_its_tabs(subject: Subject) -> None:
+async def test_disposing_of_context_closes_its_tabs(subject: Subject) -> None:
     context = await BrowserContext.create(subject.connection, ())
     page = await context.new_page()
     async with trio.open_nursery() as nursery:
@@ -167,7 +167,7 @@ async def test_disposing_of_a_context_closes_its_tabs(subject: Subject) -> None:
 # Pages
 
 
-async def test_a_page_is_there_with_its_dom(subject: Subject) -> None:
+async def test_page_is_loaded_when_its_dom_is(subject: Subject) -> None:
     page = await subject.page("4711")
     url = subject.origins.portal + SELL
     frames, seen = list[dict[str, Any]](), list[dict[str, Any]]()
@@ -181,7 +181,7 @@ async def test_a_page_is_there_with_its_dom(subject: Subject) -> None:
     assert "DOMContentLoaded" in steps
 
 
-async def test_without_its_cookies_a_page_leads_to_the_login(subject: Subject) -> None:
+async def test_page_without_cookies_redirects_to_login(subject: Subject) -> None:
     where = await (await subject.page()).goto(subject.origins.portal + SELL)
     assert where.startswith(f"{subject.origins.shop}/buyer/login?")
 
@@ -194,7 +194,7 @@ async def test_without_its_cookies_a_page_leads_to_the_login(subject: Subject) -
     ],
     ids=["reset", "nonsense"],
 )
-async def test_a_page_that_is_not_to_be_had(
+async def test_page_that_cannot_be_loaded_raises(
     subject: Subject, url: Callable[[Any], str], reason: str
 ) -> None:
     subject.portal.faults.arm("page_reset", account="4711")
@@ -203,7 +203,7 @@ async def test_a_page_that_is_not_to_be_had(
         await page.goto(url(subject.origins))
 
 
-async def test_a_script_does_not_survive_its_page(subject: Subject) -> None:
+async def test_script_ends_with_its_page(subject: Subject) -> None:
     page = await subject.page("4711")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ends_with, page, ContextLost)
@@ -211,7 +211,7 @@ async def test_a_script_does_not_survive_its_page(subject: Subject) -> None:
         await page.goto(subject.origins.portal + SELL)
 
 
-async def test_an_alert_holds_up_the_script_until_it_is_dismissed(subject: Subject) -> None:
+async def test_alert_blocks_script_until_dismissed(subject: Subject) -> None:
     page = await _page_with_open_dialogs(subject)
     opened = trio.Event()
     page.session.on("Page.javascriptDialogOpening", lambda _: opened.set())
@@ -224,7 +224,7 @@ async def test_an_alert_holds_up_the_script_until_it_is_dismissed(subject: Subje
 
 
 async def _page_with_open_dialogs(subject: Subject) -> Page:
-    """A page that has not been set up, so that nothing dismisses its dialogs."""
+    """Return a page that was not set up, so that nothing dismisses its dialogs."""
     browser = subject.connection.browser
     context = await BrowserContext.create(subject.connection, ())
     where = {"url": "about:blank", "browserContextId": context.id, "newWindow": True}

@@ -1,7 +1,6 @@
-"""What a journal says and does on a bad disk: on a played one as on one that really is bad.
+"""Contract of the fake and a real disk: the store's errors when it is full, locked or damaged.
 
-A disk whose writes fail (`BROKEN`) is not made here: it takes a process of its own, and
-`tests/store/test_disk.py` has one.
+`tests/store/test_disk.py` tests a disk whose writes fail (`BROKEN`): that needs its own process.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ PATIENCE = 1.0
 """Seconds that SQLite waits for a lock here."""
 
 
-class Played:
+class Fake:
     def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
         threads_in_place(patch)
         self.path = path
@@ -55,7 +54,7 @@ class Played:
 
 
 class Real:
-    """This one: the file can have no more pages, is locked, or holds something else."""
+    """A real file: it may grow no more, another program locks it, or it has other content."""
 
     def __init__(self, path: Path, patch: pytest.MonkeyPatch) -> None:
         self.path = path
@@ -87,12 +86,12 @@ class Real:
 Play = Callable[[Callable[[Store, Any], Any]], None]
 
 
-@pytest.fixture(params=["played", "real"])
+@pytest.fixture(params=["fake", "real"])
 def play(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Runs a scenario, which is given a journal and its disk."""
-    played = request.param == "played"
+    """A function that runs a scenario, which gets a store and its disk."""
+    fake = request.param == "fake"
     path = tmp_path / "journal.db"
-    kind: type[Played | Real] = Played if played else Real
+    kind: type[Fake | Real] = Fake if fake else Real
     journal = Store(
         path,
         key=KEY,
@@ -109,27 +108,29 @@ def play(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
             nursery.cancel_scope.cancel()
 
     def run(scenario: Callable[[Store, Any], Any]) -> None:
-        trio.run(main, scenario, clock=MockClock(autojump_threshold=0) if played else None)
+        trio.run(main, scenario, clock=MockClock(autojump_threshold=0) if fake else None)
 
     return run
 
 
 def new() -> NewExecution:
-    """One that needs a page of its own."""
+    """Return an execution that needs a page of its own in the file."""
     return NewExecution(str(uuid4()), "c", "", datetime.now(UTC), {"x": "y" * 100_000})
 
 
 @pytest.mark.parametrize(
     ("fault", "why"), [("fill", "its disk is full"), ("lock", "another program holds it locked")]
 )
-def test_nothing_is_changed_and_it_passes(play: Play, fault: str, why: str) -> None:
+def test_failed_write_changes_nothing_and_next_one_succeeds(
+    play: Play, fault: str, why: str
+) -> None:
     async def scenario(journal: Store, disk: Any) -> None:
         before = new()
         await journal.create(before, idempotency=None)
         getattr(disk, fault)()
         with pytest.raises(Unavailable, match=f"could not be used: {why}; nothing was changed"):
             await journal.create(new(), idempotency=None)
-        assert [each.id for each in await journal.unfinished()] == [before.id]  # can be read
+        assert [each.id for each in await journal.unfinished()] == [before.id]  # reading works
         disk.heal()
         after = new()
         await journal.create(after, idempotency=None)
@@ -138,7 +139,7 @@ def test_nothing_is_changed_and_it_passes(play: Play, fault: str, why: str) -> N
     play(scenario)
 
 
-def test_a_lock_that_is_given_back_in_time_is_waited_for(play: Play) -> None:
+def test_write_waits_for_lock_released_in_time(play: Play) -> None:
     async def scenario(journal: Store, disk: Any) -> None:
         disk.lock()
         began = trio.current_time()
@@ -155,13 +156,13 @@ async def _heal_later(disk: Any) -> None:
     disk.heal()
 
 
-def test_who_gives_up_in_the_midst_is_not_heard_before_its_end(play: Play) -> None:
+def test_cancelled_write_ends_before_the_next_call(play: Play) -> None:
     async def scenario(journal: Store, disk: Any) -> None:
         disk.lock()
         began = trio.current_time()
         with trio.move_on_after(PATIENCE / 3):
             await journal.create(new(), idempotency=None)
-        await journal.unfinished()  # its turn comes after that
+        await journal.unfinished()  # runs after the cancelled call has ended
         assert trio.current_time() - began >= PATIENCE * 0.9
         disk.heal()
         assert await journal.unfinished() == []
@@ -169,10 +170,10 @@ def test_who_gives_up_in_the_midst_is_not_heard_before_its_end(play: Play) -> No
     play(scenario)
 
 
-def test_a_damaged_file_is_not_opened(play: Play) -> None:
+def test_damaged_file_is_not_opened(play: Play) -> None:
     async def scenario(journal: Store, disk: Any) -> None:
         for _ in range(3):
-            await journal.unfinished()  # and what is done at the start is done
+            await journal.unfinished()  # also the work of the store's start has ended
         another = disk.path.with_name("another.db")
         disk.damage(another)
         with pytest.raises(UnusableStore, match="is damaged"):

@@ -1,7 +1,6 @@
-"""What becomes of a webhook call: at played receivers as at those that listen on a socket.
+"""Contract of the fake receivers and of receivers on a real socket: the outcome of a webhook call.
 
-The two run the same code for what a receiver says; what is held to here is the way to it: how
-connections are made, refused, closed and reset.
+Both answer with the same code. The tests compare connecting, refusing, closing and resetting.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from tests.fakes.internet import (
     reset,
 )
 
-PATIENCE = 0.3
-LONG = 3.0
+PATIENCE = 0.3  # seconds
+LONG = 3.0  # seconds
 BODY = b'{"a": 1}'
 
 
@@ -44,11 +43,11 @@ class Subject:
             return await self.sender.post(self.url, {"webhook-id": "x"}, BODY)
 
 
-@pytest.fixture(params=["played", "real"])
+@pytest.fixture(params=["fake", "real"])
 async def subject(
     request: pytest.FixtureRequest, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Subject]:
-    if request.param == "played":
+    if request.param == "fake":
         internet = Internet(nursery=nursery)
         internet.install(monkeypatch)
         receiver = internet.receiver()
@@ -78,34 +77,35 @@ async def subject(
     ],
     ids=["taken", "taken-and-closed", "busy", "redirect", "hang", "late", "reset"],
 )
-async def test_each_behaviour(
+async def test_behaviour_leads_to_outcome(
     subject: Subject, behaviour: Behaviour, outcome: Answered | Unanswered
 ) -> None:
     subject.receiver.next.append(behaviour)
     assert await subject.post() == outcome
     assert [call.body for call in subject.receiver.calls] == [{"a": 1}]
-    # And it does not spoil the next.
+    # The next call succeeds.
     assert await subject.post() == Answered(200)
     assert subject.receiver.calls[-1].id == "x"
 
 
-async def test_connections_are_kept(subject: Subject) -> None:
-    """Else a second call would be a second connection, and not find out that this one is gone."""
+async def test_connection_is_reused(subject: Subject) -> None:
     assert await subject.post() == Answered(200)
     assert await subject.post() == Answered(200)
     assert subject.receiver.connections == 1
 
 
-async def test_a_kept_connection_that_was_closed_is_not_used(subject: Subject) -> None:
+async def test_closed_connection_is_not_reused(subject: Subject) -> None:
     assert await subject.post() == Answered(200)
-    subject.receiver.hang_up()
+    subject.receiver.close_connections()
     await trio.testing.wait_all_tasks_blocked(0.01)
     assert await subject.post() == Answered(200)
     assert subject.receiver.connections == 2
 
 
-async def test_nobody_listens(nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port that was given back, and the played fault: both are told in the same words."""
+async def test_closed_port_is_reported_alike(
+    nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A closed port and the fake's fault lead to the same message."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     port = listener.socket.getsockname()[1]
     await listener.aclose()
@@ -113,8 +113,8 @@ async def test_nobody_listens(nursery: trio.Nursery, monkeypatch: pytest.MonkeyP
         real = await sender.post(f"http://127.0.0.1:{port}/", {}, BODY)
     internet = Internet(nursery=nursery)
     internet.install(monkeypatch)
-    internet.receiver().goes_down(refused())
+    internet.receiver().take_down(refused())
     async with open_sender([ip_network(NETWORK)], max_connections=1) as sender:
-        played = await sender.post(internet.receiver().url(), {}, BODY)
+        fake = await sender.post(internet.receiver().url(), {}, BODY)
     assert real == Unanswered("127.0.0.1 cannot be connected to")
-    assert played == Unanswered("192.0.2.7 cannot be connected to")
+    assert fake == Unanswered("192.0.2.7 cannot be connected to")

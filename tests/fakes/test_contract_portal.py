@@ -1,5 +1,4 @@
-"""What comes of work at the portal, with each fault that the matrix strikes with: the same on the
-played Chromium as on the real one."""
+"""Contract of the fake and the real Chromium: the outcome of each portal fault of the matrix."""
 
 from __future__ import annotations
 
@@ -48,10 +47,10 @@ ANSWERS: dict[str, type[Exception]] = {
     "human_check": HumanCheck,
 }
 TIMES = {"reset": None}
-"""A call on a connection that has served before is tried again by the browser itself, for as long
-as it has such connections."""
+"""How often a fault strikes; None for always. Chromium retries a reset call on each reused
+connection."""
 REFUSED = {"html", "login_redirect", "logged_out"}
-"""About a product these cost no session."""
+"""Faults that do not end the session when product data is read."""
 
 
 def product() -> Product:
@@ -60,7 +59,7 @@ def product() -> Product:
 
 
 @pytest.mark.parametrize(("fault", "error"), PAGES.items())
-async def test_a_fault_of_the_page_has_an_error_of_its_own(
+async def test_page_fault_raises_its_error(
     subject: Subject, fault: str, error: type[Exception]
 ) -> None:
     page = await subject.page(ACCOUNT)
@@ -70,9 +69,7 @@ async def test_a_fault_of_the_page_has_an_error_of_its_own(
 
 
 @pytest.mark.parametrize("method", [portal.submit_form, portal.submit_fetch])
-async def test_links_are_the_accounts_with_the_sub_ids_that_were_sent(
-    subject: Subject, method: object
-) -> None:
+async def test_links_have_affiliate_id_and_sent_sub_ids(subject: Subject, method: object) -> None:
     page = await subject.page(ACCOUNT)
     await portal.open_links_page(page, subject.market)
     for sub_ids in (["one", "", "three"], []):  # the second finds what the first has left
@@ -85,7 +82,7 @@ async def test_links_are_the_accounts_with_the_sub_ids_that_were_sent(
 
 @pytest.mark.parametrize(("fault", "error"), ANSWERS.items())
 @pytest.mark.parametrize("method", [portal.submit_form, portal.submit_fetch])
-async def test_a_fault_of_the_answer_to_a_submit_has_an_error_of_its_own(
+async def test_submit_fault_raises_its_error(
     subject: Subject, method: object, fault: str, error: type[Exception]
 ) -> None:
     page = await subject.page(ACCOUNT)
@@ -96,7 +93,7 @@ async def test_a_fault_of_the_answer_to_a_submit_has_an_error_of_its_own(
 
 
 @pytest.mark.parametrize("method", [portal.submit_form, portal.submit_fetch])
-async def test_one_reset_of_a_used_connection_is_not_seen(subject: Subject, method: object) -> None:
+async def test_reset_of_reused_connection_is_retried(subject: Subject, method: object) -> None:
     page = await subject.page(ACCOUNT)
     await portal.open_links_page(page, subject.market)
     subject.portal.faults.arm("submit_reset", times=1, account=ACCOUNT)
@@ -105,7 +102,7 @@ async def test_one_reset_of_a_used_connection_is_not_seen(subject: Subject, meth
 
 
 @pytest.mark.parametrize(("fault", "error"), ANSWERS.items())
-async def test_a_fault_of_the_answer_about_a_product_has_an_error_of_its_own(
+async def test_product_fault_raises_its_error(
     subject: Subject, fault: str, error: type[Exception]
 ) -> None:
     page = await subject.page(ACCOUNT)
@@ -117,7 +114,7 @@ async def test_a_fault_of_the_answer_about_a_product_has_an_error_of_its_own(
     assert type(raised.value) is (ProductsRefused if fault in REFUSED else error)
 
 
-async def test_nothing_is_called_from_a_page_that_asks_for_a_person(subject: Subject) -> None:
+async def test_human_check_page_sends_no_request(subject: Subject) -> None:
     page = await subject.page(ACCOUNT)
     await portal.open_links_page(page, subject.market)
     await page.goto(f"{subject.market.portal_url}/verify/captcha")
@@ -128,7 +125,7 @@ async def test_nothing_is_called_from_a_page_that_asks_for_a_person(subject: Sub
     assert not subject.portal.submits.entries
 
 
-async def test_an_alert_is_no_obstacle(subject: Subject) -> None:
+async def test_alert_is_dismissed(subject: Subject) -> None:
     subject.portal.faults.arm("page_alert", times=1, account=ACCOUNT)
     page = await subject.page(ACCOUNT)
     await portal.open_links_page(page, subject.market)

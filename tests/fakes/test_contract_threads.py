@@ -1,4 +1,4 @@
-"""What a task sees of a thread: the same of one that is played as of a real one."""
+"""Contract of fake and real threads, as a task sees them."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import trio
 
 from tests.fakes.threads import run_in_place
 
-HANG = 5.0
+HANG = 5.0  # seconds
 
 
 class Threads(NamedTuple):
-    """How to run something in a thread, and how to call back from there."""
+    """Functions that run something in a thread, and that call back from there."""
 
     run: Callable[..., Awaitable[Any]]
     call_back: Callable[[Callable[[], object]], object]
 
 
-@pytest.fixture(params=["played", "real"])
+@pytest.fixture(params=["fake", "real"])
 def threads(request: pytest.FixtureRequest) -> Threads:
     if request.param == "real":
         return Threads(trio.to_thread.run_sync, trio.from_thread.run_sync)
     return Threads(run_in_place, lambda function: function())
 
 
-async def test_it_raises_what_the_function_raises(threads: Threads) -> None:
+async def test_call_raises_error_of_its_function(threads: Threads) -> None:
     with pytest.raises(ZeroDivisionError):
         await threads.run(divmod, 7, 0)
 
 
-async def test_cancelled_before_it_does_nothing(threads: Threads) -> None:
+async def test_call_cancelled_before_start_does_nothing(threads: Threads) -> None:
     done: list[int] = []
     with trio.CancelScope() as scope:
         scope.cancel()
@@ -41,7 +41,7 @@ async def test_cancelled_before_it_does_nothing(threads: Threads) -> None:
     assert done == []
 
 
-async def test_cancelled_meanwhile_it_does_it_all_and_says_so(threads: Threads) -> None:
+async def test_call_cancelled_after_start_returns_its_value(threads: Threads) -> None:
     done: list[str] = []
 
     def work() -> str:
@@ -56,7 +56,7 @@ async def test_cancelled_meanwhile_it_does_it_all_and_says_so(threads: Threads) 
     assert done == ["work", "value"]
 
 
-async def test_cancelled_in_its_queue_it_does_nothing(
+async def test_call_cancelled_while_waiting_for_limiter_does_nothing(
     threads: Threads, nursery: trio.Nursery
 ) -> None:
     limiter, done = trio.CapacityLimiter(1), list[int]()
@@ -76,7 +76,7 @@ async def _cancel_soon(scope: trio.CancelScope) -> None:
     scope.cancel()
 
 
-async def test_a_limiter_lets_so_many_through_and_others_run_meanwhile(threads: Threads) -> None:
+async def test_limiter_bounds_calls_while_other_tasks_run(threads: Threads) -> None:
     limiter, at_work, most = trio.CapacityLimiter(1), list[int](), list[int]()
 
     async def one(number: int) -> None:

@@ -1,8 +1,7 @@
-"""What the daemon makes of a worker, and what is left of it: of played and real ones alike.
+"""Contract of the fake and real workers: the execution's outcome, and nothing left behind.
 
-The same scripts are done by `puppets.py` on the played machine, with a mock clock, and by
-`puppet.py` in processes of the kernel's. Above both are the daemon's own executor and journal.
-Whatever is not held to here, a test on the fake alone must not be believed about.
+`puppets.py` runs each script in a fake process on a mock clock, `puppet.py` in a real process. The
+executor and the store are the daemon's.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from tests.fakes.disk import Disk
 from tests.fakes.puppets import Step
 from tests.fakes.threads import threads_in_place
 from tests.fakes.workers import Workers
-from tests.hygiene.at_once import check_held, held
+from tests.hygiene.at_once import check_unchanged, open_resources
 
-SOON = 20.0
+SOON = 20.0  # seconds
 SHORT = 1.5
-"""Seconds in which a process has started, on a busy machine, too."""
-GRACE = 1.5
+"""Seconds within which a process starts, even on a busy machine."""
+GRACE = 1.5  # seconds
 MIB = 2**20
 PUPPET = Path(__file__).with_name("puppet.py")
 BEGUN, DONE, FAILED = "crew_kickoff_started", "crew_kickoff_completed", "crew_kickoff_failed"
@@ -51,8 +50,8 @@ class Outcome:
     events: list[str]
 
 
-class House:
-    """An executor and a journal, as the daemon has them, for one execution after the other."""
+class CrewService:
+    """The daemon's executor and store, for one execution after the other."""
 
     def __init__(self, folder: Path, crew: Crew) -> None:
         self.caller = CrewUser(crew.name)
@@ -87,7 +86,7 @@ class House:
         return found
 
     async def outcome(self, kickoff_id: str) -> Outcome:
-        """Its end, when that is there."""
+        """Wait for the execution's end and return it."""
         found = await self.reaches(kickoff_id, lambda each: each.state.ended)
         types: list[str] = []
         while page := await self.journal.events(kickoff_id, after=len(types), limit=500):
@@ -96,20 +95,20 @@ class House:
         return Outcome(found.status.value, error, found.result, types)
 
 
-Scenario = Callable[[House], Awaitable[Any]]
+Scenario = Callable[[CrewService], Awaitable[Any]]
 
 
-class Contract:
-    """Runs something on one of the two, and sees to it that nothing is left of it."""
+class ScriptRunner:
+    """Runs scripts on fake or real workers, and checks that nothing is left of them."""
 
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, *, played: bool) -> None:
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, *, is_fake: bool) -> None:
         self.program = folder / "program"
         self._folder = folder
         self._patch = patch
-        self._played = played
+        self._is_fake = is_fake
         self._workers = Workers(folder)
         self._command: tuple[str, ...] = (str(self._workers.program),)
-        if not played:
+        if not is_fake:
             self._command = (sys.executable, "-I", "-S", str(PUPPET))
 
     def _crew(self, *, command: tuple[str, ...] = (), deadline: float = SOON) -> Crew:
@@ -129,30 +128,32 @@ class Contract:
             tools=("add",),
         )
 
-    def __call__(self, *script: Step, **of_crew: Any) -> Outcome:
-        """The outcome of an execution that does the script."""
+    def __call__(self, *script: Step, **crew_options: Any) -> Outcome:
+        """Run the script as an execution and return its outcome."""
 
-        async def run(house: House) -> Outcome:
-            return await house.outcome(await house.kick_off(*script))
+        async def run(service: CrewService) -> Outcome:
+            return await service.outcome(await service.kick_off(*script))
 
-        outcome: Outcome = self.play(run, **of_crew)
+        outcome: Outcome = self.play(run, **crew_options)
         return outcome
 
-    def play(self, scenario: Scenario, **of_crew: Any) -> Any:
-        """What the scenario returns. When it is over, the daemon is killed. `of_crew` are its
-        `command` and `deadline`."""
-        crew = self._crew(**of_crew)
-        before = held()
+    def play(self, scenario: Scenario, **crew_options: Any) -> Any:
+        """Run the scenario, kill the daemon, and return the scenario's result.
+
+        `crew_options` are the crew's `command` and `deadline`.
+        """
+        crew = self._crew(**crew_options)
+        before = open_resources()
         with self._patch.context() as patch:
             clock = None
-            if self._played:
+            if self._is_fake:
                 threads_in_place(patch)
                 self._workers.install(patch)
                 Disk().install(patch)
                 clock = MockClock(autojump_threshold=0)
             found = trio.run(self._play, scenario, crew, clock=clock)
         assert self._workers.count() == 0
-        check_held(before)
+        check_unchanged(before)
         assert list((self._folder / "runs").iterdir()) == []
         return found
 
@@ -160,54 +161,56 @@ class Contract:
         async with trio.open_nursery() as world:
             self._workers.nursery = world
             async with trio.open_nursery() as daemon:
-                house = House(self._folder, crew)
-                await daemon.start(house.journal.run)
-                await daemon.start(house.executor.run)
-                found = await scenario(house)
+                service = CrewService(self._folder, crew)
+                await daemon.start(service.journal.run)
+                await daemon.start(service.executor.run)
+                found = await scenario(service)
                 daemon.cancel_scope.cancel()
             with trio.move_on_after(SOON):
-                while self._workers.count():  # noqa: ASYNC110 - an end tells nobody
+                while self._workers.count():  # noqa: ASYNC110 - no event is set
                     await trio.sleep(0.01)
             world.cancel_scope.cancel()
         return found
 
 
-@pytest.fixture(params=["played", "real"])
-def contract(
+@pytest.fixture(params=["fake", "real"])
+def runner(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Contract:
-    return Contract(tmp_path, monkeypatch, played=request.param == "played")
+) -> ScriptRunner:
+    return ScriptRunner(tmp_path, monkeypatch, is_fake=request.param == "fake")
 
 
 def error(text: str, *events: str, status: str = "error") -> Outcome:
     return Outcome(status, text, None, [BEGUN, *events, FAILED])
 
 
-def test_it_does_its_work(contract: Contract) -> None:
-    done = contract("started", "task a", "note x", "log y", "done a", "result fine")
+def test_worker_completes(runner: ScriptRunner) -> None:
+    done = runner("started", "task a", "note x", "log y", "done a", "result fine")
     told = ["task_started", "agent_step", "log", "task_completed"]
     assert done == Outcome("completed", "", "fine", [BEGUN, *told, DONE])
 
 
-def test_it_uses_a_tool_and_waits_for_its_result(contract: Contract) -> None:
-    done = contract("started", "call add", "hear", "result used")
+def test_worker_calls_tool(runner: ScriptRunner) -> None:
+    done = runner("started", "call add", "hear", "result used")
     told = ["tool_usage_started", "tool_usage_finished"]
     assert done == Outcome("completed", "", "used", [BEGUN, *told, DONE])
 
 
-def test_it_asks_a_human_and_waits_for_the_answer(contract: Contract) -> None:
-    async def answer(house: House) -> Outcome:
-        kickoff_id = await house.kick_off(
+def test_worker_asks_for_human_input(runner: ScriptRunner) -> None:
+    async def answer(service: CrewService) -> Outcome:
+        kickoff_id = await service.kick_off(
             *("started", "task a", "ask a", "hear", "done a", "result good")
         )
-        await house.reaches(kickoff_id, lambda each: each.status is Status.WAITING_FOR_HUMAN_INPUT)
-        await house.executor.resume(
-            house.caller, kickoff_id, Feedback("a", "yes", approved=True), webhooks=()
+        await service.reaches(
+            kickoff_id, lambda each: each.status is Status.WAITING_FOR_HUMAN_INPUT
         )
-        return await house.outcome(kickoff_id)
+        await service.executor.resume(
+            service.caller, kickoff_id, Feedback("a", "yes", approved=True), webhooks=()
+        )
+        return await service.outcome(kickoff_id)
 
     told = ["task_started", "human_input_requested", "human_feedback_received", "task_completed"]
-    assert contract.play(answer) == Outcome("completed", "", "good", [BEGUN, *told, DONE])
+    assert runner.play(answer) == Outcome("completed", "", "good", [BEGUN, *told, DONE])
 
 
 @pytest.mark.parametrize(
@@ -233,38 +236,38 @@ def test_it_asks_a_human_and_waits_for_the_answer(contract: Contract) -> None:
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )  # fmt: skip
-def test_its_end_is_told_as_it_was(contract: Contract, script: list[Step], text: str) -> None:
-    assert contract("started", *script) == error(text)
+def test_end_of_worker_is_reported(runner: ScriptRunner, script: list[Step], text: str) -> None:
+    assert runner("started", *script) == error(text)
 
 
-def test_its_result_stands_whatever_it_says_after_it(contract: Contract) -> None:
+def test_result_stands_despite_later_messages(runner: ScriptRunner) -> None:
     expected = Outcome("completed", "", "x", [BEGUN, DONE])
-    assert contract("started", "result x", "result y", "raw no JSON", "exit 3") == expected
+    assert runner("started", "result x", "result y", "raw no JSON", "exit 3") == expected
 
 
-def test_killed_by_somebody(contract: Contract) -> None:
-    killed = contract("started", "signal 9")
+def test_killed_worker_is_reported(runner: ScriptRunner) -> None:
+    killed = runner("started", "signal 9")
     assert killed.status == "error"
     assert killed.error.startswith("the worker was ended by signal 9 (Killed), which this daemon")
 
 
-def test_it_floods_its_line(contract: Contract) -> None:
-    flooded = contract("started", "flood 9", "result x")
+def test_flood_of_messages_is_refused(runner: ScriptRunner) -> None:
+    flooded = runner("started", "flood 9", "result x")
     assert flooded.error.startswith(
         "the worker broke the protocol: an execution's messages may have 200000 bytes in all"
     )
     assert flooded.events == [BEGUN, "log", "log", "log", FAILED]
 
 
-def test_it_writes_without_an_end_of_line(contract: Contract) -> None:
-    endless = contract("started", "endless", "result x")
+def test_endless_line_is_refused(runner: ScriptRunner) -> None:
+    endless = runner("started", "endless", "result x")
     assert endless.error.startswith(
         "the worker broke the protocol: a line may have 1048576 bytes, this has more"
     )
 
 
-def test_it_floods_its_output_and_nobody_minds(contract: Contract) -> None:
-    assert contract("started", "print 300000", "result x").status == "completed"
+def test_flood_of_output_is_ignored(runner: ScriptRunner) -> None:
+    assert runner("started", "print 300000", "result x").status == "completed"
 
 
 LATE = f"it ran longer than the {SHORT:g} s that its crew may (deadline); "
@@ -282,40 +285,42 @@ LATE = f"it ran longer than the {SHORT:g} s that its crew may (deadline); "
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else "",
 )
-def test_what_it_takes_to_stop_it(contract: Contract, script: list[Step], how: str) -> None:
-    late = contract("started", *script, deadline=SHORT)
+def test_stop_escalates_as_needed(runner: ScriptRunner, script: list[Step], how: str) -> None:
+    late = runner("started", *script, deadline=SHORT)
     assert late == error(LATE + how, status="timed_out")
 
 
-def test_it_closes_its_line_and_stays(contract: Contract) -> None:
-    assert contract("started", "close", "hang") == error(
+def test_worker_that_closes_its_connection_is_ended(runner: ScriptRunner) -> None:
+    assert runner("started", "close", "hang") == error(
         "the worker broke the protocol: it closed its descriptor without `result` or `failed` "
         "and runs on"
     )
 
 
 @pytest.mark.parametrize("end", ["result x", "exit 3", "signal 9"])
-def test_what_it_leaves_behind_is_gone(contract: Contract, end: str) -> None:
-    """`Contract` looks: at processes, folders and descriptors."""
-    left = contract("started", "file", "fork", "stray", end)
+def test_children_and_files_of_worker_are_removed(runner: ScriptRunner, end: str) -> None:
+    """`ScriptRunner` checks processes, folders and descriptors."""
+    left = runner("started", "file", "fork", "stray", end)
     assert left.status == ("completed" if end == "result x" else "error")
 
 
-def test_a_daemon_that_is_killed_leaves_no_worker(contract: Contract) -> None:
-    async def leave(house: House) -> None:
-        kickoff_id = await house.kick_off("started", "task a", "deaf", "fork", "stray", "hang")
-        await house.reaches(kickoff_id, lambda each: each.current_task is not None)
+def test_killed_daemon_leaves_no_worker(runner: ScriptRunner) -> None:
+    async def leave(service: CrewService) -> None:
+        kickoff_id = await service.kick_off("started", "task a", "deaf", "fork", "stray", "hang")
+        await service.reaches(kickoff_id, lambda each: each.current_task is not None)
 
-    contract.play(leave)
+    runner.play(leave)
 
 
 @pytest.mark.parametrize(
     ("mode", "why"), [(None, "No such file or directory"), (0o644, "Permission denied")]
 )
-def test_it_cannot_be_started(contract: Contract, mode: int | None, why: str) -> None:
+def test_worker_that_cannot_start_is_reported(
+    runner: ScriptRunner, mode: int | None, why: str
+) -> None:
     if mode is not None:
-        contract.program.write_text("#!/bin/sh\n")
-        contract.program.chmod(mode)
-    failed = contract(command=(str(contract.program),))
+        runner.program.write_text("#!/bin/sh\n")
+        runner.program.chmod(mode)
+    failed = runner(command=(str(runner.program),))
     assert failed.events == [BEGUN, FAILED]
     assert re.fullmatch(f".*program: .Errno .*. {why}: 'program'", failed.error)

@@ -1,8 +1,7 @@
-"""Threads, played: what would be done in one is done in place, so that a mock clock can be used.
+"""Fake threads: a thread's function runs in the trio thread, so a mock clock can be used.
 
-What a task sees of a thread stays: it can be cancelled before the thread starts and not any more
-from then on, others run while it waits, a limiter lets so many through. That this is so of real
-ones too, is what `test_contract_threads.py` holds it to.
+As with real threads, a call can be cancelled only before it starts, other tasks run meanwhile, and
+a limiter bounds the number of calls. `test_contract_threads.py` compares the two.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import trio
 R = TypeVar("R")
 
 MEANWHILE = 3
-"""Steps that others can take while a thread begins, and while it ends."""
+"""Checkpoints while a thread starts, and while it ends."""
 
 
 async def run_in_place(
@@ -26,14 +25,13 @@ async def run_in_place(
     limiter: trio.CapacityLimiter | None = None,
     abandon_on_cancel: bool = False,
 ) -> R:
-    """`trio.to_thread.run_sync`, with as much of its interface as the daemon uses but for
-    look-ups of names, which no test with a mock clock makes."""
+    """Run `function` as `trio.to_thread.run_sync` does, but in the trio thread."""
     await trio.lowlevel.checkpoint_if_cancelled()
     async with limiter or trio.to_thread.current_default_thread_limiter():
         with trio.CancelScope(shield=True):
-            await _others_run()  # the thread has started
+            await _others_run()  # the thread starts
             result = outcome.capture(function, *args)
-            await _others_run()  # and has ended; that is on its way to us
+            await _others_run()  # the thread ends
     return result.unwrap()
 
 
@@ -43,5 +41,5 @@ async def _others_run() -> None:
 
 
 def threads_in_place(patch: pytest.MonkeyPatch) -> None:
-    """From now on there are no threads."""
+    """Replace `trio.to_thread.run_sync`: no threads are started from now on."""
     patch.setattr(trio.to_thread, "run_sync", run_in_place)

@@ -7,7 +7,7 @@ from trio.testing import memory_stream_pair
 
 
 class Wire(trio.abc.Stream):
-    """The daemon's end of a connection; `there` is the other end."""
+    """The daemon's end of an in-memory connection; `there` is the other end."""
 
     def __init__(self) -> None:
         self._here, self.there = memory_stream_pair()
@@ -15,7 +15,7 @@ class Wire(trio.abc.Stream):
         self._receiving = trio.CancelScope()
 
     def reset(self) -> None:
-        """From now on every use is an error, also the one under way."""
+        """Make every use fail from now on, also the current one."""
         self.is_reset = True
         self._receiving.cancel()
 

@@ -1,4 +1,4 @@
-"""A matrix of faults by phases, as data: what is due in each cell, or why there is no such cell."""
+"""A matrix of faults by phases, as data: the due outcome of each cell, or why it is impossible."""
 
 from __future__ import annotations
 
@@ -14,41 +14,43 @@ Where = str | Iterable[str]
 
 @dataclass(frozen=True)
 class Impossible:
-    """Why a fault cannot strike in a phase."""
+    """A fault cannot strike in a phase, for this reason."""
 
     why: str
 
 
 class Matrix(Generic[D]):
-    """`D` says what is due."""
+    """Cells by fault and phase. `D` is the type of a due outcome."""
 
     def __init__(self) -> None:
-        self._said: dict[Cell, D | Impossible] = {}
+        self._cells: dict[Cell, D | Impossible] = {}
 
     def put(self, faults: Where, phases: Where, what: D | Impossible) -> None:
-        """Say it for each of the cells; what is said later counts."""
+        """Set these cells. A later call replaces an earlier one."""
         for fault in [faults] if isinstance(faults, str) else faults:
             for phase in [phases] if isinstance(phases, str) else phases:
-                self._said[fault, phase] = what
+                self._cells[fault, phase] = what
 
     def due(self, cell: Cell) -> D:
-        """What is due in a cell that there is."""
-        what = self._said[cell]
+        """Return the due outcome of a possible cell."""
+        what = self._cells[cell]
         assert not isinstance(what, Impossible)
         return what
 
     @property
     def cells(self) -> list[Cell]:
-        """Those that there are."""
-        return [cell for cell in self._said if cell not in self.impossible]
+        """The possible cells."""
+        return [cell for cell in self._cells if cell not in self.impossible]
 
     @property
     def impossible(self) -> dict[Cell, str]:
-        """The others, and why."""
-        return {cell: what.why for cell, what in self._said.items() if isinstance(what, Impossible)}
+        """The impossible cells, with the reason."""
+        return {
+            cell: what.why for cell, what in self._cells.items() if isinstance(what, Impossible)
+        }
 
     def check(self, faults: Iterable[str], phases: Iterable[str]) -> None:
-        """Each fault is decided in each phase, and what is impossible says why."""
+        """Check that each fault is decided in each phase, and each impossible cell has a reason."""
         where = list(phases)
-        assert self._said.keys() == {(fault, phase) for fault in faults for phase in where}
+        assert self._cells.keys() == {(fault, phase) for fault in faults for phase in where}
         assert all(len(why.split()) > 4 for why in self.impossible.values())

@@ -1,4 +1,4 @@
-"""What is at the edges of the daemon, in the place of its sockets."""
+"""Replacements for the daemon's sockets: the HTTP server and the control socket."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ URL = "http://localhost"
 
 
 def no_sockets() -> Any:
-    """Listeners that listen to nothing."""
+    """Return listeners without sockets."""
     return SimpleNamespace(main=(), crews={}, urls=(URL,), crew_urls={}, ports=frozenset())
 
 
-class Door:
-    """What the HTTP server is to the facade: a request is a task, and a stop has a grace."""
+class AsgiServer:
+    """A replacement for `HttpApp`: requests come by ASGI; a stop gives them `grace` seconds."""
 
     def __init__(self, app: GuardedQuart, _: object, *, grace: float) -> None:
         self._app = without_threads(app)
@@ -52,15 +52,15 @@ class Door:
     def stop(self) -> None:
         self._stop.set()
 
-    def cut(self) -> None:
-        """Reset all connections, as the kernel does when a process has ended."""
+    def reset_connections(self) -> None:
+        """Reset all connections, as the kernel does when a process ends."""
         self.stop()
         for exchange in list(self._connected.values()):
             exchange.end("connection reset")
 
     def ask(self, exchange: Exchange, gone: trio.Event) -> None:
-        """Have it answered; refused when nobody listens."""
-        with suppress(RuntimeError):  # its nursery may be closing at this very moment
+        """Answer the request; refuse it if the server does not listen."""
+        with suppress(RuntimeError):  # the nursery may be closing
             if self._requests is not None and self.open:
                 self._requests.start_soon(self._answer, exchange, gone)
                 return
@@ -69,7 +69,7 @@ class Door:
     async def _answer(self, exchange: Exchange, gone: trio.Event) -> None:
         self._connected[id(exchange)] = exchange
         try:
-            with exchange.under_way:  # cancelled, the request ends where it stands
+            with exchange.under_way:  # cancelling it ends the request without an answer
                 await ask_app(self._app, exchange, port=1, gone=gone)
         finally:
             exchange.end("closed")
@@ -77,7 +77,7 @@ class Door:
 
 
 class Control:
-    """The control socket, without the socket."""
+    """A control socket that nobody can connect to."""
 
     def __init__(self, _: Path, commands: Commands) -> None:
         self.commands = commands
@@ -90,7 +90,7 @@ class Control:
 def request(
     method: str, path: str, body: Json | None, token: str, headers: Mapping[str, str]
 ) -> Exchange:
-    """Anything that a client on this machine may send."""
+    """Return a request of a client on this machine."""
     sent = dict(headers)
     if token:
         sent["authorization"] = f"Bearer {token}"
@@ -101,20 +101,22 @@ def request(
 
 
 @dataclass(eq=False)
-class Asked:
+class SentRequest:
+    """A request that was sent. Setting `gone` disconnects its client."""
+
     exchange: Exchange
     began: float
     gone: trio.Event = field(default_factory=trio.Event)
     seconds: float = 0.0
 
     async def wait(self) -> int:
-        """Until it is answered, or cut off. The status."""
+        """Wait for the end of the answer and return the status; 0 if none came."""
         await self.exchange.ended.wait()
         self.seconds = trio.current_time() - self.began
         return self.status
 
-    async def good(self, within: float = inf) -> Json:
-        """Return the answer, which must come with 200 within so many seconds."""
+    async def expect_ok(self, within: float = inf) -> Json:
+        """Return the answer's JSON. It must come with 200 within so many seconds."""
         with trio.move_on_after(within):
             await self.wait()
         assert self.status == 200, self

@@ -1,7 +1,7 @@
-"""The fault matrix of the browser and the portal, as data: faults by phases.
+"""The fault matrix of the browser and the portal: faults by phases.
 
-Each cell says what whoever asks is due (`Due`), or why there is no such cell (`Impossible`). What
-every cell is due besides (the next request, no leftovers) is in `play.py`.
+A cell is `Due`, the outcome for the client, or `Impossible`. `play.py` checks what is due in every
+cell: the next request succeeds, and nothing is left.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from tests.faults.cells import Impossible, Matrix
 from tests.faults.phases import ARMED_PHASES, PHASES
 from tests.faults.strikes import ARMED, PORTAL
 
-# Seconds on the stage's clock.
-MOMENT = 0.1  # for what waits for nothing
-EXIT = 0.7  # a socket has closed: whether its process has ended is waited for
-LIVED = 2.2  # a tab has had its deadline for a sign of life
-SUBMITTED = 1.0  # a submit or two, a page to be loaded among it
-VERDICT = 7.0  # the canary says that a browser is unresponsive
-ANSWERED = 10.2  # a call has had its deadline
-GLANCED = 11.0  # a submit is under way, and a look at the page has had its deadline
-LOADED = 30.2  # a page has had its deadline, or an answer to a submit
-MOUNTED = 15.5  # a page has had its time to show its form
-SETTLED = 2.5  # a page has had its time to go elsewhere
+# Seconds on the mock clock.
+MOMENT = 0.1  # nothing is waited for
+EXIT = 0.7  # after its socket closes, the process's end is waited for
+LIVED = 2.2  # the deadline of a tab's liveness check has passed
+SUBMITTED = 1.0  # one or two submits, including the load of a page
+UNRESPONSIVE = 7.0  # the canary has found the browser unresponsive
+ANSWERED = 10.2  # a call's deadline has passed
+LOOKED_AT = 11.0  # during a submit, the deadline of a look at the page has passed
+LOADED = 30.2  # the deadline of a page or of a submit's answer has passed
+MOUNTED = 15.5  # the time for a page to show its form has passed
+SETTLED = 2.5  # the time for a page to redirect has passed
 
 
 @dataclass(frozen=True)
 class Due:
-    """What is due in a cell.
+    """The due outcome of a cell.
 
-    `statuses` of the answer to the victim (0: none), within `seconds` of the strike. `restarts` are
-    the browser's, by kind. `dips` says whether readiness is lost. `log` is what names the cause, in
-    exactly one record; without it no record is a warning. `data` says whether a 200 has product
-    data, `next_data` whether the next one has.
+    `statuses` are allowed for the victim's answer (0: none), within `seconds` of the strike.
+    `restarts` are the browser's, by reason. `unready`: readiness is lost. `log` matches exactly one
+    warning; if it is empty, nothing is logged as a warning. `data`: a 200 has product data;
+    `next_data`: the next one has.
     """
 
     statuses: frozenset[int]
     seconds: float
     restarts: tuple[str, ...] = ()
-    dips: bool = False
+    unready: bool = False
     log: str = ""
     data: bool = True
     next_data: bool = True
@@ -58,48 +58,50 @@ def due(*statuses: int, within: float = MOMENT, **more: Any) -> Due:
     return Due(frozenset(statuses), within, **more)
 
 
-# The browser is of no more use.
+# The browser has to be replaced.
 
 
-def _death(fault: str, kind: str, log: str, within: float, *, down: str) -> None:
-    lost = due(502, within=within, restarts=(kind,), dips=True, log=log)
+def _browser_fault(fault: str, kind: str, log: str, within: float, *, down: str) -> None:
+    lost = due(502, within=within, restarts=(kind,), unready=True, log=log)
     put(fault, WORKING, lost)
     put(fault, ("idle", "queued"), replace(lost, statuses=frozenset({502, 503})))
     put(fault, "reading", replace(lost, statuses=frozenset({200}), data=False))
-    put(fault, DOWN, due(503, restarts=("launch failed",), dips=True, log=down))
+    put(fault, DOWN, due(503, restarts=("launch failed",), unready=True, log=down))
 
 
 _ENDED = "launch failed: the connection to the browser has ended"
 _KILLED = "launch failed: Chromium ended at once with signal 9"
 _SILENT = "launch failed: the browser did not answer"
-_death("sigkill", "crashed", "restarted: crashed: Chromium ended: signal 9", EXIT, down=_KILLED)
-_death("websocket_reset", "disconnected", "restarted: disconnected:", EXIT, down=_ENDED)
-_death("sigstop", "unresponsive", "restarted: unresponsive:", VERDICT, down=_SILENT)
-# Once the next one is up, it is of use only to who is at work on it.
+_browser_fault(
+    "sigkill", "crashed", "restarted: crashed: Chromium ended: signal 9", EXIT, down=_KILLED
+)
+_browser_fault("websocket_reset", "disconnected", "restarted: disconnected:", EXIT, down=_ENDED)
+_browser_fault("sigstop", "unresponsive", "restarted: unresponsive:", UNRESPONSIVE, down=_SILENT)
+# When the next browser is up, only the work that is on the old one is lost.
 _REFUSED = "links were refused: the browser ended in the midst of it"
 put(("sigkill", "websocket_reset"), "draining", due(502, within=EXIT, log=_REFUSED))
-put("sigstop", "draining", due(502, within=VERDICT, log=_REFUSED))
+put("sigstop", "draining", due(502, within=UNRESPONSIVE, log=_REFUSED))
 
-# A tab is of no more use.
+# A tab has to be replaced.
 
 _CRASHED = "the tab crashed"
 put("renderer_killed", ALL, due(502, log=_CRASHED))
-put("renderer_killed", "idle", due(200, within=SUBMITTED))  # nobody was at work on it
-put("renderer_killed", DOWN, due(503, restarts=("launch failed",), dips=True, log=_CRASHED))
+put("renderer_killed", "idle", due(200, within=SUBMITTED))  # no work is on it
+put("renderer_killed", DOWN, due(503, restarts=("launch failed",), unready=True, log=_CRASHED))
 put("renderer_killed", "queued", due(200, within=SUBMITTED, log=_CRASHED))
 put("renderer_killed", "reading", due(200, data=False, log=_CRASHED))
-put("renderer_killed", "disposing", due(200, within=SUBMITTED))  # nor any more
+put("renderer_killed", "disposing", due(200, within=SUBMITTED))  # its work has ended
 
 _NO_DATA = "product data is not read for a minute: .* within 9 seconds"
 _ABSENT = "it was not there within 30 s"
 _NO_ANSWER = "the browser did not answer Runtime"
-put("endless_loop", ALL, due(502, within=GLANCED, log=_NO_ANSWER))
-put("endless_loop", "queued", due(200, within=GLANCED + SUBMITTED, log=_NO_ANSWER))
+put("endless_loop", ALL, due(502, within=LOOKED_AT, log=_NO_ANSWER))
+put("endless_loop", "queued", due(200, within=LOOKED_AT + SUBMITTED, log=_NO_ANSWER))
 put("endless_loop", "disposing", due(200, within=SUBMITTED))
 
 _LATE = "the browser did not answer"
 put("reply_after_deadline", ALL, due(502, within=ANSWERED + SETTLED, log=_LATE))
-put("reply_after_deadline", "queued", due(200, within=GLANCED + SETTLED, log=_LATE))
+put("reply_after_deadline", "queued", due(200, within=LOOKED_AT + SETTLED, log=_LATE))
 put(
     "reply_after_deadline",
     "disposing",
@@ -112,33 +114,33 @@ put(
 )
 
 _STUCK = ("endless_loop", "reply_after_deadline")
-put(_STUCK, "idle", due(200, within=LIVED + SUBMITTED))  # nobody was at work on it
-put(_STUCK, DOWN, due(503, restarts=("launch failed",), dips=True, log=_SILENT))
+put(_STUCK, "idle", due(200, within=LIVED + SUBMITTED))  # no work is on it
+put(_STUCK, DOWN, due(503, restarts=("launch failed",), unready=True, log=_SILENT))
 put(_STUCK, "loading", due(502, within=LOADED, log=_ABSENT))
 put(_STUCK, "reading", due(200, within=ANSWERED, log=_NO_DATA, data=False, next_data=False))
 
-# What means nothing.
+# Faults without effect.
 
 for _fault in ("clock_ahead", "clock_back"):
     put(_fault, ALL, due(200, within=SUBMITTED))
-    put(_fault, DOWN, due(503, dips=True, log="links were refused: the browser is starting"))
+    put(_fault, DOWN, due(503, unready=True, log="links were refused: the browser is starting"))
 
 # The client, and the service manager.
 
 put("client_gone", ALL, due(0))
-put("client_gone", ("idle", *DOWN), Impossible("whoever asks then is answered at once"))
-put("sigterm", ALL, due(200, within=SUBMITTED, dips=True))
-put("sigterm", DOWN, due(503, dips=True, log="links were refused: the browser is starting"))
+put("client_gone", ("idle", *DOWN), Impossible("a request in this phase is answered at once"))
+put("sigterm", ALL, due(200, within=SUBMITTED, unready=True))
+put("sigterm", DOWN, due(503, unready=True, log="links were refused: the browser is starting"))
 
 # The portal.
 
-put(PORTAL, ALL, Impossible("nothing is asked of the portal in this phase"))
+put(PORTAL, ALL, Impossible("the daemon sends the portal no request in this phase"))
 
 
 def _portal(
     fault: str, said: str, within: float, *, page: tuple[str, float], session: bool
 ) -> None:
-    """`session` says whether it takes the cookie's session for lost, or wants a person."""
+    """Put a portal fault. `session`: it ends the cookie's session or asks for a human check."""
     put(fault, ("submitting", "draining"), due(502, within=within, log=said))
     put(fault, "queued", due(502 if session else 200, within=within + SUBMITTED, log=said))
     put(fault, "loading", due(502, within=page[1], log=page[0]))
@@ -171,7 +173,11 @@ put(
 
 # The machine.
 
-put(ARMED, ALL, Impossible("no browser is launched in this phase, and one that runs needs none"))
+put(
+    ARMED,
+    ALL,
+    Impossible("no browser is launched in this phase, and a running one is not affected"),
+)
 _LAUNCH = {
     "launch_fails": "launch failed: Chromium ended at once with exit code 1: out of luck",
     "launch_hangs": r"launch failed: Chromium was not ready within 20 s \(browser.start_timeout\)",
@@ -181,13 +187,13 @@ _LAUNCH = {
     "too_many_files": "launch failed: .* Too many open files",
 }
 for _fault, _log in _LAUNCH.items():
-    put(_fault, "starting", due(503, restarts=("launch failed",), dips=True, log=_log))
+    put(_fault, "starting", due(503, restarts=("launch failed",), unready=True, log=_log))
     put(
         _fault,
         "restarting",
-        due(503, restarts=("crashed", "launch failed"), dips=True, log=_log),
+        due(503, restarts=("crashed", "launch failed"), unready=True, log=_log),
     )
-    # The one before serves until the next one is there.
+    # The old browser serves until the new one is up.
     put(
         _fault,
         "draining",

@@ -1,7 +1,7 @@
-"""Phases: in the middle of what a fault strikes.
+"""Phases of a conversion in which a fault can strike.
 
-Each one brings a stage to a point and holds it there: the browser at a command, or the portal at a
-request. What stands there is told as a `Scene`; `release` lets it go on.
+Each function brings a stage to the phase and holds it there, at a command to the browser or at a
+request to the portal. It returns a `Scene`, whose `release` opens the gates.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from tests.fakes.chromium import FakeChromium
 from tests.fakes.gate import Gate
 from tests.fakes.machine import Process
 from tests.fakes.tab import Tab
-from tests.faults.door import Asked
-from tests.faults.stage import BIG, Stage, comes_about
+from tests.faults.door import SentRequest
+from tests.faults.stage import BIG, Stage, wait_until
 
 SUBMIT = "q=batchCustomLink"
 PRODUCT = "/api/v3/offer/product?"
 PAGE = "/offer/custom_link"
-FIRST_BEAT = "Runtime.evaluate"
+CANARY_CALL = "Runtime.evaluate"
 DISPOSE = "Target.disposeBrowserContext"
-MEASURED = 30.0  # seconds between two looks at the browser's memory
-SOON = 20.0
+MEASURE_INTERVAL = 30.0  # seconds between two measurements of the browser's memory
+SOON = 20.0  # seconds
 
 
 @dataclass
 class Scene:
-    """What is under way. `victim` is the one who asked; without one somebody asks now."""
+    """A stage in a phase. `victim` is the request that is struck; None: a new one is sent."""
 
     phase: str
     stage: Stage
     account: str
     process: Process
     tab: Tab | None = None
-    victim: Asked | None = None
+    victim: SentRequest | None = None
     gates: list[Gate] = field(default_factory=list)
-    others: list[Asked] = field(default_factory=list)
+    others: list[SentRequest] = field(default_factory=list)
 
     @property
     def browser(self) -> FakeChromium:
@@ -53,48 +53,48 @@ class Scene:
 Phase = Callable[[Stage, trio.Nursery], Awaitable[Scene]]
 
 
-async def started(stage: Stage, nursery: trio.Nursery) -> None:
+async def start(stage: Stage, nursery: trio.Nursery) -> None:
     await nursery.start(stage.run)
     await stage.until_ready(SOON)
 
 
-async def warmed(stage: Stage, nursery: trio.Nursery) -> str:
-    """Start it, and have an account's page open: which one."""
-    await started(stage, nursery)
+async def start_with_page(stage: Stage, nursery: trio.Nursery) -> str:
+    """Start the daemon and open an account's page. Return the account."""
+    await start(stage, nursery)
     account = stage.account()
     asked = stage.ask(account)
-    mapping = (await asked.good())["mapping"]
+    mapping = (await asked.expect_ok())["mapping"]
     assert all(entry["product"] for entry in mapping.values()), asked
     return account
 
 
 async def idle(stage: Stage, nursery: trio.Nursery) -> Scene:
-    account = await warmed(stage, nursery)
+    account = await start_with_page(stage, nursery)
     await trio.sleep(BrowserLimits().trusted_for_s)
     return Scene("idle", stage, account, stage.machine.process, _links_tab(stage))
 
 
 async def starting(stage: Stage, nursery: trio.Nursery) -> Scene:
-    gates = _hold_first_beat(stage)
+    gates = _hold_canary(stage)
     await nursery.start(stage.run)
-    return await _at_first_beat("starting", stage, gates)
+    return await _at_canary("starting", stage, gates)
 
 
 async def restarting(stage: Stage, nursery: trio.Nursery) -> Scene:
-    await started(stage, nursery)
-    gates = _hold_first_beat(stage)
+    await start(stage, nursery)
+    gates = _hold_canary(stage)
     stage.machine.process.kill()
-    return await _at_first_beat("restarting", stage, gates)
+    return await _at_canary("restarting", stage, gates)
 
 
-def _hold_first_beat(stage: Stage) -> list[Gate]:
+def _hold_canary(stage: Stage) -> list[Gate]:
     gates: list[Gate] = []
-    stage.machine.prepare = lambda browser: gates.append(browser.hold(FIRST_BEAT))
+    stage.machine.prepare = lambda browser: gates.append(browser.hold(CANARY_CALL))
     return gates
 
 
-async def _at_first_beat(phase: str, stage: Stage, gates: list[Gate]) -> Scene:
-    assert await comes_about(lambda: gates, SOON)
+async def _at_canary(phase: str, stage: Stage, gates: list[Gate]) -> Scene:
+    assert await wait_until(lambda: gates, SOON)
     stage.machine.prepare = lambda _: None
     await gates[0].reached.wait()
     (canary,) = stage.machine.browser.tabs.values()
@@ -102,16 +102,16 @@ async def _at_first_beat(phase: str, stage: Stage, gates: list[Gate]) -> Scene:
 
 
 async def loading(stage: Stage, nursery: trio.Nursery) -> Scene:
-    await started(stage, nursery)
+    await start(stage, nursery)
     return await _held("loading", stage, stage.account(), PAGE)
 
 
 async def submitting(stage: Stage, nursery: trio.Nursery) -> Scene:
-    return await _held("submitting", stage, await warmed(stage, nursery), SUBMIT)
+    return await _held("submitting", stage, await start_with_page(stage, nursery), SUBMIT)
 
 
 async def reading(stage: Stage, nursery: trio.Nursery) -> Scene:
-    return await _held("reading", stage, await warmed(stage, nursery), PRODUCT)
+    return await _held("reading", stage, await start_with_page(stage, nursery), PRODUCT)
 
 
 async def queued(stage: Stage, nursery: trio.Nursery) -> Scene:
@@ -125,8 +125,8 @@ async def queued(stage: Stage, nursery: trio.Nursery) -> Scene:
 
 
 async def disposing(stage: Stage, nursery: trio.Nursery) -> Scene:
-    """Somebody's work has failed, and the victim waits until its context is disposed of."""
-    account = await warmed(stage, nursery)
+    """A request has failed, and the victim waits until its context is disposed of."""
+    account = await start_with_page(stage, nursery)
     stage.portal.faults.arm("submit_500", times=1, account=account)
     scene = Scene("disposing", stage, account, stage.machine.process, _links_tab(stage))
     scene.gates = [scene.browser.hold(DISPOSE)]
@@ -139,17 +139,17 @@ async def disposing(stage: Stage, nursery: trio.Nursery) -> Scene:
 
 
 async def draining(stage: Stage, nursery: trio.Nursery) -> Scene:
-    """The next browser is up, and this one only lives for the victim's work."""
+    """The next browser is up; the old one only finishes the victim's work."""
     scene = await _recycled(stage, nursery, lambda _: None)
-    assert await comes_about(lambda: stage.browser.status().pid != scene.process.pid, SOON)
+    assert await wait_until(lambda: stage.browser.status().pid != scene.process.pid, SOON)
     stage.machine.memory = 0
     return scene
 
 
 async def _recycled(stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], object]) -> Scene:
-    """It is found to be too large, while the victim's work is done on it."""
-    account = await warmed(stage, nursery)
-    await trio.sleep(MEASURED - 1.0)
+    """Exceed the memory limit while the victim's work is on the browser."""
+    account = await start_with_page(stage, nursery)
+    await trio.sleep(MEASURE_INTERVAL - 1.0)
     scene = await _held("draining", stage, account, SUBMIT)
     arm(stage)
     stage.machine.memory = BIG
@@ -171,7 +171,7 @@ def _newest(stage: Stage) -> Tab:
 
 
 def _links_tab(stage: Stage) -> Tab:
-    """The first that was opened at the portal; the canary is at no page."""
+    """Return the first tab at the portal. The canary's tab has no page."""
     return next(tab for tab in stage.machine.browser.tabs.values() if PAGE in tab.document.url)
 
 
@@ -205,11 +205,11 @@ async def armed_starting(
 async def armed_restarting(
     stage: Stage, nursery: trio.Nursery, arm: Callable[[Stage], object]
 ) -> Scene:
-    await started(stage, nursery)
+    await start(stage, nursery)
     arm(stage)
     process = stage.machine.process
     process.kill()
-    assert await comes_about(lambda: not stage.ready, SOON)
+    assert await wait_until(lambda: not stage.ready, SOON)
     return Scene("restarting", stage, stage.account(), process)
 
 
@@ -218,4 +218,4 @@ ARMED_PHASES: dict[str, Armed] = {
     "restarting": armed_restarting,
     "draining": _recycled,
 }
-"""The same for what is wrong before a browser is launched, and shows when one is."""
+"""Phases for faults that are set before a browser is launched and strike at its launch."""

@@ -1,9 +1,8 @@
-"""The daemon on a stage: planted by its own tree, asked through its own facade.
+"""The daemon in one process, built by its own tree and asked through its own HTTP apps.
 
-What is not its own: the machine below Chromium and below crews' workers, the internet that webhooks
-go out to, the disk under the journal, threads (all in `tests/fakes`), and the HTTP server in front,
-whose place a `Door` takes that calls the facade by ASGI. So nothing leaves this process, and an
-hour passes in a millisecond. It needs a mock clock that jumps (`autojump_clock`).
+Fakes (`tests/fakes`) replace Chromium's and the workers' machines, the internet, the disk and
+threads; `AsgiServer` replaces the HTTP server. Nothing leaves this process, so an hour on the
+required mock clock (`autojump_clock`) takes milliseconds.
 """
 
 from __future__ import annotations
@@ -55,28 +54,28 @@ from tests.fakes.machine import Machine
 from tests.fakes.network import ORIGINS, Json, Network, sandbox_network
 from tests.fakes.threads import threads_in_place
 from tests.fakes.workers import Workers
-from tests.faults.door import Asked, Control, Door, no_sockets, request
+from tests.faults.door import AsgiServer, Control, SentRequest, no_sockets, request
 from tests.hygiene.tasks import daemon_tasks
 
-LOOK_EVERY = 0.02
+POLL_INTERVAL = 0.02  # seconds
 GONE = 1.0
-"""Seconds in which the machine has ended what a daemon left to it."""
+"""Seconds until the reapers have ended the processes of a daemon that is gone."""
 BIG = 1 << 30
 RECYCLE_MEMORY = 1 << 29
-# Of no use to anybody: a password hash that has the form of one.
+# A password hash in form only: no password matches it.
 HASH = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$" + "A" * 43
 SIGNING = "ab" * 32
 MASTER = "cd" * 32
 EPOCH = "0123456789abcdef"
 JOURNAL = "journal.sqlite3"
 matches = cache(passwords.matches)
-"""Starts would spend most of their time here, so it is done once."""
+"""Cached, as hashing takes most of the time of a start."""
 
 Table = Mapping[str, Any]
 
 
-class Wall:
-    """The machine's clock, in Unix seconds. It goes with trio's, and can be set."""
+class WallClock:
+    """The wall clock in Unix seconds. It runs with trio's clock; `offset` can be set."""
 
     def __init__(self) -> None:
         self.offset = 1_800_000_000.0
@@ -91,23 +90,23 @@ class Wall:
 BROWSER_LIMITS = BrowserLimits()
 
 
-async def comes_about(condition: Callable[[], object], within: float) -> bool:
-    """Look, as a monitor does, until it is so; False when it is not within so many seconds."""
+async def wait_until(condition: Callable[[], object], within: float) -> bool:
+    """Poll until the condition is true. Return False after `within` seconds."""
     with trio.move_on_after(within):
-        while not condition():  # noqa: ASYNC110 - what is looked at tells nobody
-            await trio.sleep(LOOK_EVERY)
+        while not condition():  # noqa: ASYNC110 - no event is set
+            await trio.sleep(POLL_INTERVAL)
         return True
     return False
 
 
 class Stage:
-    """A daemon that can be started, again and again, and everything around it.
+    """A daemon that can be started repeatedly, with everything around it.
 
-    Each `run()` is a process of its own: all parts are made anew, and find in the state directory
-    what the one before has left there.
+    Each `run()` is a new process: all parts are new, and read the state directory that the run
+    before has left.
     """
 
-    door: Door
+    http_server: AsgiServer
     browser: Browser
     crews: Crews
 
@@ -117,11 +116,14 @@ class Stage:
         patch: pytest.MonkeyPatch,
         *,
         crews: Sequence[Table] = (),
-        look_every: float = LOOK_EVERY,
+        poll_interval: float = POLL_INTERVAL,
         browser_limits: BrowserLimits = BROWSER_LIMITS,
     ) -> None:
-        """`crews` are `[[crews]]` tables; without a command of their own their workers do as the
-        input `script` says. Readiness is looked at every `look_every` seconds."""
+        """`crews` are `[[crews]]` tables.
+
+        A crew without a command has workers that run the input `script`. Readiness is noted every
+        `poll_interval` seconds.
+        """
         self.network: Network
         self.portal: SandboxState
         self.network, self.portal = sandbox_network()
@@ -134,112 +136,112 @@ class Stage:
         threads_in_place(patch)
         self.disk = Disk()
         self.disk.install(patch)
-        self.wall = Wall()
+        self.wall = WallClock()
         self.directory = folder / "state"
         self.readiness: list[tuple[float, bool]] = []
         self.tokens: dict[str, str] = {}
-        """The organization tokens of crews, by name."""
+        """The organization tokens by crew."""
         self.ended = trio.Event()
         self.escalated: Escalated | None = None
-        """Why it has ended by itself."""
-        self._look_every = look_every
+        """The escalation that ended the daemon; None if there was none."""
+        self._poll_interval = poll_interval
         self._browser_limits = browser_limits
         self._items = iter(range(500_000_000, 600_000_000))
         usual = {"runner": "command", "command": [str(self.workers.program)]}
         self._settings = build(tables(self.directory, [{**usual, **each} for each in crews]))
         self._life = trio.CancelScope()
-        self._image: dict[str, bytes] | None = None
+        self._files_at_kill: dict[str, bytes] | None = None
         self.directory.mkdir(mode=0o700)
         save(self.directory, SavedState(version=1, epoch=EPOCH, spared=None, second_factor=None))
-        self._open_up(patch)
+        self._patch_tree(patch)
 
-    # Its life
+    # Process
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """A process, from its start to its end. What it runs on outlives it for a moment."""
+        """Run the daemon from its start to its end, then wait until its processes have ended."""
         self.ended, self.escalated = trio.Event(), None
-        self._life, self._image = trio.CancelScope(), None
-        self._plant()
+        self._life, self._files_at_kill = trio.CancelScope(), None
+        self._build()
         async with trio.open_nursery() as world:
             self.workers.nursery = self.internet.nursery = world
             try:
                 with self._life:
                     await self._live(task_status)
             finally:
-                self._put_back()
-            await comes_about(lambda: not self.workers.count(), GONE)
+                self._restore_files()
+            await wait_until(lambda: not self.workers.count(), GONE)
             world.cancel_scope.cancel()
         self.ended.set()
 
     async def _live(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._supervise, nursery.cancel_scope)
-            with suppress(Unavailable):  # told to stop before it was up, or it has not come up
+            with suppress(Unavailable):  # it was stopped before it was up, or failed to start
                 await self._read_tokens()
-            nursery.start_soon(self._watch)
+            nursery.start_soon(self._note_readiness)
             task_status.started()
 
     def stop(self) -> None:
-        """What SIGTERM does."""
+        """Do what SIGTERM does."""
         self._supervisor.stop()
 
     def stop_at_once(self) -> None:
-        """What a second one does."""
+        """Do what a second SIGTERM does."""
         self._life.cancel()
 
     def kill(self) -> None:
-        """What SIGKILL does: what is on disk at this moment is what the next one finds.
+        """End the daemon as SIGKILL does: the next one finds the files as they are now.
 
-        Its tasks are cancelled, and whatever they still write is taken back.
+        The tasks are cancelled; what they write after that is undone.
         """
-        self._image = {
+        self._files_at_kill = {
             each.name: each.read_bytes() for each in self.directory.iterdir() if each.is_file()
         }
         self._life.cancel()
-        self.disk.heal()  # nobody is left who could be held up
+        self.disk.heal()  # open the gates: nothing may wait for them
 
     @property
     def ready(self) -> bool:
         return self.browser.is_ready
 
     async def until_ready(self, within: float) -> None:
-        assert await comes_about(lambda: self.ready, within)
+        assert await wait_until(lambda: self.ready, within)
 
-    async def is_gone(self, within: float) -> None:
-        """See it end, with nothing left of it."""
+    async def wait_gone(self, within: float) -> None:
+        """Wait for the daemon's end and check that nothing is left of it."""
         with trio.fail_after(within):
             await self.ended.wait()
         assert not self.tasks(), self.tasks()
         left = self.processes(), self.folders()
         assert left == (0, 0), left
 
-    # What is asked of it
+    # Requests
 
     def account(self) -> str:
-        """One that nobody has used."""
+        """Return an unused account."""
         return str(next(self._items))
 
     def link(self) -> str:
-        """To an item that nobody has asked for."""
+        """Return a link to an unused item."""
         return product_link(product_of(next(self._items)), ORIGINS.shop)
 
-    def ask(self, account: str, *, items: int = 1, sub_id: str = "") -> Asked:
-        """Convert links to items that nobody has asked for."""
+    def ask(self, account: str, *, items: int = 1, sub_id: str = "") -> SentRequest:
+        """Convert links to so many unused items."""
         links = [self.link() for _ in range(items)]
         body = {"links": links, "subIds": [sub_id], "cookie": cookie_header(account)}
         return self.request("POST", "/api/convert", body, token=self._session())
 
     def request(
         self, method: str, path: str, body: Json | None = None, *, token: str = "", **headers: str
-    ) -> Asked:
-        """Anything, from a client on this machine. `Idempotency_Key="x"` is that header."""
+    ) -> SentRequest:
+        """Send a request. `Idempotency_Key="x"` is the header Idempotency-Key."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         exchange = request(method, path, body, token, given)
-        asked = Asked(exchange, trio.current_time())
-        self.door.ask(exchange, asked.gone)
+        asked = SentRequest(exchange, trio.current_time())
+        self.http_server.ask(exchange, asked.gone)
         return asked
 
-    # What there is of it
+    # Resources
 
     def tasks(self) -> Counter[str]:
         return daemon_tasks()
@@ -248,7 +250,7 @@ class Stage:
         return len(self.machine.running) + self.workers.count()
 
     def folders(self) -> int:
-        """Of browsers and workers."""
+        """Return the number of folders of browsers and workers."""
         runs = self.directory / "runs"
         found = [*self.machine.profiles.iterdir(), *(runs.iterdir() if runs.exists() else ())]
         return len(found)
@@ -260,28 +262,28 @@ class Stage:
     def parts(self) -> dict[str, ChildSnapshot]:
         return {part.name: part for each in self._supervisors for part in each.snapshot()}
 
-    # How it is made
+    # Setup
 
-    def _open_up(self, patch: pytest.MonkeyPatch) -> None:
-        """Have the tree plant what can be seen from here, on clocks that can be set."""
+    def _patch_tree(self, patch: pytest.MonkeyPatch) -> None:
+        """Replace parts that the tree builds: with fakes, with clocks, or to keep a reference."""
         make_crews, wall = components.make_crews, self.wall.moment
 
-        def see_supervisor(*args: Any, **more: Any) -> Supervisor:
+        def keep_supervisor(*args: Any, **more: Any) -> Supervisor:
             self._supervisors.append(Supervisor(*args, **more))
             return self._supervisors[-1]
 
-        def see_door(*args: Any, **more: Any) -> Door:
-            self.door = Door(*args, **more)
-            return self.door
+        def keep_server(*args: Any, **more: Any) -> AsgiServer:
+            self.http_server = AsgiServer(*args, **more)
+            return self.http_server
 
-        def see_crews(*args: Any) -> Crews:
+        def keep_crews(*args: Any) -> Crews:
             self.crews = make_crews(*args)
             return self.crews
 
         patch.setattr(passwords, "matches", matches)
-        patch.setattr(tree, "Supervisor", see_supervisor)
-        patch.setattr(http_apps, "HttpApp", see_door)
-        patch.setattr(tree, "make_crews", see_crews)
+        patch.setattr(tree, "Supervisor", keep_supervisor)
+        patch.setattr(http_apps, "HttpApp", keep_server)
+        patch.setattr(tree, "make_crews", keep_crews)
         patch.setattr(tree, "make_browser", lambda *_, **__: self.browser)
         patch.setattr(tree, "Vault", partial(Vault, wall=wall))
         patch.setattr(tree, "ControlSocket", Control)
@@ -290,7 +292,7 @@ class Stage:
         patch.setattr(components, "Executor", partial(Executor, wall=wall))
         patch.setattr(components, "WebhookDispatcher", partial(WebhookDispatcher, wall=wall))
 
-    def _plant(self) -> None:
+    def _build(self) -> None:
         self._supervisors: list[Supervisor] = []
         self.browser = Browser(
             _generation(self.machine, self._browser_limits),
@@ -317,7 +319,7 @@ class Stage:
             await self._supervisor.run(task_status)
         except Escalated as error:
             self.escalated = error
-            with suppress(RuntimeError):  # it had started before
+            with suppress(RuntimeError):  # it has started
                 task_status.started()
         around.cancel()
 
@@ -326,23 +328,23 @@ class Stage:
         for name in self.crews.executor.catalog.names():
             self.tokens[name] = (await tokens.show(name)).get_secret_value()
 
-    def _put_back(self) -> None:
-        """Take back what was written after a SIGKILL."""
-        if self._image is None:
+    def _restore_files(self) -> None:
+        """Undo all writes since `kill()`."""
+        if self._files_at_kill is None:
             return
         for each in self.directory.iterdir():
             if each.is_file():
                 each.unlink()
-        for name, content in self._image.items():
+        for name, content in self._files_at_kill.items():
             (self.directory / name).write_bytes(content)
             (self.directory / name).chmod(0o600)
 
-    async def _watch(self) -> None:
+    async def _note_readiness(self) -> None:
         """Note each change of readiness."""
         while True:
             if not self.readiness or self.readiness[-1][1] != self.ready:
                 self.readiness.append((trio.current_time(), self.ready))
-            await trio.sleep(self._look_every)
+            await trio.sleep(self._poll_interval)
 
     def _session(self) -> str:
         key = SecretBytes(bytes.fromhex(SIGNING))

@@ -1,8 +1,7 @@
-"""Faults: what strikes a scene.
+"""Faults of the browser, the portal and the machine.
 
-A strike is done in one go, without an await, so that nothing comes between it and what it strikes.
-What is wrong with the machine (`ARMED`) is there before the phase begins, since it shows only when
-a browser is launched.
+A strike is a plain function that injects one fault, so no task runs between it and its target. An
+`ARMED` fault is injected before the phase, as it strikes only when a browser is launched.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from tests.faults.phases import Scene
 from tests.faults.stage import Stage
 
 Strike = Callable[[Scene], object]
-HOUR = 3600.0
+HOUR = 3600.0  # seconds
 TOO_LATE = 40.0
-"""Seconds: past every deadline of a call."""
+"""Seconds: more than the deadline of every call."""
 LATE = {
     "idle": "Runtime.evaluate",
     "starting": "Runtime.evaluate",
@@ -29,17 +28,17 @@ LATE = {
     "reading": "Runtime.evaluate",
     "disposing": "Target.disposeBrowserContext",
 }
-"""The call whose answer comes too late; of a submit it is the one for the answer's body."""
+"""The call whose answer is late, by phase. In all others it is Network.getResponseBody."""
 
 
 def reply_after_deadline(scene: Scene) -> None:
-    scene.browser.be_late(LATE.get(scene.phase, "Network.getResponseBody"), TOO_LATE)
+    scene.browser.delay_answer(LATE.get(scene.phase, "Network.getResponseBody"), TOO_LATE)
 
 
-def of_tab(deed: Callable[[Tab], None]) -> Strike:
+def in_tab(action: Callable[[Tab], None]) -> Strike:
     def strike(scene: Scene) -> None:
         assert scene.tab is not None
-        deed(scene.tab)
+        action(scene.tab)
 
     return strike
 
@@ -57,19 +56,19 @@ COMMON: dict[str, Callable[[Any], object]] = {
     "client_gone": lambda scene: scene.victim.gone.set(),
     "sigterm": lambda scene: scene.stage.stop(),
 }
-"""Strikes of both matrices: at the client, the machine's clock and the service manager."""
+"""Strikes of both matrices: the wall clock, the client and the service manager."""
 
 STRIKES: dict[str, Strike] = {
     "sigkill": lambda scene: scene.process.kill(),
     "sigstop": lambda scene: scene.browser.stop(),
-    "renderer_killed": of_tab(Tab.crash),
-    "endless_loop": of_tab(Tab.spin),
+    "renderer_killed": in_tab(Tab.crash),
+    "endless_loop": in_tab(Tab.spin),
     "websocket_reset": lambda scene: scene.process.wires[-1].reset(),
     "reply_after_deadline": reply_after_deadline,
     **COMMON,
 }
 
-# The portal: a fault of the sandbox's, by the point where it is met.
+# The portal: the sandbox's faults. Their names say where they strike.
 
 PORTAL = {
     "portal_slow": "slow",
@@ -80,20 +79,20 @@ PORTAL = {
     "portal_login": "login_redirect",
     "portal_human_check": "captcha",
 }
-OF_A_PAGE = {"html": "without_form", "truncated": "endless"}
-"""A page is HTML anyway: what comes is one without the form, or half of one."""
+PAGE_FAULTS = {"html": "without_form", "truncated": "endless"}
+"""The equivalent fault of a page, which is HTML anyway."""
 
 
 def portal_strike(fault: str) -> Strike:
-    """The fault's own answer to what the portal is being asked in this phase."""
+    """Arm the fault for the request that the portal gets in the scene's phase."""
 
     def strike(scene: Scene) -> None:
-        play = PORTAL[fault]
+        kind = PORTAL[fault]
         if scene.phase == "loading":
-            name = f"page_{OF_A_PAGE.get(play, play)}"
+            name = f"page_{PAGE_FAULTS.get(kind, kind)}"
         else:
-            name = f"{'product' if scene.phase == 'reading' else 'submit'}_{play}"
-        times = 2 if play == "reset" else 1  # the browser tries again by itself, here once
+            name = f"{'product' if scene.phase == 'reading' else 'submit'}_{kind}"
+        times = 2 if kind == "reset" else 1  # the fake browser retries a reset request once
         scene.stage.portal.faults.arm(name, times=times, account=scene.account)
 
     return strike
@@ -101,13 +100,13 @@ def portal_strike(fault: str) -> Strike:
 
 STRIKES |= {fault: portal_strike(fault) for fault in PORTAL}
 
-# The machine: what is wrong when the next browser is to be launched.
+# The machine: faults of the next browser's launch.
 
 Arm = Callable[[Stage], object]
 
 
 def launch_fails(stage: Stage) -> None:
-    stage.machine.dies_early = "[1:ERROR:x.cc:1] out of luck"
+    stage.machine.early_exit_stderr = "[1:ERROR:x.cc:1] out of luck"
 
 
 def launch_hangs(stage: Stage) -> None:
@@ -116,13 +115,13 @@ def launch_hangs(stage: Stage) -> None:
 
 def no_folder(number: int) -> Arm:
     def arm(stage: Stage) -> None:
-        stage.machine.no_folder = OSError(number, os.strerror(number))
+        stage.machine.folder_error = OSError(number, os.strerror(number))
 
     return arm
 
 
 def too_many_files(stage: Stage) -> None:
-    stage.machine.no_process = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    stage.machine.start_error = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 ARMED: dict[str, Arm] = {

@@ -1,4 +1,4 @@
-"""Every cell of the fault matrix that there is."""
+"""Test every possible cell of the fault matrix."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import trio
 from trio.testing import MockClock
 
 from tests.faults.matrix import ALL, MATRIX
-from tests.faults.play import Play
+from tests.faults.play import CellRun
 from tests.faults.stage import Stage
 from tests.faults.strikes import ARMED, STRIKES
 
 LONGEST = 400.0
-"""Seconds on the stage's clock: no cell waits for as long."""
+"""Seconds on the mock clock: more than any cell takes."""
 
 
-def test_the_matrix_has_no_hole() -> None:
+def test_matrix_is_complete() -> None:
     MATRIX.check((*STRIKES, *ARMED), ALL)
 
 
@@ -36,7 +36,7 @@ async def test_cell(  # noqa: PLR0917 - fixtures
     descriptors = stage.descriptors()
     with trio.fail_after(LONGEST):
         async with trio.open_nursery() as nursery:
-            await Play(cell, MATRIX.due(cell), stage, caplog.records).run(nursery, at_rest)
+            await CellRun(cell, MATRIX.due(cell), stage, caplog.records).run(nursery, at_rest)
             stage.stop()
-            await stage.is_gone(LONGEST)
+            await stage.wait_gone(LONGEST)
     assert stage.descriptors() == descriptors

@@ -1,6 +1,6 @@
-"""For tests whose subject is that nothing is left: they may not leave it for a moment either.
+"""Fixtures for tests of cleanup: everything must be gone when the test ends.
 
-`leaks.py` gives everything that is about to end the time to do so.
+`leaks.py`, which checks all tests, waits for what is about to end.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from tests.hygiene.look import Thing, descriptors
 from tests.hygiene.processes import descendants
 
 
-class Held(NamedTuple):
-    """The open descriptors, and the processes below this one, zombies included."""
+class OpenResources(NamedTuple):
+    """The open descriptors, and the process ids below this process, zombies included."""
 
     descriptors: set[Thing]
     processes: set[int]
 
 
-def held() -> Held:
-    return Held(set(descriptors()), descendants())
+def open_resources() -> OpenResources:
+    return OpenResources(set(descriptors()), descendants())
 
 
-def check_held(before: Held) -> None:
-    """No descriptor has come or gone, and no process has come.
+def check_unchanged(before: OpenResources) -> None:
+    """Check that no descriptor was opened or closed, and that no process was started.
 
-    One may have gone, or come below one that was there: the browsers and daemons of other tests,
-    which live below this process too, end what they need no longer, and start what they need.
+    A process may have ended, or have started children: the browsers and daemons of other tests are
+    below this process, too.
     """
     assert set(descriptors()) == before.descriptors
     assert not descendants(besides=before.processes)
@@ -38,19 +38,19 @@ def check_held(before: Held) -> None:
 
 @pytest.fixture
 def nothing_left() -> Iterator[None]:
-    """The test must leave no descriptor and no process."""
-    before = held()
+    """Fail if the test leaves a descriptor or a process."""
+    before = open_resources()
     yield
-    check_held(before)
+    check_unchanged(before)
 
 
 @pytest.fixture
 def until() -> Callable[[Callable[[], bool]], Awaitable[None]]:
-    """`await until(condition)`: for what other processes do, which tells nobody when it is done."""
+    """A function that polls until the condition is true; fails after 20 seconds."""
 
     async def wait(condition: Callable[[], bool]) -> None:
         with trio.fail_after(20):
-            while not condition():  # noqa: ASYNC110 - nothing of ours sets an event
+            while not condition():  # noqa: ASYNC110 - other processes set no event
                 await trio.sleep(0.002)
 
     return wait

@@ -1,22 +1,10 @@
-"""A test that hangs fails, says where each of its tasks stands, and the next one runs. A part of
-pytest.
+"""A pytest plugin: a test that hangs fails with the stacks of its tasks, and the next one runs.
 
-pytest-timeout ends a test by an exception out of a signal handler, which trio's scheduler does not
-survive. So here the handler of a timer asks trio to call back once LIMIT seconds have passed on the
-machine's clock, whatever trio's clock says, and what is called there cancels the whole test, its
-fixtures included, like a `trio.fail_after` around them. A test that needs more has
-`pytest.mark.deadline(seconds, reason=…)`.
-
-When the test is not over SPARE seconds later, since something shields it or blocks trio's thread,
-or when it is no coroutine, there is nothing but the exception out of the handler; a fixture of
-pytest's is ended in the same way. Last comes `faulthandler_timeout` (pyproject.toml), for what no
-signal wakes up: it ends the process, and xdist starts another one for the tests that are left.
-
-Trio closes what a signal wakes it up by before it says so: when the timer rings in between, that is
-an error that nobody can be told of. Here it says so first.
-
-The order in which trio runs its tasks is drawn anew for each test from pytest-randomly's seed, so
-that a seed gives it again.
+After LIMIT seconds (`pytest.mark.deadline(seconds, reason=…)` sets another limit) a SIGALRM handler
+asks trio to cancel the test with its fixtures: an exception out of the handler, as pytest-timeout
+has it, would break trio's scheduler. SPARE seconds later, or if no trio runs, the handler raises.
+If no signal wakes the process, `faulthandler_timeout` (pyproject.toml) ends it; xdist starts
+another.
 """
 
 from __future__ import annotations
@@ -38,14 +26,13 @@ from tests.hygiene.scheduling import seed_order
 from tests.hygiene.tasks import task_tree
 
 LIMIT = 120.0
-"""Seconds for the setup, the call, and the end of a test each. Few take more than five, but there
-are machines that do a dozen other things."""
-SPARE = 5.0
-LOOK_EVERY = 1.0
+"""Seconds for each of setup, call and teardown. Most take less than five; CI machines are busy."""
+SPARE = 5.0  # seconds
+POLL_INTERVAL = 1.0  # seconds
 
 
 class TestRun:
-    """A test's run of trio."""
+    """The trio run of one test."""
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
@@ -53,19 +40,19 @@ class TestRun:
         self._task = trio.lowlevel.current_task()
         self._token = trio.lowlevel.current_trio_token()
 
-    def ask(self) -> None:
-        """For a signal handler: have trio cancel the test, at the next opportunity."""
-        with suppress(trio.RunFinishedError, OSError):  # it has crashed just now
+    def request_cancel(self) -> None:
+        """Have trio cancel the test as soon as possible. Signal handlers may call this."""
+        with suppress(trio.RunFinishedError, OSError):  # trio is ending
             self._token.run_sync_soon(self._end, idempotent=True)
 
     def _end(self) -> None:
         if not self.verdict:
-            self.verdict = f"it was not over in time. Its tasks:\n{task_tree(self._task)}"
+            self.verdict = f"the test was not over in time. Its tasks:\n{task_tree(self._task)}"
             self.scope.cancel()
 
 
 class Alarm:
-    """Rings while a phase of a test lasts. There is one test at a time, and one alarm."""
+    """A timer for the phases of a test. One test runs at a time, so there is one alarm."""
 
     def __init__(self) -> None:
         self.run: TestRun | None = None
@@ -74,7 +61,7 @@ class Alarm:
 
     def set(self, limit: float) -> None:
         self._began, self._limit = time.monotonic(), limit
-        signal.setitimer(signal.ITIMER_REAL, LOOK_EVERY, LOOK_EVERY)
+        signal.setitimer(signal.ITIMER_REAL, POLL_INTERVAL, POLL_INTERVAL)
 
     def stop(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -82,10 +69,10 @@ class Alarm:
     def ring(self, _signal: int, _frame: FrameType | None) -> None:
         late = time.monotonic() - self._began - self._limit
         if late > 0 and self.run is not None:
-            self.run.ask()
+            self.run.request_cancel()
             late -= SPARE
         if late > 0:
-            pytest.fail(f"it was not over after {self._limit:g} s; this is where it stood")
+            pytest.fail(f"the test was not over after {self._limit:g} s; this is where it was")
 
 
 _alarm = Alarm()
@@ -97,15 +84,15 @@ def run(
     clock: trio.abc.Clock | None,
     instruments: Sequence[trio.abc.Instrument],
 ) -> None:
-    """`trio.run`, under the alarm. What pytest-trio runs its tests with."""
-    seed_order(random.getrandbits(64))
+    """Run a test of pytest-trio under the alarm."""
+    seed_order(random.getrandbits(64))  # follows from pytest-randomly's seed
     try:
-        trio.run(_watched, main, clock=clock, instruments=instruments)
+        trio.run(_run_with_alarm, main, clock=clock, instruments=instruments)
     finally:
-        _alarm.run = None  # for a run that has crashed
+        _alarm.run = None  # also if trio itself fails
 
 
-async def _watched(main: Callable[[], Awaitable[object]]) -> None:
+async def _run_with_alarm(main: Callable[[], Awaitable[object]]) -> None:
     _alarm.run = here = TestRun()
     before = _system_tasks()
     try:
@@ -124,25 +111,28 @@ async def _watched(main: Callable[[], Awaitable[object]]) -> None:
 
 
 def _system_tasks() -> set[trio.lowlevel.Task]:
-    """This one, and those that are in no nursery of anybody's."""
+    """Return trio's system tasks and the test's main task."""
     root = trio.lowlevel.current_root_task()
     assert root is not None
     return {task for nursery in root.child_nurseries for task in nursery.child_tasks}
 
 
-def _close_deaf(pair: WakeupSocketpair) -> None:
-    """What trio does at the end of a run, in another order."""
+def _restore_and_close(pair: WakeupSocketpair) -> None:
+    """Restore the wakeup descriptor before closing the sockets.
+
+    trio closes them first. A signal in between is then an error that no code can catch.
+    """
     if pair.old_wakeup_fd is not None:
         signal.set_wakeup_fd(pair.old_wakeup_fd)
         pair.old_wakeup_fd = None
-    _close(pair)
+    _trio_close(pair)
 
 
-_close = WakeupSocketpair.close
+_trio_close = WakeupSocketpair.close
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    WakeupSocketpair.close = _close_deaf  # type: ignore[assignment, method-assign]
+    WakeupSocketpair.close = _restore_and_close  # type: ignore[assignment, method-assign]
     text = f"deadline(seconds, reason): what the test needs more than {LIMIT:g} s for"
     config.addinivalue_line("markers", text)
 
@@ -155,7 +145,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def limit(item: pytest.Item) -> float:
-    """Seconds that a test may take."""
+    """Return the seconds that each phase of the test may take."""
     mark = item.get_closest_marker("deadline")
     return LIMIT if mark is None else float(_seconds(*mark.args, **mark.kwargs))
 
@@ -190,5 +180,5 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def pytest_enter_pdb() -> None:
-    """Called by pytest when somebody looks into it: that may take its time."""
+    """Stop the alarm while a debugger runs."""
     _alarm.stop()

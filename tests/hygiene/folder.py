@@ -1,15 +1,9 @@
-"""The folder for all temporary files of this process of the test run, and of what it starts.
+"""A pytest plugin: the folder for all temporary files of this process and its children.
 
-It serves two ends. What is left in it was left by us, whoever else uses this machine; and its path
-marks our processes: a browser has it in its command, a worker works in it, a daemon has it in its
-environment. So they are known as ours also when nobody that we know is their parent any more.
-
-It is made when this is imported, by the conftest above all others, since the daemon's modules ask
-for the folder when *they* are imported. A worker of pytest-xdist has its folder beside that of the
-process that started it, which removes them all. What pytest keeps of tests (`tmp_path`) stays where
-it always is. A part of pytest.
-
-Names are short, because paths of sockets end after 108 bytes, and Chromium makes long ones.
+All that is left in it is ours, and its path in a command, an environment or a working folder marks
+a process as ours. The topmost conftest imports this module first, as the daemon's modules read
+TMPDIR when they are imported. The process that starts xdist's workers removes their folders, too.
+The name is short: a socket's path has at most 108 bytes. pytest's `tmp_path` stays elsewhere.
 """
 
 from __future__ import annotations
@@ -31,7 +25,7 @@ def _make() -> Path:
         folder = Path(tempfile.gettempdir() + WORKER.removeprefix("gw"))
         folder.mkdir()
     else:
-        # pytest's own variable for the place of its own folders.
+        # pytest makes its folders (tmp_path) here.
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
         folder = Path(tempfile.mkdtemp(prefix="slt-"))
     folder.chmod(0o1777)  # Chromium runs as another user
@@ -43,7 +37,7 @@ def _make() -> Path:
 
 
 def _remove(folder: Path, maker: int) -> None:
-    """Remove it, and those of all workers. Not in a copy of this process, made by a fork."""
+    """Remove the folder and those of all workers. A forked copy of this process does nothing."""
     if os.getpid() == maker:
         for one in folder.parent.glob(f"{folder.name}*"):
             shutil.rmtree(one)
@@ -54,7 +48,7 @@ FOLDER = _make()
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that any user may pass through and look into; those of pytest are for one alone."""
+    """A folder that any user may enter and list; pytest's `tmp_path` is for one user."""
     folder = Path(tempfile.mkdtemp(prefix="test-"))
     folder.chmod(0o755)
     yield folder

@@ -1,4 +1,4 @@
-"""The sockets by which daemons ask their fork servers, which are started at first use."""
+"""The sockets between daemons and their fork servers, which start at first use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def fork_server_sockets() -> set[str]:
-    """Return all of the machine's, as /proc/PID/fd names them. Nothing else is of that kind."""
+    """Return the machine's SOCK_SEQPACKET sockets, as in /proc/PID/fd. All of them are ours."""
     _, *lines = Path("/proc/net/unix").read_text(encoding="utf-8").splitlines()
     sockets = [line.split() for line in lines]
     return {f"socket:[{each[6]}]" for each in sockets if int(each[4]) == socket.SOCK_SEQPACKET}

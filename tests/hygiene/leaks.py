@@ -1,18 +1,10 @@
-"""A test that leaves something behind fails with what it left, by name. A part of pytest.
+"""A pytest plugin: a test that leaves something behind fails and names it.
 
-What counts is in `look.py` and `processes.py`. It is looked at once a test, when all fixtures that
-end with the test have ended, and compared with what there was after the test before it.
-
-Fixtures of a module or of the session hold things while tests come and go. What each of them took
-is what came while it was made, so nothing is exempt for their sake: it is held by that fixture
-until its end, and has to be gone then; else it is told as left by that fixture.
-
-The rest that is looked at after a module is garbage: only its collection tells of a coroutine that
-was never awaited, or of a socket that was never closed, when they hold on to each other. So the
-collector runs after the last test of each module, and what it finds is that module's.
-
-Rejected: fixtures of pytest's for this. They cannot be around those of a module, and an ordinary
-one ends before some of pytest-trio's.
+`look.py` and `processes.py` define what counts. After each test and its fixtures the plugin
+compares all there is with what there was after the test before. What came during the setup of a
+wider fixture belongs to that fixture, and must be gone after its teardown. The garbage collector
+runs after each module, as only it reports coroutines never awaited and sockets never closed. A
+fixture could not do this: it ends before some of pytest-trio's.
 """
 
 from __future__ import annotations
@@ -26,39 +18,39 @@ from typing import Any
 
 import pytest
 
-from tests.hygiene.look import PROCESSES, Look, Thing, look, state_of
+from tests.hygiene.look import PROCESSES, Snapshot, Thing, snapshot, state_of
 from tests.hygiene.processes import Strays, end
 
 PATIENCE = 2.0
-"""Seconds for what is about to end by itself: a killed process, a thread that has done its work."""
-LOOK_EVERY = 0.005
+"""Seconds to wait for what is about to end, such as a killed process or a finished thread."""
+POLL_INTERVAL = 0.005  # seconds
 WIDE = ("class", "module", "package", "session")
 
 
 @dataclass
 class Change:
-    """What came and what went (of the process's state)."""
+    """Added things, and removed things of the process's state."""
 
-    came: Look = field(default_factory=set)
-    went: Look = field(default_factory=set)
+    added: Snapshot = field(default_factory=set)
+    removed: Snapshot = field(default_factory=set)
 
     def __sub__(self, other: Change) -> Change:
-        return Change(self.came - other.came, self.went - other.went)
+        return Change(self.added - other.added, self.removed - other.removed)
 
     def __bool__(self) -> bool:
-        return bool(self.came or self.went)
+        return bool(self.added or self.removed)
 
     def add(self, other: Change) -> None:
-        self.came |= other.came
-        self.went |= other.went
+        self.added |= other.added
+        self.removed |= other.removed
 
 
-def change(before: Look, now: Look) -> Change:
+def change(before: Snapshot, now: Snapshot) -> Change:
     return Change(now - before, state_of(before - now))
 
 
 def collect_garbage() -> list[str]:
-    """What it complained of."""
+    """Run the collector and return its complaints."""
     told: list[str] = []
 
     def hook(args: sys.UnraisableHookArgs) -> None:
@@ -73,71 +65,73 @@ def collect_garbage() -> list[str]:
 
 
 class Watch:
-    """What there should be, after each test."""
+    """Compares what there is after each test with what is expected."""
 
     def __init__(self) -> None:
-        self.expected: Look = set()
+        self.expected: Snapshot = set()
         self.strays = Strays()
-        self._held: dict[object, Change] = {}  # by the fixtures that are alive
-        self._nested: list[Change] = []  # taken by fixtures within one that is being made
-        self._made: list[Change] = []  # during this test
-        self._ended: list[tuple[str, Change]] = []  # during this test, with their names
+        self._held: dict[object, Change] = {}  # by the fixtures that are set up
+        self._nested: list[Change] = []  # of the fixtures that another one requests
+        self._made: list[Change] = []  # set up during this test
+        self._ended: list[tuple[str, Change]] = []  # torn down during this test, with names
 
-    def look(self) -> Look:
-        """All there is, processes that are nobody's included."""
-        return look() | {Thing("stray process", pid, "") for pid in self.strays.look()}
+    def snapshot(self) -> Snapshot:
+        """Return all there is, including stray processes."""
+        return snapshot() | {Thing("stray process", pid, "") for pid in self.strays.find()}
 
     def begin(self) -> None:
-        """Before the first test."""
+        """Take the first snapshot, before the first test."""
         gc.collect()
-        gc.freeze()  # what was imported stays; the collector need not look at it again
-        self.expected = self.look()
+        gc.freeze()  # imported objects stay; the collector skips them from now on
+        self.expected = self.snapshot()
 
-    def making(self, fixture: object) -> Generator[None, object, object]:
-        before = look()
+    def measure_setup(self, fixture: object) -> Generator[None, object, object]:
+        before = snapshot()
         self._nested.append(Change())
         try:
             return (yield)
         finally:
-            whole = change(before, look())
+            whole = change(before, snapshot())
             own = whole - self._nested.pop()
             if self._nested:
                 self._nested[-1].add(whole)
             self._held[fixture] = own
             self._made.append(own)
 
-    def ended(self, fixture: object, name: str) -> None:
+    def note_teardown(self, fixture: object, name: str) -> None:
         if (held := self._held.pop(fixture, None)) is not None:
             self._ended.append((name, held))
 
     def after_test(self) -> list[str]:
-        """What was left; from here on it is expected."""
+        """Return a line for each thing that was left; expect it from now on."""
         for made in self._made:
-            self.expected = (self.expected | made.came) - made.went
+            self.expected = (self.expected | made.added) - made.removed
         for _, held in self._ended:
-            self.expected = (self.expected - held.came) | held.went
+            self.expected = (self.expected - held.added) | held.removed
         left, said = self._left()
-        said += [self._say(thing) for thing in sorted(left.came)]
-        said += [f"{thing} (is no more)" for thing in sorted(left.went)]
-        for thing in left.came:
+        said += [self._describe(thing) for thing in sorted(left.added)]
+        said += [f"{thing} (was removed)" for thing in sorted(left.removed)]
+        for thing in left.added:
             if thing.kind in PROCESSES:
                 end(thing.number)
         self._made, self._ended = [], []
-        self.expected = (self.expected | left.came) - left.went
+        self.expected = (self.expected | left.added) - left.removed
         return said
 
     def _left(self) -> tuple[Change, list[str]]:
-        """Also what the garbage said. What nobody refers to any more is not left."""
+        """Return what was left and the collector's complaints, after at most PATIENCE seconds."""
         said = []
         deadline = time.monotonic() + PATIENCE
-        while (left := change(self.expected, now := self.look())) and time.monotonic() < deadline:
+        while (
+            left := change(self.expected, now := self.snapshot())
+        ) and time.monotonic() < deadline:
             said += collect_garbage()
-            time.sleep(LOOK_EVERY)
-        self.expected &= now | left.went
+            time.sleep(POLL_INTERVAL)
+        self.expected &= now | left.removed
         return left, said
 
-    def _say(self, thing: Thing) -> str:
-        owners = [name for name, held in self._ended if thing in held.came]
+    def _describe(self, thing: Thing) -> str:
+        owners = [name for name, held in self._ended if thing in held.added]
         return f"{thing} (taken by the fixture {owners[0]})" if owners else str(thing)
 
 
@@ -155,12 +149,12 @@ def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
 ) -> Generator[None, object, object]:
     if request.scope in WIDE:
-        return (yield from _watch.making(fixturedef))
+        return (yield from _watch.measure_setup(fixturedef))
     return (yield)
 
 
 def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[Any]) -> None:
-    _watch.ended(fixturedef, fixturedef.argname)
+    _watch.note_teardown(fixturedef, fixturedef.argname)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -170,17 +164,17 @@ def pytest_runtest_teardown(
     try:
         result = yield
     except BaseException as error:
-        if said := _look_after(item, nextitem):
+        if said := _check_after(item, nextitem):
             error.add_note(said)
         raise
-    if said := _look_after(item, nextitem):
+    if said := _check_after(item, nextitem):
         pytest.fail(said, pytrace=False)
     return result
 
 
-def _look_after(item: pytest.Item, nextitem: pytest.Item | None) -> str:
+def _check_after(item: pytest.Item, nextitem: pytest.Item | None) -> str:
     if isinstance(item, pytest.Function):
-        item.funcargs.clear()  # pytest itself does so a little later
+        item.funcargs.clear()  # pytest does so later
     said = []
     if nextitem is None or nextitem.path != item.path:
         said = [f"in the garbage of {item.path.name}: {text}" for text in collect_garbage()]

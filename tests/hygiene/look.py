@@ -1,11 +1,8 @@
-"""What a test may leave behind, looked at as it is now: a set of things, each with a name.
+"""A snapshot of all that a test may leave behind: a set of named things.
 
-Two looks are compared. A resource (descriptor, thread, process, temporary file) that is in the
-second alone was left; of the process's state (environment, working folder, signal handlers,
-logging) a difference either way is one.
-
-All of it is read from the kernel and from Python's own lists, so nothing has to be told to it, and
-a look takes some 200 microseconds.
+Two snapshots are compared. A resource (descriptor, thread, process, temporary file) in the second
+alone was left. Of the process's state (environment, working folder, signal handlers, logging) every
+difference counts. All of it comes from the kernel and from Python's own lists, in 200 µs.
 """
 
 from __future__ import annotations
@@ -32,11 +29,11 @@ SIGNALS = tuple(
 IDLE_THREAD = re.compile(r"Trio thread \d+")
 OF_PYTEST = "PYTEST_CURRENT_TEST"
 LONGEST = 200
-"""Characters of what is said of one thing."""
+"""Characters of one thing's description."""
 
 
 class Thing(NamedTuple):
-    """`number` is a descriptor's, a thread's or a process's; what has none is told by its text."""
+    """`number` is of a descriptor, thread or process; all others have 0 and are known by `text`."""
 
     kind: str
     number: int
@@ -47,14 +44,14 @@ class Thing(NamedTuple):
         if self.kind in PROCESSES:
             text = command_of(self.number)
         elif self.kind == "thread":
-            text = f"{self.text}, {_stands(self.number)}"
+            text = f"{self.text}, {_position(self.number)}"
         return f"{self.kind} {self.number}: {text}" if self.number else f"{self.kind} {text}"
 
 
-Look = set[Thing]
+Snapshot = set[Thing]
 
 
-def look() -> Look:
+def snapshot() -> Snapshot:
     found = set(descriptors())
     found.update(Thing("child process", pid, "") for pid in children())
     found.update(Thing("thread", one.ident or 0, one.name) for one in busy_threads())
@@ -63,8 +60,8 @@ def look() -> Look:
     return found
 
 
-def state_of(things: Look) -> Look:
-    """Those of them that are the process's state."""
+def state_of(things: Snapshot) -> Snapshot:
+    """Return the things that are part of the process's state."""
     return {thing for thing in things if thing.kind in STATE}
 
 
@@ -73,18 +70,17 @@ def descriptors() -> Iterator[Thing]:
         try:
             target = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115
         except FileNotFoundError:
-            continue  # the one that the list itself was read from
+            continue  # the descriptor of the listing itself
         yield Thing("descriptor", int(name), target)
 
 
 def busy_threads() -> set[threading.Thread]:
-    """Those at work. trio keeps some for later, which end by themselves when none comes; while one
-    works, it has the name of its task."""
+    """Return the threads at work. trio renames its idle ones, which end by themselves."""
     return {each for each in threading.enumerate() if not IDLE_THREAD.fullmatch(each.name)}
 
 
-def _stands(ident: int) -> str:
-    """Where a thread is: in code of ours, if there is any."""
+def _position(ident: int) -> str:
+    """Return the position of a thread, in code outside of Python's library if possible."""
     innermost = frame = sys._current_frames().get(ident)
     while frame is not None and "/lib/python" in frame.f_code.co_filename:
         frame = frame.f_back
@@ -112,7 +108,7 @@ def _working_folder() -> str:
 
 
 def _loggers() -> Iterator[Thing]:
-    """Those that are not as they are made. Handlers that do nothing do no harm either."""
+    """Yield the loggers that differ from a new one. Null handlers do not count."""
     manager = logging.Logger.manager
     yield Thing("logger", 0, f"all: disabled up to {manager.disable}")
     for logger in (logging.root, *manager.loggerDict.values()):

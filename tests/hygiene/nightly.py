@@ -1,9 +1,8 @@
-"""Tests that each commit's run leaves to `./run nightly`. A part of pytest.
+"""A pytest plugin: tests that each commit's run leaves to `./run nightly`.
 
-`KEPT` has folders, files and tests, with the number of cases of each test that a commit's run
-keeps, spread evenly over all of its cases. The longest matching entry counts, and tests without one
-are kept as a whole. `--nightly` runs everything, and a file that is named on the command line is
-run as a whole.
+`KEPT` has folders, files and tests, with the number of each test's cases that a commit's run keeps,
+spread evenly over all cases. The longest matching entry counts; tests without one are kept whole.
+`--nightly` runs everything; a file named on the command line runs whole.
 """
 
 from __future__ import annotations
@@ -50,7 +49,9 @@ KEPT = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--nightly", action="store_true", help="run what only nightly runs do, too")
+    parser.addoption(
+        "--nightly", action="store_true", help="also run the tests that only nightly runs have"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,8 +1,7 @@
-"""The files whose tests take long begin first. A part of pytest.
+"""A pytest plugin: files with long tests run first, so that no worker is left with one at the end.
 
-The workers of a run take file by file. One that takes a minute, and is begun when all others are
-done, is waited for by everybody; begun first, it costs nothing. Which take long is known: their
-tests say that they need more than others (`deadline.py`). All others stay in their random order.
+A test is long if it has a longer deadline (`deadline.py`). All other files keep their random
+order.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
-"""Processes that a test started, and the processes that those started.
+"""Processes that a test started, and their descendants.
 
-Our own children are in a list of the kernel's, zombies included. A grandchild whose parent ended
-is in no list of ours: the kernel gave it to the machine's first process. It is known by the mark
-(see `folder.py`) in its command, environment or working folder, which is looked for in all
-processes of the machine that were not seen before. That takes milliseconds, so it is done only
-when a child of ours has ended since the last time, by the kernel's count of what they used.
+The kernel lists our children, zombies included. A grandchild whose parent has ended belongs to
+init, but has our mark (`folder.py`) in its command, environment or working folder. The search for
+it reads all new processes, which takes milliseconds; so it runs only if a child has ended since the
+last search, by the kernel's count of page faults of ended children.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ MARKS = (f"{FOLDER}/".encode(), f"TMPDIR={FOLDER}\0".encode())
 
 
 def children(of: str = "self") -> set[int]:
-    """The ids of our children, or of those of another process."""
+    """Return the process ids of our children, or of another process's."""
     found: set[int] = set()
     with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
         for task in os.listdir(f"/proc/{of}/task"):  # noqa: PTH208 - a thousandth of the time
@@ -35,7 +34,7 @@ def children(of: str = "self") -> set[int]:
 
 
 def descendants(besides: Set[int] = frozenset()) -> set[int]:
-    """The ids of our children, of theirs, and so on, but not of those `besides` and below."""
+    """Return the process ids of our descendants, without `besides` and their descendants."""
     found = look_at = children() - besides
     while look_at:
         look_at = {child for pid in look_at for child in children(str(pid))} - besides
@@ -44,7 +43,7 @@ def descendants(besides: Set[int] = frozenset()) -> set[int]:
 
 
 def command_of(pid: int) -> str:
-    """Its command line, or what it is instead."""
+    """Return the process's command line, or a description if it has ended."""
     with suppress(OSError):
         words = _read(f"/proc/{pid}/cmdline").replace(b"\0", b" ").strip()
         name = _read(f"/proc/{pid}/comm").decode(errors="replace").strip()
@@ -53,23 +52,23 @@ def command_of(pid: int) -> str:
 
 
 def end(pid: int) -> None:
-    """End a process that a test left, so that it troubles nobody after it."""
+    """Kill a process that a test left."""
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    with suppress(ChildProcessError):  # it is no child of ours, or was waited for just now
+    with suppress(ChildProcessError):  # no child of ours, or waited for already
         os.waitpid(pid, 0)
 
 
 class Strays:
-    """Finds processes of ours that are no children of ours."""
+    """Finds processes of ours that are no descendants of ours."""
 
     def __init__(self) -> None:
         self._used = -1
         self._strangers: set[int] = set()
         self._ours: set[int] = set()
 
-    def look(self) -> set[int]:
-        """Those that are alive, and are below none of our children."""
+    def find(self) -> set[int]:
+        """Return the process ids of those that are alive."""
         used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
         if used != self._used:
             self._used = used
@@ -83,8 +82,8 @@ class Strays:
         for pid in running - self._strangers - self._ours - {os.getpid()}:
             if _is_marked(pid):
                 self._ours.add(pid)
-            elif _is_becoming(pid):
-                self._used = -1  # look again, whatever has ended until then
+            elif _is_in_execve(pid):
+                self._used = -1  # search again next time
             else:
                 self._strangers.add(pid)
 
@@ -97,9 +96,11 @@ def _is_marked(pid: int) -> bool:
     return False
 
 
-def _is_becoming(pid: int) -> bool:
-    """It is in the midst of execve(2): it has neither a command nor an environment yet, like the
-    dead and the kernel's own threads."""
+def _is_in_execve(pid: int) -> bool:
+    """True if the process is in execve(2).
+
+    Until that is over it has neither command nor environment, as zombies and kernel threads.
+    """
     with suppress(OSError):
         if _read(f"/proc/{pid}/cmdline"):
             return False
@@ -120,7 +121,7 @@ def _is_below(pid: int, ancestor: int) -> bool:
 
 
 def _status(pid: int) -> tuple[str, int]:
-    """Its state, and its parent; ("", 0) when it is gone."""
+    """Return the process's state and parent; ("", 0) if it is gone."""
     with suppress(OSError):
         state, parent, *_ = _stat(pid)
         return state.decode(), int(parent)
@@ -128,7 +129,7 @@ def _status(pid: int) -> tuple[str, int]:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """From its state on; proc(5)."""
+    """Return the fields of /proc/PID/stat from the state on; proc(5)."""
     return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 

@@ -1,12 +1,8 @@
-"""Run the fast tests again and again, each time in another order: `./run test --repeat 50`.
+"""Run the fast tests repeatedly, each time in another order: `./run test --repeat 50`.
 
-A test that fails once in a hundred runs is a fault, of its own or of what it tests. What brings it
-out is the order of the tests, the order in which trio runs their tasks, and the moment. The first
-failure ends it all; its seed gives both orders again.
-
-Fast are the tests of FOLDERS, but for those that drive a real Chromium: the parts of the daemon,
-and the whole of it in the matrix of faults, in one process. The others start programs (workers,
-daemons, containers, browsers), and `./run test` runs them once.
+A rare failure depends on the order of the tests, trio's order of tasks, or timing. The first
+failure ends the runs; its seed repeats both orders. Fast tests are those in FOLDERS without a real
+Chromium: the daemon's parts, and the whole daemon in one process.
 """
 
 from __future__ import annotations
@@ -55,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run_once(seed: int, more: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Two at a time; `more` are further arguments to pytest. The files are in random order, too."""
+    """Run the tests once, in two processes, with these further arguments to pytest."""
     command = [sys.executable, "-m", "pytest", *(f"tests/{folder}" for folder in FOLDERS)]
     command += ["-m", "not chromium", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder"]
     command += [f"--randomly-seed={seed}", *more]

@@ -1,8 +1,6 @@
-"""What a test printed and logged travels to the main process in UTF-8, whatever it was. A part of
-pytest.
+"""A pytest plugin: captured output is made valid UTF-8 before xdist sends it.
 
-Half a character (a lone surrogate), which some tests log on purpose, has no UTF-8: xdist's worker
-would end with it, and with the worker the whole run.
+Some tests log a lone surrogate, which ends xdist's worker, and with it the run.
 """
 
 from __future__ import annotations

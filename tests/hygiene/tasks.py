@@ -1,4 +1,4 @@
-"""Trio's tasks: all there are, and their tree as text, with the line on which each waits."""
+"""Trio's tasks: a list of all, and their tree as text with the line at which each waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OURS = (str(ROOT / "daemon"), str(ROOT / "tests"))
 
 
 def all_tasks() -> list[trio.lowlevel.Task]:
-    """Every task of this run of trio, trio's own among them; none before there are any."""
+    """Return every task of this trio run, including trio's own; [] before the first."""
     root = trio.lowlevel.current_root_task()
     found = [] if root is None else [root]
     for task in found:
@@ -22,7 +22,7 @@ def all_tasks() -> list[trio.lowlevel.Task]:
 
 
 def daemon_tasks() -> Counter[str]:
-    """The tasks that run code of the daemon's, by name."""
+    """Count the tasks that run the daemon's code, by name."""
     return Counter(task.name for task in all_tasks() if task.name.startswith("smartlinkd."))
 
 
@@ -31,7 +31,7 @@ def task_tree(main: trio.lowlevel.Task) -> str:
 
 
 def _lines(task: trio.lowlevel.Task, indent: str) -> Iterator[str]:
-    yield f"{indent}{task.name}: {_stands(task)}"
+    yield f"{indent}{task.name}: {_position(task)}"
     for child in _children(task):
         yield from _lines(child, indent + "    ")
 
@@ -41,8 +41,8 @@ def _children(task: trio.lowlevel.Task) -> list[trio.lowlevel.Task]:
     return sorted(found, key=lambda child: child.name)
 
 
-def _stands(task: trio.lowlevel.Task) -> str:
-    """The innermost line of ours, and the function of somebody else's that it has called."""
+def _position(task: trio.lowlevel.Task) -> str:
+    """Return the innermost line of our code, and the function that it has called."""
     frames = list(task.iter_await_frames())
     if not frames:
         return "running, or not begun"

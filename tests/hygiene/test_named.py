@@ -1,4 +1,4 @@
-"""Tests and files of tests that texts and tables name exist."""
+"""Tests that docs, docstrings and tables name must exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.hygiene.nightly import KEPT, TESTS
 
 ROOT = Path(__file__).parents[2]
 NAMED = re.compile(r"`(?:\w+/)*(test_[\w…]*(?:\.py)?)(?:\[[^`]*\])?`")
-"""A test, or a file of them, between backticks; … is for anything. So is what is in brackets."""
+"""A test or its file between backticks. … stands for anything; brackets are ignored."""
 DEFINED = re.compile(r"^ *(?:async )?def (test_\w+)", re.MULTILINE)
 
 
@@ -19,7 +19,7 @@ def texts() -> Iterator[tuple[Path, str]]:
         yield from ((path, path.read_text(encoding="utf-8")) for path in ROOT.glob(pattern))
 
 
-def test_every_test_that_is_named_is_there() -> None:
+def test_named_tests_exist() -> None:
     found = dict(texts())
     there = {path.name for path in found} | {
         name for text in found.values() for name in DEFINED.findall(text)
@@ -33,8 +33,8 @@ def test_every_test_that_is_named_is_there() -> None:
     assert missing == []
 
 
-def test_every_entry_of_the_nightly_table_is_there() -> None:
-    """Of a test the entry may be the beginning of its name."""
+def test_nightly_entries_exist() -> None:
+    """An entry may be the beginning of a test's name."""
     missing = []
     for entry in KEPT:
         name, _, test = entry.partition("::")

@@ -15,7 +15,7 @@ import trio
 from smartlinkd.net.certificates import TrustStore
 from smartlinkd.net.client import HttpClient, NoAnswer
 from smartlinkd.net.egress import Answered, Unanswered, open_sender
-from tests.fakes.certificate import certificate_for, serve_behind
+from tests.fakes.certificate import certificate_for, serve_https
 
 HOST = "localhost"
 NO_FILE = os.strerror(errno.ENOENT)
@@ -26,7 +26,7 @@ async def server(tmp_path: Path, nursery: trio.Nursery, monkeypatch: pytest.Monk
     """Where one answers whose authority the system trusts."""
     context, public = certificate_for(HOST, tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(public))
-    return f"https://{HOST}:{await serve_behind(context, nursery)}/"
+    return f"https://{HOST}:{await serve_https(context, nursery)}/"
 
 
 async def test_certificate_of_another_name_is_refused(
@@ -34,7 +34,7 @@ async def test_certificate_of_another_name_is_refused(
 ) -> None:
     context, public = certificate_for("another.example", tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(public))
-    url = f"https://{HOST}:{await serve_behind(context, nursery)}/"
+    url = f"https://{HOST}:{await serve_https(context, nursery)}/"
     async with HttpClient() as client:
         with pytest.raises(NoAnswer, match="ConnectError"):
             await client.request("GET", url, deadline=5, max_body=9)

@@ -22,7 +22,7 @@ from smartlinkd.net.egress import (
     open_sender,
     resolve_name,
 )
-from tests.fakes.certificate import certificate_for, serve_behind
+from tests.fakes.certificate import certificate_for, serve_https
 from tests.net.receivers import Behaviour, never_end, reset
 from tests.shortage import Shortage
 
@@ -264,7 +264,7 @@ async def test_tls_is_for_the_name_and_its_certificate_must_be_trusted(
 
     context, public = certificate_for("hooks.example", tmp_path)
     context.sni_callback = note
-    port = await serve_behind(context, nursery)
+    port = await serve_https(context, nursery)
     url = f"https://hooks.example:{port}/"
     outcome = await post(url, resolve=leads_to("127.0.0.1"))
     assert outcome == Unanswered("its certificate is not trusted: self-signed certificate")

@@ -17,7 +17,7 @@ from smartlinkd.systemd.sockets import (
     open_sockets,
     select_sockets,
 )
-from tests.fakes.lent import lent
+from tests.fakes.lent import passed
 from tests.service_manager.conftest import is_open
 
 
@@ -38,7 +38,7 @@ def test_listening_socket_is_opened(family: socket.AddressFamily) -> None:
         pytest.skip("this machine has no IPv6")
     host = "127.0.0.1" if family is socket.AF_INET else "::1"
     with socket.create_server((host, 0), family=family) as theirs:
-        (ours,) = open_sockets([lent(theirs)])
+        (ours,) = open_sockets([passed(theirs)])
         with ours, socket.create_connection(theirs.getsockname()[:2]), ours.accept()[0]:
             assert type(ours) is socket.socket  # trio takes no other
 
@@ -72,7 +72,7 @@ def test_socket_of_another_kind_is_refused_with_its_remedy_and_all_are_closed(
     theirs: socket.socket,
 ) -> None:
     with make() as wrong:
-        given = [lent(theirs), lent(wrong, "http"), lent(theirs)]
+        given = [passed(theirs), passed(wrong, "http"), passed(theirs)]
         with pytest.raises(Invalid, match=rf"socket 'http' {fault}: .*ListenStream=.*Accept=no"):
             open_sockets(given)
     assert not any(is_open(each.number) for each in given)

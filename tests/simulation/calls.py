@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.faults.door import Asked
+from tests.faults.door import SentRequest
 
 
-class Call(Asked):
+class Call(SentRequest):
     @property
     def status(self) -> int:
         """0 when there was no whole answer."""

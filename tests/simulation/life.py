@@ -1,6 +1,6 @@
 """One life of the daemon: its own tree of parts, from a start to an end in order or to a kill.
 
-All that is played here is what needs a socket of its own: the HTTP server, whose place a `Door`
+All that is played here is what needs a socket: the HTTP server, whose place an `AsgiServer`
 takes, and the control socket, whose commands are called as they are. Who starts after whom, who
 depends on whom and who is stopped when, is what `smartlinkd/app/tree.py` says.
 """
@@ -30,7 +30,7 @@ from smartlinkd.supervision.supervisor import Escalated
 from smartlinkd.systemd.environment import NO_SYSTEMD
 from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.vault.actor import Vault
-from tests.faults.door import Control, Door, no_sockets
+from tests.faults.door import AsgiServer, Control, no_sockets
 
 
 class Life:
@@ -47,7 +47,7 @@ class Life:
             return made
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(http_apps, "HttpApp", kept("door", Door))
+            patch.setattr(http_apps, "HttpApp", kept("door", AsgiServer))
             patch.setattr(tree, "ControlSocket", kept("control", Control))
             patch.setattr(tree, "Auth", kept("auth", partial(Auth, wall_clock=wall)))
             patch.setattr(tree, "Vault", kept("vault", Vault))
@@ -67,7 +67,7 @@ class Life:
         self.directory = settings.state.directory
         self.serving = False
         self.ended = trio.Event()
-        self.door: Door = parts["door"]
+        self.door: AsgiServer = parts["door"]
         self.auth: Auth = parts["auth"]
         self.vault: Vault = parts["vault"]
         self.browser: Browser = parts["browser"]
@@ -86,7 +86,7 @@ class Life:
             return None if self._life.cancel_called else why
         finally:
             self.serving = False
-            self.door.cut()
+            self.door.reset_connections()
             self.ended.set()
         return None
 
@@ -101,5 +101,5 @@ class Life:
     def kill(self) -> None:
         """SIGKILL. What its tasks still do before they see it must not be seen by anybody."""
         self.serving = False
-        self.door.cut()
+        self.door.reset_connections()
         self._life.cancel()

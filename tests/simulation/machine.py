@@ -71,8 +71,8 @@ class Machine(machine.Machine):
         tells of it, so it would cost whoever comes next an answer."""
         for process in self.running:
             if process.pid in self._up:
-                process.browser.go_on()
-                process.browser.be_late("", 0.0)
+                process.browser.resume()
+                process.browser.delay_answer("", 0.0)
                 for tab in process.browser.tabs.values():
                     if tab.spinning:
                         tab.crash()

@@ -142,7 +142,7 @@ class Nemesis:
         self._note(name)
         STRIKES[name](scene)
         if name == "sigstop" and chance.random() < 0.6:
-            self._later(process.browser.go_on, 4.0)
+            self._later(process.browser.resume, 4.0)
 
     def spoil_portal(self) -> None:
         name = self._chance.choice(PORTAL_FAULTS)
@@ -254,7 +254,7 @@ class Nemesis:
                 world.workers.reaper_of(puppet).kill()
             case order if order in ORDERS:
                 self._note(f"worker: {order}")
-                puppet.do(*order.split(", "))
+                puppet.run_instead(*order.split(", "))
 
     def break_workers(self) -> None:
         """None can be started."""
@@ -263,9 +263,9 @@ class Nemesis:
         self._note(f"workers: {kind}")
         match kind:
             case "no process":
-                workers.no_process = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+                workers.start_error = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             case "no folder":
-                workers.no_folder = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                workers.folder_error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             case "no start":
                 # One that is shut already has executions before it.
                 workers.starting = workers.starting or Gate()
@@ -279,13 +279,13 @@ class Nemesis:
         self._note(f"receiver: {kind}", receiver.host)
         match kind:
             case "refused":
-                receiver.goes_down(refused())
+                receiver.take_down(refused())
             case "silent":
-                receiver.goes_down(TimeoutError())
+                receiver.take_down(TimeoutError())
             case "hung up":
-                receiver.hang_up()
+                receiver.close_connections()
             case _:
-                receiver.becomes(TARGETS[kind])
+                receiver.set_behaviour(TARGETS[kind])
         self._later(partial(receiver.heal, answer(200)))
 
     def crash_webhooks(self) -> None:

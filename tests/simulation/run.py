@@ -17,7 +17,7 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
-from tests.faults.stage import Wall
+from tests.faults.stage import WallClock
 from tests.simulation.course import HOUR, OVERTIME, Course
 from tests.simulation.log import Log, recorded_by
 from tests.simulation.seeded import seeded
@@ -75,7 +75,7 @@ def simulate(seed: int, hours: float) -> Outcome:
 
 
 def _play(seed: int, hours: float, folder: Path, log: Log) -> list[str]:
-    wall = Wall()
+    wall = WallClock()
     with seeded(seed, wall.now) as patch:
 
         async def live() -> World:

@@ -158,7 +158,7 @@ class Shopper:
                 if good and not self._in_trouble(order):
                     world.broken(f"{self.name}: nothing is wrong, and yet {call.error}")
             case 503:
-                if not 1 <= int(call.exchange.answered.get("retry-after", 0)) <= 30:
+                if not 1 <= int(call.exchange.response_headers.get("retry-after", 0)) <= 30:
                     world.broken(f"{self.name} was not told when to come again: {call.error}")
                 if good:
                     world.broken(f"{self.name}: nothing is wrong, and yet {call.error}")

@@ -93,7 +93,7 @@ class Upstream(Network):
             )
 
     def _looks_right(self, cookies: dict[str, str], exchange: Exchange) -> None:
-        params = json.loads(exchange.sent)["variables"]["linkParams"]
+        params = json.loads(exchange.request_body)["variables"]["linkParams"]
         if not 1 <= len(params) <= CHUNK:
             self.broken(f"a submit of {len(params)} links")
         places = {tuple(each["advancedLinkParams"].values()) for each in params}
@@ -129,7 +129,7 @@ class Plain(httpx.AsyncBaseTransport):
             content = await exchange.read()
         except NetError as fault:
             raise httpx.ReadError(str(fault)) from None
-        return httpx.Response(exchange.status, headers=exchange.answered, content=content)
+        return httpx.Response(exchange.status, headers=exchange.response_headers, content=content)
 
 
 def _cookies(exchange: Exchange) -> dict[str, str]:

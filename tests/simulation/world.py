@@ -31,7 +31,7 @@ from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet
 from tests.fakes.network import HOLD, ORIGINS, Json, without_threads
 from tests.faults.door import request
-from tests.faults.stage import GONE, Wall, comes_about, matches
+from tests.faults.stage import GONE, WallClock, matches, wait_until
 from tests.hygiene.tasks import daemon_tasks
 from tests.simulation.books import Books
 from tests.simulation.calls import Call
@@ -65,7 +65,7 @@ class World(Weather):
     """See above. `folder` is of the world's own, and empty."""
 
     def __init__(
-        self, seed: int, folder: Path, log: Log, wall: Wall, patch: pytest.MonkeyPatch
+        self, seed: int, folder: Path, log: Log, wall: WallClock, patch: pytest.MonkeyPatch
     ) -> None:
         super().__init__()
         self.seed = seed
@@ -174,7 +174,7 @@ class World(Weather):
             self.lives += 1
             self.log.note(f"daemon {self.lives} starts", count="starts of the daemon")
             fault = await self.life.live()
-            await comes_about(lambda: not self.workers.count(), GONE)
+            await wait_until(lambda: not self.workers.count(), GONE)
             self.records.deaf = False
             kept = {pause.account for pause in PauseStore(self._state).loaded}
             self.books.daemon_ended(kept, spoilt=self.disk_is_spoilt)

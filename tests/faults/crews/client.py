@@ -1,4 +1,4 @@
-"""Somebody with the token of a crew on a stage."""
+"""A client with the token of a crew on a stage."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import trio
 
 from tests.fakes.network import Json
 from tests.fakes.puppets import Step
-from tests.faults.door import Asked
-from tests.faults.stage import LOOK_EVERY, Stage
+from tests.faults.door import SentRequest
+from tests.faults.stage import POLL_INTERVAL, Stage
 
-AT_ONCE = 60.0
-"""Seconds that one request may wait for an end."""
+LONGEST_WAIT = 60.0
+"""Seconds that one status request waits for the end."""
 
 
 @dataclass
@@ -21,39 +21,39 @@ class Client:
     stage: Stage
     crew: str = "c"
 
-    def ask(self, method: str, path: str, body: Json | None = None, **headers: str) -> Asked:
+    def ask(self, method: str, path: str, body: Json | None = None, **headers: str) -> SentRequest:
         """`Idempotency_Key="x"` is the header Idempotency-Key."""
         token = self.stage.tokens[self.crew]
         return self.stage.request(method, f"/crews/{self.crew}{path}", body, token=token, **headers)
 
-    def kick_off(self, *script: Step, key: str = "", **more: Any) -> Asked:
-        """A script; without one, a run that is started and done."""
+    def kick_off(self, *script: Step, key: str = "", **more: Any) -> SentRequest:
+        """Kick off a script; without steps, one that starts and completes."""
         body = {"inputs": {"script": list(script)} if script else {}, **more}
         headers = {"Idempotency_Key": key} if key else {}
         return self.ask("POST", "/kickoff", body, **headers)
 
-    async def started(self, *script: Step, **more: Any) -> str:
-        """The kickoff_id of one that is taken."""
-        return str((await self.kick_off(*script, **more).good())["kickoff_id"])
+    async def start(self, *script: Step, **more: Any) -> str:
+        """Return the kickoff_id of an accepted kickoff."""
+        return str((await self.kick_off(*script, **more).expect_ok())["kickoff_id"])
 
     async def get(self, path: str) -> Json:
-        return await self.ask("GET", path).good()
+        return await self.ask("GET", path).expect_ok()
 
     async def status(self, kickoff_id: str) -> Json:
         return await self.get(f"/status/{kickoff_id}")
 
-    async def reaches(self, kickoff_id: str, status: str, within: float) -> Json:
+    async def wait_status(self, kickoff_id: str, status: str, within: float) -> Json:
         found: Json = {}
         with trio.move_on_after(within):
             while found.get("status") != status:
                 found = await self.status(kickoff_id)
-                await trio.sleep(LOOK_EVERY)
+                await trio.sleep(POLL_INTERVAL)
         assert found["status"] == status, found
         return found
 
-    async def ended(self, kickoff_id: str, within: float) -> Json:
+    async def wait_ended(self, kickoff_id: str, within: float) -> Json:
         with trio.fail_after(within):
             while True:
-                found = await self.get(f"/status/{kickoff_id}?wait={AT_ONCE:g}")
+                found = await self.get(f"/status/{kickoff_id}?wait={LONGEST_WAIT:g}")
                 if found["finished_at"]:
                     return found

@@ -1,4 +1,4 @@
-"""What a healthy daemon has that has run executions, to hold one against that was struck."""
+"""The resources of a healthy daemon that has run executions, for comparison after a fault."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from trio.testing import MockClock
 from smartlinkd.sandbox.session import cookie_header
 from tests.faults.crews.client import Client
 from tests.faults.crews.phases import idle
-from tests.faults.crews.play import Rest
+from tests.faults.crews.play import Resources
 from tests.faults.crews.stage import CrewStage
 
-SOON = 60.0
-_AT_REST: dict[str, Rest] = {}
-"""Found once in a process: it is the same for all."""
+SOON = 60.0  # seconds
+_AT_REST: dict[str, Resources] = {}
+"""Measured once a process, as it is the same for all tests."""
 
 
 @pytest.fixture
 async def crews_at_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
-) -> Rest:
+) -> Resources:
     if not _AT_REST:
         (tmp_path / "healthy").mkdir()
         with monkeypatch.context() as patch, trio.fail_after(SOON):
@@ -30,19 +30,19 @@ async def crews_at_rest(
     return _AT_REST["it"]
 
 
-async def _look(stage: CrewStage) -> Rest:
+async def _look(stage: CrewStage) -> Resources:
     before = stage.descriptors()
     async with trio.open_nursery() as nursery:
         scene = await idle(stage, nursery)
-        stage.workers.of(scene.bystander).do("done b", "result fine")
-        await Client(stage, "again").ended(scene.bystander, SOON)
-        kickoff = await scene.kick_off().good()
-        await scene.client.ended(kickoff["kickoff_id"], SOON)
+        stage.workers.worker_of(scene.bystander).run_instead("done b", "result fine")
+        await Client(stage, "again").wait_ended(scene.bystander, SOON)
+        kickoff = await scene.kick_off().expect_ok()
+        await scene.client.wait_ended(kickoff["kickoff_id"], SOON)
         await stage.request(
             "POST", "/api/sync-cookie", {"cookie": cookie_header(stage.account())}
         ).wait()
         await trio.sleep(10.0)
-        found = Rest(stage.tasks(), stage.descriptors() - before)
+        found = Resources(stage.tasks(), stage.descriptors() - before)
         stage.stop()
         await stage.ended.wait()
     return found

@@ -1,9 +1,8 @@
-"""The fault matrix of the crews, as data: faults by phases of an execution.
+"""The fault matrix of the crews: faults by phases of an execution.
 
-Each cell says what is due to whoever asked, and to the execution (`Due`), or why there is no such
-cell (`Impossible`). Where nothing is said of a fault's effect, all has to be as in that phase
-without a fault (`NORMAL`). What every cell is due besides (the next kickoff, the bystander, nothing
-left) is in `play.py`.
+A cell is `Due`, the outcome for the client and the execution, or `Impossible`. `change` takes what
+it is not given from `NORMAL`, the outcome without a fault. `play.py` checks what is due in every
+cell: the next kickoff succeeds, the bystander completes, and nothing is left.
 """
 
 from __future__ import annotations
@@ -19,28 +18,30 @@ from tests.faults.crews.phases import PHASES, WATCH
 from tests.faults.crews.stage import DEADLINE, GRACE
 from tests.faults.crews.strikes import STARTS, TARGETS, WORKERS
 
-# Seconds on the stage's clock.
-MOMENT = 0.2  # for what waits for nothing but a process or a page
-CONVERTED = 1.0  # links were made
-RESTARTED = 0.7  # a part has failed once, and is there again
-CALLED = 60.0  # calls to a receiver that was away for a moment are made
+# Seconds on the mock clock.
+MOMENT = 0.2  # only a process or a page is waited for
+CONVERTED = 1.0  # links are converted
+RESTARTED = 0.7  # a failed part runs again
+CALLED = 60.0  # webhook calls are retried after a short outage of the receiver
 BUSY = 2.2  # SQLite has waited for a lock
-HELD_UP = 5.0  # what could not be recorded has been tried again
-PATIENCE = 8.1  # a part that is away has been waited for
+HELD_UP = 5.0  # a failed write is retried
+PATIENCE = 8.1  # a request has waited for a part that restarts
 CUT_OFF = DEADLINE + GRACE + MOMENT
-SLOWLY = 40.0  # each call of the journal's takes a second
-GIVEN_UP = 100.0  # the daemon has seen that it cannot go on
+SLOWLY = 40.0  # each call of the store takes a second
+GIVEN_UP = 100.0  # the daemon has escalated and ended
 
 
 @dataclass(frozen=True)
 class Due:
-    """What is due in a cell.
+    """The due outcome of a cell.
 
-    `statuses` of the answer to the victim's request (0: none), within `seconds` of the strike. The
-    execution ends as one of `ends` within `by` seconds of it, with an `error` like that. All is
-    told to the receiver within `called` seconds more, if it is `told` at all. `restarts` of parts.
-    `log` is what names the cause, in so many `records`; without it no record is a warning. `{id}`
-    in it is the execution. `spares_others` says whether the bystander comes to its good end.
+    `statuses` are allowed for the victim's answer (0: none), within `seconds` of the strike. The
+    execution ends with a status in `ends` within `by` seconds of it, with an error that matches
+    `error`. If `is_delivered`, the receiver gets all webhook calls within `called` seconds more.
+    `restarts` are parts with their number of restarts.
+
+    `log`, in which `{id}` is the execution, matches exactly `records` records; if it is empty,
+    nothing is logged as a warning.
     """
 
     statuses: Collection[int]
@@ -49,11 +50,11 @@ class Due:
     by: float
     error: str = ""
     called: float = CALLED
-    told: bool = True
+    is_delivered: bool = True
     restarts: tuple[tuple[str, int], ...] = ()
     log: str = ""
     records: int = 1
-    spares_others: bool = True
+    bystander_completes: bool = True
     ends_daemon: bool = False
     escalates: bool = False
 
@@ -64,10 +65,10 @@ def due(status: int, end: str, within: float, **more: Any) -> Due:
 
 ALL = tuple(PHASES)
 TO_COME = ("idle", "storing", "queued", "restarting")
-"""A worker is still to be started, and so is its reaper."""
+"""Phases before the start of the worker and its reaper."""
 AT_WORK = ("running", "calling", "waiting")
-TOGETHER = (("executor", 1), ("webhooks", 1))
-"""Who is restarted when the executor is."""
+EXECUTOR_RESTARTS = (("executor", 1), ("webhooks", 1))
+"""The restarts of an executor's failure."""
 INTERRUPTED = "the daemon ended, or was restarted, while it was running"
 KILLED = "was killed$"
 STOPPED = "execution {id} ended as stopped: stopped by a holder"
@@ -84,7 +85,7 @@ NORMAL: dict[str, Due] = {
     "stopping": due(200, "stopped", GRACE, error=KILLED, log=STOPPED),
     "ending": due(200, "completed", MOMENT),
     "delivering": due(200, "completed", MOMENT),
-    "restarting": due(200, "completed", RESTARTED, restarts=TOGETHER),
+    "restarting": due(200, "completed", RESTARTED, restarts=EXECUTOR_RESTARTS),
     "draining": due(
         0, "interrupted", GRACE + MOMENT, error=INTERRUPTED, log=LEFT, ends_daemon=True
     ),
@@ -95,12 +96,12 @@ put = MATRIX.put
 
 
 def change(fault: str, phases: str | Iterable[str], **different: Any) -> None:
-    """In these phases it is as without a fault, but for what is different."""
+    """Put `NORMAL` into these phases, with these differences."""
     for phase in [phases] if isinstance(phases, str) else phases:
         put(fault, phase, replace(NORMAL[phase], **different))
 
 
-# A worker that is to be started, and is not.
+# Faults of a worker's start.
 
 put(STARTS, AT_WORK, Impossible("its worker was started before, and no other one will be"))
 put(STARTS, ("stopping", "draining"), Impossible("its worker was started before it was stopped"))
@@ -120,8 +121,10 @@ _start("ends_at_once", "exited with code 3 without a result; its last words: out
 for _fault in ("no_process", "no_folder"):
     put(_fault, "starting", Impossible("its reaper and its folder are there already"))
 for _fault in ("no_process", "no_folder"):
-    # Whoever is started in that time.
-    put(_fault, "restarting", replace(MATRIX.due((_fault, "restarting")), spares_others=False))
+    # The bystander is started in that time, too.
+    put(
+        _fault, "restarting", replace(MATRIX.due((_fault, "restarting")), bystander_completes=False)
+    )
 _SILENT: dict[str, Any] = {
     "ends": ["timed_out"],
     "by": DEADLINE + GRACE + RESTARTED,
@@ -131,7 +134,7 @@ _SILENT: dict[str, Any] = {
 change("says_nothing", TO_COME, **_SILENT)
 change("says_nothing", "starting", seconds=DEADLINE + GRACE, **_SILENT)
 
-# A worker that is there.
+# Faults of a running worker.
 
 put(WORKERS, (*TO_COME, "starting"), Impossible("there is no worker yet that could do it"))
 put(WORKERS, ("ending", "delivering"), Impossible("its worker has ended, and cannot do it"))
@@ -141,7 +144,7 @@ def _worker(fault: str, end: str, error: str, *, within: float = CONVERTED, log:
     named = log or f"execution {{id}} ended as {end}: .*{error}"
     for phase in AT_WORK:
         change(fault, phase, seconds=within, ends=[end], by=within, error=error, log=named)
-    # The stop stands, however it ends.
+    # The status stays `stopped`, however the worker ends.
     change(fault, ("stopping", "draining"), error="")
 
 
@@ -161,11 +164,11 @@ _worker("killed", "error", "ended by signal 9 .Killed., which this daemon did no
 _worker("reaper_killed", "error", "may still be running", log="left over: its reaper was killed")
 for _fault in ("floods_output", "leaves_children", "result_twice", "lingers"):
     change(_fault, (*AT_WORK, "stopping", "draining"), error="")
-# The result stands, and its client has it at once.
+# The result stays valid, and the client gets it at once.
 change("result_twice", AT_WORK, log="a worker says more after its last message")
 change("lingers", AT_WORK, log=f"does not end within {GRACE:g} s of its last message")
 
-# Who is called.
+# The receiver of webhook calls.
 
 _ATTEMPT = "the crew webhook call [0-9]+ of execution {{id}} to .* failed: {why} .attempt 1."
 _TARGETS = {
@@ -180,25 +183,25 @@ _TARGETS = {
 }
 for _fault, _why in _TARGETS.items():
     change(_fault, ALL, log=_ATTEMPT.format(why=_why))
-# It had been connected to.
+# The connection is open already.
 change("target_down", "delivering", log=_ATTEMPT.format(why="the connection failed .+"))
 change("target_unreachable", "delivering", log=_ATTEMPT.format(why="no answer within 30 seconds"))
 for _fault, _status in {"target_moved": 308, "target_gone": 410}.items():
     _log = f"gave up .* crew webhook call [0-9]+ of execution {{id}} to .*: HTTP {_status}"
-    change(_fault, ALL, log=_log, told=False)
+    change(_fault, ALL, log=_log, is_delivered=False)
 assert {*TARGETS} < {*_TARGETS, "target_moved", "target_gone"}
 
-# Who asked, and the machine's clock.
+# The client, and the machine's clock.
 
 change("client_gone", ALL, statuses=[0], seconds=MOMENT)
 put(
     "client_gone",
     ("idle", "delivering", "draining"),
-    Impossible("whoever asks then is answered at once"),
+    Impossible("a request in this phase is answered at once"),
 )
 change("clock_ahead", ALL)
 change("clock_back", ALL)
-# They were owed from a time that is an hour ahead then, and wait until the clock is right again.
+# These calls are due an hour ahead by the set clock, and wait until it is right again.
 change("clock_back", ("ending", "delivering"), called=WebhookLimits().longest_sleep_s + CALLED)
 
 # The disk.
@@ -213,19 +216,19 @@ for _fault, _within in _REFUSED.items():
     for _phase in ("idle", "storing"):
         _due = MATRIX.due((_fault, _phase))
         put(_fault, _phase, replace(_due, statuses=[503], seconds=_within))
-# If the executor is there again before the lock is gone.
+# It depends on whether the executor runs again before the lock is released.
 _due = MATRIX.due(("db_locked", "restarting"))
 put("db_locked", "restarting", replace(_due, statuses=[200, 503]))
-for _fault in ("db_full", "db_fails", "db_gone"):  # as soon as the executor is there again
+for _fault in ("db_full", "db_fails", "db_gone"):  # as soon as the executor runs again
     _due = MATRIX.due((_fault, "restarting"))
     put(_fault, "restarting", replace(_due, statuses=[503]))
-# As many want to write then.
+# So many writes are under way then.
 for _fault in ("db_fails", "db_gone"):
     for _phase, _records in (("ending", 2), ("delivering", 2), ("restarting", 3)):
         put(_fault, _phase, replace(MATRIX.due((_fault, _phase)), records=_records))
 change("db_slow", ALL, seconds=SLOWLY, by=SLOWLY)
 change("db_slow", "restarting", statuses=[200, 503], seconds=PATIENCE, by=SLOWLY)
-# It is not used in this phase, and the next start finds it as it should be.
+# The file is not used in this phase, and the fault is over at the next start.
 for _fault in ("db_locked", "db_full", "db_fails", "db_slow", "db_damaged", "db_gone"):
     change(_fault, "draining")
 
@@ -267,11 +270,11 @@ change("sigkill", "draining", statuses=[0])
 
 # A bug in a part.
 
-_WITH_JOURNAL = (("journal", 1), *TOGETHER)
+_WITH_JOURNAL = (("journal", 1), *EXECUTOR_RESTARTS)
 _FAILED: dict[str, Any] = {"seconds": 2 * RESTARTED, "by": 2 * RESTARTED}
 for _part, _fault, _restarts in (
     ("journal", "journal_fails", _WITH_JOURNAL),
-    ("executor", "executor_fails", TOGETHER),
+    ("executor", "executor_fails", EXECUTOR_RESTARTS),
 ):
     _bug: dict[str, Any] = {
         **_FAILED,
@@ -284,10 +287,10 @@ for _part, _fault, _restarts in (
     change(_fault, "storing", **_stored, ends=["completed", "interrupted"])
     _left = {**_bug, "ends": ["interrupted"], "error": INTERRUPTED}
     change(_fault, ("starting", *AT_WORK), **_left)
-    # The stop is forgotten.
-    _recorded = ExecutorLimits().last_write_s if _part == "journal" else 0.0  # in vain
+    # The restart loses the stop.
+    _recorded = ExecutorLimits().last_write_s if _part == "journal" else 0.0  # the last write fails
     change(_fault, "stopping", **{**_left, "statuses": [503], "by": GRACE + _recorded + RESTARTED})
-    # What is on disk then, nobody was told of: who waits is told at the end of that wait.
+    # No client is told that the end is stored; a waiting one sees it when its wait times out.
     change(_fault, "ending", **{**_bug, "seconds": WATCH})
     change(_fault, "draining")
 put("executor_fails", "restarting", Impossible("it has failed already, and is not there"))

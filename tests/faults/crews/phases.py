@@ -1,11 +1,10 @@
-"""Phases of an execution: in the middle of what a fault strikes.
+"""Phases of an execution in which a fault can strike.
 
-Each one brings a stage to a point and holds it there: a worker at what it does next, the journal at
-a statement, the portal at a request, a receiver at a call. What stands there is told as a `Scene`;
-`go_on` lets it go on, by doing what had to be done anyway.
+Each function brings a stage to the phase and holds it there: a worker at a step, the store at a
+statement, the portal at a request, a receiver at a call. It returns a `Scene`.
 
-Two executions are there besides: a bystander of another crew, which is run again when the daemon or
-its executor was restarted, and in `queued` the one that runs in front.
+A bystander runs besides, in a crew that reruns it after a restart; in `queued`, another execution
+runs before the victim's.
 """
 
 from __future__ import annotations
@@ -20,26 +19,29 @@ from smartlinkd.sandbox.session import cookie_header
 from smartlinkd.store.model import ExecutionState
 from tests.fakes.gate import Gate
 from tests.fakes.internet import Behaviour, Receiver, answer
-from tests.fakes.puppets import Puppet, Step
+from tests.fakes.puppets import FakeWorker, Step
 from tests.faults.crews.client import Client
 from tests.faults.crews.stage import CrewStage
-from tests.faults.door import Asked
-from tests.faults.phases import SUBMIT, started
-from tests.faults.stage import LOOK_EVERY, comes_about
+from tests.faults.door import SentRequest
+from tests.faults.phases import SUBMIT, start
+from tests.faults.stage import POLL_INTERVAL, wait_until
 
 WATCH = 30.0
 """Seconds that a client waits for a change."""
-REACHED = 30.0
+REACHED = 30.0  # seconds
 KEY = "the one and only"
 
 ORDINARY: list[Step] = ["started", "task a", "done a", "result fine"]
 REST: list[Step] = ["done a", "result fine"]
-"""What is left to do for a worker at work on its task."""
+"""The rest of the script of a worker that is at its task."""
 
 
 @dataclass
 class Scene:
-    """What is under way. `victim` is the request of who asked; without one somebody asks now."""
+    """A stage in a phase. `victim` is the request that is struck; None: a new one is sent.
+
+    `go_on` lets it continue: it opens the gate, or does what the phase waits for.
+    """
 
     phase: str
     stage: CrewStage
@@ -47,24 +49,26 @@ class Scene:
     receiver: Receiver
     bystander: str = ""
     kickoff_id: str = ""
-    """The execution that is struck, where it has an id by now."""
+    """The execution that is struck; "" until it has an id."""
     other: str = ""
-    """The one in front."""
-    victim: Asked | None = None
+    """The execution before it in the queue or before the restart; "" if there is none."""
+    victim: SentRequest | None = None
     go_on: Callable[[], object] = lambda: None
     gates: list[Gate] = field(default_factory=list)
 
     @property
-    def puppet(self) -> Puppet:
-        return self.stage.workers.of(self.kickoff_id)
+    def worker(self) -> FakeWorker:
+        return self.stage.workers.worker_of(self.kickoff_id)
 
-    def kick_off(self, *script: Step) -> Asked:
-        """With webhooks: everything is told, and the end by itself, too. An ordinary one is the
-        same each time, for who asks again after a failure."""
+    def kick_off(self, *script: Step) -> SentRequest:
+        """Kick off with webhooks for all events and for the end.
+
+        The ordinary script has an idempotency key, so sending it again runs nothing twice.
+        """
         key = "" if script else KEY
         return self.client.kick_off(*(script or ORDINARY), key=key, **_targets(self.receiver))
 
-    def watch(self) -> Asked:
+    def watch(self) -> SentRequest:
         return self.client.ask("GET", f"/status/{self.kickoff_id}?wait={WATCH:g}")
 
 
@@ -72,8 +76,8 @@ Phase = Callable[[CrewStage, trio.Nursery], Awaitable[Scene]]
 
 
 async def idle(stage: CrewStage, nursery: trio.Nursery) -> Scene:
-    await started(stage, nursery)
-    bystander = await Client(stage, "again").started("started", "task b", "hear")
+    await start(stage, nursery)
+    bystander = await Client(stage, "again").start("started", "task b", "hear")
     scene = Scene("idle", stage, Client(stage), _receiver(stage), bystander)
     await _reached(scene, bystander, "hear")
     return scene
@@ -89,7 +93,7 @@ async def storing(stage: CrewStage, nursery: trio.Nursery) -> Scene:
 
 async def queued(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     scene = await _at("queued", stage, nursery)
-    scene.other = await scene.client.started("started", "task a", "hear")
+    scene.other = await scene.client.start("started", "task a", "hear")
     await _reached(scene, scene.other, "hear")
     scene.kickoff_id = await _accepted(scene)
     scene.victim = scene.watch()
@@ -101,7 +105,7 @@ async def starting(stage: CrewStage, nursery: trio.Nursery) -> Scene:
     scene = await _at("starting", stage, nursery)
     stage.workers.starting = Gate()
     _hold(scene, stage.workers.starting)
-    # It takes a moment, so that what strikes is there before it is done.
+    # The sleep lets the fault strike before the worker completes.
     scene.kickoff_id = await _accepted(scene, "sleep 0.05", *ORDINARY)
     scene.victim = scene.watch()
     await scene.gates[0].reached.wait()
@@ -118,10 +122,10 @@ async def running(stage: CrewStage, nursery: trio.Nursery) -> Scene:
 
 
 async def calling(stage: CrewStage, nursery: trio.Nursery) -> Scene:
-    """In a tool call: links are made, and the portal takes its time."""
+    """The portal holds the submit of the worker's tool call."""
     scene = await _at("calling", stage, nursery)
     cookie = {"cookie": cookie_header(stage.account())}
-    await stage.request("POST", "/api/sync-cookie", cookie).good()
+    await stage.request("POST", "/api/sync-cookie", cookie).expect_ok()
     _hold(scene, stage.network.hold(SUBMIT))
     call: Step = {
         "type": "tool_call",
@@ -137,17 +141,17 @@ async def calling(stage: CrewStage, nursery: trio.Nursery) -> Scene:
 
 
 async def waiting(stage: CrewStage, nursery: trio.Nursery) -> Scene:
-    """For a person."""
+    """The execution waits for human input."""
     scene = await _at("waiting", stage, nursery)
     await _works(scene, "started", "task a", "ask a", "hear", *REST)
-    await scene.client.reaches(scene.kickoff_id, "waiting_for_human_input", REACHED)
+    await scene.client.wait_status(scene.kickoff_id, "waiting_for_human_input", REACHED)
     await _watched(scene)
     scene.go_on = lambda: scene.client.ask("POST", "/resume", _feedback(scene.kickoff_id))
     return scene
 
 
 async def stopping(stage: CrewStage, nursery: trio.Nursery) -> Scene:
-    """By a client; the worker does not obey, and has not been killed yet."""
+    """A client has asked for the stop; the worker ignores it and is not yet killed."""
     scene = await _at("stopping", stage, nursery)
     await _works(scene, "started", "deaf", "hang")
     scene.victim = scene.client.ask("POST", f"/stop/{scene.kickoff_id}")
@@ -156,7 +160,7 @@ async def stopping(stage: CrewStage, nursery: trio.Nursery) -> Scene:
 
 
 async def ending(stage: CrewStage, nursery: trio.Nursery) -> Scene:
-    """Its end is being stored."""
+    """The store is recording the execution's end."""
     scene = await _at("ending", stage, nursery)
     await _works(scene, "started", "task a", "hear")
     await _watched(scene)
@@ -167,36 +171,36 @@ async def ending(stage: CrewStage, nursery: trio.Nursery) -> Scene:
 
 
 async def delivering(stage: CrewStage, nursery: trio.Nursery) -> Scene:
-    """Its end is stored, and the receiver has the call that tells of it in hand."""
+    """The end is stored, and the receiver has not answered the call about it."""
     scene = await _at("delivering", stage, nursery)
     gate = Gate()
     await _works(scene, "started", "task a", "hear")
-    await trio.sleep(1.0)  # and the first calls are made
+    await trio.sleep(1.0)  # the first calls are made meanwhile
     scene.receiver.next.append(_held(gate))
     scene.receiver.next.append(_held(gate))
     _finish(stage, scene.kickoff_id)
-    await scene.client.ended(scene.kickoff_id, REACHED)
+    await scene.client.wait_ended(scene.kickoff_id, REACHED)
     await gate.reached.wait()
-    await trio.sleep(LOOK_EVERY)
+    await trio.sleep(POLL_INTERVAL)
     _hold(scene, gate)
     scene.victim = scene.client.ask("GET", f"/status/{scene.kickoff_id}?wait=1")
     return scene
 
 
 async def restarting(stage: CrewStage, nursery: trio.Nursery) -> Scene:
-    """The executor has failed, and is not there yet again."""
+    """The executor has failed and is not yet restarted."""
     scene = await _at("restarting", stage, nursery)
     await _works(scene, "started", "task a", "hear")
     scene.other, scene.kickoff_id = scene.kickoff_id, ""
     stage.fail("executor")
-    assert await comes_about(lambda: stage.parts()["executor"].state == "waiting", REACHED)
+    assert await wait_until(lambda: stage.parts()["executor"].state == "waiting", REACHED)
     scene.victim = scene.kick_off()
-    await trio.sleep(LOOK_EVERY)
+    await trio.sleep(POLL_INTERVAL)
     return scene
 
 
 async def draining(stage: CrewStage, nursery: trio.Nursery) -> Scene:
-    """The daemon is being stopped, and waits for a worker that does not obey."""
+    """The daemon is stopping and waits for a worker that ignores it."""
     scene = await _at("draining", stage, nursery)
     await _works(scene, "started", "deaf", "hang")
     stage.stop()
@@ -231,7 +235,7 @@ async def _at(phase: str, stage: CrewStage, nursery: trio.Nursery) -> Scene:
 
 
 def _receiver(stage: CrewStage) -> Receiver:
-    """One that keeps no connections: how many there are would depend on when one looks."""
+    """Return a receiver that closes each connection, so that their number is predictable."""
     receiver = stage.internet.receiver()
     receiver.usual = answer(200, Connection="close")
     return receiver
@@ -245,25 +249,25 @@ def _targets(receiver: Receiver) -> dict[str, Any]:
 
 
 async def _accepted(scene: Scene, *script: Step) -> str:
-    return str((await scene.kick_off(*script).good())["kickoff_id"])
+    return str((await scene.kick_off(*script).expect_ok())["kickoff_id"])
 
 
 async def _works(scene: Scene, *script: Step) -> None:
-    """It runs, and has done its script up to where it waits or hangs."""
+    """Run a worker up to where its script waits or hangs."""
     scene.kickoff_id = await _accepted(scene, *script)
     await _reached(scene, scene.kickoff_id, "hang" if "hang" in script else "hear")
-    await trio.sleep(LOOK_EVERY)  # all of it is recorded
+    await trio.sleep(POLL_INTERVAL)  # the store has recorded it all
 
 
 async def _watched(scene: Scene) -> None:
     scene.victim = scene.watch()
-    await trio.sleep(LOOK_EVERY)
+    await trio.sleep(POLL_INTERVAL)
 
 
 async def _reached(scene: Scene, kickoff_id: str, step: Step) -> None:
-    assert await comes_about(lambda: _has_worker(scene.stage, kickoff_id), REACHED)
+    assert await wait_until(lambda: _has_worker(scene.stage, kickoff_id), REACHED)
     with trio.fail_after(REACHED):
-        await scene.stage.workers.of(kickoff_id).until(step)
+        await scene.stage.workers.worker_of(kickoff_id).wait_step(step)
 
 
 def _has_worker(stage: CrewStage, kickoff_id: str) -> bool:
@@ -271,8 +275,8 @@ def _has_worker(stage: CrewStage, kickoff_id: str) -> bool:
 
 
 def _finish(stage: CrewStage, kickoff_id: str) -> None:
-    if _has_worker(stage, kickoff_id) and not stage.workers.of(kickoff_id).told:
-        stage.workers.of(kickoff_id).do(*REST)
+    if _has_worker(stage, kickoff_id) and not stage.workers.worker_of(kickoff_id).is_redirected:
+        stage.workers.worker_of(kickoff_id).run_instead(*REST)
 
 
 def _hold(scene: Scene, gate: Gate) -> None:

@@ -1,4 +1,4 @@
-"""A stage with the crews of the matrix, whose parts can be made to fail."""
+"""A stage with the crews of the matrix, and with parts that can be made to fail."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from smartlinkd.crews.worker import WorkerSettings
 from tests.every_step.parts import Parts
 from tests.faults.stage import JOURNAL, Stage
 
-GRACE = 5.0
-DEADLINE = 20.0
-HUMAN_DEADLINE = 30.0
-LOOKS = 0.5
-"""Seconds between two looks at readiness: some cells last for minutes."""
-MOST = 1 << 20
-"""Bytes that a worker may say here: less than elsewhere, for the sake of those who flood."""
+GRACE = 5.0  # seconds
+DEADLINE = 20.0  # seconds
+HUMAN_DEADLINE = 30.0  # seconds
+READINESS_INTERVAL = 0.5
+"""Seconds between two polls of readiness, as some cells last for minutes."""
+MAX_MESSAGE_BYTES = 1 << 20
+"""Bytes of messages that a worker may send: less than usual, so that a flood is short."""
 
 
 class CrewStage(Stage):
@@ -29,11 +29,13 @@ class CrewStage(Stage):
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self._parts = Parts()
         patch.setattr(tree, "ChildSpec", self._parts.spec)
-        patch.setattr(catalog, "WorkerSettings", partial(WorkerSettings, max_output=MOST))
+        patch.setattr(
+            catalog, "WorkerSettings", partial(WorkerSettings, max_output=MAX_MESSAGE_BYTES)
+        )
         another = folder / "another"
         another.write_text("#!/bin/sh\n")
         another.chmod(0o755)
-        super().__init__(folder, patch, crews=_crews(another), look_every=LOOKS)
+        super().__init__(folder, patch, crews=_crews(another), poll_interval=READINESS_INTERVAL)
         self._right = self.wall.offset
 
     @property
@@ -42,11 +44,11 @@ class CrewStage(Stage):
 
     @property
     def elsewhere(self) -> Path:
-        """Where it may have been moved."""
+        """The path to which a fault moves the store's file."""
         return self.directory / "elsewhere"
 
     def heal(self) -> None:
-        """Disk, file and machine are as they should be; a clock that was behind is right again."""
+        """Remove the faults of disk, file and machine; correct a clock that is behind."""
         self.wall.offset = max(self.wall.offset, self._right)
         self.disk.heal()
         self.workers.heal()
@@ -54,7 +56,7 @@ class CrewStage(Stage):
             self.elsewhere.replace(self.journal)
 
     def fail(self, part: str) -> None:
-        """A part fails, as by a bug."""
+        """Make a part fail, as by a bug."""
         self._parts.fail(part)
 
 

@@ -1,4 +1,4 @@
-"""Faults: what strikes a scene. As in `tests/faults/strikes.py`, each is done without an await."""
+"""Faults of an execution. As in `tests/faults/strikes.py`, a strike is a plain function."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from tests.faults.strikes import COMMON
 
 Strike = Callable[[Scene], object]
 SLOW = 1.0
-"""Seconds that each call of the journal's takes on a slow disk."""
+"""Seconds that each call of the store takes on a slow disk."""
 TOO_SLOW = 40.0
-"""Seconds that a receiver takes: longer than it is waited for."""
-LOUD = 2_000_000
-"""Bytes of standard output: thirty times what a pipe holds, or the daemon keeps."""
+"""Seconds that a receiver takes: more than the timeout of a call."""
+OUTPUT_BYTES = 2_000_000
+"""Bytes of standard output: thirty times what a pipe holds or the daemon keeps."""
 
-# A worker that is to be started, and is not, or is none.
+# A worker's start.
 
 
 def no_process(scene: Scene) -> None:
-    scene.stage.workers.no_process = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    scene.stage.workers.start_error = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def no_folder(scene: Scene) -> None:
-    scene.stage.workers.no_folder = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    scene.stage.workers.folder_error = PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
-def is_a(*script: Step) -> Strike:
-    """The program does that, whatever it is told."""
+def program_runs(*script: Step) -> Strike:
+    """Make the worker program run this script instead of its input's."""
 
     def strike(scene: Scene) -> None:
         scene.stage.workers.scripts[scene.stage.workers.program] = script
@@ -46,23 +46,23 @@ STARTS: dict[str, Strike] = {
     "not_executable": lambda scene: scene.stage.workers.program.chmod(0o644),
     "no_process": no_process,
     "no_folder": no_folder,
-    "ends_at_once": is_a("words out of luck", "exit 3"),
-    "says_nothing": is_a("hang"),
+    "ends_at_once": program_runs("words out of luck", "exit 3"),
+    "says_nothing": program_runs("hang"),
 }
 
-# A worker that is there.
+# A running worker.
 
 ANSWER = "hear"
-"""The answer to what it has asked by then; in `running` it has asked nothing."""
+"""The step that receives the answer to the worker's question; in `running` there is none."""
 GO_ON = (ANSWER, *REST)
 
-DEEDS: dict[str, list[Step]] = {
+WORKER_SCRIPTS: dict[str, list[Step]] = {
     "exits": ["words its last words", "exit 3"],
     "fails": ["failed no idea", "exit 1"],
     "crashes": [f"signal {int(signal.SIGSEGV)}"],
     "uses_memory": ["fill"],
     "hangs": ["deaf", "hang"],
-    "floods_output": [f"print {LOUD}", *GO_ON],
+    "floods_output": [f"print {OUTPUT_BYTES}", *GO_ON],
     "floods_messages": ["flood 20", *GO_ON],
     "garbage": ["raw no JSON", *GO_ON],
     "result_twice": [ANSWER, "done a", "result x", "result y"],
@@ -74,25 +74,27 @@ DEEDS: dict[str, list[Step]] = {
 }
 
 
-def deed(fault: str) -> Strike:
-    """Its worker does that, from now on."""
+def worker_runs(fault: str) -> Strike:
+    """Make the worker run the fault's steps from now on."""
 
     def strike(scene: Scene) -> None:
         asked = scene.phase != "running"
-        scene.puppet.do(*(step for step in DEEDS[fault] if asked or step != ANSWER))
+        scene.worker.run_instead(
+            *(step for step in WORKER_SCRIPTS[fault] if asked or step != ANSWER)
+        )
 
     return strike
 
 
 WORKERS: dict[str, Strike] = {
-    **{fault: deed(fault) for fault in DEEDS},
-    # By somebody else: the kernel, or the host's owner.
-    "killed": lambda scene: scene.puppet.signal(signal.SIGKILL),
-    "sigstopped": lambda scene: scene.puppet.signal(signal.SIGSTOP),
-    "reaper_killed": lambda scene: scene.stage.workers.reaper_of(scene.puppet).kill(),
+    **{fault: worker_runs(fault) for fault in WORKER_SCRIPTS},
+    # By the kernel or the host's administrator.
+    "killed": lambda scene: scene.worker.signal(signal.SIGKILL),
+    "sigstopped": lambda scene: scene.worker.signal(signal.SIGSTOP),
+    "reaper_killed": lambda scene: scene.stage.workers.reaper_of(scene.worker).kill(),
 }
 
-# Who is called.
+# The receiver of webhook calls.
 
 TARGETS: dict[str, Behaviour] = {
     "target_slow": late(TOO_SLOW),
@@ -107,14 +109,14 @@ TARGETS: dict[str, Behaviour] = {
 
 
 def target(fault: str) -> Strike:
-    """It does that with every call from now on, and with those that it has in hand."""
-    return lambda scene: scene.receiver.becomes(TARGETS[fault])
+    """Make the receiver do this with all calls from now on, also with the open ones."""
+    return lambda scene: scene.receiver.set_behaviour(TARGETS[fault])
 
 
 # The disk.
 
 
-def disk_has(fault: disk.Fault) -> Strike:
+def disk_fault(fault: disk.Fault) -> Strike:
     def strike(scene: Scene) -> None:
         scene.stage.disk.fault = fault
 
@@ -127,11 +129,11 @@ def db_slow(scene: Scene) -> None:
 
 DISK: dict[str, Strike] = {
     "db_locked": lambda scene: scene.stage.disk.lock(),
-    "db_full": disk_has(disk.FULL),
-    "db_fails": disk_has(disk.BROKEN),
+    "db_full": disk_fault(disk.FULL),
+    "db_fails": disk_fault(disk.BROKEN),
     "db_slow": db_slow,
-    "db_damaged": disk_has(disk.DAMAGED),
-    # It was moved away; its owner puts it back.
+    "db_damaged": disk_fault(disk.DAMAGED),
+    # The file is moved away; `heal()` moves it back.
     "db_gone": lambda scene: scene.stage.journal.rename(scene.stage.elsewhere),
 }
 
@@ -139,8 +141,8 @@ STRIKES: dict[str, Strike] = {
     **STARTS,
     **WORKERS,
     **{fault: target(fault) for fault in TARGETS},
-    "target_down": lambda scene: scene.receiver.goes_down(refused()),
-    "target_unreachable": lambda scene: scene.receiver.goes_down(TimeoutError()),
+    "target_down": lambda scene: scene.receiver.take_down(refused()),
+    "target_unreachable": lambda scene: scene.receiver.take_down(TimeoutError()),
     **DISK,
     **COMMON,
     "sigkill": lambda scene: scene.stage.kill(),

@@ -1,4 +1,4 @@
-"""Every cell of the crews' fault matrix that there is."""
+"""Test every possible cell of the crews' fault matrix."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import trio
 from trio.testing import MockClock
 
 from tests.faults.crews.matrix import ALL, MATRIX
-from tests.faults.crews.play import Play, Rest
+from tests.faults.crews.play import CellRun, Resources
 from tests.faults.crews.stage import CrewStage
 from tests.faults.crews.strikes import STRIKES
 
 LONGEST = 10_000.0
-"""Seconds on the stage's clock: no cell waits for as long."""
+"""Seconds on the mock clock: more than any cell takes."""
 
 
-def test_the_matrix_has_no_hole() -> None:
-    """Each fault in each phase is decided, and what is impossible says why."""
+def test_matrix_is_complete() -> None:
     MATRIX.check(STRIKES, ALL)
 
 
@@ -30,14 +29,14 @@ async def test_cell(  # noqa: PLR0917 - fixtures
     monkeypatch: pytest.MonkeyPatch,
     autojump_clock: MockClock,
     caplog: pytest.LogCaptureFixture,
-    crews_at_rest: Rest,
+    crews_at_rest: Resources,
 ) -> None:
     caplog.set_level(logging.INFO, logger="smartlinkd")
     stage = CrewStage(tmp_path, monkeypatch)
     descriptors = stage.descriptors()
     with trio.fail_after(LONGEST):
         async with trio.open_nursery() as nursery:
-            await Play(cell, MATRIX.due(cell), stage, caplog.records).run(nursery, crews_at_rest)
+            await CellRun(cell, MATRIX.due(cell), stage, caplog.records).run(nursery, crews_at_rest)
             stage.stop()
-            await stage.is_gone(LONGEST)
+            await stage.wait_gone(LONGEST)
     assert stage.descriptors() == descriptors
