@@ -76,7 +76,7 @@ class DaemonRun:
         self._life = trio.CancelScope()
 
     async def run(self) -> Escalated | None:
-        """Run the daemon to its end. Return the error that ended it, or None after a stop or kill."""
+        """Run the daemon to its end. Return its error; None after a stop or a kill."""
         try:
             async with sole_error():
                 with self._life:
@@ -98,7 +98,7 @@ class DaemonRun:
         self.supervisor.stop()
 
     def kill(self) -> None:
-        """Stop as after SIGKILL. Connections end first, so that clients see no last step of a task."""
+        """Stop as after SIGKILL. Connections end first: clients see no last step of a task."""
         self.serving = False
         self.door.cut()
         self._life.cancel()

@@ -115,10 +115,10 @@ class World(Conditions):
         self.internet.install(patch)
         self.disk.install(patch)
         patch.setattr(trio.to_thread, "run_sync", self._delayed(trio.to_thread.run_sync))
-        patch.setattr(Store, "due_deliveries", self._crashing_when_told(Store.due_deliveries))
+        patch.setattr(Store, "due_deliveries", self._with_injected_crash(Store.due_deliveries))
         patch.setattr(passwords, "matches", matches)
 
-    def _crashing_when_told(
+    def _with_injected_crash(
         self, query: Callable[..., Awaitable[T]]
     ) -> Callable[..., Awaitable[T]]:
         """Wrap the dispatcher's query, so that it can crash: the dispatcher has no mailbox."""
@@ -179,7 +179,7 @@ class World(Conditions):
             self.records.is_muted = False
             kept = {pause.account for pause in PauseStore(self._state).loaded}
             self.expectations.daemon_ended(kept, had_disk_fault=self.had_disk_fault)
-            self.log.note(f"daemon {self.starts} ended: {fault or 'as it was told to'}")
+            self.log.note(f"daemon {self.starts} ended: {fault or 'as requested'}")
             if fault is not None and not self.is_expected(str(fault), fault):
                 self.fail(f"the daemon has given up: {fault}")
             self._check_nothing_left()
