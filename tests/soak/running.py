@@ -45,7 +45,7 @@ MAX_RATE: Final = 8.0
 """The most jobs that are started in a second."""
 MAX_CONCURRENT: Final = 6
 """The most jobs at the same time."""
-IDLE: Final = 2.0
+ROUND_PAUSE: Final = 2.0
 """Seconds of a round in which no job is started."""
 SETTLE: Final = 1.0
 """Seconds without any request before a sample."""
@@ -104,7 +104,7 @@ class _Run:
         for number, stretch in enumerate(schedule(self._result.minutes)):
             ends += stretch.seconds
             while True:
-                await self._round(stretch, length - IDLE)
+                await self._round(stretch, length - ROUND_PAUSE)
                 await self._sample(number, stretch)
                 if trio.current_time() + length / 2 > ends:
                     break
@@ -161,7 +161,7 @@ class _Run:
     async def _wait_until_idle(self, http: httpx.AsyncClient) -> None:
         """Open the pages of the same accounts, and wait until the daemon is idle."""
         world = self._world
-        await self._until(http, "a browser", lambda status: bool(status["browser"]["ready"]))
+        await self._until(http, "browser", lambda status: bool(status["browser"]["ready"]))
         for place in range(WARM):
             account = world.accounts[place]
             link = Link(Form.CANONICAL, self._planner.spare_item())
