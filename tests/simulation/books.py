@@ -49,7 +49,7 @@ class Expectations:
 
     def __init__(self, fail: Callable[[str], None]) -> None:
         self.paused: dict[str, float] = {}
-        """When the owner learned that an account is paused, by account."""
+        """The time when the owner learned of a pause, by account."""
         self._resumed: dict[str, float] = {}
         self._all_resumed = -1.0
         self._crew_items: frozenset[int] = frozenset()
@@ -57,7 +57,7 @@ class Expectations:
         self.stored: set[CookieId] = {NOBODY}
         """The cookies of which the vault may hold one."""
         self.made: dict[tuple[CookieId, int, SubIds], float] = {}
-        """When a client got a link. The service that made it must not submit it again."""
+        """The time when a client got a link. The service that made it must not submit it again."""
         self.instance = 0
         """The number of the conversion service's starts."""
         self._fail = fail

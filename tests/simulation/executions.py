@@ -54,7 +54,7 @@ class Executions:
         self.by_number: dict[int, Execution] = {}
         self._fail = fail
         self._first_start: dict[str, float] = {}
-        """When the first worker of an execution started, by its id."""
+        """The start of the first worker of each execution, by its id."""
 
     def unfinished(self) -> Iterator[Execution]:
         return (each for each in self.known.values() if not each.final)

@@ -48,7 +48,7 @@ LARGEST_BURST = 20
 
 @dataclass
 class Habits:
-    """How a client behaves. Chances are between 0 and 1.
+    """The behaviour of a client. Chances are between 0 and 1.
 
     `stored_chance` is for the stored cookie instead of the client's own.
     """
