@@ -41,16 +41,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="./run simulate", description="Simulated days of the daemon, each from a seed."
-    )
-    parser.add_argument("--seeds", type=_positive, default=1, metavar="N", help="how many; 1")
-    parser.add_argument("--seed", type=int, default=1, metavar="K", help="the first of them; 1")
-    parser.add_argument("--hours", type=float, default=DAY, metavar="H", help="of each; 24")
-    parser.add_argument(
-        "--events", type=_positive, default=TAIL, help=f"told of a seed that fails; {TAIL}"
+        prog="./run simulate", description="Simulate days of the daemon, one a seed."
     )
     parser.add_argument(
-        "--processes", type=_positive, default=os.cpu_count() or 1, help="at a time; one a core"
+        "--seeds", type=_positive, default=1, metavar="N", help="number of seeds (1)"
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="K", help="the first seed (1)")
+    parser.add_argument(
+        "--hours", type=float, default=DAY, metavar="H", help="hours of each seed (24)"
+    )
+    parser.add_argument(
+        "--events", type=_positive, default=TAIL, help=f"events printed of a failed seed ({TAIL})"
+    )
+    parser.add_argument(
+        "--processes",
+        type=_positive,
+        default=os.cpu_count() or 1,
+        help="processes at a time (one a core)",
     )
     return parser
 

@@ -33,9 +33,13 @@ def main() -> int:
         "measure how much the daemon and its Chromium grow.",
         allow_abbrev=False,
     )
-    parser.add_argument("--minutes", type=_minutes, default=MINUTES, help=f"({MINUTES:g})")
-    parser.add_argument("--seed", type=int, help="of the jobs (any; it is printed)")
-    parser.add_argument("--out", type=Path, help="where the samples go (a new folder)")
+    parser.add_argument(
+        "--minutes", type=_minutes, default=MINUTES, help=f"length of the soak ({MINUTES:g})"
+    )
+    parser.add_argument(
+        "--seed", type=int, help="seed of the jobs (a random one, which is printed)"
+    )
+    parser.add_argument("--out", type=Path, help="folder for the samples (a new one)")
     chosen = parser.parse_args()
     seed = random.randrange(10**6) if chosen.seed is None else chosen.seed
     folder = chosen.out or Path(tempfile.mkdtemp(prefix="smartlinkd-soak-results-"))
