@@ -1,7 +1,7 @@
-"""Simulated days, as many as one likes: `./run simulate`.
+"""Simulate days of the daemon, one a seed: `./run simulate`.
 
-Each seed is simulated in a process of its own, as many at a time as there are cores. A seed that
-fails is told with the last things that happened in it, and with the command that plays it again.
+One process a core simulates the seeds. For a seed that fails, the output has its last events and
+the command that repeats it.
 """
 
 from __future__ import annotations
@@ -18,39 +18,46 @@ from functools import partial
 from tests.simulation.run import TAIL, Outcome, simulate
 
 DAY = 24.0
-AFTER = 4
-"""Seeds that one process simulates: memory of ours that grows is none of the daemon's."""
+SEEDS_PER_PROCESS = 4
+"""Seeds that one process simulates before it is replaced: the simulation's own memory grows."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 1 when a promise was broken."""
+    """Return the exit code: 1 when a seed failed."""
     asked = _parser().parse_args(arguments)
     seeds = range(asked.seed, asked.seed + asked.seeds)
     outcomes: list[Outcome] = []
     began = time.monotonic()
     with multiprocessing.get_context("spawn").Pool(
-        min(asked.processes, len(seeds)), maxtasksperchild=AFTER
+        min(asked.processes, len(seeds)), maxtasksperchild=SEEDS_PER_PROCESS
     ) as pool:
-        play = partial(simulate, hours=asked.hours)
-        for outcome in pool.imap_unordered(play, seeds):
+        simulate_seed = partial(simulate, hours=asked.hours)
+        for outcome in pool.imap_unordered(simulate_seed, seeds):
             outcomes.append(outcome)
-            _tell(outcome, f"{len(outcomes)}/{len(seeds)}", asked.events)
+            _print_outcome(outcome, f"{len(outcomes)}/{len(seeds)}", asked.events)
     print(_summary(outcomes, asked.hours, time.monotonic() - began))
     return 1 if any(outcome.failures for outcome in outcomes) else 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="./run simulate", description="Simulated days of the daemon, each from a seed."
-    )
-    parser.add_argument("--seeds", type=_positive, default=1, metavar="N", help="how many; 1")
-    parser.add_argument("--seed", type=int, default=1, metavar="K", help="the first of them; 1")
-    parser.add_argument("--hours", type=float, default=DAY, metavar="H", help="of each; 24")
-    parser.add_argument(
-        "--events", type=_positive, default=TAIL, help=f"told of a seed that fails; {TAIL}"
+        prog="./run simulate", description="Simulate days of the daemon, one a seed."
     )
     parser.add_argument(
-        "--processes", type=_positive, default=os.cpu_count() or 1, help="at a time; one a core"
+        "--seeds", type=_positive, default=1, metavar="N", help="number of seeds (1)"
+    )
+    parser.add_argument("--seed", type=int, default=1, metavar="K", help="the first seed (1)")
+    parser.add_argument(
+        "--hours", type=float, default=DAY, metavar="H", help="hours of each seed (24)"
+    )
+    parser.add_argument(
+        "--events", type=_positive, default=TAIL, help=f"events printed of a failed seed ({TAIL})"
+    )
+    parser.add_argument(
+        "--processes",
+        type=_positive,
+        default=os.cpu_count() or 1,
+        help="processes at a time (one a core)",
     )
     return parser
 
@@ -62,7 +69,7 @@ def _positive(text: str) -> int:
     return number
 
 
-def _tell(outcome: Outcome, progress: str, events: int) -> None:
+def _print_outcome(outcome: Outcome, progress: str, events: int) -> None:
     counts = outcome.counts
     print(
         f"[{progress}] seed {outcome.seed}: {'FAILED' if outcome.failures else 'fine'}; "
@@ -72,7 +79,7 @@ def _tell(outcome: Outcome, progress: str, events: int) -> None:
         flush=True,
     )
     if outcome.failures:
-        print(outcome.told(events), flush=True)
+        print(outcome.description(events), flush=True)
 
 
 def _summary(outcomes: Sequence[Outcome], hours: float, seconds: float) -> str:

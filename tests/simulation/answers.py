@@ -1,7 +1,6 @@
-"""Answers to a conversion, held against what was asked: is each link the asker's own?
+"""Check that each link in a conversion's answer belongs to the client that asked for it.
 
-Who earns by a link, for which sub-ids and for what, is in the link itself, in the words of the
-portal that made it; so a link in the wrong hands shows, whatever way it came there.
+The portal writes the account, the sub-ids and the product into each link that it makes.
 """
 
 from __future__ import annotations
@@ -17,41 +16,45 @@ from smartlinkd.sandbox.state import SandboxState
 from tests.fakes.network import ORIGINS
 
 INVALID = 10
-UNKNOWN = -1
-MAY_FAIL = (UNKNOWN, 40300)
+UNRESOLVED = -1
+ALLOWED_FAIL_CODES = (UNRESOLVED, 40300)
 
 
 @dataclass(frozen=True)
 class Link:
-    """One that is asked for: as it is sent, and the product behind it. 0: there is none."""
+    """A link as a client sends it, and its product's item. `item` is 0 for a link to no product."""
 
     text: str
     item: int
 
 
-class WrongAnswer(Exception):  # noqa: N818 - says what it is
-    """Something in it is not the asker's, or not what was promised."""
+class WrongAnswer(Exception):  # noqa: N818 - the name says it
+    """An answer with a malformed entry, or with a link that does not match the request."""
 
 
 @dataclass(frozen=True)
-class Read:
-    """What a good answer says."""
+class Converted:
+    """The links of a correct answer."""
 
     made: tuple[int, ...]
-    """The items."""
+    """Items of the products that were converted."""
     failed: int
     account: str
-    """Who earns; nobody when nothing was made."""
+    """The account that earns; "" when nothing was converted."""
 
 
-def read(
+def check_answer(
     links: list[Link],
     sub_ids: tuple[str, ...],
     body: Mapping[str, Any],
     portal: SandboxState,
-    codes: Collection[int] = MAY_FAIL,
-) -> Read:
-    """The answer. Raises `WrongAnswer`. `codes` are those that a product may fail with."""
+    codes: Collection[int] = ALLOWED_FAIL_CODES,
+) -> Converted:
+    """Return what the answer says. `codes` are the fail codes that a product may have.
+
+    Raises:
+        WrongAnswer: An entry does not match its link.
+    """
     mapping = body.get("mapping")
     asked = list(dict.fromkeys(link.text for link in links))
     if body.get("ok") is not True or not isinstance(mapping, dict) or list(mapping) != asked:
@@ -67,15 +70,15 @@ def read(
         made.append(link.item)
     if len(earns) > 1:
         raise WrongAnswer(f"links of several accounts in one answer: {earns}")
-    return Read(tuple(made), failed, earns.pop() if earns else "")
+    return Converted(tuple(made), failed, earns.pop() if earns else "")
 
 
 def _check_failure(link: Link, entry: Mapping[str, Any], codes: Collection[int]) -> None:
     if set(entry) != {"error", "failCode"}:
         raise WrongAnswer(f"an entry of no known shape: {entry}")
     code = entry["failCode"]
-    # A short link that could not be followed, or was not since the account is paused.
-    is_unresolved = link.text.startswith(ORIGINS.short) and code in (UNKNOWN, *codes)
+    # A short link cannot be followed while its host fails or the account is paused.
+    is_unresolved = link.text.startswith(ORIGINS.short) and code in (UNRESOLVED, *codes)
     if link.item == 0 and code != INVALID and not is_unresolved:
         raise WrongAnswer(f"{link.text} is no product, and failed with {code}")
     if link.item != 0 and code not in codes:
@@ -85,7 +88,7 @@ def _check_failure(link: Link, entry: Mapping[str, Any], codes: Collection[int])
 def _check_success(
     link: Link, sub_ids: tuple[str, ...], entry: Mapping[str, Any], portal: SandboxState
 ) -> str:
-    """Returns the account that earns."""
+    """Return the account that earns."""
     if link.item == 0:
         raise WrongAnswer(f"{link.text} is no product, and was converted: {entry}")
     if entry.get("failCode") != 0 or set(entry) != {"shortLink", "longLink", "failCode", "product"}:

@@ -1,4 +1,4 @@
-"""The books are closed: is all there that was promised, and nothing that should be gone?"""
+"""Check a daemon at rest: executions and webhook calls are kept, nothing else is left."""
 
 from __future__ import annotations
 
@@ -15,90 +15,99 @@ from tests.simulation.executions import Execution
 from tests.simulation.world import World
 
 SAMPLE = 12
-"""Executions that ended long ago, and are looked at again."""
+"""Finished executions whose status is asked again."""
 SETTLED = 10.0
-"""Seconds from an end to a call that tells of it, or to one that is noted as owed."""
+"""Seconds from an execution's end until its webhook call is made or stored in the journal."""
 
 
 class Audit:
-    """See above. It knows what a healthy daemon has, from `learn`."""
+    """Checks that compare the daemon with the baseline that `record_baseline` took."""
 
     def __init__(self, world: World, chance: random.Random) -> None:
         self._world = world
         self._chance = chance
         self._tasks: Counter[str] = Counter()
 
-    def learn(self) -> None:
-        """What there is now, nobody having asked for anything, is what there should be."""
+    def record_baseline(self) -> None:
+        """Record the tasks of the daemon, which nobody uses now."""
         self._tasks = self._world.tasks()
 
-    def nothing_left(self) -> None:
-        """Of anybody's work, when nobody has any."""
+    def check_nothing_left(self) -> None:
+        """Check that no task, process, folder or unfinished execution is left of clients' work."""
         world = self._world
         tasks = world.tasks()
         if tasks != self._tasks:
             more, fewer = dict(tasks - self._tasks), dict(self._tasks - tasks)
-            world.broken(f"at rest there are other tasks than before: {more}, not {fewer}")
-        assert world.life is not None
-        known = world.life.browser.status().contexts + 1  # the canary has one
+            world.fail(f"at rest there are other tasks than before: {more}, not {fewer}")
+        assert world.daemon is not None
+        known = world.daemon.browser.status().contexts + 1  # the canary has one
         contexts = len(world.machine.browser.contexts)
         left = (len(world.machine.running), world.folders(), world.workers.count())
         if left != (1, 1, 0) or contexts != known:
-            world.broken(f"left at rest: {left}; {contexts} contexts, {known} known")
-        if followers := world.life.crews.executor.followers:
-            world.broken(f"{followers} clients still follow executions")
-        if unended := [each.number for each in world.executions.unended() if self._ought(each)]:
-            world.broken(f"executions have not ended: {unended}")
+            world.fail(
+                f"browsers, folders, workers at rest: {left}; {contexts} contexts, {known} known"
+            )
+        if followers := world.daemon.crews.executor.followers:
+            world.fail(f"{followers} clients still follow executions")
+        if unfinished := [
+            each.number for each in world.executions.unfinished() if self._should_have_ended(each)
+        ]:
+            world.fail(f"executions have not ended: {unfinished}")
 
-    def only_the_canary(self) -> None:
-        """Contexts that nobody uses are gone by now."""
+    def check_contexts_disposed(self) -> None:
+        """Check that all idle contexts have been disposed of."""
         if (contexts := len(self._world.machine.browser.contexts)) != 1:
-            self._world.broken(f"{contexts} contexts are there, and one is the canary's")
+            self._world.fail(f"{contexts} contexts are open, and only the canary's may be")
 
-    async def nothing_forgotten(self) -> None:
-        """Every execution that was accepted is known, and stays as it has ended."""
+    async def check_executions_kept(self) -> None:
+        """Check that the daemon knows every accepted execution and changes no final status."""
         known = list(self._world.executions.known.values())
         ended = [each for each in known if each.final]
         some = self._chance.sample(ended, min(SAMPLE, len(ended)))
         for execution in [each for each in known if not each.final] + some:
             call = self._status(execution)
             if await call.wait() == 200:
-                self._world.executions.seen(execution, call.answer, fine=False)
+                self._world.executions.check_status(execution, call.answer, is_healthy=False)
             else:
-                self._world.broken(f"{execution.number}: {call.status} {call.exchange.body!r}")
+                self._world.fail(f"{execution.number}: {call.status} {call.exchange.body!r}")
 
-    def nothing_untold(self) -> None:
-        """Every end was told, or is noted to be told."""
+    def check_ends_delivered(self) -> None:
+        """Check that each webhook call for an end was made, or waits in the journal."""
         world = self._world
-        told = set[str]().union(*(receiver.told for receiver in world.receivers), self._owed())
+        notified = set[str]().union(
+            *(receiver.notified for receiver in world.receivers),
+            self._executions_with_pending_calls(),
+        )
         for execution in world.executions.known.values():
             due = execution.seen_ended + SETTLED < trio.current_time()
-            if execution.webhooks and due and execution.id not in told:
-                world.broken(f"the end of {execution.number}, {execution.id}, will never be told")
+            if execution.webhooks and due and execution.id not in notified:
+                world.fail(
+                    f"the end of {execution.number}, {execution.id}, will never be delivered"
+                )
 
-    def owed(self) -> int:
-        """How many webhook calls are."""
-        return int(self._journal("SELECT count(*) FROM deliveries")[0][0])
+    def pending_deliveries(self) -> int:
+        """Return how many webhook calls wait in the journal."""
+        return int(self._query_journal("SELECT count(*) FROM deliveries")[0][0])
 
-    def _owed(self) -> set[str]:
-        """Executions of which the end is still to be told."""
-        rows = self._journal(
+    def _executions_with_pending_calls(self) -> set[str]:
+        """Return the ids of executions whose webhook call for the end waits in the journal."""
+        rows = self._query_journal(
             "SELECT e.id FROM deliveries d JOIN executions e ON e.sequence = d.execution "
             "JOIN webhooks w ON w.number = d.webhook WHERE w.kind = 'crew'"
         )
         return {row[0] for row in rows}
 
-    def _journal(self, sql: str) -> list[Any]:
-        assert self._world.life is not None
-        path = self._world.life.directory / "journal.sqlite3"
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as journal:
-            return journal.execute(sql).fetchall()
+    def _query_journal(self, sql: str) -> list[Any]:
+        assert self._world.daemon is not None
+        path = self._world.daemon.directory / "journal.sqlite3"
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+            return database.execute(sql).fetchall()
 
     def _status(self, execution: Execution) -> Call:
         path = f"/crews/{execution.crew}/status/{execution.id}"
         return self._world.ask("GET", path, token=execution.token)
 
     @staticmethod
-    def _ought(execution: Execution) -> bool:
-        """Whether somebody has looked for its end."""
+    def _should_have_ended(execution: Execution) -> bool:
+        """True if a client has had time to learn of the end."""
         return execution.answered + SETTLED < trio.current_time()

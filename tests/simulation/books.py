@@ -1,4 +1,4 @@
-"""What is owed to whom: kept by those who ask, and held against what the daemon does."""
+"""The expected state of the daemon: what clients sent and got, checked against its submits."""
 
 from __future__ import annotations
 
@@ -9,151 +9,164 @@ import trio
 
 from tests.simulation.configuration import REMEMBERED
 
-Whose = tuple[str, str]
-"""An account, and which of its cookies."""
+CookieId = tuple[str, str]
+"""An account, and which of its cookies (see `upstream.VARIANT`)."""
 
 SubIds = tuple[str, ...]
 EXPIRED = "expired"
-"""As a variant: of a session that is over."""
-NOBODY: Whose = ("", "")
+"""The variant whose session has expired."""
+NOBODY: CookieId = ("", "")
 LEAVING = 1.0
-"""Seconds for which work may go on for somebody who has just left."""
+"""Seconds for which the daemon may still work for a client that has left."""
 KEPT_WITHIN = 30.0
-"""Seconds from the news of a pause to its being on the disk: threads may be slow."""
-HANDED_OUT_LATE = 100.0
-"""Seconds from that moment to the one in which somebody has it, at the most."""
+"""Seconds from the answer that tells of a pause until the pause is on disk: threads may be slow."""
+HANDED_OUT_WITHIN = 100.0
+"""The most seconds from a link's creation until a client has it."""
 
 
 @dataclass(eq=False)
-class Order:
-    """A conversion that somebody waits for. Without `whose` it is the stored cookie's, and
-    `may_be` are those that may have been stored since it was asked."""
+class PendingConversion:
+    """A conversion that a client waits for.
 
-    whose: Whose | None
+    `cookie_id` is None for the stored cookie. `may_be` are the cookies that may have been the
+    stored one since the request.
+    """
+
+    cookie_id: CookieId | None
     items: frozenset[int]
     sub_ids: SubIds
     instance: int = 0
-    may_be: set[Whose] = field(default_factory=set)
+    may_be: set[CookieId] = field(default_factory=set)
 
-    def fits(self, whose: Whose) -> bool:
-        return whose == self.whose if self.whose is not None else whose in self.may_be
+    def may_use(self, cookie_id: CookieId) -> bool:
+        return (
+            cookie_id == self.cookie_id if self.cookie_id is not None else cookie_id in self.may_be
+        )
 
 
-class Books:
-    """Of the whole world. `broken` is told what is wrong."""
+class Expectations:
+    """The expectations of all clients. `fail` takes a description of what is wrong."""
 
-    def __init__(self, broken: Callable[[str], None]) -> None:
+    def __init__(self, fail: Callable[[str], None]) -> None:
         self.paused: dict[str, float] = {}
-        """Accounts whose owner was told that they are paused, and since when."""
+        """The time when the owner learned of a pause, by account."""
         self._resumed: dict[str, float] = {}
         self._all_resumed = -1.0
-        self._for_crews: frozenset[int] = frozenset()
-        self._ever_stored: set[Whose] = set()
-        self.stored: set[Whose] = {NOBODY}
-        """What the vault may hold."""
-        self.made: dict[tuple[Whose, int, SubIds], float] = {}
-        """What was handed out since the service's start, which must not be asked for again."""
+        self._crew_items: frozenset[int] = frozenset()
+        self._ever_stored: set[CookieId] = set()
+        self.stored: set[CookieId] = {NOBODY}
+        """The cookies of which the vault may hold one."""
+        self.made: dict[tuple[CookieId, int, SubIds], float] = {}
+        """The time when a client got a link. The service that made it must not submit it again."""
         self.instance = 0
-        """Which instance of it this is."""
-        self._broken = broken
-        self._open: list[Order] = []
-        self._left: list[tuple[float, Order]] = []
-        self._syncing: list[Whose] = []
+        """The number of the conversion service's starts."""
+        self._fail = fail
+        self._open: list[PendingConversion] = []
+        self._left: list[tuple[float, PendingConversion]] = []
+        self._syncing: list[CookieId] = []
 
-    # Orders
+    # Conversions
 
-    def ordered(self, order: Order) -> None:
-        order.may_be |= self.stored
-        order.instance = self.instance
-        self._open.append(order)
+    def conversion_sent(self, pending: PendingConversion) -> None:
+        pending.may_be |= self.stored
+        pending.instance = self.instance
+        self._open.append(pending)
 
-    def left(self, order: Order) -> None:
-        """It was answered, or who asked has gone."""
-        self._open.remove(order)
+    def conversion_ended(self, pending: PendingConversion) -> None:
+        """Record that the client has its answer, or has left."""
+        self._open.remove(pending)
         now = trio.current_time()
         self._left = [(when, old) for when, old in self._left if now - when <= LEAVING]
-        self._left.append((now, order))
+        self._left.append((now, pending))
 
-    def crew_wants(self, items: frozenset[int]) -> None:
-        """A crew may ask for these, whenever its turn comes, with the stored cookie."""
-        self._for_crews |= items
+    def crew_may_convert(self, items: frozenset[int]) -> None:
+        """Record items that a crew may convert at any time, with the stored cookie."""
+        self._crew_items |= items
 
-    def submitted(self, whose: Whose, items: Sequence[int], sub_ids: SubIds) -> None:
-        """The daemon submits this. Somebody has to wait for it, and all must have been asked for
-        by people of the same cookie and the same sub-ids."""
+    def submitted(self, cookie_id: CookieId, items: Sequence[int], sub_ids: SubIds) -> None:
+        """Check a submit of the daemon.
+
+        A client with this cookie and these sub-ids has to wait for one of the items, and clients
+        must not have got any of them recently.
+        """
         now = trio.current_time()
         just_left = [old for when, old in self._left if now - when <= LEAVING]
         fitting = [
-            order
-            for order in (*self._open, *just_left)
-            if order.fits(whose) and _padded(order.sub_ids) == sub_ids
+            pending
+            for pending in (*self._open, *just_left)
+            if pending.may_use(cookie_id) and _padded(pending.sub_ids) == sub_ids
         ]
-        wanted = frozenset[int]().union(*(order.items for order in fitting))
-        if whose in self._ever_stored:
-            wanted |= self._for_crews
+        wanted = frozenset[int]().union(*(pending.items for pending in fitting))
+        if cookie_id in self._ever_stored:
+            wanted |= self._crew_items
         if not wanted.intersection(items):
-            self._broken(f"nobody waits for a submit of {items} for {whose} with {sub_ids}")
+            self._fail(f"nobody waits for a submit of {items} for {cookie_id} with {sub_ids}")
         for item in items:
-            made = self.made.pop((whose, item, sub_ids), -REMEMBERED)
-            if now - made < REMEMBERED - HANDED_OUT_LATE:
-                self._broken(f"item {item} of {whose} with {sub_ids} was converted at {made:.3f}")
+            made = self.made.pop((cookie_id, item, sub_ids), -REMEMBERED)
+            if now - made < REMEMBERED - HANDED_OUT_WITHIN:
+                self._fail(f"item {item} of {cookie_id} with {sub_ids} was converted at {made:.3f}")
 
-    def handed_out(self, order: Order, whose: Whose, items: Iterable[int]) -> None:
-        """Somebody has these now, so the service that made them remembers them."""
+    def handed_out(
+        self, pending: PendingConversion, cookie_id: CookieId, items: Iterable[int]
+    ) -> None:
+        """Record links that a client has: the service that made them remembers them."""
         now = trio.current_time()
-        if order.instance == self.instance:
+        if pending.instance == self.instance:
             for item in items:
-                self.made.setdefault((whose, item, _padded(order.sub_ids)), now)
+                self.made.setdefault((cookie_id, item, _padded(pending.sub_ids)), now)
 
     # The stored cookie
 
-    def syncing(self, whose: Whose) -> None:
-        """Somebody sends a cookie: from now on it may be the stored one."""
-        self._syncing.append(whose)
-        self.resumed(whose[0])
-        self._may_store(self.stored | {whose})
+    def syncing(self, cookie_id: CookieId) -> None:
+        """Record that the owner sends a cookie: it may be the stored one from now on."""
+        self._syncing.append(cookie_id)
+        self.resumed(cookie_id[0])
+        self._may_store(self.stored | {cookie_id})
 
-    def synced(self, whose: Whose, *, surely: bool) -> None:
-        """They were answered: it was stored, unless others sent theirs at the same time."""
-        self._syncing.remove(whose)
-        self.resumed(whose[0])
-        if surely:
-            self._may_store({whose, *self._syncing})
+    def synced(self, cookie_id: CookieId, *, is_certain: bool) -> None:
+        """Record the answer. With `is_certain` this cookie, or one sent meanwhile, is stored."""
+        self._syncing.remove(cookie_id)
+        self.resumed(cookie_id[0])
+        if is_certain:
+            self._may_store({cookie_id, *self._syncing})
 
-    def _may_store(self, cookies: set[Whose]) -> None:
+    def _may_store(self, cookies: set[CookieId]) -> None:
         self._ever_stored |= cookies
         self.stored = cookies
-        for order in self._open:
-            order.may_be |= cookies
+        for pending in self._open:
+            pending.may_be |= cookies
 
-    # Ends
+    # Restarts
 
     def service_began(self) -> None:
-        """It remembers nothing."""
+        """Record the start of a conversion service, which remembers no links."""
         self.instance += 1
         self.made.clear()
 
-    def daemon_ended(self, kept: Collection[str], *, spoilt: bool) -> None:
-        """So does the daemon, but for what is on its disk: these accounts' pauses, say."""
+    def daemon_ended(self, kept: Collection[str], *, had_disk_fault: bool) -> None:
+        """Record the daemon's end. `kept` are the accounts whose pause is on its disk."""
         self.service_began()
         now = trio.current_time()
         go_on = {account: told for account, told in self.paused.items() if account in kept}
         for account, told in self.paused.items() - go_on.items():
-            if now - told > KEPT_WITHIN and not spoilt:
-                self._broken(f"{account} was paused at {told:.3f}, which the disk does not have")
+            if now - told > KEPT_WITHIN and not had_disk_fault:
+                self._fail(f"{account} was paused at {told:.3f}, which the disk does not have")
         self.resumed()
         self.paused.update(go_on)
         self._may_store({NOBODY, *self._syncing})
 
     # Pauses
 
-    def told_paused(self, account: str, asked: float) -> None:
-        """Its owner is told so, to what was asked then; what came after that may have ended it."""
+    def owner_told_of_pause(self, account: str, asked: float) -> None:
+        """Record a pause, known by the answer to a request at the time `asked`.
+
+        A later resume may have ended the pause already.
+        """
         if asked > self._resumed.get(account, self._all_resumed):
             self.paused.setdefault(account, trio.current_time())
 
     def resumed(self, account: str = "") -> None:
-        """A pause is over, or all of them."""
+        """Record that the account's pause is over, or with "" all pauses."""
         now = trio.current_time()
         if account:
             self.paused.pop(account, None)
@@ -163,9 +176,9 @@ class Books:
             self._resumed.clear()
             self._all_resumed = now
 
-    def in_trouble(self, whose: Whose) -> bool:
-        """Whether its links may be refused for a reason of its own."""
-        return whose[0] in self.paused or whose[1] == EXPIRED or whose == NOBODY
+    def may_be_refused(self, cookie_id: CookieId) -> bool:
+        """True if the account is paused, its session is expired, or there is no cookie."""
+        return cookie_id[0] in self.paused or cookie_id[1] == EXPIRED or cookie_id == NOBODY
 
 
 def _padded(sub_ids: SubIds) -> SubIds:

@@ -1,4 +1,4 @@
-"""Requests to the daemon."""
+"""Requests to the simulated daemon."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from tests.faults.door import SentRequest
 
 
 class Call(SentRequest):
+    """A request and its answer."""
+
     @property
     def status(self) -> int:
-        """0 when there was no whole answer."""
+        """The HTTP status; 0 without a complete answer."""
         whole = self.exchange.ended.is_set() and not self.exchange.fault
         return self.exchange.status if whole else 0
 

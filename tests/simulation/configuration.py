@@ -1,4 +1,4 @@
-"""How the simulated daemon is configured: with bounds that are reached."""
+"""The simulated daemon's configuration, with bounds that the load reaches."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ HASH = (
     "KWqpeWRaKQR6609YJdGv/WswN3TNiJ7yyvi3a5qgX1E"
 )
 QUEUE = 8
-"""Submits, and jobs of the browser, that may wait."""
+"""The most submits that may wait, and the most jobs of the browser."""
 CONTEXTS = 3
 IDLE = 240.0
-"""Seconds for which a context is kept."""
+"""Seconds for which an unused context is kept."""
 RECYCLED = 4 * 3600.0
 REMEMBERED = 6 * 3600.0
-"""Seconds for which a link that was made is."""
+"""Seconds for which the daemon remembers a link that it made."""
 
 
 def configuration(state: Path, chromium: Path, worker: Path) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The course of a simulated time: storms, in which things go wrong, and calms, without any.
+"""The course of a simulation: periods with faults, and a check of the recovery after each.
 
-After each storm it is looked at whether the daemon has come back to what it was: it answers, well
-and in time; and when people have gone, nothing of all that is left.
+The daemon has recovered when it answers correctly and in time. When all clients have stopped,
+nothing of their work may be left.
 """
 
 from __future__ import annotations
@@ -12,53 +12,56 @@ from math import inf
 import trio
 
 from tests.simulation.audit import Audit
-from tests.simulation.books import EXPIRED, Whose
+from tests.simulation.books import EXPIRED, CookieId
 from tests.simulation.configuration import IDLE
 from tests.simulation.crew_clients import CrewClient
 from tests.simulation.crews import CREWS, LONGEST, MOST_WAIT
-from tests.simulation.nemesis import Nemesis
+from tests.simulation.nemesis import FaultInjector
 from tests.simulation.owner import Owner
-from tests.simulation.seeded import collect_garbage, dice
+from tests.simulation.seeded import collect_garbage, random_for
 from tests.simulation.sessions import Visitor
 from tests.simulation.shoppers import ANSWERED, SUB_IDS, Habits, Shopper
 from tests.simulation.world import World
 
 STARTED = 40.0
+"""Seconds from the first start to readiness."""
 NOTICED = 5.0
-"""Seconds in which the daemon notices that its browser is not well."""
+"""Seconds in which the daemon notices a fault of its browser."""
 RECOVERED = 120.0
-"""Seconds from the end of a storm to a daemon that is as good as new: a launch that hangs has 20,
-the waits between two have 30, and so have those of its parts."""
+"""Seconds from the last fault to readiness: a launch that hangs takes 20, and the browser's and the
+actors' restart delays are up to 30."""
 HEALTHY = 70.0
-"""Seconds of peace after which waits begin anew."""
-FINE = 60.0
-"""Seconds for which people come and go, and all has to be fine."""
+"""Seconds without faults after which restart delays are short again."""
+CALM = 60.0
+"""The most seconds in which clients work and no answer may be an error."""
 DRAINED = max(ANSWERED, (MOST_WAIT / 2 + 1) * LONGEST)
-"""Seconds in which whoever asks is answered, and whatever was begun has ended."""
-TOLD = 2.5 * 3600.0
-"""Seconds in which all webhook calls are made: an hour's wait, and one by which a clock was set."""
+"""Seconds in which all requests are answered and all executions have ended."""
+DELIVERED = 2.5 * 3600.0
+"""Seconds in which all webhook calls are made: a retry and a changed clock add an hour each."""
 AT_REST = 8.0
-"""Seconds in which nothing is left of anybody's work."""
+"""Seconds in which the daemon cleans up after the last client."""
 FORGOTTEN = 1.5 * IDLE
-"""Seconds after which an unused context is gone."""
+"""Seconds after which the daemon has disposed of an unused context."""
 LOGINS = 4
-"""Tries to log in."""
+"""Attempts to log in."""
 HOUR = 3600.0
 LONGEST_REST = 2 * HOUR
-OVERTIME = LONGEST_REST + TOLD + HOUR
-"""Seconds that a course may last beyond its hours: the last storm and calm, and what is owed."""
+OVERTIME = LONGEST_REST + DELIVERED + HOUR
+"""Seconds for the last check and the last webhook calls, after the simulated hours."""
 
 
 class Course:
+    """A simulation of `hours` hours."""
+
     def __init__(self, world: World, hours: float) -> None:
         self._world = world
         self._until = hours * HOUR
-        self._chance = dice(world.seed, "course")
-        self._audit = Audit(world, dice(world.seed, "audit"))
+        self._chance = random_for(world.seed, "course")
+        self._audit = Audit(world, random_for(world.seed, "audit"))
         numbers = [str(2_000_000 + n) for n in range(self._chance.randint(2, 6))]
-        self._accounts: list[Whose] = [(number, "") for number in numbers]
+        self._accounts: list[CookieId] = [(number, "") for number in numbers]
         self._accounts += [(number, "2") for number in numbers[:2]]
-        self._owner = Owner(world, self._accounts, dice(world.seed, "owner"))
+        self._owner = Owner(world, self._accounts, random_for(world.seed, "owner"))
         self._tester = Visitor("tester", "198.51.100.2", world)
         self._number = 0
 
@@ -66,40 +69,40 @@ class Course:
         world = self._world
         with world.scope:
             async with trio.open_nursery() as nursery:
-                world.inhabit(nursery)
+                world.use_nursery(nursery)
                 numbers = [account for account, _ in self._accounts]
-                nemesis = Nemesis(world, numbers, nursery, dice(world.seed, "nemesis"))
+                injector = FaultInjector(world, numbers, nursery, random_for(world.seed, "nemesis"))
                 nursery.start_soon(collect_garbage)
-                nursery.start_soon(world.keep_daemon)
-                await self._begin()
-                for live in self._people():
-                    nursery.start_soon(live)
+                nursery.start_soon(world.supervise_daemon)
+                await self._start()
+                for run in self._clients():
+                    nursery.start_soon(run)
                 while trio.current_time() < self._until:
-                    await self._storm(nemesis)
-                    await self._calm()
-                await self._end()
+                    await self._inject_faults(injector)
+                    await self._check_recovery()
+                await self._finish_deliveries()
                 nursery.cancel_scope.cancel()
 
-    def _people(self) -> list[Callable[[], Awaitable[None]]]:
-        people = [person.live for person in self._shoppers()]
-        return [self._owner.live, *people, *(each.live for each in self._crew_clients())]
+    def _clients(self) -> list[Callable[[], Awaitable[None]]]:
+        clients = [shopper.run for shopper in self._shoppers()]
+        return [self._owner.run, *clients, *(each.run for each in self._crew_clients())]
 
     def _shoppers(self) -> list[Shopper]:
         return [self._shopper(n) for n in range(self._chance.randint(3, 9))]
 
     def _shopper(self, number: int) -> Shopper:
-        chance = dice(self._world.seed, f"shopper {number}")
-        whose = chance.choice(self._accounts)
+        chance = random_for(self._world.seed, f"shopper {number}")
+        cookie_id = chance.choice(self._accounts)
         if chance.random() < 0.08:
-            whose = (whose[0], EXPIRED)
+            cookie_id = (cookie_id[0], EXPIRED)
         habits = Habits(
-            whose=whose,
+            cookie_id=cookie_id,
             sub_ids=chance.choice(SUB_IDS),
-            every=chance.uniform(120.0, 600.0),
-            burst=chance.choice((0.0, 0.02, 0.1)),
-            stored=chance.choice((0.0, 0.3, 1.0)),
-            leaves=chance.choice((0.0, 0.1, 0.4)),
-            hot=chance.uniform(0.0, 0.8),
+            interval_s=chance.uniform(120.0, 600.0),
+            burst_chance=chance.choice((0.0, 0.02, 0.1)),
+            stored_chance=chance.choice((0.0, 0.3, 1.0)),
+            leave_chance=chance.choice((0.0, 0.1, 0.4)),
+            popular_chance=chance.uniform(0.0, 0.8),
         )
         visitor = Visitor(f"shopper {number}", f"198.51.100.{10 + number}", self._world)
         return Shopper(visitor, habits, self._world, chance)
@@ -107,101 +110,103 @@ class Course:
     def _crew_clients(self) -> list[CrewClient]:
         crews = [crew for crew in CREWS for _ in range(self._chance.randint(1, 2))]
         return [
-            CrewClient(f"{crew} {n}", crew, self._world, dice(self._world.seed, f"crews {n}"))
+            CrewClient(f"{crew} {n}", crew, self._world, random_for(self._world.seed, f"crews {n}"))
             for n, crew in enumerate(crews)
         ]
 
-    async def _begin(self) -> None:
-        """What a healthy daemon has is what it has now."""
-        await self._up(STARTED)
-        await self._try_out(self._fresh())
+    async def _start(self) -> None:
+        """Wait for the first start, and record what a healthy daemon has."""
+        await self._wait_until_ready(STARTED)
+        await self._check_conversion(self._new_account())
         await self._world.read_tokens()
         await trio.sleep(1.0)
-        self._audit.learn()
+        self._audit.record_baseline()
 
-    async def _storm(self, nemesis: Nemesis) -> None:
+    async def _inject_faults(self, injector: FaultInjector) -> None:
         world, chance = self._world, self._chance
-        world.bustle = chance.choice((0.2, 0.5, 1.0, 2.0))
-        await nemesis.rage(chance.uniform(300.0, 1500.0))
-        nemesis.rest()
+        world.activity = chance.choice((0.2, 0.5, 1.0, 2.0))
+        await injector.inject_for(chance.uniform(300.0, 1500.0))
+        injector.end_all_faults()
 
-    async def _calm(self) -> None:
+    async def _check_recovery(self) -> None:
         world = self._world
-        world.calm = True
-        rested = trio.current_time()
-        await trio.sleep(NOTICED)  # what went wrong last may have gone unnoticed until now
-        await self._up(RECOVERED)
-        while not await self._owner.heal():
+        world.is_calm = True
+        began = trio.current_time()
+        await trio.sleep(NOTICED)  # the daemon may not have noticed the last fault yet
+        await self._wait_until_ready(RECOVERED)
+        while not await self._owner.clear_pauses():
             await trio.sleep(1.0)
-            if trio.current_time() > rested + RECOVERED:
-                world.broken("the owner cannot end the pauses")
+            if trio.current_time() > began + RECOVERED:
+                world.fail("the owner cannot end the pauses")
         await trio.sleep(self._chance.uniform(0.0, HEALTHY))
-        await self._up(RECOVERED)
-        world.fine_since = trio.current_time()
-        await self._try_out(self._fresh())
-        for whose in self._accounts:
-            await self._try_out(whose, data=False)
-        await self._audit.nothing_forgotten()
-        await trio.sleep(self._chance.uniform(10.0, FINE))
-        await self._leave_alone()
-        world.fine_since = inf
-        world.calm = False
-        world.open()
+        await self._wait_until_ready(RECOVERED)
+        world.healthy_since = trio.current_time()
+        await self._check_conversion(self._new_account())
+        for cookie_id in self._accounts:
+            await self._check_conversion(cookie_id, data=False)
+        await self._audit.check_executions_kept()
+        await trio.sleep(self._chance.uniform(10.0, CALM))
+        await self._check_idle()
+        world.healthy_since = inf
+        world.is_calm = False
+        world.resume_clients()
 
-    async def _leave_alone(self) -> None:
-        """Nobody comes, and nothing is left. Often for a long time."""
+    async def _check_idle(self) -> None:
+        """Check that nothing is left without clients; often again after a long time."""
         world = self._world
-        world.close()
+        world.pause_clients()
         with trio.move_on_after(DRAINED) as patience:
-            while not world.deserted:  # noqa: ASYNC110 - they do not say when they have gone
+            while not world.is_idle:  # noqa: ASYNC110 - there is no event for it
                 await trio.sleep(0.5)
         if patience.cancelled_caught:
-            world.broken(f"there are people, or executions, who wait for {DRAINED:g} s")
-        await self._audit.nothing_forgotten()
+            world.fail(f"clients or executions have waited for {DRAINED:g} s")
+        await self._audit.check_executions_kept()
         await trio.sleep(AT_REST)
-        self._audit.nothing_left()
-        self._audit.nothing_untold()
+        self._audit.check_nothing_left()
+        self._audit.check_ends_delivered()
         if self._chance.random() < 0.6:
-            world.machine.be_quiet(True)
+            world.machine.set_idle(True)
             await trio.sleep(self._chance.uniform(FORGOTTEN, LONGEST_REST))
-            world.machine.be_quiet(False)
-            self._audit.nothing_left()
-            self._audit.only_the_canary()
+            world.machine.set_idle(False)
+            self._audit.check_nothing_left()
+            self._audit.check_contexts_disposed()
 
-    async def _end(self) -> None:
-        """All that is owed is paid."""
-        self._world.close()
-        with trio.move_on_after(TOLD):
-            while self._audit.owed():  # noqa: ASYNC110 - a disk tells nobody
+    async def _finish_deliveries(self) -> None:
+        """Check that the daemon makes all webhook calls."""
+        self._world.pause_clients()
+        with trio.move_on_after(DELIVERED):
+            while self._audit.pending_deliveries():  # noqa: ASYNC110 - a journal has no event
                 await trio.sleep(10.0)
-        if owed := self._audit.owed():
-            self._world.broken(f"{owed} webhook calls are owed, and everybody listens")
-        self._audit.nothing_untold()
+        if pending := self._audit.pending_deliveries():
+            self._world.fail(
+                f"{pending} webhook calls are not made, although every receiver answers"
+            )
+        self._audit.check_ends_delivered()
 
-    async def _up(self, within: float) -> None:
-        """Wait until the daemon says that it is as good as new."""
+    async def _wait_until_ready(self, within: float) -> None:
+        """Wait until /readyz answers 200."""
         world = self._world
         with trio.move_on_after(within):
             while True:
-                if world.up:
+                if world.is_serving:
                     ready = world.ask("GET", "/readyz")
                     if await ready.wait() == 200:
                         return
                 await trio.sleep(0.5)
-        world.broken(f"the daemon is not ready {within:g} s after all that was wrong")
+        world.fail(f"the daemon is not ready {within:g} s after the last fault")
 
-    def _fresh(self) -> Whose:
+    def _new_account(self) -> CookieId:
         self._number += 1
         return str(3_000_000 + self._number), ""
 
-    async def _try_out(self, whose: Whose, *, data: bool = True) -> None:
-        """A conversion for this account, while nothing is wrong."""
+    async def _check_conversion(self, cookie_id: CookieId, *, data: bool = True) -> None:
+        """Check a conversion with this cookie, while nothing is wrong."""
         world = self._world
-        habits = Habits(whose, ("try",), 1.0, 0.0, 0.0, 0.0, 0.0)
+        habits = Habits(cookie_id, ("try",), 1.0, 0.0, 0.0, 0.0, 0.0)
         shopper = Shopper(self._tester, habits, world, self._chance)
         with world.busy():
             for _ in range(LOGINS):
-                session = await self._tester.ready()
-                if session is not None and await shopper.try_out(session, data=data):
+                session = await self._tester.get_session()
+                if session is not None and await shopper.check_conversion(session, data=data):
                     return
-        world.broken("nobody can log in")
+        world.fail("nobody can log in")

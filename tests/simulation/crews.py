@@ -1,4 +1,4 @@
-"""The crews of the simulated daemon, and what their workers do."""
+"""The crews of the simulated daemon, and the scripts of their workers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.fakes.network import ORIGINS
 from tests.fakes.puppets import Step
 
 LONGEST = 60.0 + 45.0 + 10.0
-"""Seconds that an execution runs, at the most: its deadline, a human's, its grace and some more."""
+"""The most seconds of a run: its deadline, the deadline for human input, its grace and a margin."""
 MOST_WAIT = 12
-"""Executions of a crew."""
+"""The most executions of a crew that wait."""
 
 CREWS: Mapping[str, Mapping[str, Any]] = {
     "brisk": {"max_running": 2, "queue": 4, "deadline": 40.0, "grace": 2.0, "users": ["anna"]},
@@ -47,8 +47,7 @@ def tables_of_crews(program: Path) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Script:
-    """What a worker is told to do. `result` is how that ends; None: not well. `items` are those
-    that it wants links to."""
+    """The steps of a worker. `result` is None for a script that fails. `items` are converted."""
 
     steps: Sequence[Step]
     result: str | None
@@ -56,7 +55,7 @@ class Script:
     asks: bool = False
 
 
-BAD: Sequence[Sequence[Step]] = (
+FAILING_STEPS: Sequence[Sequence[Step]] = (
     ("exit 3",),
     ("words out of luck", "exit 1"),
     ("signal 9",),
@@ -77,8 +76,8 @@ BAD: Sequence[Sequence[Step]] = (
 )
 
 
-def good_script(crew: str, number: int, chance: random.Random, next_item: int) -> Script:
-    """One that comes to its result."""
+def successful_script(crew: str, number: int, chance: random.Random, next_item: int) -> Script:
+    """Return a script that ends with a result."""
     result = f"result of {number}"
     pause: Step = f"sleep {chance.uniform(0.0, 12.0):.2f}"
     steps: list[Step] = ["started", "task a", "note thought", pause]
@@ -99,6 +98,8 @@ def good_script(crew: str, number: int, chance: random.Random, next_item: int) -
     return Script([*steps, f"result {result}"], result, items, asks)
 
 
-def bad_script(chance: random.Random) -> Script:
-    """One that does not."""
-    return Script(["started", f"sleep {chance.uniform(0.0, 5.0):.2f}", *chance.choice(BAD)], None)
+def failing_script(chance: random.Random) -> Script:
+    """Return a script that ends without a result."""
+    return Script(
+        ["started", f"sleep {chance.uniform(0.0, 5.0):.2f}", *chance.choice(FAILING_STEPS)], None
+    )

@@ -1,8 +1,7 @@
-"""One life of the daemon: its own tree of parts, from a start to an end in order or to a kill.
+"""One run of the daemon, from its start to a stop or a kill, as `smartlinkd/app/tree.py` builds it.
 
-All that is played here is what needs a socket: the HTTP server, whose place an `AsgiServer`
-takes, and the control socket, whose commands are called as they are. Who starts after whom, who
-depends on whom and who is stopped when, is what `smartlinkd/app/tree.py` says.
+Two parts are replaced, since they need sockets: an `AsgiServer` stands in for the HTTP server, and
+the control socket's commands are called directly.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ from smartlinkd.vault.actor import Vault
 from tests.faults.door import AsgiServer, Control, no_sockets
 
 
-class Life:
-    """A daemon process. `live` is its life; whoever holds it may end it, or strike at a part."""
+class DaemonRun:
+    """One run of the daemon, with its parts as attributes."""
 
     def __init__(self, settings: Settings, http: HttpClient, wall: Callable[[], float]) -> None:
         parts: dict[str, Any] = {}
 
-        def kept(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
+        def recording(name: str, make: Callable[..., Any]) -> Callable[..., Any]:
             def made(*args: Any, **kwargs: Any) -> Any:
                 parts[name] = make(*args, **kwargs)
                 return parts[name]
@@ -47,13 +46,13 @@ class Life:
             return made
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(http_apps, "HttpApp", kept("door", AsgiServer))
-            patch.setattr(tree, "ControlSocket", kept("control", Control))
-            patch.setattr(tree, "Auth", kept("auth", partial(Auth, wall_clock=wall)))
-            patch.setattr(tree, "Vault", kept("vault", Vault))
-            patch.setattr(tree, "make_browser", kept("browser", makers.make_browser))
-            patch.setattr(tree, "make_conversion", kept("conversion", makers.make_conversion))
-            patch.setattr(tree, "make_crews", kept("crews", makers.make_crews))
+            patch.setattr(http_apps, "HttpApp", recording("door", AsgiServer))
+            patch.setattr(tree, "ControlSocket", recording("control", Control))
+            patch.setattr(tree, "Auth", recording("auth", partial(Auth, wall_clock=wall)))
+            patch.setattr(tree, "Vault", recording("vault", Vault))
+            patch.setattr(tree, "make_browser", recording("browser", makers.make_browser))
+            patch.setattr(tree, "make_conversion", recording("conversion", makers.make_conversion))
+            patch.setattr(tree, "make_crews", recording("crews", makers.make_crews))
             catalog = read_catalog(settings)
             self.supervisor = tree.build_supervisor(
                 settings,
@@ -76,8 +75,8 @@ class Life:
         self.commands: Commands = parts["control"].commands
         self._life = trio.CancelScope()
 
-    async def live(self) -> Escalated | None:
-        """Returns why it has given up, if it has. A start may fail while it is killed."""
+    async def run(self) -> Escalated | None:
+        """Run the daemon to its end. Return its error; None after a stop or a kill."""
         try:
             async with sole_error():
                 with self._life:
@@ -91,15 +90,15 @@ class Life:
         return None
 
     def started(self, _: None = None) -> None:
-        """As a `trio.TaskStatus` has it."""
+        """Note that the start has ended. The supervisor calls it as a `trio.TaskStatus`."""
         self.serving = True
 
     def stop(self) -> None:
-        """SIGTERM."""
+        """Stop as after SIGTERM."""
         self.supervisor.stop()
 
     def kill(self) -> None:
-        """SIGKILL. What its tasks still do before they see it must not be seen by anybody."""
+        """Stop as after SIGKILL. Connections end first: clients see no last step of a task."""
         self.serving = False
         self.door.reset_connections()
         self._life.cancel()

@@ -1,5 +1,4 @@
-"""What happened, in order and with its time: the tail is what a failure prints, the digest is what
-two runs of one seed have in common."""
+"""The log of a simulation. Two runs of one seed have the same digest; a failure prints the tail."""
 
 from __future__ import annotations
 
@@ -14,21 +13,21 @@ from pathlib import Path
 import trio
 
 KEPT = 2000
-"""Lines; the digest has all of them."""
+"""The last lines that are kept; the digest is of all lines."""
+
+MARK = "crashed by the fault injector"
+"""Text in the error of each injected crash."""
 
 
-MARK = "struck by the nemesis"
-
-
-class Struck(Exception):  # noqa: N818 - says what happened to whoever raises it
-    """The nemesis makes a part of the daemon crash: the one exception that is allowed to."""
+class InjectedCrash(Exception):  # noqa: N818 - the name says it
+    """An error that the fault injector raises in an actor."""
 
 
 class Log:
-    """The world's log. `counts` are of requests, faults and whatever else is summed up."""
+    """The log. `counts` are numbers of requests, faults and other things for the summary."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder` is the world's, whose name is another one each time, and is left out."""
+        """`folder` has a new name in each run, so its name is left out of the lines."""
         self._folder = str(folder)
         self.counts: Counter[str] = Counter()
         self.lines: deque[str] = deque(maxlen=KEPT)
@@ -47,40 +46,42 @@ class Log:
 
 
 class Records(logging.Handler):
-    """The daemon's own log as part of the world's. What is an error there is one here, unless it
-    `is_due`, by its text and its cause."""
+    """Copies the daemon's log to the simulation's, and calls `fail` for unexpected errors.
+
+    `is_expected` takes a record's text and its exception, or None.
+    """
 
     def __init__(
         self,
         log: Log,
-        is_due: Callable[[str, BaseException | None], bool],
-        unexpected: Callable[[str], None],
+        is_expected: Callable[[str, BaseException | None], bool],
+        fail: Callable[[str], None],
     ) -> None:
         super().__init__()
         self._log = log
-        self._is_due = is_due
-        self._unexpected = unexpected
-        self.deaf = False
-        """What a process says after its death is nothing."""
+        self._is_expected = is_expected
+        self._fail = fail
+        self.is_muted = False
+        """True after a SIGKILL: a process that has ended logs nothing."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        if self.deaf:
+        if self.is_muted:
             return
         text = record.getMessage()
         self._log.note(f"log {record.levelname.lower()} {record.name}: {text}")
         fault = record.exc_info[1] if record.exc_info else None
         if fault is None and record.levelno < logging.ERROR:
             return
-        if all(self._is_due(text, leaf) for leaf in _leaves(fault)):
+        if all(self._is_expected(text, leaf) for leaf in _leaves(fault)):
             return
         if fault is not None:
             text += "\n" + "".join(traceback.format_exception(fault))
-        self._unexpected(f"an error that nobody asked for is in the log: {text}")
+        self._fail(f"an unexpected error is in the log: {text}")
 
 
 @contextmanager
-def recorded_by(records: Records) -> Iterator[None]:
-    """Have all that is logged in the block there, and nowhere else."""
+def recording_in(records: Records) -> Iterator[None]:
+    """Send all log records of the block to `records` alone."""
     root, daemon = logging.getLogger(), logging.getLogger("smartlinkd")
     others, level = root.handlers[:], daemon.level
     root.handlers[:] = [records]

@@ -1,9 +1,8 @@
-"""The machines below Chromium and below workers, as the simulation has them.
+"""The fake machines below Chromium and below workers, with checks and with fewer probes.
 
-A day has 86,400 beats of the canary, three exchanges each, and nearly all of a healthy browser that
-nobody looks at. So nineteen of twenty beats of a browser that is well are answered on the spot;
-when anything is wrong with it, each is really made. And while nobody is there at all, and nothing
-can go wrong, it beats every fourth second: the daemon's own bound for a fresh beat is five.
+A day has 86,400 probes of the browser. A probe of a healthy browser succeeds at once in 19 of 20
+cases, without DevTools messages. While no client is active, probes are four seconds apart; the
+daemon's own limit is five.
 """
 
 from __future__ import annotations
@@ -27,72 +26,74 @@ from tests.fakes.network import Json, Network
 from tests.simulation.executions import Executions
 from tests.simulation.upstream import VARIANT
 
-AS_USUAL = BrowserLimits().probe_interval_s
-SLOWLY = 4.0
-REALLY = 0.05
-OF_A_BEAT = "Runtime.evaluate"
+PROBE_INTERVAL = BrowserLimits().probe_interval_s
+IDLE_PROBE_INTERVAL = 4.0
+REAL_PROBE_SHARE = 0.05
+PROBE_METHOD = "Runtime.evaluate"
 
 
 class Machine(machine.Machine):
-    """The one below Chromium. `broken` is told what is wrong."""
+    """The machine below Chromium. `fail` takes a description of what is wrong."""
 
-    broken: Callable[[str], None]
+    fail: Callable[[str], None]
 
     def __init__(self, folder: Path, network: Network, chance: random.Random) -> None:
         super().__init__(folder, network)
         self._chance = chance
-        self._is_quiet = False
-        self._up: set[int] = set()  # browsers that have said where they listen, by pid
-        self.prepare = self._note_up
+        self._is_idle = False
+        self._listening: set[int] = set()  # the pids of browsers that have printed their address
+        self.prepare = self._note_listening
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
         super().install(patch)
         probe = instance.probe
 
-        async def sometimes(canary: Page, *, timeout_s: float) -> None:
-            if self._is_quiet and timeout_s != CALL_DEADLINE:  # which the first of a browser has
-                await trio.sleep(SLOWLY - AS_USUAL)
-            if self._chance.random() < REALLY or not self.can_beat(canary):
+        async def probe_or_skip(canary: Page, *, timeout_s: float) -> None:
+            if self._is_idle and timeout_s != CALL_DEADLINE:  # a browser's first probe has it
+                await trio.sleep(IDLE_PROBE_INTERVAL - PROBE_INTERVAL)
+            if self._chance.random() < REAL_PROBE_SHARE or not self.would_answer_probe(canary):
                 await probe(canary, timeout_s=timeout_s)
 
-        patch.setattr(instance, "probe", sometimes)
-        patch.setattr(machine, "FakeChromium", self._watched)
+        patch.setattr(instance, "probe", probe_or_skip)
+        patch.setattr(machine, "FakeChromium", self._make_browser)
 
-    def be_quiet(self, quiet: bool) -> None:
-        """Note that nobody is there, or that somebody is again."""
-        self._is_quiet = quiet
+    def set_idle(self, is_idle: bool) -> None:
+        """Say if clients are inactive, so that probes may be rare."""
+        self._is_idle = is_idle
 
     def heal(self) -> None:
         super().heal()
-        self.prepare = self._note_up
+        self.prepare = self._note_listening
 
-    def calm_down(self) -> None:
-        """Nothing is wrong with browsers that run. A page in an endless loop is closed: nothing
-        tells of it, so it would cost whoever comes next an answer."""
+    def heal_running_browsers(self) -> None:
+        """End the faults of browsers that run.
+
+        A page in an endless loop crashes: the daemon cannot see the loop, so the next conversion
+        would fail.
+        """
         for process in self.running:
-            if process.pid in self._up:
+            if process.pid in self._listening:
                 process.browser.resume()
                 process.browser.delay_answer("", 0.0)
                 for tab in process.browser.tabs.values():
                     if tab.spinning:
                         tab.crash()
 
-    def _note_up(self, browser: FakeChromium) -> None:
-        self._up.add(browser.pid)
+    def _note_listening(self, browser: FakeChromium) -> None:
+        self._listening.add(browser.pid)
 
-    def _watched(self, *args: Any) -> FakeChromium:
-        return _Watched(self, *args)
+    def _make_browser(self, *args: Any) -> FakeChromium:
+        return _CheckedChromium(self, *args)
 
-    def can_beat(self, canary: Page) -> bool:
-        """Whether a line of script would come back from there at once: its browser runs script,
-        and the daemon can see it."""
+    def would_answer_probe(self, canary: Page) -> bool:
+        """True if a script in the canary page would return at once."""
         for process in self.running:
-            if process.status is None and process.pid in self._up:
+            if process.status is None and process.pid in self._listening:
                 browser = process.browser
                 tab = browser.tabs.get(canary.target_id)
                 if tab is not None and tab.attached:
                     return (
-                        browser.answers_at_once(OF_A_BEAT)
+                        browser.answers_at_once(PROBE_METHOD)
                         and not (tab.silent or tab.dialog)
                         and not any(wire.is_reset for wire in process.wires)
                     )
@@ -107,8 +108,8 @@ class Machine(machine.Machine):
         return memory
 
 
-class _Watched(FakeChromium):
-    """One whose contexts are looked at."""
+class _CheckedChromium(FakeChromium):
+    """A Chromium that checks that no context gets the cookies of two accounts."""
 
     def __init__(self, machine: Machine, *args: Any) -> None:
         super().__init__(*args)
@@ -117,20 +118,20 @@ class _Watched(FakeChromium):
     def set_cookies(self, params: Json) -> Json:
         before = self.contexts.get(params["browserContextId"])
         if before:
-            old, new = _whose(before), _whose(params["cookies"])
+            old, new = _owner_of(before), _owner_of(params["cookies"])
             if old != new:
-                self._machine.broken(f"a context with the cookies of {old} got those of {new}")
+                self._machine.fail(f"a context with the cookies of {old} got those of {new}")
         return super().set_cookies(params)
 
 
-def _whose(cookies: list[Json]) -> tuple[str, ...]:
-    """All of them, of one domain each: who owns them."""
+def _owner_of(cookies: list[Json]) -> tuple[str, ...]:
+    """Return the account and the variant of cookies of one domain."""
     values = {cookie["name"]: cookie["value"] for cookie in cookies}
     return values.get("SPC_U", ""), values.get(VARIANT, "")
 
 
 class Workers(workers.Workers):
-    """The one below workers: each start is looked at."""
+    """The machine below workers, which reports each start to `executions`."""
 
     def __init__(self, folder: Path, executions: Executions) -> None:
         super().__init__(folder)

@@ -1,7 +1,6 @@
-"""What goes wrong, and when: faults that come at random moments and stay for a while.
+"""The fault injector: faults that begin at random times and end after a while.
 
-The strikes at the browser and at the machine are those of the fault matrix. What is struck is
-whatever is there: phases come by themselves when people are busy.
+The faults of the browser and of the machine are those of the fault matrix (`tests/faults`).
 """
 
 from __future__ import annotations
@@ -27,27 +26,35 @@ from tests.fakes.internet import answer, hang, late, refused, reset
 from tests.faults.phases import Scene
 from tests.faults.stage import BIG
 from tests.faults.strikes import ARMED, HOUR, LATE, PORTAL, STRIKES
-from tests.simulation.log import MARK, Struck
+from tests.simulation.log import MARK, InjectedCrash
 from tests.simulation.receivers import REFUSED
 from tests.simulation.world import World
 
 AnyMailbox = Mailbox[object] | BlockingMailbox[object]
 
-EVERY = 45.0
-"""Seconds between two faults, while it rages."""
-STAYS = 25.0
-"""Seconds for which a fault stays that does not end by itself."""
+INTERVAL = 45.0
+"""Mean seconds between two faults."""
+DURATION = 25.0
+"""Mean seconds until a fault is ended that does not end by itself."""
 
 NOT_OF_THE_BROWSER = frozenset({*PORTAL, "client_gone", "sigterm", "clock_ahead", "clock_back"})
 BROWSER = [name for name in STRIKES if name not in NOT_OF_THE_BROWSER]
 POINTS = (Point.SESSION, Point.PAGE, Point.SUBMIT, Point.ROW, Point.PRODUCT)
-UNSEEN = "row_other_account"
-"""An account's first links tell by which name it earns. Where they are these, all others are not
-its own: see `tests/conversion/test_account.py`."""
-PORTAL_FAULTS = [f.name for f in FAULTS if f.point in POINTS and f.name != UNSEEN]
-CALLS_INVALID = "row_invalid_link"
-ORDERS = ("exit 3", "raw garbage", "hang", "close, hang", "deaf, hang", "flood 3, hang", "fill")
-TARGETS = {
+UNDETECTABLE = "row_other_account"
+"""The daemon takes an account's affiliate id from its first links, so it cannot see the fault in
+them: see `tests/conversion/test_account.py`."""
+PORTAL_FAULTS = [f.name for f in FAULTS if f.point in POINTS and f.name != UNDETECTABLE]
+INVALID_LINK = "row_invalid_link"
+WORKER_ORDERS = (
+    "exit 3",
+    "raw garbage",
+    "hang",
+    "close, hang",
+    "deaf, hang",
+    "flood 3, hang",
+    "fill",
+)
+RECEIVER_FAULTS = {
     "500": answer(500),
     "429": answer(429, Retry_After="20"),
     "404": REFUSED,
@@ -55,11 +62,16 @@ TARGETS = {
     "hangs": hang,
     "reset": reset,
 }
-HELD = ("/offer/custom_link", "q=batchCustomLink", "/api/v3/offer/product?", "s.shop.example")
+HELD_REQUESTS = (
+    "/offer/custom_link",
+    "q=batchCustomLink",
+    "/api/v3/offer/product?",
+    "s.shop.example",
+)
 
 
-class Nemesis:
-    """See above. What it starts lives in `nursery`."""
+class FaultInjector:
+    """Injects faults. Its tasks run in `nursery`."""
 
     def __init__(
         self, world: World, accounts: Sequence[str], nursery: trio.Nursery, chance: random.Random
@@ -68,49 +80,50 @@ class Nemesis:
         self._accounts = accounts
         self._nursery = nursery
         self._chance = chance
-        self._lasting = trio.CancelScope()
-        self._ahead = 0.0
-        self._deeds: dict[Callable[[], object], int] = {
-            self.strike_browser: 30,
-            self.spoil_portal: 30,
+        self._until_healed = trio.CancelScope()
+        self._clock_offset = 0.0
+        self._faults: dict[Callable[[], object], int] = {
+            self.break_browser: 30,
+            self.break_portal: 30,
             self.break_launches: 8,
             self.slow_portal: 5,
             self.hold_requests: 6,
             self.set_clock: 3,
-            self.crash_part: 8,
-            self.crash_storm: 1,
-            self.grow: 3,
-            self.scatter_clients: 4,
-            self.spoil_disk: 6,
-            self.strike_worker: 14,
-            self.break_workers: 4,
-            self.spoil_receiver: 8,
-            self.crash_webhooks: 2,
+            self.crash_actor: 8,
+            self.crash_actor_repeatedly: 1,
+            self.exceed_memory: 3,
+            self.disconnect_clients: 4,
+            self.break_disk: 6,
+            self.break_worker: 14,
+            self.break_worker_starts: 4,
+            self.break_receiver: 8,
+            self.crash_dispatcher: 2,
             self.stop_daemon: 3,
             self.kill_daemon: 4,
         }
 
-    async def rage(self, seconds: float) -> None:
-        deeds, weights = list(self._deeds), list(self._deeds.values())
+    async def inject_for(self, seconds: float) -> None:
+        """Inject one fault after another for so many seconds."""
+        faults, weights = list(self._faults), list(self._faults.values())
         with trio.move_on_after(seconds):
             while True:
-                await trio.sleep(self._chance.expovariate(1 / EVERY))
-                self._chance.choices(deeds, weights)[0]()
+                await trio.sleep(self._chance.expovariate(1 / INTERVAL))
+                self._chance.choices(faults, weights)[0]()
 
-    def rest(self) -> None:
-        """Nothing goes wrong from now on."""
-        self._lasting.cancel()
-        self._lasting = trio.CancelScope()
+    def end_all_faults(self) -> None:
+        """End all faults."""
+        self._until_healed.cancel()
+        self._until_healed = trio.CancelScope()
         self._heal_all()
 
     def _heal_all(self) -> None:
         world = self._world
         world.machine.heal()
         world.machine.memory = 100 << 20
-        world.machine.calm_down()
+        world.machine.heal_running_browsers()
         world.heal_portal()
         world.workers.heal()
-        world.strike_webhooks = False
+        world.crash_next_dispatch = False
         for puppet in world.workers.running:
             puppet.signal(signal.SIGCONT)
         for receiver in world.receivers:
@@ -120,13 +133,13 @@ class Nemesis:
             gate.open()
         world.network.gates.clear()
         world.heal_disk()
-        if self._ahead:
-            world.set_clock(-self._ahead)
-            self._ahead = 0.0
+        if self._clock_offset:
+            world.set_clock(-self._clock_offset)
+            self._clock_offset = 0.0
 
-    # Deeds
+    # Faults
 
-    def strike_browser(self) -> None:
+    def break_browser(self) -> None:
         world, chance = self._world, self._chance
         processes = [each for each in world.machine.running if each.status is None]
         processes = [each for each in processes if hasattr(each, "browser") and each.wires]
@@ -139,144 +152,144 @@ class Nemesis:
         scene = Scene(phase, world, self._account(), process, chance.choice(tabs) if tabs else None)  # type: ignore[arg-type]
         if scene.tab is None and name in ("renderer_killed", "endless_loop"):
             return
-        self._note(name)
+        self._log_fault(name)
         STRIKES[name](scene)
         if name == "sigstop" and chance.random() < 0.6:
-            self._later(process.browser.resume, 4.0)
+            self._heal_later(process.browser.resume, 4.0)
 
-    def spoil_portal(self) -> None:
+    def break_portal(self) -> None:
         name = self._chance.choice(PORTAL_FAULTS)
         account = self._account() if self._chance.random() < 0.8 else None
         times = self._chance.choice((1, 1, 2, 3))
-        self._note(f"portal {name}", f"{times} times for {account or 'all'}")
+        self._log_fault(f"portal {name}", f"{times} times for {account or 'all'}")
         self._world.portal.faults.arm(name, times=times, account=account)
-        if name == CALLS_INVALID:
-            self._world.call_invalid()
+        if name == INVALID_LINK:
+            self._world.begin_invalid_answers()
 
     def break_launches(self) -> None:
-        """Something is wrong with the machine when the next browser is launched: now."""
+        """Kill all browsers, so that the next one is launched on a faulty machine."""
         name = self._chance.choice(list(ARMED))
-        self._note(name)
+        self._log_fault(name)
         ARMED[name](self._world)  # type: ignore[arg-type]
         for process in self._world.machine.running:
             process.kill()
-        self._later(self._world.machine.heal)
+        self._heal_later(self._world.machine.heal)
 
     def slow_portal(self) -> None:
         delays, chance = self._world.portal.delays, self._chance
         delays.submit_ms, delays.product_ms = chance.randrange(20_000), chance.randrange(12_000)
-        self._note("slow portal", f"{delays.submit_ms} ms, {delays.product_ms} ms")
+        self._log_fault("slow portal", f"{delays.submit_ms} ms, {delays.product_ms} ms")
 
-        def fast() -> None:
+        def reset_delays() -> None:
             delays.submit_ms = delays.product_ms = 0
 
-        self._later(fast)
+        self._heal_later(reset_delays)
 
     def hold_requests(self) -> None:
-        part = self._chance.choice(HELD)
-        self._note("requests held up", part)
+        part = self._chance.choice(HELD_REQUESTS)
+        self._log_fault("requests held up", part)
         gate = self._world.network.hold(part)
 
-        def let_go() -> None:
+        def release() -> None:
             gate.open()
             if self._world.network.gates.get(part) is gate:
                 del self._world.network.gates[part]
 
-        self._later(let_go, 8.0)
+        self._heal_later(release, 8.0)
 
     def set_clock(self) -> None:
         by = self._chance.choice((HOUR, -HOUR))
-        self._note("clock set", f"by {by:+.0f} s")
+        self._log_fault("clock set", f"by {by:+.0f} s")
         self._world.set_clock(by)
-        self._ahead += by
+        self._clock_offset += by
 
-    def crash_part(self) -> None:
-        """A bug: the part of the daemon that meets it crashes."""
+    def crash_actor(self) -> None:
+        """Raise an error in an actor, which crashes."""
         mailboxes = self._mailboxes()
         if mailboxes:
             name = self._chance.choice(list(mailboxes))
-            self._note(f"crash of {name}")
+            self._log_fault(f"crash of {name}")
             self._nursery.start_soon(self._crash, name, mailboxes[name])
 
-    def crash_storm(self) -> None:
+    def crash_actor_repeatedly(self) -> None:
         mailboxes = self._mailboxes()
         if mailboxes:
             name = self._chance.choice(list(mailboxes))
-            self._note(f"crashes of {name}")
-            self._nursery.start_soon(self._crash_on, name, mailboxes[name])
+            self._log_fault(f"crashes of {name}")
+            self._nursery.start_soon(self._crash_repeatedly, name, mailboxes[name])
 
-    def grow(self) -> None:
-        """The browser is found too large."""
-        self._note("too much memory")
+    def exceed_memory(self) -> None:
+        """Let the browser use too much memory."""
+        self._log_fault("too much memory")
         self._world.machine.memory = BIG
 
-    def scatter_clients(self) -> None:
-        self._note("all clients leave")
-        self._world.scatter()
+    def disconnect_clients(self) -> None:
+        self._log_fault("all clients leave")
+        self._world.disconnect_clients()
 
-    def spoil_disk(self) -> None:
+    def break_disk(self) -> None:
         world, chance = self._world, self._chance
-        world.spoil()
+        world.begin_disk_fault()
         match chance.choice(("slow", "full", "broken", "locked", "threads")):
             case "slow":
                 world.disk.slow = chance.uniform(0.01, 3.0)
-                self._note("slow disk", f"{world.disk.slow:.2f} s")
+                self._log_fault("slow disk", f"{world.disk.slow:.2f} s")
             case "threads":
                 world.slow_threads = chance.uniform(0.1, 10.0)
-                self._note("slow threads", f"{world.slow_threads:.2f} s")
+                self._log_fault("slow threads", f"{world.slow_threads:.2f} s")
             case "full":
                 world.disk.fault = FULL
-                self._note("disk full")
+                self._log_fault("disk full")
             case "broken":
                 world.disk.fault = BROKEN
-                self._note("disk broken")
+                self._log_fault("disk broken")
             case "locked":
                 world.disk.lock()
-                self._note("journal locked")
-        self._later(world.heal_disk)
+                self._log_fault("journal locked")
+        self._heal_later(world.heal_disk)
 
-    def strike_worker(self) -> None:
-        """Something becomes of somebody's worker."""
+    def break_worker(self) -> None:
+        """Inject a fault into a random worker."""
         world, chance = self._world, self._chance
         if not world.workers.running:
             return
         puppet = chance.choice(world.workers.running)
-        match chance.choice(("killed", "stopped", "reaper killed", *ORDERS)):
+        match chance.choice(("killed", "stopped", "reaper killed", *WORKER_ORDERS)):
             case "killed":
-                self._note("worker killed")
+                self._log_fault("worker killed")
                 puppet.signal(signal.SIGKILL)
             case "stopped":
-                self._note("worker stopped")
+                self._log_fault("worker stopped")
                 puppet.signal(signal.SIGSTOP)
-                self._later(partial(puppet.signal, signal.SIGCONT), 4.0)
+                self._heal_later(partial(puppet.signal, signal.SIGCONT), 4.0)
             case "reaper killed":
-                self._note("reaper killed")
+                self._log_fault("reaper killed")
                 world.workers.reaper_of(puppet).kill()
-            case order if order in ORDERS:
-                self._note(f"worker: {order}")
+            case order if order in WORKER_ORDERS:
+                self._log_fault(f"worker: {order}")
                 puppet.run_instead(*order.split(", "))
 
-    def break_workers(self) -> None:
-        """None can be started."""
+    def break_worker_starts(self) -> None:
+        """Make every start of a worker fail."""
         workers, chance = self._world.workers, self._chance
         kind = chance.choice(("no process", "no folder", "no start", "no program"))
-        self._note(f"workers: {kind}")
+        self._log_fault(f"workers: {kind}")
         match kind:
             case "no process":
                 workers.start_error = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             case "no folder":
                 workers.folder_error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             case "no start":
-                # One that is shut already has executions before it.
+                # Executions may wait at an earlier gate, which has to stay.
                 workers.starting = workers.starting or Gate()
             case "no program":
                 workers.program.chmod(0o644)
-        self._later(workers.heal)
+        self._heal_later(workers.heal)
 
-    def spoil_receiver(self) -> None:
+    def break_receiver(self) -> None:
         receiver = self._chance.choice(self._world.receivers)
-        kind = self._chance.choice([*TARGETS, "refused", "silent", "hung up"])
-        self._note(f"receiver: {kind}", receiver.host)
+        kind = self._chance.choice([*RECEIVER_FAULTS, "refused", "silent", "hung up"])
+        self._log_fault(f"receiver: {kind}", receiver.host)
         match kind:
             case "refused":
                 receiver.take_down(refused())
@@ -285,54 +298,56 @@ class Nemesis:
             case "hung up":
                 receiver.close_connections()
             case _:
-                receiver.set_behaviour(TARGETS[kind])
-        self._later(partial(receiver.heal, answer(200)))
+                receiver.set_behaviour(RECEIVER_FAULTS[kind])
+        self._heal_later(partial(receiver.heal, answer(200)))
 
-    def crash_webhooks(self) -> None:
-        self._note("crash of webhooks")
-        self._world.strike_webhooks = True
-        if self._world.life is not None:
-            self._world.life.crews.webhooks.nudge()
+    def crash_dispatcher(self) -> None:
+        self._log_fault("crash of webhooks")
+        self._world.crash_next_dispatch = True
+        if self._world.daemon is not None:
+            self._world.daemon.crews.webhooks.nudge()
 
     def stop_daemon(self) -> None:
-        self._note("sigterm")
-        self._world.down_for = self._chance.expovariate(1 / 3.0)
+        self._log_fault("sigterm")
+        self._world.restart_delay = self._chance.expovariate(1 / 3.0)
         self._nursery.start_soon(self._world.stop)
 
     def kill_daemon(self) -> None:
-        self._note("daemon killed")
-        self._world.down_for = self._chance.expovariate(1 / 3.0)
+        self._log_fault("daemon killed")
+        self._world.restart_delay = self._chance.expovariate(1 / 3.0)
         self._world.kill()
 
-    # How
+    # Helpers
 
-    def _note(self, kind: str, more: str = "") -> None:
-        self._world.log.note(f"NEMESIS {kind} {more}".rstrip(), count=f"fault {kind}")
+    def _log_fault(self, kind: str, more: str = "") -> None:
+        self._world.log.note(f"FAULT {kind} {more}".rstrip(), count=f"fault {kind}")
 
     def _account(self) -> str:
         return self._chance.choice(self._accounts)
 
-    def _later(self, heal: Callable[[], object], mean: float = STAYS) -> None:
-        """Have it end after a while, if it has not been ended by then."""
-        self._nursery.start_soon(self._end, heal, self._chance.expovariate(1 / mean), self._lasting)
+    def _heal_later(self, heal: Callable[[], object], mean: float = DURATION) -> None:
+        """Call `heal` after about `mean` seconds, unless all faults have been ended by then."""
+        self._nursery.start_soon(
+            self._heal_after, heal, self._chance.expovariate(1 / mean), self._until_healed
+        )
 
-    async def _end(
-        self, heal: Callable[[], object], seconds: float, lasting: trio.CancelScope
+    async def _heal_after(
+        self, heal: Callable[[], object], seconds: float, until_healed: trio.CancelScope
     ) -> None:
         await trio.sleep(seconds)
-        if not lasting.cancel_called:
+        if not until_healed.cancel_called:
             heal()
 
     def _mailboxes(self) -> dict[str, AnyMailbox]:
-        life = self._world.life
-        if life is None or not life.serving:
+        daemon = self._world.daemon
+        if daemon is None or not daemon.serving:
             return {}
-        crews = life.crews
+        crews = daemon.crews
         owners = {
-            "auth": life.auth,
-            "vault": life.vault,
-            "browser": life.browser,
-            "conversion": life.conversion,
+            "auth": daemon.auth,
+            "vault": daemon.vault,
+            "browser": daemon.browser,
+            "conversion": daemon.conversion,
             "crew tokens": crews.tokens,
             "journal": crews.store,
             "executor": crews.executor,
@@ -341,7 +356,7 @@ class Nemesis:
 
     async def _crash(self, name: str, mailbox: AnyMailbox) -> None:
         def bug(_: object) -> NoReturn:
-            raise Struck(f"{name} was {MARK}")
+            raise InjectedCrash(f"{name} was {MARK}")
 
         async def async_bug(state: object) -> None:
             await trio.lowlevel.checkpoint()
@@ -354,11 +369,11 @@ class Nemesis:
                 else:
                     await mailbox.ask(bug)
         if name == "conversion":
-            self._world.books.service_began()
+            self._world.expectations.service_began()
 
-    async def _crash_on(self, name: str, mailbox: AnyMailbox) -> None:
-        life = self._world.life
+    async def _crash_repeatedly(self, name: str, mailbox: AnyMailbox) -> None:
+        daemon = self._world.daemon
         with trio.move_on_after(60.0):
-            while life is self._world.life and not self._lasting.cancel_called:
+            while daemon is self._world.daemon and not self._until_healed.cancel_called:
                 await self._crash(name, mailbox)
                 await trio.sleep(0.1)

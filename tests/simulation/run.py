@@ -1,4 +1,4 @@
-"""One seed, simulated from its beginning to its end."""
+"""Simulate one seed."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from trio.testing import MockClock
 
 from tests.faults.stage import WallClock
 from tests.simulation.course import HOUR, OVERTIME, Course
-from tests.simulation.log import Log, recorded_by
+from tests.simulation.log import Log, recording_in
 from tests.simulation.seeded import seeded
 from tests.simulation.world import World
 
 MEMORY = Path("/dev/shm")
-"""A disk that takes no time, where there is one."""
+"""A folder in memory, which is used if it exists."""
 TAIL = 60
 
 
 @dataclass
 class Outcome:
-    """What came of a seed. `failures` are empty when every promise was kept."""
+    """The outcome of a seed. `failures` are empty when every check has passed."""
 
     seed: int
     hours: float
     digest: str
     seconds: float
-    """Of processor time."""
+    """Seconds of processor time."""
     failures: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     tail: list[str] = field(default_factory=list)
@@ -45,13 +45,13 @@ class Outcome:
     def replay(self) -> str:
         return f"./run simulate --seed {self.seed} --hours {self.hours:g}"
 
-    def told(self, events: int) -> str:
-        """What went wrong, and the last things that happened before."""
-        return "\n".join([*self.tail[-events:], *self.failures, f"again: {self.replay}"])
+    def description(self, events: int) -> str:
+        """Return the last events, the failures and the command that repeats them."""
+        return "\n".join([*self.tail[-events:], *self.failures, f"repeat: {self.replay}"])
 
 
 def simulate(seed: int, hours: float) -> Outcome:
-    """Simulate so many hours. Never raises for what the daemon does."""
+    """Simulate so many hours. Errors become failures of the outcome."""
     began = time.process_time()
     failures: list[str] = []
     with tempfile.TemporaryDirectory(
@@ -59,9 +59,9 @@ def simulate(seed: int, hours: float) -> Outcome:
     ) as folder:
         log = Log(Path(folder))
         try:
-            with _nothing_unraised(failures):
-                failures += _play(seed, hours, Path(folder), log)
-        except Exception:  # noqa: BLE001 - it is this seed's, and others are to follow
+            with _collecting_unraisable_errors(failures):
+                failures += _run(seed, hours, Path(folder), log)
+        except Exception:  # noqa: BLE001 - other seeds follow
             failures.append(traceback.format_exc())
     return Outcome(
         seed=seed,
@@ -74,29 +74,29 @@ def simulate(seed: int, hours: float) -> Outcome:
     )
 
 
-def _play(seed: int, hours: float, folder: Path, log: Log) -> list[str]:
+def _run(seed: int, hours: float, folder: Path, log: Log) -> list[str]:
     wall = WallClock()
     with seeded(seed, wall.now) as patch:
 
-        async def live() -> World:
+        async def run_world() -> World:
             world = World(seed, folder, log, wall, patch)
-            with recorded_by(world.records), trio.fail_after(hours * HOUR + OVERTIME):
+            with recording_in(world.records), trio.fail_after(hours * HOUR + OVERTIME):
                 await Course(world, hours).run()
             return world
 
-        world = trio.run(live, clock=MockClock(autojump_threshold=0))
+        world = trio.run(run_world, clock=MockClock(autojump_threshold=0))
     log.counts["simulated hours"] = round(hours)
     return world.failures
 
 
 @contextmanager
-def _nothing_unraised(failures: list[str]) -> Iterator[None]:
-    """Errors that nobody can be told of, and warnings, are failures too."""
+def _collecting_unraisable_errors(failures: list[str]) -> Iterator[None]:
+    """Turn warnings into errors, and add errors that Python cannot raise to `failures`."""
 
-    def told(unraisable: Any) -> None:
+    def note(unraisable: Any) -> None:
         failures.append(f"unraisable: {unraisable.exc_value!r} in {unraisable.object!r}")
 
-    before, sys.unraisablehook = sys.unraisablehook, told
+    before, sys.unraisablehook = sys.unraisablehook, note
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")

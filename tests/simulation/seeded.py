@@ -1,13 +1,7 @@
-"""One seed decides everything: whoever asks for a random number, an hour or a thread asks here.
+"""Make a simulation repeatable: random numbers, clocks, threads and trio's order follow the seed.
 
-The problem: a simulated day that failed must fail again. What makes two runs differ is spread over
-Python, trio and the libraries: the order of tasks, keys and ids out of the kernel, clocks of the
-machine, threads. The choice: each such source is replaced at its own name, while a world runs, by
-one that follows from the seed. What is left is checked, and not believed: `test_same_again.py` runs
-seeds twice, also in processes that hash differently, and holds the two logs together.
-
-Rejected: to hand each part its own dice and clocks. Most parts take such parameters, but libraries
-do not, and one that is forgotten is found only by days that cannot be played again.
+Each source is replaced by name, also in libraries, which take no clock and no generator as a
+parameter. `test_same_again.py` compares the logs of two runs.
 """
 
 from __future__ import annotations
@@ -29,58 +23,58 @@ import trio
 from tests.fakes.threads import threads_in_place
 from tests.hygiene.scheduling import seed_order
 
-AFRESH = 1800.0
-"""Seconds between two collections of garbage: that of cycles, at moments of our choosing."""
+COLLECTION_INTERVAL = 1800.0
+"""Seconds between two collections of garbage."""
 
 
 @contextmanager
 def seeded(seed: int, wall: Callable[[], float]) -> Iterator[pytest.MonkeyPatch]:
-    """Everything that happens in the block follows from `seed`.
+    """Let everything in the block follow from `seed`. Yield a patch that ends with the block.
 
-    `wall` is the machine's clock in Unix seconds. The patch that is given ends with the block.
+    `wall` is the machine's clock in Unix seconds.
     """
     with pytest.MonkeyPatch.context() as patch:
         seed_order(f"{seed} scheduler")
         _seed_randomness(patch, seed)
         _set_clocks(patch, wall)
         threads_in_place(patch)
-        had = gc.isenabled()
+        was_enabled = gc.isenabled()
         gc.collect()
-        gc.freeze()  # what is there by now need not be looked at again
+        gc.freeze()  # collections need not look at existing objects
         gc.disable()
         try:
             yield patch
         finally:
             gc.unfreeze()
-            if had:
+            if was_enabled:
                 gc.enable()
 
 
 async def collect_garbage() -> None:
-    """Run beside a world, which has no other collector."""
+    """Collect garbage at fixed simulated times, since Python's own collector is off."""
     while True:
-        await trio.sleep(AFRESH)
+        await trio.sleep(COLLECTION_INTERVAL)
         gc.collect()
 
 
-def dice(seed: int, whose: str) -> random.Random:
-    """Dice of somebody's own: what others throw does not change what comes."""
-    return random.Random(f"{seed} {whose}")
+def random_for(seed: int, name: str) -> random.Random:
+    """Return a generator of its own for `name`, so that other users do not change its numbers."""
+    return random.Random(f"{seed} {name}")
 
 
 def _seed_randomness(patch: pytest.MonkeyPatch, seed: int) -> None:
-    entropy = dice(seed, "entropy")
+    entropy = random_for(seed, "entropy")
     numbers = count()
 
     class Unseeded(random.Random):
-        """What `random.Random()` is made into when it is given no seed."""
+        """A `random.Random` that has a seed also when the caller gives none."""
 
         def __init__(self, given: Any = None) -> None:
             super().__init__(f"{seed} made {next(numbers)}" if given is None else given)
 
     patch.setattr(random, "Random", Unseeded)
     patch.setattr(os, "urandom", entropy.randbytes)
-    for name in ("random", "getrandbits", "randbytes"):  # where `secrets` has it from
+    for name in ("random", "getrandbits", "randbytes"):  # `secrets` uses them
         draw = getattr(entropy, name)
         patch.setattr(random.SystemRandom, name, lambda _, *size, draw=draw: draw(*size))
 

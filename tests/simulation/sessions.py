@@ -1,4 +1,4 @@
-"""Sessions as clients hold them. A good one is never refused."""
+"""Sessions of clients. The daemon must not refuse a valid one."""
 
 from __future__ import annotations
 
@@ -12,40 +12,42 @@ from tests.simulation.world import World
 
 WEEK = 7 * 86_400.0
 SKEW = 60.0
-"""Seconds by which a clock may go back without harm to a session."""
+"""Seconds by which the clock may go back while a session stays valid."""
 
 
 @dataclass(eq=False)
 class Session:
+    """A session token. `made` is in Unix seconds."""
+
     token: str
     made: float
 
 
 class Visitor:
-    """Somebody who logs in when it is needed, from an address of their own."""
+    """A client that logs in when needed, from `address`."""
 
     def __init__(self, name: str, address: str, world: World) -> None:
         self.name = name
         self.address = address
         self.session: Session | None = None
         self._world = world
-        self._one_at_a_time = trio.Lock()
+        self._lock = trio.Lock()
 
-    async def ready(self) -> Session | None:
-        """A session that has not been refused yet; None when there is none to be had now."""
-        async with self._one_at_a_time:
+    async def get_session(self) -> Session | None:
+        """Return a session that has not been refused; None when the login fails."""
+        async with self._lock:
             if self.session is None:
                 self.session = await self._log_in()
             return self.session
 
-    def seen(self, call: Call, session: Session) -> None:
-        """This came back. With a 403 the session is thrown away, as clients were told to."""
+    def note_answer(self, call: Call, session: Session) -> None:
+        """Check an answer, and discard the session after a 403."""
         if call.status != 403:
             return
         now = self._world.wall.now()
         is_good = session.made - SKEW <= now < session.made + WEEK
         if is_good and self._world.clock_set < call.began:
-            self._world.broken(f"a good session was refused: {call.error}")
+            self._world.fail(f"a good session was refused: {call.error}")
         if self.session is session:
             self.session = None
 
@@ -55,7 +57,7 @@ class Visitor:
             self.name, "POST", "/api/auth/login", {"password": PASSWORD}, address=self.address
         )
         if call.status not in (0, 200, 503):
-            self._world.broken(f"the right password was answered {call.status}: {call.error}")
+            self._world.fail(f"the right password was answered {call.status}: {call.error}")
         if call.status != 200:
             return None
         self._world.log.counts["logins"] += 1

@@ -1,8 +1,4 @@
-"""People who have links converted, each with habits of their own.
-
-What an answer has to be, follows from what was asked: it is looked at here, whatever the weather.
-While nothing is wrong in the world, it also has to be a good one.
-"""
+"""Clients that convert links. They check each answer; without a fault it must not be an error."""
 
 from __future__ import annotations
 
@@ -15,15 +11,22 @@ import trio
 from smartlinkd.sandbox.products import product_link, product_of
 from smartlinkd.sandbox.shortlinks import CODES, product_behind
 from tests.fakes.network import ORIGINS, Json
-from tests.simulation.answers import INVALID, MAY_FAIL, Link, Read, WrongAnswer, read
-from tests.simulation.books import NOBODY, Order, SubIds, Whose
+from tests.simulation.answers import (
+    ALLOWED_FAIL_CODES,
+    INVALID,
+    Converted,
+    Link,
+    WrongAnswer,
+    check_answer,
+)
+from tests.simulation.books import NOBODY, CookieId, PendingConversion, SubIds
 from tests.simulation.calls import Call
 from tests.simulation.sessions import Session, Visitor
 from tests.simulation.upstream import cookie_of
 from tests.simulation.world import World
 
-HOT = 12
-"""Items that everybody asks for."""
+POPULAR = 12
+"""Number of items that all clients ask for."""
 SUB_IDS: tuple[SubIds, ...] = ((), ("tg",), ("fb", "", "x1"), ("tg", "2", "3", "4", "5"), ("", "b"))
 NO_LINKS = (
     "https://shop.example.evil.example/product/1/2",
@@ -33,29 +36,35 @@ NO_LINKS = (
     "javascript:alert(1)",
 )
 SLOW = frozenset({"slow", "broken", "big"})
-"""Short links whose answer may be that nothing is known of them."""
+"""Codes of short links that may fail."""
 
 LEAVES_AFTER = 3.0
+"""Mean seconds after which a client leaves without its answer."""
 ANSWERED = 60.0 + 1.0 + 2 * 8.0 + 0.5
-"""Seconds in which a conversion is answered: its own, and those of who asks for it."""
-AT_ONCE = 20
-"""Requests in one burst, at the most."""
+"""Seconds in which a conversion is answered: its deadline, and those of the actors' calls."""
+LARGEST_BURST = 20
+"""The most requests of a burst."""
 
 
 @dataclass
 class Habits:
-    """What somebody does. Chances are between 0 and 1; `every` is in seconds."""
+    """The behaviour of a client. Chances are between 0 and 1.
 
-    whose: Whose
+    `stored_chance` is for the stored cookie instead of the client's own.
+    """
+
+    cookie_id: CookieId
     sub_ids: SubIds
-    every: float
-    burst: float
-    stored: float
-    leaves: float
-    hot: float
+    interval_s: float
+    burst_chance: float
+    stored_chance: float
+    leave_chance: float
+    popular_chance: float
 
 
 class Shopper:
+    """A client that converts links."""
+
     def __init__(
         self,
         visitor: Visitor,
@@ -69,49 +78,55 @@ class Shopper:
         self._world = world
         self._chance = chance
 
-    async def live(self) -> None:
+    async def run(self) -> None:
         async with trio.open_nursery() as nursery:
             while True:
-                every = self._habits.every / self._world.bustle
-                await trio.sleep(self._chance.expovariate(1 / every))
-                await self._world.open_hours()
-                burst = self._chance.random() < self._habits.burst and not self._world.calm
-                for _ in range(self._chance.randint(2, AT_ONCE) if burst else 1):
+                interval_s = self._habits.interval_s / self._world.activity
+                await trio.sleep(self._chance.expovariate(1 / interval_s))
+                await self._world.wait_while_paused()
+                burst = (
+                    self._chance.random() < self._habits.burst_chance and not self._world.is_calm
+                )
+                for _ in range(self._chance.randint(2, LARGEST_BURST) if burst else 1):
                     nursery.start_soon(self.convert)
 
     async def convert(self) -> None:
-        """One request, and a look at its answer."""
+        """Send a request, and check its answer."""
         with self._world.busy():
-            session = await self._visitor.ready()
+            session = await self._visitor.get_session()
             if session is not None:
                 await self._convert(session)
 
     async def _convert(self, session: Session) -> None:
         habits, chance, world = self._habits, self._chance, self._world
         links = self._links()
-        whose = None if chance.random() < habits.stored else habits.whose
-        patience = chance.expovariate(1 / LEAVES_AFTER) if chance.random() < habits.leaves else inf
-        patience = inf if world.calm else patience
-        call, order, is_answered = await self._ask(session, links, whose, patience)
+        cookie_id = None if chance.random() < habits.stored_chance else habits.cookie_id
+        patience = (
+            chance.expovariate(1 / LEAVES_AFTER) if chance.random() < habits.leave_chance else inf
+        )
+        patience = inf if world.is_calm else patience
+        call, pending, is_answered = await self._ask(session, links, cookie_id, patience)
         if is_answered:
-            self._judge(call, order, links, good=world.was_fine(call.began))
+            self._check_status(call, pending, links, is_healthy=world.was_healthy(call.began))
 
     async def _ask(
-        self, session: Session, links: list[Link], whose: Whose | None, patience: float
-    ) -> tuple[Call, Order, bool]:
-        """False when they left, or the daemon ended."""
+        self, session: Session, links: list[Link], cookie_id: CookieId | None, patience: float
+    ) -> tuple[Call, PendingConversion, bool]:
+        """Convert links. The boolean is False when the client left, or the daemon ended."""
         world, sub_ids = self._world, self._habits.sub_ids
-        order = Order(whose, frozenset(link.item for link in links if link.item), sub_ids)
+        pending = PendingConversion(
+            cookie_id, frozenset(link.item for link in links if link.item), sub_ids
+        )
         body: Json = {"links": [link.text for link in links], "subIds": list(sub_ids)}
-        if whose is not None:
-            body["cookie"] = cookie_of(whose)
-        world.books.ordered(order)
+        if cookie_id is not None:
+            body["cookie"] = cookie_of(cookie_id)
+        world.expectations.conversion_sent(pending)
         call = world.ask("POST", "/api/convert", body, token=session.token)
         is_answered = await self._wait(call, patience)
-        world.books.left(order)
+        world.expectations.conversion_ended(pending)
         if is_answered:
-            self._visitor.seen(call, session)
-        return call, order, is_answered
+            self._visitor.note_answer(call, session)
+        return call, pending, is_answered
 
     async def _wait(self, call: Call, patience: float) -> bool:
         world = self._world
@@ -121,77 +136,86 @@ class Shopper:
             call.gone.set()
             world.log.note(f"{self.name} left", count="clients gone")
             if patience > ANSWERED:
-                world.broken(f"{self.name} was not answered within {ANSWERED:g} s")
+                world.fail(f"{self.name} was not answered within {ANSWERED:g} s")
             return False
         world.log.note(f"{self.name} got {call.status} {call.exchange.fault}", count="requests")
         return call.status != 0
 
-    async def try_out(self, session: Session, *, data: bool) -> bool:
-        """A request that has to go well, with product data where that is due. False when the
-        session is not good any more."""
-        world, whose = self._world, self._habits.whose
+    async def check_conversion(self, session: Session, *, data: bool) -> bool:
+        """Check that a request succeeds, with `data` also that it has product data.
+
+        Return False when the session is refused.
+        """
+        world, cookie_id = self._world, self._habits.cookie_id
         item = 600_000_000 + world.next_item()
         links = [Link(product_link(product_of(item), ORIGINS.shop), item)]
-        call, order, _ = await self._ask(session, links, whose, inf)
+        call, pending, _ = await self._ask(session, links, cookie_id, inf)
         if call.status == 403:
             return False
         if call.status != 200:
-            world.broken(f"nothing is wrong, and yet: {call.status} {call.exchange.body!r}")
+            world.fail(f"nothing is wrong, and yet: {call.status} {call.exchange.body!r}")
             return True
-        self._read(call, order, links, good=True)
+        self._check_answer(call, pending, links, is_healthy=True)
         if data and call.answer["mapping"][links[0].text]["product"] is None:
-            world.broken(f"nothing is wrong, and yet there is no product data: {call.answer}")
+            world.fail(f"nothing is wrong, and yet there is no product data: {call.answer}")
         return True
 
-    def _judge(self, call: Call, order: Order, links: list[Link], *, good: bool) -> None:
+    def _check_status(
+        self, call: Call, pending: PendingConversion, links: list[Link], *, is_healthy: bool
+    ) -> None:
         world = self._world
         match call.status:
             case 200:
-                self._read(call, order, links, good=good)
-            case 400 if NOBODY in order.may_be and "none stored" in call.error:
+                self._check_answer(call, pending, links, is_healthy=is_healthy)
+            case 400 if NOBODY in pending.may_be and "none stored" in call.error:
                 pass
             case 403:
-                pass  # its owner has looked at it
+                pass  # `Visitor.note_answer` has checked it
             case 502:
-                if order.whose is not None and "human check" in call.error:
-                    world.books.told_paused(order.whose[0], call.began)
-                if good and not self._in_trouble(order):
-                    world.broken(f"{self.name}: nothing is wrong, and yet {call.error}")
+                if pending.cookie_id is not None and "human check" in call.error:
+                    world.expectations.owner_told_of_pause(pending.cookie_id[0], call.began)
+                if is_healthy and not self._may_be_refused(pending):
+                    world.fail(f"{self.name}: nothing is wrong, and yet {call.error}")
             case 503:
                 if not 1 <= int(call.exchange.response_headers.get("retry-after", 0)) <= 30:
-                    world.broken(f"{self.name} was not told when to come again: {call.error}")
-                if good:
-                    world.broken(f"{self.name}: nothing is wrong, and yet {call.error}")
+                    world.fail(f"{self.name} got a 503 without a good Retry-After: {call.error}")
+                if is_healthy:
+                    world.fail(f"{self.name}: nothing is wrong, and yet {call.error}")
             case status:
-                world.broken(f"{self.name} was answered {status}: {call.exchange.body!r}")
+                world.fail(f"{self.name} was answered {status}: {call.exchange.body!r}")
 
-    def _read(self, call: Call, order: Order, links: list[Link], *, good: bool) -> None:
+    def _check_answer(
+        self, call: Call, pending: PendingConversion, links: list[Link], *, is_healthy: bool
+    ) -> None:
         world = self._world
         try:
-            codes = {*MAY_FAIL, *([INVALID] if world.invalid_since(call.began) else ())}
-            found = read(links, order.sub_ids, call.answer, world.portal, codes)
+            codes = {
+                *ALLOWED_FAIL_CODES,
+                *([INVALID] if world.had_invalid_answers(call.began) else ()),
+            }
+            found = check_answer(links, pending.sub_ids, call.answer, world.portal, codes)
         except WrongAnswer as wrong:
-            world.broken(f"{self.name}, {order}: {wrong}")
+            world.fail(f"{self.name}, {pending}: {wrong}")
             return
         world.log.counts["conversions"] += len(found.made)
-        self._check_account(found, order)
-        if good and found.failed and not self._in_trouble(order):
-            world.broken(f"{self.name}: nothing is wrong, and yet {call.answer}")
+        self._check_account(found, pending)
+        if is_healthy and found.failed and not self._may_be_refused(pending):
+            world.fail(f"{self.name}: nothing is wrong, and yet {call.answer}")
 
-    def _check_account(self, found: Read, order: Order) -> None:
+    def _check_account(self, found: Converted, pending: PendingConversion) -> None:
         if not found.account:
             return
-        may_be = {order.whose} if order.whose is not None else order.may_be
+        may_be = {pending.cookie_id} if pending.cookie_id is not None else pending.may_be
         if found.account not in {account for account, _ in may_be}:
-            self._world.broken(f"{self.name}, {order}: the links earn for {found.account}")
+            self._world.fail(f"{self.name}, {pending}: the links earn for {found.account}")
         if len(may_be) == 1:
-            (whose,) = may_be
-            self._world.books.handed_out(order, whose, found.made)
+            (cookie_id,) = may_be
+            self._world.expectations.handed_out(pending, cookie_id, found.made)
 
-    def _in_trouble(self, order: Order) -> bool:
-        """Whether the account may have trouble of its own."""
-        whose = {order.whose} if order.whose is not None else order.may_be
-        return any(each is None or self._world.books.in_trouble(each) for each in whose)
+    def _may_be_refused(self, pending: PendingConversion) -> bool:
+        """True if a cookie of the request may be refused without a fault."""
+        may_be = {pending.cookie_id} if pending.cookie_id is not None else pending.may_be
+        return any(each is None or self._world.expectations.may_be_refused(each) for each in may_be)
 
     def _links(self) -> list[Link]:
         chance = self._chance
@@ -207,8 +231,8 @@ class Shopper:
             code = chance.choice([row for row in CODES if row.code not in SLOW]).code
             behind = product_behind(code)
             return Link(f"{ORIGINS.short}/{code}", behind[1] if behind else 0)
-        hot = chance.random() < self._habits.hot
-        item = 500_000_000 + (chance.randrange(HOT) if hot else world.next_item())
+        popular = chance.random() < self._habits.popular_chance
+        item = 500_000_000 + (chance.randrange(POPULAR) if popular else world.next_item())
         product = product_of(item)
         if kind < 0.25:
             return Link(f"{ORIGINS.short}/p{product.shop_id}i{item}", item)

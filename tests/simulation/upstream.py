@@ -1,8 +1,4 @@
-"""The marketplace, as it sees the daemon: what no request of the daemon's may ever be.
-
-Looked at on the network, before the portal has it: so it counts what was sent, whatever became of
-it afterwards.
-"""
+"""Check each request of the daemon to the marketplace on the network, before the portal has it."""
 
 from __future__ import annotations
 
@@ -17,64 +13,64 @@ import httpx
 import trio
 
 from smartlinkd.sandbox.batch import target_of
-from smartlinkd.sandbox.session import EXPIRED as OVER
+from smartlinkd.sandbox.session import EXPIRED as EXPIRED_SESSION
 from smartlinkd.sandbox.session import cookies_of
 from tests.fakes.network import ORIGINS, Exchange, NetError, Network
-from tests.simulation.books import EXPIRED, Books, Whose
+from tests.simulation.books import EXPIRED, CookieId, Expectations
 from tests.simulation.log import Log
 
 CHUNK = 5
 VARIANT = "SPC_V"
-"""A cookie that the portal does not know: it makes two cookies of one account."""
+"""A cookie that the portal ignores. With it one account has two different cookies."""
 
 
-def cookie_of(whose: Whose) -> str:
-    """As a browser would send it. Of an account there may be two."""
-    account, variant = whose
+def cookie_of(cookie_id: CookieId) -> str:
+    """Return the `Cookie` header of a browser."""
+    account, variant = cookie_id
     cookies = cookies_of(account)
     if variant:
         cookies[VARIANT] = variant
     if variant == EXPIRED:
-        cookies["SPC_EC"] = OVER
+        cookies["SPC_EC"] = EXPIRED_SESSION
     return "; ".join(f"{name}={value}" for name, value in cookies.items())
 
 
-class Upstream(Network):
-    """The network, with eyes. `broken` is told what is wrong."""
+class CheckedNetwork(Network):
+    """The network with checks. `fail` takes a description of what is wrong."""
 
-    books: Books
-    broken: Callable[[str], None]
+    expectations: Expectations
+    fail: Callable[[str], None]
     log: Log
 
-    def watch(self, books: Books, broken: Callable[[str], None], log: Log) -> None:
-        self.books, self.broken, self.log = books, broken, log
+    def attach(self, expectations: Expectations, fail: Callable[[str], None], log: Log) -> None:
+        self.expectations, self.fail, self.log = expectations, fail, log
         self.submits = 0
         self._submitting: Counter[str] = Counter()
 
     async def carry(self, exchange: Exchange) -> None:
-        with self._looked_at(exchange):
+        with self._checked(exchange):
             await super().carry(exchange)
 
     @contextmanager
-    def _looked_at(self, exchange: Exchange) -> Iterator[None]:
+    def _checked(self, exchange: Exchange) -> Iterator[None]:
         parts = urlsplit(exchange.url)
         cookies = _cookies(exchange)
         if exchange.url.startswith(ORIGINS.short):
             if cookies:
-                self.broken(f"a cookie went to the short links' host: {parts.path}")
+                self.fail(f"a cookie went to the short links' host: {parts.path}")
             if "dlink" in parts.path:
-                self.broken(f"a login link was opened: {parts.path}")
+                self.fail(f"a login link was opened: {parts.path}")
         account = cookies.get("SPC_U", "")
         if account and not exchange.url.startswith(ORIGINS.shop):
-            self._not_paused(account, exchange)
+            self._check_not_paused(account, exchange)
         if parts.path != "/api/v3/gql":
             yield
             return
         self.submits += 1
-        self._looks_right(cookies, exchange)
+        self._check_submit(cookies, exchange)
         self._submitting[account] += 1
         if self._submitting[account] > 1:
-            self.broken(f"account {account} is submitting twice at the same time")
+            self.fail(f"account {account} is submitting twice at the same time")
         number, how = self.submits, "cut off"
         try:
             yield
@@ -83,39 +79,39 @@ class Upstream(Network):
             self._submitting[account] -= 1
             self.log.note(f"portal: submit {number}: {how}")
 
-    def _not_paused(self, account: str, exchange: Exchange) -> None:
-        told = self.books.paused.get(account)
-        # A submit that is under way when a product read meets the check is let through.
+    def _check_not_paused(self, account: str, exchange: Exchange) -> None:
+        told = self.expectations.paused.get(account)
+        # A submit at the same time as the product read that meets the check is allowed.
         if told is not None and told < trio.current_time():
-            self.broken(
+            self.fail(
                 f"{exchange.method} {urlsplit(exchange.url).path} for account {account}, whose "
                 f"owner was told at {told:.3f} that it is paused"
             )
 
-    def _looks_right(self, cookies: dict[str, str], exchange: Exchange) -> None:
+    def _check_submit(self, cookies: dict[str, str], exchange: Exchange) -> None:
         params = json.loads(exchange.request_body)["variables"]["linkParams"]
         if not 1 <= len(params) <= CHUNK:
-            self.broken(f"a submit of {len(params)} links")
+            self.fail(f"a submit of {len(params)} links")
         places = {tuple(each["advancedLinkParams"].values()) for each in params}
         if len(places) != 1:
-            self.broken(f"a submit with several sub-ids: {places}")
-        items = [self._item(each["originalLink"]) for each in params]
+            self.fail(f"a submit with several sub-ids: {places}")
+        items = [self._item_of(each["originalLink"]) for each in params]
         if len(set(items)) != len(items):
-            self.broken(f"a submit with a link twice: {items}")
-        whose = (cookies.get("SPC_U", ""), cookies.get(VARIANT, ""))
-        self.log.note(f"portal: submit {self.submits} of {items} for {whose}", count="submits")
-        self.books.submitted(whose, items, places.pop())
+            self.fail(f"a submit with a link twice: {items}")
+        cookie_id = (cookies.get("SPC_U", ""), cookies.get(VARIANT, ""))
+        self.log.note(f"portal: submit {self.submits} of {items} for {cookie_id}", count="submits")
+        self.expectations.submitted(cookie_id, items, places.pop())
 
-    def _item(self, link: str) -> int:
+    def _item_of(self, link: str) -> int:
         target = target_of(link, ORIGINS)
         if target is None:
-            self.broken(f"a link was submitted that is none: {link}")
+            self.fail(f"a submit of something that is no link: {link}")
             return 0
         return target[1]
 
 
-class Plain(httpx.AsyncBaseTransport):
-    """The daemon's own requests, without a browser: for short links."""
+class NetworkTransport(httpx.AsyncBaseTransport):
+    """Carries the daemon's own requests, which resolve short links, over the network."""
 
     def __init__(self, network: Network) -> None:
         self._network = network

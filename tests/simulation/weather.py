@@ -1,4 +1,4 @@
-"""The times: how busy they are, and since when nothing is wrong any more."""
+"""The conditions of a simulation: its load, and which faults may still show."""
 
 from __future__ import annotations
 
@@ -9,87 +9,87 @@ from math import inf
 
 import trio
 
-SPOILT = 60.0
-"""Seconds for which what a spoilt disk has done may still come out."""
+DISK_FAULT_EFFECT = 60.0
+"""Seconds after a disk fault in which its errors may still be logged."""
 
 
-class Weather:
-    """See above. What is wrong is noted by the nemesis, for those who have to make allowances."""
+class Conditions:
+    """Load and faults. The fault injector sets the faults, and the checks make allowances."""
 
     def __init__(self) -> None:
-        self.bustle = 1.0
-        """How much people do, as a share of what they do in a busy hour."""
-        self.calm = False
-        """People are considerate, since it is looked at whether all is well."""
-        self.fine_since = inf
-        """Since when nothing can be wrong any more."""
+        self.activity = 1.0
+        """The clients' request rate, relative to the usual one."""
+        self.is_calm = False
+        """True during a check of the recovery: clients send no bursts and wait for every answer."""
+        self.healthy_since = inf
+        """The time from which no fault can show any more; `inf` while one can."""
         self.clock_set = -inf
-        """When the clock on the wall was set."""
+        """The time when the machine's clock was last set."""
         self._invalid_until = -inf
-        self._spoilt_until = -inf
-        self._closed = False
-        self._opens = trio.Event()
-        self._inside = 0
+        self._disk_fault_until = -inf
+        self._are_paused = False
+        self._resumed = trio.Event()
+        self._busy_count = 0
         self._items = count(1_000)
 
     def next_item(self) -> int:
-        """One that nobody has asked for."""
+        """Return the number of an item that nobody has asked for."""
         return next(self._items)
 
-    def was_fine(self, began: float) -> bool:
-        """Whether nothing has been wrong since then."""
-        return began >= self.fine_since
+    def was_healthy(self, began: float) -> bool:
+        """True if no fault could show since `began`."""
+        return began >= self.healthy_since
 
-    # What is wrong
+    # Faults
 
-    def call_invalid(self) -> None:
-        """From now until `call_no_more` the portal may call good links invalid."""
+    def begin_invalid_answers(self) -> None:
+        """Note that the portal may call valid links invalid, until `end_invalid_answers`."""
         self._invalid_until = inf
 
-    def call_no_more(self) -> None:
+    def end_invalid_answers(self) -> None:
         self._invalid_until = min(self._invalid_until, trio.current_time())
 
-    def invalid_since(self, began: float) -> bool:
-        """Whether it may have done so since then."""
+    def had_invalid_answers(self, began: float) -> bool:
+        """True if the portal may have called a valid link invalid since `began`."""
         return self._invalid_until >= began
 
-    def spoil(self) -> None:
-        """From now until `mend` something is wrong with the disk."""
-        self._spoilt_until = inf
+    def begin_disk_fault(self) -> None:
+        """Note a fault of the disk, until `end_disk_fault`."""
+        self._disk_fault_until = inf
 
-    def mend(self) -> None:
-        self._spoilt_until = min(self._spoilt_until, trio.current_time())
+    def end_disk_fault(self) -> None:
+        self._disk_fault_until = min(self._disk_fault_until, trio.current_time())
 
     @property
-    def disk_is_spoilt(self) -> bool:
-        """Or was, a moment ago."""
-        return trio.current_time() <= self._spoilt_until + SPOILT
+    def had_disk_fault(self) -> bool:
+        """True during a disk fault and for a while after it."""
+        return trio.current_time() <= self._disk_fault_until + DISK_FAULT_EFFECT
 
-    # Hours of business
+    # Clients
 
-    async def open_hours(self) -> None:
-        """Wait until it is time to do something."""
-        while self._closed:
-            await self._opens.wait()
+    async def wait_while_paused(self) -> None:
+        """Wait until clients may begin something."""
+        while self._are_paused:
+            await self._resumed.wait()
 
-    def close(self) -> None:
-        """Nobody begins anything."""
-        self._closed, self._opens = True, trio.Event()
+    def pause_clients(self) -> None:
+        """Let clients begin nothing from now on."""
+        self._are_paused, self._resumed = True, trio.Event()
 
-    def open(self) -> None:
-        self._closed = False
-        self._opens.set()
+    def resume_clients(self) -> None:
+        self._are_paused = False
+        self._resumed.set()
 
     @contextmanager
     def busy(self) -> Iterator[None]:
-        """Somebody is, in the body."""
-        self._inside += 1
+        """Count a client as busy in the block."""
+        self._busy_count += 1
         try:
             yield
         finally:
-            self._inside -= 1
+            self._busy_count -= 1
 
     @property
-    def anybody(self) -> bool:
-        """Whether somebody is busy."""
-        return self._inside > 0
+    def is_anybody_busy(self) -> bool:
+        """True if a client is busy."""
+        return self._busy_count > 0

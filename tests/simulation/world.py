@@ -1,7 +1,6 @@
-"""A world with one daemon in it: the marketplace, the machine, the clock on the wall, and the log.
+"""A simulated world: one daemon, the marketplace, the machine, its clock, and the log.
 
-What is wrong anywhere is told to `broken`, and that is the end of the world: whoever looks for the
-reason wants the moment, and not what came of it.
+The first failed check ends the simulation, so that the end of the log shows its cause.
 """
 
 from __future__ import annotations
@@ -33,36 +32,36 @@ from tests.fakes.network import HOLD, ORIGINS, Json, without_threads
 from tests.faults.door import request
 from tests.faults.stage import GONE, WallClock, matches, wait_until
 from tests.hygiene.tasks import daemon_tasks
-from tests.simulation.books import Books
+from tests.simulation.books import Expectations
 from tests.simulation.calls import Call
 from tests.simulation.configuration import configuration
 from tests.simulation.crews import CREWS
 from tests.simulation.executions import Executions
-from tests.simulation.life import Life
-from tests.simulation.log import MARK, Log, Records, Struck
+from tests.simulation.life import DaemonRun
+from tests.simulation.log import MARK, InjectedCrash, Log, Records
 from tests.simulation.machine import Machine, Workers
-from tests.simulation.receivers import HOSTS, Watched
-from tests.simulation.seeded import dice
-from tests.simulation.upstream import Plain, Upstream
-from tests.simulation.weather import Weather
+from tests.simulation.receivers import HOSTS, CheckedReceiver
+from tests.simulation.seeded import random_for
+from tests.simulation.upstream import CheckedNetwork, NetworkTransport
+from tests.simulation.weather import Conditions
 
 T = TypeVar("T")
 ANSWERED = 2 * 8.0 + 0.5
-"""Seconds for who asks, and as many for what is asked."""
-DUE = (
-    "Chromium cannot be kept up",  # when launches have failed for long
+"""Seconds in which a request is answered: the deadlines of two actors' calls."""
+EXPECTED_ERRORS = (
+    "Chromium cannot be kept up",  # after many failed launches
     "the daemon starts when there is room",
     "the fork server does not answer and is killed",
     "its reaper was killed",
     ": nothing new can be kept until there is room",
 )
-"""Errors that may be told in a storm."""
+"""Parts of log messages that are allowed while faults are injected."""
 STOPPED_WITHIN = 30.0
-"""Seconds in which a daemon that was told to stop has ended: the graces of its parts."""
+"""Seconds from SIGTERM to the daemon's end: the graces of its parts."""
 
 
-class World(Weather):
-    """See above. `folder` is of the world's own, and empty."""
+class World(Conditions):
+    """A simulated world. `folder` is empty, and nobody else uses it."""
 
     def __init__(
         self, seed: int, folder: Path, log: Log, wall: WallClock, patch: pytest.MonkeyPatch
@@ -73,41 +72,41 @@ class World(Weather):
         self.wall = wall
         self.failures: list[str] = []
         self.scope = trio.CancelScope()
-        self.books = Books(self.broken)
-        self.records = Records(log, self.is_due, self.broken)
+        self.expectations = Expectations(self.fail)
+        self.records = Records(log, self.is_expected, self.fail)
         # The daemon
-        self.life: Life | None = None
-        self.lives = 0
-        self.down_for = 1.0
-        """Seconds until the service manager starts it again."""
+        self.daemon: DaemonRun | None = None
+        self.starts = 0
+        self.restart_delay = 1.0
+        """Seconds from the daemon's end until the service manager starts it again."""
         self._folder = folder
         self._state = folder / "state-0"
         self._state.mkdir(mode=0o700)
         self._calls: set[Call] = set()
-        self.strike_webhooks = False
+        self.crash_next_dispatch = False
         self.slow_threads = 0.0
-        """Seconds that whatever is done in a thread takes."""
-        # What it runs on
+        """Seconds that each call in a thread takes."""
+        # Its surroundings
         self.portal = SandboxState(ORIGINS, HOLD)
         apps = (portal_app(self.portal), shop_app(self.portal), short_links_app(self.portal))
         origins = (ORIGINS.portal, ORIGINS.shop, ORIGINS.short)
-        self.network = Upstream(dict(zip(origins, map(without_threads, apps), strict=True)))
-        self.network.watch(self.books, self.broken, log)
-        self.machine = Machine(folder, self.network, dice(seed, "beats"))
-        self.machine.broken = self.broken
-        self.executions = Executions(self.broken)
+        self.network = CheckedNetwork(dict(zip(origins, map(without_threads, apps), strict=True)))
+        self.network.attach(self.expectations, self.fail, log)
+        self.machine = Machine(folder, self.network, random_for(seed, "beats"))
+        self.machine.fail = self.fail
+        self.executions = Executions(self.fail)
         self.tokens: dict[tuple[str, str], str] = {}
         """Bearer tokens, by crew and user; "" is the organization."""
         self.workers = Workers(folder, self.executions)
         self.internet = Internet()
-        self.receivers = [self._receiver(host) for host in HOSTS]
+        self.receivers = [self._new_receiver(host) for host in HOSTS]
         self.disk = Disk()
-        self._http = HttpClient(Plain(self.network))
+        self._http = HttpClient(NetworkTransport(self.network))
         self._install(patch)
 
-    def _receiver(self, host: str) -> Watched:
-        receiver = self.internet.receivers[host] = Watched(host)
-        receiver.executions, receiver.broken = self.executions, self.broken
+    def _new_receiver(self, host: str) -> CheckedReceiver:
+        receiver = self.internet.receivers[host] = CheckedReceiver(host)
+        receiver.executions, receiver.fail = self.executions, self.fail
         return receiver
 
     def _install(self, patch: pytest.MonkeyPatch) -> None:
@@ -115,22 +114,24 @@ class World(Weather):
         self.workers.install(patch)
         self.internet.install(patch)
         self.disk.install(patch)
-        patch.setattr(trio.to_thread, "run_sync", self._slowly(trio.to_thread.run_sync))
-        patch.setattr(Store, "due_deliveries", self._looking(Store.due_deliveries))
+        patch.setattr(trio.to_thread, "run_sync", self._delayed(trio.to_thread.run_sync))
+        patch.setattr(Store, "due_deliveries", self._with_injected_crash(Store.due_deliveries))
         patch.setattr(passwords, "matches", matches)
 
-    def _looking(self, look: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
-        """The dispatcher has no mailbox, and can be struck when it looks for calls."""
+    def _with_injected_crash(
+        self, query: Callable[..., Awaitable[T]]
+    ) -> Callable[..., Awaitable[T]]:
+        """Wrap the dispatcher's query, so that it can crash: the dispatcher has no mailbox."""
 
-        async def looked(*args: Any, **more: Any) -> T:
-            if self.strike_webhooks:
-                self.strike_webhooks = False
-                raise Struck(f"webhooks were {MARK}")
-            return await look(*args, **more)
+        async def run(*args: Any, **more: Any) -> T:
+            if self.crash_next_dispatch:
+                self.crash_next_dispatch = False
+                raise InjectedCrash(f"webhooks were {MARK}")
+            return await query(*args, **more)
 
-        return looked
+        return run
 
-    def _slowly(self, run_sync: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+    def _delayed(self, run_sync: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
         async def run(*args: Any, **more: Any) -> T:
             if self.slow_threads:
                 await trio.lowlevel.checkpoint_if_cancelled()
@@ -140,73 +141,73 @@ class World(Weather):
 
         return run
 
-    def is_due(self, text: str, fault: BaseException | None) -> bool:
-        """Whether this is what has to come of what the nemesis has done."""
+    def is_expected(self, text: str, fault: BaseException | None) -> bool:
+        """True if an injected fault explains the log message or the error."""
         if fault is None:
-            return any(due in text for due in DUE) and self.fine_since == inf
-        if isinstance(fault, Struck) or MARK in str(fault):
+            return any(due in text for due in EXPECTED_ERRORS) and self.healthy_since == inf
+        if isinstance(fault, InjectedCrash) or MARK in str(fault):
             return True
         disk = (UnusableStore, StateUnusable, NotSaved, trio.TooSlowError, Escalated)
-        return isinstance(fault, disk) and self.disk_is_spoilt
+        return isinstance(fault, disk) and self.had_disk_fault
 
-    def broken(self, what: str) -> None:
-        """A promise is. The world ends."""
+    def fail(self, what: str) -> None:
+        """Record a failed check, and end the simulation."""
         if not self.scope.cancel_called:
             self.failures.append(what)
-            self.log.note(f"BROKEN {what}")
-            self.records.deaf = True
+            self.log.note(f"FAILED {what}")
+            self.records.is_muted = True
             self.scope.cancel()
 
     # The daemon
 
-    def inhabit(self, nursery: trio.Nursery) -> None:
-        """Have what outlives a daemon live here."""
+    def use_nursery(self, nursery: trio.Nursery) -> None:
+        """Run the tasks of workers and receivers, which outlive a daemon, in `nursery`."""
         self.workers.nursery = self.internet.nursery = nursery
 
-    async def keep_daemon(self) -> None:
-        """What a service manager does."""
+    async def supervise_daemon(self) -> None:
+        """Start the daemon again after each end, as a service manager does."""
         while True:
-            self.life = Life(
+            self.daemon = DaemonRun(
                 build(configuration(self._state, self.machine.executable, self.workers.program)),
                 self._http,
                 self.wall.now,
             )
-            self.lives += 1
-            self.log.note(f"daemon {self.lives} starts", count="starts of the daemon")
-            fault = await self.life.live()
+            self.starts += 1
+            self.log.note(f"daemon {self.starts} starts", count="starts of the daemon")
+            fault = await self.daemon.run()
             await wait_until(lambda: not self.workers.count(), GONE)
-            self.records.deaf = False
+            self.records.is_muted = False
             kept = {pause.account for pause in PauseStore(self._state).loaded}
-            self.books.daemon_ended(kept, spoilt=self.disk_is_spoilt)
-            self.log.note(f"daemon {self.lives} ended: {fault or 'as it was told to'}")
-            if fault is not None and not self.is_due(str(fault), fault):
-                self.broken(f"the daemon has given up: {fault}")
+            self.expectations.daemon_ended(kept, had_disk_fault=self.had_disk_fault)
+            self.log.note(f"daemon {self.starts} ended: {fault or 'as requested'}")
+            if fault is not None and not self.is_expected(str(fault), fault):
+                self.fail(f"the daemon has given up: {fault}")
             self._check_nothing_left()
-            await trio.sleep(self.down_for)
+            await trio.sleep(self.restart_delay)
 
     async def stop(self) -> None:
-        """SIGTERM; returns when it has ended."""
-        if self.life is not None and self.life.serving:
-            self.life.stop()
+        """Send SIGTERM, and wait for the end."""
+        if self.daemon is not None and self.daemon.serving:
+            self.daemon.stop()
             with trio.move_on_after(STOPPED_WITHIN) as patience:
-                await self.life.ended.wait()
+                await self.daemon.ended.wait()
             if patience.cancelled_caught:
-                self.broken(f"the daemon had not ended {STOPPED_WITHIN:g} s after SIGTERM")
+                self.fail(f"the daemon had not ended {STOPPED_WITHIN:g} s after SIGTERM")
 
     def kill(self) -> None:
-        """SIGKILL: the disk stays as it is at this moment, and its Chromium goes with it."""
-        if self.life is None or self.life.ended.is_set():
+        """Send SIGKILL. The next daemon gets a copy of the disk as it is now."""
+        if self.daemon is None or self.daemon.ended.is_set():
             return
-        self.records.deaf = True
-        self._state = self._folder / f"state-{self.lives}"
-        shutil.copytree(self.life.directory, self._state, ignore=_not_on_disk)
+        self.records.is_muted = True
+        self._state = self._folder / f"state-{self.starts}"
+        shutil.copytree(self.daemon.directory, self._state, ignore=_ignore_runs)
         for process in self.machine.running:
             process.kill()
-        self.life.kill()
+        self.daemon.kill()
 
     @property
-    def up(self) -> bool:
-        return self.life is not None and self.life.serving
+    def is_serving(self) -> bool:
+        return self.daemon is not None and self.daemon.serving
 
     def ask(
         self,
@@ -218,22 +219,22 @@ class World(Weather):
         address: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> Call:
-        """Send a request; with an `address`, through the owner's proxy."""
+        """Send a request without waiting. With an `address` it comes through the owner's proxy."""
         sent = dict(headers or {})
         if address:
             sent["x-forwarded-for"] = address
         call = Call(request(method, path, body, token, sent), trio.current_time())
-        if self.life is None:
+        if self.daemon is None:
             call.exchange.end("connection refused")
         else:
-            self.life.door.ask(call.exchange, call.gone)
+            self.daemon.door.ask(call.exchange, call.gone)
         self._calls = {each for each in self._calls if not each.exchange.ended.is_set()}
         self._calls.add(call)
         return call
 
     async def answered(
         self,
-        who: str,
+        client: str,
         method: str,
         path: str,
         body: Json | None = None,
@@ -244,38 +245,41 @@ class World(Weather):
         within: float = ANSWERED,
         may_wait_for_disk: bool = False,
     ) -> Call:
-        """Send a request for somebody, and see its answer come in time."""
+        """Send a request, and check that its answer comes within `within` seconds.
+
+        With `may_wait_for_disk` a disk fault excuses a late answer.
+        """
         call = self.ask(method, path, body, token=token, address=address, headers=headers)
         try:
             with trio.move_on_after(within):
                 await call.wait()
         finally:
             call.gone.set()
-        is_excused = may_wait_for_disk and self.disk_is_spoilt
+        is_excused = may_wait_for_disk and self.had_disk_fault
         if not call.exchange.ended.is_set() and not is_excused:
-            self.broken(f"{method} {path} was not answered within {within:g} s")
-        self.log.note(f"{who}: {method} {path} {call.status}", count="requests")
+            self.fail(f"{method} {path} was not answered within {within:g} s")
+        self.log.note(f"{client}: {method} {path} {call.status}", count="requests")
         return call
 
-    def scatter(self) -> None:
+    def disconnect_clients(self) -> None:
         for call in self._calls:
             call.gone.set()
 
     async def read_tokens(self) -> None:
-        """Of all crews; they stay as they are."""
-        assert self.life is not None
+        """Read the bearer tokens of all crews, which never change."""
+        assert self.daemon is not None
         for crew, table in CREWS.items():
             for user in ("", *table.get("users", ())):
-                token = await self.life.crews.tokens.show(crew, user)
+                token = await self.daemon.crews.tokens.show(crew, user)
                 self.tokens[crew, user] = token.get_secret_value()
 
     async def command(self, name: str) -> Json | None:
-        """What the owner's shell asks for; None when nobody is there."""
-        if self.life is None or not self.life.serving:
+        """Run a command of the control socket; None when the daemon is down."""
+        if self.daemon is None or not self.daemon.serving:
             return None
-        return await self.life.commands[name].run(None)
+        return await self.daemon.commands[name].run(None)
 
-    # What goes wrong
+    # Faults
 
     def set_clock(self, seconds: float) -> None:
         self.wall.offset += seconds
@@ -283,36 +287,38 @@ class World(Weather):
 
     def heal_portal(self) -> None:
         self.portal.faults.clear()
-        self.call_no_more()
+        self.end_invalid_answers()
 
     def heal_disk(self) -> None:
         self.disk.heal()
         self.slow_threads = 0.0
-        self.mend()
+        self.end_disk_fault()
 
-    # What there is of it
+    # Resources
 
     @property
-    def deserted(self) -> bool:
-        """Nobody is at work, and no crew either."""
-        load = self.life.crews.executor.load() if self.life is not None else {}
-        return not self.anybody and not any(each.running or each.waiting for each in load.values())
+    def is_idle(self) -> bool:
+        """True if no client is busy and no execution waits or runs."""
+        load = self.daemon.crews.executor.load() if self.daemon is not None else {}
+        return not self.is_anybody_busy and not any(
+            each.running or each.waiting for each in load.values()
+        )
 
     def tasks(self) -> Counter[str]:
         return daemon_tasks()
 
     def folders(self) -> int:
-        """Of browsers and workers."""
-        runs = self.life.directory / "runs" if self.life is not None else self._folder / "none"
+        """Return the number of folders of browsers and workers."""
+        runs = self.daemon.directory / "runs" if self.daemon is not None else self._folder / "none"
         found = [*self.machine.profiles.iterdir(), *(runs.iterdir() if runs.exists() else ())]
         return len(found)
 
     def _check_nothing_left(self) -> None:
         left = (len(self.machine.running), self.folders(), self.workers.count())
         if any(left):
-            self.broken(f"{left} browsers, folders and workers are left by a daemon that has ended")
+            self.fail(f"{left} browsers, folders and workers are left by a daemon that has ended")
         if tasks := self.tasks():
-            self.broken(f"tasks are left by a daemon that has ended: {tasks}")
+            self.fail(f"tasks are left by a daemon that has ended: {tasks}")
 
 
-_not_on_disk = shutil.ignore_patterns("runs")
+_ignore_runs = shutil.ignore_patterns("runs")

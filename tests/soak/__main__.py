@@ -1,7 +1,7 @@
-"""`./run soak`: run a soak, tell what came of it, and leave the samples in a folder.
+"""`./run soak`: run a soak, print a report, and write the samples to a folder.
 
-Exit codes: 0 all limits held; 1 one is broken, an answer was wrong, or it was ended early; 3
-nothing was wrong, but the run was too short to show that the limits hold.
+Exit codes: 0 all limits held; 1 a limit is broken, an answer was wrong, or a signal ended the run;
+3 nothing was wrong, but the run was too short to show that the limits hold.
 """
 
 from __future__ import annotations
@@ -29,13 +29,17 @@ MINUTES = 30.0
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="./run soak",
-        description="Conversions, logins, kickoffs, cookie syncs and crashes, for a while: what "
-        "does the daemon grow by, and its Chromium?",
+        description="Run conversions, logins, kickoffs, cookie syncs and crashes for a while, and "
+        "measure how much the daemon and its Chromium grow.",
         allow_abbrev=False,
     )
-    parser.add_argument("--minutes", type=_minutes, default=MINUTES, help=f"({MINUTES:g})")
-    parser.add_argument("--seed", type=int, help="of the jobs (any; it is printed)")
-    parser.add_argument("--out", type=Path, help="where the samples go (a new folder)")
+    parser.add_argument(
+        "--minutes", type=_minutes, default=MINUTES, help=f"length of the soak ({MINUTES:g})"
+    )
+    parser.add_argument(
+        "--seed", type=int, help="seed of the jobs (a random one, which is printed)"
+    )
+    parser.add_argument("--out", type=Path, help="folder for the samples (a new one)")
     chosen = parser.parse_args()
     seed = random.randrange(10**6) if chosen.seed is None else chosen.seed
     folder = chosen.out or Path(tempfile.mkdtemp(prefix="smartlinkd-soak-results-"))
@@ -45,29 +49,31 @@ def main() -> int:
 
 
 def _run(result: Soak, folder: Path) -> int:
-    def tell(sample: Sample) -> None:
+    def on_sample(sample: Sample) -> None:
         report.append(sample, folder / "samples.csv")
         print(report.progress(sample), flush=True)
 
     (folder / "samples.csv").unlink(missing_ok=True)
-    early = trio.run(_until_told, partial(soak, result, folder / "daemon.log", tell=tell))
-    if result.samples:  # before anything is said: the terminal may be what has ended it
+    early = trio.run(
+        _run_until_signal, partial(soak, result, folder / "daemon.log", on_sample=on_sample)
+    )
+    if result.samples:  # before any output: the terminal may be closed
         (folder / "report.txt").write_text(report.text(result) + "\n", encoding="utf-8")
     if early:
-        print("\nended early; this is what there is", flush=True)
+        print("\nended early; the samples until now:", flush=True)
     if not result.samples:
-        print("there is no sample: the daemon never came to rest")
+        print("there is no sample: the daemon was never idle")
         return report.FAILED
     print(f"\n{report.text(result)}")
     return report.FAILED if early else report.exit_code(result)
 
 
-async def _until_told(run: Callable[[], Awaitable[None]]) -> bool:
-    """Run it, but no longer than until somebody wants it to end; whether that was so."""
+async def _run_until_signal(run: Callable[[], Awaitable[None]]) -> bool:
+    """Call `run` until it returns or a signal comes. Return True after a signal."""
     early = True
-    # trio gives back what came after the first one, a closed terminal's second one for one.
+    # trio raises later signals again when the receiver closes; a closed terminal sends two.
     endings = ending_signals()
-    before = {one: signal.signal(one, signal.SIG_IGN) for one in endings}
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in endings}
     try:
         with trio.open_signal_receiver(*endings) as signals:
             async with trio.open_nursery() as nursery:
@@ -81,8 +87,8 @@ async def _until_told(run: Callable[[], Awaitable[None]]) -> bool:
                 early = False
                 nursery.cancel_scope.cancel()
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return early
 
 

@@ -1,4 +1,4 @@
-"""Killing, as the kernel does: Chromium's main process, one of its tabs, a worker."""
+"""The crashes of a soak: SIGKILL for Chromium's main process, a tab or a worker."""
 
 from __future__ import annotations
 
@@ -14,51 +14,59 @@ from tests.soak.jobs import Crash, Kickoff, Kind, Victim
 from tests.soak.kickoffs import kick_off
 from tests.soak.samples import renderers
 from tests.soak.worker import End
-from tests.soak.world import World, Wrong
+from tests.soak.world import UnexpectedAnswer, World
 
-BACK: Final = 90.0
-"""Seconds in which there has to be a browser again: three times the longest wait between two."""
-LOOK_EVERY: Final = 0.1
+RESTART_DEADLINE: Final = 90.0
+"""Seconds from a kill to a new browser: three times the longest restart delay."""
+POLL_INTERVAL: Final = 0.1
 
 
 async def crash(world: World, http: httpx.AsyncClient, job: Crash) -> None:
-    """Kill somebody, and wait until all is well again. One at a time. Raises `Wrong`."""
-    async with world.killing:
+    """Kill a process, and wait for the recovery. Only one crash happens at a time.
+
+    Raises:
+        UnexpectedAnswer: No new browser was started in time.
+    """
+    async with world.kill_lock:
         match job.victim:
             case Victim.CHROMIUM:
                 await _kill_chromium(world, http)
             case Victim.TAB:
                 await _kill_tab(world, http, job.place)
             case Victim.WORKER:
-                await kick_off(world, http, Kickoff(End.KILL, 0, webhooks=False, refused=False))
-                world.book.also["killed: worker"] += 1
+                await kick_off(
+                    world, http, Kickoff(End.KILL, 0, webhooks=False, first_call_refused=False)
+                )
+                world.results.other_counts["killed: worker"] += 1
 
 
 async def _kill_chromium(world: World, http: httpx.AsyncClient) -> None:
     before = (await world.status(http))["browser"]
     if not before["ready"]:
         return
-    async with world.striking():
+    async with world.disruption():
         os.kill(before["pid"], signal.SIGKILL)
-        world.book.also["killed: chromium"] += 1
-        with trio.move_on_after(BACK):
+        world.results.other_counts["killed: chromium"] += 1
+        with trio.move_on_after(RESTART_DEADLINE):
             while True:
                 browser = (await world.status(http))["browser"]
                 if browser["ready"] and browser["pid"] != before["pid"]:
-                    world.book.done[Kind.CRASH] += 1
+                    world.results.jobs_done[Kind.CRASH] += 1
                     return
-                await trio.sleep(LOOK_EVERY)
-        raise Wrong(f"no browser within {BACK:g} s of the last one's end: {browser}")
+                await trio.sleep(POLL_INTERVAL)
+        raise UnexpectedAnswer(
+            f"no browser within {RESTART_DEADLINE:g} s after the last one was killed: {browser}"
+        )
 
 
 async def _kill_tab(world: World, http: httpx.AsyncClient, place: float) -> None:
     browser = (await world.status(http))["browser"]
-    # The first is the daemon's own: its end would be the browser's.
+    # The first tab is the daemon's canary. Without it the daemon would restart the browser.
     tabs = renderers(browser["pid"])[1:]
     if not browser["ready"] or not tabs:
         return
-    async with world.striking():
-        with suppress(ProcessLookupError):  # it has been closed since
+    async with world.disruption():
+        with suppress(ProcessLookupError):  # the daemon has closed the tab
             os.kill(tabs[int(place * len(tabs))], signal.SIGKILL)
-            world.book.done[Kind.CRASH] += 1
-            world.book.also["killed: tab"] += 1
+            world.results.jobs_done[Kind.CRASH] += 1
+            world.results.other_counts["killed: tab"] += 1

@@ -1,16 +1,10 @@
-"""How fast something grows: a slope through noisy points, robustly, with its uncertainty. Pure.
+"""A robust slope through noisy points, with its confidence interval. Pure.
 
-Memory is measured in steps and with jumps (a page here, an arena there, a cache that was filled),
-so a line of least squares follows whatever jumped last. Theil and Sen's slope is the median of the
-slopes of all pairs of points, which a few jumps do not move. Its interval is Sen's: the ranks
-around the median that Kendall's variance leaves open.
+The slope is Theil and Sen's: the median of the slopes of all pairs of points. A few jumps of the
+memory do not move the median. The interval is Sen's, by Kendall's variance.
 
-Where something begins anew, as Chromium's memory does with each Chromium, there are several *runs*
-of points. Only pairs within a run count, and the runs' variances add up (Hirsch and Slack's
-seasonal slope): so a leak is found although each crash takes it back to nothing.
-
-Neighbouring samples resemble each other, which makes the interval too narrow. It is widened by how
-much they do: by (1 + r) / (1 - r), r being the residuals' correlation with their neighbours.
+Points come in *runs*, one for each Chromium. Only pairs within a run count, and the runs' variances
+add up (Hirsch and Slack's seasonal slope), so a crash does not hide a leak.
 """
 
 from __future__ import annotations
@@ -25,19 +19,19 @@ from typing import Final
 Point = tuple[float, float]
 Run = Sequence[Point]
 
-LEAST_POINTS: Final = 4
-"""Of all runs together; with fewer there is nothing to be said."""
-MOST_POINTS: Final = 400
-"""Of a run: pairs are many. A longer one is thinned evenly."""
-MOST_ALIKE: Final = 0.9
-LIKELY: Final = 1.96
-SURE: Final = 3.29
-"""Of a normal distribution: 95 of 100, and 999 of 1000, are within so many deviations."""
+MIN_POINTS: Final = 4
+"""The fewest points, of all runs together, for a slope."""
+MAX_POINTS: Final = 400
+"""The most points of a run: the number of pairs is its square. A longer run is thinned evenly."""
+MAX_CORRELATION: Final = 0.9
+Z_95: Final = 1.96
+Z_999: Final = 3.29
+"""Standard deviations around the mean of a normal distribution with 95 % and 99.9 % of it."""
 
 
 @dataclass(frozen=True)
 class Slope:
-    """What `y` grows by as `x` grows by one: very likely between `low` and `high`."""
+    """The growth of `y` for each one of `x`, and its confidence interval from `low` to `high`."""
 
     value: float
     low: float
@@ -47,28 +41,28 @@ class Slope:
         return Slope(self.value * factor, self.low * factor, self.high * factor)
 
 
-NOTHING: Final = Slope(0.0, -inf, inf)
-"""Nothing is known."""
+UNKNOWN: Final = Slope(0.0, -inf, inf)
+"""The slope when there are too few points."""
 
 
-def slope(runs: Sequence[Run], *, within: float = LIKELY) -> Slope:
-    """The slope that all runs have in common, and the interval of `within` deviations.
+def slope(runs: Sequence[Run], *, within: float = Z_95) -> Slope:
+    """Return the common slope of all runs, with an interval of `within` standard deviations.
 
-    `NOTHING` when there are too few points.
+    The slope is `UNKNOWN` when there are too few points.
     """
-    runs = [run[:: ceil(len(run) / MOST_POINTS)] for run in runs if run]
+    runs = [run[:: ceil(len(run) / MAX_POINTS)] for run in runs if run]
     slopes = sorted(
         (later[1] - earlier[1]) / (later[0] - earlier[0])
         for run in runs
         for earlier, later in combinations(sorted(run), 2)
         if later[0] > earlier[0]
     )
-    if sum(map(len, runs)) < LEAST_POINTS or not slopes:
-        return NOTHING
+    if sum(map(len, runs)) < MIN_POINTS or not slopes:
+        return UNKNOWN
     value = median(slopes)
     # Kendall's variance of a count of pairs; n points have n (n - 1) / 2 of them.
     variance = sum(n * (n - 1) * (2 * n + 5) / 18 for n in map(len, runs))
-    width = within * sqrt(variance * _alikeness(runs, value))
+    width = within * sqrt(variance * _variance_inflation(runs, value))
     below, above = floor((len(slopes) - width) / 2) - 1, ceil((len(slopes) + width) / 2)
     return Slope(
         value,
@@ -77,14 +71,17 @@ def slope(runs: Sequence[Run], *, within: float = LIKELY) -> Slope:
     )
 
 
-def _alikeness(runs: Sequence[Run], value: float) -> float:
-    """How many times as wide, in its square, the resemblance of neighbours makes the interval."""
-    together, apart = 0.0, 0.0
+def _variance_inflation(runs: Sequence[Run], value: float) -> float:
+    """Return the factor (1 + r) / (1 - r) for the variance.
+
+    r is the correlation of neighbouring residuals. Without it the interval would be too narrow.
+    """
+    covariance, variance_sum = 0.0, 0.0
     for run in runs:
-        rest = [y - value * x for x, y in run]
-        middle = median(rest)
-        rest = [one - middle for one in rest]
-        together += sum(one * other for one, other in pairwise(rest))
-        apart += sum(one * one for one in rest)
-    alike = min(MOST_ALIKE, max(0.0, together / apart)) if apart else 0.0
-    return (1 + alike) / (1 - alike)
+        residuals = [y - value * x for x, y in run]
+        middle = median(residuals)
+        residuals = [one - middle for one in residuals]
+        covariance += sum(one * other for one, other in pairwise(residuals))
+        variance_sum += sum(one * one for one in residuals)
+    correlation = min(MAX_CORRELATION, max(0.0, covariance / variance_sum)) if variance_sum else 0.0
+    return (1 + correlation) / (1 - correlation)

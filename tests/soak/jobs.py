@@ -1,8 +1,7 @@
-"""What there is to do in a soak: jobs drawn from a seed. Pure.
+"""The jobs of a soak, drawn from a seed. Pure.
 
-The jobs, their order and all that is in them follow from the seed alone; when each one runs depends
-on the machine. No product is ever asked for twice: what is remembered costs nothing, and so would
-hide what the others cost.
+The seed decides the jobs and their order; their times depend on the machine. Each product is
+converted once, because the daemon answers a repeated one from its memory, without work.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from tests.soak.worker import End
 _T = TypeVar("_T")
 
 HOME_ACCOUNTS: Final = 3
-"""They make most conversions, so that their pages stay open."""
+"""Accounts with most conversions, so that their pages stay open."""
 POOL: Final = 16
-"""All accounts. The others' pages are opened anew most times they are used."""
+"""The number of all accounts. The pages of the others are mostly opened again for each use."""
 MOST_LINKS: Final = 15
 FIRST_ITEM: Final = 500_000_000
 FIRST_SPARE_ITEM: Final = 400_000_000
 
 
 class Kind(StrEnum):
-    """What jobs are counted by."""
+    """The kind of a job, for the counts."""
 
     CONVERSION = "conversion"
     LOGIN = "login"
@@ -38,61 +37,65 @@ class Kind(StrEnum):
 
 
 class Form(StrEnum):
-    """How a link is written, and so what becomes of it."""
+    """The form of a link."""
 
     CANONICAL = "canonical"
     SHORT = "short"
-    FOREIGN = "foreign"  # no link of the marketplace's
+    FOREIGN = "foreign"  # of another shop
 
 
 @dataclass(frozen=True)
 class Link:
-    """A link to a product that no other link leads to."""
+    """A link. Each has a product of its own."""
 
     form: Form
     item: int
 
 
 class Manner(StrEnum):
-    """How a client goes about a conversion."""
+    """The way in which a client converts links."""
 
     OWN = "own"  # with a cookie in the request
-    STORED = "stored"  # with the one that was synced
-    CROWD = "crowd"  # several at once for one account, with one link in common
-    LEAVER = "leaver"  # does not wait for the answer
-    TROUBLE = "trouble"  # meets a fault of the portal's
+    STORED = "stored"  # with the stored cookie
+    CONCURRENT = "concurrent"  # several at once for one account, with one link in common
+    LEAVES = "leaves"  # does not wait for the answer
+    FAULT = "fault"  # meets a fault of the portal
 
 
 @dataclass(frozen=True)
 class Conversion:
-    """One request, or several at once. `account` is a place in the pool."""
+    """One request, or several at once. `account` is an index in the pool."""
 
     manner: Manner
     account: int
-    renewed: bool  # the account's owner has logged in again, so nothing of it is warm
+    has_new_session: bool  # the owner has logged in again, so its open page is useless
     requests: tuple[tuple[Link, ...], ...]
     sub_ids: tuple[str, ...]
-    patience: float  # seconds until a leaver leaves
-    fault: str  # of the portal's, by its name
+    patience: float  # seconds until the client leaves, if it leaves
+    fault: str  # name of the fault of the portal, if the request meets one
 
 
 @dataclass(frozen=True)
 class Login:
+    """A login from `address`, after `wrong` attempts with a wrong password."""
+
     wrong: int
     address: str
 
 
 @dataclass(frozen=True)
 class Kickoff:
+    """A kickoff whose execution ends with `end`. `item` is for a link to convert."""
+
     end: End
     item: int
     webhooks: bool  # for every event, not for the end alone
-    refused: bool  # its first webhook call is
+    first_call_refused: bool  # the receiver answers 500 once
 
 
 @dataclass(frozen=True)
 class Sync:
-    """A cookie of an account's, stored in one of two ways."""
+    """A sync of the account's cookie, with `local` by the path for this machine."""
 
     account: int
     local: bool
@@ -106,7 +109,7 @@ class Victim(StrEnum):
 
 @dataclass(frozen=True)
 class Crash:
-    """Somebody is killed; `place` among those there are, as a share."""
+    """A process is killed. `place`, from 0 to 1, chooses among several."""
 
     victim: Victim
     place: float
@@ -117,9 +120,9 @@ Job = Conversion | Login | Kickoff | Sync | Crash
 _MANNERS: Final = {
     Manner.OWN: 70,
     Manner.STORED: 12,
-    Manner.CROWD: 8,
-    Manner.LEAVER: 6,
-    Manner.TROUBLE: 4,
+    Manner.CONCURRENT: 8,
+    Manner.LEAVES: 6,
+    Manner.FAULT: 4,
 }
 _FORMS: Final = {
     Form.CANONICAL: 84,
@@ -142,12 +145,13 @@ class Planner:
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
-        self._moments = random.Random(seed)  # their own, since how many there are is chance
+        # The number of calls of `moment` depends on the machine, so it has its own generator.
+        self._moments = random.Random(seed)
         self._items = count(FIRST_ITEM)
         self._spare_items = count(FIRST_SPARE_ITEM)
 
     def job(self, weights: Mapping[Kind, float]) -> Job:
-        """The next one, of kinds by their weights."""
+        """Return the next job. `weights` are the relative frequencies of the kinds."""
         match self._pick(weights):
             case Kind.CONVERSION:
                 return self._conversion()
@@ -162,11 +166,11 @@ class Planner:
                 return Crash(victim, self._chance.random())
 
     def moment(self, seconds: float) -> float:
-        """Some time within so many."""
+        """Return a random time between 0 and so many seconds."""
         return self._moments.uniform(0.0, seconds)
 
     def spare_item(self) -> int:
-        """One that no job has asked for, nor will."""
+        """Return an item that no job uses."""
         return next(self._spare_items)
 
     def _conversion(self) -> Conversion:
@@ -174,12 +178,12 @@ class Planner:
         manner = self._pick(_MANNERS)
         home = chance.random() < 0.7
         requests = [self._links() for _ in range(chance.randint(2, 5))]
-        if manner is Manner.CROWD:
+        if manner is Manner.CONCURRENT:
             shared = self._link(Form.CANONICAL)
             requests = [(shared, *links)[:MOST_LINKS] for links in requests]
         else:
             requests = requests[:1]
-        if manner is Manner.TROUBLE:
+        if manner is Manner.FAULT:
             requests = [(self._link(Form.CANONICAL),)]
         return Conversion(
             manner,

@@ -1,11 +1,9 @@
-"""From samples to slopes, and from slopes to a verdict. Pure.
+"""Verdicts on the samples of a soak. Pure.
 
-Whether a limit was held is told in three ways. It is broken when even the low end of the slope's
-interval is beyond it, and held when even the high end is not. In between the soak was too short to
-tell, and says so: it is no proof then, in either direction.
+A limit is broken when the whole interval of the slope is above it, and held when the whole interval
+is at or below it. Otherwise the soak was too short to tell.
 
-Everything that the daemon grows by is held against its conversions, whatever else was done
-meanwhile. What grows with something else is so told as a part of them.
+All growth is measured for each conversion, also growth with another cause.
 """
 
 from __future__ import annotations
@@ -16,21 +14,20 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
-from tests.soak.fit import NOTHING, SURE, Run, Slope, slope
+from tests.soak.fit import UNKNOWN, Z_999, Run, Slope, slope
 from tests.soak.jobs import Kind
 from tests.soak.samples import Sample
 
-YOUNG: Final = 100
-"""Conversions for which a Chromium is young: it fills its caches, and grows as never again."""
+CHROMIUM_WARM_UP: Final = 100
+"""Conversions in which a new Chromium fills its caches."""
 
 FLAT: Final = ("daemon descriptors", "daemon threads", "daemon tasks", "daemon reapers")
 FLAT_IN_CHROMIUM: Final = ("chromium descriptors", "chromium threads")
-COLD: Final = 1000
-"""Conversions for which the daemon is cold: what it remembers is bounded, and not full yet; the
-same goes for the pages that SQLite keeps, and for what Python and its libraries keep at hand."""
-DAEMON: Final = 1.0
-CHROMIUM: Final = 20.0
-"""Kilobytes that a conversion may cost, in the daemon and in Chromium's main process."""
+DAEMON_WARM_UP: Final = 1000
+"""Conversions until the daemon's bounded tables and the caches of SQLite and Python are full."""
+DAEMON_LIMIT: Final = 1.0
+CHROMIUM_LIMIT: Final = 20.0
+"""The most kilobytes that a conversion may cost in the daemon and in Chromium's main process."""
 
 
 class Verdict(StrEnum):
@@ -41,7 +38,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A limit, and what was seen. The slope is for one conversion."""
+    """A limit and the measured slope, both for one conversion. `unit` is "" for a count."""
 
     what: str
     unit: str
@@ -51,29 +48,39 @@ class Finding:
 
 
 def findings(samples: Sequence[Sample]) -> list[Finding]:
-    """All limits. The first stretch was the warm-up."""
+    """Return a finding for each limit. The first stretch of the samples is the warm-up."""
     found = [
-        _limited("the daemon's memory", _whole(samples, "daemon private", COLD), DAEMON),
-        _limited("Chromium's main process", _generations(samples, "chromium private"), CHROMIUM),
+        _with_limit(
+            "the daemon's memory",
+            _daemon_run(samples, "daemon private", DAEMON_WARM_UP),
+            DAEMON_LIMIT,
+        ),
+        _with_limit(
+            "Chromium's main process", _chromium_runs(samples, "chromium private"), CHROMIUM_LIMIT
+        ),
     ]
-    found += [_flat(column, _whole(samples, column, 0)) for column in FLAT]
-    found += [_flat(column, _generations(samples, column)) for column in FLAT_IN_CHROMIUM]
+    found += [_flat(column, _daemon_run(samples, column, 0)) for column in FLAT]
+    found += [_flat(column, _chromium_runs(samples, column)) for column in FLAT_IN_CHROMIUM]
     return found
 
 
-def _whole(samples: Sequence[Sample], column: str, cold: int) -> list[Run]:
-    """The daemon's one run, by conversions."""
-    warm = [each for each in samples if each.stretch > 0 and each.jobs[Kind.CONVERSION] >= cold]
+def _daemon_run(samples: Sequence[Sample], column: str, warm_up: int) -> list[Run]:
+    """Return the daemon's one run: points of a column by conversions, after the warm-up."""
+    warm = [each for each in samples if each.stretch > 0 and each.jobs[Kind.CONVERSION] >= warm_up]
     return [[_point(each, column) for each in warm]]
 
 
-def _generations(samples: Sequence[Sample], column: str) -> list[Run]:
-    """A run for each Chromium, from when it was young no more."""
+def _chromium_runs(samples: Sequence[Sample], column: str) -> list[Run]:
+    """Return a run for each Chromium, after its warm-up."""
     runs: list[Run] = []
     for _, grouped in groupby(samples, key=lambda each: each.generation):
         generation = list(grouped)
-        born = generation[0].jobs[Kind.CONVERSION]
-        grown = [each for each in generation if each.jobs[Kind.CONVERSION] - born >= YOUNG]
+        started_at = generation[0].jobs[Kind.CONVERSION]
+        grown = [
+            each
+            for each in generation
+            if each.jobs[Kind.CONVERSION] - started_at >= CHROMIUM_WARM_UP
+        ]
         runs.append([_point(each, column) for each in grown])
     return runs
 
@@ -82,7 +89,7 @@ def _point(sample: Sample, column: str) -> tuple[float, float]:
     return sample.jobs[Kind.CONVERSION], sample.values[column]
 
 
-def _limited(what: str, runs: list[Run], limit: float) -> Finding:
+def _with_limit(what: str, runs: list[Run], limit: float) -> Finding:
     found = slope(runs)
     if found.low > limit:
         verdict = Verdict.BROKEN
@@ -92,12 +99,12 @@ def _limited(what: str, runs: list[Run], limit: float) -> Finding:
 
 
 def _flat(column: str, runs: list[Run]) -> Finding:
-    """Flat is what does not surely grow, by a whole one or more in the whole time.
+    """Return a broken verdict if a count grows by one or more in the whole time.
 
-    Surely, since there are many of these, and chance alone would break one in every few soaks.
+    The interval is wide: there are many counts, and chance must not break one of them.
     """
-    found = slope(runs, within=SURE)
-    if found == NOTHING:
+    found = slope(runs, within=Z_999)
+    if found == UNKNOWN:
         return Finding(column, "", found, 0.0, Verdict.UNDECIDED)
     length = sum(run[-1][0] - run[0][0] for run in runs if run)
     grows = found.low > 0 and found.value * length >= 1

@@ -1,4 +1,4 @@
-"""Doing the logins of a soak."""
+"""The logins of a soak."""
 
 from __future__ import annotations
 
@@ -8,21 +8,25 @@ import httpx
 
 from tests.programs import PASSWORD
 from tests.soak.jobs import Kind, Login
-from tests.soak.world import World, Wrong, right, told
+from tests.soak.world import UnexpectedAnswer, World, describe, expect_ok
 
 LOGIN: Final = "/api/auth/login"
 
 
 async def log_in(world: World, http: httpx.AsyncClient, job: Login) -> None:
-    """Wrong tries, then the right password, whose session is used. Raises `Wrong`."""
+    """Send wrong passwords, then the right one, and use the session.
+
+    Raises:
+        UnexpectedAnswer: An answer was wrong.
+    """
     headers = {"X-Forwarded-For": job.address}
-    async with world.logging_in:
+    async with world.login_lock:
         for attempt in range(job.wrong):
             body = {"password": f"wrong {attempt}"}
             refused = await world.ask(http, "POST", LOGIN, body, token="", headers=headers)
             if refused.status_code != 401:
-                raise Wrong(told(refused))
+                raise UnexpectedAnswer(describe(refused))
         body = {"password": PASSWORD}
-        found = right(await world.ask(http, "POST", LOGIN, body, token="", headers=headers))
-    right(await world.ask(http, "GET", "/api/status", token=found["token"]))
-    world.book.done[Kind.LOGIN] += 1
+        found = expect_ok(await world.ask(http, "POST", LOGIN, body, token="", headers=headers))
+    expect_ok(await world.ask(http, "GET", "/api/status", token=found["token"]))
+    world.results.jobs_done[Kind.LOGIN] += 1

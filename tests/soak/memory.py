@@ -1,9 +1,7 @@
-"""What the kernel says of a process's memory.
+"""The private memory of a process, as the kernel counts it.
 
-A leak is of the pages that a process has written to and nobody shares. The others move with what
-neighbours do: another Chromium on the machine halves what the program's own pages count for. Where
-the kernel does not show them (of somebody else's process, without the right to look into it), the
-anonymous pages stand for them.
+Only private dirty pages show a leak: the share of other pages depends on other processes. Without
+the right to read them, the anonymous pages are counted instead.
 """
 
 from __future__ import annotations
@@ -16,8 +14,11 @@ _KIB: Final = re.compile(r"^(\w+):\s+(\d+) kB$", re.MULTILINE)
 
 
 def memory_of(pid: int | str) -> float:
-    """Kilobytes of 1000 bytes, of the process `pid`, or "self". Raises `OSError` for one that has
-    ended."""
+    """Return kilobytes of 1000 bytes. `pid` may be "self".
+
+    Raises:
+        OSError: The process has ended.
+    """
     try:
         size = fields(f"/proc/{pid}/smaps_rollup")["Private_Dirty"]
     except PermissionError:
@@ -26,6 +27,6 @@ def memory_of(pid: int | str) -> float:
 
 
 def fields(path: str) -> dict[str, int]:
-    """What stands there by name, in kB as the kernel has them: 1024 bytes."""
+    """Return the sizes in a file of /proc by name, in units of 1024 bytes."""
     text = Path(path).read_text(encoding="utf-8")
     return {name: int(number) for name, number in _KIB.findall(text)}

@@ -1,8 +1,7 @@
-"""The daemon of a soak: a process with its observer.
+"""The daemon of a soak: its configuration, and its process with an observer.
 
-Two things are as no owner would have them: Chromium is never replaced for its size or age, and the
-tables that the daemon remembers results in are small. The first would hide a leak; full tables are
-bounded by themselves, and small ones are full when the warm-up is over.
+Chromium is never replaced for its size or age, which would hide a leak. The tables of results are
+small, so that they are full after the warm-up.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ CREW: Final = "soak"
 WARM: Final = 4
 """Accounts whose pages are kept open."""
 REMEMBERED: Final = 100
-"""Links, and products, and executions of the crew: a table of that size is full in a minute."""
+"""Rows of the tables of links, products and executions. Such a table is full in a minute."""
 NEVER_BY_AGE: Final = 30 * 24 * 3600
 NEVER_BY_SIZE: Final = 64 * 1024**3
-"""The largest that the configuration takes."""
+"""The largest value that the configuration accepts, in bytes."""
 TABLES: Final[Tables] = {
-    # Logins come from as many addresses as they say.
+    # Logins state their addresses in X-Forwarded-For.
     "server": {"trusted_proxies": ["127.0.0.0/8"]},
     "browser": {
         "contexts": WARM,
@@ -48,12 +47,12 @@ TABLES: Final[Tables] = {
 }
 
 
-def observable(folder: Path, portal: Origins) -> AbstractContextManager[Daemon]:
-    """A daemon that works with `portal`, with an observer in it (see `observed.py`)."""
-    runner = ("tests.soak.observed", str(observer_of(folder)))
+def observed_daemon(folder: Path, portal: Origins) -> AbstractContextManager[Daemon]:
+    """Run a daemon with an observer (see `observed.py`), which works with `portal`."""
+    runner = ("tests.soak.observed", str(observer_path(folder)))
     return daemon(folder, portal, TABLES, ready=False, runner=runner)
 
 
-def observer_of(folder: Path) -> Path:
-    """The socket in its process."""
+def observer_path(folder: Path) -> Path:
+    """Return the path of the observer's socket."""
     return folder / "observer"

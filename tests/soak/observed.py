@@ -1,11 +1,7 @@
-"""The daemon, with an observer in its process: `python -m tests.soak.observed SOCKET serve …`.
+"""The daemon with an observer in its process: `python -m tests.soak.observed SOCKET serve …`.
 
-The daemon lets no other process look into it but root's, and nobody outside can see trio's tasks or
-Python's memory. So the soak runs the daemon's own `main` here, unchanged, with one thread beside it
-that answers at a unix socket how the process is at that moment. The thread sleeps in `accept` in
-between, and allocates nothing that stays; nothing of the daemon knows of it.
-
-Rejected: a flag or an endpoint in the daemon. What is measured ought to be what is shipped.
+Trio's tasks and Python's memory cannot be seen from another process. This module runs the daemon's
+own `main` unchanged, and a thread that answers each connection to a Unix socket with a snapshot.
 """
 
 from __future__ import annotations
@@ -31,11 +27,11 @@ from tests.hygiene.tasks import all_tasks
 from tests.soak.memory import memory_of
 
 Json = dict[str, Any]
-Show = Callable[[], Json]
+TakeSnapshot = Callable[[], Json]
 
 
-class _Inside(trio.abc.Instrument):
-    """Knows how to ask in trio's own thread, once it runs. Sees no step of any task."""
+class _TokenHolder(trio.abc.Instrument):
+    """Keeps trio's token, to call functions in trio's thread. It sees no step of any task."""
 
     def __init__(self) -> None:
         self.token: trio.lowlevel.TrioToken | None = None
@@ -44,7 +40,7 @@ class _Inside(trio.abc.Instrument):
         self.token = trio.lowlevel.current_trio_token()
 
     def tasks(self) -> int:
-        """Trio's tasks that are alive; 0 before there are any and when there are none any more."""
+        """Return the number of trio's tasks; 0 before and after trio runs."""
         if self.token is None:
             return 0
         with suppress(trio.RunFinishedError):
@@ -52,52 +48,52 @@ class _Inside(trio.abc.Instrument):
         return 0
 
 
-def _seen(inside: _Inside) -> Json:
-    """The process as it is: kilobytes of memory, and what it holds.
+def _snapshot(holder: _TokenHolder) -> Json:
+    """Return the kilobytes of memory, and the numbers of things that the process holds.
 
-    `blocks` is Python's own count of what it has allocated and not freed, garbage left out: a leak
-    of one object a job shows there long before it takes another page. It comes last, since looking
-    for garbage changes what there is to be seen.
+    `blocks` is Python's count of allocated blocks, without garbage. It shows a leak of one object
+    a job before the memory grows. The collection of garbage changes the other values, so it is
+    last.
     """
-    seen = {
+    snapshot = {
         "memory": memory_of("self"),
         "descriptors": _descriptors(),
         "threads": len(os.listdir("/proc/self/task")),  # noqa: PTH208 - names are enough
-        "tasks": inside.tasks(),
+        "tasks": holder.tasks(),
     }
     gc.collect()
-    return {**seen, "blocks": sys.getallocatedblocks()}
+    return {**snapshot, "blocks": sys.getallocatedblocks()}
 
 
 def _descriptors() -> dict[str, int]:
-    """Open descriptors by kind: their names without numbers. But for the fork server's."""
+    """Return the number of descriptors by name without digits, except the fork server's sockets."""
     kinds: Counter[str] = Counter()
     others = fork_server_sockets()
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208
-        with suppress(FileNotFoundError):  # that of the listing itself
+        with suppress(FileNotFoundError):  # the descriptor of the listing itself
             found = os.readlink(f"/proc/self/fd/{name}")  # noqa: PTH115
             if found not in others:
                 kinds[re.sub(r"\d+", "", found)] += 1
     return dict(kinds)
 
 
-def _answer(listening: socket.socket, show: Show) -> None:
+def _answer(listening: socket.socket, snapshot_of: TakeSnapshot) -> None:
     while True:
         connection, _ = listening.accept()
         with connection, suppress(BrokenPipeError):
-            connection.sendall(json.dumps(show()).encode())
+            connection.sendall(json.dumps(snapshot_of()).encode())
 
 
 def main(arguments: list[str]) -> int:
-    """Run the daemon's command that stands behind the socket's path."""
+    """Run the daemon with the arguments that follow the socket's path."""
     path, *words = arguments
-    inside = _Inside()
+    holder = _TokenHolder()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen()
-    show = partial(_seen, inside)
-    threading.Thread(target=_answer, args=(listening, show), daemon=True).start()
-    trio.run = partial(trio.run, instruments=(inside,))  # type: ignore[assignment]
+    snapshot_of = partial(_snapshot, holder)
+    threading.Thread(target=_answer, args=(listening, snapshot_of), daemon=True).start()
+    trio.run = partial(trio.run, instruments=(holder,))  # type: ignore[assignment]
     return cli.main(words)
 
 

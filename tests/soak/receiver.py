@@ -1,4 +1,4 @@
-"""The soak's answers to webhook calls of its executions: some are refused at first."""
+"""The receiver of the soak's webhook calls, which refuses some at first."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import trio
 from tests.fakes.receiver import Call
 
 
-class Ends:
-    """Knows which executions' ends were told. `url` is where the calls go."""
+class EndReceiver:
+    """Answers webhook calls. `url` is the receiver's address."""
 
     def __init__(self) -> None:
         self.url = ""
-        self.refusing: set[str] = set()
-        """Executions whose next call is refused."""
+        self.refused_once: set[str] = set()
+        """Ids of executions whose next call is refused."""
         self._ended = defaultdict[str, trio.Event](trio.Event)
 
-    async def told_of_end(self, execution: str) -> None:
-        """Wait until the end of an execution was told, at /end."""
+    async def wait_for_end(self, execution: str) -> None:
+        """Wait for the call to /end of an execution."""
         await self._ended[execution].wait()
         del self._ended[execution]
 
     async def answer(self, call: Call) -> int:
-        """Return the status for a call."""
+        """Return the HTTP status for a call."""
         await trio.lowlevel.checkpoint()
         body = call.body
-        about = body["events"][0]["execution_id"] if "events" in body else body["kickoff_id"]
-        if about in self.refusing:
-            self.refusing.remove(about)
+        execution = body["events"][0]["execution_id"] if "events" in body else body["kickoff_id"]
+        if execution in self.refused_once:
+            self.refused_once.remove(execution)
             return 500
         if call.path == "/end":
-            self._ended[about].set()
+            self._ended[execution].set()
         return 200

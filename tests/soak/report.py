@@ -1,4 +1,4 @@
-"""What a soak tells: how it goes, the verdicts, and a file for a closer look."""
+"""The output of a soak: its progress, the verdicts, and a CSV file of the samples."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ from tests.soak.running import Soak
 from tests.soak.samples import Sample
 
 PER: Final = 1000
+"""Conversions for which the growth of a count is printed."""
 
 HELD, FAILED, UNDECIDED = 0, 1, 3
 """Exit codes; 2 is for wrong usage."""
 
 
 def exit_code(soak: Soak) -> int:
-    """What the run as a whole comes to."""
+    """Return the exit code of the run."""
     verdicts = {finding.verdict for finding in findings(soak.samples)}
-    if soak.book.wrongs or Verdict.BROKEN in verdicts:
+    if soak.results.error_count or Verdict.BROKEN in verdicts:
         return FAILED
     return UNDECIDED if Verdict.UNDECIDED in verdicts else HELD
 
 
 def text(soak: Soak) -> str:
-    return "\n".join([*_done(soak), *_verdicts(soak), *_wrong(soak)])
+    return "\n".join([*_counts(soak), *_verdicts(soak), *_errors(soak)])
 
 
 def progress(sample: Sample) -> str:
-    """A line for whoever watches."""
+    """Return a line about the newest sample."""
     jobs = " ".join(f"{count} {kind}" for kind, count in sample.jobs.items())
     values = sample.values
     return (
@@ -46,7 +47,7 @@ def progress(sample: Sample) -> str:
 
 
 def append(sample: Sample, file: Path) -> None:
-    """A line of samples.csv; the first one makes it."""
+    """Append a line to the CSV file, which is created for the first sample."""
     row = sample.row()
     with file.open("a", encoding="utf-8", newline="") as lines:
         writer = csv.DictWriter(lines, list(row))
@@ -55,16 +56,18 @@ def append(sample: Sample, file: Path) -> None:
         writer.writerow(row)
 
 
-def _done(soak: Soak) -> Iterator[str]:
+def _counts(soak: Soak) -> Iterator[str]:
     last = soak.samples[-1]
     counted = {kind: last.jobs[kind] for kind in Kind}
     yield f"soak of {last.at / 60:.1f} minutes, seed {soak.seed}, {len(soak.samples)} samples"
     yield f"  jobs    {', '.join(f'{count} {kind}' for kind, count in counted.items())}"
-    also = sorted(soak.book.also.items())
-    yield f"  with    {', '.join(f'{count} {what}' for what, count in also)}"
-    without = "" if soak.sandboxed else ", without a sandbox, which they cannot have here"
+    others = sorted(soak.results.other_counts.items())
+    yield f"  with    {', '.join(f'{count} {what}' for what, count in others)}"
+    sandbox_note = (
+        "" if soak.sandboxed else ", without a sandbox, which this machine does not allow"
+    )
     yield (
-        f"  in      {last.generation + 1} Chromiums{without}; "
+        f"  in      {last.generation + 1} Chromiums{sandbox_note}; "
         f"{last.values['browser restarts']:g} restarts"
     )
 
@@ -84,10 +87,10 @@ def _finding(finding: Finding) -> str:
     )
 
 
-def _wrong(soak: Soak) -> Iterator[str]:
+def _errors(soak: Soak) -> Iterator[str]:
     yield ""
-    yield f"{soak.book.wrongs} answers were not what they should be"
-    yield from (f"  {wrong}" for wrong in soak.book.wrong)
+    yield f"{soak.results.error_count} errors"
+    yield from (f"  {error}" for error in soak.results.first_errors)
 
 
 def _shown(found: Slope) -> str:

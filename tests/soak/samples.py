@@ -1,7 +1,7 @@
-"""Samples: what the daemon and its Chromium have, at moments that are alike.
+"""Samples of the resources of the daemon and its Chromium, taken while the daemon is idle.
 
-A sample is flat, since all that comes after (a table, a fit, a plot, a CSV file) takes a column of
-it. Memory is in kilobytes (see `memory.py`); the rest are numbers of things.
+A sample is flat: each value is a column of the CSV file. Memory is in kilobytes (see `memory.py`);
+other values are counts.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Sample:
-    """One moment. `stretch` and `generation` (of Chromium) count from 0.
+    """A sample. `stretch` and `generation` (of Chromium) count from 0.
 
-    `jobs` are those of each kind that have ended so far, `values` what was measured, by column, and
-    `kinds` the daemon's descriptors by kind.
+    `jobs` are the numbers of finished jobs by kind, `values` the measurements by column, and
+    `kinds` the numbers of the daemon's descriptors by kind.
     """
 
     at: float  # seconds since the soak began
@@ -43,18 +43,18 @@ class Sample:
 
 
 def measure(observer: Path, daemon: int, chromium: int) -> tuple[dict[str, float], dict[str, int]]:
-    """The columns of a sample, and the daemon's descriptors by kind.
+    """Return the columns of a sample, and the numbers of the daemon's descriptors by kind.
 
-    `observer` is the socket in the daemon's process, the numbers are of the two main processes.
+    `observer` is the path of the observer's socket. `daemon` and `chromium` are process ids.
     """
-    seen = _ask(observer)
+    snapshot = _read_observer(observer)
     pids = tree(chromium)
     values = {
-        "daemon private": seen["memory"],
-        "daemon descriptors": sum(seen["descriptors"].values()),
-        "daemon threads": seen["threads"],
-        "daemon tasks": seen["tasks"],
-        "daemon blocks": seen["blocks"],
+        "daemon private": snapshot["memory"],
+        "daemon descriptors": sum(snapshot["descriptors"].values()),
+        "daemon threads": snapshot["threads"],
+        "daemon tasks": snapshot["tasks"],
+        "daemon blocks": snapshot["blocks"],
         "daemon reapers": len(reapers(daemon)),
         "chromium private": memory_of(chromium),
         "chromium threads": _entries(f"/proc/{chromium}/task"),
@@ -62,7 +62,7 @@ def measure(observer: Path, daemon: int, chromium: int) -> tuple[dict[str, float
         "tree processes": len(pids),
         "tree private": sum(map(_memory, pids)),
     }
-    return values, seen["descriptors"]
+    return values, snapshot["descriptors"]
 
 
 def reapers(daemon: int) -> list[int]:
@@ -70,12 +70,12 @@ def reapers(daemon: int) -> list[int]:
 
 
 def tree(chromium: int) -> list[int]:
-    """Its processes: a command leads a session, and they stay in it."""
+    """Return the processes of a Chromium: they stay in the session of its main process."""
     return [pid for pid, stat in _stats() if int(stat[3]) == chromium and stat[0] != "Z"]
 
 
 def renderers(chromium: int) -> list[int]:
-    """The processes that show pages, the oldest first."""
+    """Return the processes that show pages, the oldest first."""
     found = []
     for pid in tree(chromium):
         with suppress(OSError):
@@ -85,13 +85,15 @@ def renderers(chromium: int) -> list[int]:
 
 
 def children(parent: int) -> list[int]:
-    """The processes whose parent it is, but for those that have ended."""
+    """Return the child processes that have not ended."""
     return [pid for pid, stat in _stats() if int(stat[1]) == parent and stat[0] != "Z"]
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Those that were started with a home below a folder, as Chromium's and workers are, or that
-    work below it, as their reapers do."""
+    """Return the processes with their home or their working directory below a folder.
+
+    Chromium and workers have their home there, and reapers their working directory.
+    """
     mark, found = f"HOME={folder}".encode(), []
     for pid, stat in _stats():
         with suppress(OSError):
@@ -101,19 +103,19 @@ def processes_of(folder: Path) -> list[int]:
     return found
 
 
-def _ask(observer: Path) -> Json:
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.settimeout(30)
-        asking.connect(str(observer))
-        told = b""
-        while data := asking.recv(65536):
-            told += data
-    seen: Json = json.loads(told)
-    return seen
+def _read_observer(observer: Path) -> Json:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(30)
+        connection.connect(str(observer))
+        data = b""
+        while part := connection.recv(65536):
+            data += part
+    snapshot: Json = json.loads(data)
+    return snapshot
 
 
 def _memory(pid: int) -> float:
-    with suppress(OSError, KeyError):  # it has ended since it was listed
+    with suppress(OSError, KeyError):  # the process may have ended meanwhile
         return memory_of(pid)
     return 0.0
 
@@ -123,7 +125,7 @@ def _started(pid: int) -> int:
 
 
 def _stats() -> Iterator[tuple[int, list[str]]]:
-    """Of each process: state, parent, group, session, … (see proc(5), behind the name)."""
+    """Yield each process id with its state, parent, group, session, … (proc(5), after the name)."""
     for name in os.listdir("/proc"):  # noqa: PTH208 - names are enough
         if name.isdigit():
             with suppress(OSError):
@@ -135,7 +137,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _entries(folder: str) -> int:
-    """How many there are; 0 for others than root, who may not look."""
+    """Return the number of entries; 0 without the right to read the folder."""
     try:
         return len(os.listdir(folder))  # noqa: PTH208
     except PermissionError:

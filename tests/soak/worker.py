@@ -1,7 +1,4 @@
-"""The soak's crew: one worker in sh, which ends as its input `end` says.
-
-It is of the smallest kind, since what is measured is the daemon around it.
-"""
+"""The worker of the soak's crew, a small sh script. Its input `end` says how it ends."""
 
 from __future__ import annotations
 
@@ -10,12 +7,14 @@ from typing import Final
 
 
 class End(StrEnum):
+    """The end of an execution."""
+
     RESULT = "result"
-    LINKS = "links"  # a result, after it had the daemon convert a link
+    LINKS = "links"  # a result, after a call of the tool convert_links
     FAILURE = "failure"
-    HUMAN = "human"  # a result, when somebody has answered its question
-    STOP = "stop"  # it waits to be stopped
-    KILL = "kill"  # it says who it is, and waits to be killed
+    HUMAN = "human"  # a result, after an answer to its question
+    STOP = "stop"  # the worker waits to be stopped
+    KILL = "kill"  # the worker tells its process id, and waits to be killed
 
 
 WORKER: Final = r"""

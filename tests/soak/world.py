@@ -1,8 +1,7 @@
-"""What all jobs of a soak share: the daemon as a client sees it, the portal's accounts, and the
-book in which it is written what was done and what went wrong.
+"""The shared state of a soak's jobs: a client of the daemon, the portal's accounts, the results.
 
-Whoever kills something says so (`striking`). What others are answered meanwhile, and a moment
-before and after, may then be a refusal; at any other time there is one right answer.
+A job kills processes within `disruption()`. Requests may be refused during a disruption and for a
+short time after it.
 """
 
 from __future__ import annotations
@@ -24,29 +23,30 @@ from smartlinkd.sandbox.products import SandboxProduct, product_link, product_of
 from smartlinkd.sandbox.session import cookies_of
 from tests.soak.jobs import POOL, Form, Kind, Link
 from tests.soak.observable import CREW
-from tests.soak.receiver import Ends
+from tests.soak.receiver import EndReceiver
 
 Json = dict[str, Any]
 
 FIRST_ACCOUNT: Final = 700_000_000
 PATIENCE: Final = 90.0
-"""Seconds for any one answer: longer than the daemon's own deadlines."""
+"""Seconds for an answer: longer than the daemon's own deadlines."""
 TRIES: Final = 5
-PAUSE: Final = 2.0
-"""Seconds between two tries."""
-AFTERSHOCK: Final = 2.0
-"""Seconds for which a strike still excuses a refusal."""
-MOST_WRONG: Final = 50
-"""Of what went wrong, so much is kept to be told."""
+"""Attempts of a conversion."""
+RETRY_DELAY: Final = 2.0
+"""Seconds between two attempts."""
+DISRUPTION_EFFECT: Final = 2.0
+"""Seconds after a disruption in which a request may be refused."""
+MOST_ERRORS: Final = 50
+"""The most error messages that are kept for the report."""
 
 
-class Wrong(Exception):  # noqa: N818 - it is what went on
-    """A job got what it should not have; the text says what."""
+class UnexpectedAnswer(Exception):  # noqa: N818 - the name says it
+    """A wrong answer or a missing one. The text describes it."""
 
 
 @dataclass
 class Account:
-    """One account of the portal; `renew()` is a login of its owner: another session."""
+    """An account of the portal. `start_session()` is a new login of its owner there."""
 
     number: str
     session: int = 0
@@ -57,20 +57,20 @@ class Account:
         cookies["SPC_F"] += f"{self.session:x}"
         return "; ".join(f"{name}={value}" for name, value in cookies.items())
 
-    def renew(self) -> None:
+    def start_session(self) -> None:
         self.session += 1
 
 
 @dataclass
 class Stored:
-    """Which accounts' cookies were stored, in order: one that is being stored may be in force."""
+    """The accounts whose cookies were sent to be stored, in order."""
 
-    begun: list[str] = field(default_factory=list)
-    certain: int = 0  # place of the last one that is known to be stored
+    accounts: list[str] = field(default_factory=list)
+    known_index: int = 0  # of the last account whose cookie is surely stored
 
-    def since(self, certain: int) -> set[str]:
-        """Whose cookie may have been used by somebody who began when `certain` was."""
-        return set(self.begun[certain:])
+    def possible_since(self, known_index: int) -> set[str]:
+        """Return the accounts whose cookie may have been stored since `known_index` was read."""
+        return set(self.accounts[known_index:])
 
 
 def _nothing_done() -> Counter[str]:
@@ -78,43 +78,44 @@ def _nothing_done() -> Counter[str]:
 
 
 @dataclass
-class Book:
-    """What was done, by kind; what else there was to count; and what went wrong: how often, and
-    the first of it in words."""
+class Results:
+    """The numbers of finished jobs by kind, other counts, and the errors."""
 
-    done: Counter[str] = field(default_factory=_nothing_done)
-    also: Counter[str] = field(default_factory=Counter)
-    wrong: list[str] = field(default_factory=list)
-    wrongs: int = 0
+    jobs_done: Counter[str] = field(default_factory=_nothing_done)
+    other_counts: Counter[str] = field(default_factory=Counter)
+    first_errors: list[str] = field(default_factory=list)
+    error_count: int = 0
 
-    def note_wrong(self, text: str) -> None:
-        self.wrongs += 1
-        if len(self.wrong) < MOST_WRONG:
-            self.wrong.append(text)
-        print(f"WRONG: {text}", flush=True)
+    def record_error(self, text: str) -> None:
+        self.error_count += 1
+        if len(self.first_errors) < MOST_ERRORS:
+            self.first_errors.append(text)
+        print(f"ERROR: {text}", flush=True)
 
 
 class World:
-    """See above. `http` is a client for as long as a round lasts."""
+    """The shared state. `http` is an HTTP client that lives for one round."""
 
-    def __init__(self, daemon: Daemon, origins: Origins, ends: Ends, book: Book) -> None:
+    def __init__(
+        self, daemon: Daemon, origins: Origins, receiver: EndReceiver, results: Results
+    ) -> None:
         self.daemon = daemon
         self.origins = origins
-        self.ends = ends
-        self.book = book
+        self.receiver = receiver
+        self.results = results
         self.accounts = [Account(str(FIRST_ACCOUNT + place)) for place in range(POOL)]
-        self.troubled = Account(str(FIRST_ACCOUNT + POOL))
+        self.fault_account = Account(str(FIRST_ACCOUNT + POOL))
         self.stored = Stored()
         self.chromiums: list[int] = []
-        """The main process of each that was looked at, in order."""
+        """Process ids of the Chromiums that were sampled, in order."""
         self.token = daemon.token
         self.crew_token = daemon.crew_token(CREW)
-        self.logging_in = trio.Lock()
-        self.in_trouble = trio.Lock()
-        self.syncing = trio.Lock()
-        self.killing = trio.Lock()
-        self._strikes = 0
-        self._calm_since = -inf
+        self.login_lock = trio.Lock()
+        self.fault_lock = trio.Lock()
+        self.sync_lock = trio.Lock()
+        self.kill_lock = trio.Lock()
+        self._disruptions = 0
+        self._undisturbed_since = -inf
 
     async def ask(
         self,
@@ -126,7 +127,7 @@ class World:
         token: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        """A request to the daemon, as the owner, or with another token; an empty one is none."""
+        """Send a request to the daemon. `token` is None for the owner's, and "" for no token."""
         sent = dict(headers or {})
         given = self.token if token is None else token
         if given:
@@ -138,47 +139,49 @@ class World:
         return await http.request(method, url, content=content, headers=sent)
 
     async def convert(self, http: httpx.AsyncClient, body: Json) -> httpx.Response:
-        """A conversion. Where the daemon says that its browser has missed a beat, which it may on
-        a machine that has too much to do, it is tried again, as the answer says."""
+        """Convert links, and repeat a request that is refused because of a missed probe.
+
+        A busy machine may delay a probe of the browser.
+        """
         for _ in range(TRIES):
             answer = await self.ask(http, "POST", "/api/convert", body)
             if answer.status_code != 503 or "unresponsive" not in answer.text:
                 return answer
-            self.book.also["tries again after a missed beat"] += 1
-            await trio.sleep(PAUSE)
+            self.results.other_counts["retries after a missed probe"] += 1
+            await trio.sleep(RETRY_DELAY)
         return answer
 
     async def ask_portal(
         self, http: httpx.AsyncClient, method: str, path: str, body: object = None
     ) -> Json:
-        """One of the sandbox's own switches."""
+        """Send a request to the sandbox's own API."""
         url = f"{self.origins.portal}/_sandbox/{path}"
         answer = await http.request(method, url, json=body)
         found: Json = answer.raise_for_status().json()
         return found
 
     async def status(self, http: httpx.AsyncClient) -> Json:
-        """What the owner is shown."""
-        return right(await self.ask(http, "GET", "/api/status"))
+        """Return the daemon's status."""
+        return expect_ok(await self.ask(http, "GET", "/api/status"))
 
     @asynccontextmanager
-    async def striking(self) -> AsyncIterator[None]:
-        """Somebody is being killed, until all is well again."""
-        self._strikes += 1
+    async def disruption(self) -> AsyncIterator[None]:
+        """Mark the block as a disruption: from a kill to the recovery."""
+        self._disruptions += 1
         try:
             yield
         finally:
-            self._strikes -= 1
-            self._calm_since = trio.current_time()
+            self._disruptions -= 1
+            self._undisturbed_since = trio.current_time()
 
-    def was_calm(self, began: float) -> bool:
-        """Whether nothing was struck since then."""
-        return self._strikes == 0 and self._calm_since + AFTERSHOCK < began
+    def was_undisturbed(self, began: float) -> bool:
+        """True if there was no disruption since `began`, nor shortly before."""
+        return self._disruptions == 0 and self._undisturbed_since + DISRUPTION_EFFECT < began
 
-    # What the portal sells
+    # Links
 
     def text(self, link: Link) -> str:
-        """The link as a client sends it."""
+        """Return the link as a client sends it."""
         product = product_of(link.item)
         match link.form:
             case Form.CANONICAL:
@@ -189,15 +192,27 @@ class World:
                 return f"https://elsewhere.example/product/{product.shop_id}/{product.item_id}"
 
     def check_entry(
-        self, link: Link, entry: Json, number: str, sub_ids: tuple[str, ...], *, calm: bool
+        self,
+        link: Link,
+        entry: Json,
+        number: str,
+        sub_ids: tuple[str, ...],
+        *,
+        is_undisturbed: bool,
     ) -> None:
-        """Raises `Wrong` when it is not what a link of account `number` has to become."""
+        """Check the entry of a link that account `number` converts.
+
+        Raises:
+            UnexpectedAnswer: The entry is wrong.
+        """
         text = self.text(link)
         if link.form is Form.FOREIGN:
-            if entry != {"error": True, "failCode": INVALID} and (calm or not is_lost(entry)):
-                raise Wrong(f"{text} became {entry}")
+            if entry != {"error": True, "failCode": INVALID} and (
+                is_undisturbed or not is_without_browser(entry)
+            ):
+                raise UnexpectedAnswer(f"{text} became {entry}")
             return
-        if not calm and is_lost(entry):
+        if not is_undisturbed and is_without_browser(entry):
             return
         sold = product_of(link.item)
         places = (*sub_ids, *[""] * (5 - len(sub_ids)))
@@ -208,36 +223,42 @@ class World:
             short,
             0,
         ):
-            raise Wrong(f"{text} of account {number} became {entry}")
-        if not _is_product(entry["product"], sold) and (calm or entry["product"] is not None):
-            raise Wrong(f"{text} has the product {entry['product']}")
+            raise UnexpectedAnswer(f"{text} of account {number} became {entry}")
+        if not _is_product(entry["product"], sold) and (
+            is_undisturbed or entry["product"] is not None
+        ):
+            raise UnexpectedAnswer(f"{text} has the product {entry['product']}")
 
 
 INVALID: Final = 10
-LOST: Final = -1
+WITHOUT_BROWSER: Final = -1
 
 
-def is_lost(entry: Json) -> bool:
-    """Whether a link was not made for want of a browser."""
-    return entry == {"error": True, "failCode": LOST}
+def is_without_browser(entry: Json) -> bool:
+    """True if the link failed because there was no browser."""
+    return entry == {"error": True, "failCode": WITHOUT_BROWSER}
 
 
-def right(answer: httpx.Response) -> Json:
-    """The body of an answer that has to be good. Raises `Wrong`."""
+def expect_ok(answer: httpx.Response) -> Json:
+    """Return the body of an answer with status 200.
+
+    Raises:
+        UnexpectedAnswer: The status is another one.
+    """
     if answer.status_code != 200:
-        raise Wrong(f"{told(answer)}")
+        raise UnexpectedAnswer(f"{describe(answer)}")
     found: Json = answer.json()
     return found
 
 
-def told(answer: httpx.Response) -> str:
-    """An answer, for a report."""
+def describe(answer: httpx.Response) -> str:
+    """Describe an answer in an error message."""
     request = answer.request
     return f"{request.method} {request.url.path}: {answer.status_code} {answer.text[:300]}"
 
 
 def _is_product(found: Json | None, sold: SandboxProduct) -> bool:
-    """By what only the portal can have told."""
+    """True if the product data is the portal's."""
     return found is not None and (found["name"], found["price"], found["sales"]) == (
         sold.name,
         sold.price,

@@ -1,10 +1,8 @@
-"""Tests that need a systemd of their own: `./run test --systemd` boots a container for them.
+"""Fixtures of the tests under a real systemd, in a container (`./run test --systemd`).
 
-See `container.py`. Anywhere else nothing in this folder is collected.
-
-It is one machine, on which things are done one after the other, in the order of ORDER: first the
-service is installed, and last it is removed. A test finds the service running, with a cookie and a
-Chromium that is ready, and may leave it in any state.
+Pytest collects nothing in this folder elsewhere. All tests share one machine. ORDER decides which
+modules run first, for the installation, and last, for the removal. The fixture `service` starts
+the service if needed, so a test may leave it in any state.
 """
 
 from __future__ import annotations
@@ -33,11 +31,11 @@ from tests.systemd.machine import (
 SHARED = os.environ.get("SMARTLINKD_CONTAINER", "")
 collect_ignore_glob = [] if SHARED else ["*"]
 
-ORDER = ("first", "", "anew", "last")
-"""Modules marked so (`pytestmark = pytest.mark.order(…)`); the others come after the first."""
+ORDER = ("first", "", "reinstall", "last")
+"""The order of modules, by their `pytestmark = pytest.mark.order(…)`; "" is for those without."""
 
 DEADLINE = 180
-"""Seconds for a test. Installing takes a tenth of that, on a machine with nothing else to do."""
+"""Seconds for a test. An installation takes a tenth of that on an idle machine."""
 
 WORKER = """
 import json, os, socket, sys, time
@@ -92,7 +90,7 @@ inputs = ["links", {{ name = "language", default = "vi" }}]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "order(when): a module's turn: first, anew or last")
+    config.addinivalue_line("markers", "order(when): when a module runs: first, reinstall or last")
 
 
 @pytest.hookimpl(trylast=True)
@@ -108,15 +106,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def installed() -> Service:
-    """The service as `./run install` leaves it; what was said then is kept."""
+    """Install the service, and keep the output of `./run install`."""
     began = time.monotonic()
-    said = run("./run", "install")
-    return Service(said=said, seconds=time.monotonic() - began)
+    install_output = run("./run", "install")
+    return Service(install_output=install_output, install_seconds=time.monotonic() - began)
 
 
 @pytest.fixture(scope="session")
 def prepared(installed: Service) -> Service:
-    """The same with a password that is known, with crews, and with the sandbox for its portal."""
+    """Configure the installed service: a known password, crews, and the sandbox as its portal."""
     start_portal()
     worker = Path("/srv/crews/worker.py")
     worker.parent.mkdir(parents=True, exist_ok=True)
@@ -135,14 +133,14 @@ def prepare(service: Service, configuration: str) -> None:
 
 @pytest.fixture
 def crew_socket(service: Service) -> Iterator[Service]:
-    """The same with an address of its own for a crew, by the document's unit and commands."""
+    """Give a crew its own address, by the unit and the commands of docs/operating.md."""
     before = service.configuration.read_text()
     name = f'name = "{CREW}"\n'
     bind = CREW_URL.removeprefix("http://")
     service.configuration.write_text(before.replace(name, f'{name}bind = "{bind}"\n'))
-    service.systemctl("restart")  # as it is without a unit for that: it holds the address
+    service.systemctl("restart")  # without a unit the daemon itself binds the address
     _, found, rest = DOCUMENT.partition(f"# {CREW_SOCKET}\n")
-    assert found, "it is not in docs/operating.md any more"
+    assert found, f"docs/operating.md has no {CREW_SOCKET}"
     unit, _, rest = rest.partition("```")
     CREW_SOCKET.write_text(unit.replace("crew-research", f"crew-{CREW}"))
     _, _, rest = rest.partition("```sh\n")
@@ -156,10 +154,10 @@ def crew_socket(service: Service) -> Iterator[Service]:
 
 @pytest.fixture
 def service(prepared: Service) -> Service:
-    """It runs, its browser is ready, and it has the cookie."""
+    """Return the service: running, with a ready browser and a stored cookie."""
     if not prepared.is_active():
         run("systemctl", "start", "smartlinkd.socket", "smartlinkd.service")
-    prepared.until_ready()
+    prepared.wait_until_ready()
     if prepared.stored_cookie() != cookie_header():
         prepared.store_cookie()
     return prepared

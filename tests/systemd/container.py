@@ -1,18 +1,10 @@
-"""A real systemd to test with: the first process of a container over this machine's own files.
+"""Run pytest on this folder under a real systemd, in a container, and exit with its code.
 
     python tests/systemd/container.py --wheels FOLDER --proxies FOLDER [PYTEST ARGUMENTS]
 
-What runs in it is pytest on this folder, as a unit of its own. Its output is shown here as it
-comes, and its exit code is this program's. The container sees this machine's root file system, and
-what it writes goes to memory. Its network is loopback alone. None of the services that this
-machine has enabled are started in it.
-
-The problem is what is left when things go wrong: a container whose manager is killed goes on, and
-mounts stay. The choice: everything is in a mount and a process namespace of its own, whose first
-process dies with this one, by the kernel's hand and however this one dies. With a namespace's
-first process all others in it end, and all its mounts. Only empty folders are left to be removed.
-Rejected: to stop the container by signals and then unmount, which are four steps in the right
-order, each of which may fail.
+The container has this machine's root file system with an overlay in memory, and no network but
+loopback. It is in new mount and PID namespaces, whose first process the kernel kills when this
+program ends (PR_SET_PDEATHSIG), so no process and no mount can be left.
 """
 
 from __future__ import annotations
@@ -35,21 +27,20 @@ ROOT = Path(__file__).parents[2]
 NAME = "smartlinkd-tests"
 
 DEADLINE = 900.0
-"""Seconds for all of it. The tests take a quarter of that, on a machine with nothing else to do."""
-LEFT = 10.0
-"""Seconds that what was killed may take to be gone."""
+"""Seconds for the whole run. The tests take a quarter of that on an idle machine."""
+CLEANUP_DEADLINE = 10.0
+"""Seconds in which killed processes have ended."""
 LOOK_EVERY = 0.1
 MEMORY = "3g"
-"""The most that is written to the overlay: an installed environment, profiles, journals."""
+"""The size of the overlay: an installed environment, profiles, journals."""
 BOOT_LINES = 40
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 SHARED = "/smartlinkd-tests"
-"""The folder that both sides see, as it is called inside."""
+"""The path in the container of a folder that is shared with this machine."""
 
-# The first process of the namespaces. $1 is an empty folder, $2 what is laid over this machine's
-# files, $3 the control groups to go into. The manager of a machine that runs systemd is not to be
-# spoken to: /run is hidden.
+# The first process of the namespaces. $1 is an empty folder, $2 has the files of `write_files`, $3
+# are the control groups to enter. An empty /run hides this machine's own systemd.
 OVERLAY = r"""
 set -eu
 root=$1 layer=$2 groups=$3
@@ -73,9 +64,9 @@ class Stopped(BaseException):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tests in a container; their exit code. Where there can be none: 0, and why."""
+    """Run the tests, and return their exit code. Where no container is possible, print why: 0."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--wheels", type=Path, required=True, help="what pip may install")
+    parser.add_argument("--wheels", type=Path, required=True, help="packages that pip may install")
     parser.add_argument("--proxies", type=Path, required=True, help="nginx and Caddy, unpacked")
     chosen, for_pytest = parser.parse_known_args(arguments)
     for number in SIGNALS:
@@ -83,11 +74,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="smartlinkd-container-") as folder:
             container = Container(Path(folder))
-            why_not = container.why_not()
-            if why_not:
-                print(f"the tests under systemd are SKIPPED: {why_not}", flush=True)
+            unmet_requirement = container.unmet_requirement()
+            if unmet_requirement:
+                print(f"the tests under systemd are SKIPPED: {unmet_requirement}", flush=True)
                 return 0
-            container.lay_out(_unit(chosen.wheels, chosen.proxies, for_pytest))
+            container.write_files(_unit(chosen.wheels, chosen.proxies, for_pytest))
             return container.run()
     except Stopped as stopped:
         return 128 + int(stopped.args[0])
@@ -95,12 +86,12 @@ def main(arguments: Sequence[str]) -> int:
 
 def _stop(number: int, _: FrameType | None) -> NoReturn:
     for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)  # it is ending
+        signal.signal(each, signal.SIG_IGN)  # a second signal must not interrupt the end
     raise Stopped(number)
 
 
 class Container:
-    """One container, its folders under `folder`."""
+    """A container with its folders under `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.root, self.layer, self.shared = (folder / n for n in ("root", "layer", "shared"))
@@ -108,8 +99,8 @@ class Container:
             each.mkdir(mode=0o755)
         folder.chmod(0o755)
 
-    def why_not(self) -> str:
-        """Why there can be no container here; "" when there can."""
+    def unmet_requirement(self) -> str:
+        """Return why no container is possible here; "" if one is."""
         if os.geteuid() != 0:
             return "only root can boot a container: sudo ./run test --systemd"
         for program in ("systemd-nspawn", "setpriv", "unshare"):
@@ -122,28 +113,32 @@ class Container:
         )
         return tried.stderr.decode().strip() if tried.returncode else ""
 
-    def lay_out(self, unit: str) -> None:
-        """Write what the container has beside this machine's files, or in their place."""
+    def write_files(self, unit: str) -> None:
+        """Write the files that replace this machine's or are added to them."""
         units = self.layer / "etc/systemd/system"
         (units / "multi-user.target.wants").mkdir(parents=True)
-        # What this machine has enabled is hidden; what every Debian starts is left.
+        # Hide the units that this machine has enabled, but not those of every Debian.
         os.setxattr(units, "trusted.overlay.opaque", b"y")
         (units / f"{NAME}.service").write_text(unit)
         (units / f"multi-user.target.wants/{NAME}.service").symlink_to(f"../{NAME}.service")
         (self.layer / "etc/fstab").touch()
         generators = self.layer / "etc/systemd/system-generators"
         generators.mkdir()
-        (generators / "systemd-sysv-generator").symlink_to("/dev/null")  # it enables, too
+        # The generator would enable SysV services.
+        (generators / "systemd-sysv-generator").symlink_to("/dev/null")
         journal = self.layer / "etc/systemd/journald.conf.d"
         journal.mkdir()
         (journal / "tests.conf").write_text("[Journal]\nStorage=volatile\nRateLimitBurst=0\n")
 
     def run(self) -> int:
-        """Boot, and show what the unit writes until it ends; its exit code."""
+        """Boot, print the unit's output until it ends, and return its exit code."""
         log, output = self.shared / "boot", self.shared / "output"
         output.touch()
-        binds = [f"--bind={self.shared}:{SHARED}", *(f"--bind-ro={path}" for path in _needed())]
-        with _control_groups() as groups, log.open("wb") as boot, output.open("rb") as said:
+        binds = [
+            f"--bind={self.shared}:{SHARED}",
+            *(f"--bind-ro={path}" for path in _read_only_binds()),
+        ]
+        with _control_groups() as groups, log.open("wb") as boot, output.open("rb") as output_file:
             process = subprocess.Popen(
                 self._command(BOOT, " ".join(map(str, groups)), *binds),
                 env=_environment(),
@@ -152,7 +147,7 @@ class Container:
                 stderr=subprocess.STDOUT,
             )
             try:
-                in_time = _show(said, process)
+                in_time = _copy_output(output_file, process)
             finally:
                 process.kill()
                 process.wait()
@@ -174,11 +169,11 @@ class Container:
 
 
 def _unit(wheels: Path, proxies: Path, for_pytest: Sequence[str]) -> str:
-    """The unit that the container is for. When it ends, the container does."""
+    """Return the unit that runs pytest. The container ends with it."""
     named = any((ROOT / word.partition("::")[0]).exists() for word in for_pytest)
     command = [
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider"),
-        *("-p", "no:randomly"),  # one machine, on which things are done in their order
+        *("-p", "no:randomly"),  # the tests need their order
         *("--rootdir", str(ROOT), *for_pytest, *([] if named else ["tests/systemd"])),
     ]
     return f"""\
@@ -198,14 +193,14 @@ StandardError=append:{SHARED}/output
 
 
 def _quoted(word: str) -> str:
-    """A word of a command line as systemd.service(5) and systemd.unit(5) have it."""
+    """Quote a word of a command line, as in systemd.service(5) and systemd.unit(5)."""
     for sign, written in (("\\", "\\\\"), ('"', '\\"'), ("%", "%%"), ("$", "$$")):
         word = word.replace(sign, written)
     return f'"{word}"'
 
 
-def _needed() -> list[Path]:
-    """What the tests need that may be on another file system than the root's. Read-only."""
+def _read_only_binds() -> list[Path]:
+    """Return folders that the tests need, which may be on another file system than the root's."""
     return [path for path in (ROOT, Path(sys.base_prefix)) if not path.is_relative_to("/usr")]
 
 
@@ -213,12 +208,12 @@ def _environment() -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "MEMORY": MEMORY, "LANG": "C.UTF-8"}
 
 
-def _show(said: BinaryIO, process: subprocess.Popen[bytes]) -> bool:
-    """Copy what is written until the process ends. False when it did not within the deadline."""
+def _copy_output(output_file: BinaryIO, process: subprocess.Popen[bytes]) -> bool:
+    """Copy the output until the process ends. False when it did not end within DEADLINE."""
     deadline = time.monotonic() + DEADLINE
     while True:
         ended = process.poll() is not None
-        sys.stdout.buffer.write(said.read())
+        sys.stdout.buffer.write(output_file.read())
         sys.stdout.flush()
         if ended or time.monotonic() > deadline:
             return ended
@@ -227,9 +222,9 @@ def _show(said: BinaryIO, process: subprocess.Popen[bytes]) -> bool:
 
 @contextmanager
 def _control_groups() -> Iterator[list[Path]]:
-    """Groups of its own for the container, in each hierarchy that systemd works with.
+    """Yield new groups for the container, one in each hierarchy that systemd uses.
 
-    When they can be removed nothing of the container runs any more.
+    A group can be removed once all its processes have ended.
     """
     groups = [parent / f"{NAME}-{os.getpid()}" for parent in _own_groups()]
     for group in groups:
@@ -237,16 +232,16 @@ def _control_groups() -> Iterator[list[Path]]:
     try:
         yield groups
     finally:
-        deadline = time.monotonic() + LEFT
+        deadline = time.monotonic() + CLEANUP_DEADLINE
         while groups and time.monotonic() < deadline:
             groups = [group for group in groups if not _removed(group)]
             time.sleep(LOOK_EVERY if groups else 0)
         if groups:
-            print(f"left over: {groups}", file=sys.stderr)
+            print(f"control groups that could not be removed: {groups}", file=sys.stderr)
 
 
 def _own_groups() -> Iterator[Path]:
-    """Our place in the unified hierarchy and in that of systemd's name (cgroups(7))."""
+    """Yield this process's groups in the unified and in systemd's named hierarchy (cgroups(7))."""
     mounts = Path("/sys/fs/cgroup")
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, place = line.split(":", 2)

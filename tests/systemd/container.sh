@@ -1,8 +1,8 @@
 # shellcheck shell=sh
-# `./run test --systemd`: what is to be there before the container is booted (container.py). `run`
-# reads this, and it uses the functions there.
+# `./run test --systemd`: prepare the files of the container, and boot it (container.py). `run`
+# sources this file, which uses the functions of `run`.
 
-# What the container has no network for: the packages of an installation, and two proxies.
+# The container has no network, so fetch the packages of an installation, and two proxies.
 need_prepared() {
     # shellcheck source=systemd/install.sh
     . systemd/install.sh
@@ -24,10 +24,10 @@ print(p.python_version())')" -d .container/wheels -c requirements.txt $(runtime_
     printf '%s\n' "$wanted" >.container/made-from
 }
 
-# The last commit whose package was called `daemon`: test_upgrade_from_before.py installs it first.
+# The last commit whose package was called `daemon`, for test_upgrade_from_before.py.
 BEFORE=9dc880ceadf987da03f5b140a7121c0806176eb8
 
-# A shallow clone may not have it. The tests are skipped then, and say why.
+# Without that commit, in a shallow clone, the tests of the upgrade are skipped.
 need_before() {
     [ "$(cat .container/before/commit 2>/dev/null)" != "$BEFORE" ] || return 0
     rm -rf .container/before
@@ -37,7 +37,7 @@ need_before() {
     printf '%s\n' "$BEFORE" >.container/before/commit
 }
 
-# What smartlinkd itself needs of requirements.txt, and its build.
+# Print the packages that smartlinkd and its build need.
 runtime_packages() {
     "$python" - <<'END'
 import pathlib

@@ -1,4 +1,4 @@
-"""The machine in the container, as its owner uses it: `systemctl`, `journalctl`, HTTP."""
+"""Helpers for the machine in the container: `systemctl`, `journalctl`, HTTP."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ DOCUMENT = (ROOT / "docs/operating.md").read_text()
 PASSWORD = "correct horse battery staple"
 PORTAL = 9100
 CREW = "quick"
-"""One that has an address of its own in some tests, by a unit of its own."""
+"""A crew that has its own address and its own socket unit in some tests."""
 CREW_URL = "http://127.0.0.1:9000"
 CREW_SOCKET = Path("/etc/systemd/system/smartlinkd-research.socket")
 PATIENCE = 40.0
-"""Seconds for anything that is sure to come. Only a test that fails waits that long."""
+"""Seconds in which an expected event has to happen."""
 LOOK_EVERY = 0.05
 
 Json = dict[str, Any]
@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 def run(*command: str, cwd: Path = ROOT, check: bool = True) -> str:
-    """What a command says on both of its outputs; it has to end well, unless `check` is off."""
+    """Run a command, and return its stdout and stderr. With `check` it has to exit with 0."""
     ended = subprocess.run(
         command,
         cwd=cwd,
@@ -48,10 +48,10 @@ def run(*command: str, cwd: Path = ROOT, check: bool = True) -> str:
     return ended.stdout
 
 
-def until(what: str, look: Callable[[], T | None], within: float = PATIENCE) -> T:
-    """Wait until `look` sees something; what it saw."""
+def until(what: str, probe: Callable[[], T | None], within: float = PATIENCE) -> T:
+    """Wait until `probe` returns something true, and return that. `what` is for the error."""
     deadline = time.monotonic() + within
-    while not (seen := look()):
+    while not (seen := probe()):
         assert time.monotonic() < deadline, f"not within {within:g} s: {what}"
         time.sleep(LOOK_EVERY)
     return seen
@@ -59,12 +59,12 @@ def until(what: str, look: Callable[[], T | None], within: float = PATIENCE) -> 
 
 @dataclass
 class Service:
-    """One of the daemon's services, and its API as its owner calls it."""
+    """A service of the daemon, and its HTTP API."""
 
     name: str = "smartlinkd"
     url: str = "http://127.0.0.1:8787"
-    said: str = ""  # by its installation
-    seconds: float = 0.0  # that this took
+    install_output: str = ""
+    install_seconds: float = 0.0
     _tokens: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -73,10 +73,10 @@ class Service:
 
     @property
     def state(self) -> Path:
-        """Where it is in truth; /var/lib/NAME is a link to it."""
+        """The state directory. /var/lib/NAME is a link to it."""
         return Path("/var/lib/private", self.name)
 
-    # systemd's side
+    # systemd
 
     def show(self, key: str) -> str:
         return run("systemctl", "show", "--value", "-p", key, self.name).strip()
@@ -87,14 +87,14 @@ class Service:
 
     @property
     def restarts(self) -> int:
-        """Those that systemd did by itself."""
+        """The number of automatic restarts."""
         return int(self.show("NRestarts"))
 
     def is_active(self) -> bool:
         return self.show("ActiveState") == "active"
 
     def processes(self) -> dict[int, str]:
-        """All that it is made of: command lines by number."""
+        """Return the command lines of all processes of the service by process id."""
         group = self.show("ControlGroup")
         found: dict[int, str] = {}
         if not group:
@@ -105,39 +105,39 @@ class Service:
                     try:
                         command = Path("/proc", pid, "cmdline").read_bytes()
                     except OSError:
-                        continue  # it has ended
+                        continue  # the process has ended
                     found[int(pid)] = command.replace(b"\0", b" ").decode()
         return found
 
     def journal(self, *options: str, since: str = "") -> list[Json]:
-        """Its records since that moment, oldest first."""
+        """Return the service's journal records since a time, the oldest first."""
         begin = [f"--since={since}"] if since else []
-        said = run("journalctl", "-u", self.name, "-o", "json", "--no-pager", *begin, *options)
-        return [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        output = run("journalctl", "-u", self.name, "-o", "json", "--no-pager", *begin, *options)
+        return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
 
     def systemctl(self, verb: str) -> None:
         run("systemctl", verb, f"{self.name}.service")
 
-    def started_anew(self, before: int) -> int:
-        """Wait until another process than `before` serves; its number."""
+    def wait_for_restart(self, before: int) -> int:
+        """Wait until the service has another main process than `before`. Return its id."""
 
         def other() -> int | None:
             return self.pid if self.pid not in (0, before) and self.is_active() else None
 
-        return until("it is started anew", other)
+        return until("the service is restarted", other)
 
-    def until_ready(self, within: float = PATIENCE) -> None:
-        until("its browser is ready", lambda: self.health().get("browserReady"), within)
+    def wait_until_ready(self, within: float = PATIENCE) -> None:
+        until("the browser is ready", lambda: self.health().get("browserReady"), within)
 
     def configure(self, text: str) -> None:
-        """Have the configuration end in `text`, in place of what it ended in before."""
+        """Append `text` to the configuration, instead of the text that was appended before."""
         mark = "\n# What the tests need.\n"
         own, _, _ = self.configuration.read_text().partition(mark)
         self.configuration.write_text(f"{own}{mark}{text}")
 
     @contextmanager
     def drop_in(self, text: str) -> Iterator[None]:
-        """Change the unit as its owner would, and take it back."""
+        """Add a drop-in to the unit, and remove it after the block."""
         path = Path(f"/etc/systemd/system/{self.name}.service.d/test.conf")
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
@@ -148,9 +148,10 @@ class Service:
             path.unlink()
             run("systemctl", "daemon-reload")
 
-    # its API
+    # The API
 
     def health(self) -> Json:
+        """Return the answer of /api/health; empty when nobody answers."""
         try:
             answer = httpx.get(f"{self.url}/api/health", timeout=5, trust_env=False)
         except httpx.HTTPError:
@@ -166,7 +167,7 @@ class Service:
         token: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        """A POST of `body`, or a GET without one."""
+        """Send a POST of `body`, or a GET without a body."""
         given = dict(headers or {})
         if token:
             given["Authorization"] = f"Bearer {token}"
@@ -176,7 +177,7 @@ class Service:
         )
 
     def answer(self, path: str, body: Json | None = None, *, token: str = "") -> Json:
-        """The same where it is sure to be answered well."""
+        """Send a request that has to succeed, and return the body of the answer."""
         answer = self.ask(path, body, token=token)
         assert answer.status_code == 200, answer.text
         found: Json = answer.json()
@@ -196,7 +197,7 @@ class Service:
         return cookie
 
     def stored_cookie(self) -> str | None:
-        """None when it has none."""
+        """Return the stored cookie; None when there is none."""
         answer = self.answer("/api/sync-cookie", token=self.sync_key)
         found: str | None = answer.get("cookie")
         return found
@@ -209,12 +210,12 @@ class Service:
             ).strip()
         return self._tokens[crew]
 
-    def forget_tokens(self) -> None:
-        """Those of crews, because its state is another's now."""
+    def clear_tokens(self) -> None:
+        """Forget the crews' tokens, which are other ones after a new installation."""
         self._tokens.clear()
 
     def crew_health(self) -> str:
-        """What a crew says at its own address; nothing where nobody listens."""
+        """Return the answer at the crew's own address; "" when nobody listens there."""
         bearer = {"Authorization": f"Bearer {self.crew_token(CREW)}"}
         try:
             return httpx.get(f"{CREW_URL}/", headers=bearer, timeout=30, trust_env=False).text
@@ -222,39 +223,39 @@ class Service:
             return ""
 
     def kickoff(self, crew: str, **inputs: object) -> str:
-        """Start an execution; its id."""
+        """Start an execution, and return its id."""
         body = {"inputs": inputs}
         started = self.answer(f"/crews/{crew}/kickoff", body, token=self.crew_token(crew))
         found: str = started["kickoff_id"]
         return found
 
     def execution(self, crew: str, kickoff_id: str, wait: float = 0) -> Json:
-        """How it stands; with `wait`, once it has ended, for which it has so many seconds."""
+        """Return an execution's status. With `wait` it has to end within so many seconds."""
         path = f"/crews/{crew}/status/{kickoff_id}"
 
-        def look(seconds: float) -> Json:
+        def probe(seconds: float) -> Json:
             return self.answer(f"{path}?wait={seconds:g}", token=self.crew_token(crew))
 
         def ended() -> Json | None:
-            found = look(min(wait, 10))
+            found = probe(min(wait, 10))
             return found if found["state"] in ("SUCCESS", "FAILED") else None
 
-        return until(f"{kickoff_id} has ended", ended, wait) if wait else look(0)
+        return until(f"{kickoff_id} has ended", ended, wait) if wait else probe(0)
 
 
 def commands(begin: str) -> str:
-    """The document's block of commands that begins so."""
+    """Return the block of commands in docs/operating.md that starts with `begin`."""
     (found,) = re.findall(rf"```sh\n({re.escape(begin)}.*?)```", DOCUMENT, flags=re.DOTALL)
     return str(found)
 
 
 def now() -> str:
-    """This moment as journalctl takes it."""
+    """Return the time now, as an option of journalctl."""
     return f"@{time.time():.6f}"
 
 
 def start_portal() -> None:
-    """Start the sandbox, as a service of its own."""
+    """Start the sandbox as a service."""
     run(
         *("systemd-run", "--unit=portal", "--collect", f"--working-directory={ROOT}", "-q"),
         *(sys.executable, "-m", "smartlinkd", "sandbox", "--port", str(PORTAL)),
@@ -271,7 +272,7 @@ def start_portal() -> None:
 
 
 def status_of(pid: int) -> dict[str, str]:
-    """/proc/PID/status."""
+    """Return the fields of /proc/PID/status."""
     text = Path(f"/proc/{pid}/status").read_text()
     return dict(re.findall(r"^(\w+):\s*(.*)$", text, flags=re.MULTILINE))
 
@@ -280,5 +281,5 @@ def namespace(pid: int, kind: str) -> str:
     return str(Path(f"/proc/{pid}/ns/{kind}").readlink())
 
 
-def is_there(pid: int) -> bool:
+def process_exists(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()

@@ -1,4 +1,4 @@
-"""An actor that crashes whatever its supervisor does: the next level is systemd."""
+"""An actor that crashes again and again, and a daemon that cannot start: systemd restarts them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.systemd.machine import Service, run, until
 REASON = "made to crash by a test"
 MODULES = Path("/srv/crashing")
 FLAG = MODULES / "now"
-# Python imports a module of this name at its start. It makes the vault crash soon after each start,
-# for as long as FLAG is there.
+# Python imports sitecustomize at its start. This one makes the vault crash soon after each start
+# while FLAG exists.
 PATCH = f"""
 import builtins, os, sys
 
@@ -50,25 +50,24 @@ def crashing(service: Service) -> Iterator[Service]:
     service.systemctl("restart")
 
 
-def test_past_the_supervisors_limit_the_unit_restarts_and_says_why(crashing: Service) -> None:
+def test_repeated_crashes_restart_the_unit_with_a_reason(crashing: Service) -> None:
     cookie = crashing.stored_cookie()
     before, restarts, began = crashing.pid, crashing.restarts, time.monotonic()
     FLAG.touch()
     until("the process ends", lambda: crashing.pid != before)
     print(f"it ended {time.monotonic() - began:.1f} s after the first crash")
-    said = status()
-    assert REASON in said
-    assert "vault" in said
+    output = status()
+    assert REASON in output
+    assert "vault" in output
     FLAG.unlink()
-    crashing.started_anew(before)
+    crashing.wait_for_restart(before)
     assert crashing.restarts == restarts + 1
     assert crashing.stored_cookie() == cookie
-    said = run("journalctl", "-u", "smartlinkd", "--no-pager", "-n", "60")
-    assert "Scheduled restart job, restart counter is at" in said
+    output = run("journalctl", "-u", "smartlinkd", "--no-pager", "-n", "60")
+    assert "Scheduled restart job, restart counter is at" in output
 
 
-def test_it_is_tried_for_ever_and_not_at_once(service: Service) -> None:
-    """With a configuration that nobody can start with, until it is mended."""
+def test_invalid_configuration_is_retried_until_it_is_corrected(service: Service) -> None:
     good = service.configuration.read_text()
     restarts = service.restarts
     service.configuration.write_text("[auth\n")
@@ -78,12 +77,12 @@ def test_it_is_tried_for_ever_and_not_at_once(service: Service) -> None:
         until("three more starts", lambda: service.restarts >= restarts + 3)
         assert time.monotonic() - before > 3 * 1.9  # RestartSec=2
         why = f'Status: "Ended: {service.configuration}: is not TOML'
-        until("its status says why", lambda: why in status())
+        until("the status has the reason", lambda: why in status())
     finally:
         service.configuration.write_text(good)
-    until("it is back by itself", service.is_active)
+    until("the service has started by itself", service.is_active)
 
 
 def status() -> str:
-    """What its owner looks at first."""
+    """Return the output of `systemctl status`."""
     return run("systemctl", "status", "--no-pager", "--lines=40", "smartlinkd", check=False)

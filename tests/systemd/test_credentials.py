@@ -1,4 +1,4 @@
-"""Secrets as systemd hands them over, plain and encrypted; the document's own commands are used."""
+"""Plain and encrypted credentials of systemd, by the commands of docs/operating.md."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def encrypted(service: Service) -> Iterator[Service]:
     service.systemctl("restart")
 
 
-def test_encrypted_ones(encrypted: Service) -> None:
+def test_encrypted_credentials_allow_login(encrypted: Service) -> None:
     for path in ENCRYPTED.iterdir():
         assert b"argon2id" not in path.read_bytes()
     encrypted.systemctl("restart")
@@ -39,16 +39,16 @@ def test_encrypted_ones(encrypted: Service) -> None:
     assert ": OK\n" in run("smartlinkd", "check-config", str(encrypted.configuration))
 
 
-def test_an_encrypted_one_is_changed(encrypted: Service) -> None:
+def test_encrypted_password_can_be_changed(encrypted: Service) -> None:
     encrypted.systemctl("restart")
     changing = commands("sudo sh -c 'hash=").replace("sudo ", "")
     run("sh", "-euc", f"echo 'another {PASSWORD}' | ({changing})")
-    said = {"password": f"another {PASSWORD}"}
-    assert encrypted.ask("/api/auth/login", said).status_code == 200
+    login = {"password": f"another {PASSWORD}"}
+    assert encrypted.ask("/api/auth/login", login).status_code == 200
 
 
-def test_a_crews_environment_can_be_one(service: Service) -> None:
-    """As the document has it, with a file that is no secret of ours."""
+def test_crew_environment_file_can_be_a_credential(service: Service) -> None:
+    """A file that is not one of the daemon's own credentials, as in docs/operating.md."""
     (PLAIN / "research.env").write_text("KEY=hunter2\n")
     good = service.configuration.read_text()
     worker = Path("/srv/crews/tells.sh")

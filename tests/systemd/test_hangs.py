@@ -1,4 +1,4 @@
-"""A part of the daemon hangs, or all of it: systemd ends it and starts it anew."""
+"""systemd's watchdog restarts a daemon with a hanging actor or a blocked event loop."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.systemd.machine import Service, now, run, until
 MODULES = Path("/srv/hanging")
 FLAG = MODULES / "now"
 WATCHDOG = 4
-# Python imports a module of this name at its start. It makes the vault's next answer hang, or block
-# all of the daemon, once FLAG is there.
+# Python imports sitecustomize at its start. This one makes the vault's next answer hang, or block
+# the event loop, once FLAG exists.
 PATCH = f"""
 import os, sys
 
@@ -40,11 +40,11 @@ BLOCKS = """
             time.sleep(3600)
 """
 
-Hanging = Callable[[str], AbstractContextManager[None]]
+HangingDaemon = Callable[[str], AbstractContextManager[None]]
 
 
 @pytest.fixture
-def hanging(service: Service) -> Iterator[Hanging]:
+def hanging(service: Service) -> Iterator[HangingDaemon]:
     MODULES.mkdir(exist_ok=True)
 
     @contextmanager
@@ -61,40 +61,40 @@ def hanging(service: Service) -> Iterator[Hanging]:
     service.systemctl("restart")
 
 
-def struck(service: Service) -> None:
-    """Have it hang until systemd has started it anew."""
+def hang_until_restarted(service: Service) -> None:
+    """Let the daemon hang until systemd has restarted it."""
     before = service.pid
     FLAG.touch()
-    until("it is ended", lambda: service.pid != before)
+    until("the daemon is killed", lambda: service.pid != before)
     FLAG.unlink()
-    service.started_anew(before)
+    service.wait_for_restart(before)
 
 
-def test_a_part_that_hangs(service: Service, hanging: Hanging) -> None:
+def test_hanging_actor_restarts_the_daemon(service: Service, hanging: HangingDaemon) -> None:
     with hanging(HANGS):
         cookie, since = service.stored_cookie(), now()
-        struck(service)
+        hang_until_restarted(service)
         (record,) = service.journal(f"MESSAGE_ID={LogEvent.WATCHDOG.message_id}", since=since)
         assert record["ACTOR"] == "vault"
         assert "vault has shown no sign of life for " in record["MESSAGE"]
         assert " hanging < " in record["MESSAGE"]
-        said = run("journalctl", "-u", "smartlinkd", "--no-pager", f"--since={since}")
-        assert f"Watchdog timeout (limit {WATCHDOG}s)!" in said
+        output = run("journalctl", "-u", "smartlinkd", "--no-pager", f"--since={since}")
+        assert f"Watchdog timeout (limit {WATCHDOG}s)!" in output
         assert service.stored_cookie() == cookie
 
 
-def test_all_of_it_blocked(service: Service, hanging: Hanging) -> None:
+def test_blocked_event_loop_restarts_the_daemon(service: Service, hanging: HangingDaemon) -> None:
     with hanging(BLOCKS):
         cookie, since = service.stored_cookie(), now()
-        struck(service)
-        said = run("journalctl", "-u", "smartlinkd", "--no-pager", f"--since={since}")
-        assert "Timeout (0:00:03)!" in said
-        assert "in hanging" in said
-        assert f"Watchdog timeout (limit {WATCHDOG}s)!" in said
+        hang_until_restarted(service)
+        output = run("journalctl", "-u", "smartlinkd", "--no-pager", f"--since={since}")
+        assert "Timeout (0:00:03)!" in output
+        assert "in hanging" in output
+        assert f"Watchdog timeout (limit {WATCHDOG}s)!" in output
         assert service.stored_cookie() == cookie
 
 
-def test_one_that_is_busy_is_not_ended(service: Service, hanging: Hanging) -> None:
+def test_busy_daemon_is_not_restarted(service: Service, hanging: HangingDaemon) -> None:
     with hanging(HANGS):
         before = service.pid
         kickoff = service.kickoff("slow", seconds=4 * WATCHDOG)

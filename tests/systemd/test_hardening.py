@@ -1,4 +1,4 @@
-"""What the units keep the daemon from, as systemd judges it and as the kernel does it."""
+"""The confinement of the daemon, as systemd rates it and as the kernel shows it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 from tests.systemd.machine import Service, run, status_of
 
 HIGHEST = 2.0
-"""Of systemd's exposure level: 10 is the worst."""
+"""The highest exposure level, of 0 to 10, that the units may have."""
 FOLDER = Path(__file__).parents[2] / "systemd"
 
 
 @pytest.mark.parametrize("name", ["smartlinkd.service", "smartlinkd@.service"])
-def test_the_exposure_level_of_the_files_is_low(name: str) -> None:
-    said = run(
+def test_unit_files_have_a_low_exposure_level(name: str) -> None:
+    output = run(
         *("systemd-analyze", "security", "--no-pager", "--offline=true"),
         *(f"--threshold={HIGHEST * 10:g}", str(FOLDER / name)),
     )
-    assert "Overall exposure level" in said
+    assert "Overall exposure level" in output
 
 
 @pytest.mark.usefixtures("service")
@@ -32,15 +32,15 @@ def test_the_exposure_level_of_the_files_is_low(name: str) -> None:
         *(f"{FOLDER}/{name}" for name in ("smartlinkd", "smartlinkd@")),
     ],
 )
-def test_verify_has_nothing_to_say(name: str, kind: str) -> None:
-    """Of the units as they are installed, and as they are in the checkout."""
+def test_systemd_analyze_verify_prints_nothing(name: str, kind: str) -> None:
+    """The installed units and those of the clone have no errors."""
     assert run("systemd-analyze", "verify", f"{name}.{kind}") == ""
 
 
-def test_it_has_no_rights_and_runs_as_nobody_else(service: Service) -> None:
+def test_processes_have_no_capabilities_and_a_dynamic_user(service: Service) -> None:
     status = status_of(service.pid)
     uid = status["Uid"].split()[0]
-    assert 61184 <= int(uid) <= 65519  # those that systemd gives to dynamic users
+    assert 61184 <= int(uid) <= 65519  # the range of systemd's dynamic users
     for kind in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
         assert int(status[kind], 16) == 0
     assert status["NoNewPrivs"] == "1"
@@ -48,8 +48,8 @@ def test_it_has_no_rights_and_runs_as_nobody_else(service: Service) -> None:
     assert {status_of(pid)["Uid"].split()[0] for pid in service.processes()} == {uid}
 
 
-def test_its_secrets_are_in_no_environment_and_no_command_line(service: Service) -> None:
-    """Nor is a core file ever written, into which they would go."""
+def test_secrets_are_in_no_environment_and_no_command_line(service: Service) -> None:
+    """A core file would have the secrets too, so none is ever written."""
     for pid, line in service.processes().items():
         environment = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
         for text in (environment, line):

@@ -1,4 +1,4 @@
-"""An address that comes after the sockets at a boot, as a bridge's or a private network's does."""
+"""An address that the machine gets after the boot, as a bridge's or a private network's."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ UNITS = ("smartlinkd.socket", "smartlinkd.service")
 
 
 @pytest.fixture
-def elsewhere(service: Service) -> Iterator[Service]:
-    """It is to serve at ADDRESS, with a crew that has another port there. It is stopped, and the
-    machine has no such address."""
+def without_address(service: Service) -> Iterator[Service]:
+    """Stop the service, and configure ADDRESS for it and for a crew. The machine has no ADDRESS."""
     before = service.configuration.read_text()
     text = before.replace('bind = "127.0.0.1:8787"\n', f'bind = "{ADDRESS}:8787"\n')
     name = f'name = "{CREW}"\n'
@@ -38,17 +37,17 @@ def elsewhere(service: Service) -> Iterator[Service]:
     run("systemctl", "start", *UNITS)
 
 
-def test_it_is_served_as_soon_as_it_is_there(elsewhere: Service) -> None:
+def test_address_is_served_once_the_machine_has_it(without_address: Service) -> None:
     run("systemctl", "start", *UNITS)
-    until("it has started", elsewhere.is_active)
-    assert elsewhere.health() == {}
-    told = f"server.bind: this machine has no address {ADDRESS} yet"
-    log = ("journalctl", "-u", "smartlinkd", "-o", "cat", f"_PID={elsewhere.pid}")
-    until("it is told", lambda: told in run(*log))
+    until("the service has started", without_address.is_active)
+    assert without_address.health() == {}
+    message = f"server.bind: this machine has no address {ADDRESS} yet"
+    log = ("journalctl", "-u", "smartlinkd", "-o", "cat", f"_PID={without_address.pid}")
+    until("the missing address is logged", lambda: message in run(*log))
     run("ip", "address", "add", f"{ADDRESS}/32", "dev", "lo")
-    elsewhere.until_ready()
-    token = elsewhere.crew_token(CREW)
-    assert elsewhere.ask(f"/crews/{CREW}/", token=token).text == "Healthy"
-    own = replace(elsewhere, url=f"http://{ADDRESS}:9000")
+    without_address.wait_until_ready()
+    token = without_address.crew_token(CREW)
+    assert without_address.ask(f"/crews/{CREW}/", token=token).text == "Healthy"
+    own = replace(without_address, url=f"http://{ADDRESS}:9000")
     assert own.ask("/", token=token).text == "Healthy"
-    assert elsewhere.restarts == 0
+    assert without_address.restarts == 0

@@ -1,6 +1,4 @@
-"""The journal has the service's records with their fields, and the owner is told by a program that
-is confined as the service is.
-"""
+"""The service's records in the journal, and the confinement of the notify command."""
 
 from __future__ import annotations
 
@@ -21,17 +19,17 @@ command = ["/bin/sh", "-c", 'cat >>"$SMARTLINKD_STATE_DIRECTORY/told"; id >/dev/
 
 
 @pytest.fixture
-def telling(service: Service) -> Iterator[Service]:
+def notifying(service: Service) -> Iterator[Service]:
     service.configure(CONFIGURATION + TELL)
     service.systemctl("restart")
-    service.until_ready()
+    service.wait_until_ready()
     yield service
     service.configure(CONFIGURATION)
     service.systemctl("restart")
-    service.until_ready()
+    service.wait_until_ready()
 
 
-def test_a_start_is_found_by_its_id(service: Service) -> None:
+def test_start_is_found_by_its_message_id(service: Service) -> None:
     since = now()
     service.systemctl("restart")
     events = [LogEvent.STOPPING, LogEvent.STOPPED, LogEvent.STARTED]
@@ -41,23 +39,23 @@ def test_a_start_is_found_by_its_id(service: Service) -> None:
         assert (found["PRIORITY"], found["SYSLOG_IDENTIFIER"]) == ("6", "smartlinkd")
 
 
-def test_what_is_wrong_with_the_configuration_at_the_start_is_found(service: Service) -> None:
+def test_configuration_error_is_found_by_its_message_id(service: Service) -> None:
     since, good = now(), service.configuration.read_text()
     refused = f"MESSAGE_ID={LogEvent.CONFIG_REFUSED.message_id}"
     service.configuration.write_text(good.replace("[server]\n", "[server]\nbnid = 1\n"))
     try:
         run("systemctl", "restart", service.name, check=False)
-        until("it is logged", lambda: service.journal(refused, "-p", "warning", since=since))
+        until("the error is logged", lambda: service.journal(refused, "-p", "warning", since=since))
     finally:
         service.configuration.write_text(good)
     found = service.journal(refused, since=since)[0]
     assert (found["_TRANSPORT"], found["PRIORITY"]) == ("journal", "2")
     assert found["MESSAGE"].startswith("server.bnid: ")
-    until("it is back by itself", service.is_active)
-    service.until_ready()
+    until("the service has started by itself", service.is_active)
+    service.wait_until_ready()
 
 
-def test_an_execution_is_found_by_its_id(service: Service) -> None:
+def test_execution_is_found_by_its_id(service: Service) -> None:
     kickoff_id = service.kickoff("quick")
     assert service.execution("quick", kickoff_id, wait=20)["state"] == "SUCCESS"
 
@@ -65,30 +63,36 @@ def test_an_execution_is_found_by_its_id(service: Service) -> None:
         records = service.journal(f"KICKOFF_ID={kickoff_id}", "CREW=quick")
         return [record["EVENT"] for record in records if "EVENT" in record]
 
-    until("both ends", lambda: events() == ["execution_accepted", "execution_finished"])
+    until(
+        "the records of the start and the end",
+        lambda: events() == ["execution_accepted", "execution_finished"],
+    )
 
 
-def test_the_owner_is_told_by_a_confined_program(telling: Service) -> None:
-    told = telling.state / "told"
+def test_notify_command_runs_confined(notifying: Service) -> None:
+    notice_file = notifying.state / "told"
     since = now()
     body = {"fault": "human_check", "times": 1}
     httpx.post(f"http://127.0.0.1:{PORTAL}/_sandbox/faults", json=body, trust_env=False)
     link = f"http://127.0.0.1:{PORTAL + 1}/product/88201679/{PORTAL}7"
     try:
-        answer = telling.ask("/api/convert", {"links": [link]}, token=telling.login())
+        answer = notifying.ask("/api/convert", {"links": [link]}, token=notifying.login())
         assert answer.status_code == 502
-        until("it is told", lambda: told.exists() and told.read_text().endswith("\n"))
-        notice = json.loads(told.read_text())
+        until(
+            "the command has run",
+            lambda: notice_file.exists() and notice_file.read_text().endswith("\n"),
+        )
+        notice = json.loads(notice_file.read_text())
         assert (notice["event"], notice["state"]) == ("account_paused", "paused")
-        (paused,) = telling.journal(f"ACCOUNT={notice['account']}", since=since)
+        (paused,) = notifying.journal(f"ACCOUNT={notice['account']}", since=since)
         assert paused["MESSAGE_ID"] == LogEvent.ACCOUNT_PAUSED.message_id
         assert paused["REQUEST_ID"] == answer.headers["X-Request-Id"]
-        said = run("systemctl", "status", "--no-pager", telling.name)
-        assert "paused" in said
+        output = run("systemctl", "status", "--no-pager", notifying.name)
+        assert "paused" in output
         shown = json.loads(run("smartlinkd", "account", "show", "--json"))
         (account,) = [one for one in shown["accounts"] if one["account"] == notice["account"]]
         assert (account["state"], account["since"]) == ("paused", notice["since"])
     finally:
         run("smartlinkd", "account", "clear")
-        told.unlink(missing_ok=True)
-    assert telling.journal(f"MESSAGE_ID={LogEvent.NOTICE_LOST.message_id}", since=since) == []
+        notice_file.unlink(missing_ok=True)
+    assert notifying.journal(f"MESSAGE_ID={LogEvent.NOTICE_LOST.message_id}", since=since) == []

@@ -1,7 +1,7 @@
-"""The configurations of docs/operating.md for reverse proxies, with the real ones in front.
+"""The configurations of docs/operating.md for reverse proxies, with real proxies.
 
-All addresses are on this machine, but not all are loopback: a stranger calls from one that is not,
-and the daemon would open the cookie to everybody who looks local.
+All addresses are on this machine. Strangers call from addresses that are not loopback ones, and
+the daemon opens the cookie to all loopback addresses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HOST = "links.example.org"
 STRANGER = "203.0.113.7"
 GUESSER = "203.0.113.8"
 URL = "https://127.0.0.1"
-# What a client can claim about itself.
+# Headers by which a client can claim another address.
 FORGED = [
     {},
     *({name: "127.0.0.1"} for name in ("X-Forwarded-For", "X-Real-IP", "X-Client-IP")),
@@ -33,20 +33,20 @@ FORGED = [
     {"X-Forwarded-For": "127.0.0.1, 127.0.0.1"},
     {"Connection": "X-Forwarded-For, X-Real-IP"},
 ]
-# Caddy's own certificates in place of the ones that it would ask the world for.
+# Let Caddy sign its certificates itself: there is no network for a certificate authority.
 LOCAL_CERTIFICATES = "{\n\tlocal_certs\n\tskip_install_trust\n\tadmin off\n}\n"
 NGINX = "daemon off;\npid /run/nginx.pid;\nevents {}\nhttp {\naccess_log off;\n%s\n}\n"
 
 
 def snippet(kind: str) -> str:
-    """The one of this kind that has to do with the proxy."""
+    """Return the example in docs/operating.md that names HOST, in this language."""
     snippets: list[str] = re.findall(rf"```{kind}\n(.*?)```", DOCUMENT, flags=re.DOTALL)
     (found,) = [text for text in snippets if HOST in text]
     return found
 
 
 def program(path: str) -> str:
-    """Debian's, where it is installed, or where it was unpacked."""
+    """Return the path of a program of Debian, installed or unpacked."""
     installed = Path("/", path)
     return str(installed if installed.exists() else PROXIES / path)
 
@@ -60,7 +60,7 @@ def caddy(folder: Path) -> list[str]:
 def nginx(folder: Path) -> list[str]:
     live = Path(f"/etc/letsencrypt/live/{HOST}")
     live.mkdir(parents=True, exist_ok=True)
-    Path("/var/lib/nginx").mkdir(exist_ok=True)  # which comes with the package
+    Path("/var/lib/nginx").mkdir(exist_ok=True)  # the package would create it
     key, certificate = str(live / "privkey.pem"), str(live / "fullchain.pem")
     run(
         *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
@@ -72,14 +72,14 @@ def nginx(folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def behind(prepared: Service) -> Iterator[Service]:
-    """Its configuration is the document's. But for `open_to`: the worst that an owner may have."""
+def documented(prepared: Service) -> Iterator[Service]:
+    """Configure the service as documented, but with the most permissive `open_to`."""
     good = prepared.configuration.read_text()
-    documented = snippet("toml").replace("open_to = []", 'open_to = ["127.0.0.0/8", "::1/128"]')
-    assert "127.0.0.0/8" in documented
+    text = snippet("toml").replace("open_to = []", 'open_to = ["127.0.0.0/8", "::1/128"]')
+    assert "127.0.0.0/8" in text
     _, _, rest = good.partition("[state]\n")
     state, _, ours = rest.partition("[cookie]\n")
-    prepared.configuration.write_text(f"{documented}[state]\n{state}{ours.partition(']')[2]}")
+    prepared.configuration.write_text(f"{text}[state]\n{state}{ours.partition(']')[2]}")
     prepared.systemctl("restart")
     for each in (STRANGER, GUESSER):
         run("ip", "address", "add", f"{each}/32", "dev", "lo")
@@ -92,9 +92,9 @@ def behind(prepared: Service) -> Iterator[Service]:
 
 @pytest.fixture(scope="module", params=[caddy, nginx], ids=["caddy", "nginx"])
 def proxy(
-    request: pytest.FixtureRequest, behind: Service, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, documented: Service, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
-    """The daemon behind a proxy that runs."""
+    """Run a proxy in front of the daemon."""
     folder = tmp_path_factory.mktemp("proxy")
     environment = {"HOME": str(folder), "PATH": os.environ["PATH"]}
     with (folder / "log").open("wb") as log:
@@ -103,7 +103,7 @@ def proxy(
         )
     try:
         until("the proxy answers", lambda: answers(process, folder))
-        yield behind
+        yield documented
     finally:
         process.terminate()
         process.wait()
@@ -125,7 +125,7 @@ def call(
     token: str = "",
     sender: str = STRANGER,
 ) -> httpx.Response:
-    """A request to the proxy, as the world makes it."""
+    """Send a request to the proxy from the address `sender`."""
     transport = httpx.HTTPTransport(verify=False, local_address=sender)
     given = {"Host": HOST, **(headers or {})}
     if token:
@@ -141,7 +141,7 @@ def call(
 
 
 @pytest.mark.parametrize("forged", FORGED, ids=str)
-def test_a_stranger_cannot_read_the_cookie(proxy: Service, forged: dict[str, str]) -> None:
+def test_stranger_cannot_read_the_cookie(proxy: Service, forged: dict[str, str]) -> None:
     if proxy.stored_cookie() is None:
         proxy.store_cookie()
     answer = call("/api/sync-cookie", headers=forged)
@@ -153,13 +153,13 @@ def test_a_stranger_cannot_read_the_cookie(proxy: Service, forged: dict[str, str
     assert call("/metrics", headers=forged).status_code == 403
 
 
-def test_the_daemon_would_be_open_to_who_looks_local(proxy: Service) -> None:
-    """What the test above would be worth nothing without."""
+def test_cookie_is_open_to_local_addresses(proxy: Service) -> None:
+    """Without this, `test_stranger_cannot_read_the_cookie` would prove nothing."""
     assert proxy.ask("/api/sync-cookie").status_code == 200
 
 
-def test_the_owner_can_use_the_api(proxy: Service) -> None:
-    proxy.until_ready()
+def test_owner_can_use_the_api(proxy: Service) -> None:
+    proxy.wait_until_ready()
     token = call("/api/auth/login", {"password": PASSWORD}).json()["token"]
     cookie = {"cookie": cookie_header(), "accountName": "me"}
     assert call("/api/sync-cookie", cookie, token=proxy.sync_key).status_code == 200
@@ -173,7 +173,7 @@ def test_the_owner_can_use_the_api(proxy: Service) -> None:
     assert call(f"/crews/quick/status/{begun}?wait=1", token=crew).json()["result"] == "done"
 
 
-def test_events_are_passed_on_as_they_come(proxy: Service) -> None:
+def test_proxy_does_not_buffer_events(proxy: Service) -> None:
     crew = proxy.crew_token("slow")
     begun = proxy.kickoff("slow", seconds=3)
     transport = httpx.HTTPTransport(verify=False)
@@ -194,8 +194,8 @@ def test_events_are_passed_on_as_they_come(proxy: Service) -> None:
     assert seen[-1] == "crew_kickoff_completed"
 
 
-def test_a_wrong_password_slows_down_its_own_address_alone(proxy: Service) -> None:
-    """So it is the caller that the daemon knows, and not the proxy."""
+def test_wrong_passwords_limit_only_their_own_address(proxy: Service) -> None:
+    """The daemon knows the client's address behind the proxy."""
     for _ in range(12):
         refused = call("/api/auth/login", {"password": "wrong password"}, sender=GUESSER)
     assert refused.status_code == 429

@@ -1,4 +1,4 @@
-"""`systemctl restart` and `stop`, as its clients see them."""
+"""`systemctl restart` and `stop`, as clients see them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ import httpx
 import pytest
 import trio
 
-from tests.systemd.machine import Service, is_there, run
+from tests.systemd.machine import Service, process_exists, run
 
 RATE = 20
 """Requests a second."""
 AROUND = 3.0
-"""Seconds of them before and after a restart."""
+"""Seconds of requests before and after a restart."""
 CREW = "again"
-"""One whose executions begin again where the daemon's end was theirs, so each is completed."""
+"""A crew whose interrupted executions run again, so that each is completed."""
 
 
 class Load:
-    """Steady requests, each on a connection of its own. Every fourth is a kickoff of CREW."""
+    """Sends requests at a fixed rate, each on a new connection. Every fourth is a kickoff."""
 
     def __init__(self, service: Service) -> None:
         self.answers: Counter[str] = Counter()
         self.kickoffs: list[str] = []
         self.slowest = 0.0
         self._url = service.url
-        # No connection is kept, so each request is a new client's.
         self._client = httpx.AsyncClient(
             timeout=30,
             trust_env=False,
@@ -47,7 +46,7 @@ class Load:
 
     async def _ask(self, number: int) -> None:
         began = trio.current_time()
-        with trio.CancelScope(shield=True):  # what was begun is seen to its end
+        with trio.CancelScope(shield=True):  # every request gets its answer
             try:
                 answer = await (self._kickoff() if number % 4 == 0 else self._get())
                 self.answers[str(answer.status_code)] += 1
@@ -69,7 +68,7 @@ class Load:
         return answer
 
 
-async def test_a_restart_under_load_refuses_nobody_and_loses_nothing(service: Service) -> None:
+async def test_restart_under_load_refuses_no_request_and_loses_nothing(service: Service) -> None:
     cookie = service.stored_cookie()
     before = service.pid
     load = Load(service)
@@ -90,11 +89,11 @@ async def test_a_restart_under_load_refuses_nobody_and_loses_nothing(service: Se
     assert states == {"completed": len(load.kickoffs)}
 
 
-def test_a_stop_forgets_the_cookie(service: Service) -> None:
+def test_stop_discards_the_cookie(service: Service) -> None:
     old = service.processes()
     run("systemctl", "stop", "smartlinkd.socket", "smartlinkd.service")
     with pytest.raises(httpx.ConnectError):
         httpx.get(service.url, trust_env=False)
-    assert not any(map(is_there, old))
+    assert not any(map(process_exists, old))
     run("systemctl", "start", "smartlinkd.socket", "smartlinkd.service")
     assert service.stored_cookie() is None

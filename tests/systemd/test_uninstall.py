@@ -1,4 +1,4 @@
-"""The end: a backup, `./run uninstall`, and the backup brought back, as the document has it."""
+"""A backup, `./run uninstall`, and the restored backup, as in docs/operating.md."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ OWNED = [Path("/etc/smartlinkd/config.toml"), Path("/var/lib/private/smartlinkd/
 
 
 def commands(what: str) -> str:
-    """The document's block of commands with this in it."""
+    """Return the block of commands in docs/operating.md that contains `what`."""
     blocks: list[str] = re.findall(r"```sh\n(.*?)```", DOCUMENT, flags=re.DOTALL)
     (found,) = [block for block in blocks if what in block]
     return found.replace("sudo ", "")
 
 
-def left() -> list[str]:
-    """All that has its name where things are installed. The tests' own unit is not of it."""
-    said = run(
+def remaining_files() -> list[str]:
+    """Return the files with smartlinkd in their names, without the tests' own unit."""
+    output = run(
         "find", "/etc", "/run", "/srv", "/usr/local", "/var", "-xdev", "-iname", "*smartlinkd*"
     )
-    return [line for line in said.splitlines() if "smartlinkd-tests" not in line]
+    return [line for line in output.splitlines() if "smartlinkd-tests" not in line]
 
 
-def test_a_backup_survives_the_machine(crew_socket: Service, tmp_path: Path) -> None:
-    """Of the owner's it has an address and a unit of their own, too."""
+def test_backup_is_restored_after_a_purge(crew_socket: Service, tmp_path: Path) -> None:
+    """The service has an address and a unit of the owner, too."""
     service = crew_socket
     service.store_cookie()
     text = service.configuration.read_text()
@@ -43,22 +43,22 @@ def test_a_backup_survives_the_machine(crew_socket: Service, tmp_path: Path) -> 
     run("sh", "-euc", commands("tar -C / -czf"), cwd=tmp_path)
     (archive,) = tmp_path.iterdir()
     assert archive.stat().st_mode & 0o077 == 0  # it holds every secret
-    assert service.stored_cookie() is None  # it is in no archive, as the document says
+    assert service.stored_cookie() is None  # the cookie is in no archive, as documented
 
-    # Whatever shape the owner's units have.
+    # A unit of the owner need not have PartOf=.
     CREW_SOCKET.write_text(CREW_SOCKET.read_text().replace("PartOf=", "# PartOf="))
     run("systemctl", "daemon-reload")
-    said = run("./run", "uninstall")
-    assert "are kept" in said
+    output = run("./run", "uninstall")
+    assert "are kept" in output
     assert all(path.exists() for path in OWNED)
     assert not Path("/opt/smartlinkd").exists()
     assert "could not be found" in run("systemctl", "status", "smartlinkd", check=False)
     assert service.crew_health() == ""
 
-    said = run("./run", "uninstall", "--purge")
-    (remedy,) = re.findall(rf"{CREW_SOCKET} is yours, and is left: (.*)", said)
+    output = run("./run", "uninstall", "--purge")
+    (remedy,) = re.findall(rf"{CREW_SOCKET} is yours, and is left: (.*)", output)
     run("sh", "-euc", remedy)
-    assert left() == []
+    assert remaining_files() == []
 
     restoring = commands("tar -C / -xzf").replace("./run", f"{ROOT}/run")
     run("sh", "-euc", restoring, cwd=tmp_path)

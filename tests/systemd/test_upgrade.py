@@ -1,4 +1,4 @@
-"""`./run install` again: an instance beside it, versions that work and versions that do not."""
+"""`./run install` over an installation: a second instance, good and broken versions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOT_OF_A_CLONE = shutil.ignore_patterns(".*", "__pycache__", "mutants", "build",
 
 
 def owned(service: Service) -> dict[str, bytes]:
-    """What is its owner's."""
+    """Return the contents of the configuration files by path."""
     folder = service.configuration.parent
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -28,25 +28,25 @@ def version() -> str:
 
 
 def program(service: Service) -> str:
-    """The Python that it runs by."""
+    """Return the path of the Python that runs the service."""
     return next(iter(Path(f"/proc/{service.pid}/cmdline").read_text().split("\0")))
 
 
 @pytest.fixture(scope="module")
 def shop2(prepared: Service) -> Iterator[Service]:
-    """Another account's, on this machine; the first one is upgraded with it."""
+    """Install a second instance, which also upgrades the first one."""
     if prepared.stored_cookie() is None:
         prepared.store_cookie()
     kept, before = owned(prepared), version()
-    said = run("./run", "install", "--instance", "shop2", "--bind", "127.0.0.1:8789")
-    other = Service("smartlinkd@shop2", "http://127.0.0.1:8789", said)
+    output = run("./run", "install", "--instance", "shop2", "--bind", "127.0.0.1:8789")
+    other = Service("smartlinkd@shop2", "http://127.0.0.1:8789", output)
     assert owned(prepared) == kept
     assert version() != before
     yield other
     run("systemctl", "disable", "--now", f"{other.name}.socket", f"{other.name}.service")
 
 
-def test_what_runs_is_upgraded_and_keeps_all_it_has(service: Service, shop2: Service) -> None:
+def test_upgrade_keeps_cookie_and_password(service: Service, shop2: Service) -> None:
     assert [p.name for p in VERSIONS.iterdir() if not p.is_symlink()] == [version()]
     for each in (service, shop2):
         assert program(each).startswith(str(VERSIONS / version()))
@@ -54,7 +54,7 @@ def test_what_runs_is_upgraded_and_keeps_all_it_has(service: Service, shop2: Ser
     assert service.login()
 
 
-def test_an_instance_is_a_stranger_to_the_other(service: Service, shop2: Service) -> None:
+def test_instances_are_isolated(service: Service, shop2: Service) -> None:
     assert shop2.health()["ok"] is True
     assert shop2.show("UID") != service.show("UID")
     assert shop2.stored_cookie() is None
@@ -65,24 +65,24 @@ def test_an_instance_is_a_stranger_to_the_other(service: Service, shop2: Service
     assert "browser" in run("smartlinkd", "status", "--config", config)
 
 
-def test_what_another_python_cannot_run_is_mended_by_installing_it_again(service: Service) -> None:
-    """Each Debian has a Python of its own, which looks for what it runs in another folder."""
+def test_install_repairs_an_environment_of_another_python(service: Service) -> None:
+    """The Python of another Debian release looks for packages in another folder."""
     before = version()
     (packages,) = (VERSIONS / before).glob("lib/python3.*")
     packages.rename(packages.with_name("python3.0"))
     run("systemctl", "restart", "--no-block", service.name)
     log = ("journalctl", "-u", service.name, "-o", "cat", "-n", "50")
-    until("it cannot start", lambda: "No module named 'smartlinkd'" in run(*log))
+    until("the service cannot start", lambda: "No module named 'smartlinkd'" in run(*log))
     run("./run", "install")
     assert [p.name for p in VERSIONS.iterdir() if not p.is_symlink()] == [version()]
     assert version() != before
-    service.until_ready()
+    service.wait_until_ready()
     assert service.login()
 
 
 @pytest.fixture
 def broken(service: Service, tmp_path: Path) -> Path:
-    """A clone of a version that ends as soon as it starts."""
+    """Return a clone with a version that crashes at its start."""
     clone = tmp_path / "clone"
     shutil.copytree(ROOT, clone, ignore=NOT_OF_A_CLONE)
     with (clone / "daemon/smartlinkd/app/listeners.py").open("a") as file:
@@ -90,24 +90,22 @@ def broken(service: Service, tmp_path: Path) -> Path:
     return clone
 
 
-def test_a_version_that_does_not_start_leaves_the_one_before(
-    service: Service, broken: Path
-) -> None:
+def test_version_that_cannot_start_leaves_the_previous_one(service: Service, broken: Path) -> None:
     cookie, before = service.stored_cookie(), version()
-    said = run("./run", "install", cwd=broken, check=False)
-    assert "this version is broken" in said
-    assert f"The version before ({VERSIONS / before}) is running again." in said
+    output = run("./run", "install", cwd=broken, check=False)
+    assert "this version is broken" in output
+    assert f"The version before ({VERSIONS / before}) is running again." in output
     assert [p.name for p in VERSIONS.iterdir() if not p.is_symlink()] == [before]
     assert version() == before
     assert service.health()["ok"] is True
     assert service.stored_cookie() == cookie
 
 
-def test_a_new_instance_that_does_not_start_is_none(service: Service) -> None:
+def test_new_instance_that_cannot_start_is_disabled(service: Service) -> None:
     before, pid, cookie = version(), service.pid, service.stored_cookie()
     taken = service.url.removeprefix("http://")
-    said = run("./run", "install", "--instance", "shop3", "--bind", taken, check=False)
-    assert "It was stopped again." in said
+    output = run("./run", "install", "--instance", "shop3", "--bind", taken, check=False)
+    assert "It was stopped again." in output
     assert [p.name for p in VERSIONS.iterdir() if not p.is_symlink()] == [before]
     assert (service.pid, service.stored_cookie()) == (pid, cookie)
     for kind in ("socket", "service"):
@@ -116,7 +114,7 @@ def test_a_new_instance_that_does_not_start_is_none(service: Service) -> None:
     run("rm", "-r", "/etc/smartlinkd@shop3")
 
 
-def test_an_upgrade_that_is_interrupted_changes_nothing(service: Service) -> None:
+def test_interrupted_upgrade_changes_nothing(service: Service) -> None:
     before, pid = version(), service.pid
     installing = subprocess.Popen(
         ["./run", "install"],
@@ -130,7 +128,7 @@ def test_an_upgrade_that_is_interrupted_changes_nothing(service: Service) -> Non
     def has_begun() -> bool:
         return any((p / "bin/pip").exists() for p in VERSIONS.iterdir() if p.name != before)
 
-    until("it has begun", has_begun)
+    until("the installation has begun", has_begun)
     time.sleep(1)
     subprocess.run(["kill", "-s", "INT", "--", f"-{installing.pid}"], check=True)
     assert installing.wait(20) == 128 + signal.SIGINT

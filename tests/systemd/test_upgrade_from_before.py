@@ -1,4 +1,4 @@
-"""An upgrade from the last version whose package was called `daemon`, with all that may be lost."""
+"""An upgrade from the last version whose package was called `daemon` keeps all data."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from tests.systemd.machine import PASSWORD, PORTAL, ROOT, Json, Service, run, un
 BEFORE = ROOT / ".container/before"
 
 pytestmark = [
-    pytest.mark.order("anew"),
+    pytest.mark.order("reinstall"),
     pytest.mark.skipif(
-        not BEFORE.exists(), reason="this clone has not the commit to upgrade from; is it shallow?"
+        not BEFORE.exists(),
+        reason="this clone does not have the commit to upgrade from; is it shallow?",
     ),
 ]
 
@@ -33,7 +34,7 @@ RECEIVER = 9333
 OLD_EXAMPLE = "daemon.crews.deal_post"
 NEW_EXAMPLE = "smartlinkd.crews.deal_post"
 GATE = Path("/srv/crews/upgraded")
-"""A file. While it is missing, the execution that is to run again cannot end."""
+"""A file without which the rerun execution cannot end."""
 WEBHOOKS = '\n[webhooks]\nallow = ["127.0.0.1"]\n'
 SHOP = f"http://127.0.0.1:{PORTAL + 1}"
 CONVERTED, MEETS_CHECK = f"{SHOP}/product/88201679/23456789012", f"{SHOP}/product/1/700000001"
@@ -44,7 +45,7 @@ class Upgraded:
     """A service after its upgrade, and what its clients had before it."""
 
     service: Service
-    said: str
+    install_output: str
     cookie: str
     token: str
     key: str
@@ -54,7 +55,7 @@ class Upgraded:
     running: str
     queued: list[str]
     rerun: Json
-    owed: str
+    pending: str
     configuration: str
 
     def with_key(self, path: str) -> Json:
@@ -103,13 +104,13 @@ def upgraded(prepared: Service) -> Iterator[Upgraded]:
     """Install the old version, give it state, and upgrade it."""
     service = prepared
     run("./run", "uninstall", "--purge")
-    service.forget_tokens()
+    service.clear_tokens()
     run("./run", "install", cwd=BEFORE)
     assert "daemon" in run(
         "/opt/smartlinkd/current/bin/python", "-Ic", "import daemon as d; print(d)"
     )
     prepare(service, CONFIGURATION.replace(NEW_EXAMPLE, OLD_EXAMPLE) + WEBHOOKS)
-    service.until_ready()
+    service.wait_until_ready()
     cookie, token = service.store_cookie(), service.login()
     crew_token = service.crew_token("quick")
 
@@ -120,14 +121,17 @@ def upgraded(prepared: Service) -> Iterator[Upgraded]:
     )["key"]
     answer = service.answer("/api/convert", {"links": [CONVERTED]}, token=token)
     assert answer["mapping"][CONVERTED]["failCode"] == 0
-    until("it is in the history", lambda: service.answer("/api/history", token=key)["entries"])
+    until(
+        "the conversion is in the history",
+        lambda: service.answer("/api/history", token=key)["entries"],
+    )
 
     GATE.unlink(missing_ok=True)
     running = service.kickoff("slow", seconds=600)
     queued = [service.kickoff("slow") for _ in range(2)]
     again = service.kickoff("again", until=str(GATE))
-    until("it runs", lambda: service.execution("slow", running)["state"] == "RUNNING")
-    until("it runs", lambda: service.execution("again", again)["state"] == "RUNNING")
+    until("the execution runs", lambda: service.execution("slow", running)["state"] == "RUNNING")
+    until("the execution runs", lambda: service.execution("again", again)["state"] == "RUNNING")
     rerun = service.execution("again", again)
 
     fault = {"fault": "human_check", "times": 1}
@@ -137,24 +141,24 @@ def upgraded(prepared: Service) -> Iterator[Upgraded]:
     assert refused.status_code == 502, refused.text
     assert account_states(service, token) == ["paused"]
 
-    # Nobody listens at RECEIVER yet, so the call of this end is owed.
+    # Nobody listens at RECEIVER yet, so the webhook call for this end stays pending.
     webhook = {"inputs": {}, "crewWebhookUrl": f"http://127.0.0.1:{RECEIVER}/end"}
-    owed = service.answer("/crews/quick/kickoff", webhook, token=crew_token)["kickoff_id"]
-    assert service.execution("quick", owed, wait=20)["state"] == "SUCCESS"
+    pending = service.answer("/crews/quick/kickoff", webhook, token=crew_token)["kickoff_id"]
+    assert service.execution("quick", pending, wait=20)["state"] == "SUCCESS"
     configuration = service.configuration.read_text()
 
-    # Last, and with the next step's code, which the daemon takes for up to 90 s.
+    # The next step's code is valid for up to 90 s, so this is the last step before the upgrade.
     secret = service.answer("/api/auth/2fa/setup", token=token)["secret"]
     totp, used_step = pyotp.TOTP(secret), time_step() + 1
     enabling = {"secret": secret, "code": totp.at(used_step * STEP)}
     service.answer("/api/auth/2fa/enable", enabling, token=token)
 
     began = time.monotonic()
-    said = run("./run", "install")
+    install_output = run("./run", "install")
     print(f"upgraded in {time.monotonic() - began:.1f} s")
     yield Upgraded(
         service=service,
-        said=said,
+        install_output=install_output,
         cookie=cookie,
         token=token,
         key=key,
@@ -164,11 +168,11 @@ def upgraded(prepared: Service) -> Iterator[Upgraded]:
         running=running,
         queued=queued,
         rerun=rerun,
-        owed=owed,
+        pending=pending,
         configuration=configuration,
     )
     run("smartlinkd", "2fa", "off", "--config", str(service.configuration))
-    service.forget_tokens()
+    service.clear_tokens()
 
 
 def test_second_factor_refuses_a_code_that_was_used_before(upgraded: Upgraded) -> None:
@@ -223,24 +227,24 @@ def test_execution_that_ran_is_run_again_where_its_crew_says_so(upgraded: Upgrad
         found = service.execution("again", before["kickoff_id"])
         return found if found["state"] == "RUNNING" else None
 
-    assert until("it runs again", runs)["started_at"] > before["started_at"]
+    assert until("the execution runs again", runs)["started_at"] > before["started_at"]
     GATE.touch()
     assert service.execution("again", before["kickoff_id"], wait=40)["state"] == "SUCCESS"
 
 
-def test_owed_webhook_is_delivered(upgraded: Upgraded) -> None:
+def test_pending_webhook_is_delivered(upgraded: Upgraded) -> None:
     calls: list[Json] = []
     with receiver(calls):
-        until("it is delivered", lambda: calls, 120)
+        until("the call is delivered", lambda: calls, 120)
     (call,) = calls
-    assert (call["kickoff_id"], call["result"]) == (upgraded.owed, "done")
+    assert (call["kickoff_id"], call["result"]) == (upgraded.pending, "done")
 
 
 def test_example_crew_runs_by_its_new_name(upgraded: Upgraded) -> None:
     config = upgraded.service.configuration
     copy = config.with_name("config.toml.before-0.2")
-    assert f"{config}: {OLD_EXAMPLE} is now called {NEW_EXAMPLE}" in upgraded.said
-    assert str(copy) in upgraded.said
+    assert f"{config}: {OLD_EXAMPLE} is now called {NEW_EXAMPLE}" in upgraded.install_output
+    assert str(copy) in upgraded.install_output
     assert copy.read_text() == upgraded.configuration
     assert upgraded.configuration.count(OLD_EXAMPLE) == 1
     assert config.read_text() == upgraded.configuration.replace(OLD_EXAMPLE, NEW_EXAMPLE)
