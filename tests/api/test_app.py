@@ -94,7 +94,7 @@ async def test_preflight_of_the_extension_is_204(
             allowed = answer.headers["Access-Control-Allow-Headers"]
             assert allowed == "Authorization, Content-Type", path
             assert "Access-Control-Allow-Credentials" not in answer.headers, path
-            assert "Content-Length" not in answer.headers, path  # RFC 9110, section 8.6
+            assert "Content-Length" not in answer.headers, path  # RFC 9110 section 8.6
             assert "Origin" in answer.headers["Vary"], path
             synced = await daemon.post(path, {"cookie": COOKIE}, Origin=origin)
             assert synced.status_code == 200, path

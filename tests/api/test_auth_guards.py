@@ -109,7 +109,7 @@ def test_flood_from_everywhere_is_few_records_and_hides_nobody(
     assert len(told(caplog)) == MAX_ADDRESSES + 1
 
 
-# Who is let in; the rules are in test_client_address.py
+# Access; the rules are tested in test_client_address.py
 
 
 async def test_client_that_is_not_local_is_told_why_and_what_to_send(daemon: Daemon) -> None:

@@ -19,7 +19,7 @@ LOOPBACK = ["127.0.0.0/8", "::1/128"]
 
 
 class Seen(NamedTuple):
-    """The result of an identification."""
+    """The client address, and True if the client counts as local."""
 
     address: str
     local: bool
@@ -36,7 +36,7 @@ def rules(
 
 
 def caller(peer: str | None, *headers: tuple[str, str], by: ClientAccess | None = None) -> Seen:
-    """Identified with a good `Host`, unless there is another one among the headers."""
+    """Identify a request with a good `Host`, unless the headers have another one."""
     given = list(headers)
     if not any(name.lower() == "host" for name, _ in given):
         given.insert(0, HOST)
@@ -45,7 +45,8 @@ def caller(peer: str | None, *headers: tuple[str, str], by: ClientAccess | None 
 
 
 def behind(*headers: tuple[str, str], by: ClientAccess | None = None) -> Seen:
-    """Identified as a request that the trusted proxy hands on; open to a neighbour and loopback."""
+    """Identify a request that the trusted proxy forwards; a neighbour and loopback are in
+    open_to."""
     return caller(PROXY, *headers, by=by or rules("127.0.0.0/8", f"{NEIGHBOUR}/32"))
 
 
@@ -70,7 +71,7 @@ UNCLEAR = Seen(PROXY, local=False)
         ("127.0.0.1", ["192.168.0.0/16"], Seen("127.0.0.1", local=False)),
         ("::1", ["0.0.0.0/0"], Seen("::1", local=False)),
         ("2001:db8::5", ["0.0.0.0/0", "::/0"], Seen("2001:db8::5", local=True)),
-        # A zone is the interface that it came by.
+        # A zone is a network interface.
         ("fe80::1%eth0", ["fe80::/10"], Seen("fe80::1", local=True)),
         (None, LOOPBACK, Seen("unknown", local=False)),
         ("<local>", LOOPBACK, Seen("<local>", local=False)),
@@ -84,7 +85,7 @@ def test_peer_is_local_if_its_address_is_in_open_to(
     assert caller(peer, by=rules(*open_to)) == seen
 
 
-# Forwarding headers of somebody who is not trusted
+# Forwarding headers of an untrusted client
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_other_headers_do_not_matter() -> None:
         [("X-Forwarded-For", f"::ffff:{NEIGHBOUR}")],
         [("X-Forwarded-For", f"{VISITOR}, {NEIGHBOUR}, {FURTHER_PROXY}")],
         [("X-Forwarded-For", f"{NEIGHBOUR}, {FURTHER_PROXY}"), ("X-Real-IP", FURTHER_PROXY)],
-        # Several lines are one list, in their order.
+        # Several header lines are one list in their order.
         [("X-Forwarded-For", VISITOR), ("X-Forwarded-For", f"{NEIGHBOUR}, {FURTHER_PROXY}")],
         [("Forwarded", f"for={VISITOR}"), ("Forwarded", f"for={NEIGHBOUR}")],
         [("Forwarded", f'For="{NEIGHBOUR}"')],
@@ -187,7 +188,7 @@ def test_ipv6_address_from_a_trusted_proxy_is_read(name: str, value: str) -> Non
         ),
         [("X-Forwarded-Proto", "https")],
         [("Via", "1.1 proxy")],
-        # A proxy writes one of the headers, and passes another one on as its client sent it.
+        # A proxy writes one of these headers, and passes the client's other ones on.
         [("X-Real-IP", VISITOR), ("X-Forwarded-For", NEIGHBOUR)],
         [("Forwarded", f"for={VISITOR}"), ("X-Real-IP", NEIGHBOUR)],
         [("X-Forwarded-For", NEIGHBOUR), ("Forwarded", "garbage")],
@@ -204,7 +205,7 @@ def test_unclear_forwarding_header_is_not_local(headers: list[tuple[str, str]]) 
     ("name", "form"), [("X-Forwarded-For", "{}"), ("Forwarded", 'for="[{}]"'), ("X-Real-IP", "{}")]
 )
 def test_forwarded_loopback_is_not_local(name: str, form: str, address: str) -> None:
-    """As of who asks from the proxy's machine, or wrote the header that the proxy passes on."""
+    """The client asks from the proxy's machine, or forged the header that the proxy passes on."""
     header = (name, form.format(address))
     assert behind(header, by=rules("127.0.0.0/8", "::1/128")) == UNCLEAR
 
@@ -229,7 +230,7 @@ def test_trusted_proxy_that_calls_itself_is_an_ordinary_address() -> None:
     assert caller(PROXY, by=rules("10.0.0.0/24")).local
 
 
-# The name that was called
+# The Host header
 
 
 @pytest.mark.parametrize(
@@ -265,7 +266,7 @@ def test_missing_host_is_not_local() -> None:
     assert not identify("127.0.0.1", Headers(), rules()).is_local
 
 
-# The page it comes from
+# The Origin header
 
 
 @pytest.mark.parametrize(
@@ -317,7 +318,7 @@ def test_foreign_or_broken_origin_is_not_local(origin: str) -> None:
             ("Origin", "https://a.test"),
             'its Origin, "https://a.test", is not that of its Host (a proxy has to pass that on)',
         ),
-        # What is shown of a Host is cut, and printable.
+        # A Host is cut and escaped in the reason.
         (
             "127.0.0.1",
             ("Host", "\x9b" + "a" * 200),
@@ -332,7 +333,7 @@ def test_client_that_is_not_local_has_a_reason(
     assert identify(peer, headers, rules()).reason_refused == reason
 
 
-# Never raises
+# Garbage
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A conversion of which upstream takes its time."""
+"""Conversions with a slow upstream."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LINK = "https://shopee.vn/product/1/2"
 
 @pytest.fixture
 async def silent() -> AsyncIterator[str]:
-    """The address of an Open API that takes calls, and answers none."""
+    """The address of an Open API that accepts calls and never answers."""
     with trio.socket.socket() as listening:
         await listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -31,7 +31,7 @@ async def silent() -> AsyncIterator[str]:
 async def test_upstream_that_is_too_slow_is_502_after_the_job_timeout(
     start: Start, silent: str, mock_clock: MockClock
 ) -> None:
-    """The time is `browser.job_timeout`, which is longer than that of other answers."""
+    """The deadline is `browser.job_timeout`, longer than that of other answers."""
     timeout_s = int(ACTOR_TIMEOUT_S) + 4
     daemon = await start(open_api={"url": silent}, browser={"job_timeout": timeout_s})
     token = await daemon.login()
@@ -43,7 +43,7 @@ async def test_upstream_that_is_too_slow_is_502_after_the_job_timeout(
 
 
 async def until(daemon: Daemon, token: str, **wanted: int) -> None:
-    """Wait for the service to report these numbers."""
+    """Wait until the status shows these numbers."""
     with trio.fail_after(5):
         while True:
             status = (await daemon.get("/api/status", token=token)).json()

@@ -1,7 +1,7 @@
-"""Every operation in `/openapi.json` answers 200 to a good call, and wrong ones are refused.
+"""Each operation in `/openapi.json` answers 200 to a good call and refuses wrong calls.
 
-That no other status is given than those it documents is checked for every answer of every test here
-(`conftest.Conformity`). More refusals are in tests/security and tests/contract.
+Each answer of every test here is checked for documented statuses (`conftest.Conformity`).
+tests/security and tests/contract test more refusals.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MODELS = {**vars(crew_schemas), **vars(schemas)}
 
 
 def keep_link(state: Path) -> None:
-    """Put an entry into the history of a daemon."""
+    """Add an entry to a daemon's history."""
     database = HistoryDatabase(state / FILE, HistoryLimits())
     made = SuccessEntry(
         short_link="https://s.shopee.vn/1",
@@ -128,7 +128,7 @@ async def test_wrong_calls_are_refused_as_documented(start: Start) -> None:
         assert answer.status_code == status, (method, path)
 
 
-# What it says
+# The document's content
 
 
 async def document_of(daemon: Daemon) -> Any:

@@ -1,4 +1,4 @@
-"""What a crew of the real CrewAI asks for: a human, the daemon's tools; and how it is stopped."""
+"""Requests of a crew of the real CrewAI: tools, human feedback; and its end."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ Answer = Callable[[FromWorker], ToolResult | HumanFeedback | None]
 
 
 def calls(**answered: Any) -> Answer:
-    """Answer each call of a tool with this result or error."""
+    """Return an answer to each tool call: this result or error."""
     return lambda said: (
         ToolResult(call_id=said.call_id, **answered) if isinstance(said, ToolCall) else None
     )
 
 
 def questions(*answered: tuple[str, bool]) -> Answer:
-    """Answer the questions to a human in turn."""
+    """Return answers to the questions to a human, in turn."""
     left = iter(answered)
 
     def answer(said: FromWorker) -> HumanFeedback | None:
@@ -85,7 +85,7 @@ def questions(*answered: tuple[str, bool]) -> Answer:
 async def play(
     start: Start, folder: Path, answer: Answer, **how: Any
 ) -> tuple[list[FromWorker], ExitReason]:
-    """A run in which what the crew asks is answered."""
+    """Run a crew and answer its requests; return its messages and its end."""
     messages = []
     with trio.fail_after(60):
         async with start(folder, **how) as worker:
@@ -120,7 +120,7 @@ async def test_an_agent_converts_links(
 async def test_an_agent_that_writes_its_thoughts_down(
     start: Start, project: Project, model: Any
 ) -> None:
-    """What a model without function calling does; this one tells CrewAI of no call, either."""
+    """As of a model without function calling. This model does not report calls to CrewAI either."""
     files = one_task(
         imports="""
             from crewai import BaseLLM
@@ -180,11 +180,11 @@ async def test_a_tool_that_the_crew_may_not_use_ends_it_at_once(
     assert "this crew may not use convert_links; if it should, add it to `tools`" in end.error
 
 
-# The human
+# Human feedback
 
 
 async def test_an_agent_waits_for_the_human(start: Start, project: Project, model: Any) -> None:
-    """The log says that its limit does not count; a test that outlasts it would have to sleep."""
+    """The log says that the limit does not count; a test that outlasts the limit would be slow."""
     model.answers("A post.")
     folder = project(one_task(agent=", max_execution_time=1", task=", human_input=True"))
     messages, end = await play(start, folder, questions(("", True)))
@@ -212,7 +212,7 @@ async def test_what_a_human_wants_changed_goes_to_the_agent(
 async def test_questions_about_tasks_beside_each_other_come_one_by_one(
     start: Start, project: Project, model: Any
 ) -> None:
-    """The protocol allows one at a time; a second one would end the run."""
+    """The protocol allows one question at a time; a second one would end the run."""
     model.answers("A post.")
     folder = project(
         {
@@ -287,7 +287,7 @@ async def test_it_ends_at_stop_while_its_model_is_silent(
 
 
 async def test_a_key_that_is_wrong(run: Run, project: Project, model: Any) -> None:
-    """The error names the fault in one line, and not the key, also when the model quotes it."""
+    """The error names the fault in one line, without the key, even if the model quotes it."""
     model.refuses(401, "Incorrect API key: sk-this-is-the-key-of-the-model")
     messages, end = await run(project(one_task()))
     assert isinstance(end, Failed)

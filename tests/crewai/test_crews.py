@@ -1,4 +1,4 @@
-"""Whole crews of the real CrewAI: what the daemon is told of them."""
+"""Whole crews of the real CrewAI: the messages to the daemon."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ async def test_a_storage_that_stays_has_locks_for_all_runs(
 async def test_what_a_project_says_of_tracing_does_not_count(
     run: Run, project: Project, model: Any
 ) -> None:
-    """The fixture sees whether anybody was called."""
+    """The fixture `strangers` fails if another host was called."""
     model.answers("ok")
     files = one_task(crew=", tracing=True, verbose=True") | {".env": "CREWAI_TRACING_ENABLED=true"}
     _, end = await run(project(files))

@@ -1,4 +1,4 @@
-"""The one command that the README begins with."""
+"""The demo: the first command in the README."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_demo(run_program: RunProgram) -> None:
 
 
 async def test_it_ends_with_its_terminal(run_program: RunProgram) -> None:
-    """Nobody would find it later, or what it keeps of keys in its folder."""
+    """The user could find neither the demo nor the keys in its folder later."""
     program = run_program("demo", "--port", "0")
     program.wait_for("The daemon keeps serving", program.output)
     program.process.send_signal(signal.SIGHUP)

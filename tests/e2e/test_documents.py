@@ -1,4 +1,4 @@
-"""The shell commands of the documents for newcomers, run in their order, as one user."""
+"""The shell commands of the documents for newcomers, run in order by one user."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trio
 from tests.e2e.conftest import ROOT, Daemon, Portal
 
 DOCUMENTS = ("docs/getting-started.md", "docs/clients.md")
-# A block that needs root, or hours, is marked `sh no-test`.
+# The mark `sh no-test` is for a block that needs root or takes hours.
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -24,7 +24,7 @@ async def test_commands_of_the_document_work(
     await crewed.sync(portal.account())
     blocks = BLOCK.findall((ROOT / document).read_text(encoding="utf-8"))
     assert blocks
-    # The password is typed at the prompt; here it is piped in.
+    # The user types the password at the prompt; the test pipes it in.
     script = "\n".join(blocks).replace(
         "smartlinkd login", f"printf '%s\\n' '{crewed.password}' | smartlinkd login"
     )

@@ -1,10 +1,8 @@
-"""Faults of each kind that the sandbox can play, from the link in a request to the answer, and what
-of it is left for the next request.
+"""The sandbox's faults: the answer to the request that meets a fault, and to the next request.
 
-What the portal's code makes of the others is in `tests/marketplace/test_portal_chromium.py`. Here
-each kind of answer is due at least once. Each fault has a story of its own: a request that meets
-it, and an ordinary one after it. The stories are played first, several at a time, and the tests
-then look at how each one went.
+The portal's code is tested with more faults in `tests/marketplace/test_portal_chromium.py`. Here
+each kind of answer occurs at least once. A fixture runs all cases first, several at a time; the
+tests then check each case.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ pytestmark = [
 ]
 
 AT_ONCE = 8
-"""Stories; each needs a browser context of its own."""
+"""Cases that run at the same time. Each needs its own browser context."""
 
 
 class Due(Enum):
-    """What a request that meets a fault is due."""
+    """The answer that a request must get when it meets a fault."""
 
     # one answer for the whole request
     LOST = "the affiliate portal wants a login"
@@ -42,15 +40,15 @@ class Due(Enum):
     UNREACHED = "could not be loaded: net::ERR_CONNECTION_RESET"
     FROZEN = "the marketplace does not let this account make links"
     LATE = "the marketplace did not answer in time"
-    # an entry for each link, the one that meets the fault
+    # an entry for each link; this is the entry of the link that meets the fault
     MADE = 0
     UNKNOWN = -1
     INVALID = 10
-    # … and the other one alike
+    # an entry for each link; the other link's entry matters, too
     BOTH_UNKNOWN = "-1 for both"
     ONE_UNKNOWN = "-1 for the row that is missing"
     MADE_AND_CHECK = "the links, and the account is paused afterwards"
-    # the links, but not the product
+    # the links without the product
     NO_DATA = "product null"
     NO_DATA_FOR_NOW = "product null, and of the next one as well"
     NO_DATA_CHECK = "product null, and the account is paused"
@@ -101,7 +99,7 @@ BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
 def daemon_for(name: str) -> str:
-    """Return the fixture of the daemon that meets the fault."""
+    """Return the name of the fixture with the daemon that meets the fault."""
     if BY_NAME[name].point is Point.PRODUCT:
         return "daemon"
     return "impatient" if DUE[name] is Due.LATE else "linking"
@@ -109,17 +107,17 @@ def daemon_for(name: str) -> str:
 
 @dataclass
 class Story:
-    """How it went."""
+    """The result of a case."""
 
     account: Account
     good: int
-    """The item beside the one that meets the fault."""
+    """The item of the link that does not meet the fault."""
     bad: int
     met: httpx.Response
     next: int
     after: httpx.Response
     submits_after: int
-    """How many submits the sandbox has seen for the request after."""
+    """Submits that the sandbox has seen for the request after."""
 
 
 async def _play(name: str, daemon: Daemon, portal: Portal) -> Story:
@@ -129,7 +127,7 @@ async def _play(name: str, daemon: Daemon, portal: Portal) -> Story:
         bad = item
     else:
         await portal.arm(name, account)
-    if name == "row_other_account":  # of an id each, that of whichever link came first would count
+    if name == "row_other_account":  # else the first row's id would count
         await daemon.convert(portal.link(portal.item()), account=account)
     met = await daemon.convert(portal.link(good), portal.link(bad), account=account)
     if DUE[name] is Due.MADE_AND_CHECK:
@@ -147,7 +145,7 @@ async def _is_paused(daemon: Daemon, account: Account) -> bool:
 
 @pytest.fixture(scope="module")
 def stories(daemon: Daemon, linking: Daemon, impatient: Daemon, portal: Portal) -> dict[str, Story]:
-    """All of them, played."""
+    """The results of all cases by fault."""
     daemons = {"daemon": daemon, "linking": linking, "impatient": impatient}
     played: dict[str, Story] = {}
 
@@ -161,10 +159,10 @@ def stories(daemon: Daemon, linking: Daemon, impatient: Daemon, portal: Portal) 
         for each in daemons.values():
             await each.login()
         async with trio.open_nursery() as nursery:
-            # Those that wait the longest come first, so that nobody waits for them at the end.
+            # The slowest cases start first.
             for name in sorted(DUE, key=lambda name: DUE[name] is not Due.LATE):
                 nursery.start_soon(play, name)
-                await trio.lowlevel.checkpoint()  # so that they begin in this order
+                await trio.lowlevel.checkpoint()  # so that the cases start in this order
 
     trio.run(play_all)
     return played
@@ -216,10 +214,10 @@ def _check_entries(name: str, story: Story, portal: Portal, good: Json, bad: Jso
             assert (good, bad) == (entry, unknown | {"failCode": due.value})
         case Due.BOTH_UNKNOWN:
             assert (good, bad) == (unknown, unknown)
-        case Due.ONE_UNKNOWN:  # whichever was submitted last
+        case Due.ONE_UNKNOWN:  # the one that was submitted last
             assert (good, bad) in ((entry, unknown), (unknown, spoilt))
         case Due.NO_DATA:
             assert (good, bad) == (entry, spoilt | {"product": None})
-        case _:  # the other one's reading was stopped, or had ended
+        case _:  # reading the other product was stopped, or had ended
             assert bad == spoilt | {"product": None}
             assert good in (entry, entry | {"product": None})

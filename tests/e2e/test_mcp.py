@@ -1,4 +1,4 @@
-"""MCP at a daemon with the sandbox: with the official client, and by the messages themselves."""
+"""MCP with a daemon and the sandbox: the official client, and single messages."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def by_client(
 
 
 async def call(daemon: Daemon, key: str, tool: str, arguments: Json) -> Json:
-    """Return a tool's result, asked for by one message."""
+    """Call a tool with one message, and return its result."""
     params = {"name": tool, "arguments": arguments}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     headers = {"Accept": "application/json, text/event-stream"}

@@ -1,4 +1,4 @@
-"""The owner is told of a cookie that is missing, and of its return."""
+"""The owner is notified of a missing cookie, and of its return."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def test_the_owner_is_told_when_links_are_wanted_and_no_cookie_is_stored(
 
         await daemon.until("told", told)
         await daemon.sync(portal.account())
-    # The second one so soon because the daemon has ended.
+    # The second notice is not delayed, because the daemon has ended.
     told_of = [json.loads(line) for line in written.read_text().splitlines()]
     assert [(body["event"], body["state"]) for body in told_of] == [
         ("cookie_missing", "missing"),

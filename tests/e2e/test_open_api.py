@@ -1,6 +1,6 @@
-"""The faults of the sources that need no browser: the official Open API, and an estimate service.
+"""Faults of the sources without a browser: the official Open API, and an estimate service.
 
-The API has one account, the owner's, so its faults are met one after the other.
+The API has one account, the owner's, so its faults occur one after the other.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def test_no_fault_is_left_out() -> None:
 
 
 async def check_converts(daemon: Daemon, portal: Portal, item: int, *, product: bool) -> None:
-    """Links by the API, without a cookie: there is no long one, so the short one stands for it."""
+    """Check a conversion by the API without a cookie. The API has no long link; the short link
+    takes its place."""
     link = portal.link(item)
     answer = await daemon.convert(link, account=None, sub_ids=["a", "", "c"])
     entry = portal.entry(item, portal.owner(APP_ID), "a", "", "c", product=product)

@@ -1,4 +1,4 @@
-"""The daemon's own end: asked for, it finishes what it has begun; killed, it leaves nothing."""
+"""The daemon's end: after SIGTERM it finishes its work; after SIGKILL nothing is left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.chromium
 
 
 def refuses(daemon: Daemon) -> bool:
-    """Whether nobody listens at the daemon's address."""
+    """True if nobody listens at the daemon's address."""
     url = httpx.URL(daemon.url)
     try:
         with socket.create_connection((url.host, url.port or 0), timeout=1):
@@ -38,7 +38,7 @@ async def test_sigterm_lets_a_conversion_end(
     order: list[str] = []
     with running(products={"source": "none"}) as daemon:
         await daemon.until_ready()
-        # One that has nothing to say any more must not keep the daemon.
+        # An idle connection must not delay the daemon's end.
         idle = socket.create_connection((httpx.URL(daemon.url).host, httpx.URL(daemon.url).port))
 
         async def convert() -> None:
@@ -46,10 +46,10 @@ async def test_sigterm_lets_a_conversion_end(
             order.append("answered")
 
         async def knock() -> None:
-            while not refuses(daemon):  # noqa: ASYNC110 - a refusal tells nobody
+            while not refuses(daemon):  # noqa: ASYNC110 - a refusal sends no event
                 await trio.sleep(0.01)
             order.append("refused")
-            daemon.program.process.send_signal(signal.SIGHUP)  # which comes too late, and is no end
+            daemon.program.process.send_signal(signal.SIGHUP)  # too late to do anything
 
         await daemon.login()
         with idle:
@@ -59,7 +59,7 @@ async def test_sigterm_lets_a_conversion_end(
                 daemon.program.process.terminate()
                 nursery.start_soon(knock)
             assert await daemon.program.ended() == 0
-    # On leaving the block it was looked at what it has left.
+    # At the end of the block the fixture checks what the daemon has left.
     assert order == ["refused", "answered"]
     entry = portal.entry(item, account, product=False)
     assert answers[0].json() == {"ok": True, "mapping": {portal.link(item): entry}}
@@ -125,13 +125,13 @@ async def test_a_pause_outlasts_the_daemon_and_is_told_once(
         account.renew()
         await daemon.sync(account)
         assert (await convert_new(daemon, portal)).status_code == 200
-    # On leaving the block all that was due was told.
+    # At the end of the block all due notices were sent.
     events = [json.loads(line)["event"] for line in told.read_text().splitlines()]
     assert events == ["account_paused", "account_back"]
 
 
 async def convert_new(daemon: Daemon, portal: Portal) -> httpx.Response:
-    """Convert a link that nobody has asked for, with the stored cookie."""
+    """Convert a new link with the stored cookie."""
     return await daemon.convert(portal.link(portal.item()), account=None)
 
 

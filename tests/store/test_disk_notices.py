@@ -1,4 +1,4 @@
-"""The owner is told once that the disk is full, and once that there is room again."""
+"""Notices to the owner: one when the disk is full, one when there is space again."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ QUICK = StoreLimits(disk_look_s=0.01)
 
 
 class PlayedDisk:
-    """A disk that reports so many bytes and inodes to be free."""
+    """A disk with a given number of free bytes and inodes."""
 
     def __init__(self) -> None:
         self.free = ROOM
-        self.files = 9  # that there may be; 0 where nobody counts them
-        self.inodes = 1  # that are free
+        self.files = 9  # inodes in all; 0 for a file system without inode counts
+        self.inodes = 1  # free inodes
 
     def statvfs(self, _: Path) -> SimpleNamespace:
         blocks = {"f_blocks": ROOM, "f_bavail": self.free // 512, "f_frsize": 512}
@@ -60,7 +60,7 @@ def store_limits() -> StoreLimits:
 
 async def until(told: list[bool], count: int) -> None:
     with trio.fail_after(PATIENCE):
-        while len(told) < count:  # noqa: ASYNC110 - a plain list tells nobody
+        while len(told) < count:  # noqa: ASYNC110 - a plain list sends no event
             await trio.sleep(0.01)
 
 
@@ -129,7 +129,7 @@ def test_disk_without_inode_counts_has_room(disk: PlayedDisk, tmp_path: Path) ->
 async def test_old_executions_are_pruned_at_once_on_a_disk(
     journal: Store, disk: PlayedDisk, new: New, wall: SimpleNamespace, told: list[bool]
 ) -> None:
-    """Pruning gives room back before its next round."""
+    """Pruning frees space before its next round."""
     old = await journal.create(new(), idempotency=None)
     end = Change(status=Status.STOPPED, finished_at=wall.now)
     await journal.record(old.id, ExecutionUpdate(end))
@@ -139,7 +139,7 @@ async def test_old_executions_are_pruned_at_once_on_a_disk(
         await journal.create(new(), idempotency=None)
     with trio.fail_after(PATIENCE):
         while (await journal.executions("deal-post", limit=1)).executions:
-            pass  # each look takes real time, on a thread
+            pass  # each call takes real time on a thread
     assert told == [True]
 
 

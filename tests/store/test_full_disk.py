@@ -1,4 +1,4 @@
-"""A disk without room: what is refused, what the owner hears, and that pruning gives room back."""
+"""A full disk: refusals, notices, and pruning that frees space."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OLD = 20
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A folder with little room."""
+    """A folder with little space."""
     with small_disk(tmp_path / "small", "24m") as folder:
         yield folder
 
@@ -42,7 +42,7 @@ def path(small: Path) -> Path:
 
 @pytest.fixture
 def crowded(small: Path, path: Path, new: New) -> Iterator[StoreDatabase]:
-    """A store with old executions, on a disk without a byte left."""
+    """A store with old executions on a disk without a free byte."""
     with closing(StoreDatabase(path, KEY)) as store:
         for _ in range(OLD):
             given = new(inputs={"x": "y" * 20_000})
@@ -55,7 +55,7 @@ def crowded(small: Path, path: Path, new: New) -> Iterator[StoreDatabase]:
 
 @pytest.fixture
 def filled(small: Path, path: Path) -> Path:
-    """The file of a store that was closed, on a disk without a byte left."""
+    """The file of a closed store on a disk without a free byte."""
     StoreDatabase(path, KEY).close()
     fill(small / "filler")
     return path
@@ -108,7 +108,7 @@ def test_disk_without_inodes_is_a_full_one(filled: Path, small: Path) -> None:
 async def test_start_on_full_disk_is_reported_in_the_log_alone(
     filled: Path, handle: Store, told: list[bool], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """systemd starts the daemon again every few seconds, and each would notify the owner."""
+    """systemd restarts the daemon every few seconds, and each start would notify the owner."""
     with pytest.raises(NoRoomToOpen, match=f"{filled}: its disk is full; make room in"):
         await handle.run(trio.TASK_STATUS_IGNORED)
 

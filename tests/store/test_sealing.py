@@ -1,4 +1,4 @@
-"""Webhook credentials: never in clear on the disk, and not longer there than they are needed."""
+"""Webhook credentials: never in plain text on the disk, and deleted when no longer needed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OTHER = WebhookTarget("task", "https://b.example", auth=SecretStr(SECRET))
 
 
 def kept(path: Path) -> int:
-    """How many credentials the file holds."""
+    """Return the number of credentials in the file."""
     with closing(sqlite3.connect(path)) as connection:
         (count,) = connection.execute(
             "SELECT count(*) FROM webhooks WHERE credential IS NOT NULL"
@@ -86,7 +86,7 @@ def test_credential_is_deleted_at_an_end_without_deliveries(
 ) -> None:
     execution_id = create(webhooks=(TARGET, OTHER))
     queue(store, execution_id, now, status=Status.STOPPED, finished_at=now)
-    assert kept(path) == 1  # of the two: the one that is waited for
+    assert kept(path) == 1  # the credential of the waiting delivery
 
     finish(create(webhooks=(OTHER,)))
 
@@ -127,7 +127,7 @@ def test_other_key_loses_credentials_and_nothing_else(
     path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """As when the crews' master secret had to be replaced."""
+    """As after a replacement of the crews' master secret."""
     now = datetime.now(UTC)
     execution_id = create(webhooks=(TARGET,))
     waiting = queue(store, execution_id, now)
@@ -158,12 +158,12 @@ def test_damaged_credential_is_lost_alone(
 def test_damaged_file_is_closed_again(
     store: StoreDatabase, create: Create, open_store: Callable[..., StoreDatabase], path: Path
 ) -> None:
-    """The actor is started again, and again."""
+    """The actor is restarted repeatedly; each open file would be a leak."""
     create(webhooks=(TARGET,))
     store.close()
     change_file(path, "UPDATE webhooks SET events = '{'")
 
-    # What is raised holds on to all that was under way.
+    # The exception keeps references to everything that was open.
     with pytest.raises(UnusableStore, match="should be JSON") as raised:
         open_store()
     assert open_files(path) == []

@@ -1,7 +1,7 @@
-"""The crews' API over loopback: on the main address, at `/` there, and on an address of its own.
+"""The crews' API over loopback: under `/crews`, at `/`, and on a crew's own address.
 
-Nothing is faked but, in most tests, the executor: a `StandIn` with its handle, which can be put
-into any state and made to fail.
+Most tests replace the executor by a `FakeExecutor`, which can be put into any state and made to
+fail.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ Json = dict[str, Any]
 
 
 class StandIn:
-    """An executor in memory. `refusal`, when set, is the answer to whatever is asked.
+    """An executor in memory. `refusal`, if set, is raised by each call.
 
-    `waiting` counts those who wait or follow; `heard` is set once there was one, `left` when there
-    is none any more.
+    `waiting` counts clients that wait or follow; `heard` is set once there was one, `left` once
+    there is none.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class StandIn:
         self.events: dict[str, list[ExecutionEvent]] = {}
         self.kickoffs: list[tuple[CrewUser, Kickoff, str | None, JsonValue]] = []
         self.feedbacks: list[tuple[Feedback, tuple[WebhookTarget, ...]]] = []
-        self.keys: list[tuple[str, JsonValue, str]] = []  # with their bodies, and their executions
+        self.keys: list[tuple[str, JsonValue, str]] = []  # keys with their bodies and executions
         self.asked: list[dict[str, Any]] = []
         self.refusal: Exception | None = None
         self.takes_to_stop = 0.0  # seconds
@@ -89,22 +89,22 @@ class StandIn:
         self.heard = trio.Event()
         self.left = trio.Event()
 
-    # What tests do
+    # For tests
 
     def add(self, crew: str = "alpha", owner: str = "", **different: Any) -> Execution:
-        """Make an execution known."""
+        """Add an execution."""
         made = execution(crew=crew, owner=owner, sequence=len(self.known) + 1, **different)
         self.known[made.id] = made
         self.events[made.id] = []
         return made
 
     def change(self, kickoff_id: str, **different: Any) -> None:
-        """Change an execution, and tell those who wait."""
+        """Change an execution and wake waiting clients."""
         self.known[kickoff_id] = replace(self.known[kickoff_id], **different)
         self._ring()
 
     def happen(self, kickoff_id: str, kind: str, data: JsonValue = None) -> None:
-        """Add an event."""
+        """Add an event to an execution."""
         happened = self.events[kickoff_id]
         moment = BEGAN + timedelta(milliseconds=len(happened))
         content = b"" if data is None else to_json(data)
@@ -115,7 +115,7 @@ class StandIn:
         self.news.set()
         self.news = trio.Event()
 
-    # The handle
+    # The executor's methods
 
     async def kickoff(
         self, caller: CrewUser, kickoff: Kickoff, *, idempotency_key: str | None, body: JsonValue
@@ -211,7 +211,7 @@ class StandIn:
 
 
 class _Following:
-    """The events of one execution of a `StandIn`."""
+    """The events of an execution of a `FakeExecutor`."""
 
     def __init__(self, of: StandIn, kickoff_id: str, after: int) -> None:
         self._of = of
@@ -229,7 +229,7 @@ class _Following:
 
 
 def execution(**different: Any) -> Execution:
-    """An execution that waits for its turn, but for what is different."""
+    """Return a pending execution with different fields."""
     status = different.get("status", Status.PENDING)
     begun = None if status is Status.PENDING else BEGAN + timedelta(seconds=1)
     ended = BEGAN + timedelta(seconds=3.5) if status.state.ended else None
@@ -276,8 +276,9 @@ class Address(Client):
 
 @dataclass
 class ServedCrews:
-    """A daemon's crews: `alpha` (the default, with a bind of its own), `beta`, and the broken
-    `gamma`. Each has an organization token; `alpha` has those of `ann` and `bob` too.
+    """The crews `alpha` (the default, with its own bind), `beta`, and the broken `gamma`.
+
+    Each has an organization token; `alpha` also has tokens of the users `ann` and `bob`.
     """
 
     main: Address
@@ -293,7 +294,7 @@ class ServedCrews:
         return self.tokens["alpha"]
 
     def at(self, where: str) -> Address:
-        """The base address of `alpha`: `under` /crews/alpha, at `root`, or its `own`."""
+        """Return a base address of `alpha`: `under` /crews/alpha, at `root`, or its `own`."""
         match where:
             case "under":
                 return Address(f"{self.main.url}/crews/alpha", self.main.http)
@@ -352,9 +353,9 @@ def serve_crews(
     conformity: Conformity,
     limits: HttpLimits,
 ) -> ServeCrews:
-    """Serves crews over an executor, on two ports, for the length of a block.
+    """Return a context manager that serves crews of an executor on two ports.
 
-    `serve_crews(executor)`, and `catalog=` for other crews than `crews`.
+    `serve_crews(executor)`; `catalog=` replaces `crews`.
     """
     return partial(
         opened, catalog=crews, nursery=nursery, directory=tmp_path, conformity=conformity,
@@ -364,7 +365,7 @@ def serve_crews(
 
 @pytest.fixture
 async def served(serve_crews: ServeCrews, executor: StandIn) -> AsyncIterator[ServedCrews]:
-    """Crews over a stand-in."""
+    """The crews with a `FakeExecutor`."""
     async with serve_crews(cast(Executor, executor)) as made:
         yield made
 
@@ -389,7 +390,7 @@ async def opened(
         own_addresses={},
     )
     metrics = Metrics(None, ConversionTimings(), executor, list)
-    nobody: Any = None  # a part that no crew asks
+    nobody: Any = None  # a service that no crew uses
     auth = Auth(directory, password_hash=SecretStr(""), signing_secret=SecretStr("ab" * 32))
     await nursery.start(auth.run)
     services = Services(

@@ -1,4 +1,4 @@
-"""Where crews answer, and how whatever is no operation there is refused."""
+"""The addresses of crews, and the errors at paths without an operation."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ WHERE = ["under", "root", "own"]
 
 
 def body_of(raw: bytes) -> tuple[int, Any]:
-    """Status and JSON of an answer."""
+    """Return the status and the JSON of an answer."""
     head, _, body = raw.partition(b"\r\n\r\n")
     assert b"content-type: application/json" in head.lower()
     return int(head.split()[1]), json.loads(body)
 
 
-# What answers
+# Paths that answer
 
 
 @pytest.mark.parametrize("where", ["root", "own"])
 async def test_path_with_a_double_slash_is_served(served: ServedCrews, where: str) -> None:
-    """`GET /api/crews` tells of `/`, so a client asks for `//inputs`."""
+    """`GET /api/crews` shows the address `/`, so a client may request `//inputs`."""
     for token, status in ((served.token, 200), ("", 401)):
         request = (
             "GET //inputs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -54,7 +54,7 @@ async def test_path_with_a_double_slash_is_served(served: ServedCrews, where: st
         assert set(body) == ({"inputs"} if token else {"error", "message"})
 
 
-# What does not
+# Paths that do not answer
 
 
 async def test_unknown_path_is_404_in_the_crews_shape(served: ServedCrews) -> None:
@@ -113,7 +113,7 @@ async def test_head_answers_as_get_without_a_body(served: ServedCrews, executor:
             assert head.status_code == get.status_code == 200, (where, path)
             assert head.content == b"", (where, path)
             assert head.headers["Content-Type"] == get.headers["Content-Type"], (where, path)
-            # The root is the owner's page for whoever shows no token.
+            # Without a token the root is the owner's page.
             if where != "root" or len(path) > 1:
                 assert (await served.at(where).ask("HEAD", path)).status_code == 401, (where, path)
 

@@ -1,4 +1,4 @@
-"""A crew whose configuration is wrong: it cannot run, and what it ran before stays readable."""
+"""A crew with a wrong configuration: it cannot run, but its earlier executions stay readable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of executions, stopping one, and answering for a human."""
+"""The list of executions, stop, and human feedback."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_stop_waits_for_the_longest_grace(
 
 
 def answer_of(kickoff_id: str, **different: Any) -> dict[str, Any]:
-    """A human's answer."""
+    """Return a body with human feedback."""
     whole = {
         "execution_id": kickoff_id,
         "task_id": "1",

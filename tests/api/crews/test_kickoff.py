@@ -1,4 +1,4 @@
-"""Starting an execution."""
+"""Kickoff of an execution."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ BASIC = {"strategy": "basic", "username": "u", "password": "p"}
 
 
 def stream(**more: object) -> dict[str, Any]:
-    """A body with an address for events."""
+    """Return a body with a webhook for events."""
     return {"webhooks": {"events": ["log"], "url": URL, **more}}
 
 
 def human(authentication: object) -> dict[str, Any]:
-    """A body with an address for questions."""
+    """Return a body with a webhook for human input."""
     return {"humanInputWebhook": {"url": URL, "authentication": authentication}}
 
 

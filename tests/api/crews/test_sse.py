@@ -1,4 +1,4 @@
-"""The events of an execution as server-sent events."""
+"""An execution's events as server-sent events."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from tests.api.crews.conftest import Address, ServedCrews, StandIn
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-SOON = 5.0  # seconds; far above what any of this takes
+SOON = 5.0  # seconds; far more than any step takes
 
 
 class Stream:
-    """A client of an event stream, over a connection of its own."""
+    """A client of an event stream on its own connection."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
         self._received = b""
 
     async def until(self, text: bytes) -> bytes:
-        """All that came up to `text`."""
+        """Read until `text` was received; return all that was received."""
         with trio.fail_after(SOON):
             while text not in self._received:
                 data = await self.stream.receive_some()
@@ -45,7 +45,7 @@ class Stream:
         return self._received
 
     async def rest(self) -> bytes:
-        """All of it, when it has ended."""
+        """Read to the end; return all that was received."""
         with trio.fail_after(SOON):
             while data := await self.stream.receive_some():
                 self._received += data
@@ -67,7 +67,7 @@ async def follow(
 
 
 def told(text: str) -> list[tuple[int, Any]]:
-    """Id and data of each event; comments are left out.
+    """Return the id and data of each event, without comments.
 
     Lines are split by Python's rules, as careless clients do, and not by the HTML standard's.
     """
@@ -119,7 +119,7 @@ async def test_events_go_on_after_the_last_event_id(
 
 
 async def let_silence_pass(clock: MockClock) -> None:
-    """Move the clock by the time after which a comment is sent."""
+    """Advance the clock by the time after which a comment is sent."""
     await wait_all_tasks_blocked(0.01)
     clock.jump(sse.KEEP_ALIVE)
 
@@ -250,7 +250,7 @@ async def test_follower_beyond_the_share_of_its_token_is_429_until_another_leave
             assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
             assert (await served.own.ask("HEAD", path, served.token)).status_code == 200
             async with follow(served.own, served.tokens["ann"], "unknown") as another:
-                await another.until(b"404 ")  # it may follow, but there is no such execution
+                await another.until(b"404 ")  # not 429: the limit is for each token
             if how == "half-close":
                 await one.stream.send_eof()
                 await two.stream.send_eof()
@@ -263,7 +263,7 @@ async def test_follower_beyond_the_share_of_its_token_is_429_until_another_leave
 async def test_event_in_two_parts_has_no_comment_between_them(
     served: ServedCrews, executor: StandIn, mock_clock: MockClock
 ) -> None:
-    """A comment between the parts would be in the middle of a line."""
+    """A comment between the parts would break a line."""
     known = executor.add()
     data: JsonValue = {"text": "a\u2028b\x85c"}
     executor.happen(known.id, "log", data)
@@ -284,7 +284,7 @@ async def test_event_in_two_parts_has_no_comment_between_them(
 async def test_head_of_events_has_no_events(
     served: ServedCrews, executor: StandIn, caplog: pytest.LogCaptureFixture
 ) -> None:
-    known = executor.add()  # never ends
+    known = executor.add()  # the execution never ends
     with trio.fail_after(SOON):
         answer = await served.own.ask("HEAD", f"/events/{known.id}", served.token)
     assert (answer.status_code, answer.content) == (200, b"")

@@ -1,4 +1,4 @@
-"""The status of an execution."""
+"""An execution's status."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ async def test_wait_with_a_token_that_is_rotated_meanwhile_is_401(
     assert answers == [401]
 
 
-# Wrong
+# Wrong ids
 
 
 async def test_malformed_id_is_404(served: ServedCrews) -> None:

@@ -1,4 +1,4 @@
-"""The callers of a crew. The executions that each may see are in tests/contract and tests/crews."""
+"""The callers of a crew. tests/contract and tests/crews test which executions each may see."""
 
 from __future__ import annotations
 

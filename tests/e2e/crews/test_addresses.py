@@ -1,4 +1,4 @@
-"""A crew wants an address that somebody else has, or cannot run: the others are not troubled."""
+"""A crew whose address is taken, or that cannot run, does not affect the other crews."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Street:
-    """A daemon, and the ports that its crews want."""
+    """A daemon, the free port of one crew, and the taken port of another."""
 
     daemon: Daemon
     own: int

@@ -1,7 +1,7 @@
-"""Clients that go away leave nothing: neither a descriptor nor a follower, a process or a folder.
+"""Clients that disconnect leave nothing: no descriptor, follower, process or folder.
 
-Each test begins with a look at what the daemon has, and ends when it has that again. The soak does
-the same for executions, by the hundred.
+Each test compares the daemon's resources before and after. The soak does the same for hundreds of
+executions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STILL_LOOKS = 4
 
 @pytest.fixture(scope="module")
 def employer(employing: Employing, meet: Meet) -> Iterator[Daemon]:
-    """One daemon for all. What it makes for its first worker and keeps, it has made."""
+    """The module's daemon. Its first execution has already made what it keeps for workers."""
 
     async def first_execution(daemon: Daemon) -> None:
         crew = await meet(daemon, "trivial")
@@ -48,7 +48,7 @@ def employer(employing: Employing, meet: Meet) -> Iterator[Daemon]:
 
 @asynccontextmanager
 async def nothing_left(daemon: Daemon) -> AsyncIterator[None]:
-    """What there is after the block is what was there before."""
+    """Check that the daemon has the same resources after the block as before."""
     await daemon.login()
     before = await at_rest(daemon)
     yield
@@ -59,14 +59,14 @@ async def nothing_left(daemon: Daemon) -> AsyncIterator[None]:
         found = await belongings(daemon)
         return found == before
 
-    with suppress(AssertionError):  # what there is instead is told by the next line
+    with suppress(AssertionError):  # the next line shows the difference
         await daemon.until("nothing more than before", is_left)
     assert found == before
 
 
 async def at_rest(daemon: Daemon) -> dict[str, Any]:
-    """What it has when nothing goes any more: a connection or a worker's line that has just ended
-    may be there for another moment."""
+    """Return the daemon's resources once they stay the same: a closed connection or a worker's
+    socket may exist for another moment."""
     looks: list[dict[str, Any]] = []
     with trio.fail_after(LONGEST_REST):
         while len(looks) < STILL_LOOKS or any(look != looks[-1] for look in looks[-STILL_LOOKS:]):
@@ -76,7 +76,7 @@ async def at_rest(daemon: Daemon) -> dict[str, Any]:
 
 
 async def belongings(daemon: Daemon) -> dict[str, Any]:
-    descriptors = daemon.descriptors()  # before the questions below, whose connections would count
+    descriptors = daemon.descriptors()  # before the requests below, whose connections would count
     parts = ("smartlinkd_execution", "smartlinkd_part_")
     happened = ("smartlinkd_executions_ended", "smartlinkd_execution_wait")
     told = {
@@ -112,7 +112,7 @@ async def test_clients_that_do_not_wait_for_a_kickoff(employer: Daemon, meet: Me
     async with nothing_left(employer):
         for nth in range(TIMES):
             client = ask(crew, "POST", "/kickoff", b"{}")
-            for _ in range(nth % 6):  # so much time it has
+            for _ in range(nth % 6):  # the kickoff gets this much time
                 await employer.ask("GET", "/livez")
             leave(client, by_reset=nth % 2 == 0)
     begun = [each for each in await crew.ids() if each not in before]
@@ -123,7 +123,7 @@ async def test_clients_that_do_not_wait_for_a_kickoff(employer: Daemon, meet: Me
 async def test_stops_whose_clients_leave_at_once_are_carried_out(
     employer: Daemon, meet: Meet
 ) -> None:
-    """By a close: what was sent before a reset may be lost."""
+    """The clients close their connections: a reset may lose what was sent before."""
     crew = await meet(employer, "patient")
     async with nothing_left(employer):
         ids = [await crew.kick_off() for _ in range(TIMES)]
@@ -138,7 +138,7 @@ async def follow(daemon: Daemon, number: int) -> bool:
 
 
 def ask(client: Client, method: str, path: str, body: bytes = b"") -> socket.socket:
-    """A connection on which something was asked."""
+    """Send a request on a new connection, and return the connection."""
     url = httpx.URL(client.daemon.url)
     connection = socket.create_connection((url.host, url.port or 0))
     connection.sendall(

@@ -1,4 +1,4 @@
-"""`convert_links`, called by the example crew, down to the portal and back, through a Chromium."""
+"""The example crew calls `convert_links`: from the worker to the portal, through a Chromium."""
 
 from __future__ import annotations
 

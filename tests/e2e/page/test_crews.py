@@ -1,4 +1,4 @@
-"""The page's view of crews, and what the owner does in it."""
+"""The crews' views of the page."""
 
 from __future__ import annotations
 
@@ -75,10 +75,10 @@ async def test_a_token_is_copied_without_being_shown(
 ) -> None:
     await tab.open("crews/asking/status", session=daemon.session)
     await tab.see("Healthy")
-    if allowed:  # to use the clipboard, as other browsers than this one do from the start
+    if allowed:  # other browsers allow the clipboard from the start
         granted = {"permissions": ["clipboardSanitizedWrite"]}
         await tab.session.call("Browser.grantPermissions", granted)
-        await tab.evaluate("document.execCommand = () => false")  # and need no other way
+        await tab.evaluate("document.execCommand = () => false")  # and the page uses no other way
     await tab.click("button", "Copy: Bearer Token")
     await tab.see("Copied", but_not="slc_")
     await tab.go("crews/asking/run")
@@ -101,7 +101,7 @@ async def test_a_crew_is_run_by_the_form_and_answered(daemon: Daemon, tab: Tab) 
     await tab.type("Feedback", EVIL)
     await tab.click("button", "Approve")
     await tab.see("completed", "Result", "crew_kickoff_completed")
-    assert await tab.focused() == "H1"  # not lost with the form
+    assert await tab.focused() == "H1"  # the focus is kept although the form is gone
     assert json.loads(await tab.text("group", "Result")) == {
         "inputs": {"topic": EVIL, "tone": {"polite": False}},
         "human": EVIL,
@@ -173,12 +173,12 @@ async def test_pressed_again_after_a_failure_it_is_the_same_execution(
 
 
 async def test_who_does_not_look_holds_no_connection(daemon: Daemon, tab: Tab) -> None:
-    """A browser has six for all of its tabs."""
+    """A browser has six connections for all of its tabs."""
     kickoff_id = await daemon.kick_off("asking", {"topic": "x"})
     await tab.open(f"crews/asking/executions/{kickoff_id}", session=daemon.session)
     await tab.see("human_input_requested")
     following = """performance.getEntriesByType("resource").filter(
-        (each) => each.name.includes("/events/")).length"""  # those that have ended
+        (each) => each.name.includes("/events/")).length"""  # requests that have ended
     assert await tab.evaluate(following) == 0
     await tab.be_hidden(True)
     await tab.until(f"{following} === 1")
@@ -228,7 +228,7 @@ async def test_the_commands_run_as_they_are(daemon: Daemon, tab: Tab) -> None:
     await tab.go("crews/failing/status")
     await tab.see("Healthy", "failing")
     start = await tab.text("group", "Start a run")
-    assert """{"inputs":{"why":"…"}}""" in start  # without the one that may be left out
+    assert """{"inputs":{"why":"…"}}""" in start  # without the optional input
 
 
 async def test_a_place_that_is_none(daemon: Daemon, tab: Tab) -> None:
@@ -244,7 +244,7 @@ async def test_one_is_stopped(daemon: Daemon, tab: Tab) -> None:
     await tab.see("Stop this run?")
     await tab.click_in_dialog("Stop")
     await tab.see("stopped", "Error", "crew_kickoff_failed")
-    # Not lost with the button: who uses no mouse goes on from here.
+    # The focus is kept although the button is gone: a keyboard user goes on from here.
     assert await tab.focused() == "H1"
     await tab.go("crews/endless/executions?state=RUNNING")
     await tab.see("There are none.")

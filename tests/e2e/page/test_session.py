@@ -1,4 +1,4 @@
-"""The owner's session ends, also while a page is open: from then on it shows and does nothing."""
+"""The owner's session ends while a page is open; the page then shows and does nothing."""
 
 from __future__ import annotations
 
