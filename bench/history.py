@@ -38,7 +38,7 @@ writes, so that the write is measured, too."""
 COST: Final = Goal(at_most=1.05)
 ENTRIES: Final = 100_000
 LIMIT_S: Final = 0.05
-"""Seconds that a search may take."""
+"""The longest time that a search may take, in seconds."""
 PAGE: Final = 50
 APART_MS: Final = 60_000
 """Milliseconds between two entries."""

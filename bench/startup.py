@@ -33,7 +33,7 @@ READY, BARE = "browserReady", "a bare Chromium and a first page"
 ALONE, REPLACED = "the libraries alone", "a bare Chromium in the place of one that was killed"
 GOAL: Final = Goal(at_most=1.25)
 FIRST_ANSWER: Final = Goal(at_most=2.0)
-"""Beside the libraries alone."""
+"""For the time beside the libraries alone."""
 FLAGS: Final = ("--headless", "--remote-debugging-port=0", "--no-first-run", "--disable-gpu")
 """Flags of a bare Chromium, as most programs start it. The floor's Chromium has the daemon's."""
 PAGE: Final = "data:text/html,<script>document.title='it%20works'</script>"

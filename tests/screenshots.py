@@ -25,7 +25,7 @@ PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 
 @dataclass(frozen=True)
 class Screen:
-    """What a picture is taken of: sizes in CSS pixels, and how the browser is set up."""
+    """A picture's size in CSS pixels, and the browser's settings."""
 
     name: str
     width: int
@@ -33,7 +33,7 @@ class Screen:
     language: str
     scheme: str
     words: tuple[str, str]
-    """The names of the box and of the button, in that language."""
+    """The names of the text box and of the button in that language."""
 
 
 SCREENS = (

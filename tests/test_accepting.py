@@ -1,4 +1,4 @@
-"""Accepting connections with nothing left to accept one with. Sockets and shortage are real."""
+"""Accepting connections without a free descriptor. Sockets and shortage are real."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from smartlinkd.admin.control_socket import SOCKET_NAME, ControlSocket
 from smartlinkd.http_server import GuardedQuart, ServedApp, bind, serve
 from tests.shortage import Shortage
 
-PATIENCE = 5.0  # seconds; what takes that long hangs
+PATIENCE = 5.0  # seconds; a longer wait is a hang
 WAITS = "no connection can be accepted, which is tried again and again: [Errno 24] Too many open"
 
 
 async def tried_often(caplog: pytest.LogCaptureFixture) -> None:
-    """Wait until it has said that it waits, and for some more tries."""
+    """Wait until the listener has logged that it waits, and for some more attempts."""
     with trio.fail_after(PATIENCE):
         while not caplog.messages:  # noqa: ASYNC110 - a log has no event
             await trio.sleep(RETRY_INTERVAL_S / 10)

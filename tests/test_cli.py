@@ -1,4 +1,4 @@
-"""The command line: which command calls what, and how each end is told."""
+"""The command line: the function that each command calls, and the exit codes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
 def test_those_who_speak_to_the_daemon_need_to_know_where_it_is(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And nothing else: they are not given its secrets, and its file may be half edited."""
+    """The commands do not read the daemon's secrets, and the file may be invalid elsewhere."""
     path = tmp_path / "config.toml"
     path.write_text('[server]\nbind = "8787"\n[state]\ndirectory = "state"\n')
     assert main([*words, "--config", str(path)]) == 2

@@ -1,5 +1,5 @@
-"""What becomes of the commands' output where it goes to a file or a pipe: each is a real process,
-since Python writes such output at the end."""
+"""The commands' output to a file or a pipe. Each command is a real process, because Python writes
+such output at its end."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 
 PASSWORD = b"correct horse"
 COMMAND = [sys.executable, "-c", "import sys, smartlinkd.cli; sys.exit(smartlinkd.cli.main())"]
-# Buffered, as for everybody who has not asked for anything else.
+# Output is buffered, as by default.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
 def hashing(stdout: int) -> tuple[int, str]:
-    """The exit code and what is told of `hash-password`, whose output goes there."""
+    """Return the exit code and standard error of `hash-password` with this standard output."""
     ended = subprocess.run(
         [*COMMAND, "hash-password"],
         input=PASSWORD,
@@ -46,7 +46,7 @@ def test_a_reader_that_has_gone_is_no_fault() -> None:
 
 
 def closed(streams: str, *arguments: str) -> tuple[int, bytes]:
-    """The exit code and all output of a command that a shell has started without these."""
+    """Return the exit code and all output of a command that a shell starts with closed streams."""
     ended = subprocess.run(
         ["/bin/sh", "-c", f'"$@" {streams}', "sh", *COMMAND, *arguments],
         stdin=subprocess.DEVNULL,

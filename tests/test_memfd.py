@@ -1,4 +1,4 @@
-"""A sealed file has what it was made with, for good; another one is told from it."""
+"""A sealed file keeps its content for good, and is told from an unsealed one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SEAL, SHRINK, GROW, WRITE = 1, 2, 4, 8
 
 
 def open_ones() -> list[Path]:
-    """Descriptors of ours, in this process."""
+    """Return this process's descriptors of files with the tests' name."""
     entries = Path("/proc/self/fd").iterdir()
     return [each for each in entries if NAME in os.fsdecode(os.path.realpath(each))]
 

@@ -1,7 +1,7 @@
-"""Of what comes as JSON nothing is kept once it was dealt with.
+"""No text of a JSON body is kept after its request.
 
-pydantic keeps short texts that it has read, thousands of them, for the case that they come again.
-Here they are links, products, ids and passwords, which do not; and a password is to be gone.
+pydantic caches thousands of short texts by default. Here they are links, products, ids and
+passwords, which do not come again; and a password must not stay in memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from smartlinkd.store import codec
 BEFORE = 500
 TIMES = 2000
 KEPT = TIMES // 5
-"""Of so many texts; for what Python itself keeps at hand, some hundreds of tuples and the like."""
+"""Memory blocks that may remain. Python itself keeps some hundreds, such as tuples."""
 
 TOKENS = Tokens(SecretBytes(bytes(32)), SecretStr("a hash"))
 

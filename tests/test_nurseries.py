@@ -1,4 +1,4 @@
-"""A hidden nursery: which error leaves the block, and that no task outlives it."""
+"""A hidden nursery: which error leaves the block, and that no task outlives the block."""
 
 from __future__ import annotations
 

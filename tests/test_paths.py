@@ -1,4 +1,4 @@
-"""What is at a path: something, nothing, or what cannot be known."""
+"""The mode of a path: a file, nothing, or an error."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`./run` and `.ci/run`, as far as they can be tried without a network.
+"""`./run` and `.ci/run` without a network.
 
-The script runs for real, in a folder of its own, with a path on which only stand-ins are: they
-write down how they were called. So what is seen is what it would do on a fresh machine.
+The script runs in its own folder, with a PATH that has only stubs. They record their calls, which
+are those of a fresh machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# What every Debian has.
+# Programs that every Debian has.
 ESSENTIAL = (
     "bash",
     "cat",
@@ -56,7 +56,7 @@ case "$name $*" in *"${BROKEN:-no such call}"*) echo "it broke"; exit 3 ;; esac
 
 @dataclass
 class Clone:
-    """A fresh clone on a machine with nothing but stand-ins."""
+    """A fresh clone on a machine that has only stubs."""
 
     folder: Path
     programs: Path
@@ -85,13 +85,13 @@ class Clone:
         )
 
     def run(self, *arguments: str, program: str = "./run") -> tuple[int, str, str]:
-        """Exit code, standard output and standard error."""
+        """Return exit code, standard output and standard error."""
         with self.start(program, *arguments) as process:
             out, err = process.communicate(timeout=30)
         return process.returncode, out, err
 
     def calls(self) -> list[str]:
-        """What was called since the last time this was asked."""
+        """Return the recorded calls since the last call of this method."""
         path = self.programs / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
@@ -100,7 +100,7 @@ class Clone:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Clone:
-    """As root, with Python and Chromium."""
+    """A clone on a machine with Python and Chromium, used by root."""
     made = Clone(tmp_path / "clone", tmp_path / "bin")
     made.folder.mkdir()
     made.programs.mkdir()
@@ -238,7 +238,7 @@ def test_any_chromium_will_do_for_the_demo(clone: Clone, other: str) -> None:
 
 
 def test_a_snap_is_none(clone: Clone) -> None:
-    """As Ubuntu's, whose programs are links to the one that starts them."""
+    """Ubuntu's snaps are links to the program that starts them."""
     clone.put("snap")
     (clone.programs / CHROMIUM).unlink()
     (clone.programs / "chromium").symlink_to("snap")
@@ -258,7 +258,7 @@ def test_but_an_installation_goes_on_since_the_configuration_may_name_one_or_nee
     clone.put("apt-get", "exit 100")
     clone.put("systemctl", "echo systemd 252")
     (clone.programs / "mkdir").unlink()
-    clone.put("mkdir", 'note "mkdir $*"; exit 1')  # with which what follows begins
+    clone.put("mkdir", 'note "mkdir $*"; exit 1')  # the first step of the installation
     code, _, err = clone.run("install")
     assert code == 1
     assert err.splitlines()[-1].startswith("run: there is no Chromium here: ")

@@ -1,4 +1,4 @@
-"""The state directory is one daemon's at a time; a file in it is whole, private, and on disk."""
+"""The state directory is used by one daemon at a time; its files are whole, private and durable."""
 
 from __future__ import annotations
 
@@ -113,14 +113,14 @@ def test_a_child_process_does_not_inherit_it(tmp_path: Path) -> None:
 def test_what_cannot_be_used_is_told(tmp_path: Path, place: str) -> None:
     file = tmp_path / "file"
     file.touch()
-    # Root may write anywhere, but nobody makes files in there.
+    # Root may write anywhere, but nobody can make files in /proc/self.
     directory = file / "state" if place == "below a file" else Path("/proc/self")
     text = r"^state\.directory: .* cannot be used \(.*writable"
     with pytest.raises(StateUnusable, match=text), claim(directory):
         pytest.fail("it was given out")
 
 
-# A file that is read
+# Reading a file
 
 
 @pytest.mark.parametrize("bits", [0o600, 0o400, 0o700])
@@ -160,7 +160,7 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     )
 
 
-# A file that is replaced
+# Replacing a file
 
 
 def test_what_a_crash_left_is_no_obstacle(tmp_path: Path) -> None:
@@ -289,7 +289,7 @@ def test_a_disk_of_which_nobody_knows_what_it_has_is_not_told_as_nothing_changed
         raise OSError(5, "Input/output error")
 
 
-# A secret
+# Secrets
 
 
 def secret_in(directory: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""A state directory in which others could put something, or that is none, is not used."""
+"""A state directory that others can write to, or that is no directory, is refused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_one_that_nobody_can_write_to_is_refused(
 
 
 def give_away(directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
-    """Make it another user's. His number and ours, which only root can leave as it is."""
+    """Give the directory to another user. Return that user's id and ours."""
     if os.geteuid() == 0:
         os.chown(directory, NOBODY, NOBODY)
         return NOBODY, 0
@@ -88,7 +88,7 @@ def test_users_without_a_name_are_told_by_their_numbers(
 def test_one_of_roots_that_is_open_to_the_daemons_group_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a volume of a container's often is."""
+    """A container's volume often belongs to root."""
     tmp_path.chmod(0o2770)
     monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
     with claim(tmp_path):

@@ -1,4 +1,4 @@
-"""Work on a thread where there can be none: a process of its own, at the kernel's limit."""
+"""Work on a thread at the kernel's limit of threads, in a new process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The unit files, as far as they can be looked at without systemd. See also tests/systemd."""
+"""The unit files, checked without systemd. tests/systemd runs them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from smartlinkd.commands.check_config import HIDDEN
 
 FOLDER = Path(__file__).parents[1] / "systemd"
 
-# Newer than systemd 252, of all that systemd.service(5) and systemd.exec(5) have.
+# Keys of systemd.service(5) and systemd.exec(5) that systemd 252 does not know.
 NEWER = ("RestartSteps", "RestartMaxDelaySec", "RestartMode", "PrivatePIDs", "ImportCredential")
 
 
@@ -29,7 +29,7 @@ def test_an_instance_is_all_that_the_one_without_a_name_is() -> None:
 
 
 def test_what_it_does_not_see_check_config_and_the_installation_know() -> None:
-    """What ProtectHome= and PrivateTmp= hide is in systemd.exec(5)."""
+    """systemd.exec(5) says what ProtectHome= and PrivateTmp= hide."""
     unit = keys("smartlinkd.service")
     assert (unit["ProtectHome"], unit["PrivateTmp"]) == (["yes"], ["yes"])
     assert set(HIDDEN) == {"/home", "/root", "/run/user", "/tmp", "/var/tmp"}
@@ -55,7 +55,7 @@ def test_all_that_is_in_it_is_known_to_the_oldest_systemd(key: str) -> None:
         ("Type", "notify"),
         ("NotifyAccess", "main"),
         ("Restart", "always"),
-        ("StartLimitIntervalSec", "0"),  # or the cookie is lost with the last start
+        ("StartLimitIntervalSec", "0"),  # otherwise the cookie is lost with the last start
         ("LimitCORE", "1"),  # or the watchdog writes the cookie to the disk; 0 is not for pipes
         ("OOMPolicy", "continue"),
         ("CapabilityBoundingSet", ""),

@@ -1,4 +1,4 @@
-"""Text and JSON of others: escaped, blanked or cut, and with lone surrogates replaced."""
+"""Untrusted text and JSON: escaped, blanked or cut, and lone surrogates replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How bodies look: names, times, and what is not taken for something else."""
+"""The format of bodies: names, times, and strict types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOON = datetime(2026, 11, 21, 12, 0, 0, 123_999, tzinfo=UTC)
 
 
 class Parcel(Body):
-    """One of ours, with a name of two words."""
+    """A body with a field of two words."""
 
     sent_at: Timestamp = NOON
     weight: int = 1

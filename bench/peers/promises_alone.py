@@ -32,7 +32,7 @@ AT_A_TIME: Final = 16
 MESSAGES: Final = 2
 """Messages of the program; the last is its result."""
 LIMIT: Final = 1 << 30
-"""Bytes of memory, and of any one file."""
+"""Bytes of the program's memory, and of any file that it writes."""
 ENVIRONMENT: Final = {"PATH": os.defpath}
 TABLE: Final = "CREATE TABLE executions (id TEXT PRIMARY KEY, result TEXT)"
 CREATED: Final = "INSERT INTO executions (id) VALUES (?)"

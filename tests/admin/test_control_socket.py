@@ -1,4 +1,4 @@
-"""The control socket, over a real one: who may use it, what it answers, and what it survives."""
+"""The control socket over a real one: access, answers, and bad clients."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from smartlinkd.admin.control_socket import (
 )
 from smartlinkd.errors import Invalid, Unavailable
 
-PATIENCE = 5.0  # seconds; what takes that long hangs
+PATIENCE = 5.0  # seconds; a longer wait is a hang
 NOBODY = 65534
 NO_ANSWER = "is no daemon of smartlinkd: its answer is none"
 
 
 class Order(Arguments):
-    """What one of the commands is told."""
+    """The arguments of the command `order`."""
 
     dish: str
     spoons: int = Field(default=1, le=4)
 
 
 class Owner:
-    """What the commands do."""
+    """The handlers of the commands, and what they have done."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -103,7 +103,7 @@ def control(limits: dict[str, float], tmp_path: Path, owner: Owner) -> ControlSo
 
 @pytest.fixture
 async def running(control: ControlSocket, tmp_path: Path) -> AsyncIterator[Path]:
-    """The directory of a daemon that answers."""
+    """The state directory of a running control socket."""
     with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
             await nursery.start(control.run)
@@ -112,7 +112,7 @@ async def running(control: ControlSocket, tmp_path: Path) -> AsyncIterator[Path]
 
 
 async def said_to(directory: Path, question: bytes, *, more: bool = False) -> bytes:
-    """All that comes back for `question`; nothing is sent after it unless there is `more`."""
+    """Send `question` and return all that comes back; the sending side stays open if `more`."""
     async with await trio.open_unix_socket(directory / SOCKET_NAME) as stream:
         await stream.send_all(question)
         if not more:
@@ -122,7 +122,7 @@ async def said_to(directory: Path, question: bytes, *, more: bool = False) -> by
             async for part in stream:
                 answer += part
         except trio.BrokenResourceError:
-            pass  # cut off with bytes unread
+            pass  # closed by the server with unread bytes
         return answer
 
 
@@ -262,7 +262,7 @@ async def test_arguments_that_are_too_long_are_refused_unsent(running: Path, own
     assert owner.done == ["order"]
 
 
-# Bad questions
+# Bad requests
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ async def test_a_client_that_does_not_wait_for_its_answer_harms_nobody(
 async def test_silent_clients_are_dropped_and_make_room(running: Path) -> None:
     streams = [await trio.open_unix_socket(running / SOCKET_NAME) for _ in range(MAX_CONNECTIONS)]
     for stream in streams:
-        assert await stream.receive_some() == b""  # its end
+        assert await stream.receive_some() == b""  # end of stream
         await stream.aclose()
     await assert_serves(running)
 
@@ -373,7 +373,7 @@ async def test_a_socket_that_a_killed_daemon_left_is_replaced(
 
 
 async def test_the_path_of_its_directory_may_be_long(tmp_path: Path, owner: Owner) -> None:
-    directory = tmp_path / ("d" * 200)  # the address of a socket holds 107 bytes
+    directory = tmp_path / ("d" * 200)  # a socket's address holds 107 bytes
     directory.mkdir()
     async with trio.open_nursery() as nursery:
         await nursery.start(ControlSocket(directory, owner.commands()).run)
@@ -382,7 +382,7 @@ async def test_the_path_of_its_directory_may_be_long(tmp_path: Path, owner: Owne
     assert not (directory / SOCKET_NAME).exists()
 
 
-# Nobody there
+# No daemon
 
 
 async def test_without_a_daemon_the_error_says_where_it_was_looked_for(tmp_path: Path) -> None:
@@ -436,7 +436,7 @@ async def test_daemon_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> 
 async def test_another_users_daemon_is_said_to_be_that(running: Path) -> None:
     (running / SOCKET_NAME).chmod(0)
     root = os.geteuid() == 0
-    if root:  # whom no mode keeps out
+    if root:  # root ignores modes
         os.seteuid(NOBODY)
     try:
         with pytest.raises(NotRunning, match=r"belongs to another user; run this as root"):

@@ -1,4 +1,4 @@
-"""The page for the scrape, as Prometheus' own parser reads it."""
+"""The metrics page, read by Prometheus' own parser."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def part(name: str, state: ChildState, restarts: int = 0) -> ChildSnapshot:
 
 
 def an_executor() -> Executor:
-    """One that does not run."""
+    """Return an executor that does not run."""
     return Executor(
         Catalog({}),
         Store(Path("/nowhere"), key=SecretBytes(bytes(32)), retention=RETENTION),

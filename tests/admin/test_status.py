@@ -1,4 +1,4 @@
-"""The owner's reports and commands, over real parts; what the portal does is played."""
+"""The owner's reports and commands with real actors; the portal is a fake."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CATALOG = Catalog(
 
 
 class Portal:
-    """Makes links and refuses them, and there are no short ones."""
+    """A portal that makes links or raises `refusal`, and has no short links."""
 
     needs_cookie = True
 
@@ -81,7 +81,7 @@ class Portal:
 
 
 class Parts:
-    """The parts, none of which runs at first."""
+    """The actors of a daemon, not running at first."""
 
     def __init__(self, directory: Path) -> None:
         place = market("vn")
@@ -123,7 +123,7 @@ class Parts:
         ]
 
     async def run(self, nursery: trio.Nursery) -> None:
-        """Run vault and service. Auth works in threads, for which a mock clock does not wait."""
+        """Start vault and service. Auth works in threads, for which a mock clock does not wait."""
         await nursery.start(self.vault.run)
         await nursery.start(self.conversion.run)
 
@@ -136,7 +136,7 @@ def parts(tmp_path: Path) -> Parts:
     return Parts(tmp_path)
 
 
-# What is shown
+# Reports
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ async def test_account_is_shown_from_no_cookie_to_its_trouble_and_the_end_of_tha
     (account,) = (await parts.do("status"))["accounts"]
     assert (account["account"], account["state"]) == ("4711", "active")
 
-    # Made here: one that were a parameter would keep its traceback, and all parts, for ever.
+    # An exception made as a test's parameter would keep its traceback and all actors alive.
     parts.portal.refusal = refusal()
     with pytest.raises(type(parts.portal.refusal)):
         await parts.conversion.convert(order(2))
@@ -220,7 +220,7 @@ def test_it_is_not_ready_while_a_part_does_not_run(parts: Parts, state: ChildSta
     assert parts.operator.not_ready() == state
 
 
-# What is done
+# Commands
 
 
 async def test_tokens_are_revoked_and_keys_if_wanted(parts: Parts, nursery: trio.Nursery) -> None:

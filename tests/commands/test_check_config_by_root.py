@@ -1,4 +1,4 @@
-"""`smartlinkd check-config` by root: all is looked at as the daemon's user sees it."""
+"""`smartlinkd check-config` by root: it looks as the daemon's user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOBODY = 65534
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
-# With a user of systemd's, whose state lies where only root gets to, and who sees no homes.
+# With a dynamic user of systemd: only root can reach its state, and it sees no homes.
 DYNAMIC = """
 import sys
 from functools import partial
@@ -35,7 +35,7 @@ Write = Callable[[str], Path]
 def by_root(
     path: Path, how: tuple[str, ...] = ("-m", "smartlinkd", "check-config")
 ) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, which does not become root again."""
+    """Run the command in a new process, because it cannot become root again."""
     return subprocess.run(
         [sys.executable, *how, str(path)],
         capture_output=True,
@@ -66,7 +66,7 @@ def test_crews_are_checked_as_the_daemons_user(write: Write, tmp_path: Path) -> 
 
 @pytest.fixture
 def secretive(tmp_path: Path) -> Path:
-    """A good configuration of an owner who keeps every file from others, and no credential."""
+    """A valid configuration whose files only the owner can read, without credentials."""
     path = tmp_path / "config.toml"
     path.write_text(
         f'[auth]\npassword_hash_file = "{tmp_path}/hash"\n'
@@ -125,7 +125,7 @@ def test_configuration_that_only_root_can_read_is_refused(secretive: Path) -> No
 
 
 def test_draft_at_home_and_secret_in_the_state_are_accepted(secretive: Path) -> None:
-    """The service will read the one elsewhere, and is shown the other by systemd."""
+    """The service will read the draft elsewhere, and systemd shows it the secret."""
     folder = secretive.parent
     for name in ("home", "private"):
         (folder / name).mkdir(mode=0o700)

@@ -1,4 +1,4 @@
-"""What `smartlinkd convert` reads and writes, without a daemon."""
+"""Input and output of `smartlinkd convert`, without a daemon."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_part_file_goes_on_after_the_last_whole_line(tmp_path: Path) -> None:
     part.add(RESULTS[:1])
     part.close(keep=True)
     with part.path.open("a") as file:
-        file.write('{"error":true,"fa')  # a kill in the midst
+        file.write('{"error":true,"fa')  # a kill while writing
     again = PartFile(tmp_path / "out.csv", PLAIN, ["a"])
     assert again.open() == [GOOD]
     again.add(RESULTS[1:])

@@ -1,4 +1,4 @@
-"""`smartlinkd doctor`: each point by itself, and once with a real Chromium."""
+"""`smartlinkd doctor`: each check by itself, and once with a real Chromium."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HASH = hash_password("correct horse")
 
 OF_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
-# It has said where it is to be reached, and is not.
+# A browser that has written its DevTools address and does not listen there.
 GONE = rf"""
 for word; do case $word in --user-data-dir=*) folder=${{word#*=}}; esac; done
 printf '1\n/devtools/browser/{UUID(int=0)}' > "$folder/DevToolsActivePort"
@@ -50,7 +50,7 @@ def settings(
 def examined(
     capsys: pytest.CaptureFixture[str], directory: Path, executable: Path | None
 ) -> tuple[int, dict[str, str]]:
-    """The exit code, and each point's verdict and text."""
+    """Return the exit code, and each check's verdict and text by name."""
     code = doctor.main(partial(settings, directory, executable))
     lines = capsys.readouterr().out.splitlines()
     return code, {line[6:19].strip(): line[:4].strip() + " " + line[21:] for line in lines}
@@ -77,7 +77,7 @@ def test_missing_chromium_fails_with_its_remedy(
             "for the daemon's user (install -d -m 700 -o USER), or name another one as "
             "state.directory",
         ),
-        # Of one below a closed folder nothing is known either; but root may look there.
+        # A directory below a closed folder would be unknown, too; but root may look there.
         (
             f"/{300 * 'x'}/state",
             f"FAIL /{300 * 'x'}/state cannot be written to (File name too long); make "
@@ -101,7 +101,7 @@ def test_full_disk_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def on_a_full_one(*, dir: Path, buffering: Literal[0]) -> IO[bytes]:
-        # On a full disk an empty file can still be made.
+        # An empty file can still be made on a full disk.
         return Path("/dev/full").open("wb", buffering=buffering)
 
     monkeypatch.setattr(tempfile, "TemporaryFile", on_a_full_one)
@@ -123,7 +123,7 @@ def test_unsafe_state_directory_fails(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_state_directory_of_another_user_fails_except_for_root(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root looks at that of a service, which runs as a user of its own."""
+    """Root checks a service's directory, which belongs to another user."""
     os.chown(tmp_path, 65534, 65534)
     _, points = examined(capsys, tmp_path, tmp_path / "none")
     good, _, told = points["state"].partition("; ")

@@ -1,4 +1,4 @@
-"""The commands for the running daemon, at a real control socket."""
+"""The commands for the running daemon, with a real control socket."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def config(tmp_path: Path) -> Path:
 
 
 async def ask(config: Path, *words: str) -> int:
-    """Run a command of the shell's while the daemon runs here."""
+    """Run a command of the shell while the daemon runs in this process."""
     return await trio.to_thread.run_sync(partial(main, [*words, "--config", str(config)]))
 
 
@@ -51,7 +51,7 @@ ANSWERS: dict[str, Response] = {
 
 @pytest.fixture
 async def asked(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
-    """The commands that a daemon was asked for, with their arguments."""
+    """The commands that the daemon has received, with their arguments."""
     found: list[str] = []
 
     def command(name: str, takes: type[Arguments] = NoArguments) -> Command[Any]:

@@ -1,4 +1,4 @@
-"""The daemon's command: what is done before it serves, and how each of its ends is told."""
+"""The command `serve`: its steps before the daemon serves, and its error messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def config(write: Callable[[str], Path]) -> Path:
 
 @pytest.fixture(autouse=True)
 def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Calls that would change the process, which is the tests' own, and its log levels."""
+    """The calls that would change this process or its log levels, recorded instead."""
     found: list[str] = []
     monkeypatch.setattr(serve_command, "make_private", lambda: found.append("private"))
     monkeypatch.setattr(serve_command, "raise_descriptor_limit", lambda: found.append("files"))

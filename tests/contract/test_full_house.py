@@ -88,7 +88,7 @@ def connections() -> Iterator[ExitStack]:
 
 
 def connect(daemon: Daemon, request: str, *, receives: int = 0) -> socket.socket:
-    """Send a request on a connection of its own, with a small receive buffer where it is given."""
+    """Send a request on a new connection. `receives` is the receive buffer's size in bytes."""
     url = httpx.URL(daemon.url)
     opened = socket.socket()
     if receives:

@@ -78,7 +78,7 @@ OPENED_BY = {
     "GET /crews/{crew}/events/{kickoff_id}": "crews",
     "POST /crews/{crew}/resume": "crews",
 }
-"""What opens each operation, by contract section 4. Each operation has an entry."""
+"""The credential that opens each operation (contract section 4). Each operation has an entry."""
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,8 @@
 """The official MCP client as a program: calls from standard input, results on standard output.
 
-A process of its own, since the client leaves async generators behind. `python -m
-tests.e2e.mcp_client URL` speaks HTTP, and without a URL it starts `smartlinkd mcp`. The key is in
-`SMARTLINKD_KEY`. Input and output are JSON: a list of `[tool, arguments]`, and what `main` prints.
+The client is a separate process, because it leaves async generators behind. `python -m
+tests.e2e.mcp_client URL` uses HTTP; without a URL it starts `smartlinkd mcp`. The key is in
+`SMARTLINKD_KEY`. The input is a JSON list of `[tool, arguments]`; `main` documents the output.
 """
 
 from __future__ import annotations

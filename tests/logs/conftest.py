@@ -1,4 +1,4 @@
-"""The log as it was before each test, and what a journal would read of it."""
+"""Fixtures: the log as it was before each test, and the journal's view of records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def as_before() -> Iterator[None]:
 
 
 class Said(io.StringIO):
-    """What was logged, in JSON lines."""
+    """The logged JSON lines."""
 
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.getvalue().splitlines()]
@@ -55,7 +55,7 @@ def terminal() -> Terminal:
 
 
 def parse(content: bytes) -> Entry:
-    """An entry, read as the protocol's description says; fails where it is not of that form."""
+    """Parse an entry of the journal's native protocol; fail if it is malformed."""
     fields: Entry = {}
     while content:
         line, end, content = content.partition(b"\n")
@@ -81,7 +81,7 @@ class Journal:
     listening: socket.socket
 
     def read(self) -> list[Entry]:
-        """The entries that came since the last look."""
+        """Return the entries since the last call."""
         found: list[Entry] = []
         with suppress(BlockingIOError):
             while True:

@@ -1,4 +1,4 @@
-"""Log contexts through tasks, threads and mailboxes."""
+"""Log contexts in tasks, threads and mailboxes."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ ONE, TWO = LogContext(request_id="one"), LogContext(request_id="two")
 
 
 def told(said: Said) -> list[tuple[object, object, object]]:
-    """Message, part and requests of each line."""
+    """Return message, actor and request ids of each line."""
     return [(line["message"], line.get("actor"), line.get("request_id")) for line in said.lines()]
 
 
 class Clerk:
-    """An actor whose work logs, here and in a thread."""
+    """An actor that logs in its task and in a thread."""
 
     async def do(self, what: str) -> None:
         logger.info("%s begins", what)

@@ -1,4 +1,4 @@
-"""Log records as JSON and for terminals: one record a line, nothing forged, nothing endless."""
+"""Log records as JSON and for terminals: one line each, no forged lines, bounded length."""
 
 from __future__ import annotations
 

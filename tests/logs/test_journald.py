@@ -1,4 +1,4 @@
-"""The journal's own protocol, and standard error while the journal takes nothing."""
+"""The journal's native protocol, and standard error as its replacement."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORGED = "x\nPRIORITY=0\nMESSAGE=forged\n\n\x00\x1b[2J\r\udcff"
 
 @dataclass
 class Stderr:
-    """Standard error of a service: a stream socket, at whose other end the journal reads lines."""
+    """A service's standard error: a stream socket whose lines the journal reads."""
 
     stream: TextIO
     other_end: socket.socket
@@ -46,7 +46,7 @@ class Stderr:
         return found
 
     def fill(self) -> None:
-        """Until it takes no more."""
+        """Write until the socket accepts no more."""
         with suppress(BlockingIOError), socket.socket(fileno=os.dup(self.stream.fileno())) as one:
             while True:
                 one.send(b"-" * 4096, socket.MSG_DONTWAIT)
@@ -129,7 +129,7 @@ def test_value_forges_no_field_and_no_entry(logging_to: Journal) -> None:
     ],
 )
 def test_message_has_no_control_characters(logging_to: Journal, text: str, shown: str) -> None:
-    """`journalctl` hides a text with a control character that is no line end and no tab."""
+    """`journalctl` hides a text with a control character other than line end and tab."""
     logger.info("%s", text)
     assert one(logging_to)["MESSAGE"] == [shown.encode()]
     logger.error("failed", exc_info=ValueError(text))
@@ -195,7 +195,7 @@ def test_lost_records_are_counted_and_logged_once(logging_to: Journal, stderr: S
     ]
     assert lost["MESSAGE_ID"] == [LogEvent.RECORDS_LOST.message_id.encode()]
     logger.info("later")
-    assert one(logging_to)["MESSAGE"] == [b"later"]  # it is told once
+    assert one(logging_to)["MESSAGE"] == [b"later"]  # the loss is logged once
 
 
 def test_closed_standard_error_is_ignored(logging_to: Journal, stderr: Stderr) -> None:
@@ -227,7 +227,7 @@ def test_journal_is_recognized_by_its_own_stream_alone(stderr: Stderr, tmp_path:
         assert not is_journal(stderr.stream, other)
     assert not is_journal(io.StringIO(), {"JOURNAL_STREAM": stderr.variable})
     with (tmp_path / "log").open("w") as file:
-        assert not is_journal(file, {"JOURNAL_STREAM": stderr.variable})  # it was redirected
+        assert not is_journal(file, {"JOURNAL_STREAM": stderr.variable})  # redirected to a file
         status = os.fstat(file.fileno())
         assert not is_journal(file, {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"})
 
