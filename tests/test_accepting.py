@@ -35,7 +35,7 @@ def is_told_once(caplog: pytest.LogCaptureFixture) -> bool:
 
 
 @pytest.mark.parametrize("kind", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
-async def test_whatever_is_not_left_is_waited_for_and_nothing_else(
+async def test_accept_waits_for_resources_and_raises_other_errors(
     kind: int, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     faults = [OSError(kind, os.strerror(kind)) for _ in range(50)] + [OSError(errno.EBADF, "shut")]
@@ -52,7 +52,7 @@ async def test_whatever_is_not_left_is_waited_for_and_nothing_else(
     assert listening.socket.fileno() < 0
 
 
-async def test_the_control_socket_waits(
+async def test_control_socket_without_a_free_descriptor_waits(
     shortage: Shortage, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     with trio.fail_after(PATIENCE), socket.socket(socket.AF_UNIX) as caller:
@@ -68,7 +68,7 @@ async def test_the_control_socket_waits(
     assert is_told_once(caplog)
 
 
-async def test_the_facade_waits_and_says_so_once(
+async def test_http_server_without_a_free_descriptor_waits_and_logs_once(
     shortage: Shortage, caplog: pytest.LogCaptureFixture
 ) -> None:
     (door,) = bind("127.0.0.1", 0)

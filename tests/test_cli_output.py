@@ -29,13 +29,13 @@ def hashing(stdout: int) -> tuple[int, str]:
     return ended.returncode, ended.stderr.decode()
 
 
-def test_a_full_disk_is_told_in_a_line() -> None:
+def test_full_disk_is_an_error_of_one_line() -> None:
     with Path("/dev/full").open("wb") as full:
         told = hashing(full.fileno())
     assert told == (1, "smartlinkd: the output cannot be written: No space left on device\n")
 
 
-def test_a_reader_that_has_gone_is_no_fault() -> None:
+def test_broken_pipe_exits_with_141() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
@@ -59,9 +59,9 @@ def closed(streams: str, *arguments: str) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("streams", ["2>&-", "<&- >&- 2>&-"])
-def test_a_log_that_nobody_wants_is_no_fault(streams: str, tmp_path: Path) -> None:
+def test_closed_standard_error_is_no_error(streams: str, tmp_path: Path) -> None:
     assert closed(streams, "serve", "--config", str(tmp_path / "none")) == (2, b"")
 
 
-def test_an_input_that_is_not_there_is_an_empty_one() -> None:
+def test_closed_standard_input_is_empty() -> None:
     assert closed("<&-", "hash-password") == (1, b"smartlinkd: the password is empty\n")

@@ -139,14 +139,16 @@ PYTEST = "pytest -n 3 --dist loadfile --no-loadscope-reorder"
 @pytest.mark.parametrize(
     ("arguments", "code"), [((), 2), (("tets",), 2), (("help",), 0), (("--help",), 0)]
 )
-def test_anything_else_gets_the_usage(clone: Clone, arguments: tuple[str, ...], code: int) -> None:
+def test_unknown_command_prints_the_usage(
+    clone: Clone, arguments: tuple[str, ...], code: int
+) -> None:
     found, out, err = clone.run(*arguments)
     assert found == code
     assert "usage: ./run demo" in (err if code else out)
     assert clone.calls() == []
 
 
-def test_a_clone_is_set_up_once_and_anew_when_what_it_is_made_from_changes(clone: Clone) -> None:
+def test_clone_is_set_up_once_and_again_when_its_requirements_change(clone: Clone) -> None:
     code, _, err = clone.run("demo", "--once")
     assert code == 0
     assert clone.calls() == [*SET_UP, "smartlinkd demo --once"]
@@ -164,7 +166,7 @@ def test_a_clone_is_set_up_once_and_anew_when_what_it_is_made_from_changes(clone
         assert clone.calls() == [*SET_UP, "smartlinkd demo"]
 
 
-def test_a_set_up_that_failed_says_why_and_is_done_again(clone: Clone) -> None:
+def test_failed_set_up_says_why_and_is_repeated(clone: Clone) -> None:
     clone.environment["BROKEN"] = "-e ."
     code, _, err = clone.run("demo")
     assert code == 1
@@ -192,7 +194,7 @@ def test_a_set_up_that_failed_says_why_and_is_done_again(clone: Clone) -> None:
     ],
     ids=["an old Python", "no sudo", "no apt"],
 )
-def test_what_is_missing_is_an_error_with_its_remedy(
+def test_missing_program_is_an_error_with_its_remedy(
     clone: Clone, gone: list[str], instead: dict[str, str], told: list[str]
 ) -> None:
     for name in gone:
@@ -231,13 +233,13 @@ def test_a_missing_chromium_is_installed(clone: Clone) -> None:
 
 
 @pytest.mark.parametrize("other", ["chromium", "google-chrome"])
-def test_any_chromium_will_do_for_the_demo(clone: Clone, other: str) -> None:
+def test_demo_uses_any_installed_chromium(clone: Clone, other: str) -> None:
     (clone.programs / CHROMIUM).rename(clone.programs / other)
     clone.run("demo")
     assert clone.calls() == [*SET_UP, "smartlinkd demo"]
 
 
-def test_a_snap_is_none(clone: Clone) -> None:
+def test_snap_is_not_used_as_chromium(clone: Clone) -> None:
     """Ubuntu's snaps are links to the program that starts them."""
     clone.put("snap")
     (clone.programs / CHROMIUM).unlink()
@@ -248,7 +250,7 @@ def test_a_snap_is_none(clone: Clone) -> None:
     assert err.splitlines()[-1].endswith("install Google Chrome's own package")
 
 
-def test_but_an_installation_goes_on_since_the_configuration_may_name_one_or_need_none(
+def test_installation_continues_without_chromium(
     clone: Clone,
 ) -> None:
     script = clone.folder / "systemd/install.sh"
@@ -265,7 +267,7 @@ def test_but_an_installation_goes_on_since_the_configuration_may_name_one_or_nee
     assert clone.calls() == [f"mkdir -p {clone.folder}/opt/smartlinkd"]
 
 
-def test_everybody_may_read_what_every_key_means_however_closed_the_clone_is(clone: Clone) -> None:
+def test_installed_documents_are_readable_for_all_users(clone: Clone) -> None:
     for tool in ("chmod", "date", "stat"):
         clone.programs.joinpath(tool).symlink_to(str(shutil.which(tool)))
     script = clone.folder / "systemd/install.sh"
@@ -290,7 +292,7 @@ def test_everybody_may_read_what_every_key_means_however_closed_the_clone_is(clo
     assert (code, clone.calls()) == (0, ["644 755 644"]), err
 
 
-def test_sudo_is_used_by_others_than_root_and_told_before(clone: Clone) -> None:
+def test_sudo_is_announced_and_used_without_root(clone: Clone) -> None:
     (clone.programs / CHROMIUM).unlink()
     clone.put("id", "echo 1000")
     clone.put("sudo", 'note "sudo $1 $3"; exec "$@"')
@@ -342,7 +344,7 @@ def test_only_root_can_install(clone: Clone, action: str) -> None:
         (["--help"], 247, 0, "usage: ./run demo"),
     ],
 )
-def test_what_can_be_refused_is_refused_before_anything_is_made(
+def test_installation_is_refused_before_anything_is_made(
     clone: Clone, arguments: list[str], systemd: int, code: int, told: str
 ) -> None:
     (clone.programs / CHROMIUM).unlink()
@@ -353,7 +355,7 @@ def test_what_can_be_refused_is_refused_before_anything_is_made(
     assert clone.calls() == []
 
 
-def test_runs_beside_each_other_wait(clone: Clone) -> None:
+def test_concurrent_run_waits_for_the_set_up(clone: Clone) -> None:
     with (clone.folder / "requirements.txt").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with clone.start("./run", "demo") as waiting:
@@ -375,9 +377,7 @@ def test_the_lock_is_gone_before_the_program_starts(clone: Clone) -> None:
 
 
 @pytest.mark.parametrize(("broken", "status"), [("", 0), ("pytest", 3)])
-def test_ci_runs_the_tests_and_those_under_systemd_beside_them(
-    clone: Clone, broken: str, status: int
-) -> None:
+def test_ci_runs_the_tests_and_the_systemd_tests(clone: Clone, broken: str, status: int) -> None:
     for tool in TEST_TOOLS:
         clone.put(tool)
     clone.environment |= {"CI": "true", "BROKEN": broken}

@@ -23,12 +23,12 @@ def keys(name: str) -> dict[str, list[str]]:
     return found
 
 
-def test_an_instance_is_all_that_the_one_without_a_name_is() -> None:
+def test_units_with_and_without_an_instance_name_are_equal() -> None:
     plain = (FOLDER / "smartlinkd.service").read_text()
     assert (FOLDER / "smartlinkd@.service").read_text() == plain
 
 
-def test_what_it_does_not_see_check_config_and_the_installation_know() -> None:
+def test_hidden_folders_are_those_of_check_config_and_the_installation() -> None:
     """systemd.exec(5) says what ProtectHome= and PrivateTmp= hide."""
     unit = keys("smartlinkd.service")
     assert (unit["ProtectHome"], unit["PrivateTmp"]) == (["yes"], ["yes"])
@@ -45,7 +45,7 @@ def test_an_instances_socket_differs_in_its_address_alone() -> None:
 
 
 @pytest.mark.parametrize("key", NEWER)
-def test_all_that_is_in_it_is_known_to_the_oldest_systemd(key: str) -> None:
+def test_unit_has_no_key_that_the_oldest_systemd_does_not_know(key: str) -> None:
     assert key not in keys("smartlinkd.service")
 
 
@@ -62,5 +62,5 @@ def test_all_that_is_in_it_is_known_to_the_oldest_systemd(key: str) -> None:
         ("RestrictNamespaces", "user pid net"),
     ],
 )
-def test_what_the_daemon_relies_on(key: str, value: str) -> None:
+def test_unit_has_the_keys_that_the_daemon_relies_on(key: str, value: str) -> None:
     assert keys("smartlinkd.service")[key] == [value]

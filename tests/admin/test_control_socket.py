@@ -133,12 +133,12 @@ async def assert_serves(directory: Path) -> None:
 # Commands
 
 
-async def test_a_command_is_done_and_answered(running: Path, owner: Owner) -> None:
+async def test_command_is_run_and_answered(running: Path, owner: Owner) -> None:
     assert await call(running, "greet") == {"ok": True, "message": "good day"}
     assert owner.done == ["greet"]
 
 
-async def test_on_the_wire_it_is_a_line_of_json_each_way_also_in_pieces(running: Path) -> None:
+async def test_request_in_pieces_is_answered_with_a_line_of_json(running: Path) -> None:
     async with await trio.open_unix_socket(running / SOCKET_NAME) as stream:
         for piece in (b'{"comm', b'and": "gre', b'et"}', b"\n"):
             await stream.send_all(piece)
@@ -171,7 +171,7 @@ async def test_a_large_answer_arrives_whole(running: Path) -> None:
     assert await call(running, "much") == {"ok": True, "text": "x" * 500_000}
 
 
-async def test_a_slow_command_holds_up_nobody(running: Path, owner: Owner) -> None:
+async def test_slow_command_does_not_delay_others(running: Path, owner: Owner) -> None:
     answers: list[Response] = []
 
     async def wait() -> None:
@@ -186,7 +186,7 @@ async def test_a_slow_command_holds_up_nobody(running: Path, owner: Owner) -> No
     assert answers == [{"ok": True}]
 
 
-async def test_only_so_many_are_answered_at_the_same_time(running: Path, owner: Owner) -> None:
+async def test_connections_beyond_the_limit_wait(running: Path, owner: Owner) -> None:
     async def ask(command: str) -> None:
         answer = await call(running, command)
         answers[command] += answer["ok"]
@@ -207,13 +207,15 @@ async def test_only_so_many_are_answered_at_the_same_time(running: Path, owner: 
 # Arguments
 
 
-async def test_a_command_is_told_its_arguments(running: Path) -> None:
+async def test_command_gets_its_arguments(running: Path) -> None:
     answer = await call(running, "order", {"dish": "phở"})
     assert answer == {"ok": True, "dish": "phở", "spoons": 1}
 
 
 @pytest.mark.parametrize("arguments", ["", ', "arguments": {}', ', "arguments": null'])
-async def test_who_has_no_arguments_may_leave_them_out(running: Path, arguments: str) -> None:
+async def test_arguments_of_a_command_without_any_may_be_left_out(
+    running: Path, arguments: str
+) -> None:
     question = f'{{"command": "greet"{arguments}}}\n'
     assert json.loads(await said_to(running, question.encode()))["ok"] is True
 
@@ -240,7 +242,7 @@ async def test_wrong_arguments_are_named_and_nothing_is_done(
     assert owner.done == []
 
 
-async def test_a_command_without_arguments_takes_none(running: Path, owner: Owner) -> None:
+async def test_command_without_arguments_refuses_arguments(running: Path, owner: Owner) -> None:
     answer = await call(running, "greet", {"loudly": True})
     assert answer == {"ok": False, "error": "loudly: is not a field here"}
     assert owner.done == []
@@ -254,7 +256,7 @@ async def test_arguments_are_not_logged(running: Path, caplog: pytest.LogCapture
     assert "secret" not in caplog.text
 
 
-async def test_arguments_that_are_too_long_are_refused_unsent(running: Path, owner: Owner) -> None:
+async def test_too_long_arguments_are_not_sent(running: Path, owner: Owner) -> None:
     room = MAX_REQUEST - len(json.dumps({"command": "order", "arguments": {"dish": ""}})) - 1
     assert (await call(running, "order", {"dish": "x" * room}))["ok"] is True
     with pytest.raises(Invalid, match=r"^the arguments are too long: .* at most 4096 bytes$"):
@@ -282,7 +284,7 @@ async def test_arguments_that_are_too_long_are_refused_unsent(running: Path, own
     ],
     ids=lambda question: repr(question[:24]),
 )
-async def test_a_question_that_is_no_command_is_answered_as_an_unknown_one(
+async def test_malformed_request_is_answered_as_an_unknown_command(
     running: Path, owner: Owner, question: bytes
 ) -> None:
     answer = json.loads(await said_to(running, question + b"\n"))
@@ -301,13 +303,13 @@ async def test_a_line_that_is_too_long_is_not_answered(running: Path) -> None:
 
 
 @pytest.mark.parametrize("half", [b"", b'{"command": "greet"', b'{"command": "greet"}'])
-async def test_half_a_line_is_not_answered(running: Path, owner: Owner, half: bytes) -> None:
+async def test_unfinished_line_is_not_answered(running: Path, owner: Owner, half: bytes) -> None:
     assert await said_to(running, half) == b""
     assert owner.done == []
     await assert_serves(running)
 
 
-async def test_a_client_that_does_not_wait_for_its_answer_harms_nobody(
+async def test_client_that_leaves_before_its_answer_disturbs_no_other(
     running: Path, owner: Owner
 ) -> None:
     for command in (b"greet", b"much"):
@@ -325,7 +327,7 @@ async def test_silent_clients_are_dropped_and_make_room(running: Path) -> None:
     await assert_serves(running)
 
 
-async def test_a_bug_in_a_command_is_logged_and_ends_nothing(
+async def test_bug_in_a_command_is_logged_and_the_socket_stays(
     running: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = await call(running, "blunder")
@@ -337,7 +339,7 @@ async def test_a_bug_in_a_command_is_logged_and_ends_nothing(
 # The socket
 
 
-async def test_the_mask_for_new_files_is_what_it_was(running: Path) -> None:
+async def test_umask_is_restored(running: Path) -> None:
     (running / "file").touch()
     mask = os.umask(0o022)
     os.umask(mask)
@@ -345,7 +347,7 @@ async def test_the_mask_for_new_files_is_what_it_was(running: Path) -> None:
     assert mask != 0o177
 
 
-async def test_a_client_in_the_middle_does_not_keep_it_from_ending(
+async def test_unfinished_command_does_not_delay_the_end(
     control: ControlSocket, tmp_path: Path, owner: Owner
 ) -> None:
     with trio.fail_after(PATIENCE):
@@ -385,7 +387,7 @@ async def test_the_path_of_its_directory_may_be_long(tmp_path: Path, owner: Owne
 # No daemon
 
 
-async def test_without_a_daemon_the_error_says_where_it_was_looked_for(tmp_path: Path) -> None:
+async def test_missing_daemon_is_an_error_that_names_the_socket(tmp_path: Path) -> None:
     unserved = tmp_path / "unserved"
     unserved.mkdir()
     with socket.socket(socket.AF_UNIX) as left:
@@ -409,7 +411,7 @@ async def test_without_a_daemon_the_error_says_where_it_was_looked_for(tmp_path:
         (b'{"ok": false, "error": ["x"]}\n', NO_ANSWER),
     ],
 )
-async def test_an_answer_that_is_none_is_no_daemon(tmp_path: Path, answer: bytes, why: str) -> None:
+async def test_malformed_answer_is_no_daemon(tmp_path: Path, answer: bytes, why: str) -> None:
     async def answering(stream: trio.SocketStream) -> None:
         async with stream:
             await stream.receive_some()
@@ -433,7 +435,7 @@ async def test_daemon_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> 
             await call(tmp_path, "status", timeout_s=0.05)
 
 
-async def test_another_users_daemon_is_said_to_be_that(running: Path) -> None:
+async def test_socket_of_another_user_is_an_error_that_says_so(running: Path) -> None:
     (running / SOCKET_NAME).chmod(0)
     root = os.geteuid() == 0
     if root:  # root ignores modes

@@ -75,7 +75,7 @@ def a_browser() -> Browser:
     return Browser(settings, queue=1, backoff=Backoff(), on_down=lambda _why: None)
 
 
-def test_a_daemon_without_a_browser_tells_of_none() -> None:
+def test_metrics_without_a_browser_have_no_browser_family() -> None:
     def told(browser: Browser | None) -> list[str]:
         return [
             name

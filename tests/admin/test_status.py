@@ -146,7 +146,7 @@ def parts(tmp_path: Path) -> Parts:
         (SessionLost, ("session lost", "the affiliate portal wants a login")),
     ],
 )
-async def test_account_is_shown_from_no_cookie_to_its_trouble_and_the_end_of_that(
+async def test_account_is_shown_without_a_cookie_in_a_pause_and_after_it(
     parts: Parts,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
@@ -185,7 +185,7 @@ async def test_account_is_shown_from_no_cookie_to_its_trouble_and_the_end_of_tha
     assert await parts.do("account clear") == {"cleared": 0}
 
 
-async def test_a_status_is_shown_without_a_part_that_has_ended(
+async def test_status_is_shown_while_an_actor_is_down(
     parts: Parts, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     await parts.run(nursery)
@@ -202,7 +202,7 @@ async def test_a_status_is_shown_without_a_part_that_has_ended(
     assert status["cookie"]["accountName"] == "mine"
 
 
-async def test_a_status_waits_for_nobody_for_long(parts: Parts, autojump_clock: MockClock) -> None:
+async def test_status_waits_three_seconds_at_most(parts: Parts, autojump_clock: MockClock) -> None:
     before = trio.current_time()
     status = await parts.operator.status()
     assert trio.current_time() - before <= 3
@@ -214,7 +214,7 @@ async def test_a_status_waits_for_nobody_for_long(parts: Parts, autojump_clock: 
 @pytest.mark.parametrize(
     "state", [ChildState.STARTING, ChildState.WAITING, ChildState.STOPPING, ChildState.DOWN]
 )
-def test_it_is_not_ready_while_a_part_does_not_run(parts: Parts, state: ChildState) -> None:
+def test_daemon_is_not_ready_while_a_part_does_not_run(parts: Parts, state: ChildState) -> None:
     assert parts.operator.not_ready() is None
     parts.states["conversion"] = state
     assert parts.operator.not_ready() == state
@@ -278,7 +278,7 @@ async def test_a_crews_token_is_shown_and_rotated(
         await parts.tokens.caller(name, answer["token"])
 
 
-async def test_an_empty_user_is_nobody(parts: Parts, nursery: trio.Nursery) -> None:
+async def test_empty_user_is_refused(parts: Parts, nursery: trio.Nursery) -> None:
     await nursery.start(parts.tokens.run)
     token = await parts.do("crew token", name="post")
     for rotate in (False, True):
@@ -300,7 +300,7 @@ async def test_an_empty_user_is_nobody(parts: Parts, nursery: trio.Nursery) -> N
         ),
     ],
 )
-async def test_a_token_of_nobodys_is_refused(
+async def test_token_of_an_unknown_crew_or_user_is_refused(
     parts: Parts,
     nursery: trio.Nursery,
     arguments: dict[str, JsonValue],

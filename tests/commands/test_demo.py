@@ -25,7 +25,7 @@ from smartlinkd.sandbox.server import open_sandbox
 
 
 @pytest.mark.parametrize("failure", [StepFailed("no"), Invalid("no")], ids=["step", "refusal"])
-def test_failed_step_is_told_in_its_own_words(
+def test_failed_step_prints_its_own_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failure: Exception
 ) -> None:
     async def fail(*_: object, **__: object) -> None:

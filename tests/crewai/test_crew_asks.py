@@ -117,7 +117,7 @@ async def test_an_agent_converts_links(
     assert "https://s.shopee.vn/x" in model.said(-1)
 
 
-async def test_an_agent_that_writes_its_thoughts_down(
+async def test_model_without_function_calling_uses_the_tool(
     start: Start, project: Project, model: Any
 ) -> None:
     """As of a model without function calling. This model does not report calls to CrewAI either."""
@@ -149,7 +149,7 @@ async def test_an_agent_that_writes_its_thoughts_down(
     ]
 
 
-async def test_a_tool_that_fails_is_told_to_the_agent(
+async def test_agent_gets_the_error_of_a_failed_tool(
     start: Start, project: Project, model: Any
 ) -> None:
     model.calls("convert_links", links=[LINK])
@@ -172,7 +172,7 @@ async def test_a_tool_that_fails_is_told_to_the_agent(
     ],
     ids=["classic", "json"],
 )
-async def test_a_tool_that_the_crew_may_not_use_ends_it_at_once(
+async def test_forbidden_tool_ends_the_crew_at_once(
     run: Run, project: Project, files: dict[str, str]
 ) -> None:
     _, end = await run(project(files))
@@ -193,7 +193,7 @@ async def test_an_agent_waits_for_the_human(start: Start, project: Project, mode
     assert log.text.startswith("Writer: its max_execution_time is left out")
 
 
-async def test_what_a_human_wants_changed_goes_to_the_agent(
+async def test_agent_gets_the_feedback_of_a_human(
     start: Start, project: Project, model: Any
 ) -> None:
     model.answers("A post.", "A shorter post.", "Post.")
@@ -273,7 +273,7 @@ async def test_a_human_decides_whether_a_tool_is_used(
 # The end
 
 
-async def test_it_ends_at_stop_while_its_model_is_silent(
+async def test_worker_stops_while_its_model_does_not_answer(
     start: Start, project: Project, model: Any
 ) -> None:
     model.is_silent = True
@@ -286,7 +286,7 @@ async def test_it_ends_at_stop_while_its_model_is_silent(
             assert await worker.stop() is Stopped.WITHOUT_SIGNAL
 
 
-async def test_a_key_that_is_wrong(run: Run, project: Project, model: Any) -> None:
+async def test_wrong_model_key_fails_with_one_line(run: Run, project: Project, model: Any) -> None:
     """The error names the fault in one line, without the key, even if the model quotes it."""
     model.refuses(401, "Incorrect API key: sk-this-is-the-key-of-the-model")
     messages, end = await run(project(one_task()))
@@ -297,7 +297,7 @@ async def test_a_key_that_is_wrong(run: Run, project: Project, model: Any) -> No
     assert "sk-this-is" not in "".join(message.model_dump_json() for message in messages)
 
 
-async def test_a_model_that_is_broken(run: Run, project: Project, model: Any) -> None:
+async def test_broken_model_fails_the_execution(run: Run, project: Project, model: Any) -> None:
     model.refuses(500, "out of order")
     messages, end = await run(project(one_task()))
     assert isinstance(end, Failed)
@@ -308,7 +308,9 @@ async def test_a_model_that_is_broken(run: Run, project: Project, model: Any) ->
     assert "out of order" in logs[0].text
 
 
-async def test_an_answer_that_a_guardrail_refuses(run: Run, project: Project, model: Any) -> None:
+async def test_answer_that_a_guardrail_refuses_is_repeated(
+    run: Run, project: Project, model: Any
+) -> None:
     model.answers("A long post.", "Post.")
     rule = "lambda out: (True, out.raw) if len(out.raw) < 6 else (False, 'too long')"
     files = one_task(task=f", guardrail={rule}")
@@ -321,7 +323,7 @@ async def test_an_answer_that_a_guardrail_refuses(run: Run, project: Project, mo
 
 
 @pytest.mark.parametrize("topic", ["tea", "../../taken"])
-async def test_a_hook_that_changes_an_input_leads_no_file_out_of_it(
+async def test_hook_that_changes_an_input_moves_no_file_out_of_the_project(
     run: Run, project: Project, model: Any, tmp_path: Path, topic: str
 ) -> None:
     model.answers("A post.")
@@ -344,7 +346,7 @@ async def test_a_hook_that_changes_an_input_leads_no_file_out_of_it(
         assert model.requests == []
 
 
-async def test_a_crew_whose_inputs_are_taken_away_writes_its_file(
+async def test_crew_whose_callback_drops_the_inputs_writes_its_file(
     run: Run, project: Project, model: Any
 ) -> None:
     model.answers("A post.")
@@ -369,7 +371,7 @@ async def test_only_a_placeholder_leaves_a_file_at_its_absolute_path(
     assert not (tmp_path / "post.md").exists()
 
 
-async def test_an_input_that_the_crew_misses(run: Run, project: Project) -> None:
+async def test_missing_input_fails_the_execution(run: Run, project: Project) -> None:
     files = one_task(task="").copy()
     files["src/press/crew.py"] = files["src/press/crew.py"].replace('"Write"', '"Write of {topic}"')
     _, end = await run(project(files), inputs={"other": 1})

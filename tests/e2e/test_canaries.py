@@ -298,7 +298,7 @@ def core_files_allowed() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
-def test_a_canary_is_found_in_every_spelling() -> None:
+def test_canary_is_found_in_every_encoding() -> None:
     """The search of the next test can find a secret in any encoding."""
     canaries = Canaries()
     canaries.plant(PASSWORD)

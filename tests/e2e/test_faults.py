@@ -169,7 +169,7 @@ def stories(daemon: Daemon, linking: Daemon, impatient: Daemon, portal: Portal) 
 
 
 @pytest.mark.parametrize("name", DUE)
-def test_each_link_is_answered_for_as_its_fault_is_due(
+def test_request_that_meets_a_fault_gets_the_expected_answer(
     name: str, stories: dict[str, Story], portal: Portal
 ) -> None:
     story, due = stories[name], DUE[name]

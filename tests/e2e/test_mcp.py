@@ -125,7 +125,7 @@ async def test_only_api_keys_are_let_in(serving: Daemon) -> None:
     assert answer.status_code == 405
 
 
-async def test_without_the_setting_there_is_no_mcp(daemon: Daemon) -> None:
+async def test_mcp_is_404_unless_enabled(daemon: Daemon) -> None:
     assert (await daemon.ask("POST", "/mcp", {})).status_code == 404
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.chromium
 
 
-async def test_the_owner_is_told_when_links_are_wanted_and_no_cookie_is_stored(
+async def test_owner_is_notified_of_a_missing_cookie_and_its_return(
     running: Running, portal: Portal, tmp_path: Path
 ) -> None:
     written = tmp_path / "told"

@@ -23,7 +23,9 @@ def endpoint(daemon: Daemon) -> str:
     return f"ws://127.0.0.1:{port}{path}"
 
 
-async def test_its_pages_do_not_reach_it(daemon: Daemon, portal: Portal) -> None:
+async def test_page_in_the_browser_does_not_reach_the_daemon(
+    daemon: Daemon, portal: Portal
+) -> None:
     own = daemon.url.rpartition(":")[2]
     async with connect(endpoint(daemon)) as connection:
         context = await BrowserContext.create(connection, ())

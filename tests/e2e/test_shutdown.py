@@ -66,7 +66,7 @@ async def test_sigterm_lets_a_conversion_end(
     assert answers[0].headers["connection"] == "close"
 
 
-async def test_a_killed_daemon_leaves_nothing_and_comes_back(
+async def test_killed_daemon_leaves_nothing_and_restarts(
     running: Running, portal: Portal, nursery: trio.Nursery
 ) -> None:
     account, item = portal.account(), portal.item()

@@ -82,7 +82,7 @@ async def test_disk_is_reported_once_for_many_refusals(
 
 
 @pytest.mark.parametrize(("free", "inodes"), [(ROOM - 512, 1), (ROOM, 0)])
-async def test_create_is_refused_on_a_nearly_disk(
+async def test_create_is_refused_on_a_nearly_full_disk(
     journal: Store, disk: PlayedDisk, new: New, told: list[bool], *, free: int, inodes: int
 ) -> None:
     key = IdempotencyKey("k", {"a": 1})
@@ -95,7 +95,7 @@ async def test_create_is_refused_on_a_nearly_disk(
     assert (await journal.create(new(), idempotency=key)).id == earlier.id
 
 
-async def test_beginning_is_refused_on_a_nearly_disk(
+async def test_start_of_an_execution_is_refused_on_a_nearly_full_disk(
     journal: Store, disk: PlayedDisk, new: New, told: list[bool]
 ) -> None:
     waiting = await journal.create(new(), idempotency=None)
@@ -126,7 +126,7 @@ def test_disk_without_inode_counts_has_room(disk: PlayedDisk, tmp_path: Path) ->
     assert has_room(tmp_path)
 
 
-async def test_old_executions_are_pruned_at_once_on_a_disk(
+async def test_old_executions_are_pruned_at_once_on_a_full_disk(
     journal: Store, disk: PlayedDisk, new: New, wall: SimpleNamespace, told: list[bool]
 ) -> None:
     """Pruning frees space before its next round."""
@@ -143,7 +143,7 @@ async def test_old_executions_are_pruned_at_once_on_a_disk(
     assert told == [True]
 
 
-async def test_room_that_cannot_be_written_to_is_not_reported(
+async def test_free_space_that_cannot_be_written_to_is_not_reported(
     journal: Store,
     disk: PlayedDisk,
     new: New,
@@ -164,7 +164,7 @@ async def test_room_that_cannot_be_written_to_is_not_reported(
     await until(told, 2)
 
 
-def test_io_error_on_a_disk_is_disk_full(path: Path, disk: PlayedDisk) -> None:
+def test_io_error_on_a_full_disk_is_disk_full(path: Path, disk: PlayedDisk) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR | 19 << 8  # SQLITE_IOERR_SHMSIZE
     error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"

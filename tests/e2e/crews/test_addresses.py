@@ -44,7 +44,7 @@ async def check_runs(client: Client) -> None:
     assert (await client.ended(await client.kick_off()))["status"] == "completed"
 
 
-async def test_an_address_that_is_taken(street: Street, meet: Meet) -> None:
+async def test_crew_with_a_taken_address_runs_at_its_path(street: Street, meet: Meet) -> None:
     await check_runs(await meet(street.daemon, "unlucky"))
     (told,) = (line for line in log_of(street.daemon) if "crew unlucky: bind" in line["message"])
     assert told["level"] == "error"
@@ -55,7 +55,7 @@ async def test_an_address_that_is_taken(street: Street, meet: Meet) -> None:
     ]
 
 
-async def test_a_broken_crew_beside_a_good_one(street: Street, meet: Meet) -> None:
+async def test_broken_crew_is_503_and_the_others_run(street: Street, meet: Meet) -> None:
     broken = await meet(street.daemon, "broken", user="ann")
     answer = await broken.ask("POST", "/kickoff", {"inputs": {}})
     assert (answer.status_code, answer.json()["error"]) == (503, "Service Unavailable")

@@ -94,7 +94,9 @@ async def belongings(daemon: Daemon) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", ["/status/{}?wait=60", "/events/{}"])
-async def test_clients_that_go_away(employer: Daemon, meet: Meet, path: str) -> None:
+async def test_clients_that_leave_while_they_follow_leave_nothing(
+    employer: Daemon, meet: Meet, path: str
+) -> None:
     crew = await meet(employer, "patient")
     kickoff_id = await crew.kick_off()
     await employer.until("it works", lambda: crew.works(kickoff_id))
@@ -106,7 +108,9 @@ async def test_clients_that_go_away(employer: Daemon, meet: Meet, path: str) -> 
     await crew.stop(kickoff_id)
 
 
-async def test_clients_that_do_not_wait_for_a_kickoff(employer: Daemon, meet: Meet) -> None:
+async def test_clients_that_leave_during_a_kickoff_leave_nothing(
+    employer: Daemon, meet: Meet
+) -> None:
     crew = await meet(employer, "trivial")
     before = await crew.ids()
     async with nothing_left(employer):

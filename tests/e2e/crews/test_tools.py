@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.chromium
 
 
-async def test_without_a_cookie_there_is_no_post(
-    running: Running, portal: Portal, meet: Meet
-) -> None:
+async def test_crew_without_a_cookie_fails(running: Running, portal: Portal, meet: Meet) -> None:
     with running(crews=[DEAL_POST]) as daemon:
         crew = await meet(daemon, "deal-post")
         refused = await crew.ended(await crew.kick_off({"links": [portal.link(portal.item())]}))
@@ -45,7 +43,9 @@ async def test_links_in_a_pasted_message_are_converted(
     assert len(await portal.submits(account)) == 1
 
 
-async def test_a_tool_that_is_not_granted(crewed: Daemon, portal: Portal, meet: Meet) -> None:
+async def test_tool_that_is_not_granted_is_refused(
+    crewed: Daemon, portal: Portal, meet: Meet
+) -> None:
     crew, account = await meet(crewed, "no-tools"), portal.account()
     await crewed.sync(account)
     inputs = {"links": [portal.link(portal.item())]}
@@ -54,7 +54,7 @@ async def test_a_tool_that_is_not_granted(crewed: Daemon, portal: Portal, meet: 
     assert await portal.submits(account) == []
 
 
-async def test_a_stop_withdraws_the_conversion(
+async def test_stop_cancels_the_conversion(
     crewed: Daemon, portal: Portal, meet: Meet, slow_submits: None
 ) -> None:
     crew, account = await meet(crewed, "deal-post"), portal.account()

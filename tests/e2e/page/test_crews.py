@@ -34,7 +34,7 @@ async def test_login_with_second_factor_leads_to_the_page(daemon: Daemon, tab: T
     await tab.find("textbox", "Password")
 
 
-async def test_what_waits_for_a_crew_that_cannot_run_is_shown(daemon: Daemon, tab: Tab) -> None:
+async def test_queue_of_a_broken_crew_is_shown(daemon: Daemon, tab: Tab) -> None:
     await tab.open("crews/asking/status", session=daemon.session)
     await tab.see("Healthy")
     await tab.evaluate(
@@ -86,7 +86,7 @@ async def test_a_token_is_copied_without_being_shown(
     assert await tab.paste("topic required") == token
 
 
-async def test_a_crew_is_run_by_the_form_and_answered(daemon: Daemon, tab: Tab) -> None:
+async def test_crew_is_run_with_the_form_and_gets_feedback(daemon: Daemon, tab: Tab) -> None:
     await tab.open("crews/asking/run", session=daemon.session)
     await tab.see(EVIL)  # the input's description
     await tab.click("button", "Run")
@@ -133,7 +133,7 @@ async def test_numbers_are_kept_as_they_were_written(daemon: Daemon, tab: Tab) -
     assert tab.refused == []
 
 
-async def test_one_that_json_has_no_value_for_is_refused(daemon: Daemon, tab: Tab) -> None:
+async def test_number_beyond_json_is_refused(daemon: Daemon, tab: Tab) -> None:
     await tab.open("crews/asking/run", session=daemon.session)
     await tab.type("topic required", "numbers")
     await tab.type("tone optional", "1e400")
@@ -142,7 +142,7 @@ async def test_one_that_json_has_no_value_for_is_refused(daemon: Daemon, tab: Ta
     assert tab.refused[-1] == (400, "/crews/asking/kickoff")
 
 
-async def test_pressed_again_after_a_failure_it_is_the_same_execution(
+async def test_run_pressed_again_after_a_failure_is_the_same_execution(
     daemon: Daemon, tab: Tab
 ) -> None:
     await tab.open("crews/asking/run", session=daemon.session)
@@ -172,7 +172,7 @@ async def test_pressed_again_after_a_failure_it_is_the_same_execution(
     assert len(await daemon.executions("asking", token)) == 2
 
 
-async def test_who_does_not_look_holds_no_connection(daemon: Daemon, tab: Tab) -> None:
+async def test_hidden_tab_holds_no_connection(daemon: Daemon, tab: Tab) -> None:
     """A browser has six connections for all of its tabs."""
     kickoff_id = await daemon.kick_off("asking", {"topic": "x"})
     await tab.open(f"crews/asking/executions/{kickoff_id}", session=daemon.session)
@@ -194,7 +194,7 @@ async def test_who_does_not_look_holds_no_connection(daemon: Daemon, tab: Tab) -
     assert tab.refused == []
 
 
-async def test_a_view_comes_as_soon_as_the_daemon_is_there_again(daemon: Daemon, tab: Tab) -> None:
+async def test_view_is_shown_once_the_daemon_answers_again(daemon: Daemon, tab: Tab) -> None:
     await tab.open("crews", session=daemon.session)
     await tab.see("asking")
     await tab.evaluate(
@@ -211,7 +211,7 @@ async def test_a_view_comes_as_soon_as_the_daemon_is_there_again(daemon: Daemon,
     await tab.see("Healthy", but_not="Trying again")
 
 
-async def test_the_commands_run_as_they_are(daemon: Daemon, tab: Tab) -> None:
+async def test_shown_shell_commands_work_unchanged(daemon: Daemon, tab: Tab) -> None:
     await tab.open("crews/endless/status", session=daemon.session)
     await tab.see("Healthy")
     titles = (
@@ -231,12 +231,12 @@ async def test_the_commands_run_as_they_are(daemon: Daemon, tab: Tab) -> None:
     assert """{"inputs":{"why":"…"}}""" in start  # without the optional input
 
 
-async def test_a_place_that_is_none(daemon: Daemon, tab: Tab) -> None:
+async def test_unknown_view_says_that_nothing_is_here(daemon: Daemon, tab: Tab) -> None:
     await tab.open("%ff", session=daemon.session)
     await tab.see("There is nothing here")
 
 
-async def test_one_is_stopped(daemon: Daemon, tab: Tab) -> None:
+async def test_execution_is_stopped_after_a_confirmation(daemon: Daemon, tab: Tab) -> None:
     kickoff_id = await daemon.kick_off("endless", {})
     await tab.open(f"crews/endless/executions/{kickoff_id}", session=daemon.session)
     await tab.see("running", "Now: Waiting")
@@ -251,7 +251,7 @@ async def test_one_is_stopped(daemon: Daemon, tab: Tab) -> None:
     assert tab.refused == []
 
 
-async def test_a_slow_click_is_not_lost_to_the_next_look(daemon: Daemon, tab: Tab) -> None:
+async def test_slow_click_survives_a_refresh_of_the_list(daemon: Daemon, tab: Tab) -> None:
     kickoff_id = await daemon.kick_off("endless", {})
     await tab.open("crews/endless/executions", session=daemon.session)
     await tab.see("running", "Waiting")
