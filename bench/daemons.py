@@ -24,7 +24,7 @@ from smartlinkd.browser.chromium import find_executable
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.products import product_link, product_of
 from tests.config_file import Tables, write_config
-from tests.programs import PASSWORD, Program, needs_no_sandbox
+from tests.programs import PASSWORD, Program, must_disable_sandbox
 
 RUNNER: Final = ("smartlinkd",)
 PATIENCE: Final = 60.0
@@ -180,7 +180,7 @@ def browser_flags() -> list[str]:
 @cache
 def unsandboxed() -> bool:
     """True if Chromium starts on this machine only without its sandbox."""
-    return trio.run(needs_no_sandbox)
+    return trio.run(must_disable_sandbox)
 
 
 @cache

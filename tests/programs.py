@@ -100,7 +100,7 @@ def sandbox(folder: Path) -> Iterator[Origins]:
         program.stop()
 
 
-async def needs_no_sandbox() -> bool:
+async def must_disable_sandbox() -> bool:
     """True if Chromium starts on this machine only without its sandbox.
 
     A soak and a benchmark may run without it, because they open only their own portal's pages.

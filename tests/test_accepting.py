@@ -21,7 +21,7 @@ PATIENCE = 5.0  # seconds; a longer wait is a hang
 WAITS = "no connection can be accepted, which is tried again and again: [Errno 24] Too many open"
 
 
-async def tried_often(caplog: pytest.LogCaptureFixture) -> None:
+async def wait_for_retries(caplog: pytest.LogCaptureFixture) -> None:
     """Wait until the listener has logged that it waits, and for some more attempts."""
     with trio.fail_after(PATIENCE):
         while not caplog.messages:  # noqa: ASYNC110 - a log has no event
@@ -29,7 +29,7 @@ async def tried_often(caplog: pytest.LogCaptureFixture) -> None:
     await trio.sleep(3 * RETRY_INTERVAL_S)
 
 
-def is_told_once(caplog: pytest.LogCaptureFixture) -> bool:
+def is_logged_once(caplog: pytest.LogCaptureFixture) -> bool:
     (told,) = caplog.messages
     return told.startswith(WAITS)
 
@@ -62,10 +62,10 @@ async def test_control_socket_without_a_free_descriptor_waits(
                 caller.connect(str(tmp_path / SOCKET_NAME))
                 caller.sendall(b"{}\n")
                 caller.settimeout(PATIENCE)
-                await tried_often(caplog)
+                await wait_for_retries(caplog)
             assert b"is not one of" in await trio.to_thread.run_sync(caller.recv, 4096)
             nursery.cancel_scope.cancel()
-    assert is_told_once(caplog)
+    assert is_logged_once(caplog)
 
 
 async def test_http_server_without_a_free_descriptor_waits_and_logs_once(
@@ -81,7 +81,7 @@ async def test_http_server_without_a_free_descriptor_waits_and_logs_once(
                 caller.connect(door.getsockname())
                 caller.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
                 caller.settimeout(PATIENCE)
-                await tried_often(caplog)
+                await wait_for_retries(caplog)
             assert b" 404 " in await trio.to_thread.run_sync(caller.recv, 4096)
             stop.set()
-    assert is_told_once(caplog)
+    assert is_logged_once(caplog)

@@ -16,7 +16,7 @@ COMMAND = [sys.executable, "-c", "import sys, smartlinkd.cli; sys.exit(smartlink
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
-def hashing(stdout: int) -> tuple[int, str]:
+def run_hash_password(stdout: int) -> tuple[int, str]:
     """Return the exit code and standard error of `hash-password` with this standard output."""
     ended = subprocess.run(
         [*COMMAND, "hash-password"],
@@ -31,7 +31,7 @@ def hashing(stdout: int) -> tuple[int, str]:
 
 def test_full_disk_is_an_error_of_one_line() -> None:
     with Path("/dev/full").open("wb") as full:
-        told = hashing(full.fileno())
+        told = run_hash_password(full.fileno())
     assert told == (1, "smartlinkd: the output cannot be written: No space left on device\n")
 
 
@@ -39,13 +39,13 @@ def test_broken_pipe_exits_with_141() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        told = hashing(writing)
+        told = run_hash_password(writing)
     finally:
         os.close(writing)
     assert told == (141, "")
 
 
-def closed(streams: str, *arguments: str) -> tuple[int, bytes]:
+def run_with_closed_streams(streams: str, *arguments: str) -> tuple[int, bytes]:
     """Return the exit code and all output of a command that a shell starts with closed streams."""
     ended = subprocess.run(
         ["/bin/sh", "-c", f'"$@" {streams}', "sh", *COMMAND, *arguments],
@@ -60,8 +60,11 @@ def closed(streams: str, *arguments: str) -> tuple[int, bytes]:
 
 @pytest.mark.parametrize("streams", ["2>&-", "<&- >&- 2>&-"])
 def test_closed_standard_error_is_no_error(streams: str, tmp_path: Path) -> None:
-    assert closed(streams, "serve", "--config", str(tmp_path / "none")) == (2, b"")
+    assert run_with_closed_streams(streams, "serve", "--config", str(tmp_path / "none")) == (2, b"")
 
 
 def test_closed_standard_input_is_empty() -> None:
-    assert closed("<&-", "hash-password") == (1, b"smartlinkd: the password is empty\n")
+    assert run_with_closed_streams("<&-", "hash-password") == (
+        1,
+        b"smartlinkd: the password is empty\n",
+    )

@@ -16,7 +16,7 @@ ADD_SEALS, GET_SEALS = 1033, 1034  # linux/fcntl.h
 SEAL, SHRINK, GROW, WRITE = 1, 2, 4, 8
 
 
-def open_ones() -> list[Path]:
+def open_sealed_files() -> list[Path]:
     """Return this process's descriptors of files with the tests' name."""
     entries = Path("/proc/self/fd").iterdir()
     return [each for each in entries if NAME in os.fsdecode(os.path.realpath(each))]
@@ -59,4 +59,4 @@ def test_failed_creation_leaves_no_descriptor(monkeypatch: pytest.MonkeyPatch, c
         broken.setattr(call, fail)
         with pytest.raises(OSError, match="no"):
             sealed_file(NAME, b"content")
-    assert open_ones() == []
+    assert open_sealed_files() == []

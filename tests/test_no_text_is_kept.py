@@ -58,15 +58,15 @@ def read_a_token(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "deal_with",
+    "handle",
     [log_in, convert, convert_with_half_a_character, hear_a_worker, read_the_journal, read_a_token],
 )
-def test_no_text_is_kept(deal_with: Callable[[str], None]) -> None:
+def test_no_text_is_kept(handle: Callable[[str], None]) -> None:
     for number in range(BEFORE):
-        deal_with(f"{deal_with.__name__} before {number}")
+        handle(f"{handle.__name__} before {number}")
     gc.collect()
     before = sys.getallocatedblocks()
     for number in range(TIMES):
-        deal_with(f"{deal_with.__name__} {number}")
+        handle(f"{handle.__name__} {number}")
     gc.collect()
     assert sys.getallocatedblocks() - before < KEPT

@@ -54,14 +54,14 @@ def give_away(directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, in
     return owner, NOBODY
 
 
-def named(uid: int) -> str:
+def user_name(uid: int) -> str:
     return pwd.getpwuid(uid).pw_name
 
 
 def test_directory_of_another_user_is_refused_untouched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner, us = map(named, give_away(tmp_path, monkeypatch))
+    owner, us = map(user_name, give_away(tmp_path, monkeypatch))
     tmp_path.chmod(0o700)
     with pytest.raises(StateUnusable) as refused, claim(tmp_path):
         pytest.fail("it was given out")

@@ -17,7 +17,7 @@ DOCUMENTED = {"_current_frames"}
 """Public names that begin with an underscore; Python's manual documents them."""
 
 
-def offences(tree: ast.Module) -> Iterator[str]:
+def violations(tree: ast.Module) -> Iterator[str]:
     """Yield each offence of a test file with its line."""
     for node in ast.walk(tree):
         match node:
@@ -43,7 +43,7 @@ def _is_private(name: str) -> bool:
 
 def test_tests_use_public_names_and_patch_no_constant() -> None:
     found = {
-        path.relative_to(TESTS).as_posix(): list(offences(ast.parse(path.read_text("utf-8"))))
+        path.relative_to(TESTS).as_posix(): list(violations(ast.parse(path.read_text("utf-8"))))
         for path in TESTS.rglob("*.py")
     }
     excused = {name for name in WITHOUT_PUBLIC_NAME if found.pop(name)}

@@ -42,7 +42,7 @@ class Order(Arguments):
     spoons: int = Field(default=1, le=4)
 
 
-class Owner:
+class Handlers:
     """The handlers of the commands, and what they have done."""
 
     def __init__(self) -> None:
@@ -86,8 +86,8 @@ class Owner:
 
 
 @pytest.fixture
-def owner() -> Owner:
-    return Owner()
+def handlers() -> Handlers:
+    return Handlers()
 
 
 @pytest.fixture
@@ -97,8 +97,8 @@ def limits() -> dict[str, float]:
 
 
 @pytest.fixture
-def control(limits: dict[str, float], tmp_path: Path, owner: Owner) -> ControlSocket:
-    return ControlSocket(tmp_path, owner.commands(), **limits)
+def control(limits: dict[str, float], tmp_path: Path, handlers: Handlers) -> ControlSocket:
+    return ControlSocket(tmp_path, handlers.commands(), **limits)
 
 
 @pytest.fixture
@@ -133,9 +133,9 @@ async def assert_serves(directory: Path) -> None:
 # Commands
 
 
-async def test_command_is_run_and_answered(running: Path, owner: Owner) -> None:
+async def test_command_is_run_and_answered(running: Path, handlers: Handlers) -> None:
     assert await call(running, "greet") == {"ok": True, "message": "good day"}
-    assert owner.done == ["greet"]
+    assert handlers.done == ["greet"]
 
 
 async def test_request_in_pieces_is_answered_with_a_line_of_json(running: Path) -> None:
@@ -171,7 +171,7 @@ async def test_a_large_answer_arrives_whole(running: Path) -> None:
     assert await call(running, "much") == {"ok": True, "text": "x" * 500_000}
 
 
-async def test_slow_command_does_not_delay_others(running: Path, owner: Owner) -> None:
+async def test_slow_command_does_not_delay_others(running: Path, handlers: Handlers) -> None:
     answers: list[Response] = []
 
     async def wait() -> None:
@@ -179,14 +179,14 @@ async def test_slow_command_does_not_delay_others(running: Path, owner: Owner) -
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait)
-        await owner.waits.wait()
+        await handlers.waits.wait()
         await assert_serves(running)
         assert answers == []
-        owner.may_end.set()
+        handlers.may_end.set()
     assert answers == [{"ok": True}]
 
 
-async def test_connections_beyond_the_limit_wait(running: Path, owner: Owner) -> None:
+async def test_connections_beyond_the_limit_wait(running: Path, handlers: Handlers) -> None:
     async def ask(command: str) -> None:
         answer = await call(running, command)
         answers[command] += answer["ok"]
@@ -195,12 +195,12 @@ async def test_connections_beyond_the_limit_wait(running: Path, owner: Owner) ->
     async with trio.open_nursery() as nursery:
         for _ in range(MAX_CONNECTIONS):
             nursery.start_soon(ask, "wait")
-        while owner.waiting < MAX_CONNECTIONS:
+        while handlers.waiting < MAX_CONNECTIONS:
             await trio.lowlevel.checkpoint()
         nursery.start_soon(ask, "greet")
         await wait_all_tasks_blocked(0.02)
-        assert owner.done == []
-        owner.may_end.set()
+        assert handlers.done == []
+        handlers.may_end.set()
     assert answers == {"wait": MAX_CONNECTIONS, "greet": 1}
 
 
@@ -235,17 +235,19 @@ async def test_arguments_of_a_command_without_any_may_be_left_out(
     ],
 )
 async def test_wrong_arguments_are_named_and_nothing_is_done(
-    running: Path, owner: Owner, arguments: JsonValue, error: str
+    running: Path, handlers: Handlers, arguments: JsonValue, error: str
 ) -> None:
     question = json.dumps({"command": "order", "arguments": arguments}).encode() + b"\n"
     assert json.loads(await said_to(running, question)) == {"ok": False, "error": error}
-    assert owner.done == []
+    assert handlers.done == []
 
 
-async def test_command_without_arguments_refuses_arguments(running: Path, owner: Owner) -> None:
+async def test_command_without_arguments_refuses_arguments(
+    running: Path, handlers: Handlers
+) -> None:
     answer = await call(running, "greet", {"loudly": True})
     assert answer == {"ok": False, "error": "loudly: is not a field here"}
-    assert owner.done == []
+    assert handlers.done == []
 
 
 async def test_arguments_are_not_logged(running: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -256,12 +258,12 @@ async def test_arguments_are_not_logged(running: Path, caplog: pytest.LogCapture
     assert "secret" not in caplog.text
 
 
-async def test_too_long_arguments_are_not_sent(running: Path, owner: Owner) -> None:
+async def test_too_long_arguments_are_not_sent(running: Path, handlers: Handlers) -> None:
     room = MAX_REQUEST - len(json.dumps({"command": "order", "arguments": {"dish": ""}})) - 1
     assert (await call(running, "order", {"dish": "x" * room}))["ok"] is True
     with pytest.raises(Invalid, match=r"^the arguments are too long: .* at most 4096 bytes$"):
         await call(running, "order", {"dish": "x" * (room + 1)})
-    assert owner.done == ["order"]
+    assert handlers.done == ["order"]
 
 
 # Bad requests
@@ -285,12 +287,12 @@ async def test_too_long_arguments_are_not_sent(running: Path, owner: Owner) -> N
     ids=lambda question: repr(question[:24]),
 )
 async def test_malformed_request_is_answered_as_an_unknown_command(
-    running: Path, owner: Owner, question: bytes
+    running: Path, handlers: Handlers, question: bytes
 ) -> None:
     answer = json.loads(await said_to(running, question + b"\n"))
     assert answer["ok"] is False
     assert "is not one of" in answer["error"]
-    assert owner.done == []
+    assert handlers.done == []
     await assert_serves(running)
 
 
@@ -303,14 +305,16 @@ async def test_a_line_that_is_too_long_is_not_answered(running: Path) -> None:
 
 
 @pytest.mark.parametrize("half", [b"", b'{"command": "greet"', b'{"command": "greet"}'])
-async def test_unfinished_line_is_not_answered(running: Path, owner: Owner, half: bytes) -> None:
+async def test_unfinished_line_is_not_answered(
+    running: Path, handlers: Handlers, half: bytes
+) -> None:
     assert await said_to(running, half) == b""
-    assert owner.done == []
+    assert handlers.done == []
     await assert_serves(running)
 
 
 async def test_client_that_leaves_before_its_answer_disturbs_no_other(
-    running: Path, owner: Owner
+    running: Path, handlers: Handlers
 ) -> None:
     for command in (b"greet", b"much"):
         async with await trio.open_unix_socket(running / SOCKET_NAME) as stream:
@@ -348,14 +352,14 @@ async def test_umask_is_restored(running: Path) -> None:
 
 
 async def test_unfinished_command_does_not_delay_the_end(
-    control: ControlSocket, tmp_path: Path, owner: Owner
+    control: ControlSocket, tmp_path: Path, handlers: Handlers
 ) -> None:
     with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
             await nursery.start(control.run)
             stream = await trio.open_unix_socket(tmp_path / SOCKET_NAME)
             await stream.send_all(b'{"command": "wait"}\n')
-            await owner.waits.wait()
+            await handlers.waits.wait()
             nursery.cancel_scope.cancel()
         async with stream:
             assert await stream.receive_some() == b""
@@ -374,11 +378,11 @@ async def test_a_socket_that_a_killed_daemon_left_is_replaced(
         nursery.cancel_scope.cancel()
 
 
-async def test_the_path_of_its_directory_may_be_long(tmp_path: Path, owner: Owner) -> None:
+async def test_directory_with_a_long_path_is_served(tmp_path: Path, handlers: Handlers) -> None:
     directory = tmp_path / ("d" * 200)  # a socket's address holds 107 bytes
     directory.mkdir()
     async with trio.open_nursery() as nursery:
-        await nursery.start(ControlSocket(directory, owner.commands()).run)
+        await nursery.start(ControlSocket(directory, handlers.commands()).run)
         await assert_serves(directory)
         nursery.cancel_scope.cancel()
     assert not (directory / SOCKET_NAME).exists()

@@ -42,7 +42,7 @@ Tables = Mapping[str, object]
 
 
 @dataclass
-class Wall:
+class WallClock:
     """The daemon's wall clock, `ahead` seconds off."""
 
     ahead: float = 0.0
@@ -54,14 +54,14 @@ class Wall:
 
 
 @dataclass
-class Phone:
+class AuthenticatorApp:
     """An authenticator app, imitated with oathtool."""
 
-    wall: Wall
+    wall_clock: WallClock
 
-    def shows(self, secret: str, *, ahead: float = 0) -> str:
+    def code(self, secret: str, *, ahead: float = 0) -> str:
         """Return the code for a secret in base32, now or `ahead` seconds later."""
-        moment = datetime.fromtimestamp(self.wall.now() + ahead, UTC)
+        moment = datetime.fromtimestamp(self.wall_clock.now() + ahead, UTC)
         answer = subprocess.run(
             ["oathtool", "--totp", "--base32", f"--now={moment:%Y-%m-%d %H:%M:%S} UTC", "-"],
             input=secret,
@@ -74,10 +74,10 @@ class Phone:
     async def enable(self, daemon: Daemon, token: str) -> str:
         """Enable the second factor, advance to the next code, and return the secret."""
         secret = str((await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"])
-        body = {"secret": secret, "code": self.shows(secret)}
+        body = {"secret": secret, "code": self.code(secret)}
         answer = await daemon.post("/api/auth/2fa/enable", body, token=token)
         assert answer.status_code == 200, answer.text
-        self.wall.ahead += 30
+        self.wall_clock.ahead += 30
         return secret
 
 
@@ -130,7 +130,7 @@ class Conformity:
     def __init__(self) -> None:
         self._document: Json = {}
 
-    async def learn(self, http: httpx.AsyncClient, url: str = "") -> None:
+    async def load(self, http: httpx.AsyncClient, url: str = "") -> None:
         """Read the document once: it does not depend on the configuration."""
         if not self._document:
             self._document = (await http.get(f"{url}/openapi.json")).json()
@@ -168,7 +168,7 @@ class Conformity:
         elif media == "application/json":
             assert self._faults(answer.json(), content["schema"]) == [], where
 
-    def knows(self, path: str) -> bool:
+    def documents(self, path: str) -> bool:
         """Return True if anything is documented at a path."""
         return any(self._operation(method, path) for method in ("get", "post", "delete"))
 
@@ -266,9 +266,9 @@ def plain_transport() -> httpx.AsyncHTTPTransport:
 
 
 @pytest.fixture
-def wall(monkeypatch: pytest.MonkeyPatch) -> Wall:
+def wall_clock(monkeypatch: pytest.MonkeyPatch) -> WallClock:
     """The wall clock for tokens and codes, which the test sets."""
-    made = Wall()
+    made = WallClock()
     monkeypatch.setattr(tree, "Auth", partial(Auth, wall_clock=made.now))
     return made
 
@@ -321,7 +321,7 @@ async def start(
     nursery: trio.Nursery,
     settings_of: Callable[..., Settings],
     conformity: Conformity,
-    wall: Wall,
+    wall_clock: WallClock,
 ) -> Start:
     """Return a function that starts a daemon: `start(server={"max_body": 4096})`. All daemons of a
     test use the same state directory."""
@@ -343,7 +343,7 @@ async def start(
             timeout=PATIENCE,
             event_hooks={"response": [conformity.check]},
         )
-        await conformity.learn(http)
+        await conformity.load(http)
         return Daemon(urls[0], http, settings.state.directory, scope, ended)
 
     return start
@@ -362,6 +362,6 @@ async def token(daemon: Daemon) -> str:
 
 
 @pytest.fixture
-def phone(wall: Wall) -> Phone:
+def authenticator(wall_clock: WallClock) -> AuthenticatorApp:
     """The owner's authenticator app."""
-    return Phone(wall)
+    return AuthenticatorApp(wall_clock)

@@ -531,4 +531,4 @@ async def test_owner_is_told_of_new_key_and_other_account(
         assert (key_made["event"], replaced["event"]) == ("key_made", "account_replaced")
         assert f"the API key a bot ({made['id']}) was made, for: status" in key_made["text"]
         assert (replaced["account"], first.number in replaced["text"]) == (second.number, True)
-        assert not daemon.told(told.read_text())
+        assert not daemon.secrets_in(told.read_text())

@@ -167,7 +167,7 @@ def model() -> Iterator[Model]:
 
 
 @pytest.fixture
-def strangers(tmp_path: Path) -> Iterator[Path]:
+def foreign_calls(tmp_path: Path) -> Iterator[Path]:
     """The file with calls of other hosts; the test fails if there were any."""
     file = tmp_path / "strangers"
     file.touch()
@@ -205,7 +205,7 @@ Run = Callable[..., Awaitable[tuple[list[FromWorker], ExitReason]]]
 
 
 @pytest.fixture
-def start(model: Model, strangers: Path, tmp_path: Path) -> Iterator[Start]:
+def start(model: Model, foreign_calls: Path, tmp_path: Path) -> Iterator[Start]:
     """Return a function: `async with start(project, inputs={…}, tools=(…)) as worker`."""
     guard = tmp_path / "guard"
     guard.mkdir()
@@ -224,7 +224,7 @@ def start(model: Model, strangers: Path, tmp_path: Path) -> Iterator[Start]:
                 "OPENAI_BASE_URL": model.url,
                 "OPENAI_MODEL_NAME": "gpt-4o-mini",
                 "PYTHONPATH": str(guard),
-                "STRANGERS": str(strangers),
+                "STRANGERS": str(foreign_calls),
                 **environment,
             },
             memory=2 * 2**30,

@@ -82,7 +82,7 @@ def questions(*answered: tuple[str, bool]) -> Answer:
     return answer
 
 
-async def play(
+async def run_and_answer(
     start: Start, folder: Path, answer: Answer, **how: Any
 ) -> tuple[list[FromWorker], ExitReason]:
     """Run a crew and answer its requests; return its messages and its end."""
@@ -106,7 +106,7 @@ async def test_an_agent_converts_links(
     model.calls("convert_links", links=[LINK], subIds=["tea"])
     model.answers("Buy it.")
     answer, tools = calls(result=ENTRY), ("convert_links",)
-    messages, end = await play(start, project(files), answer, tools=tools)
+    messages, end = await run_and_answer(start, project(files), answer, tools=tools)
     assert isinstance(end, Result), end
     (call,) = [message for message in messages if isinstance(message, ToolCall)]
     arguments = {"links": [LINK], "subIds": ["tea"]}
@@ -139,7 +139,7 @@ async def test_model_without_function_calling_uses_the_tool(
         agent=', tools=tools, llm=Thinker(model="own")',
     )
     answer, tools = calls(result="MADE"), ("convert_links",)
-    messages, end = await play(start, project(files), answer, tools=tools)
+    messages, end = await run_and_answer(start, project(files), answer, tools=tools)
     assert isinstance(end, Result), end
     assert end.output == "Buy it."
     steps = [message for message in messages if isinstance(message, Step)]
@@ -155,7 +155,7 @@ async def test_agent_gets_the_error_of_a_failed_tool(
     model.calls("convert_links", links=[LINK])
     model.answers("I could not.")
     answer, tools = calls(error="no affiliate cookie is stored"), ("convert_links",)
-    messages, end = await play(start, project(CLASSIC_CREW), answer, tools=tools)
+    messages, end = await run_and_answer(start, project(CLASSIC_CREW), answer, tools=tools)
     assert isinstance(end, Result), end
     steps = [message for message in messages if isinstance(message, Step)]
     assert steps[0].result == "failed: no affiliate cookie is stored"
@@ -187,7 +187,7 @@ async def test_an_agent_waits_for_the_human(start: Start, project: Project, mode
     """The log says that the limit does not count; a test that outlasts the limit would be slow."""
     model.answers("A post.")
     folder = project(one_task(agent=", max_execution_time=1", task=", human_input=True"))
-    messages, end = await play(start, folder, questions(("", True)))
+    messages, end = await run_and_answer(start, folder, questions(("", True)))
     assert isinstance(end, Result), end
     (log,) = [message for message in messages if isinstance(message, Log)]
     assert log.text.startswith("Writer: its max_execution_time is left out")
@@ -198,7 +198,9 @@ async def test_agent_gets_the_feedback_of_a_human(
 ) -> None:
     model.answers("A post.", "A shorter post.", "Post.")
     answer = questions(("make it shorter", False), (" ", False), ("", True))
-    messages, end = await play(start, project(one_task(task=", human_input=True")), answer)
+    messages, end = await run_and_answer(
+        start, project(one_task(task=", human_input=True")), answer
+    )
     asked = [message.output for message in messages if isinstance(message, HumanInput)]
     assert asked == ["A post.", "A shorter post.", "Post."]
     assert "make it shorter" in model.said(1)
@@ -229,7 +231,7 @@ async def test_questions_about_tasks_beside_each_other_come_one_by_one(
                 """
         }
     )
-    messages, end = await play(start, folder, questions(("", True), ("", True)))
+    messages, end = await run_and_answer(start, folder, questions(("", True), ("", True)))
     assert isinstance(end, Result), end
     asked = [message.task_id for message in messages if isinstance(message, HumanInput)]
     assert sorted(asked) == ["a", "b"]
@@ -263,7 +265,7 @@ async def test_a_human_decides_whether_a_tool_is_used(
         agent=", tools=[remove], llm='gpt-4o-mini'",
     )
     folder = project({**files, "a.txt": ""})
-    messages, end = await play(start, folder, questions(("yes", approved)))
+    messages, end = await run_and_answer(start, folder, questions(("yes", approved)))
     assert isinstance(end, Result), end
     (asked,) = [message for message in messages if isinstance(message, HumanInput)]
     assert (asked.prompt, asked.output) == ("Remove it?\nType yes:", 'remove {"file": "a.txt"}')

@@ -302,7 +302,7 @@ async def test_permanent_storage_has_locks_for_all_runs(
 
 
 async def test_tracing_of_a_project_is_ignored(run: Run, project: Project, model: Any) -> None:
-    """The fixture `strangers` fails if another host was called."""
+    """The fixture `foreign_calls` fails if another host was called."""
     model.answers("ok")
     files = one_task(crew=", tracing=True, verbose=True") | {".env": "CREWAI_TRACING_ENABLED=true"}
     _, end = await run(project(files))

@@ -252,13 +252,13 @@ class Daemon:
         self.state = Path(settings["state"]["directory"])
         self.start()
 
-    def begin(self) -> None:
+    def spawn(self) -> None:
         """Start the process without waiting for it."""
         self.program = Program("serve", "--config", str(self.config), folder=self.config.parent)
 
     def start(self) -> None:
         """Start the process and wait until it serves. Chromium may not be ready yet."""
-        self.begin()
+        self.spawn()
         try:
             found = self.program.wait_for(r'"serving on (http://[0-9.:]+)"', self.program.log)
         except AssertionError:
@@ -287,7 +287,7 @@ class Daemon:
             sent["Authorization"] = f"Bearer {token}"
         answer = await _request(self.url, method, path, body, sent)
         if answer.status_code >= 400:
-            assert not self.told(answer.text), path
+            assert not self.secrets_in(answer.text), path
         return answer
 
     async def login(self) -> str:
@@ -407,7 +407,7 @@ class Daemon:
         """Wait until the daemon's first browser was ready."""
         self.program.wait_for("the browser is ready", self.program.log)
 
-    def told(self, text: str) -> list[str]:
+    def secrets_in(self, text: str) -> list[str]:
         """Return the secrets in a text. A number does not count inside a longer number."""
         found = (re.search(rf"(?<!\d){re.escape(one)}(?!\d)", text) for one in self.secrets)
         return [match[0] for match in found if match]
@@ -418,7 +418,7 @@ class Daemon:
         assert code == 0, log
         assert (self.processes(), self.profiles()) == (set(), [])
         assert not (self.state / "control.sock").exists()
-        assert not self.told(log)
+        assert not self.secrets_in(log)
         assert "fault of its own" not in log
         assert '"exception"' not in log, log
 
@@ -460,7 +460,7 @@ async def _request(
         method,
         url,
         headers={**sent, **(headers or {})},
-        stream=_Whole(content),
+        stream=_OnePieceBody(content),
         extensions={"timeout": httpx.Timeout(PATIENCE).as_dict()},
     )
     transport = httpx.AsyncHTTPTransport(verify=False)  # plain HTTP, so nothing to verify
@@ -468,14 +468,14 @@ async def _request(
         return await client.send(request)
 
 
-class _Whole(httpx.AsyncByteStream):
+class _OnePieceBody(httpx.AsyncByteStream):
     """A body in one piece. httpx's own is a generator, which the garbage collector closes if the
     daemon is killed during the request; trio warns of that."""
 
     def __init__(self, content: bytes) -> None:
         self._left = [content]
 
-    def __aiter__(self) -> _Whole:
+    def __aiter__(self) -> _OnePieceBody:
         return self
 
     async def __anext__(self) -> bytes:
@@ -646,7 +646,7 @@ def linking(running: Running) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="session")
 def impatient(running: Running) -> Iterator[Daemon]:
-    """A daemon like `links_daemon` with a short job timeout and a short queue."""
+    """A daemon like `linking` with a short job timeout and a short queue."""
     with running(products={"source": "none"}, browser={"job_timeout": 8, "queue": 6}) as daemon:
         daemon.wait_for_browser()
         yield daemon
@@ -661,7 +661,7 @@ def whole_chromium(running: Running) -> Iterator[Daemon]:
 
 
 @pytest.fixture(scope="session")
-def crewed(running: Running) -> Iterator[Daemon]:
+def crew_daemon(running: Running) -> Iterator[Daemon]:
     """A daemon with the example crew, once with its tool and once without."""
     with running(crews=[DEAL_POST, {**DEAL_POST, "name": "no-tools", "tools": []}]) as daemon:
         daemon.wait_for_browser()

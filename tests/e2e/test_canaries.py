@@ -72,7 +72,7 @@ exit 3
 """
 
 
-def spellings(secret: str) -> set[bytes]:
+def encodings(secret: str) -> set[bytes]:
     """Return a secret as encoders write it; in base64 for each of the three possible offsets."""
     raw = secret.encode()
     found = {raw, quote(secret, safe="").encode(), json.dumps(secret)[1:-1].encode()}
@@ -86,22 +86,22 @@ def spellings(secret: str) -> set[bytes]:
 
 @dataclass
 class Canaries:
-    """Secrets that must be found nowhere; `spelt` maps each encoding to its secret."""
+    """Secrets that must be found nowhere; `secret_of` maps each encoding to its secret."""
 
-    spelt: dict[bytes, str] = field(default_factory=dict)
+    secret_of: dict[bytes, str] = field(default_factory=dict)
 
     def plant(self, *secrets: str) -> None:
         for secret in secrets:
             assert len(secret) > 15, "too short to be like no other"
-            self.spelt |= dict.fromkeys(spellings(secret), secret)
+            self.secret_of |= dict.fromkeys(encodings(secret), secret)
 
     def found_in(self, content: bytes | str) -> set[str]:
         data = content.encode(errors="replace") if isinstance(content, str) else content
-        return {secret for spelt, secret in self.spelt.items() if spelt in data}
+        return {secret for encoded, secret in self.secret_of.items() if encoded in data}
 
 
 @dataclass
-class Scene:
+class CanaryDaemon:
     """A daemon that uses every feature. `shown` has all answers that must not hold a secret."""
 
     daemon: Daemon
@@ -164,7 +164,7 @@ class Scene:
             links = {"links": [self.portal.link(self.portal.item()), self.portal.short("gone")]}
             await self.ask("POST", "/api/convert", links | cookie, status=status)
 
-    async def lose_the_browser(self) -> None:
+    async def kill_the_browser(self) -> None:
         """Kill the browser while it converts."""
         await self.daemon.run("account", "clear")
         await self.portal.arm("submit_slow", self.account)
@@ -220,7 +220,7 @@ class Scene:
         for path in (f"/crews/all/events/{one}", "/crews/all/executions", "/crews/all/inputs"):
             await self.ask("GET", path, status=200, token=organization)
 
-    async def look(self) -> None:
+    async def read_everything(self) -> None:
         """Read everything that the owner and monitors can see."""
         for path in ("/api/status", "/api/crews", "/metrics", "/openapi.json", "/livez"):
             await self.ask("GET", path, status=200)
@@ -230,10 +230,12 @@ class Scene:
     def search_files(self) -> None:
         """Search all files of the daemon and the rows of its store."""
         meant_for_it = {
-            self.daemon.config: set(self.canaries.spelt.values()),  # the owner's own file
+            self.daemon.config: set(self.canaries.secret_of.values()),  # the owner's own file
             # The TOTP secret, which the daemon needs at its next start.
             self.daemon.state / "auth.json": {
-                each for each in self.canaries.spelt.values() if len(each) == 32 and each.isupper()
+                each
+                for each in self.canaries.secret_of.values()
+                if len(each) == 32 and each.isupper()
             },
         }
         seen = 0
@@ -306,13 +308,13 @@ def test_canary_is_found_in_every_encoding() -> None:
         text = b"x" * before + PASSWORD.encode() + b"yz"
         for hidden in (text, base64.b64encode(text), base64.urlsafe_b64encode(text)):
             assert canaries.found_in(b"..." + hidden + b"...") == {PASSWORD}
-    for spelt in (
+    for encoded in (
         quote(PASSWORD),
         json.dumps({"a": PASSWORD}),
         repr([PASSWORD]),
         PASSWORD.encode().hex(),
     ):
-        assert canaries.found_in(spelt) == {PASSWORD}
+        assert canaries.found_in(encoded) == {PASSWORD}
     assert canaries.found_in(WRONG_PASSWORD) == set()
 
 
@@ -338,25 +340,27 @@ async def test_no_canary_is_found_anywhere(
         crew_tokens={"master_secret": MASTER},
         crews=[crew],
     ) as daemon:
-        scene = Scene(daemon, portal, portal.account(), receiver)
+        tested = CanaryDaemon(daemon, portal, portal.account(), receiver)
         given = (PASSWORD, WRONG_PASSWORD, SIGNING, MASTER, SYNC_KEY, API_SECRET, WEBHOOK_SECRET)
-        scene.canaries.plant(*given, CUT_SHORT, MODEL_KEY, BEARER, BASIC, WEBHOOK_PATH, NOTIFY_PATH)
+        tested.canaries.plant(
+            *given, CUT_SHORT, MODEL_KEY, BEARER, BASIC, WEBHOOK_PATH, NOTIFY_PATH
+        )
         daemon.wait_for_browser()
-        await scene.log_in()
-        await scene.convert()
-        await scene.lose_the_browser()
-        await scene.run_a_crew()
-        await scene.look()
-        scene.search_processes()
+        await tested.log_in()
+        await tested.convert()
+        await tested.kill_the_browser()
+        await tested.run_a_crew()
+        await tested.read_everything()
+        tested.search_processes()
         # Like the service manager's watchdog: with a core file, if the machine keeps them.
         daemon.program.process.send_signal(signal.SIGABRT)
         assert await daemon.program.ended() == -signal.SIGABRT
-        scene.search_files()
+        tested.search_files()
         assert list(cores(daemon)) == []
         daemon.start()
-        scene.search_files()
-        for shown in scene.shown:
-            assert scene.canaries.found_in(shown) == set()
+        tested.search_files()
+        for shown in tested.shown:
+            assert tested.canaries.found_in(shown) == set()
 
 
 def cores(daemon: Daemon) -> Iterator[Path]:

@@ -47,21 +47,21 @@ class Shell:
             check=False,
         )
         out, err = done.stdout.decode(), done.stderr.decode()
-        assert not self.daemon.told(err)
+        assert not self.daemon.secrets_in(err)
         return done.returncode, out, err
 
 
 @pytest.fixture
-async def shell(tmp_path: Path, crewed: Daemon, portal: Portal) -> Shell:
+async def shell(tmp_path: Path, crew_daemon: Daemon, portal: Portal) -> Shell:
     """A user who is logged in to a daemon with a stored cookie."""
     account = portal.account()
-    await crewed.sync(account)
-    shell = Shell(tmp_path, crewed)
+    await crew_daemon.sync(account)
+    shell = Shell(tmp_path, crew_daemon)
     scopes = [f"--scope={scope}" for scope in ("convert", "history", "status", "crews")]
-    code, out, err = await shell.run("login", *scopes, stdin=f"{crewed.password}\n")
+    code, out, err = await shell.run("login", *scopes, stdin=f"{crew_daemon.password}\n")
     assert (code, out) == (0, ""), err
     kept = json.loads((tmp_path / ".config/smartlinkd/login.json").read_text())
-    crewed.secrets.add(kept["key"])
+    crew_daemon.secrets.add(kept["key"])
     return shell
 
 

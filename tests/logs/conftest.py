@@ -21,7 +21,7 @@ Entry = dict[str, list[bytes]]
 
 
 @pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
+def restore_logging() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level, ours = root.handlers[:], root.level, logging.getLogger("smartlinkd").level
     yield
@@ -33,7 +33,7 @@ def as_before() -> Iterator[None]:
     logging.captureWarnings(False)
 
 
-class Said(io.StringIO):
+class LogLines(io.StringIO):
     """The logged JSON lines."""
 
     def lines(self) -> list[dict[str, Any]]:
@@ -41,8 +41,8 @@ class Said(io.StringIO):
 
 
 @pytest.fixture
-def said() -> Said:
-    made = Said()
+def log_lines() -> LogLines:
+    made = LogLines()
     logs.set_up("info", made)
     return made
 

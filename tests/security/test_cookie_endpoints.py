@@ -93,7 +93,7 @@ async def asked(daemon: Daemon, path: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(counted))
 
 
-async def answer_with_a_page(stream: trio.SocketStream) -> None:
+async def serve_empty_page(stream: trio.SocketStream) -> None:
     """A web server of a stranger that answers each request with an empty page."""
     async with stream:
         await stream.receive_some(65536)
@@ -102,10 +102,10 @@ async def answer_with_a_page(stream: trio.SocketStream) -> None:
 
 
 @pytest.fixture
-async def elsewhere(nursery: trio.Nursery) -> AsyncIterator[str]:
+async def strangers_page(nursery: trio.Nursery) -> AsyncIterator[str]:
     """The address of a stranger's page."""
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    nursery.start_soon(partial(trio.serve_listeners, answer_with_a_page, listeners))
+    nursery.start_soon(partial(trio.serve_listeners, serve_empty_page, listeners))
     yield f"http://page-of-a-stranger.localhost:{listeners[0].socket.getsockname()[1]}/"
     nursery.cancel_scope.cancel()
 
@@ -127,9 +127,9 @@ async def test_page_of_the_daemon_reads_and_writes_the_cookie(daemon: Daemon, pa
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 async def test_page_of_another_origin_reads_and_writes_nothing(
-    daemon: Daemon, page: Page, elsewhere: str, name: str
+    daemon: Daemon, page: Page, strangers_page: str, name: str
 ) -> None:
-    await page.goto(elsewhere)
+    await page.goto(strangers_page)
     json_body = f'{{"cookie": "{ATTACKERS}"}}'
     ways: list[dict[str, JsonValue]] = [
         {},

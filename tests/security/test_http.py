@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 REQUESTS = 20_000
 SEED = 20261120
 CLIENTS = 8  # concurrent, so that faults meet requests in progress
-BEFORE_IT_COUNTS = 2_000  # requests after which caches are filled; later growth is a leak
+WARM_UP_REQUESTS = 2_000  # requests after which caches are filled; later growth is a leak
 MAY_GROW = 8 * 1024 * 1024
 """Bytes by which the memory may grow. A leak of 1 KB for each request would be 18 MB."""
 ANSWERED_WITHIN = 3.0
@@ -184,7 +184,7 @@ async def test_thousand_idle_connections_shut_nobody_out(daemon: Daemon) -> None
 
 
 @dataclass
-class Others:
+class OtherClient:
     """An ordinary client that keeps sending requests."""
 
     daemon: Daemon
@@ -261,7 +261,7 @@ async def test_mutated_requests_leave_no_memory_no_descriptor_and_no_error(daemo
     assert answer.status_code == 200  # the store of the cookie is open now
     await run_a_crew(daemon)  # and so is a worker, which a mutated kickoff may start
     before = daemon.descriptors()
-    others = Others(daemon)
+    others = OtherClient(daemon)
 
     async def attack(times: int) -> None:
         requests = [(mutated(whole, chance), chance.random() < 0.7) for _ in range(times)]
@@ -271,10 +271,10 @@ async def test_mutated_requests_leave_no_memory_no_descriptor_and_no_error(daemo
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(others.run)
-        await attack(BEFORE_IT_COUNTS)
+        await attack(WARM_UP_REQUESTS)
         size = daemon.memory()
-        for _ in range(REQUESTS // BEFORE_IT_COUNTS - 1):
-            await attack(BEFORE_IT_COUNTS)
+        for _ in range(REQUESTS // WARM_UP_REQUESTS - 1):
+            await attack(WARM_UP_REQUESTS)
         nursery.cancel_scope.cancel()
     assert daemon.program.process.poll() is None
     grown = daemon.memory() - size

@@ -121,7 +121,7 @@ class Victim:
     told: list[bytes] = field(default_factory=list)
 
 
-class LeadsHere(trio.abc.HostnameResolver):
+class RebindingResolver(trio.abc.HostnameResolver):
     """A stranger's name server: each name has the victim's address."""
 
     def __init__(self, port: int) -> None:
@@ -164,7 +164,7 @@ async def test_market_name_that_leads_to_loopback_gets_no_request(
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     victim.port = listeners[0].socket.getsockname()[1]
     nursery.start_soon(partial(trio.serve_listeners, listen_in, listeners))
-    names = LeadsHere(victim.port)
+    names = RebindingResolver(victim.port)
     trio.socket.set_custom_hostname_resolver(names)
     async with HttpClient() as client:
         with trio.fail_after(10):

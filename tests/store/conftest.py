@@ -119,13 +119,15 @@ def wall() -> SimpleNamespace:
 
 
 @pytest.fixture
-def told() -> list[bool]:
+def disk_notices() -> list[bool]:
     """The notices about the disk: True if it is full, False if there is space again."""
     return []
 
 
 @pytest.fixture
-def handle(path: Path, wall: SimpleNamespace, store_limits: StoreLimits, told: list[bool]) -> Store:
+def handle(
+    path: Path, wall: SimpleNamespace, store_limits: StoreLimits, disk_notices: list[bool]
+) -> Store:
     """The store's actor, not running."""
     return Store(
         path,
@@ -133,7 +135,7 @@ def handle(path: Path, wall: SimpleNamespace, store_limits: StoreLimits, told: l
         retention=Retention(age=timedelta(days=30), count=1000),
         limits=store_limits,
         wall=lambda: wall.now,
-        disk_full=told.append,
+        disk_full=disk_notices.append,
         synchronous="OFF",
     )
 

@@ -51,7 +51,7 @@ def cancelled_at(step: int) -> Iterator[trio.CancelScope]:
             trio.lowlevel.remove_instrument(strike)
 
 
-async def whole_or_not(journal: Store, given: NewExecution) -> bool:
+async def is_complete(journal: Store, given: NewExecution) -> bool:
     """Return True if the execution exists with its key and webhooks, False if nothing of it
     exists."""
     execution = await journal.execution(given.id)
@@ -70,7 +70,7 @@ async def test_kickoff_cancelled_at_any_step_is_whole_or_absent(journal: Store, 
         given = new(crew=f"crew-{step}", webhooks=(TARGET,))
         with cancelled_at(step) as scope:
             await journal.create(given, idempotency=KEY)
-        made = await whole_or_not(journal, given)
+        made = await is_complete(journal, given)
         seen.add((made, scope.cancelled_caught))
         if not scope.cancelled_caught:
             break
@@ -83,24 +83,24 @@ async def test_actor_cancelled_at_any_step_closes_its_file_and_keeps_answered_wr
 ) -> None:
     for step in range(STEPS):
         given = new(crew=f"crew-{step}", webhooks=(TARGET,))
-        asker = Asker(handle, given)
-        async with trio.open_nursery() as askers:
-            askers.start_soon(asker.ask)
+        caller = Caller(handle, given)
+        async with trio.open_nursery() as callers:
+            callers.start_soon(caller.ask)
             with cancelled_at(step) as scope:
-                await serve_until(handle, asker.answered)
+                await serve_until(handle, caller.answered)
             handle.mailbox.close("it was cancelled")  # a caller that still waits gets an error
         assert open_files(path) == []
         async with trio.open_nursery() as nursery:
             await nursery.start(handle.run)
-            assert await whole_or_not(handle, given) >= asker.was_promised
+            assert await is_complete(handle, given) >= caller.was_promised
             nursery.cancel_scope.cancel()
         if not scope.cancelled_caught:
-            assert asker.was_promised
+            assert caller.was_promised
             return
     pytest.fail("it never came to its end")
 
 
-class Asker:
+class Caller:
     """A caller that creates an execution and records the answer."""
 
     def __init__(self, journal: Store, given: NewExecution) -> None:

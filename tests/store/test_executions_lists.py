@@ -120,16 +120,16 @@ def test_no_statement_reads_or_sorts_a_whole_table(
     (connection,) = connections
     connection.set_trace_callback(asked.append)
 
-    ask_everything(store, new(webhooks=(WebhookTarget("crew", "https://a.example"),)), now)
+    run_every_statement(store, new(webhooks=(WebhookTarget("crew", "https://a.example"),)), now)
     connection.set_trace_callback(None)
 
     questions = {one for one in asked if one.split()[0] in ("SELECT", "UPDATE", "DELETE", "WITH")}
     assert len(questions) > 30
     plans = {question: plan(connection, question) for question in questions}
-    assert [steps for steps in plans.values() if dear(steps)] == []
+    assert [steps for steps in plans.values() if is_expensive(steps)] == []
 
 
-def ask_everything(store: StoreDatabase, given: NewExecution, now: datetime) -> None:
+def run_every_statement(store: StoreDatabase, given: NewExecution, now: datetime) -> None:
     key = IdempotencyKey("k", {})
     store.executions.create(given, key)
     store.executions.created_by("deal-post", "", key, now)
@@ -156,7 +156,7 @@ def plan(connection: sqlite3.Connection, question: str) -> list[str]:
     return [row["detail"] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}")]
 
 
-def dear(steps: list[str]) -> bool:
+def is_expensive(steps: list[str]) -> bool:
     """Return True if a step costs more with more executions."""
     scans = [step for step in steps if step.startswith("SCAN")]
     sorts = [step for step in steps if "TEMP B-TREE" in step]

@@ -41,7 +41,7 @@ def path(small: Path) -> Path:
 
 
 @pytest.fixture
-def crowded(small: Path, path: Path, new: New) -> Iterator[StoreDatabase]:
+def full_store(small: Path, path: Path, new: New) -> Iterator[StoreDatabase]:
     """A store with old executions on a disk without a free byte."""
     with closing(StoreDatabase(path, KEY)) as store:
         for _ in range(OLD):
@@ -71,29 +71,29 @@ def prune(store: StoreDatabase, new: New) -> None:
 
 
 def test_pruning_on_nearly_full_disk_gives_room_back(
-    crowded: StoreDatabase, small: Path, new: New
+    full_store: StoreDatabase, small: Path, new: New
 ) -> None:
     filler = small / "filler"
     os.truncate(filler, filler.stat().st_size - ROOM * 3 // 4)
     with pytest.raises(DiskFull):
-        crowded.executions.create(new())
+        full_store.executions.create(new())
 
-    prune(crowded, new)
+    prune(full_store, new)
 
-    assert crowded.executions.create(new()).is_new
-    assert len(crowded.executions.unfinished()) == 1
+    assert full_store.executions.create(new()).is_new
+    assert len(full_store.executions.unfinished()) == 1
 
 
 def test_pruning_without_a_byte_left_is_refused_and_loses_nothing(
-    crowded: StoreDatabase, small: Path, new: New
+    full_store: StoreDatabase, small: Path, new: New
 ) -> None:
     with pytest.raises(DiskFull):
-        prune(crowded, new)
+        prune(full_store, new)
 
     (small / "filler").unlink()
-    assert len(crowded.executions.page("deal-post", owner="", limit=100).executions) == OLD
-    prune(crowded, new)
-    assert crowded.executions.create(new()).is_new
+    assert len(full_store.executions.page("deal-post", owner="", limit=100).executions) == OLD
+    prune(full_store, new)
+    assert full_store.executions.create(new()).is_new
 
 
 def test_disk_without_inodes_is_a_full_one(filled: Path, small: Path) -> None:
@@ -106,11 +106,11 @@ def test_disk_without_inodes_is_a_full_one(filled: Path, small: Path) -> None:
 
 
 async def test_start_on_full_disk_is_reported_in_the_log_alone(
-    filled: Path, handle: Store, told: list[bool], caplog: pytest.LogCaptureFixture
+    filled: Path, handle: Store, disk_notices: list[bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     """systemd restarts the daemon every few seconds, and each start would notify the owner."""
     with pytest.raises(NoRoomToOpen, match=f"{filled}: its disk is full; make room in"):
         await handle.run(trio.TASK_STATUS_IGNORED)
 
-    assert told == []
+    assert disk_notices == []
     assert [getattr(each, "event", None) for each in caplog.records] == [LogEvent.DISK_FULL]

@@ -67,7 +67,7 @@ BEGAN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 Json = dict[str, Any]
 
 
-class StandIn:
+class FakeExecutor:
     """An executor in memory. `refusal`, if set, is raised by each call.
 
     `waiting` counts clients that wait or follow; `heard` is set once there was one, `left` once
@@ -101,17 +101,17 @@ class StandIn:
     def change(self, kickoff_id: str, **different: Any) -> None:
         """Change an execution and wake waiting clients."""
         self.known[kickoff_id] = replace(self.known[kickoff_id], **different)
-        self._ring()
+        self._notify()
 
-    def happen(self, kickoff_id: str, kind: str, data: JsonValue = None) -> None:
+    def add_event(self, kickoff_id: str, kind: str, data: JsonValue = None) -> None:
         """Add an event to an execution."""
         happened = self.events[kickoff_id]
         moment = BEGAN + timedelta(milliseconds=len(happened))
         content = b"" if data is None else to_json(data)
         happened.append(ExecutionEvent(len(happened) + 1, moment, kind, content, len(content)))
-        self._ring()
+        self._notify()
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         self.news.set()
         self.news = trio.Event()
 
@@ -188,10 +188,10 @@ class StandIn:
     @asynccontextmanager
     async def follow(
         self, caller: CrewUser, kickoff_id: str, *, after: int
-    ) -> AsyncIterator[_Following]:
+    ) -> AsyncIterator[_Subscription]:
         await self.execution(caller, kickoff_id)
         with self._counted():
-            yield _Following(self, kickoff_id, after)
+            yield _Subscription(self, kickoff_id, after)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -210,10 +210,10 @@ class StandIn:
             raise self.refusal
 
 
-class _Following:
+class _Subscription:
     """The events of an execution of a `FakeExecutor`."""
 
-    def __init__(self, of: StandIn, kickoff_id: str, after: int) -> None:
+    def __init__(self, of: FakeExecutor, kickoff_id: str, after: int) -> None:
         self._of = of
         self._id = kickoff_id
         self._after = after
@@ -305,8 +305,8 @@ class ServedCrews:
 
 
 @pytest.fixture
-def executor() -> StandIn:
-    return StandIn()
+def executor() -> FakeExecutor:
+    return FakeExecutor()
 
 
 @pytest.fixture
@@ -364,7 +364,7 @@ def serve_crews(
 
 
 @pytest.fixture
-async def served(serve_crews: ServeCrews, executor: StandIn) -> AsyncIterator[ServedCrews]:
+async def served(serve_crews: ServeCrews, executor: FakeExecutor) -> AsyncIterator[ServedCrews]:
     """The crews with a `FakeExecutor`."""
     async with serve_crews(cast(Executor, executor)) as made:
         yield made
@@ -447,7 +447,7 @@ async def serving(
         path = answer.request.url.path
         if not path.startswith("/api/"):
             path = re.sub(r"/([^/]+)/status$", r"/status/\1", path)
-            at_root = conformity.knows(f"/crews/alpha{path}")
+            at_root = conformity.documents(f"/crews/alpha{path}")
             path = f"/crews/alpha{path}" if own or at_root else path
         if answer.headers["content-type"] != "text/event-stream":
             await conformity.check(answer, served_as=path)
@@ -457,7 +457,7 @@ async def serving(
     )
     async with httpx.AsyncClient(transport=transport, trust_env=False, timeout=PATIENCE) as http:
         if not own:
-            await conformity.learn(http, url)
+            await conformity.load(http, url)
         http.event_hooks = {"response": [check]}
         try:
             yield Address(url, http)

@@ -13,7 +13,7 @@ import trio
 from smartlinkd.http_server import HttpLimits
 
 if TYPE_CHECKING:
-    from tests.api.crews.conftest import ServedCrews, StandIn
+    from tests.api.crews.conftest import FakeExecutor, ServedCrews
 
 ID = "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f"
 
@@ -102,7 +102,9 @@ async def test_wrong_method_is_405_with_allow(served: ServedCrews) -> None:
                     assert answer.json()["error"] == "Method Not Allowed", (where, path, allowed)
 
 
-async def test_head_answers_as_get_without_a_body(served: ServedCrews, executor: StandIn) -> None:
+async def test_head_answers_as_get_without_a_body(
+    served: ServedCrews, executor: FakeExecutor
+) -> None:
     kickoff_id = executor.add().id
     of_one = (f"/status/{kickoff_id}", f"/{kickoff_id}/status")
     for path in ("", "/", "/inputs", "/executions", *of_one):
@@ -161,7 +163,7 @@ async def test_unreadable_request_is_refused_in_the_shape_of_its_path(served: Se
 @pytest.mark.parametrize("limits", [HttpLimits(connections=1)])
 @pytest.mark.parametrize("where", ["own", "under"])
 async def test_refusal_of_a_full_server_has_both_error_shapes(
-    limits: HttpLimits, served: ServedCrews, executor: StandIn, where: str
+    limits: HttpLimits, served: ServedCrews, executor: FakeExecutor, where: str
 ) -> None:
     address = served.at(where)
     path = f"{httpx.URL(address.url).path.rstrip('/')}/status/{executor.add().id}?wait=50"
@@ -178,7 +180,7 @@ async def test_refusal_of_a_full_server_has_both_error_shapes(
 
 @pytest.mark.parametrize("where", WHERE)
 async def test_bug_is_500_with_one_log_record(
-    served: ServedCrews, executor: StandIn, caplog: pytest.LogCaptureFixture, where: str
+    served: ServedCrews, executor: FakeExecutor, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
     executor.refusal = ZeroDivisionError("secret")
     answer = await served.at(where).get("/executions", served.token)

@@ -30,7 +30,7 @@ from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Retention, Status
 
 if TYPE_CHECKING:
-    from tests.api.crews.conftest import Address, ServeCrews, ServedCrews, StandIn
+    from tests.api.crews.conftest import Address, FakeExecutor, ServeCrews, ServedCrews
 
 SOON = 15.0  # seconds; a longer wait is a hang
 WAITING = "waiting_for_human_input"
@@ -250,7 +250,7 @@ async def test_automation_tool_tells_which_input_is_missing(whole: ServedCrews) 
     assert "'missing_inputs': ['topic']" in told
 
 
-async def test_dotnet_json_content_is_read(served: ServedCrews, executor: StandIn) -> None:
+async def test_dotnet_json_content_is_read(served: ServedCrews, executor: FakeExecutor) -> None:
     async def in_chunks() -> AsyncIterator[bytes]:
         yield b'{"inputs":{"topic":"1"},"meta":null,"taskWebhookUrl":null,'
         yield b'"stepWebhookUrl":null,"crewWebhookUrl":null}'
@@ -263,7 +263,7 @@ async def test_dotnet_json_content_is_read(served: ServedCrews, executor: StandI
     assert executor.kickoffs[0][1].inputs == {"topic": "1"}
 
 
-async def test_ruby_gem_shows_the_message(served: ServedCrews, executor: StandIn) -> None:
+async def test_ruby_gem_shows_the_message(served: ServedCrews, executor: FakeExecutor) -> None:
     known = executor.add(status=Status.RUNNING)
     headers = {
         "Authorization": f"Bearer {served.token}",

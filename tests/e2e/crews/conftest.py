@@ -143,7 +143,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 
 @pytest.fixture(scope="session")
 def meet() -> Meet:
-    """Return a function that makes a client: `await client_of(daemon, "crew", user="ann")`."""
+    """Return a function that makes a client: `await meet(daemon, "crew", user="ann")`."""
     return _meet
 
 
@@ -154,7 +154,7 @@ Employing = Callable[..., AbstractContextManager["Daemon"]]
 def employing(running: Running) -> Employing:
     """Return a context manager that runs a daemon without a browser.
 
-    `with daemon_with({"first": {}, "second": {"queue": 3}}) as daemon`: the keys are the crews'
+    `with employing({"first": {}, "second": {"queue": 3}}) as daemon`: the keys are the crews'
     names, the values arguments of `crew`. Webhooks may call loopback addresses.
     """
 

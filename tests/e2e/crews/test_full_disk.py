@@ -87,7 +87,7 @@ async def test_start_on_full_disk_fails_until_there_is_room(
         await gated.ended(ended)
         assert daemon.program.stop() == 0
         fill(filler)
-        daemon.begin()
+        daemon.spawn()
         assert await daemon.program.ended() != 0
         assert '"disk_full"' in daemon.program.log.read_text(encoding="utf-8")
         filler.unlink()
