@@ -311,21 +311,21 @@ def _start_celery(running: ExitStack, folder: Path) -> _Celery:
     _store_results(celery_app.app.backend)
     (folder / "celery").mkdir()
     (folder / "web").mkdir()
-    also = {"BENCH_REDIS": address}
+    extra_environment = {"BENCH_REDIS": address}
     app = "bench.peers.celery_app"
     pool = ["--pool", "threads", "--concurrency", str(AT_A_TIME)]
     worker = Program(
         *("celery", "-A", app, "worker", *pool, "--loglevel", "info"),
         folder=folder / "celery",
         log=folder / "celery" / "log",
-        also=also,
+        extra_environment=extra_environment,
     )
     running.callback(worker.stop)
     web = Program(
         *("uvicorn", "--port", "0", "--no-access-log", f"{app}:web"),
         folder=folder / "web",
         log=folder / "web" / "log",
-        also=also,
+        extra_environment=extra_environment,
     )
     running.callback(web.stop)
     worker.wait_for(r"celery@\S+ ready", worker.log)

@@ -37,7 +37,7 @@ class Program:
     """A Python module as a process. Its output is in `log` and `output`.
 
     The process does not get a terminal's signals; its parent ends it (`ending_signals`). Its
-    environment has the path, a folder for temporary files, and `also`.
+    environment has the path, a folder for temporary files, and `extra_environment`.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class Program:
         *words: str,
         folder: Path,
         log: Path,
-        also: Mapping[str, str] = MappingProxyType({}),
+        extra_environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.log, self.output = log, folder / "output"
         with self.log.open("wb") as errors, self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, *words],
                 cwd=ROOT,
-                env={"PATH": os.environ["PATH"], "TMPDIR": str(folder), **also},
+                env={"PATH": os.environ["PATH"], "TMPDIR": str(folder), **extra_environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
