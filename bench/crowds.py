@@ -102,7 +102,7 @@ class _Clients:
         return _rate(scripts.convert(script, "form", self._orders(), self._seconds))
 
     def _order(self) -> Order:
-        return (self._setup.links.some(1), self._sub_ids[:1])
+        return (self._setup.links.new_links(1), self._sub_ids[:1])
 
     def _orders(self) -> list[list[Order]]:
         return [self._setup.links.orders(PLENTY, 1, sub_id) for sub_id in self._sub_ids]

@@ -19,7 +19,7 @@ import httpx
 
 from bench.converting import converting
 from bench.daemons import PATIENCE, Daemon, daemon, wait_until
-from bench.load import Answered, LoadFailed, Request, load
+from bench.load import LoadFailed, LoadResult, Request, load
 from bench.measure import Comparison, Goal, Plan, Row, Series, turns
 from bench.peers.answers import new_token
 from smartlinkd.sandbox.batch import Origins
@@ -67,7 +67,7 @@ def row_6(plan: Plan) -> Row:
         }
         for side, url in addresses.items():
             check_answers(url, headers[side])
-        found: dict[str, dict[str, list[Answered]]] = {}
+        found: dict[str, dict[str, list[LoadResult]]] = {}
         for question, path in QUESTIONS.items():
             requests = {side: Request(url + path, headers[side]) for side, url in addresses.items()}
             plan.tell(f"{question}, {rounds} rounds")
@@ -94,20 +94,24 @@ def row_6(plan: Plan) -> Row:
     )
 
 
-def _comparisons(question: str, answered: Mapping[str, list[Answered]]) -> Iterator[Comparison]:
+def _comparisons(question: str, answered: Mapping[str, list[LoadResult]]) -> Iterator[Comparison]:
     yield Comparison(f"{question} a second", *_rates(answered, OURS, QUART), "more", GOAL)
     yield Comparison(f"{question}, p99", *_p99s(answered, OURS, QUART), goal=GOAL_P99)
     yield Comparison(f"{question} a second", *_rates(answered, OURS, FASTAPI), "more")
 
 
-def _rates(answered: Mapping[str, list[Answered]], ours: str, theirs: str) -> tuple[Series, Series]:
+def _rates(
+    answered: Mapping[str, list[LoadResult]], ours: str, theirs: str
+) -> tuple[Series, Series]:
     first, second = (
         Series(side, "/s", [one.rate for one in answered[side]]) for side in (ours, theirs)
     )
     return first, second
 
 
-def _p99s(answered: Mapping[str, list[Answered]], ours: str, theirs: str) -> tuple[Series, Series]:
+def _p99s(
+    answered: Mapping[str, list[LoadResult]], ours: str, theirs: str
+) -> tuple[Series, Series]:
     first, second = (
         Series(side, "s", [one.p99 for one in answered[side]]) for side in (ours, theirs)
     )
@@ -130,8 +134,8 @@ def check_answers(url: str, headers: Mapping[str, str]) -> None:
 
 def _measured(
     requests: Mapping[str, Request], rounds: int, seconds: float
-) -> dict[str, list[Answered]]:
-    found: dict[str, list[Answered]] = {side: [] for side in requests}
+) -> dict[str, list[LoadResult]]:
+    found: dict[str, list[LoadResult]] = {side: [] for side in requests}
     for request in requests.values():
         load([request], connections=CONNECTIONS, seconds=seconds / 2)  # warm-up
     for _, side in turns(list(requests), rounds):
@@ -141,10 +145,10 @@ def _measured(
 
 def _while_at_work(
     served: Daemon, portal: Origins, rounds: int, seconds: float
-) -> dict[str, list[Answered]]:
+) -> dict[str, list[LoadResult]]:
     """Measure the daemon at rest and at work, in turns."""
     request = Request(f"{served.url}/api/health")
-    found: dict[str, list[Answered]] = {OURS: [], BUSY: []}
+    found: dict[str, list[LoadResult]] = {OURS: [], BUSY: []}
     for number, side in turns([OURS, BUSY], rounds):
         with _busy(served, portal, number) if side == BUSY else ExitStack():
             found[side].append(load([request], connections=CONNECTIONS, seconds=seconds))
@@ -165,11 +169,11 @@ def _busy(served: Daemon, portal: Origins, number: int) -> Iterator[None]:
         def state(one: str) -> str:
             return str(http.get(f"/crews/{CREW}/status/{one}").json()["state"])
 
-        def begun(one: str) -> bool:
+        def has_started(one: str) -> bool:
             return state(one) != "PENDING"
 
         for one in ids:
-            wait_until(partial(begun, one), served.program.log)
+            wait_until(partial(has_started, one), served.program.log)
             if (now := state(one)) != "RUNNING":
                 raise LoadFailed(f"the crew's execution {one} is {now}")
         try:

@@ -44,7 +44,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answered:
+class LoadResult:
     """The result of a load: answers a second, and the 50th and 99th percentile in seconds."""
 
     rate: float
@@ -85,7 +85,7 @@ class _Connection:
         return time.perf_counter() - self._asked if self._missing <= 0 else None
 
 
-def load(requests: Sequence[Request], *, connections: int, seconds: float) -> Answered:
+def load(requests: Sequence[Request], *, connections: int, seconds: float) -> LoadResult:
     """Send requests to one server for `seconds`.
 
     Raises `LoadFailed`, and `OSError` if nobody listens.
@@ -111,10 +111,10 @@ def load(requests: Sequence[Request], *, connections: int, seconds: float) -> An
                     taken.append(took)
                     key.data.ask()
     taken.sort()
-    return Answered(len(taken) / passed, _at(taken, 0.5), _at(taken, 0.99))
+    return LoadResult(len(taken) / passed, _percentile(taken, 0.5), _percentile(taken, 0.99))
 
 
-def _at(ordered: list[float], share: float) -> float:
+def _percentile(ordered: list[float], share: float) -> float:
     if not ordered:
         raise LoadFailed("nothing was answered in the whole time")
     return ordered[math.ceil(share * len(ordered)) - 1]

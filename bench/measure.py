@@ -145,7 +145,7 @@ class Row:
         }
 
 
-def _say_nothing(_text: str) -> None:
+def _ignore(_text: str) -> None:
     pass
 
 
@@ -155,7 +155,7 @@ class Plan:
 
     folder: Path
     quick: bool = False
-    tell: Callable[[str], None] = field(default=_say_nothing)
+    tell: Callable[[str], None] = field(default=_ignore)
     """Print a line about the progress."""
 
     def rounds(self, most: int, quick: int) -> int:
@@ -173,7 +173,7 @@ def turns(sides: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
 def interleave(
     sides: Mapping[str, Callable[[], float]],
     rounds: int,
-    tell: Callable[[str], None] = _say_nothing,
+    tell: Callable[[str], None] = _ignore,
 ) -> dict[str, list[float]]:
     """Return each side's measurements, one for each round."""
     found: dict[str, list[float]] = {side: [] for side in sides}

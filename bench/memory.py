@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from bench.daemons import Daemon, chromium, daemon, link
 from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interleave
-from bench.scripted import Order, Scripted, scripted
+from bench.scripted import Order, ScriptProcess, script_process
 from bench.stage import ask_daemon, connect
 from smartlinkd.sandbox.session import cookie_header
 from tests.programs import sandbox
@@ -76,7 +76,7 @@ def row_7(plan: Plan) -> Row:
         products = {"products": {"source": "none"}}
         served = programs.enter_context(daemon(plan.folder / "daemon", portal, products))
         served.ask("POST", "/api/sync-cookie", {"cookie": cookie_header()})
-        scripts = programs.enter_context(scripted(plan.folder / "playwright", portal))
+        scripts = programs.enter_context(script_process(plan.folder / "playwright", portal))
         orders: Iterator[Order] = (([link(portal, item)], []) for item in count(1_000_000))
         scripts.convert("kept", "form", [])  # the script opens its page at its first call
         measure = choose_measure([served.pid, scripts.pid])
@@ -105,7 +105,7 @@ def row_7(plan: Plan) -> Row:
 
 
 def _convert_on_both(
-    plan: Plan, number: int, orders: Iterator[Order], served: Daemon, scripts: Scripted
+    plan: Plan, number: int, orders: Iterator[Order], served: Daemon, scripts: ScriptProcess
 ) -> None:
     """Run `number` conversions on each side, both at once. Nothing is timed."""
     plan.tell(f"{number} conversions")

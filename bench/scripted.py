@@ -55,7 +55,7 @@ class Done:
     seconds: float
 
 
-class Scripted:
+class ScriptProcess:
     """The process with the Playwright scripts. `method` is like the daemon's setting."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
@@ -91,14 +91,16 @@ class Scripted:
 
 
 @contextmanager
-def scripted(folder: Path, portal: Origins, *, port: int | None = None) -> Iterator[Scripted]:
+def script_process(
+    folder: Path, portal: Origins, *, port: int | None = None
+) -> Iterator[ScriptProcess]:
     """Start the process and its browser, in a folder that is created.
 
     `port` is where the DevTools of the script `bare`'s Chromium listen.
     """
     folder.mkdir()
     settings = {
-        "executable": str(_as_nobody(folder) if os.geteuid() == 0 else chromium()),
+        "executable": str(_write_wrapper(folder) if os.geteuid() == 0 else chromium()),
         "sandbox": not unsandboxed(),
         "port": port,
         "portal": portal.portal,
@@ -117,12 +119,12 @@ def scripted(folder: Path, portal: Origins, *, port: int | None = None) -> Itera
             process_group=0,
         )
     try:
-        yield Scripted(process, log)
+        yield ScriptProcess(process, log)
     finally:
         _stop(process)
 
 
-def _as_nobody(folder: Path) -> Path:
+def _write_wrapper(folder: Path) -> Path:
     program = folder / "chromium"
     program.write_text(AS_NOBODY.format(chromium=shlex.quote(str(chromium()))), encoding="utf-8")
     program.chmod(0o755)

@@ -19,7 +19,7 @@ from bench.asking import JsonClient
 from bench.bare import bare_chromium
 from bench.daemons import Daemon, daemon, link
 from bench.measure import Plan
-from bench.scripted import Order, Script, Scripted, scripted
+from bench.scripted import Order, Script, ScriptProcess, script_process
 from smartlinkd.browser.chromium import FLAGS
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT, cookie_header
@@ -45,11 +45,11 @@ class Links:
         self._portal = portal
         self._items = count(1_000_000)
 
-    def some(self, number: int) -> list[str]:
+    def new_links(self, number: int) -> list[str]:
         return [link(self._portal, item) for item in islice(self._items, number)]
 
     def orders(self, number: int, size: int, sub_id: str = SUB_ID) -> list[Order]:
-        return [(self.some(size), [sub_id]) for _ in range(number)]
+        return [(self.new_links(size), [sub_id]) for _ in range(number)]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Setup:
     portal: Origins
     links: Links
     daemons: Mapping[Method, Daemon]
-    scripts: Scripted
+    scripts: ScriptProcess
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def set_up(plan: Plan, methods: Sequence[Method]) -> Iterator[Setup]:
             daemons[method] = served
         floor = programs.enter_context(bare_chromium(plan.folder / "bare", FLAGS))
         folder = plan.folder / "playwright"
-        scripts = programs.enter_context(scripted(folder, portal, port=floor.port))
+        scripts = programs.enter_context(script_process(folder, portal, port=floor.port))
         yield Setup(portal, Links(portal), daemons, scripts)
 
 

@@ -62,7 +62,7 @@ class Clone:
     programs: Path
     environment: dict[str, str] = field(default_factory=dict)
 
-    def put(self, name: str, body: str = ":") -> None:
+    def write_stub(self, name: str, body: str = ":") -> None:
         path = self.programs / name
         path.write_text(f'#!/bin/sh\nnote() {{ echo "$*" >>"$CALLS"; }}\n{body}\n')
         path.chmod(0o755)
@@ -118,11 +118,11 @@ def clone(tmp_path: Path) -> Clone:
         found = shutil.which(name)
         assert found is not None
         (made.programs / name).symlink_to(found)
-    made.put("id", "echo 0")
-    made.put("python3", PYTHON)
-    made.put("in-venv", IN_VENV)
-    made.put(CHROMIUM)
-    made.put("apt-get", 'note "apt-get $*"')
+    made.write_stub("id", "echo 0")
+    made.write_stub("python3", PYTHON)
+    made.write_stub("in-venv", IN_VENV)
+    made.write_stub(CHROMIUM)
+    made.write_stub("apt-get", 'note "apt-get $*"')
     return made
 
 
@@ -200,7 +200,7 @@ def test_missing_program_is_an_error_with_its_remedy(
     for name in gone:
         (clone.programs / name).unlink()
     for name, body in instead.items():
-        clone.put(name, body)
+        clone.write_stub(name, body)
     code, _, err = clone.run("demo")
     assert code == 1
     assert [text for text in told if text not in err] == []
@@ -208,8 +208,8 @@ def test_missing_program_is_an_error_with_its_remedy(
 
 def test_debians_python_gets_its_venv(clone: Clone) -> None:
     without = f'case "$*" in *ensurepip*) [ -e "$STUBS/has-venv" ] ;; *) {PYTHON} ;; esac'
-    clone.put("python3", without)
-    clone.put("apt-get", 'note "apt-get ${7-$5}"; touch "$STUBS/has-venv"')
+    clone.write_stub("python3", without)
+    clone.write_stub("apt-get", 'note "apt-get ${7-$5}"; touch "$STUBS/has-venv"')
     assert clone.run("demo")[0] == 0
     assert clone.calls() == [
         "apt-get update",
@@ -241,10 +241,10 @@ def test_demo_uses_any_installed_chromium(clone: Clone, other: str) -> None:
 
 def test_snap_is_not_used_as_chromium(clone: Clone) -> None:
     """Ubuntu's snaps are links to the program that starts them."""
-    clone.put("snap")
+    clone.write_stub("snap")
     (clone.programs / CHROMIUM).unlink()
     (clone.programs / "chromium").symlink_to("snap")
-    clone.put("apt-get", "exit 100")
+    clone.write_stub("apt-get", "exit 100")
     code, _, err = clone.run("demo")
     assert code == 1
     assert err.splitlines()[-1].endswith("install Google Chrome's own package")
@@ -257,10 +257,10 @@ def test_installation_continues_without_chromium(
     text = script.read_text().replace("/run/systemd/system", str(clone.folder))
     script.write_text(text.replace("VERSIONS=/opt", f"VERSIONS={clone.folder}/opt"))
     (clone.programs / CHROMIUM).unlink()
-    clone.put("apt-get", "exit 100")
-    clone.put("systemctl", "echo systemd 252")
+    clone.write_stub("apt-get", "exit 100")
+    clone.write_stub("systemctl", "echo systemd 252")
     (clone.programs / "mkdir").unlink()
-    clone.put("mkdir", 'note "mkdir $*"; exit 1')  # the first step of the installation
+    clone.write_stub("mkdir", 'note "mkdir $*"; exit 1')  # the first step of the installation
     code, _, err = clone.run("install")
     assert code == 1
     assert err.splitlines()[-1].startswith("run: there is no Chromium here: ")
@@ -277,8 +277,8 @@ def test_installed_documents_are_readable_for_all_users(clone: Clone) -> None:
     (clone.folder / "extension").mkdir(0o700)
     for name in ("README.md", "config.example.toml", "extension/manifest.json"):
         (clone.folder / name).touch(0o600)
-    clone.put("systemctl", "echo systemd 252")
-    clone.put(
+    clone.write_stub("systemctl", "echo systemd 252")
+    clone.write_stub(
         "python3",
         'case "$*" in *"venv --clear"*) mkdir -p "$4/bin"; cp "$STUBS/in-venv" "$4/bin/python" ;;'
         f' *) exec {sys.executable} "$@" ;; esac',
@@ -287,15 +287,15 @@ def test_installed_documents_are_readable_for_all_users(clone: Clone) -> None:
     names = ("config.example.toml", "extension", "extension/manifest.json")
     paths = " ".join(f'"{shared}/{name}"' for name in names)
     modes = f"echo $(stat -c %a {paths})"
-    clone.put("in-venv", f'case "$*" in *smartlinkd.deploy*) note "$({modes})" ;; esac')
+    clone.write_stub("in-venv", f'case "$*" in *smartlinkd.deploy*) note "$({modes})" ;; esac')
     code, _, err = clone.run("install")
     assert (code, clone.calls()) == (0, ["644 755 644"]), err
 
 
 def test_sudo_is_announced_and_used_without_root(clone: Clone) -> None:
     (clone.programs / CHROMIUM).unlink()
-    clone.put("id", "echo 1000")
-    clone.put("sudo", 'note "sudo $1 $3"; exec "$@"')
+    clone.write_stub("id", "echo 1000")
+    clone.write_stub("sudo", 'note "sudo $1 $3"; exec "$@"')
     code, _, err = clone.run("demo")
     assert code == 0
     assert clone.calls()[3::2] == ["sudo env apt-get", "sudo env apt-get", "smartlinkd demo"]
@@ -316,7 +316,7 @@ def test_tests_come_after_four_checks_and_one_that_fails_stops_no_other(
     clone: Clone, broken: str, code: int, last: list[str]
 ) -> None:
     for tool in TEST_TOOLS:
-        clone.put(tool)
+        clone.write_stub(tool)
     clone.environment["BROKEN"] = broken
     found, _, err = clone.run("test", "-k", "two words")
     assert found == code
@@ -327,8 +327,8 @@ def test_tests_come_after_four_checks_and_one_that_fails_stops_no_other(
 
 @pytest.mark.parametrize("action", ["install", "uninstall"])
 def test_only_root_can_install(clone: Clone, action: str) -> None:
-    clone.put("systemctl", "echo systemd 252")
-    clone.put("id", "echo 1000")
+    clone.write_stub("systemctl", "echo systemd 252")
+    clone.write_stub("id", "echo 1000")
     code, _, err = clone.run(action)
     assert code == 1
     assert err == f"run: only root can do that: sudo ./run {action}\n"
@@ -348,7 +348,7 @@ def test_installation_is_refused_before_anything_is_made(
     clone: Clone, arguments: list[str], systemd: int, code: int, told: str
 ) -> None:
     (clone.programs / CHROMIUM).unlink()
-    clone.put("systemctl", f"echo systemd {systemd}")
+    clone.write_stub("systemctl", f"echo systemd {systemd}")
     found, out, err = clone.run("install", *arguments)
     assert found == code
     assert told in out + err
@@ -371,7 +371,9 @@ def test_concurrent_run_waits_for_the_set_up(clone: Clone) -> None:
 
 
 def test_the_lock_is_gone_before_the_program_starts(clone: Clone) -> None:
-    clone.put("in-venv", IN_VENV + '[ ! -e /proc/self/fd/9 ] || [ "$name" = "" ] || note locked')
+    clone.write_stub(
+        "in-venv", IN_VENV + '[ ! -e /proc/self/fd/9 ] || [ "$name" = "" ] || note locked'
+    )
     clone.run("demo")
     assert "locked" not in clone.calls()
 
@@ -379,7 +381,7 @@ def test_the_lock_is_gone_before_the_program_starts(clone: Clone) -> None:
 @pytest.mark.parametrize(("broken", "status"), [("", 0), ("pytest", 3)])
 def test_ci_runs_the_tests_and_the_systemd_tests(clone: Clone, broken: str, status: int) -> None:
     for tool in TEST_TOOLS:
-        clone.put(tool)
+        clone.write_stub(tool)
     clone.environment |= {"CI": "true", "BROKEN": broken}
     code, out, _ = clone.run(program=".ci/run")
     assert code == status

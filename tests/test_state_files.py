@@ -190,11 +190,11 @@ def test_the_file_is_private_from_the_first_whatever_the_umask(
 ) -> None:
     at_first, fchmod = [], os.fchmod
 
-    def note_and_set(descriptor: int, bits: int) -> None:
+    def record_and_fchmod(descriptor: int, bits: int) -> None:
         at_first.append(os.fstat(descriptor).st_mode & 0o077)
         fchmod(descriptor, bits)
 
-    monkeypatch.setattr(os, "fchmod", note_and_set)
+    monkeypatch.setattr(os, "fchmod", record_and_fchmod)
     before = os.umask(umask)
     try:
         replace_file(tmp_path / "file", b"new")

@@ -44,7 +44,7 @@ def test_directory_on_a_read_only_file_system_is_refused(
     assert seen == [tmp_path]
 
 
-def give_away(directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+def change_owner(directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
     """Give the directory to another user. Return that user's id and ours."""
     if os.geteuid() == 0:
         os.chown(directory, NOBODY, NOBODY)
@@ -61,7 +61,7 @@ def user_name(uid: int) -> str:
 def test_directory_of_another_user_is_refused_untouched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner, us = map(user_name, give_away(tmp_path, monkeypatch))
+    owner, us = map(user_name, change_owner(tmp_path, monkeypatch))
     tmp_path.chmod(0o700)
     with pytest.raises(StateUnusable) as refused, claim(tmp_path):
         pytest.fail("it was given out")
@@ -79,7 +79,7 @@ def test_users_without_a_name_are_shown_by_their_numbers(
     def nobody_known(uid: int) -> None:
         raise KeyError(uid)
 
-    owner, us = give_away(tmp_path, monkeypatch)
+    owner, us = change_owner(tmp_path, monkeypatch)
     monkeypatch.setattr(pwd, "getpwuid", nobody_known)
     text = f"belongs to {owner}, .* this is {us}; .* `chown -R {us} "
     with pytest.raises(StateUnusable, match=text), claim(tmp_path):

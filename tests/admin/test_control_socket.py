@@ -111,7 +111,7 @@ async def running(control: ControlSocket, tmp_path: Path) -> AsyncIterator[Path]
             nursery.cancel_scope.cancel()
 
 
-async def said_to(directory: Path, question: bytes, *, more: bool = False) -> bytes:
+async def exchange(directory: Path, question: bytes, *, more: bool = False) -> bytes:
     """Send `question` and return all that comes back; the sending side stays open if `more`."""
     async with await trio.open_unix_socket(directory / SOCKET_NAME) as stream:
         await stream.send_all(question)
@@ -217,7 +217,7 @@ async def test_arguments_of_a_command_without_any_may_be_left_out(
     running: Path, arguments: str
 ) -> None:
     question = f'{{"command": "greet"{arguments}}}\n'
-    assert json.loads(await said_to(running, question.encode()))["ok"] is True
+    assert json.loads(await exchange(running, question.encode()))["ok"] is True
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ async def test_wrong_arguments_are_named_and_nothing_is_done(
     running: Path, handlers: Handlers, arguments: JsonValue, error: str
 ) -> None:
     question = json.dumps({"command": "order", "arguments": arguments}).encode() + b"\n"
-    assert json.loads(await said_to(running, question)) == {"ok": False, "error": error}
+    assert json.loads(await exchange(running, question)) == {"ok": False, "error": error}
     assert handlers.done == []
 
 
@@ -289,7 +289,7 @@ async def test_too_long_arguments_are_not_sent(running: Path, handlers: Handlers
 async def test_malformed_request_is_answered_as_an_unknown_command(
     running: Path, handlers: Handlers, question: bytes
 ) -> None:
-    answer = json.loads(await said_to(running, question + b"\n"))
+    answer = json.loads(await exchange(running, question + b"\n"))
     assert answer["ok"] is False
     assert "is not one of" in answer["error"]
     assert handlers.done == []
@@ -298,9 +298,9 @@ async def test_malformed_request_is_answered_as_an_unknown_command(
 
 async def test_a_line_that_is_too_long_is_not_answered(running: Path) -> None:
     longest = b'{"command": "greet"}'.ljust(MAX_REQUEST - 1) + b"\n"
-    assert json.loads(await said_to(running, longest))["ok"] is True
-    assert await said_to(running, b" " + longest) == b""
-    assert await said_to(running, b" " * (MAX_REQUEST + 1), more=True) == b""
+    assert json.loads(await exchange(running, longest))["ok"] is True
+    assert await exchange(running, b" " + longest) == b""
+    assert await exchange(running, b" " * (MAX_REQUEST + 1), more=True) == b""
     await assert_serves(running)
 
 
@@ -308,7 +308,7 @@ async def test_a_line_that_is_too_long_is_not_answered(running: Path) -> None:
 async def test_unfinished_line_is_not_answered(
     running: Path, handlers: Handlers, half: bytes
 ) -> None:
-    assert await said_to(running, half) == b""
+    assert await exchange(running, half) == b""
     assert handlers.done == []
     await assert_serves(running)
 

@@ -10,7 +10,7 @@ import httpx
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-PATIENCE = 15.0  # seconds; whatever takes longer hangs
+PATIENCE = 15.0  # seconds; a longer wait is a hang
 
 
 @dataclass

@@ -29,7 +29,7 @@ SYNC_KEY = "key-for-the-extension-0123456789"
 OWN = ("smartlinkd", "quart", "hypercorn")
 
 
-def fault(error: BaseException) -> Callable[..., Any]:
+def raising(error: BaseException) -> Callable[..., Any]:
     """Return a method that raises `error`."""
 
     async def broken(*_: object) -> None:
@@ -44,15 +44,15 @@ def fault(error: BaseException) -> Callable[..., Any]:
 async def nested(*_: object) -> None:
     """Raise from tasks in nested nurseries."""
     async with trio.open_nursery() as outer, trio.open_nursery() as inner:
-        inner.start_soon(fault(ZeroDivisionError("x")))
-        outer.start_soon(fault(OSError("x")))
+        inner.start_soon(raising(ZeroDivisionError("x")))
+        outer.start_soon(raising(OSError("x")))
 
 
 @pytest.mark.parametrize(
     "broken",
     [
-        fault(ZeroDivisionError("x")),
-        fault(trio.TooSlowError()),
+        raising(ZeroDivisionError("x")),
+        raising(trio.TooSlowError()),
         nested,
     ],
     ids=["a bug", "a deadline", "tasks"],
@@ -89,7 +89,7 @@ async def test_refusal_in_an_exception_group_is_a_refusal(
     refusals: list[Exception],
     status: int,
 ) -> None:
-    monkeypatch.setattr(ConversionService, "convert", fault(ExceptionGroup("x", refusals)))
+    monkeypatch.setattr(ConversionService, "convert", raising(ExceptionGroup("x", refusals)))
     answer = await daemon.convert(token, "https://example.org/")
     assert (answer.status_code, answer.json()["error"]) == (status, "no")
 

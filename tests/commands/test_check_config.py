@@ -93,7 +93,7 @@ Write = Callable[[str], Path]
 
 
 @pytest.fixture
-def variables(tmp_path: Path) -> None:
+def environment_file(tmp_path: Path) -> None:
     """The environment file of a crew."""
     env = tmp_path / "crew.env"
     env.write_text("# keys\nexport KEY=hunter2\n")
@@ -151,7 +151,7 @@ def test_unsafe_state_directory_is_refused(
     assert f"state.directory: every user can write to {tmp_path}/state; run `chmod 700" in err
 
 
-@pytest.mark.usefixtures("variables")
+@pytest.mark.usefixtures("environment_file")
 def test_each_fault_of_broken_crews_has_its_remedy(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,7 +166,7 @@ def test_each_fault_of_broken_crews_has_its_remedy(
     assert "hunter2" not in out + err
 
 
-@pytest.mark.usefixtures("variables")
+@pytest.mark.usefixtures("environment_file")
 def test_faults_of_crews_are_listed_beside_faults_of_the_daemon(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -181,7 +181,7 @@ def test_faults_of_crews_are_listed_beside_faults_of_the_daemon(
     assert "hunter2" not in err
 
 
-@pytest.mark.usefixtures("variables")
+@pytest.mark.usefixtures("environment_file")
 def test_crews_are_not_read_without_a_state_directory(
     write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

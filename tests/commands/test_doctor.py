@@ -47,7 +47,7 @@ def settings(
     )
 
 
-def examined(
+def run_doctor(
     capsys: pytest.CaptureFixture[str], directory: Path, executable: Path | None
 ) -> tuple[int, dict[str, str]]:
     """Return the exit code, and each check's verdict and text by name."""
@@ -59,7 +59,7 @@ def examined(
 def test_missing_chromium_fails_with_its_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, points = examined(capsys, tmp_path, tmp_path / "none")
+    code, points = run_doctor(capsys, tmp_path, tmp_path / "none")
     assert code == 1
     assert points["Chromium"].startswith("FAIL browser.executable: there is no file")
     assert "apt-get install" in points["Chromium"]
@@ -91,7 +91,7 @@ def test_state_directory_that_is_not_there_is_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], directory: str, told: str
 ) -> None:
     place = Path(directory.replace("{tmp}", str(tmp_path)))
-    _, points = examined(capsys, place, tmp_path / "none")
+    _, points = run_doctor(capsys, place, tmp_path / "none")
     assert points["state"] == told.replace("{tmp}", str(tmp_path))
     assert "Chromium" in points
     assert list(tmp_path.iterdir()) == []
@@ -100,12 +100,12 @@ def test_state_directory_that_is_not_there_is_judged(
 def test_full_disk_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def on_a_full_one(*, dir: Path, buffering: Literal[0]) -> IO[bytes]:
+    def open_full_disk(*, dir: Path, buffering: Literal[0]) -> IO[bytes]:
         # An empty file can still be made on a full disk.
         return Path("/dev/full").open("wb", buffering=buffering)
 
-    monkeypatch.setattr(tempfile, "TemporaryFile", on_a_full_one)
-    code, points = examined(capsys, tmp_path, tmp_path / "none")
+    monkeypatch.setattr(tempfile, "TemporaryFile", open_full_disk)
+    code, points = run_doctor(capsys, tmp_path, tmp_path / "none")
     assert code == 1
     told = f"FAIL {tmp_path} cannot be written to (No space left on device); make room on its disk"
     assert points["state"] == told
@@ -113,7 +113,7 @@ def test_full_disk_fails(
 
 def test_unsafe_state_directory_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tmp_path.chmod(0o777)
-    code, points = examined(capsys, tmp_path, tmp_path / "none")
+    code, points = run_doctor(capsys, tmp_path, tmp_path / "none")
     assert code == 1
     assert points["state"].startswith("FAIL every user can write to")
     assert f"chmod 700 {tmp_path}" in points["state"]
@@ -125,12 +125,12 @@ def test_state_directory_of_another_user_fails_except_for_root(
 ) -> None:
     """Root checks a service's directory, which belongs to another user."""
     os.chown(tmp_path, 65534, 65534)
-    _, points = examined(capsys, tmp_path, tmp_path / "none")
+    _, points = run_doctor(capsys, tmp_path, tmp_path / "none")
     good, _, told = points["state"].partition("; ")
     assert good == f"ok {tmp_path} can be written to"
     assert told.startswith(f"a daemon that runs as root is refused: {tmp_path} belongs to ")
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    code, points = examined(capsys, tmp_path, tmp_path / "none")
+    code, points = run_doctor(capsys, tmp_path, tmp_path / "none")
     assert code == 1
     assert points["state"].startswith(f"FAIL {tmp_path} belongs to ")
 
@@ -210,7 +210,7 @@ def test_daemon_that_asks_apis_only_needs_no_chromium(
 
 @pytest.mark.chromium
 def test_complete_machine_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, points = examined(capsys, tmp_path, None)
+    code, points = run_doctor(capsys, tmp_path, None)
     assert code == 0
     assert re.fullmatch(r"ok (Headless)?Chrome/[0-9.]+ \(/.*\)", points["Chromium"])
     assert points["sandbox"] == "ok on: pages run confined"
@@ -223,7 +223,7 @@ def test_chromium_without_its_sandbox_fails(
     wrapped = open_folder / "chromium"
     wrapped.write_text(f'#!/bin/sh\nexec "{find_executable(None)}" --no-sandbox "$@"\n')
     wrapped.chmod(0o755)
-    code, points = examined(capsys, open_folder, wrapped)
+    code, points = run_doctor(capsys, open_folder, wrapped)
     assert code == 1
     assert points["Chromium"].startswith("ok ")
     assert points["sandbox"].startswith("FAIL ")

@@ -158,7 +158,7 @@ async def test_conversion_without_a_credential_is_refused_and_not_kept(
     keeping: Daemon, portal: Portal
 ) -> None:
     link = portal.link(portal.item())
-    assert (await keeping.ask("GET", "/metrics")).status_code == 200  # no key needed
+    assert (await keeping.ask("GET", "/metrics")).status_code == 200  # the client counts as local
     assert (await keeping.ask("POST", "/api/convert", {"links": [link]})).status_code == 403
     assert await links(keeping, q=link) == []
 

@@ -132,7 +132,7 @@ def is_refused(answer: httpx.Response) -> bool:
     return answer.status_code in (401, 403)
 
 
-# What a key opens
+# Scopes
 
 
 @pytest.mark.parametrize("scope", SCOPES)

@@ -127,7 +127,7 @@ async def test_wait_doubles_with_each_failure(daemon: Daemon) -> None:
         refused = await log_in(daemon, "wrong", "203.0.113.3")
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, expected)
         if expected != "4":
-            await trio.sleep(float(expected))  # what Retry-After says
+            await trio.sleep(float(expected))  # as Retry-After says
             assert await fail(daemon, 1, "203.0.113.3") == [401]
 
 

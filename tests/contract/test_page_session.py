@@ -231,7 +231,7 @@ async def test_cookie_with_a_key_in_it_opens_nothing(daemon: Daemon) -> None:
     assert (await browser.ask("GET", "/crews/echo/inputs")).status_code == 401
 
 
-# What the cookie opens
+# Access with the cookie
 
 
 async def test_cookie_opens_crews_apis_as_the_organization_token(daemon: Daemon) -> None:

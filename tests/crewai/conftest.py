@@ -86,7 +86,7 @@ class Model:
             self.asked.set()
             return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
-    def said(self, number: int) -> str:
+    def request_text(self, number: int) -> str:
         """Return all messages of a request."""
         return json.dumps(self.requests[number]["messages"], ensure_ascii=False)
 
@@ -211,7 +211,7 @@ def start(model: Model, foreign_calls: Path, tmp_path: Path) -> Iterator[Start]:
     guard.mkdir()
     (guard / "sitecustomize.py").write_text(GUARD)
 
-    def begin(
+    def start_project(
         project: Path,
         inputs: dict[str, Any] | None = None,
         tools: tuple[str, ...] = (),
@@ -233,7 +233,7 @@ def start(model: Model, foreign_calls: Path, tmp_path: Path) -> Iterator[Start]:
         return start_worker(settings, "some-id", told, runs=Path(runs))
 
     with tempfile.TemporaryDirectory(prefix="smartlinkd-test-") as runs:
-        yield begin
+        yield start_project
         assert list(Path(runs).iterdir()) == []
 
 
@@ -241,9 +241,9 @@ def start(model: Model, foreign_calls: Path, tmp_path: Path) -> Iterator[Start]:
 def run(start: Start) -> Run:
     """Return a function: `messages, end = await run(project, …)`; the crew asks nothing."""
 
-    async def whole(project: Path, **how: Any) -> tuple[list[FromWorker], ExitReason]:
+    async def run_to_end(project: Path, **how: Any) -> tuple[list[FromWorker], ExitReason]:
         with trio.fail_after(60):
             async with start(project, **how) as worker:
                 return [message async for message in worker.channel], await worker.exit_reason()
 
-    return whole
+    return run_to_end

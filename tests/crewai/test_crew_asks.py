@@ -114,7 +114,7 @@ async def test_an_agent_converts_links(
     (used, told) = [message for message in messages if isinstance(message, Step)]
     assert (used.tool, used.tool_input, told.result) == ("convert_links", arguments, "Buy it.")
     assert json.loads(used.result or "") == ENTRY
-    assert "https://s.shopee.vn/x" in model.said(-1)
+    assert "https://s.shopee.vn/x" in model.request_text(-1)
 
 
 async def test_model_without_function_calling_uses_the_tool(
@@ -159,7 +159,7 @@ async def test_agent_gets_the_error_of_a_failed_tool(
     assert isinstance(end, Result), end
     steps = [message for message in messages if isinstance(message, Step)]
     assert steps[0].result == "failed: no affiliate cookie is stored"
-    assert "no affiliate cookie is stored" in model.said(-1)
+    assert "no affiliate cookie is stored" in model.request_text(-1)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ async def test_agent_gets_the_feedback_of_a_human(
     )
     asked = [message.output for message in messages if isinstance(message, HumanInput)]
     assert asked == ["A post.", "A shorter post.", "Post."]
-    assert "make it shorter" in model.said(1)
-    assert "This is not good enough yet. Improve it." in model.said(2)
+    assert "make it shorter" in model.request_text(1)
+    assert "This is not good enough yet. Improve it." in model.request_text(2)
     assert isinstance(end, Result)
     assert end.output == "Post."
     steps = [message.result for message in messages if isinstance(message, Step)]
@@ -321,7 +321,7 @@ async def test_answer_that_a_guardrail_refuses_is_repeated(
     assert end.output == "Post."
     logs = [message for message in messages if isinstance(message, Log)]
     assert logs == [Log(text="a guardrail refused an answer: too long")]
-    assert "too long" in model.said(1)
+    assert "too long" in model.request_text(1)
 
 
 @pytest.mark.parametrize("topic", ["tea", "../../taken"])

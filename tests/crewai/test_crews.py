@@ -258,7 +258,7 @@ async def test_planner_of_crewai_is_no_task_of_the_crew(
     messages, end = await run(project(one_task(crew=', planning=True, planning_llm="gpt-4o-mini"')))
     assert isinstance(end, Result), end
     assert [m.task_id for m in messages if isinstance(m, TaskStarted)] == ["post"]
-    assert "Just write" in model.said(-1)
+    assert "Just write" in model.request_text(-1)
 
 
 async def test_files_of_the_project_are_found_from_its_folder(

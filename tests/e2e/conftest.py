@@ -219,10 +219,10 @@ class Portal:
             "price": sold.price,
             "image": image_url(sold),
             "shopName": sold.shop_name,
-            "rating": None if sold.rating is None else _text(Decimal(str(sold.rating)), "0.1"),
+            "rating": None if sold.rating is None else _decimal(Decimal(str(sold.rating)), "0.1"),
             "sales": sold.sold,
             "commission": sold.seller_commission + platform,
-            "commissionRate": _text(Decimal(sold.default_rate) * 100 / FULL_RATE, "0.01") + "%",
+            "commissionRate": _decimal(Decimal(sold.default_rate) * 100 / FULL_RATE, "0.01") + "%",
             "sellerCommission": sold.seller_commission,
             "platformCommission": platform,
             "isXtra": bool(sold.seller_rate),
@@ -484,7 +484,7 @@ class _OnePieceBody(httpx.AsyncByteStream):
         return self._left.pop()
 
 
-def _text(number: Decimal, unit: str) -> str:
+def _decimal(number: Decimal, unit: str) -> str:
     """Round half-up to the decimals of `unit` at most; drop trailing zeros."""
     text = str(number.quantize(Decimal(unit), ROUND_HALF_UP))
     return text.rstrip("0").rstrip(".")

@@ -79,7 +79,8 @@ def encodings(secret: str) -> set[bytes]:
     found |= {raw.hex().encode(), repr(secret)[1:-1].encode()}
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + raw)
-        whole = encoded[4 if before else 0 : -4]  # without mixed characters
+        # The characters at both ends also encode neighbouring bytes.
+        whole = encoded[4 if before else 0 : -4]
         found |= {whole, whole.translate(bytes.maketrans(b"+/", b"-_"))}
     return found
 

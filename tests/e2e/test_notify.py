@@ -24,10 +24,10 @@ async def test_owner_is_notified_of_a_missing_cookie_and_its_return(
             answer = await daemon.convert(portal.link(portal.item()), account=None)
             assert answer.status_code == 400
 
-        async def told() -> bool:
+        async def is_notified() -> bool:
             return written.exists() and written.read_text().endswith("\n")
 
-        await daemon.until("told", told)
+        await daemon.until("told", is_notified)
         await daemon.sync(portal.account())
     # The second notice is not delayed, because the daemon has ended.
     told_of = [json.loads(line) for line in written.read_text().splitlines()]

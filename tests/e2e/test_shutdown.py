@@ -45,7 +45,7 @@ async def test_sigterm_lets_a_conversion_end(
             answers.append(await daemon.convert(portal.link(item), account=account))
             order.append("answered")
 
-        async def knock() -> None:
+        async def wait_for_refusal() -> None:
             while not refuses(daemon):  # noqa: ASYNC110 - a refusal sends no event
                 await trio.sleep(0.01)
             order.append("refused")
@@ -57,7 +57,7 @@ async def test_sigterm_lets_a_conversion_end(
                 nursery.start_soon(convert)
                 await portal.submitting(account)
                 daemon.program.process.terminate()
-                nursery.start_soon(knock)
+                nursery.start_soon(wait_for_refusal)
             assert await daemon.program.ended() == 0
     # At the end of the block the fixture checks what the daemon has left.
     assert order == ["refused", "answered"]
@@ -74,7 +74,7 @@ async def test_killed_daemon_leaves_nothing_and_restarts(
         await daemon.until_ready()
         await daemon.login()
         await portal.arm("submit_slow", account)
-        nursery.start_soon(convert_in_vain, daemon, portal.link(item), account)
+        nursery.start_soon(convert_until_killed, daemon, portal.link(item), account)
         await portal.submitting(account)
         assert daemon.processes()
         await daemon.kill()
@@ -85,7 +85,7 @@ async def test_killed_daemon_leaves_nothing_and_restarts(
         assert answer.json()["mapping"] == {portal.link(item): portal.entry(item, account)}
 
 
-async def convert_in_vain(daemon: Daemon, link: str, account: Account) -> None:
+async def convert_until_killed(daemon: Daemon, link: str, account: Account) -> None:
     with pytest.raises(httpx.TransportError):
         await daemon.convert(link, account=account)
 
@@ -106,7 +106,7 @@ async def test_a_pause_outlasts_the_daemon_and_is_told_once(
         await portal.arm("human_check", account)
         assert (await convert_new(daemon, portal)).status_code == 502
         if end == "killed":
-            await daemon.until("it is on the disk", lambda: is_kept(daemon, account))
+            await daemon.until("it is on the disk", lambda: is_stored(daemon, account))
             await daemon.kill()
         else:
             daemon.program.stop()
@@ -135,6 +135,6 @@ async def convert_new(daemon: Daemon, portal: Portal) -> httpx.Response:
     return await daemon.convert(portal.link(portal.item()), account=None)
 
 
-async def is_kept(daemon: Daemon, account: Account) -> bool:
+async def is_stored(daemon: Daemon, account: Account) -> bool:
     file = daemon.state / "pauses.json"
     return file.exists() and account.number in file.read_text()

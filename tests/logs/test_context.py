@@ -29,7 +29,7 @@ logger = logging.getLogger("smartlinkd.test")
 ONE, TWO = LogContext(request_id="one"), LogContext(request_id="two")
 
 
-def told(log_lines: LogLines) -> list[tuple[object, object, object]]:
+def summary(log_lines: LogLines) -> list[tuple[object, object, object]]:
     """Return message, actor and request ids of each line."""
     return [
         (line["message"], line.get("actor"), line.get("request_id")) for line in log_lines.lines()
@@ -70,7 +70,7 @@ async def test_call_of_an_actor_logs_with_its_callers_context(
         asking.start_soon(ask, ONE, "done")
         asking.start_soon(ask, TWO, "refused")
     nursery.cancel_scope.cancel()
-    assert sorted(told(log_lines)) == sorted(
+    assert sorted(summary(log_lines)) == sorted(
         [
             ("done begins", "clerk", "one"),
             ("done in a thread", "clerk", "one"),
@@ -104,7 +104,7 @@ async def test_shared_work_logs_with_the_contexts_of_all_callers(
         asking.start_soon(ask, TWO)
         await trio.testing.wait_all_tasks_blocked()
         go_on.set()
-    assert told(log_lines) == [("begun", None, "one"), ("done", None, ["one", "two"])]
+    assert summary(log_lines) == [("begun", None, "one"), ("done", None, ["one", "two"])]
 
 
 def test_context_set_has_each_context_once_with_those_of_its_parts() -> None:

@@ -34,7 +34,7 @@ def pipe() -> Iterator[tuple[int, TextIO]]:
     os.close(reading)
 
 
-def drained(reading: int) -> bytes:
+def read_all(reading: int) -> bytes:
     found = b""
     try:
         while data := os.read(reading, 1 << 16):
@@ -49,9 +49,9 @@ def test_full_pipe_is_not_waited_for_and_lost_records_are_counted(pipe: tuple[in
     logs.set_up("info", stream, {})
     for number in range(MORE_THAN_IT_HOLDS):
         logger.info("record %d", number)
-    read = drained(reading)
+    read = read_all(reading)
     logger.info("the last one")
-    read += drained(reading)
+    read += read_all(reading)
     told = [json.loads(line) for line in read.splitlines()]
     *taken, last, lost = told
     assert [each["message"] for each in taken] == [f"record {n}" for n in range(len(taken))]
@@ -82,7 +82,7 @@ def test_halted_terminal_is_not_waited_for_and_a_lone_surrogate_loses_no_line() 
             logger.info("record %d", number)
         termios.tcflow(ours, termios.TCOON)
         logger.info("the last one: \ud83d")
-        assert rb" INFO    test: the last one: \ud83d" in drained(screen)
+        assert rb" INFO    test: the last one: \ud83d" in read_all(screen)
     os.close(screen)
 
 

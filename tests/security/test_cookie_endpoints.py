@@ -86,7 +86,7 @@ async def stored(daemon: Daemon) -> str:
     return str((await daemon.ask("GET", PATHS[0])).json()["cookie"])
 
 
-async def asked(daemon: Daemon, path: str) -> float:
+async def request_count(daemon: Daemon, path: str) -> float:
     """Return the number of requests to a path so far, with any answer."""
     lines = (await daemon.ask("GET", "/metrics")).text.splitlines()
     counted = f'smartlinkd_requests_total{{route="{path}",'
@@ -152,11 +152,11 @@ async def test_page_of_another_origin_reads_and_writes_nothing(
             assert await page.evaluate(READ, url, how) == seen, how
         for kind in ("script", "img", "iframe", "object", "link"):
             assert await page.evaluate(READ_BY_ELEMENT, url, kind) in ("", "SecurityError")
-        before = await asked(daemon, path)
+        before = await request_count(daemon, path)
         await page.evaluate(SUBMIT, url, "text/plain", f'{json_body[:-1]}, "x": "', '"}')
         await page.evaluate(SUBMIT, url, "application/x-www-form-urlencoded", "cookie", ATTACKERS)
         await page.evaluate(SUBMIT, url, "multipart/form-data", "cookie", ATTACKERS)
-        assert await asked(daemon, path) == before + 3
+        assert await request_count(daemon, path) == before + 3
     assert await stored(daemon) == OWNERS
 
 

@@ -146,7 +146,7 @@ TOKENS = [
 ]  # fmt: skip
 
 
-def mutated(requests: Sequence[bytes], chance: random.Random) -> bytes:
+def mutate(requests: Sequence[bytes], chance: random.Random) -> bytes:
     """Return one to three of the requests in a row with one to four faults."""
     data = b"".join(chance.choices(requests, k=chance.choice([1, 1, 1, 2, 3])))
     for _ in range(chance.randint(1, 4)):
@@ -208,7 +208,7 @@ async def run_a_crew(daemon: Daemon) -> None:
     assert end.json()["state"] == "SUCCESS"
 
 
-async def well_formed(daemon: Daemon) -> list[bytes]:
+async def valid_requests(daemon: Daemon) -> list[bytes]:
     """Return a request for each operation, with a valid token."""
     crew = await daemon.crew_token("alpha")
     session = await daemon.login()
@@ -256,7 +256,7 @@ def send(port: int, requests: Sequence[tuple[bytes, bool]]) -> None:
 @pytest.mark.deadline(300, reason="the number says it")
 async def test_mutated_requests_leave_no_memory_no_descriptor_and_no_error(daemon: Daemon) -> None:
     chance = random.Random(SEED)
-    whole = await well_formed(daemon)
+    whole = await valid_requests(daemon)
     answer = await daemon.ask("POST", "/api/sync-cookie", {"cookie": "SPC_EC=1"})
     assert answer.status_code == 200  # the store of the cookie is open now
     await run_a_crew(daemon)  # and so is a worker, which a mutated kickoff may start
@@ -264,7 +264,7 @@ async def test_mutated_requests_leave_no_memory_no_descriptor_and_no_error(daemo
     others = OtherClient(daemon)
 
     async def attack(times: int) -> None:
-        requests = [(mutated(whole, chance), chance.random() < 0.7) for _ in range(times)]
+        requests = [(mutate(whole, chance), chance.random() < 0.7) for _ in range(times)]
         async with trio.open_nursery() as clients:
             for n in range(CLIENTS):
                 clients.start_soon(trio.to_thread.run_sync, send, daemon.port, requests[n::CLIENTS])

@@ -151,7 +151,7 @@ async def test_market_name_that_leads_to_loopback_gets_no_request(
     """DNS rebinding: the attacker controls the name but has no certificate for it."""
     victim = Victim()
 
-    async def listen_in(stream: trio.SocketStream) -> None:
+    async def record_request(stream: trio.SocketStream) -> None:
         victim.connections += 1
         try:
             over = trio.SSLStream(stream, certificate, server_side=True) if tls else stream
@@ -163,7 +163,7 @@ async def test_market_name_that_leads_to_loopback_gets_no_request(
 
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     victim.port = listeners[0].socket.getsockname()[1]
-    nursery.start_soon(partial(trio.serve_listeners, listen_in, listeners))
+    nursery.start_soon(partial(trio.serve_listeners, record_request, listeners))
     names = RebindingResolver(victim.port)
     trio.socket.set_custom_hostname_resolver(names)
     async with HttpClient() as client:

@@ -80,7 +80,7 @@ class GuardedDaemon:
     given: Credentials
     operations: list[str]
 
-    async def refused(self, operation: str, token: str, statuses: set[int]) -> None:
+    async def check_refused(self, operation: str, token: str, statuses: set[int]) -> None:
         """Call an operation without permission, and check that it is refused before its body is
         read."""
         method, _, path = operation.partition(" ")
@@ -133,7 +133,7 @@ async def start_guarded(daemon: Daemon) -> GuardedDaemon:
     return GuardedDaemon(daemon, given, operations)
 
 
-def of_crews(operation: str) -> bool:
+def is_crew_operation(operation: str) -> bool:
     return "/crews/{crew}" in operation
 
 
@@ -152,23 +152,25 @@ async def test_operations_without_a_credential_are_the_known_ones(guarded: Guard
 async def test_forged_credential_opens_nothing(guarded: GuardedDaemon) -> None:
     for operation in set(guarded.operations) - FOR_EVERYBODY:
         for token in guarded.given.forged().values():
-            await guarded.refused(operation, token, {401} if of_crews(operation) else {403})
+            await guarded.check_refused(
+                operation, token, {401} if is_crew_operation(operation) else {403}
+            )
 
 
 @pytest.mark.parametrize("kind", ["temporary", "ended", "alpha", "ann", "beta", "rotated"])
 async def test_token_for_something_else_is_no_session(guarded: GuardedDaemon, kind: str) -> None:
     for operation in set(guarded.operations) - FOR_EVERYBODY:
-        if not of_crews(operation):
-            await guarded.refused(operation, getattr(guarded.given, kind), {403})
+        if not is_crew_operation(operation):
+            await guarded.check_refused(operation, getattr(guarded.given, kind), {403})
 
 
 async def test_sync_key_opens_the_cookies_operations_alone(guarded: GuardedDaemon) -> None:
     for operation in set(guarded.operations) - FOR_EVERYBODY - WITH_THE_SYNC_KEY:
-        status = 401 if of_crews(operation) else 403
-        await guarded.refused(operation, guarded.given.sync_key, {status})
+        status = 401 if is_crew_operation(operation) else 403
+        await guarded.check_refused(operation, guarded.given.sync_key, {status})
     for operation in WITH_THE_SYNC_KEY:
-        await guarded.refused(operation, guarded.given.session, {200, 400})  # let in
-        await guarded.refused(operation, guarded.given.sync_key, {200, 400})
+        await guarded.check_refused(operation, guarded.given.session, {200, 400})  # let in
+        await guarded.check_refused(operation, guarded.given.sync_key, {200, 400})
 
 
 @pytest.mark.parametrize("kind", ["session", "temporary", "beta", "beta_ann", "rotated", "ended"])
@@ -176,8 +178,8 @@ async def test_token_for_something_else_is_no_token_of_the_crew(
     guarded: GuardedDaemon, kind: str
 ) -> None:
     for operation in guarded.operations:
-        if of_crews(operation):
-            await guarded.refused(operation, getattr(guarded.given, kind), {401})
+        if is_crew_operation(operation):
+            await guarded.check_refused(operation, getattr(guarded.given, kind), {401})
 
 
 async def test_each_credential_opens_what_it_is_for(guarded: GuardedDaemon) -> None:

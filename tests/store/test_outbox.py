@@ -228,7 +228,7 @@ def test_due_deliveries_equal_those_of_a_full_scan(
         limit = chance.randrange(1, 8)
         ready = [
             each
-            for each in firsts(waiting)
+            for each in first_of_each_target(waiting)
             if each.next_at <= now
             and each.id not in in_hand
             and each.target[1].removeprefix("https://")[0] not in busy
@@ -245,7 +245,7 @@ def test_due_deliveries_equal_those_of_a_full_scan(
         assert [each.id for each in found] == [each.id for each in ready[:limit]]
 
 
-def firsts(waiting: list[Waiting]) -> list[Waiting]:
+def first_of_each_target(waiting: list[Waiting]) -> list[Waiting]:
     """Return the first delivery of each target, ordered by number."""
     first: dict[tuple[str, str], Waiting] = {}
     for each in waiting:
