@@ -1,11 +1,10 @@
-"""`./run bench`: measure everything, tell it in ratios, leave the figures and plots in a folder.
+"""`./run bench`: measure all rows, print ratios, and write figures and plots to a folder.
 
-Exit codes: 0 all goals are met; 1 one is missed, or a row could not be measured; 128 and a signal's
-number when it was ended by one.
+Exit codes: 0 if all goals are met; 1 if a goal is missed or a row failed; 128 plus the signal's
+number if a signal ended the run.
 
-Rows are measured one after the other, each with programs of its own, because two at once would
-measure each other. A row that fails is told at the end with its traceback in the results, and the
-others are measured all the same. After each row what there is by then is in the results.
+The rows run one after the other, because two at once would disturb each other. A row that fails
+does not stop the others: its traceback is in the results, which are saved after each row.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ ROWS: Final = {
     9: "bench.growth:row_9",
     10: "bench.history:row_10",
 }
-"""Where each row is measured: a function that takes a `Plan` and returns a `Row`. They are imported
-when it is their turn, since some need packages that others do not."""
+"""Each row's `module:function`. The function takes a `Plan` and returns a `Row`. A module is
+imported when its row runs, because some rows need packages that others do not need."""
 
 RESULTS: Final = Path("bench/results.json")
 
@@ -55,8 +54,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a peek: too few rounds to go by")
     parser.add_argument("--out", type=Path, default=RESULTS.parent, help=f"({RESULTS.parent})")
     chosen = parser.parse_args()
-    # Before anything is measured, and before `_end`, which cannot end a run of trio's.
-    found = versions.found()
+    # Versions are collected before anything is measured, and before `_end` handles signals: `_end`
+    # cannot end trio's run in `versions.collect`.
+    found = versions.collect()
     for one in ending_signals():
         signal.signal(one, _end)
     chosen.out.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def main() -> int:
     for place, number in enumerate(chosen.only, start=1):
         try:
             rows.append(_measured(number, quick=chosen.quick))
-        except Exception:  # noqa: BLE001 - whatever it is, the other rows are not to blame
+        except Exception:  # noqa: BLE001 - the other rows can still run
             failures[number] = traceback.format_exc()
             print(failures[number], file=sys.stderr, flush=True)
         else:
@@ -78,8 +78,8 @@ def main() -> int:
 
 
 def _end(number: int, _frame: object) -> None:
-    """End all that was started, one after the other. A second signal would leave some of it, and
-    a terminal that is closed sends two."""
+    """End every program that was started. Later signals are ignored, because they would interrupt
+    the clean-up; a closed terminal sends two."""
     for one in ending_signals():
         signal.signal(one, signal.SIG_IGN)
     sys.exit(128 + number)

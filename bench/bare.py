@@ -1,4 +1,4 @@
-"""A Chromium by itself, as the same user as the daemon's, and with a sandbox where that has one."""
+"""A Chromium without the daemon, with the daemon's user and, where possible, its sandbox."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench.daemons import PATIENCE, browser_flags, chromium, until
+from bench.daemons import PATIENCE, browser_flags, chromium, wait_until
 
 USER: Final = "nobody"
 LOOK_EVERY: Final = 0.01
-"""Seconds: what is measured here takes some twenty times as long and more, and who looks more often
-takes a processor from it."""
+"""Seconds between polls. Each measured time is twenty times as long or more; polling more often
+would take processor time from Chromium."""
 
 
 @dataclass(frozen=True)
-class Bare:
-    """One whose DevTools answer at `port`. `began` is when its process did, by `perf_counter`."""
+class BareChromium:
+    """A running Chromium with DevTools at `port`. `began` is its start by `perf_counter`."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -35,15 +35,15 @@ class Bare:
 
 
 @contextmanager
-def bare(folder: Path, flags: Sequence[str]) -> Iterator[Bare]:
-    """One with these flags, in a folder that it makes and removes."""
+def bare_chromium(folder: Path, flags: Sequence[str]) -> Iterator[BareChromium]:
+    """Start a Chromium with these flags. `folder` is created, and removed at the end."""
     folder.mkdir()
     profile = folder / "profile"
     profile.mkdir()
-    other = _other_user()
+    other = _sandboxed_user()
     if other is not None:
         os.chown(profile, other.pw_uid, other.pw_gid)
-    # The daemon's has its sandbox, too, wherever there can be one.
+    # The daemon's Chromium also has its sandbox wherever the machine allows one.
     sandbox_flags = [] if other is not None else browser_flags()
     words = [str(chromium()), *flags, f"--user-data-dir={profile}", *sandbox_flags]
     log = folder / "log"
@@ -61,33 +61,33 @@ def bare(folder: Path, flags: Sequence[str]) -> Iterator[Bare]:
             group=None if other is None else other.pw_gid,
         )
     try:
-        yield Bare(process, _port(profile / "DevToolsActivePort", log), log, began)
+        yield BareChromium(process, _port(profile / "DevToolsActivePort", log), log, began)
     finally:
-        with suppress(ProcessLookupError):  # all of it has ended
+        with suppress(ProcessLookupError):  # the whole process group has ended
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _port(file: Path, log: Path) -> int:
-    """Where DevTools answer, once they do."""
+    """Return the port of DevTools as soon as DevTools answer."""
 
     def wait_for(met: Callable[[], object]) -> None:
-        until(met, log, every=LOOK_EVERY)
+        wait_until(met, log, every=LOOK_EVERY)
 
     wait_for(lambda: file.exists() and file.read_text(encoding="utf-8").count("\n") == 1)
     port = int(file.read_text(encoding="utf-8").split()[0])
-    wait_for(lambda: answer(port, "GET", "/json/version") is not None)
+    wait_for(lambda: devtools_answer(port, "GET", "/json/version") is not None)
     return port
 
 
-def _other_user() -> pwd.struct_passwd | None:
-    """Who a browser of root's has to be, to have a sandbox."""
+def _sandboxed_user() -> pwd.struct_passwd | None:
+    """Return another user for Chromium if we are root, which would have no sandbox; else None."""
     return pwd.getpwnam(USER) if os.geteuid() == 0 else None
 
 
-def answer(port: int, method: str, path: str) -> Any:
-    """The JSON that is answered; None when nobody listens yet."""
+def devtools_answer(port: int, method: str, path: str) -> Any:
+    """Return the JSON of the answer, or None if nobody listens yet."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     try:
         connection.request(method, path)

@@ -1,4 +1,4 @@
-"""Row 1: what a warm conversion adds to the portal's own answer, beside the scripts."""
+"""Row 1: the time that a warm conversion adds to the portal's own answer, beside scripts."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from functools import partial
 from statistics import median
 from typing import Final
 
-from bench.asking import Asking
+from bench.asking import JsonClient
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave
 from bench.peers.playwright_kept import CHUNK, QUERY
 from bench.scripted import ACCOUNT as SCRIPTS_ACCOUNT
 from bench.scripted import Order, Script
-from bench.stage import NAMES, Method, Stage, ask_daemon, daemon_client, set_up, teller, timed
+from bench.stage import NAMES, Method, Setup, ask_daemon, connect, progress_of, set_up, timed
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.session import cookie_header, cookies_of
 
 METHODS: Final[tuple[Method, ...]] = ("form", "fetch")
 SIZES: Final = (1, 5, 15)
-"""Links of a request."""
+"""Links in a request."""
 GOALS: Final[Mapping[Script, Goal]] = {"kept": Goal(at_most=0.5), "each": Goal(at_most=0.1)}
 
 
 def row_1(plan: Plan) -> Row:
-    """What is added to the portal's own answer."""
+    """Measure the time that a conversion adds to the portal's own answer."""
     rounds, times = plan.rounds(14, 2), plan.rounds(5, 3)
     comparisons: list[Comparison] = []
-    with set_up(plan, METHODS) as stage, ExitStack() as clients:
-        portal = clients.enter_context(_portal_client(stage.portal))
+    with set_up(plan, METHODS) as setup, ExitStack() as clients:
+        portal = clients.enter_context(_portal_client(setup.portal))
         for method in METHODS:
-            ours = clients.enter_context(daemon_client(stage.daemons[method]))
+            ours = clients.enter_context(connect(setup.daemons[method]))
             for size in SIZES:
-                sides = _sides_1(stage, method, size, ours, portal, times=times)
+                sides = _sides(setup, method, size, ours, portal, times=times)
                 for side in sides.values():
-                    side()  # once for nothing: what is measured is warm
-                found = interleave(sides, rounds, teller(plan, f"{method}, links: {size}"))
-                comparisons += _compared_1(method, size, found)
+                    side()  # a warm-up that is not measured
+                found = interleave(sides, rounds, progress_of(plan, f"{method}, links: {size}"))
+                comparisons += _comparisons(method, size, found)
     return Row(
         1,
         "Warm conversion: what is added to the portal's own answer",
@@ -55,17 +55,18 @@ def row_1(plan: Plan) -> Row:
 Side = Callable[[], float]
 
 
-def _sides_1(
-    stage: Stage,
+def _sides(
+    setup: Setup,
     method: Method,
     size: int,
-    ours: Asking,
-    portal: Asking,
+    ours: JsonClient,
+    portal: JsonClient,
     *,
     times: int,
 ) -> dict[str, Side]:
-    """Each measures some conversions in a row, and gives their median, in seconds."""
-    links, scripts = stage.links, stage.scripts
+    """Return a function for each side: it measures some conversions and returns the median in
+    seconds."""
+    links, scripts = setup.links, setup.scripts
 
     def script(name: Script, times: int) -> float:
         return median(scripts.convert(name, method, [links.orders(times, size)]).orders)
@@ -89,7 +90,7 @@ def _sides_1(
     }
 
 
-def _compared_1(
+def _comparisons(
     method: Method, size: int, found: Mapping[str, Sequence[float]]
 ) -> Iterator[Comparison]:
     def added(side: str, name: str) -> Series:
@@ -107,9 +108,9 @@ def _compared_1(
         )
 
 
-def _portal_client(portal: Origins) -> Asking:
-    """A client of the portal with a session, as its own page has."""
-    return Asking(
+def _portal_client(portal: Origins) -> JsonClient:
+    """Return a client of the portal with the headers and the session of the portal's own page."""
+    return JsonClient(
         portal.portal,
         {
             "Cookie": cookie_header(SCRIPTS_ACCOUNT),
@@ -119,8 +120,8 @@ def _portal_client(portal: Origins) -> Asking:
     )
 
 
-def _ask_portal(portal: Asking, order: Order) -> None:
-    """The submits that an order takes, without a browser."""
+def _ask_portal(portal: JsonClient, order: Order) -> None:
+    """Send an order's submits to the portal without a browser."""
     links, (sub_id,) = order
     for start in range(0, len(links), CHUNK):
         chunk = links[start : start + CHUNK]

@@ -1,9 +1,8 @@
-"""Conversions one after the other, in a process of their own: what is measured beside them must not
-share an interpreter with who asks for them.
+"""A process that converts links one after the other while something else is measured.
 
-`python -m bench.converting` is told in a line of JSON at its standard input where the daemon is, by
-what token, the portal's origins, and the first item. It says so when that one is converted, goes on
-with those after it, and ends with its input.
+`python -m bench.converting` reads one line of JSON: the daemon's address, the token, the portal's
+origins and the first item. It prints `converting` after the first conversion, and goes on until its
+standard input ends.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from bench.asking import Asking
+from bench.asking import JsonClient
 from bench.daemons import PATIENCE, link
 from bench.stage import ask_daemon
 from smartlinkd.sandbox.batch import Origins
@@ -29,14 +28,14 @@ BEGUN: Final = "converting"
 
 
 class NotConverted(Exception):  # noqa: N818 - it names what happened
-    """The text is what the process said."""
+    """A conversion failed. The text is the end of the process's log."""
 
 
 @contextmanager
 def converting(url: str, token: str, portal: Origins, first: int, log: Path) -> Iterator[None]:
-    """The daemon at `url` converts for as long as the block runs; the first link before it begins.
+    """Let the daemon at `url` convert during the block, which begins after the first conversion.
 
-    Raises `NotConverted` when one of them was not: nothing is measured beside work that failed.
+    Raises `NotConverted` if a conversion failed.
     """
     told = {"url": url, "token": token, "portal": asdict(portal), "first": first}
     with log.open("wb") as errors:
@@ -54,21 +53,21 @@ def converting(url: str, token: str, portal: Origins, first: int, log: Path) -> 
     try:
         print(json.dumps(told), file=process.stdin, flush=True)
         if process.stdout.readline().strip() != BEGUN:
-            raise NotConverted(_said(log))
+            raise NotConverted(_end_of_log(log))
         yield
     finally:
         process.stdin.close()
         process.stdout.close()
-        code = _ended(process)
+        code = _wait_for_end(process)
     if code != 0:
-        raise NotConverted(_said(log))
+        raise NotConverted(_end_of_log(log))
 
 
-def _said(log: Path) -> str:
+def _end_of_log(log: Path) -> str:
     return log.read_text(encoding="utf-8")[-2000:]
 
 
-def _ended(process: subprocess.Popen[str]) -> int:
+def _wait_for_end(process: subprocess.Popen[str]) -> int:
     try:
         return process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
@@ -77,12 +76,12 @@ def _ended(process: subprocess.Popen[str]) -> int:
 
 
 def main() -> None:
-    """Convert until the input is at its end."""
+    """Convert links until standard input ends."""
     told = json.loads(sys.stdin.readline())
     portal, first = Origins(**told["portal"]), told["first"]
-    with Asking(told["url"], {"Authorization": f"Bearer {told['token']}"}) as asking:
+    with JsonClient(told["url"], {"Authorization": f"Bearer {told['token']}"}) as client:
         for item in count(first):
-            ask_daemon(asking, ([link(portal, item)], []))
+            ask_daemon(client, ([link(portal, item)], []))
             if item == first:
                 print(BEGUN, flush=True)
             if select.select([sys.stdin], [], [], 0)[0]:

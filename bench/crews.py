@@ -1,13 +1,9 @@
-"""Row 8: executions of a crew, from the kickoff to the worker and to the result, and status polls.
+"""Row 8: a crew's executions, from the kickoff to the start and to the result; and status polls.
 
-Beside the bare minimum, the same program run as a process by whoever wants its result; and beside
-what would be taken instead: Celery with Redis, whose task runs the program, and FastAPI in front
-of it for those who poll. All run the same number of programs at a time.
-
-The bare process promises nothing. The daemon has the execution on its disk before it answers, its
-worker in a folder and a process tree of its own that ends also when the daemon is killed, and each
-step of it on the disk before anybody is told. Celery keeps the task in Redis, and here on a disk,
-too, and starts the program as a bare process.
+Beside the daemon stand a bare process, and Celery with Redis behind FastAPI. All run the same
+program, at most 16 at a time. They promise different things: the bare process nothing; Celery keeps
+the task in Redis, here on the disk; the daemon also writes the execution and each step to the disk,
+and gives the worker a folder and a process tree that ends with the daemon.
 """
 
 from __future__ import annotations
@@ -26,9 +22,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from bench.asking import Asking
-from bench.daemons import PATIENCE, Daemon, daemon, until
-from bench.kept import execution_id, keep
+from bench.asking import JsonClient
+from bench.daemons import PATIENCE, Daemon, daemon, wait_until
+from bench.kept import execution_id, store_executions
 from bench.load import Request, load
 from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interleave, turns
 from bench.program import PYTHON, SH, run_once
@@ -38,13 +34,13 @@ from tests.programs import NotStarted, Program, sandbox
 OURS, BARE, CELERY = "smartlinkd", "a bare process", "Celery with Redis"
 PROMISES = "the promises alone"
 AT_A_TIME: Final = 16
-"""Programs that run at the same time, of however many are wanted."""
+"""The most programs that run at the same time."""
 AT_ONCE: Final = (1, 10, 50, 200)
 AT_ONCE_QUICK: Final = (1, 10)
 ROUNDS: Final = 200
-"""Of one execution: enough to tell two or three per cent, which is what parts us from Celery."""
+"""Rounds of one execution: enough to see 2 or 3 per cent, which is the difference to Celery."""
 ROUNDS_OF_MANY: Final = 24
-"""At least. Celery's client is seconds late in some of the rounds, in none or in half of eight."""
+"""The fewest rounds of many executions. Celery's client is seconds late in some rounds."""
 KEPT: Final = 10_000
 RESULT: Final = "A post of some length: " + "00" * 200
 POLLERS: Final = 16
@@ -55,10 +51,9 @@ POLLS: Final = Goal(at_least=1.0)
 
 
 def row_8(plan: Plan) -> Row:
-    """Measure it."""
     with _side_by_side(plan) as (served, peer), _promises_alone(plan.folder) as floor:
         comparisons = [
-            *_one(plan, served, peer, floor),
+            *_single(plan, served, peer, floor),
             *_many(plan, served, peer, floor),
             *_polls(plan, served, peer),
         ]
@@ -82,16 +77,16 @@ def row_8(plan: Plan) -> Row:
     )
 
 
-def _one(plan: Plan, served: Daemon, peer: _Peer, floor: _Asked) -> Iterator[Comparison]:
-    """One at a time: in Python to its start and its result, in sh to its result."""
-    python, sh = _asked(served, "python"), _asked(served, "sh")
+def _single(plan: Plan, served: Daemon, peer: _Celery, floor: _Endpoint) -> Iterator[Comparison]:
+    """Compare single executions: in Python to the start and to the result, in sh to the result."""
+    python, sh = _endpoint(served, "python"), _endpoint(served, "sh")
     with python.connected() as ours, sh.connected() as small, floor.connected() as least:
-        yield from _one_in_python(plan, ours, peer, least)
-        yield _one_in_sh(plan, small)
+        yield from _single_in_python(plan, ours, peer, least)
+        yield _single_in_sh(plan, small)
 
 
-def _one_in_python(
-    plan: Plan, ours: _Executions, peer: _Peer, least: _Executions
+def _single_in_python(
+    plan: Plan, ours: _ExecutionClient, peer: _Celery, least: _ExecutionClient
 ) -> Iterator[Comparison]:
     sides: dict[str, Callable[[], str]] = {
         OURS: ours.run,
@@ -111,41 +106,41 @@ def _one_in_python(
         results[side].append(time.monotonic() - asked)
     for what, found in {"to the worker's start": starts, "to the result": results}.items():
         for side, goal in {BARE: BESIDE_BARE, CELERY: BESIDE_CELERY}.items():
-            yield _compared(what, found, side, goal, PROMISES)
+            yield _comparison(what, found, side, goal, PROMISES)
 
 
-def _one_in_sh(plan: Plan, ours: _Executions) -> Comparison:
+def _single_in_sh(plan: Plan, ours: _ExecutionClient) -> Comparison:
     small = interleave(
         {
-            OURS: partial(_seconds, ours.run),
-            BARE: partial(_seconds, partial(run_once, SH)),
+            OURS: partial(_seconds_of, ours.run),
+            BARE: partial(_seconds_of, partial(run_once, SH)),
         },
         plan.rounds(40, 5),
     )
-    return _compared("to the result, in sh", small, BARE)
+    return _comparison("to the result, in sh", small, BARE)
 
 
-def _many(plan: Plan, served: Daemon, peer: _Peer, floor: _Asked) -> Iterator[Comparison]:
-    """Many wanted at once, until all have their result."""
-    ours = _asked(served, "python")
+def _many(plan: Plan, served: Daemon, peer: _Celery, floor: _Endpoint) -> Iterator[Comparison]:
+    """Compare many executions that are wanted at once, until all have their results."""
+    ours = _endpoint(served, "python")
     for wanted in AT_ONCE_QUICK if plan.quick else AT_ONCE:
         if wanted == 1:
             continue
         plan.tell(f"{wanted} executions at once")
         found = interleave(
             {
-                OURS: partial(_seconds, partial(ours.run_many, wanted)),
-                BARE: partial(_seconds, partial(_bare_many, wanted)),
-                CELERY: partial(_seconds, partial(peer.run_many, wanted)),
-                PROMISES: partial(_seconds, partial(floor.run_many, wanted)),
+                OURS: partial(_seconds_of, partial(ours.run_many, wanted)),
+                BARE: partial(_seconds_of, partial(_bare_many, wanted)),
+                CELERY: partial(_seconds_of, partial(peer.run_many, wanted)),
+                PROMISES: partial(_seconds_of, partial(floor.run_many, wanted)),
             },
             plan.rounds(max(ROUNDS_OF_MANY, 800 // wanted), 2),
         )
         for side, goal in {BARE: BESIDE_BARE, CELERY: BESIDE_CELERY}.items():
-            yield _compared(f"{wanted} at once, to all results", found, side, goal, PROMISES)
+            yield _comparison(f"{wanted} at once, to all results", found, side, goal, PROMISES)
 
 
-def _polls(plan: Plan, served: Daemon, peer: _Peer) -> Iterator[Comparison]:
+def _polls(plan: Plan, served: Daemon, peer: _Celery) -> Iterator[Comparison]:
     headers = _authorization(served, "kept")
     ours = [Request(f"{served.url}/crews/kept/status/{id_}", headers) for id_ in POLLED]
     requests = {OURS: ours, CELERY: peer.polls()}
@@ -161,7 +156,7 @@ def _polls(plan: Plan, served: Daemon, peer: _Peer) -> Iterator[Comparison]:
     yield Comparison("status polls a second", first, second, "more", POLLS)
 
 
-def _compared(
+def _comparison(
     name: str,
     found: Mapping[str, Sequence[float]],
     theirs: str,
@@ -173,7 +168,7 @@ def _compared(
     return Comparison(name, first, second, goal=goal, floor=least)
 
 
-def _seconds(do: Callable[[], object]) -> float:
+def _seconds_of(do: Callable[[], object]) -> float:
     began = time.perf_counter()
     do()
     return time.perf_counter() - began
@@ -185,30 +180,30 @@ def _bare_many(wanted: int) -> None:
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """Who is asked for executions: where, and with what headers."""
+class _Endpoint:
+    """The address and headers of a server that runs executions."""
 
     url: str
     path: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @contextmanager
-    def connected(self) -> Iterator[_Executions]:
-        """Over one connection."""
-        with Asking(self.url, self.headers) as client:
-            yield _Executions(client, self.path)
+    def connected(self) -> Iterator[_ExecutionClient]:
+        """Open one connection."""
+        with JsonClient(self.url, self.headers) as client:
+            yield _ExecutionClient(client, self.path)
 
     def run_many(self, wanted: int) -> None:
-        """As who wants them all: first all kickoffs, then one result after the other."""
+        """Run `wanted` executions on one connection: kick off all, then wait for each result."""
         with self.connected() as executions:
             for id_ in [executions.kick_off() for _ in range(wanted)]:
                 executions.result_of(id_)
 
 
-class _Executions:
-    """Asking for them."""
+class _ExecutionClient:
+    """A client that kicks executions off and waits for their results."""
 
-    def __init__(self, client: Asking, path: str) -> None:
+    def __init__(self, client: JsonClient, path: str) -> None:
         self._client = client
         self._path = path
 
@@ -225,9 +220,9 @@ class _Executions:
                 return _result(found)
 
 
-def _asked(served: Daemon, crew: str) -> _Asked:
-    """One of its crews."""
-    return _Asked(served.url, f"/crews/{crew}", _authorization(served, crew))
+def _endpoint(served: Daemon, crew: str) -> _Endpoint:
+    """Return the endpoint of one of the daemon's crews."""
+    return _Endpoint(served.url, f"/crews/{crew}", _authorization(served, crew))
 
 
 def _authorization(served: Daemon, crew: str) -> dict[str, str]:
@@ -241,8 +236,8 @@ def _result(found: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
-class _Peer:
-    """Celery, as a client has it. `app` is its application, made for this Redis."""
+class _Celery:
+    """Celery, as its client sees it. `task` runs the program; `url` is FastAPI's address."""
 
     task: Any
     url: str
@@ -259,7 +254,7 @@ class _Peer:
 
 
 @contextmanager
-def _side_by_side(plan: Plan) -> Iterator[tuple[Daemon, _Peer]]:
+def _side_by_side(plan: Plan) -> Iterator[tuple[Daemon, _Celery]]:
     crews = [
         {
             "name": name,
@@ -274,19 +269,19 @@ def _side_by_side(plan: Plan) -> Iterator[tuple[Daemon, _Peer]]:
         plan.tell("starting the daemon, Redis, Celery and FastAPI")
         portal = running.enter_context(sandbox(plan.folder / "portal"))
         (plan.folder / "state").mkdir()
-        keep(plan.folder / "state" / "daemon", "kept", KEPT)
+        store_executions(plan.folder / "state" / "daemon", "kept", KEPT)
         tables: Tables = {
             "state": {"directory": str(plan.folder / "state" / "daemon")},
             "journal": {"retention_count": 10 * KEPT},
             "crews": crews,
         }
         served = running.enter_context(daemon(plan.folder / "daemon", portal, tables))
-        yield served, _start_peer(running, plan.folder)
+        yield served, _start_celery(running, plan.folder)
 
 
 @contextmanager
-def _promises_alone(folder: Path) -> Iterator[_Asked]:
-    """The floor, for as long as the block runs."""
+def _promises_alone(folder: Path) -> Iterator[_Endpoint]:
+    """Run the server of the floor during the block."""
     home = folder / "promises-alone"
     home.mkdir()
     words = [sys.executable, "-m", "bench.peers.promises_alone", str(home)]
@@ -305,41 +300,41 @@ def _promises_alone(folder: Path) -> Iterator[_Asked]:
         url = process.stdout.readline().strip()
         if not url:
             raise NotStarted((home / "log").read_text(encoding="utf-8")[-2000:])
-        yield _Asked(url)  # it ends with its input
+        yield _Endpoint(url)  # the process ends with its standard input
 
 
-def _start_peer(running: ExitStack, folder: Path) -> _Peer:
+def _start_celery(running: ExitStack, folder: Path) -> _Celery:
     os.environ["BENCH_REDIS"] = address = _redis(running, folder / "redis")
-    from bench.peers import celery_app  # noqa: PLC0415 - it reads where its Redis is
+    from bench.peers import celery_app  # noqa: PLC0415 - the module reads BENCH_REDIS
 
-    running.callback(_leave, celery_app.app)
-    _fill(celery_app.app.backend)
+    running.callback(_close_client, celery_app.app)
+    _store_results(celery_app.app.backend)
     (folder / "celery").mkdir()
     (folder / "web").mkdir()
-    also = {"BENCH_REDIS": address}
+    extra_environment = {"BENCH_REDIS": address}
     app = "bench.peers.celery_app"
     pool = ["--pool", "threads", "--concurrency", str(AT_A_TIME)]
     worker = Program(
         *("celery", "-A", app, "worker", *pool, "--loglevel", "info"),
         folder=folder / "celery",
         log=folder / "celery" / "log",
-        also=also,
+        extra_environment=extra_environment,
     )
     running.callback(worker.stop)
     web = Program(
         *("uvicorn", "--port", "0", "--no-access-log", f"{app}:web"),
         folder=folder / "web",
         log=folder / "web" / "log",
-        also=also,
+        extra_environment=extra_environment,
     )
     running.callback(web.stop)
     worker.wait_for(r"celery@\S+ ready", worker.log)
     url = web.wait_for(r"unning on (http://[0-9.:]+)", web.log)[1]
-    return _Peer(celery_app.run, url)
+    return _Celery(celery_app.run, url)
 
 
 def _redis(running: ExitStack, folder: Path) -> str:
-    """A Redis of our own, which loses nothing; its address."""
+    """Start a Redis that writes each change to the disk; return its address."""
     folder.mkdir()
     path = folder / "socket"
     words = ["--port", "0", "--unixsocket", str(path), "--dir", str(folder), "--save", ""]
@@ -352,22 +347,22 @@ def _redis(running: ExitStack, folder: Path) -> str:
         process.wait()
 
     running.callback(stop)
-    until(lambda: path.exists() or process.poll() is not None, folder / "log")
+    wait_until(lambda: path.exists() or process.poll() is not None, folder / "log")
     if process.returncode is not None:
         raise NotStarted((folder / "log").read_text(encoding="utf-8")[-2000:])
     return f"redis+socket://{path}"
 
 
-def _leave(app: Any) -> None:
-    """Before Redis goes: a client of Celery's tries to come back to it, for ever, and each result
-    that is thrown away does so for a while."""
+def _close_client(app: Any) -> None:
+    """Close Celery's client before Redis stops. It would try to reconnect for ever, and each result
+    that is garbage-collected for a while."""
     gc.collect()
     app.backend.result_consumer.stop()
     app.close()
 
 
-def _fill(backend: Any) -> None:
-    """As many results as the daemon has, and as large."""
+def _store_results(backend: Any) -> None:
+    """Store as many results in Celery's backend as the daemon has, of the same size."""
     pipeline = backend.client.pipeline()
     for number in range(1, KEPT + 1):
         id_ = execution_id(number)

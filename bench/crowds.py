@@ -1,4 +1,4 @@
-"""Rows 2 and 3: conversions a second of many clients, with links that can be merged and without."""
+"""Rows 2 and 3: conversions a second with many clients, with and without mergeable links."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from typing import Final
 
-from bench.asking import Asking
+from bench.asking import JsonClient
 from bench.daemons import Daemon, ask_portal
 from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interleave
 from bench.scripted import ACCOUNT as SCRIPTS_ACCOUNT
 from bench.scripted import Done, Order, Script
-from bench.stage import NAMES, SUB_ID, Stage, ask_daemon, daemon_client, set_up, teller, timed
+from bench.stage import NAMES, SUB_ID, Setup, ask_daemon, connect, progress_of, set_up, timed
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT
 
 PORTAL_MS: Final = 100
-"""How long the portal thinks about a submit."""
+"""Milliseconds after which the portal answers a submit."""
 CLIENTS: Final = (1, 4, 16, 32, 64)
 CROWD: Final = 32
-"""Clients from which merging has to show."""
+"""Number of clients from which merging has to show."""
 PLENTY: Final = 30
-"""Orders for a client: more than it can have done in the time."""
+"""Orders of a client: more than it can finish in the time."""
 
 Side = Callable[[], float]
 
 
 def row_2(plan: Plan) -> Row:
-    """Throughput, where merging helps."""
+    """Measure the throughput where merging helps."""
     comparisons, notes = _throughput(plan, lambda _client: SUB_ID, _goal_2)
     return Row(
         2,
@@ -41,7 +41,7 @@ def row_2(plan: Plan) -> Row:
 
 
 def row_3(plan: Plan) -> Row:
-    """Throughput, where nothing can be merged."""
+    """Measure the throughput where nothing can be merged."""
     comparisons, notes = _throughput(
         plan, lambda client: f"client{client}", lambda _clients: Goal(at_least=1.0)
     )
@@ -61,87 +61,90 @@ def _throughput(
     counts = (1, CROWD) if plan.quick else CLIENTS
     comparisons: list[Comparison] = []
     notes: list[str] = []
-    with set_up(plan, ["form"]) as stage:
-        ask_portal(stage.portal, "POST", "delay", {"submit_ms": PORTAL_MS})
+    with set_up(plan, ["form"]) as setup:
+        ask_portal(setup.portal, "POST", "delay", {"submit_ms": PORTAL_MS})
         for clients in counts:
-            crowd = _Crowd(stage, [sub_id(client) for client in range(clients)], seconds)
-            sides: dict[str, Side] = {"daemon": crowd.by_daemon, "kept": crowd.by_kept}
+            crowd = _Clients(setup, [sub_id(client) for client in range(clients)], seconds)
+            sides: dict[str, Side] = {"daemon": crowd.rate_of_daemon, "kept": crowd.rate_of_kept}
             if clients in (1, CROWD):
-                sides["each"] = crowd.by_each
-            before = _submits(stage.portal)
-            found = interleave(sides, rounds, teller(plan, f"clients: {clients}"))
-            comparisons += _compared_2(clients, found, goal(clients))
-            notes.append(_submits_told(clients, before, _submits(stage.portal)))
+                sides["each"] = crowd.rate_of_each
+            before = _submits(setup.portal)
+            found = interleave(sides, rounds, progress_of(plan, f"clients: {clients}"))
+            comparisons += _comparisons(clients, found, goal(clients))
+            notes.append(_submits_note(clients, before, _submits(setup.portal)))
     return comparisons, notes
 
 
-class _Crowd:
-    """Clients with one link each, again and again for some seconds; conversions a second."""
+class _Clients:
+    """Clients that convert one link again and again for `seconds`. Methods return conversions a
+    second."""
 
-    def __init__(self, stage: Stage, sub_ids: Sequence[str], seconds: float) -> None:
-        self._stage = stage
+    def __init__(self, setup: Setup, sub_ids: Sequence[str], seconds: float) -> None:
+        self._setup = setup
         self._sub_ids = sub_ids
         self._seconds = seconds
 
-    def by_daemon(self) -> float:
-        served = self._stage.daemons["form"]
-        with daemon_client(served) as warming:
+    def rate_of_daemon(self) -> float:
+        served = self._setup.daemons["form"]
+        with connect(served) as warming:
             ask_daemon(warming, self._order())
-        return _rate(_serve(served, self._orders(), self._seconds))
+        return _rate(_run_clients(served, self._orders(), self._seconds))
 
-    def by_kept(self) -> float:
-        return self._by("kept")
+    def rate_of_kept(self) -> float:
+        return self._rate_of_script("kept")
 
-    def by_each(self) -> float:
-        return self._by("each")
+    def rate_of_each(self) -> float:
+        return self._rate_of_script("each")
 
-    def _by(self, script: Script) -> float:
-        scripts = self._stage.scripts
+    def _rate_of_script(self, script: Script) -> float:
+        scripts = self._setup.scripts
         scripts.convert(script, "form", [[self._order()]])
         return _rate(scripts.convert(script, "form", self._orders(), self._seconds))
 
     def _order(self) -> Order:
-        return (self._stage.links.some(1), self._sub_ids[:1])
+        return (self._setup.links.new_links(1), self._sub_ids[:1])
 
     def _orders(self) -> list[list[Order]]:
-        return [self._stage.links.orders(PLENTY, 1, sub_id) for sub_id in self._sub_ids]
+        return [self._setup.links.orders(PLENTY, 1, sub_id) for sub_id in self._sub_ids]
 
 
 def _rate(done: Done) -> float:
     return len(done.orders) / done.seconds if done.orders else 0.0
 
 
-def _serve(served: Daemon, clients: Sequence[Sequence[Order]], seconds: float) -> Done:
-    """Each client's orders on a connection of its own; who is not served in time goes away."""
+def _run_clients(served: Daemon, clients: Sequence[Sequence[Order]], seconds: float) -> Done:
+    """Run each client's orders on its own connection; stop all clients after `seconds`."""
     took: list[float] = []
     ended = [0.0]
     leaving = threading.Event()
     began = time.perf_counter()
 
-    def client(asking: Asking, orders: Sequence[Order]) -> None:
+    def run_client(client: JsonClient, orders: Sequence[Order]) -> None:
         for order in orders:
             if leaving.is_set():
                 return
             try:
-                one = timed(asking, partial(ask_daemon, order=order))
+                one = timed(client, partial(ask_daemon, order=order))
             except OSError:
                 if leaving.is_set():
-                    return  # its connection was ended under it
+                    return  # the main thread has ended the connection
                 raise
             if leaving.is_set():
                 return
             ended[0] = time.perf_counter() - began
             took.append(one)
 
-    connections = [daemon_client(served) for _ in clients]
+    connections = [connect(served) for _ in clients]
     with ThreadPoolExecutor(len(clients)) as threads:
-        working = [threads.submit(client, *pair) for pair in zip(connections, clients, strict=True)]
+        working = [
+            threads.submit(run_client, *pair) for pair in zip(connections, clients, strict=True)
+        ]
         try:
             wait(working, seconds, FIRST_EXCEPTION)
-        finally:  # also of a run that is ended: all of them would be seen to their ends
+        finally:  # also if the run is ended: else the pool would wait for every order
             leaving.set()
             for connection in connections:
-                connection.leave()
+                connection.abort()
     for connection in connections:
         connection.close()
     for work in working:
@@ -150,7 +153,7 @@ def _serve(served: Daemon, clients: Sequence[Sequence[Order]], seconds: float) -
 
 
 Submits = Mapping[str, tuple[int, int]]
-"""Of each account: submits, and links in them."""
+"""The submits of each account, and the links in them."""
 
 
 def _submits(portal: Origins) -> Submits:
@@ -158,7 +161,7 @@ def _submits(portal: Origins) -> Submits:
     return {name: (seen["submits"], seen["links"]) for name, seen in accounts.items()}
 
 
-def _submits_told(clients: int, before: Submits, after: Submits) -> str:
+def _submits_note(clients: int, before: Submits, after: Submits) -> str:
     told = []
     for name, account in (("daemon", DEFAULT_ACCOUNT), ("scripts", SCRIPTS_ACCOUNT)):
         earlier, now = before.get(account, (0, 0)), after[account]
@@ -166,7 +169,7 @@ def _submits_told(clients: int, before: Submits, after: Submits) -> str:
     return f"{clients} clients: links to a submit upstream: {', '.join(told)}"
 
 
-def _compared_2(
+def _comparisons(
     clients: int, found: Mapping[str, Sequence[float]], goal: Goal
 ) -> Iterator[Comparison]:
     what = f"{clients} client{'s' if clients > 1 else ''}"

@@ -1,9 +1,6 @@
-"""The programs that a row works with: a daemon as its owner runs it; its portal, a sandbox, is that
-of `tests.programs`.
+"""The daemons that the rows measure, each a process of its own, configured by a file.
 
-Each is a process of its own, so that the one who measures, the daemon and the portal do not share
-an interpreter. The daemon is configured by a file and logged in to; what a row needs otherwise than
-by default stands in its `tables`, for the reader of the row to see.
+The session is logged in. Settings of a row that differ from the defaults are in its `tables`.
 """
 
 from __future__ import annotations
@@ -27,16 +24,17 @@ from smartlinkd.browser.chromium import find_executable
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.products import product_link, product_of
 from tests.config_file import Tables, write_config
-from tests.programs import PASSWORD, Program, needs_no_sandbox
+from tests.programs import PASSWORD, Program, must_disable_sandbox
 
 RUNNER: Final = ("smartlinkd",)
 PATIENCE: Final = 60.0
-"""Seconds for whatever a program is waited for to do."""
+"""Seconds that a program has for whatever it is waited for."""
 LOOK_EVERY: Final = 0.02
 
 
 def new_folder() -> Path:
-    """An empty one, for all of a run. Chromium's user, who is another one, may go through it."""
+    """Return a new empty folder for a row. Its mode lets Chromium's user, another one, pass through
+    it."""
     folder = Path(tempfile.mkdtemp(prefix="smartlinkd-bench-"))
     folder.chmod(0o711)
     return folder
@@ -44,7 +42,7 @@ def new_folder() -> Path:
 
 @dataclass(frozen=True)
 class Daemon:
-    """A daemon that runs. `token` is of a session of its owner's."""
+    """A running daemon. `token` is a session token of its owner."""
 
     program: Program
     folder: Path
@@ -56,12 +54,12 @@ class Daemon:
         return self.program.process.pid
 
     def client(self) -> httpx.Client:
-        """A client of the owner's; close it."""
+        """Return an HTTP client of the owner; the caller closes it."""
         headers = {"Authorization": f"Bearer {self.token}"}
         return httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE, trust_env=False)
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
-        """One question of the owner's, on a connection of its own."""
+        """Send one request of the owner on a new connection; return the answer's JSON."""
         with self.client() as http:
             answer = http.request(method, path, json=body)
         return answer.raise_for_status().json()
@@ -79,10 +77,10 @@ def daemon(
     ready: bool = True,
     runner: Sequence[str] = RUNNER,
 ) -> Iterator[Daemon]:
-    """A daemon that works with `portal`, in `folder` (which it makes), logged in to.
+    """Run a daemon that uses `portal`, in `folder` (which is created), and log in to it.
 
-    `tables` are laid over what it needs anyway. With `ready` its browser is there, too. `runner`
-    is the module that runs it, and words that this one takes before the daemon's own.
+    `tables` override the settings that it needs anyway. With `ready`, wait until its browser is
+    ready. `runner` is the module that runs the daemon, and words that come before the daemon's own.
     """
     folder.mkdir()
     program = start(folder, configure(folder, portal, tables), runner)
@@ -93,14 +91,14 @@ def daemon(
         )
         served = Daemon(program, folder, url, login.raise_for_status().json()["token"])
         if ready:
-            until_ready(served)
+            wait_until_ready(served)
         yield served
     finally:
         program.stop()
 
 
 def configure(folder: Path, portal: Origins, tables: Tables | None = None) -> Path:
-    """Write the configuration of a daemon into its folder; where it is."""
+    """Write a daemon's configuration into its folder; return the file's path."""
     needed: Tables = {
         "server": {"bind": "127.0.0.1:0"},
         "state": {"directory": str(folder / "state")},
@@ -118,24 +116,24 @@ def configure(folder: Path, portal: Origins, tables: Tables | None = None) -> Pa
 
 
 def start(folder: Path, config: Path, runner: Sequence[str] = RUNNER) -> Program:
-    """The daemon's process, just begun."""
+    """Start the daemon's process without waiting for it."""
     words = (*runner, "serve", "--config", str(config))
     return Program(*words, folder=folder, log=folder / "log")
 
 
 def address_of(program: Program) -> str:
-    """Where it serves, once it does. Raises `NotStarted`."""
+    """Return the daemon's address as soon as it serves. Raises `NotStarted`."""
     return program.wait_for(r'"serving on (http://[0-9.:]+)"', program.log)[1]
 
 
-def until_ready(served: Daemon) -> None:
-    """Wait until it says that its browser is ready. Raises `TimeoutError`."""
+def wait_until_ready(served: Daemon) -> None:
+    """Wait until the daemon reports that its browser is ready. Raises `TimeoutError`."""
     with served.client() as http:
-        until(lambda: http.get("/api/health").json()["browserReady"], served.program.log)
+        wait_until(lambda: http.get("/api/health").json()["browserReady"], served.program.log)
 
 
-def until(met: Callable[[], object], log: Path, *, every: float = LOOK_EVERY) -> None:
-    """Wait until it is so; a program of others tells nobody, so it is looked at every so often.
+def wait_until(met: Callable[[], object], log: Path, *, every: float = LOOK_EVERY) -> None:
+    """Poll `met` every `every` seconds until it is true.
 
     Raises `TimeoutError` with the end of the program's log.
     """
@@ -144,45 +142,45 @@ def until(met: Callable[[], object], log: Path, *, every: float = LOOK_EVERY) ->
         if time.monotonic() > deadline:
             told = log.read_text(encoding="utf-8")[-2000:] if log.exists() else ""
             raise TimeoutError(f"nothing within {PATIENCE:g} s: {told}")
-        time.sleep(every)  # other programs tell nobody when they are done
+        time.sleep(every)  # another program's state can only be polled
 
 
 def ask_portal(portal: Origins, method: str, path: str, body: object = None) -> Any:
-    """One of the sandbox's switches: `delay` with `{"submit_ms": n}`, `log?last=n`, …"""
+    """Call a switch of the sandbox: `delay` with `{"submit_ms": n}`, `log?last=n`, …"""
     url = f"{portal.portal}/_sandbox/{path}"
     answer = httpx.request(method, url, json=body, timeout=PATIENCE, trust_env=False)
     return answer.raise_for_status().json()
 
 
 def link(portal: Origins, item: int) -> str:
-    """An item's canonical link. Any number is an item; those below 500 000 000 have no meaning."""
+    """Return an item's canonical link. Numbers below 500 000 000 have no special meaning."""
     return product_link(product_of(item), portal.shop)
 
 
 def chromium() -> Path:
-    """The Chromium that the daemon uses."""
+    """Return the path of the Chromium that the daemon uses."""
     return find_executable(None)
 
 
 def free_port() -> int:
-    """One at which nobody listens at the moment."""
+    """Return a port at which nobody listens at the moment."""
     with socket.socket() as trying:
         trying.bind(("127.0.0.1", 0))
         return int(trying.getsockname()[1])
 
 
 def browser_flags() -> list[str]:
-    """What a peer's Chromium needs on this machine: nothing, or, as the daemon's, no sandbox.
+    """Return the flags that a peer's Chromium needs here: none, or `--no-sandbox`.
 
-    As root it has none either way: the daemon starts its own as another user, a peer does not.
+    As root a peer has no sandbox: the daemon starts Chromium as another user, a peer does not.
     """
     return ["--no-sandbox"] if os.geteuid() == 0 or unsandboxed() else []
 
 
 @cache
 def unsandboxed() -> bool:
-    """Whether Chromium starts here only without its sandbox."""
-    return trio.run(needs_no_sandbox)
+    """True if Chromium starts on this machine only without its sandbox."""
+    return trio.run(must_disable_sandbox)
 
 
 @cache

@@ -1,7 +1,7 @@
-"""Row 9: whether anything gets slower by what is stored: executions, remembered links, products.
+"""Row 9: answers and conversions of daemons that have stored 10, 1000 and 100 000 of everything.
 
-Daemons with 10, 1000 and 100 000 of each stand side by side and are asked the same in turns. Only
-what is stored differs, so each is beside the one that has hardly anything.
+Stored are executions, remembered links and products. The daemons run side by side and are asked the
+same in turns. Each is compared with the one that has stored the least.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Final
 
 import httpx
 
-from bench.asking import Asking
+from bench.asking import JsonClient
 from bench.daemons import Daemon, daemon, link
-from bench.kept import execution_id, keep
+from bench.kept import execution_id, store_executions
 from bench.load import Request, load
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave
 from bench.program import SH
@@ -34,23 +34,22 @@ CREW: Final = "bench"
 GOAL: Final = Goal(at_most=1.2)
 CONVERSIONS: Final = 5
 EXECUTIONS: Final = 2
-"""One after the other, in each round."""
+"""Executions that run one after the other in each round."""
 STATUSES: Final = 100
-"""Of as many executions, in each round."""
+"""Executions whose status is asked for in each round."""
 STRIDE: Final = 7919
-"""From one to the next, so that they are spread over the file; a prime number, so that none is
-asked for again before all the others."""
+"""Distance from one execution to the next, so that they are spread over the file. The number is
+prime, so none is asked for twice before all others were."""
 PATIENCE: Final = 60.0
 
 
 def row_9(plan: Plan) -> Row:
-    """Measure it."""
     comparisons: list[Comparison] = []
     with _side_by_side(plan) as stored:
-        for name, measure in _questions().items():
-            comparisons += _beside_the_least(plan, name, measure, stored)
-        comparisons += _beside_the_least(
-            plan, "status of one execution after another", _one_after_another, stored
+        for name, measure in _requests().items():
+            comparisons += _compare_with_smallest(plan, name, measure, stored)
+        comparisons += _compare_with_smallest(
+            plan, "status of one execution after another", _consecutive_statuses, stored
         )
     return Row(
         9,
@@ -63,8 +62,11 @@ def row_9(plan: Plan) -> Row:
     )
 
 
-def _beside_the_least(
-    plan: Plan, name: str, measure: Callable[[_Stored], float], stored: Mapping[int, _Stored]
+def _compare_with_smallest(
+    plan: Plan,
+    name: str,
+    measure: Callable[[_FilledDaemon], float],
+    stored: Mapping[int, _FilledDaemon],
 ) -> Iterator[Comparison]:
     sides = {str(number): partial(measure, one) for number, one in stored.items()}
     for warm_up in sides.values():
@@ -73,12 +75,12 @@ def _beside_the_least(
     found = interleave(sides, plan.rounds(25, 2))
     few, *many = stored
     for number in many:
-        yield _compared(name, found, number, few)
+        yield _comparison(name, found, number, few)
 
 
 @dataclass
-class _Stored:
-    """A daemon with so much in it."""
+class _FilledDaemon:
+    """A daemon that has stored `number` executions, links and products."""
 
     served: Daemon
     portal: Origins
@@ -93,40 +95,40 @@ class _Stored:
         return Request(self.served.url + path, headers, status=status)
 
 
-def _questions() -> Mapping[str, Callable[[_Stored], float]]:
-    """What is asked, each measured in seconds for one."""
+def _requests() -> Mapping[str, Callable[[_FilledDaemon], float]]:
+    """Return the measured requests by name; each function returns the seconds of one."""
     return {
         "a conversion": _conversion,
         "an execution, kickoff to result": _execution,
-        "status of an execution": lambda one: _asked(
+        "status of an execution": lambda one: _status_p50(
             one, f"/crews/{CREW}/status/{execution_id(1 + one.number // 2)}"
         ),
-        "status of one that there is not": lambda one: _asked(
+        "status of one that there is not": lambda one: _status_p50(
             one, f"/crews/{CREW}/status/{execution_id(1 + 2 * one.number)}", 404
         ),
-        "list of executions": lambda one: _asked(one, f"/crews/{CREW}/executions?limit=10"),
-        "status of the daemon": lambda one: _asked(one, "/api/status"),
+        "list of executions": lambda one: _status_p50(one, f"/crews/{CREW}/executions?limit=10"),
+        "status of the daemon": lambda one: _status_p50(one, "/api/status"),
     }
 
 
-def _asked(one: _Stored, path: str, status: int = 200) -> float:
+def _status_p50(one: _FilledDaemon, path: str, status: int = 200) -> float:
     return load([one.request(path, status)], connections=1, seconds=0.25).p50
 
 
-def _one_after_another(one: _Stored) -> float:
+def _consecutive_statuses(one: _FilledDaemon) -> float:
     taken = []
-    with Asking(one.served.url, {"Authorization": f"Bearer {one.token}"}) as asking:
+    with JsonClient(one.served.url, {"Authorization": f"Bearer {one.token}"}) as client:
         for place in islice(one.places, STATUSES):
             path = f"/crews/{CREW}/status/{execution_id(1 + place * STRIDE % one.number)}"
             began = time.perf_counter()
-            found = asking.get(path)
+            found = client.get(path)
             taken.append(time.perf_counter() - began)
             if len(found["tasks"]) != 1:
                 raise RuntimeError(f"not as it was stored: {found}")
     return median(taken)
 
 
-def _conversion(one: _Stored) -> float:
+def _conversion(one: _FilledDaemon) -> float:
     with one.served.client() as http:
         http.get("/livez")
         began = time.perf_counter()
@@ -137,7 +139,7 @@ def _conversion(one: _Stored) -> float:
         return (time.perf_counter() - began) / CONVERSIONS
 
 
-def _execution(one: _Stored) -> float:
+def _execution(one: _FilledDaemon) -> float:
     headers = {"Authorization": f"Bearer {one.token}"}
     base = f"{one.served.url}/crews/{CREW}"
     with httpx.Client(base_url=base, headers=headers, timeout=PATIENCE, trust_env=False) as http:
@@ -153,14 +155,14 @@ def _execution(one: _Stored) -> float:
         return (time.perf_counter() - began) / EXECUTIONS
 
 
-def _compared(name: str, found: Mapping[str, list[float]], number: int, few: int) -> Comparison:
+def _comparison(name: str, found: Mapping[str, list[float]], number: int, few: int) -> Comparison:
     ours = Series(f"{number} stored", "s", found[str(number)])
     theirs = Series(f"{few} stored", "s", found[str(few)])
     return Comparison(f"{name}, {number} stored", ours, theirs, goal=GOAL)
 
 
 @contextmanager
-def _side_by_side(plan: Plan) -> Iterator[dict[int, _Stored]]:
+def _side_by_side(plan: Plan) -> Iterator[dict[int, _FilledDaemon]]:
     crew = {"name": CREW, "runner": "command", "command": SH}
     most = 2 * max(STORED)
     with ExitStack() as running:
@@ -169,7 +171,7 @@ def _side_by_side(plan: Plan) -> Iterator[dict[int, _Stored]]:
         for number in STORED:
             plan.tell(f"a daemon with {number} stored")
             state = plan.folder / f"state-{number}"
-            keep(state, CREW, number)
+            store_executions(state, CREW, number)
             tables: Tables = {
                 "state": {"directory": str(state)},
                 "journal": {"retention_count": most},
@@ -187,5 +189,5 @@ def _side_by_side(plan: Plan) -> Iterator[dict[int, _Stored]]:
             )
             cookie = {"cookie": cookie_header(str(700_000_000 + number))}
             served.ask("POST", "/api/sync-cookie", cookie)
-            stored[number] = _Stored(served, portal, served.crew_token(CREW), number)
+            stored[number] = _FilledDaemon(served, portal, served.crew_token(CREW), number)
         yield stored

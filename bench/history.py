@@ -1,4 +1,4 @@
-"""Row 10: what the history costs a conversion, and how long a search in 100 000 entries takes.
+"""Row 10: the time that the history adds to a conversion, and searches in 100 000 entries.
 
 One daemon converts with the history and without it, in turns: a reload switches it. Two daemons
 would differ by more than the history costs. The search is measured in the store, without HTTP.
@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from bench.asking import Asking
-from bench.daemons import Daemon, configure, daemon, until
+from bench.asking import JsonClient
+from bench.daemons import Daemon, configure, daemon, wait_until
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave
-from bench.stage import Links, ask_daemon, daemon_client, teller
+from bench.stage import Links, ask_daemon, connect, progress_of
 from smartlinkd.conversion.schemas import SuccessEntry
 from smartlinkd.history.database import HistoryDatabase
 from smartlinkd.history.model import Filters, HistoryLimits, Record
@@ -33,15 +33,15 @@ from tests.programs import sandbox
 WITH, WITHOUT = "history", "no history"
 KEPT_DAYS: Final = {WITH: 90, WITHOUT: 0}
 SIZES: Final = {1: 40, 15: 8}
-"""Links of a request, and how many requests are one turn: longer than the history waits for more
-before it writes, so that its writing is measured as well."""
+"""Links in a request, and requests in a turn. A turn is longer than the history waits before it
+writes, so that the write is measured, too."""
 COST: Final = Goal(at_most=1.05)
 ENTRIES: Final = 100_000
 LIMIT_S: Final = 0.05
-"""Seconds that a search may take."""
+"""The longest time that a search may take, in seconds."""
 PAGE: Final = 50
 APART_MS: Final = 60_000
-"""Between two entries."""
+"""Milliseconds between two entries."""
 TABLES: Final[Tables] = {"marketplace": {"method": "fetch"}, "products": {"source": "none"}}
 WORDS: Final = re.split(
     " ",
@@ -51,7 +51,6 @@ WORDS: Final = re.split(
 
 
 def row_10(plan: Plan) -> Row:
-    """Measure it."""
     return Row(
         10,
         "the history: beside none, and its search",
@@ -68,7 +67,7 @@ def _conversions(plan: Plan) -> Iterator[Comparison]:
     with (
         sandbox(plan.folder / "portal") as portal,
         daemon(plan.folder / "daemon", portal, TABLES) as served,
-        daemon_client(served) as client,
+        connect(served) as client,
     ):
         served.ask("POST", "/api/sync-cookie", {"cookie": cookie_header(DEFAULT_ACCOUNT)})
         links = Links(portal)
@@ -80,7 +79,7 @@ def _conversions(plan: Plan) -> Iterator[Comparison]:
             }
             for side in sides.values():
                 side()
-            found = interleave(sides, plan.rounds(30, 2), teller(plan, what))
+            found = interleave(sides, plan.rounds(30, 2), progress_of(plan, what))
             ours, theirs = (Series(name, "s", found[name]) for name in (WITH, WITHOUT))
             yield Comparison(what, ours, theirs, goal=COST)
 
@@ -90,13 +89,13 @@ class _Side:
     """The daemon, with the history or without it."""
 
     served: Daemon
-    client: Asking
+    client: JsonClient
     portal: Origins
     links: Links
     name: str
 
     def __call__(self, size: int, times: int) -> float:
-        """Convert, and return the seconds of one request on average."""
+        """Convert, and return the mean seconds of a request."""
         self._switch()
         orders = self.links.orders(times + 1, size)
         ask_daemon(self.client, orders[0])
@@ -104,7 +103,8 @@ class _Side:
         for order in orders[1:]:
             ask_daemon(self.client, order)
         took = time.perf_counter() - began
-        self.served.ask("GET", "/api/history?limit=1")  # what waits is written now, for nobody else
+        # Pending entries are written now, and not in the next turn.
+        self.served.ask("GET", "/api/history?limit=1")
         return took / times
 
     def _switch(self) -> None:
@@ -113,7 +113,7 @@ class _Side:
         days = {"history": {"retention_days": KEPT_DAYS[self.name]}}
         configure(self.served.folder, self.portal, {**TABLES, **days})
         self.served.program.process.send_signal(signal.SIGHUP)
-        until(lambda: _reloads(log) > before, log)
+        wait_until(lambda: _reloads(log) > before, log)
 
 
 def _reloads(log: Path) -> int:
@@ -123,16 +123,16 @@ def _reloads(log: Path) -> int:
 def _searches(plan: Plan) -> Iterator[Comparison]:
     plan.tell(f"storing {ENTRIES} entries")
     with _filled(plan.folder / "history.sqlite") as store:
-        for name, filters in _questions().items():
-            measure = partial(_timed, partial(store.page, filters, PAGE))
+        for name, filters in _searched().items():
+            measure = partial(_seconds_of, partial(store.page, filters, PAGE))
             measure()
-            found = interleave({name: measure}, plan.rounds(50, 5), teller(plan, name))
+            found = interleave({name: measure}, plan.rounds(50, 5), progress_of(plan, name))
             limit = Series("50 ms", "s", [LIMIT_S] * len(found[name]))
             ours = Series("search", "s", found[name])
             yield Comparison(f"search: {name}", ours, limit, goal=Goal(at_most=1.0))
 
 
-def _questions() -> dict[str, Filters]:
+def _searched() -> dict[str, Filters]:
     middle = ENTRIES // 2 * APART_MS
     return {
         "a common word": Filters("thun"),
@@ -186,7 +186,7 @@ def _link(number: int) -> str:
     return f"https://shopee.vn/product/7/{number * 131}"
 
 
-def _timed(work: Callable[[], object]) -> float:
+def _seconds_of(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

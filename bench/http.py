@@ -1,12 +1,9 @@
-"""Row 6: plain questions a second, and how long the slowest hundredth of them takes.
+"""Row 6: plain requests a second, and the 99th percentile of their times.
 
-Beside two trivial apps that answer the same bodies, one on what the daemon stands on (Quart-Trio on
-hypercorn, as shipped) and one on what is fast (FastAPI on uvicorn, with uvloop and httptools). The
-daemon's answers go through its guards and its supervisor's parts; theirs are constants.
-
-Server and load have a processor each where there are two; who asks for conversions meanwhile is a
-process of its own, on the load's. The questions: `/api/health`; one that wants a session token,
-which both check (`/api/crews`); one for the cookie.
+Beside two trivial apps that answer the same bodies: Quart-Trio on hypercorn, which the daemon uses,
+and FastAPI on uvicorn, which is fast. The daemon's answers pass its guards; theirs are constants.
+Servers and load have a processor each if there are two. The requests: `/api/health`; `/api/crews`,
+which needs a session token; and the cookie.
 """
 
 from __future__ import annotations
@@ -21,8 +18,8 @@ from typing import Any, Final
 import httpx
 
 from bench.converting import converting
-from bench.daemons import PATIENCE, Daemon, daemon, until
-from bench.load import Answered, LoadFailed, Request, load
+from bench.daemons import PATIENCE, Daemon, daemon, wait_until
+from bench.load import LoadFailed, LoadResult, Request, load
 from bench.measure import Comparison, Goal, Plan, Row, Series, turns
 from bench.peers.answers import new_token
 from smartlinkd.sandbox.batch import Origins
@@ -32,7 +29,7 @@ from tests.programs import Program, sandbox
 OURS, QUART, FASTAPI, BUSY = "smartlinkd", "Quart-Trio as shipped", "FastAPI on uvicorn", "at work"
 CREW: Final = "bench"
 REFUSED: Final = 403
-"""Of whoever has no token."""
+"""Status of an answer to a request without a token."""
 QUESTIONS: Final = {
     "health": "/api/health",
     "login-protected": "/api/crews",
@@ -43,12 +40,12 @@ AS_MEANT: Final[Mapping[str, Callable[[Any], bool]]] = {
     "login-protected": lambda body: [crew["name"] for crew in body["crews"]] == [CREW],
     "cookie": lambda body: bool(body["cookie"]),
 }
-"""Whether a question's answer is the one that is meant to be measured."""
+"""Checks that an answer is the one that is meant to be measured."""
 CONNECTIONS: Final = 16
 GOAL: Final = Goal(at_least=1.0)
 GOAL_P99: Final = Goal(at_most=1.0)
 AT_WORK: Final = 8
-"""Executions of a crew that run while the daemon is asked; beside them it converts links."""
+"""Executions that run while the daemon is measured at work. It converts links meanwhile, too."""
 WORKER: Final = """
 IFS= read -r inputs <&3
 say() { printf '%s\\n' "$1" >&3; }
@@ -61,7 +58,6 @@ done
 
 
 def row_6(plan: Plan) -> Row:
-    """Measure it."""
     rounds, seconds = plan.rounds(7, 2), 0.4 if plan.quick else 1.0
     with _servers(plan.folder) as (served, portal, addresses):
         headers = {
@@ -71,7 +67,7 @@ def row_6(plan: Plan) -> Row:
         }
         for side, url in addresses.items():
             check_answers(url, headers[side])
-        found: dict[str, dict[str, list[Answered]]] = {}
+        found: dict[str, dict[str, list[LoadResult]]] = {}
         for question, path in QUESTIONS.items():
             requests = {side: Request(url + path, headers[side]) for side, url in addresses.items()}
             plan.tell(f"{question}, {rounds} rounds")
@@ -79,7 +75,7 @@ def row_6(plan: Plan) -> Row:
         plan.tell(f"health while it is at work, {rounds} rounds")
         busy = _while_at_work(served, portal, rounds, seconds)
     comparisons = [
-        one for question, answered in found.items() for one in _compared(question, answered)
+        one for question, answered in found.items() for one in _comparisons(question, answered)
     ]
     comparisons += [
         Comparison(
@@ -98,20 +94,24 @@ def row_6(plan: Plan) -> Row:
     )
 
 
-def _compared(question: str, answered: Mapping[str, list[Answered]]) -> Iterator[Comparison]:
+def _comparisons(question: str, answered: Mapping[str, list[LoadResult]]) -> Iterator[Comparison]:
     yield Comparison(f"{question} a second", *_rates(answered, OURS, QUART), "more", GOAL)
     yield Comparison(f"{question}, p99", *_p99s(answered, OURS, QUART), goal=GOAL_P99)
     yield Comparison(f"{question} a second", *_rates(answered, OURS, FASTAPI), "more")
 
 
-def _rates(answered: Mapping[str, list[Answered]], ours: str, theirs: str) -> tuple[Series, Series]:
+def _rates(
+    answered: Mapping[str, list[LoadResult]], ours: str, theirs: str
+) -> tuple[Series, Series]:
     first, second = (
         Series(side, "/s", [one.rate for one in answered[side]]) for side in (ours, theirs)
     )
     return first, second
 
 
-def _p99s(answered: Mapping[str, list[Answered]], ours: str, theirs: str) -> tuple[Series, Series]:
+def _p99s(
+    answered: Mapping[str, list[LoadResult]], ours: str, theirs: str
+) -> tuple[Series, Series]:
     first, second = (
         Series(side, "s", [one.p99 for one in answered[side]]) for side in (ours, theirs)
     )
@@ -119,8 +119,10 @@ def _p99s(answered: Mapping[str, list[Answered]], ours: str, theirs: str) -> tup
 
 
 def check_answers(url: str, headers: Mapping[str, str]) -> None:
-    """Raises `LoadFailed` unless a server answers each question as it is meant to, and lets in
-    nobody without a token: what it does fast is to be what it is asked for."""
+    """Check that a server answers each question correctly and refuses a request without a token.
+
+    Raises `LoadFailed` if it does not.
+    """
     with httpx.Client(base_url=url, timeout=PATIENCE, trust_env=False) as http:
         if (status := http.get(QUESTIONS["login-protected"]).status_code) != REFUSED:
             raise LoadFailed(f"{url}: {status} without a token")
@@ -132,10 +134,10 @@ def check_answers(url: str, headers: Mapping[str, str]) -> None:
 
 def _measured(
     requests: Mapping[str, Request], rounds: int, seconds: float
-) -> dict[str, list[Answered]]:
-    found: dict[str, list[Answered]] = {side: [] for side in requests}
+) -> dict[str, list[LoadResult]]:
+    found: dict[str, list[LoadResult]] = {side: [] for side in requests}
     for request in requests.values():
-        load([request], connections=CONNECTIONS, seconds=seconds / 2)  # warm up
+        load([request], connections=CONNECTIONS, seconds=seconds / 2)  # warm-up
     for _, side in turns(list(requests), rounds):
         found[side].append(load([requests[side]], connections=CONNECTIONS, seconds=seconds))
     return found
@@ -143,19 +145,19 @@ def _measured(
 
 def _while_at_work(
     served: Daemon, portal: Origins, rounds: int, seconds: float
-) -> dict[str, list[Answered]]:
-    """The daemon at rest and at work, in turns."""
+) -> dict[str, list[LoadResult]]:
+    """Measure the daemon at rest and at work, in turns."""
     request = Request(f"{served.url}/api/health")
-    found: dict[str, list[Answered]] = {OURS: [], BUSY: []}
+    found: dict[str, list[LoadResult]] = {OURS: [], BUSY: []}
     for number, side in turns([OURS, BUSY], rounds):
-        with _work(served, portal, number) if side == BUSY else ExitStack():
+        with _busy(served, portal, number) if side == BUSY else ExitStack():
             found[side].append(load([request], connections=CONNECTIONS, seconds=seconds))
     return found
 
 
 @contextmanager
-def _work(served: Daemon, portal: Origins, number: int) -> Iterator[None]:
-    """Crews that talk, and conversions one after the other."""
+def _busy(served: Daemon, portal: Origins, number: int) -> Iterator[None]:
+    """Keep the daemon at work: executions that write logs, and conversions one after the other."""
     token = served.crew_token(CREW)
     with served.client() as http:
         http.headers["Authorization"] = f"Bearer {token}"
@@ -167,11 +169,11 @@ def _work(served: Daemon, portal: Origins, number: int) -> Iterator[None]:
         def state(one: str) -> str:
             return str(http.get(f"/crews/{CREW}/status/{one}").json()["state"])
 
-        def begun(one: str) -> bool:
+        def has_started(one: str) -> bool:
             return state(one) != "PENDING"
 
         for one in ids:
-            until(partial(begun, one), served.program.log)
+            wait_until(partial(has_started, one), served.program.log)
             if (now := state(one)) != "RUNNING":
                 raise LoadFailed(f"the crew's execution {one} is {now}")
         try:
@@ -185,7 +187,7 @@ def _work(served: Daemon, portal: Origins, number: int) -> Iterator[None]:
 
 @contextmanager
 def _servers(folder: Path) -> Iterator[tuple[Daemon, Origins, dict[str, str]]]:
-    """All three, the load on one processor and they on the other."""
+    """Run the three servers on one processor, and the load on the other."""
     crew = {
         "name": CREW,
         "runner": "command",
@@ -210,7 +212,7 @@ def _servers(folder: Path) -> Iterator[tuple[Daemon, Origins, dict[str, str]]]:
             ["--port", "0", "--no-access-log", "bench.peers.fastapi_app:app"],
         )
         programs = {OURS: served.program, QUART: quart[0], FASTAPI: fastapi[0]}
-        _apart(running, [program.process.pid for program in programs.values()])
+        _pin_processors(running, [program.process.pid for program in programs.values()])
         yield served, portal, {OURS: served.url, QUART: quart[1], FASTAPI: fastapi[1]}
 
 
@@ -221,8 +223,8 @@ def _peer(running: ExitStack, folder: Path, module: str, words: list[str]) -> tu
     return program, program.wait_for(r"unning on (http://[0-9.:]+)", program.log)[1]
 
 
-def _apart(running: ExitStack, servers: list[int]) -> None:
-    """Give the servers a processor, and us another one, where there are two."""
+def _pin_processors(running: ExitStack, servers: list[int]) -> None:
+    """Pin the servers to one processor and this process to another, if there are two."""
     all_of_them = os.sched_getaffinity(0)
     if len(all_of_them) < 2:
         return

@@ -1,7 +1,7 @@
-"""A journal with many ended executions in it, as months of use leave it; written before the start.
+"""A store with many ended executions, written before the daemon's first start.
 
-By one statement for each table, since the daemon's own way, which makes sure of each execution on
-its own, would take minutes for what a row needs in seconds. The tables are the daemon's.
+Each table is filled by one statement. The daemon's own way, one transaction for each execution,
+would take minutes.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from smartlinkd.store.file import open_file
 
 TASK: Final = '{"task_id":"write","name":"write","output":"done","execution_time":1.5}'
 EVENTS: Final = 4
-"""Of each execution: as many as one with a single task has, without its steps."""
+"""Events of an execution: as many as one has with a single task, without its steps."""
 
 
 def execution_id(number: int) -> str:
-    """The id of the execution with that number, from 1."""
+    """Return the id of the execution with that number, from 1."""
     return f"{number:08x}-0000-4000-8000-{number:012x}"
 
 
-def keep(state: Path, crew: str, executions: int) -> None:
-    """Fill the journal of a daemon that has not been started yet. `state` is its directory."""
+def store_executions(state: Path, crew: str, executions: int) -> None:
+    """Fill the executions' file of a daemon that was never started. `state` is its directory."""
     state.mkdir(mode=0o700)
     with closing(open_file(state / "journal.sqlite3")) as connection:
         connection.execute("PRAGMA synchronous = OFF")

@@ -1,10 +1,9 @@
-"""A load of HTTP/1.1 requests: so many connections, each asking again as soon as it is answered.
+"""A load generator: each of some connections sends its next request as soon as it is answered.
 
-Each has a request of its own where there are several, as clients have that poll what is theirs.
-
-In plain sockets and one selector, because a client with an HTTP library of Python costs more than
-the servers that it is to measure. It understands just what these servers say: a status line and a
-`Content-Length`. Any status but the expected one is an error and ends the measurement.
+With several requests, each connection has its own, like clients that poll their own executions.
+Plain sockets and one selector cost less than the servers that are measured; an HTTP library would
+cost more. Only a status line and a `Content-Length` are understood. Any other status than the
+expected one ends the measurement with an error.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from typing import Final
 from urllib.parse import urlsplit
 
 STALLED: Final = 20.0
-"""Seconds without any answer: the server hangs."""
+"""Seconds without any answer after which the server counts as hung."""
 
 
 class LoadFailed(Exception):  # noqa: N818 - it names what happened
-    """The server answered something else, or nothing."""
+    """The server gave a wrong answer, or none."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked, and where."""
+    """A GET request, and the status that is expected."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -45,8 +44,8 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answered:
-    """What came of a load: answers a second, and the seconds that 50 and 99 of 100 took at most."""
+class LoadResult:
+    """The result of a load: answers a second, and the 50th and 99th percentile in seconds."""
 
     rate: float
     p50: float
@@ -69,7 +68,7 @@ class _Connection:
         self.socket.sendall(self._request)
 
     def read(self) -> float | None:
-        """The seconds that the answer took, when it is whole."""
+        """Return the seconds that the answer took, or None if it is not complete yet."""
         data = self.socket.recv(65536)
         if not data:
             raise LoadFailed("a connection was closed")
@@ -86,8 +85,11 @@ class _Connection:
         return time.perf_counter() - self._asked if self._missing <= 0 else None
 
 
-def load(requests: Sequence[Request], *, connections: int, seconds: float) -> Answered:
-    """Ask one server for `seconds`. Raises `LoadFailed`, and `OSError` when there is nobody."""
+def load(requests: Sequence[Request], *, connections: int, seconds: float) -> LoadResult:
+    """Send requests to one server for `seconds`.
+
+    Raises `LoadFailed`, and `OSError` if nobody listens.
+    """
     parts = urlsplit(requests[0].url)
     address = (parts.hostname or "", parts.port or 80)
     taken: list[float] = []
@@ -109,10 +111,10 @@ def load(requests: Sequence[Request], *, connections: int, seconds: float) -> An
                     taken.append(took)
                     key.data.ask()
     taken.sort()
-    return Answered(len(taken) / passed, _at(taken, 0.5), _at(taken, 0.99))
+    return LoadResult(len(taken) / passed, _percentile(taken, 0.5), _percentile(taken, 0.99))
 
 
-def _at(ordered: list[float], share: float) -> float:
+def _percentile(ordered: list[float], share: float) -> float:
     if not ordered:
         raise LoadFailed("nothing was answered in the whole time")
     return ordered[math.ceil(share * len(ordered)) - 1]

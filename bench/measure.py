@@ -1,16 +1,11 @@
-"""What a measurement is: two series taken in turns, their ratio, its spread, and a goal for it.
+"""Comparisons: two series measured in turns, the ratio of their medians, its spread and its goal.
 
-The machine changes while one measures: a neighbour wakes up, the clock slows down, a cache fills.
-So nothing is measured first here and then there, but in rounds; in a round each side is measured
-once, and which one begins alternates. A neighbour that stays for some seconds then weighs on
-both.
+The sides alternate in rounds, because a machine changes while it is measured. The spread is the
+quartiles of the rounds' own ratios. Means were rejected (one pause moves them), and so were bare
+times (they mean nothing on another machine) and significance tests (a p-value does not say how
+much).
 
-What is told is the ratio of the medians. Its spread is that of the rounds' own ratios: the
-quartiles of ours / theirs, each pair measured within the same seconds. Rejected: means (one pause
-of the machine moves them), a bare time (it says nothing on another machine), and a test of
-significance (its answer is a p-value, and the question is how much).
-
-A missed goal is a fact in the result, not an exception. Pure, but for the clock that sides read.
+A missed goal is part of the result and raises nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +23,7 @@ Better = Literal["less", "more"]
 
 @dataclass(frozen=True)
 class Goal:
-    """What a ratio (ours / theirs) has to be. Without either there is none: it is only told."""
+    """Bounds of a ratio (ours / theirs). Without a bound there is no goal."""
 
     at_most: float | None = None
     at_least: float | None = None
@@ -41,13 +36,13 @@ class Goal:
 
 NO_GOAL: Final = Goal()
 PAUSE: Final = 0.02
-"""Seconds before each turn: what a side still does when it has answered, as a program that is on
-its way out, is not the next one's burden."""
+"""Seconds before each turn, in which the other side may finish its work, such as a process that is
+still exiting."""
 
 
 @dataclass(frozen=True)
 class Spread:
-    """A figure and the quartiles around it."""
+    """A median and its quartiles."""
 
     low: float
     middle: float
@@ -56,7 +51,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Series:
-    """One side: a value for each round."""
+    """The values of one side, one for each round."""
 
     name: str
     unit: str
@@ -69,7 +64,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Ours beside theirs. Values with the same place in both were measured in the same round."""
+    """Two sides. Values at the same index were measured in the same round."""
 
     name: str
     ours: Series
@@ -77,7 +72,7 @@ class Comparison:
     better: Better = "less"
     goal: Goal = NO_GOAL
     floor: Series | None = None
-    """What it takes somebody who does only what nobody can leave out."""
+    """Times of a program that does only what no solution can leave out; None without a floor."""
 
     def __post_init__(self) -> None:
         if not self.ours.values or len(self.ours.values) != len(self.theirs.values):
@@ -95,7 +90,7 @@ class Comparison:
 
     @property
     def least(self) -> float | None:
-        """What the ratio would be of the floor in the place of ours."""
+        """The ratio of the floor to theirs; None if there is no floor."""
         if self.floor is None:
             return None
         return _ratio(self.floor.spread.middle, self.theirs.spread.middle)
@@ -106,11 +101,11 @@ class Comparison:
 
     @property
     def within_reach(self) -> bool:
-        """Whether the goal is not below the floor."""
+        """False if the goal is below the floor."""
         return self.least is None or self.goal.met_by(self.least)
 
-    def told(self) -> dict[str, Any]:
-        """For the results' file."""
+    def as_dict(self) -> dict[str, Any]:
+        """Return the entry for the results' file."""
         ratio = self.ratio
         return {
             "name": self.name,
@@ -121,16 +116,15 @@ class Comparison:
             "met": self.met,
             "least": self.least,
             "within_reach": self.within_reach,
-            "ours": _told(self.ours),
-            "theirs": _told(self.theirs),
-            "floor": None if self.floor is None else _told(self.floor),
+            "ours": _series_as_dict(self.ours),
+            "theirs": _series_as_dict(self.theirs),
+            "floor": None if self.floor is None else _series_as_dict(self.floor),
         }
 
 
 @dataclass(frozen=True)
 class Row:
-    """A question, and all that was measured to answer it. Notes are for the reader: what else was
-    counted, what the figure does not say."""
+    """A question and its measurements. Notes say what the figures include or leave out."""
 
     number: int
     title: str
@@ -141,35 +135,35 @@ class Row:
     def met(self) -> bool:
         return all(comparison.met for comparison in self.comparisons)
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return {
             "number": self.number,
             "title": self.title,
             "met": self.met,
-            "comparisons": [comparison.told() for comparison in self.comparisons],
+            "comparisons": [comparison.as_dict() for comparison in self.comparisons],
             "notes": list(self.notes),
         }
 
 
-def _say_nothing(_text: str) -> None:
+def _ignore(_text: str) -> None:
     pass
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a row is to be measured. `folder` is the row's own, empty, and goes when it is done."""
+    """How to measure a row. `folder` is the row's own; it is empty, and removed after the row."""
 
     folder: Path
     quick: bool = False
-    tell: Callable[[str], None] = field(default=_say_nothing)
-    """What goes on, in a line."""
+    tell: Callable[[str], None] = field(default=_ignore)
+    """Print a line about the progress."""
 
     def rounds(self, most: int, quick: int) -> int:
         return quick if self.quick else most
 
 
 def turns(sides: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
-    """Whose turn it is: A B, B A, A B, … each with the number of its round, from 1."""
+    """Yield the number of each round, from 1, and the side whose turn it is: A B, B A, A B, …"""
     for number in range(1, rounds + 1):
         for side in sides if number % 2 else reversed(sides):
             time.sleep(PAUSE)
@@ -179,9 +173,9 @@ def turns(sides: Sequence[str], rounds: int) -> Iterator[tuple[int, str]]:
 def interleave(
     sides: Mapping[str, Callable[[], float]],
     rounds: int,
-    tell: Callable[[str], None] = _say_nothing,
+    tell: Callable[[str], None] = _ignore,
 ) -> dict[str, list[float]]:
-    """What each side measures, round by round."""
+    """Return each side's measurements, one for each round."""
     found: dict[str, list[float]] = {side: [] for side in sides}
     for number, side in turns(list(sides), rounds):
         tell(f"round {number} of {rounds}: {side}")
@@ -202,7 +196,7 @@ def _ratio(ours: float, theirs: float) -> float:
     return inf if ours else 1.0
 
 
-def _told(series: Series) -> dict[str, Any]:
+def _series_as_dict(series: Series) -> dict[str, Any]:
     spread = series.spread
     return {
         "name": series.name,

@@ -1,13 +1,9 @@
-"""Row 7: what the daemon and its Chromium hold in memory, beside a Playwright script.
+"""Row 7: memory of the daemon and its Chromium, beside a Playwright script and its Chromium.
 
-A Playwright script is two programs: Python, and a driver in Node that speaks with Chromium. Beside
-them stands the daemon with the reaper of its Chromium, and the server that reapers are forked
-by. Both sides run at the same time, and are looked at in turns, at rest: what programs share is
-divided among all that share it, so it counts for as much on both sides.
-
-Of each process the proportional set size counts. The kernel shows it only to who may look into a
-process, and the daemon hides from its own user's other processes. Where it is not shown of one of
-them, the anonymous pages count, of all and on both sides: else the two could not be compared.
+A Playwright script is two programs: Python, and a driver in Node. The daemon's side has the reaper
+of its Chromium and the fork server. Both sides run at the same time and are sampled in turns, at
+rest. The size is the proportional set size (PSS). The kernel shows it only to a process that may
+trace the other one; if it is hidden for any process, RssAnon is used for all.
 """
 
 from __future__ import annotations
@@ -25,8 +21,8 @@ from typing import Any, Final
 
 from bench.daemons import Daemon, chromium, daemon, link
 from bench.measure import NO_GOAL, Comparison, Goal, Plan, Row, Series, interleave
-from bench.scripted import Order, Scripted, scripted
-from bench.stage import ask_daemon, daemon_client
+from bench.scripted import Order, ScriptProcess, script_process
+from bench.stage import ask_daemon, connect
 from smartlinkd.sandbox.session import cookie_header
 from tests.programs import sandbox
 from tests.soak.memory import fields
@@ -38,28 +34,28 @@ QUICK: Final = 60
 QUICK_WARM_UP: Final = 20
 REST: Final = 10.0
 QUICK_REST: Final = 2.0
-"""Seconds in which nothing is asked before anybody looks: Chromium tidies up when it is idle."""
+"""Seconds at rest before a sample: Chromium frees memory when it is idle."""
 LOOK_EVERY: Final = 0.2
 ENDED: Final = (FileNotFoundError, ProcessLookupError)
-"""What it means for a process that is looked at."""
+"""Errors that mean that the process has ended."""
 
 OURS, OUR_CHROMIUM = "daemon", "daemon's Chromium"
 THEIRS, THEIR_CHROMIUM = "Playwright", "Playwright's Chromium"
 
 GOALS: Final = ((OURS, THEIRS, Goal(at_most=0.5)), (OUR_CHROMIUM, THEIR_CHROMIUM, Goal(at_most=1)))
 FLAT: Final = Goal(at_most=1.05)
-"""After a thousand conversions beside after the first hundred."""
+"""For the size after 1000 conversions divided by the size after the first 100."""
 
 Sizes = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True)
 class Measure:
-    """What counts as a process's size."""
+    """The figure that counts as a process's size: a field of a file in `/proc/PID`."""
 
     file: str
     field: str
-    told: str
+    note: str
 
 
 PSS: Final = Measure(
@@ -73,33 +69,33 @@ ANONYMOUS: Final = Measure(
 
 
 def row_7(plan: Plan) -> Row:
-    """Megabytes at rest: with nothing done yet, after some conversions, and after many."""
+    """Measure the megabytes at rest: before any work, after some conversions, and after many."""
     many, few = (QUICK, QUICK_WARM_UP) if plan.quick else (CONVERSIONS, WARM_UP)
     with ExitStack() as programs:
         portal = programs.enter_context(sandbox(plan.folder / "portal"))
         products = {"products": {"source": "none"}}
         served = programs.enter_context(daemon(plan.folder / "daemon", portal, products))
         served.ask("POST", "/api/sync-cookie", {"cookie": cookie_header()})
-        scripts = programs.enter_context(scripted(plan.folder / "playwright", portal))
+        scripts = programs.enter_context(script_process(plan.folder / "playwright", portal))
         orders: Iterator[Order] = (([link(portal, item)], []) for item in count(1_000_000))
-        scripts.convert("kept", "form", [])  # the script opens its page when it begins
-        measure = measure_of([served.pid, scripts.pid])
-        look = partial(_look, plan, measure, served.pid, scripts.pid)
+        scripts.convert("kept", "form", [])  # the script opens its page at its first call
+        measure = choose_measure([served.pid, scripts.pid])
+        look = partial(_sample, plan, measure, served.pid, scripts.pid)
         idle = look("idle")
-        _work(plan, few, orders, served, scripts)
+        _convert_on_both(plan, few, orders, served, scripts)
         warm = look(f"after {few}")
-        _work(plan, many - few, orders, served, scripts)
+        _convert_on_both(plan, many - few, orders, served, scripts)
         worked = look(f"after {many}")
     return Row(
         7,
         f"Memory with Chromium idle, and after {many} conversions",
         [
-            *_beside("idle", idle),
-            *_beside(f"after {many}", worked),
-            *_grown(few, many, warm, worked, NO_GOAL if plan.quick else FLAT),
+            *_compare_sides("idle", idle),
+            *_compare_sides(f"after {many}", worked),
+            *_compare_growth(few, many, warm, worked, NO_GOAL if plan.quick else FLAT),
         ],
         [
-            measure.told,
+            measure.note,
             "Without Chromium: the daemon, Chromium's reaper and the fork server; "
             "Playwright's script and driver.",
             "Idle, either has one page open: the script its portal's, from its start; the daemon "
@@ -108,10 +104,10 @@ def row_7(plan: Plan) -> Row:
     )
 
 
-def _work(
-    plan: Plan, number: int, orders: Iterator[Order], served: Daemon, scripts: Scripted
+def _convert_on_both(
+    plan: Plan, number: int, orders: Iterator[Order], served: Daemon, scripts: ScriptProcess
 ) -> None:
-    """So many conversions by each side, both at once: nobody takes the time."""
+    """Run `number` conversions on each side, both at once. Nothing is timed."""
     plan.tell(f"{number} conversions")
     ours, theirs = ([next(orders) for _ in range(number)] for _ in range(2))
     with ThreadPoolExecutor(2) as both:
@@ -124,13 +120,13 @@ def _work(
 
 
 def _convert(served: Daemon, orders: Sequence[Order]) -> None:
-    with daemon_client(served) as asking:
+    with connect(served) as client:
         for order in orders:
-            ask_daemon(asking, order)
+            ask_daemon(client, order)
 
 
-def measure_of(roots: Sequence[int]) -> Measure:
-    """One that is shown of all these processes, and of all below them."""
+def choose_measure(roots: Sequence[int]) -> Measure:
+    """Return PSS if it is readable for all these processes and their descendants, else RssAnon."""
     for pid in chain.from_iterable(map(_tree, roots)):
         with suppress(*ENDED):
             try:
@@ -140,9 +136,9 @@ def measure_of(roots: Sequence[int]) -> Measure:
     return PSS
 
 
-def _look(plan: Plan, measure: Measure, ours: int, theirs: int, what: str) -> Sizes:
-    """Megabytes of each part, some times over, once all is at rest."""
-    time.sleep(QUICK_REST if plan.quick else REST)  # nothing tells that garbage is collected
+def _sample(plan: Plan, measure: Measure, ours: int, theirs: int, what: str) -> Sizes:
+    """Return some samples of each part in megabytes, taken at rest."""
+    time.sleep(QUICK_REST if plan.quick else REST)  # no event says that garbage was collected
     sides: dict[str, Callable[[], float]] = {
         OURS: partial(size, measure, ours, browser=False),
         THEIRS: partial(size, measure, theirs, browser=False),
@@ -153,21 +149,21 @@ def _look(plan: Plan, measure: Measure, ours: int, theirs: int, what: str) -> Si
     for _ in range(plan.rounds(7, 3)):
         for side, values in interleave(sides, 1).items():
             found[side] += values
-        time.sleep(LOOK_EVERY)  # so that the looks are not all of one moment
+        time.sleep(LOOK_EVERY)  # the samples are spread over some time
     plan.tell(f"{what}: looked at")
     return found
 
 
 def size(measure: Measure, root: int, *, browser: bool) -> float:
-    """Megabytes of a process and all below it: of Chromium's processes, or of the others.
+    """Return the megabytes of a process and its descendants: Chromium's processes, or the others.
 
-    Raises `PermissionError` for one of which the measure is not shown.
+    Raises `PermissionError` if the measure is hidden for one of them.
     """
     program = os.fsencode(chromium())
     total = 0.0
     for pid in _tree(root):
         with suppress(*ENDED):
-            # Its own children write their words anew, with spaces between them.
+            # Chromium's children rewrite their command lines, with spaces between the words.
             if Path(f"/proc/{pid}/cmdline").read_bytes().startswith(program) is browser:
                 total += fields(f"/proc/{pid}/{measure.file}").get(measure.field, 0)
     return total * 1024 / 1e6
@@ -179,7 +175,7 @@ def _tree(root: int) -> Iterator[int]:
         yield from _tree(child)
 
 
-def _beside(when: str, sizes: Sizes) -> Iterator[Comparison]:
+def _compare_sides(when: str, sizes: Sizes) -> Iterator[Comparison]:
     for ours, theirs, goal in GOALS:
         what = "Chromium" if ours == OUR_CHROMIUM else "without Chromium"
         yield Comparison(
@@ -190,8 +186,10 @@ def _beside(when: str, sizes: Sizes) -> Iterator[Comparison]:
         )
 
 
-def _grown(few: int, many: int, before: Sizes, after: Sizes, flat: Goal) -> Iterator[Comparison]:
-    """Each beside itself. What Playwright's side does is told, and no goal."""
+def _compare_growth(
+    few: int, many: int, before: Sizes, after: Sizes, flat: Goal
+) -> Iterator[Comparison]:
+    """Compare each side with itself. Playwright's has no goal."""
     for side in before:
         yield Comparison(
             f"{side}: after {many} beside after {few}",

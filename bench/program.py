@@ -1,8 +1,8 @@
-"""The trivial program that crews and their peers run, and running it as a bare process.
+"""The trivial programs that crews and their peers run, and a function that runs one as a process.
 
-It speaks the workers' protocol and does nothing else. There is one in Python, as most workers are,
-whose result is when it began, by the clock that all processes of a machine share: so nobody's
-polling stands between its start and its measure. And one in sh, which itself takes next to nothing.
+They speak the workers' protocol and do nothing else. Most workers are Python, so one is; its result
+is its start by the monotonic clock that all processes share, so no polling is measured. The other
+is sh, whose own cost is close to none.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INPUTS: Final = b'{"type": "inputs", "version": 1, "inputs": {"topic": "bench"},
 
 
 def run_once(words: list[str]) -> str:
-    """Run the program to its end; its result."""
+    """Run the program to its end and return its result."""
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
@@ -48,5 +48,5 @@ def run_once(words: list[str]) -> str:
 
 
 def result_of(said: str) -> str:
-    """Out of all that the program has said."""
+    """Return the result from all the program's output."""
     return str(json.loads(said.splitlines()[-1])["output"])

@@ -1,8 +1,8 @@
-"""The daemon, for whose browser half a second counts as healthy: `python -m bench.recovering …`.
+"""The daemon with a browser that counts as healthy after 0.5 s: `python -m bench.recovering …`.
 
-Shipped, it is a minute, after which a browser that ends is replaced at once; after one that ended
-sooner there is a wait, so that a broken one is not started over and over. The wait is no part of
-what row 5 measures, and a minute before each of its rounds is more than a row has.
+Shipped, a browser is healthy after a minute. One that ends sooner is restarted after a wait, so
+that a broken one is not restarted in a loop. Row 5 does not measure the wait, and cannot take a
+minute for each round.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ HEALTHY = 0.5
 
 
 def main() -> int:
-    """Run the daemon's command."""
     components.BROWSER_BACKOFF = Backoff(healthy=HEALTHY)
     return cli.main()
 

@@ -1,8 +1,7 @@
-"""The daemon, in whose memory there is much: `python -m bench.remembering NUMBER serve …`.
+"""The daemon with full caches: `python -m bench.remembering NUMBER serve …`.
 
-To have it remember a hundred thousand links by converting them would take the portal an hour. So
-each cache of its conversion service has them when it is made, by keys that nobody asks for: they
-stay for as long as the cache has room.
+Each cache of the conversion service starts with NUMBER entries, under keys that are never asked
+for, because 100 000 conversions would take the portal an hour.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ V = TypeVar("V")
 
 
 def main() -> int:
-    """Run the daemon's command that stands behind the number."""
+    """Run the daemon's command that follows the number."""
     number = int(sys.argv[1])
 
     class Filled(TTLCache[K, V]):

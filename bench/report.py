@@ -1,7 +1,6 @@
-"""What a bench tells: ratios in words, the figures in results.json, the plots in report.html.
+"""The benchmark's reports: ratios as text, figures in results.json, plots in report.html.
 
-No time and no rate stands in the printed text: they are this machine's, and a reader would carry
-them to another one. They are in results.json, for whoever wants to know what a ratio is of.
+The text shows no time and no rate: they hold for this machine alone. results.json has them.
 """
 
 from __future__ import annotations
@@ -31,14 +30,13 @@ def results(
     quick: bool,
     complete: bool,
 ) -> Json:
-    """All that was found, as it is written down. It is `complete` when no row is left to be
-    measured."""
+    """Return the content of results.json. `complete` means that no row is left to be measured."""
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "quick": quick,
         "complete": complete,
         "versions": dict(versions),
-        "rows": [row.told() for row in rows],
+        "rows": [row.as_dict() for row in rows],
         "failures": {str(number): text for number, text in failures.items()},
     }
 
@@ -48,21 +46,21 @@ def all_met(found: Json) -> bool:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Some rows, for a terminal."""
-    return "\n".join(line for row in rows for line in _lines(row.told()))
+    """Return the rows as text for a terminal."""
+    return "\n".join(line for row in rows for line in _lines(row.as_dict()))
 
 
 def summary(found: Json) -> str:
-    """What it comes to: which goals are missed, and what was not measured."""
+    """Return which goals are missed, and which rows failed."""
     with_goals = [one for one in _comparisons(found) if _goal(one)]
     missed = [one for one in with_goals if not one["met"]]
     lines = [f"{len(with_goals) - len(missed)} of {len(with_goals)} goals met"]
     lines += [
-        f"  {'missed' if one['within_reach'] else 'out of reach'}: {one['name']}: {_shown(one)}"
+        f"  {'missed' if one['within_reach'] else 'out of reach'}: {one['name']}: {_ratio(one)}"
         for one in missed
     ]
     lines += [
-        f"  faster than its floor, which is none then: {one['name']}: {_shown(one)}"
+        f"  faster than its floor, which is none then: {one['name']}: {_ratio(one)}"
         for one in _comparisons(found)
         if one["least"] is not None and one["ratio"]["median"] < one["least"]
     ]
@@ -73,14 +71,14 @@ def summary(found: Json) -> str:
 
 
 def save(found: Json, folder: Path) -> None:
-    """results.json: the one before, or this one, and never a part."""
+    """Write results.json, atomically."""
     new = folder / f"{RESULTS}.new"
     new.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     new.replace(folder / RESULTS)
 
 
 def draw(found: Json, folder: Path) -> Path:
-    """report.html; where it is."""
+    """Write report.html and return its path."""
     page = folder / PAGE
     page.write_text(_page(found), encoding="utf-8")
     return page
@@ -91,11 +89,11 @@ def _lines(row: Json) -> Iterator[str]:
     width = max((len(one["name"]) for one in row["comparisons"]), default=0)
     for one in row["comparisons"]:
         mark = " " if not _goal(one) else "✓" if one["met"] else "✗"
-        yield f"  {mark} {one['name']:<{width}}  {_shown(one)}"
+        yield f"  {mark} {one['name']:<{width}}  {_ratio(one)}"
     yield from (f"    {note}" for note in row["notes"])
 
 
-def _shown(one: Json) -> str:
+def _ratio(one: Json) -> str:
     ratio = one["ratio"]
     goal = _goal(one)
     return (
@@ -123,7 +121,7 @@ def _page(found: Json) -> str:
     for row in found["rows"]:
         parts.append(f"<h2>{row['number']}. {html.escape(row['title'])}</h2>")
         if row["comparisons"]:
-            drawn = base64.b64encode(_drawn(row["comparisons"])).decode()
+            drawn = base64.b64encode(_plot_png(row["comparisons"])).decode()
             parts.append(f'<img alt="ratios" src="data:image/png;base64,{drawn}">')
         parts.append(_table(row["comparisons"]))
         parts += [f"<p>{html.escape(note)}</p>" for note in row["notes"]]
@@ -165,10 +163,9 @@ def _table(comparisons: Sequence[Json]) -> str:
     )
 
 
-def _drawn(comparisons: Sequence[Json]) -> bytes:
-    """One line for each ratio on a scale of doublings, with its quartiles, its goal and its floor;
-    a PNG."""
-    import matplotlib as mpl  # noqa: PLC0415 - the figures are told also where there are no plots
+def _plot_png(comparisons: Sequence[Json]) -> bytes:
+    """Return a PNG: a line for each ratio on a log scale, with its quartiles, goal and floor."""
+    import matplotlib as mpl  # noqa: PLC0415 - only the plots need matplotlib
     from matplotlib import pyplot as plt  # noqa: PLC0415
 
     mpl.use("Agg")

@@ -1,9 +1,9 @@
 """Playwright beside the daemon: a process that runs the scripts of `bench/peers` on request.
 
-Chromium is the same program on both sides, and confined in the same way. That takes something as
-root: the daemon then starts Chromium as `nobody`, whose sandbox works, while Playwright's would be
-root's, without one. So Playwright is given a few lines of shell for a browser, which become that
-user and then Chromium. Where the sandbox does not work at all both sides are without.
+Chromium is the same program on both sides, and equally sandboxed. As root, the daemon starts
+Chromium as `nobody`, whose sandbox works, while Playwright would start it as root, without one. So
+Playwright's executable is a shell script that switches to `nobody`. If the sandbox does not work on
+the machine, both sides run without it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from smartlinkd.sandbox.session import cookies_of
 from tests.programs import ROOT, NotStarted
 
 ACCOUNT: Final = "100200301"
-"""Whose links the scripts make: another one than the daemon's, to be told apart by the portal."""
+"""The scripts' account: not the daemon's, so that the portal can tell their submits apart."""
 
 MODULE: Final = "bench.peers.playwright_main"
 STOP: Final = 20.0
@@ -44,19 +44,19 @@ exec setpriv --reuid=nobody --regid=nogroup --clear-groups {chromium} "$@"
 
 Script = Literal["kept", "each", "bare"]
 Order = tuple[Sequence[str], Sequence[str]]
-"""Links, and sub-ids."""
+"""Links and sub-ids."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """Seconds: of each order that was done, and from the begin until the last one was."""
+    """Seconds of each finished order, and from the begin until the last one was finished."""
 
     orders: Sequence[float]
     seconds: float
 
 
-class Scripted:
-    """The process. `script` is one of those in `bench/peers`, `method` as the daemon's setting."""
+class ScriptProcess:
+    """The process with the Playwright scripts. `method` is like the daemon's setting."""
 
     def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
         self._process = process
@@ -74,7 +74,7 @@ class Scripted:
         clients: Sequence[Sequence[Order]],
         seconds: float | None = None,
     ) -> Done:
-        """Do each client's orders, one after the other, all clients at once; for `seconds`."""
+        """Convert each client's orders in turn, all clients at once, for at most `seconds`."""
         assert self._process.stdin is not None
         asked = {"script": script, "method": method, "clients": clients, "seconds": seconds}
         print(json.dumps(asked), file=self._process.stdin, flush=True)
@@ -91,14 +91,16 @@ class Scripted:
 
 
 @contextmanager
-def scripted(folder: Path, portal: Origins, *, port: int | None = None) -> Iterator[Scripted]:
-    """The process, in a folder that it makes, with its browser up.
+def script_process(
+    folder: Path, portal: Origins, *, port: int | None = None
+) -> Iterator[ScriptProcess]:
+    """Start the process and its browser, in a folder that is created.
 
-    `port` is where another browser listens, that of the script `bare`.
+    `port` is where the DevTools of the script `bare`'s Chromium listen.
     """
     folder.mkdir()
     settings = {
-        "executable": str(_as_nobody(folder) if os.geteuid() == 0 else chromium()),
+        "executable": str(_write_wrapper(folder) if os.geteuid() == 0 else chromium()),
         "sandbox": not unsandboxed(),
         "port": port,
         "portal": portal.portal,
@@ -117,12 +119,12 @@ def scripted(folder: Path, portal: Origins, *, port: int | None = None) -> Itera
             process_group=0,
         )
     try:
-        yield Scripted(process, log)
+        yield ScriptProcess(process, log)
     finally:
         _stop(process)
 
 
-def _as_nobody(folder: Path) -> Path:
+def _write_wrapper(folder: Path) -> Path:
     program = folder / "chromium"
     program.write_text(AS_NOBODY.format(chromium=shlex.quote(str(chromium()))), encoding="utf-8")
     program.chmod(0o755)
@@ -130,7 +132,7 @@ def _as_nobody(folder: Path) -> Path:
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    """It ends with its input, and Chromium with it."""
+    """End the process, and Chromium with it, by closing its standard input."""
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.close()

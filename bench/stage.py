@@ -1,10 +1,9 @@
-"""Who takes part in rows 1 to 3: a portal, daemons, and a Playwright process beside them.
+"""The programs of rows 1 to 3: a portal, daemons, and a Playwright process beside them.
 
-What is converted is never asked for twice, so nothing that the daemon remembers helps it. Product
-data is off: the scripts read none. Both sides use the same Chromium and the same portal, each with
-an account of its own, by which the portal tells their submits apart; the floor has a Chromium of
-its own, with the daemon's flags. A script is called in its own process and is not served to
-anybody, while the daemon is asked over HTTP, with its token checked.
+No link is converted twice, so the daemon's caches do not help it. Product data is off, because the
+scripts read none. Both sides use the same Chromium program and the same portal. Each has its own
+account, so that the portal can tell their submits apart. The floor has a Chromium with the daemon's
+flags. A script is called in its own process; the daemon is asked over HTTP with a token.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from dataclasses import dataclass
 from itertools import count, islice
 from typing import Any, Final, Literal
 
-from bench.asking import Asking
-from bench.bare import bare
+from bench.asking import JsonClient
+from bench.bare import bare_chromium
 from bench.daemons import Daemon, daemon, link
 from bench.measure import Plan
-from bench.scripted import Order, Script, Scripted, scripted
+from bench.scripted import Order, Script, ScriptProcess, script_process
 from smartlinkd.browser.chromium import FLAGS
 from smartlinkd.sandbox.batch import Origins
 from smartlinkd.sandbox.session import DEFAULT_ACCOUNT, cookie_header
@@ -31,7 +30,7 @@ Method = Literal["form", "fetch"]
 
 SUB_ID: Final = "bench"
 QUEUE: Final = 128
-"""Submits that may wait: by default fewer than the clients here."""
+"""Submits that may wait. The default is smaller than the number of clients here."""
 
 NAMES: Final[Mapping[Script, str]] = {
     "kept": "Playwright, page kept",
@@ -46,25 +45,25 @@ class Links:
         self._portal = portal
         self._items = count(1_000_000)
 
-    def some(self, number: int) -> list[str]:
+    def new_links(self, number: int) -> list[str]:
         return [link(self._portal, item) for item in islice(self._items, number)]
 
     def orders(self, number: int, size: int, sub_id: str = SUB_ID) -> list[Order]:
-        return [(self.some(size), [sub_id]) for _ in range(number)]
+        return [(self.new_links(size), [sub_id]) for _ in range(number)]
 
 
 @dataclass(frozen=True)
-class Stage:
-    """All that takes part. There is a daemon for each of the methods that were asked for."""
+class Setup:
+    """The running programs, with one daemon for each method."""
 
     portal: Origins
     links: Links
     daemons: Mapping[Method, Daemon]
-    scripts: Scripted
+    scripts: ScriptProcess
 
 
 @contextmanager
-def set_up(plan: Plan, methods: Sequence[Method]) -> Iterator[Stage]:
+def set_up(plan: Plan, methods: Sequence[Method]) -> Iterator[Setup]:
     with ExitStack() as programs:
         plan.tell("starting a portal, daemons, and Playwright")
         portal = programs.enter_context(sandbox(plan.folder / "portal"))
@@ -74,10 +73,10 @@ def set_up(plan: Plan, methods: Sequence[Method]) -> Iterator[Stage]:
             served = programs.enter_context(daemon(folder, portal, _tables(method)))
             served.ask("POST", "/api/sync-cookie", {"cookie": cookie_header(DEFAULT_ACCOUNT)})
             daemons[method] = served
-        floor = programs.enter_context(bare(plan.folder / "bare", FLAGS))
+        floor = programs.enter_context(bare_chromium(plan.folder / "bare", FLAGS))
         folder = plan.folder / "playwright"
-        scripts = programs.enter_context(scripted(folder, portal, port=floor.port))
-        yield Stage(portal, Links(portal), daemons, scripts)
+        scripts = programs.enter_context(script_process(folder, portal, port=floor.port))
+        yield Setup(portal, Links(portal), daemons, scripts)
 
 
 def _tables(method: Method) -> Tables:
@@ -88,29 +87,29 @@ def _tables(method: Method) -> Tables:
     }
 
 
-def teller(plan: Plan, what: str) -> Callable[[str], None]:
+def progress_of(plan: Plan, what: str) -> Callable[[str], None]:
     return lambda text: plan.tell(f"{what}: {text}")
 
 
-def timed(server: Asking, ask: Callable[[Asking], None]) -> float:
+def timed(server: JsonClient, ask: Callable[[JsonClient], None]) -> float:
     began = time.perf_counter()
     ask(server)
     return time.perf_counter() - began
 
 
-def daemon_client(served: Daemon) -> Asking:
-    return Asking(served.url, {"Authorization": f"Bearer {served.token}"})
+def connect(served: Daemon) -> JsonClient:
+    return JsonClient(served.url, {"Authorization": f"Bearer {served.token}"})
 
 
-def ask_daemon(served: Asking, order: Order) -> None:
-    """Raises `ValueError` unless each of its links became a short one of its own."""
+def ask_daemon(served: JsonClient, order: Order) -> None:
+    """Convert an order. Raises `ValueError` unless each link has a short link of its own."""
     links, sub_ids = order
     answer = served.post("/api/convert", {"links": links, "subIds": sub_ids})
     check_converted(links, answer["mapping"])
 
 
 def check_converted(links: Sequence[str], mapping: Mapping[str, Any]) -> None:
-    """Raises `ValueError` unless `mapping` has exactly these, each with a short link of its own."""
+    """Raise `ValueError` unless `mapping` has exactly these links, each with its own short link."""
     made = {entry["shortLink"] for entry in mapping.values() if entry["failCode"] == 0} - {""}
     if mapping.keys() != set(links) or len(made) != len(links):
         raise ValueError(f"{links} became {mapping}")

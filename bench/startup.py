@@ -1,7 +1,7 @@
 """Rows 4 and 5: from the daemon's start, and from its Chromium's end, to a browser that works.
 
-Beside the same Chromium started bare, as the same user and with its sandbox, until DevTools answers
-and a first page has run its script: the least that anybody with a browser has to wait for.
+Beside the same Chromium started without the daemon, until DevTools answers and a first page has run
+its script: every program with a browser has to wait for that.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from bench.asking import Asking
-from bench.bare import LOOK_EVERY, answer, bare
-from bench.daemons import configure, daemon, free_port, start, until
+from bench.asking import JsonClient
+from bench.bare import LOOK_EVERY, bare_chromium, devtools_answer
+from bench.daemons import configure, daemon, free_port, start, wait_until
 from bench.measure import Comparison, Goal, Plan, Row, Series, interleave, turns
 from bench.recovering import HEALTHY
-from bench.stage import daemon_client
+from bench.stage import connect
 from smartlinkd.browser.chromium import FLAGS as DAEMONS_FLAGS
 from smartlinkd.sandbox.batch import Origins
 from tests.config_file import Tables
@@ -33,14 +33,14 @@ READY, BARE = "browserReady", "a bare Chromium and a first page"
 ALONE, REPLACED = "the libraries alone", "a bare Chromium in the place of one that was killed"
 GOAL: Final = Goal(at_most=1.25)
 FIRST_ANSWER: Final = Goal(at_most=2.0)
-"""Beside the libraries alone."""
+"""For the time beside the libraries alone."""
 FLAGS: Final = ("--headless", "--remote-debugging-port=0", "--no-first-run", "--disable-gpu")
-"""Of a bare Chromium, as anybody starts it. The floor's has those of the daemon's."""
+"""Flags of a bare Chromium, as most programs start it. The floor's Chromium has the daemon's."""
 PAGE: Final = "data:text/html,<script>document.title='it%20works'</script>"
 
 
 def row_4(plan: Plan) -> Row:
-    """From the start of the process to its first answer, and to `browserReady`."""
+    """Measure from the start of the process to its first answer, and to `browserReady`."""
     rounds = plan.rounds(20, 4)
     answers: list[float] = []
     found: dict[str, list[float]] = {READY: [], BARE: [], ALONE: []}
@@ -51,10 +51,10 @@ def row_4(plan: Plan) -> Row:
             if side == BARE:
                 found[side].append(_bare_start(folder))
             elif side == ALONE:
-                found[side].append(_alone(folder))
+                found[side].append(_libraries_start(folder))
             else:
-                answer, ready = _daemon_start(folder, portal)
-                answers.append(answer)
+                answered, ready = _daemon_start(folder, portal)
+                answers.append(answered)
                 found[side].append(ready)
             shutil.rmtree(folder, ignore_errors=True)
     floor = Series(ALONE, "s", found[ALONE])
@@ -87,11 +87,11 @@ def row_4(plan: Plan) -> Row:
 
 
 def row_5(plan: Plan) -> Row:
-    """From SIGKILL of Chromium to another one that is ready."""
+    """Measure from SIGKILL of Chromium until another one is ready."""
     with (
         sandbox(plan.folder / "portal") as portal,
         daemon(plan.folder / "daemon", portal, runner=["bench.recovering"]) as served,
-        daemon_client(served) as client,
+        connect(served) as client,
     ):
         sides: dict[str, Callable[[], float]] = {
             READY: partial(_recovery, client, served.program.log),
@@ -116,7 +116,7 @@ def row_5(plan: Plan) -> Row:
 
 
 def _daemon_start(folder: Path, portal: Origins) -> tuple[float, float]:
-    """Seconds to the first answer, and to the browser."""
+    """Return the seconds to the first answer, and to a ready browser."""
     folder.mkdir()
     port = free_port()
     tables: Tables = {"server": {"bind": f"127.0.0.1:{port}"}}
@@ -124,10 +124,14 @@ def _daemon_start(folder: Path, portal: Origins) -> tuple[float, float]:
     began = time.perf_counter()
     program = start(folder, config)
     try:
-        until(lambda: answer(port, "GET", "/api/health") is not None, program.log, every=LOOK_EVERY)
+        wait_until(
+            lambda: devtools_answer(port, "GET", "/api/health") is not None,
+            program.log,
+            every=LOOK_EVERY,
+        )
         answered = time.perf_counter() - began
-        until(
-            lambda: (answer(port, "GET", "/api/health") or {}).get("browserReady"),
+        wait_until(
+            lambda: (devtools_answer(port, "GET", "/api/health") or {}).get("browserReady"),
             program.log,
             every=LOOK_EVERY,
         )
@@ -136,10 +140,10 @@ def _daemon_start(folder: Path, portal: Origins) -> tuple[float, float]:
         program.stop()
 
 
-def _recovery(client: Asking, log: Path) -> float:
-    """Seconds from the kill until another Chromium is ready."""
+def _recovery(client: JsonClient, log: Path) -> float:
+    """Return the seconds from the kill until another Chromium is ready."""
     before = _browser(client)
-    time.sleep(2 * HEALTHY)  # a browser that lived for less is started anew after a wait
+    time.sleep(2 * HEALTHY)  # a browser that lived for less is restarted after a wait
     began = time.perf_counter()
     os.kill(before["pid"], signal.SIGKILL)
 
@@ -147,16 +151,16 @@ def _recovery(client: Asking, log: Path) -> float:
         now = _browser(client)
         return bool(now["ready"]) and now["pid"] != before["pid"]
 
-    until(is_back, log, every=LOOK_EVERY)
+    wait_until(is_back, log, every=LOOK_EVERY)
     return time.perf_counter() - began
 
 
-def _browser(client: Asking) -> Any:
+def _browser(client: JsonClient) -> Any:
     return client.get("/api/status")["browser"]
 
 
-def _alone(folder: Path) -> float:
-    """Seconds to the first answer of who does nothing else."""
+def _libraries_start(folder: Path) -> float:
+    """Return the seconds until the server with the libraries alone answers."""
     folder.mkdir()
     port = free_port()
     log = folder / "log"
@@ -167,20 +171,20 @@ def _alone(folder: Path) -> float:
         subprocess.Popen(words, stderr=errors, process_group=0) as process,
     ):
         try:
-            until(lambda: answer(port, "GET", "/api/health"), log, every=LOOK_EVERY)
+            wait_until(lambda: devtools_answer(port, "GET", "/api/health"), log, every=LOOK_EVERY)
             return time.perf_counter() - began
         finally:
             process.kill()
 
 
 def _bare_start(folder: Path) -> float:
-    """Seconds until a first page of a Chromium has run its script."""
+    """Return the seconds until a first page of a Chromium has run its script."""
     with _first_page(folder, FLAGS) as (_, took):
         return took
 
 
 def _bare_replaced(folder: Path) -> float:
-    """The same from the end of another one, of which much has still to end."""
+    """Return the same seconds from the kill of another Chromium, which is still ending."""
     folder.mkdir()
     with _first_page(folder / "first", DAEMONS_FLAGS) as (first, _):
         began = time.perf_counter()
@@ -196,12 +200,12 @@ def _bare_replaced(folder: Path) -> float:
 def _first_page(
     folder: Path, flags: Sequence[str]
 ) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
-    """A Chromium; and how many seconds it took until a first page of its had run its script."""
-    with bare(folder, flags) as one:
+    """Yield a Chromium, and the seconds until its first page had run its script."""
+    with bare_chromium(folder, flags) as one:
 
         def titles() -> list[str]:
-            return [page["title"] for page in answer(one.port, "GET", "/json") or []]
+            return [page["title"] for page in devtools_answer(one.port, "GET", "/json") or []]
 
-        answer(one.port, "PUT", f"/json/new?{PAGE}")
-        until(lambda: "it works" in titles(), one.log, every=LOOK_EVERY)
+        devtools_answer(one.port, "PUT", f"/json/new?{PAGE}")
+        wait_until(lambda: "it works" in titles(), one.log, every=LOOK_EVERY)
         yield one.process, time.perf_counter() - one.began

@@ -1,7 +1,7 @@
-"""What was measured with what: packages, programs, machine. A ratio is true of these alone.
+"""Versions of the packages, programs and machine that were measured.
 
-It is looked at before anything is measured: afterwards the load is the rows' own, and the commit
-may be another one.
+They are collected before the first row: afterwards the load is the rows' own, and the commit may
+have changed.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ PROGRAMS: Final = {
 DEADLINE: Final = 20.0
 
 
-def found() -> dict[str, str]:
-    """Names and versions; what is not there is left out."""
-    load, _, _ = os.getloadavg()  # of the last minute, without what is run here
+def collect() -> dict[str, str]:
+    """Return names and versions; a missing package or program is left out."""
+    load, _, _ = os.getloadavg()  # the last minute's load, before the benchmark
     return {
-        "smartlinkd": _said("git", "describe", "--always", "--dirty"),
+        "smartlinkd": _output("git", "describe", "--always", "--dirty"),
         "python": platform.python_version(),
         **{name: told for name in PACKAGES if (told := _package(name))},
-        **{name: told for name, words in PROGRAMS.items() if (told := _said(*words))},
+        **{name: told for name, words in PROGRAMS.items() if (told := _output(*words))},
         "Chromium's sandbox": "off" if unsandboxed() else "on",
         "kernel": platform.release(),
         "machine": f"{os.cpu_count()} x {_processor()}",
@@ -57,7 +57,7 @@ def _package(name: str) -> str:
         return ""
 
 
-def _said(*words: str) -> str:
+def _output(*words: str) -> str:
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE, check=True)
     except (OSError, subprocess.SubprocessError):

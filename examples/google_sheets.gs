@@ -1,7 +1,7 @@
 // Google Sheets: a menu "Affiliate" that fills the column right of the selected links.
 //
 // Extensions > Apps Script: paste this file. Project settings > Script properties: SMARTLINKD_URL (https) and
-// SMARTLINKD_KEY (a key of the scope convert). The key is in no cell, and nobody who only sees the sheet sees it.
+// SMARTLINKD_KEY (a key of the scope convert). No cell holds the key, so readers of the sheet do not see it.
 const PIECE = 15;
 
 function onOpen() {

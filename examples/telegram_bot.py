@@ -20,7 +20,7 @@ import httpx
 POLL_S = 50
 ANSWER_S = 180
 PAUSE_S = 5
-"""Before the next try, when Telegram does not answer."""
+"""Seconds before the next attempt if Telegram does not answer."""
 BOT_API = os.environ.get("BOT_API", "https://api.telegram.org")
 TEXTS = {
     "vi": {
@@ -40,7 +40,7 @@ NEEDS_OWNER = 40300
 
 
 class Bot:
-    """Asks Telegram for messages, and smartlinkd for links."""
+    """A bot that asks Telegram for messages, and smartlinkd for links."""
 
     def __init__(self, telegram: httpx.Client, daemon: httpx.Client) -> None:
         self._telegram = telegram

@@ -1,4 +1,4 @@
-"""The configuration file of a daemon that is a process: its tables, written as an owner has it."""
+"""The configuration file of a daemon process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from smartlinkd.config.problems import format_toml
 
 Table = Mapping[str, object]
 Tables = Mapping[str, Table | Sequence[Table]]
-"""By their names; a list of them is one `[[name]]` each."""
+"""Tables by name. A list of tables is written as `[[name]]` for each."""
 
 
 def write_config(path: Path, *layers: Tables) -> None:
-    """One file of several layers of tables; later ones win, key by key."""
+    """Write several layers of tables to a file; later layers replace earlier keys."""
     plain: dict[str, dict[str, object]] = {}
     many: list[str] = []
     for name, table in (pair for layer in layers for pair in layer.items()):

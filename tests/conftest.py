@@ -1,4 +1,4 @@
-"""What the whole test run tells at its end."""
+"""Plugins and fixtures of all tests, and the summary at the end of a run."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.shortage import no_thread, shortage
 if TYPE_CHECKING:
     import pytest
 
-__all__ = ["at_every_step", "no_thread", "shortage", "theirs"]  # fixtures for everybody
+__all__ = ["at_every_step", "no_thread", "shortage", "theirs"]  # fixtures of all tests
 
-# The first makes the folder for all temporary files, before the daemon's modules ask for it.
+# The first plugin makes the folder for all temporary files. The daemon's modules need it.
 pytest_plugins = [
     "tests.hygiene.folder",
     "tests.hygiene.leaks",
@@ -25,7 +25,7 @@ pytest_plugins = [
     "tests.hygiene.reports",
 ]
 
-# A loaded machine is no failure.
+# A slow machine is no failure.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
 

@@ -1,7 +1,6 @@
-"""Programs that run beside a test, a soak or a benchmark: any module of ours, the sandbox portal.
+"""Programs for tests, soaks and benchmarks: any module of ours, and the sandbox portal.
 
-Each is a process of its own with a folder of its own, so that what one leaves behind can be told
-from what others do, and what one needs is not measured with the other.
+Each is a process with its own folder, so that what one leaves or needs can be told from the others.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from smartlinkd.sandbox.batch import Origins
 
 ROOT: Final = Path(__file__).parents[1]
 PASSWORD: Final = "correct horse battery staple"
-"""Of the owner of each daemon among them."""
+"""The password of each daemon's owner."""
 
 START: Final = 60.0
 STOP: Final = 60.0
@@ -31,14 +30,14 @@ LOOK_EVERY: Final = 0.02
 
 
 class NotStarted(Exception):  # noqa: N818 - it names what happened
-    """A program did not come up; the text holds what it said."""
+    """A program did not start. The text has its last output."""
 
 
 class Program:
-    """A Python module as a process. What it writes is in `log` and `output`.
+    """A Python module as a process. Its output is in `log` and `output`.
 
-    A terminal's signals are not for it: whoever started it ends it in its turn (`ending_signals`).
-    Of the environment it has the path, a place for its temporary files, and `also`.
+    The process does not get a terminal's signals; its parent ends it (`ending_signals`). Its
+    environment has the path, a folder for temporary files, and `extra_environment`.
     """
 
     def __init__(
@@ -47,14 +46,14 @@ class Program:
         *words: str,
         folder: Path,
         log: Path,
-        also: Mapping[str, str] = MappingProxyType({}),
+        extra_environment: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.log, self.output = log, folder / "output"
         with self.log.open("wb") as errors, self.output.open("wb") as output:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", module, *words],
                 cwd=ROOT,
-                env={"PATH": os.environ["PATH"], "TMPDIR": str(folder), **also},
+                env={"PATH": os.environ["PATH"], "TMPDIR": str(folder), **extra_environment},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
@@ -62,7 +61,7 @@ class Program:
             )
 
     def wait_for(self, pattern: str, file: Path) -> re.Match[str]:
-        """Wait until it has written `pattern`. Raises `NotStarted`."""
+        """Wait until the process has written `pattern` to `file`. Raises `NotStarted`."""
         deadline = time.monotonic() + START
         while time.monotonic() < deadline and self.process.poll() is None:
             if found := re.search(pattern, file.read_text(encoding="utf-8")):
@@ -71,7 +70,7 @@ class Program:
         raise NotStarted(self.log.read_text(encoding="utf-8")[-2000:])
 
     def stop(self) -> int:
-        """Have it end, as a service manager does; its exit code."""
+        """End the process with SIGTERM, like a service manager, and return its exit code."""
         self.process.terminate()
         try:
             return self.process.wait(STOP)
@@ -81,9 +80,9 @@ class Program:
 
 
 def ending_signals() -> list[signal.Signals]:
-    """By which a run of such programs is to end: Ctrl-C, a kill, a terminal that is closed.
+    """Return the signals that end a run: Ctrl-C, a kill, a closed terminal.
 
-    What is ignored stays so: the last one by nohup(1), the first by a shell without job control.
+    Ignored signals stay ignored: nohup(1) ignores SIGHUP, a shell without job control SIGINT.
     """
     each = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     return [one for one in each if signal.getsignal(one) is not signal.SIG_IGN]
@@ -91,7 +90,7 @@ def ending_signals() -> list[signal.Signals]:
 
 @contextmanager
 def sandbox(folder: Path) -> Iterator[Origins]:
-    """A sandbox; where its three listeners are."""
+    """Run a sandbox; yield the addresses of its three listeners."""
     folder.mkdir()
     program = Program("smartlinkd", "sandbox", "--port", "0", folder=folder, log=folder / "log")
     try:
@@ -101,10 +100,10 @@ def sandbox(folder: Path) -> Iterator[Origins]:
         program.stop()
 
 
-async def needs_no_sandbox() -> bool:
-    """Whether Chromium starts here only without its sandbox.
+async def must_disable_sandbox() -> bool:
+    """True if Chromium starts on this machine only without its sandbox.
 
-    A soak and a benchmark may go on without: they open no page but their own portal's. Raises
-    `LaunchFailed` when it starts in no way.
+    A soak and a benchmark may run without it, because they open only their own portal's pages.
+    Raises `LaunchFailed` if Chromium does not start at all.
     """
     return await is_sandbox_unusable(lambda _: None)

@@ -18,14 +18,14 @@ import trio
 from smartlinkd.browser.cdp import CdpConnection, connect
 from smartlinkd.browser.chromium import LaunchSettings, launch
 from tests.e2e.page.tab import Tab
-from tests.programs import Program, needs_no_sandbox
+from tests.programs import Program, must_disable_sandbox
 
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 
 
 @dataclass(frozen=True)
 class Screen:
-    """What a picture is taken of: sizes in CSS pixels, and how the browser is set up."""
+    """A picture's size in CSS pixels, and the browser's settings."""
 
     name: str
     width: int
@@ -33,7 +33,7 @@ class Screen:
     language: str
     scheme: str
     words: tuple[str, str]
-    """The names of the box and of the button, in that language."""
+    """The names of the text box and of the button in that language."""
 
 
 SCREENS = (
@@ -45,7 +45,7 @@ MESSAGE = "Deal hôm nay:\n1. Son kem {0}?sp_atk=1\n2. Máy ảnh ({1})\nNhanh t
 
 async def take_pictures(folder: Path) -> None:
     """Start a demo, and write a picture of each screen to `folder`."""
-    settings = LaunchSettings(no_sandbox=await needs_no_sandbox())
+    settings = LaunchSettings(no_sandbox=await must_disable_sandbox())
     with tempfile.TemporaryDirectory(prefix="screenshots-") as place:
         os.chmod(place, 0o755)  # noqa: PTH101 - Chromium's user looks into it
         demo = Program(

@@ -1,4 +1,4 @@
-"""A process that has no descriptor left, for real; and one in which no thread can be started."""
+"""Shortages: a process without a free descriptor, and one that cannot start a thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Shortage = Callable[[], AbstractContextManager[None]]
 
 @contextmanager
 def without_descriptors() -> Iterator[None]:
-    """In the block this process gets no new one."""
+    """Let this process get no new descriptor during the block."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)
     os.close(free)
@@ -28,14 +28,14 @@ def without_descriptors() -> Iterator[None]:
 
 @pytest.fixture
 def shortage() -> Shortage:
-    """In the block this process gets no new descriptor."""
+    """Return a context manager: the process gets no new descriptor during the block."""
     return without_descriptors
 
 
 @pytest.fixture
 def no_thread(monkeypatch: pytest.MonkeyPatch) -> Shortage:
-    """In the block Python says that there can be none, as `tests/test_threads.py` has it for real.
-    Those of trio that are idle would else be taken."""
+    """Return a context manager: trio starts no thread during the block, not even on an idle one.
+    The error is Python's own (`tests/test_threads.py`)."""
 
     async def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("can't start new thread")

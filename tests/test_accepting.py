@@ -1,4 +1,4 @@
-"""Accepting connections with nothing left to accept one with. Sockets and shortage are real."""
+"""Accepting connections without a free descriptor. Sockets and shortage are real."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from smartlinkd.admin.control_socket import SOCKET_NAME, ControlSocket
 from smartlinkd.http_server import GuardedQuart, ServedApp, bind, serve
 from tests.shortage import Shortage
 
-PATIENCE = 5.0  # seconds; what takes that long hangs
+PATIENCE = 5.0  # seconds; a longer wait is a hang
 WAITS = "no connection can be accepted, which is tried again and again: [Errno 24] Too many open"
 
 
-async def tried_often(caplog: pytest.LogCaptureFixture) -> None:
-    """Wait until it has said that it waits, and for some more tries."""
+async def wait_for_retries(caplog: pytest.LogCaptureFixture) -> None:
+    """Wait until the listener has logged that it waits, and for some more attempts."""
     with trio.fail_after(PATIENCE):
         while not caplog.messages:  # noqa: ASYNC110 - a log has no event
             await trio.sleep(RETRY_INTERVAL_S / 10)
     await trio.sleep(3 * RETRY_INTERVAL_S)
 
 
-def is_told_once(caplog: pytest.LogCaptureFixture) -> bool:
+def is_logged_once(caplog: pytest.LogCaptureFixture) -> bool:
     (told,) = caplog.messages
     return told.startswith(WAITS)
 
 
 @pytest.mark.parametrize("kind", [errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
-async def test_whatever_is_not_left_is_waited_for_and_nothing_else(
+async def test_accept_waits_for_resources_and_raises_other_errors(
     kind: int, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
     faults = [OSError(kind, os.strerror(kind)) for _ in range(50)] + [OSError(errno.EBADF, "shut")]
@@ -52,7 +52,7 @@ async def test_whatever_is_not_left_is_waited_for_and_nothing_else(
     assert listening.socket.fileno() < 0
 
 
-async def test_the_control_socket_waits(
+async def test_control_socket_without_a_free_descriptor_waits(
     shortage: Shortage, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     with trio.fail_after(PATIENCE), socket.socket(socket.AF_UNIX) as caller:
@@ -62,13 +62,13 @@ async def test_the_control_socket_waits(
                 caller.connect(str(tmp_path / SOCKET_NAME))
                 caller.sendall(b"{}\n")
                 caller.settimeout(PATIENCE)
-                await tried_often(caplog)
+                await wait_for_retries(caplog)
             assert b"is not one of" in await trio.to_thread.run_sync(caller.recv, 4096)
             nursery.cancel_scope.cancel()
-    assert is_told_once(caplog)
+    assert is_logged_once(caplog)
 
 
-async def test_the_facade_waits_and_says_so_once(
+async def test_http_server_without_a_free_descriptor_waits_and_logs_once(
     shortage: Shortage, caplog: pytest.LogCaptureFixture
 ) -> None:
     (door,) = bind("127.0.0.1", 0)
@@ -81,7 +81,7 @@ async def test_the_facade_waits_and_says_so_once(
                 caller.connect(door.getsockname())
                 caller.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
                 caller.settimeout(PATIENCE)
-                await tried_often(caplog)
+                await wait_for_retries(caplog)
             assert b" 404 " in await trio.to_thread.run_sync(caller.recv, 4096)
             stop.set()
-    assert is_told_once(caplog)
+    assert is_logged_once(caplog)

@@ -1,4 +1,4 @@
-"""The command line: which command calls what, and how each end is told."""
+"""The command line: the function that each command calls, and the exit codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert ended.value.code == 0
@@ -56,10 +56,10 @@ def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("words", [["status"], ["account", "show"], ["2fa", "off"]])
-def test_those_who_speak_to_the_daemon_need_to_know_where_it_is(
+def test_client_commands_need_the_state_directory_alone(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And nothing else: they are not given its secrets, and its file may be half edited."""
+    """The commands do not read the daemon's secrets, and the file may be invalid elsewhere."""
     path = tmp_path / "config.toml"
     path.write_text('[server]\nbind = "8787"\n[state]\ndirectory = "state"\n')
     assert main([*words, "--config", str(path)]) == 2
@@ -73,7 +73,7 @@ def test_those_who_speak_to_the_daemon_need_to_know_where_it_is(
     assert f"no daemon answers on {tmp_path}/control.sock" in capsys.readouterr().err
 
 
-def test_the_environment_counts(
+def test_environment_variables_override_the_file(
     config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("SMARTLINKD_SERVER__BIND", "127.0.0.1:9")
@@ -105,7 +105,7 @@ def test_demo_and_sandbox_get_their_options(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
-def test_what_a_command_refuses_is_1(
+def test_refusal_of_a_command_exits_with_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(**_: object) -> int:

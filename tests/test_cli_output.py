@@ -1,5 +1,5 @@
-"""What becomes of the commands' output where it goes to a file or a pipe: each is a real process,
-since Python writes such output at the end."""
+"""The commands' output to a file or a pipe. Each command is a real process, because Python writes
+such output at its end."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 
 PASSWORD = b"correct horse"
 COMMAND = [sys.executable, "-c", "import sys, smartlinkd.cli; sys.exit(smartlinkd.cli.main())"]
-# Buffered, as for everybody who has not asked for anything else.
+# Output is buffered, as by default.
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 
 
-def hashing(stdout: int) -> tuple[int, str]:
-    """The exit code and what is told of `hash-password`, whose output goes there."""
+def run_hash_password(stdout: int) -> tuple[int, str]:
+    """Return the exit code and standard error of `hash-password` with this standard output."""
     ended = subprocess.run(
         [*COMMAND, "hash-password"],
         input=PASSWORD,
@@ -29,24 +29,24 @@ def hashing(stdout: int) -> tuple[int, str]:
     return ended.returncode, ended.stderr.decode()
 
 
-def test_a_full_disk_is_told_in_a_line() -> None:
+def test_full_disk_is_an_error_of_one_line() -> None:
     with Path("/dev/full").open("wb") as full:
-        told = hashing(full.fileno())
+        told = run_hash_password(full.fileno())
     assert told == (1, "smartlinkd: the output cannot be written: No space left on device\n")
 
 
-def test_a_reader_that_has_gone_is_no_fault() -> None:
+def test_broken_pipe_exits_with_141() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        told = hashing(writing)
+        told = run_hash_password(writing)
     finally:
         os.close(writing)
     assert told == (141, "")
 
 
-def closed(streams: str, *arguments: str) -> tuple[int, bytes]:
-    """The exit code and all output of a command that a shell has started without these."""
+def run_with_closed_streams(streams: str, *arguments: str) -> tuple[int, bytes]:
+    """Return the exit code and all output of a command that a shell starts with closed streams."""
     ended = subprocess.run(
         ["/bin/sh", "-c", f'"$@" {streams}', "sh", *COMMAND, *arguments],
         stdin=subprocess.DEVNULL,
@@ -59,9 +59,12 @@ def closed(streams: str, *arguments: str) -> tuple[int, bytes]:
 
 
 @pytest.mark.parametrize("streams", ["2>&-", "<&- >&- 2>&-"])
-def test_a_log_that_nobody_wants_is_no_fault(streams: str, tmp_path: Path) -> None:
-    assert closed(streams, "serve", "--config", str(tmp_path / "none")) == (2, b"")
+def test_closed_standard_error_is_no_error(streams: str, tmp_path: Path) -> None:
+    assert run_with_closed_streams(streams, "serve", "--config", str(tmp_path / "none")) == (2, b"")
 
 
-def test_an_input_that_is_not_there_is_an_empty_one() -> None:
-    assert closed("<&-", "hash-password") == (1, b"smartlinkd: the password is empty\n")
+def test_closed_standard_input_is_empty() -> None:
+    assert run_with_closed_streams("<&-", "hash-password") == (
+        1,
+        b"smartlinkd: the password is empty\n",
+    )

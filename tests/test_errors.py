@@ -1,4 +1,4 @@
-"""What all parts share of errors."""
+"""The helpers for errors that all rooms share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sealed file has what it was made with, for good; another one is told from it."""
+"""A sealed file keeps its content for good, and is told from an unsealed one."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ADD_SEALS, GET_SEALS = 1033, 1034  # linux/fcntl.h
 SEAL, SHRINK, GROW, WRITE = 1, 2, 4, 8
 
 
-def open_ones() -> list[Path]:
-    """Descriptors of ours, in this process."""
+def open_sealed_files() -> list[Path]:
+    """Return this process's descriptors of files with the tests' name."""
     entries = Path("/proc/self/fd").iterdir()
     return [each for each in entries if NAME in os.fsdecode(os.path.realpath(each))]
 
 
-def test_it_has_its_content_and_stays_so() -> None:
+def test_sealed_file_has_its_content_and_cannot_change() -> None:
     descriptor = sealed_file(NAME, b"content")
     try:
         assert os.pread(descriptor, 100, 0) == b"content"
@@ -36,7 +36,7 @@ def test_it_has_its_content_and_stays_so() -> None:
 
 
 @pytest.mark.parametrize("seals", [0, SEAL | SHRINK | GROW, SHRINK | GROW | WRITE])
-def test_one_that_could_change_is_none(seals: int) -> None:
+def test_file_without_all_seals_is_not_sealed(seals: int) -> None:
     descriptor = os.memfd_create(NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         fcntl.fcntl(descriptor, ADD_SEALS, seals)
@@ -45,13 +45,13 @@ def test_one_that_could_change_is_none(seals: int) -> None:
         os.close(descriptor)
 
 
-def test_what_can_have_no_seals_is_told_as_the_kernel_does(tmp_path: Path) -> None:
+def test_file_that_cannot_be_sealed_raises_the_kernels_error(tmp_path: Path) -> None:
     with (tmp_path / "file").open("wb") as file, pytest.raises(OSError, match="Invalid argument"):
         is_sealed(file.fileno())
 
 
 @pytest.mark.parametrize("call", ["fcntl.fcntl", "os.fdopen"])
-def test_one_that_cannot_be_made_leaves_nothing(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+def test_failed_creation_leaves_no_descriptor(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, "no")
 
@@ -59,4 +59,4 @@ def test_one_that_cannot_be_made_leaves_nothing(monkeypatch: pytest.MonkeyPatch,
         broken.setattr(call, fail)
         with pytest.raises(OSError, match="no"):
             sealed_file(NAME, b"content")
-    assert open_ones() == []
+    assert open_sealed_files() == []

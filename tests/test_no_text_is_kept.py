@@ -1,7 +1,7 @@
-"""Of what comes as JSON nothing is kept once it was dealt with.
+"""No text of a JSON body is kept after its request.
 
-pydantic keeps short texts that it has read, thousands of them, for the case that they come again.
-Here they are links, products, ids and passwords, which do not; and a password is to be gone.
+pydantic caches thousands of short texts by default. Here they are links, products, ids and
+passwords, which do not come again; and a password must not stay in memory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from smartlinkd.store import codec
 BEFORE = 500
 TIMES = 2000
 KEPT = TIMES // 5
-"""Of so many texts; for what Python itself keeps at hand, some hundreds of tuples and the like."""
+"""Memory blocks that may remain. Python itself keeps some hundreds, such as tuples."""
 
 TOKENS = Tokens(SecretBytes(bytes(32)), SecretStr("a hash"))
 
@@ -58,15 +58,15 @@ def read_a_token(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "deal_with",
+    "handle",
     [log_in, convert, convert_with_half_a_character, hear_a_worker, read_the_journal, read_a_token],
 )
-def test_no_text_is_kept(deal_with: Callable[[str], None]) -> None:
+def test_no_text_is_kept(handle: Callable[[str], None]) -> None:
     for number in range(BEFORE):
-        deal_with(f"{deal_with.__name__} before {number}")
+        handle(f"{handle.__name__} before {number}")
     gc.collect()
     before = sys.getallocatedblocks()
     for number in range(TIMES):
-        deal_with(f"{deal_with.__name__} {number}")
+        handle(f"{handle.__name__} {number}")
     gc.collect()
     assert sys.getallocatedblocks() - before < KEPT

@@ -1,4 +1,4 @@
-"""A hidden nursery: which error leaves the block, and that no task outlives it."""
+"""A hidden nursery: which error leaves the block, and that no task outlives the block."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def test_an_error_of_a_task_cancels_the_block_and_leaves_bare() -> None:
             await trio.sleep_forever()
 
 
-async def test_the_blocks_error_goes_before_a_tasks() -> None:
+async def test_error_of_the_block_is_raised_before_that_of_a_task() -> None:
     async def fail_when_cancelled() -> None:
         try:
             await trio.sleep_forever()
@@ -58,7 +58,7 @@ async def test_the_blocks_error_goes_before_a_tasks() -> None:
         await block()
 
 
-async def test_a_cancellation_from_outside_goes_through(autojump_clock: MockClock) -> None:
+async def test_cancellation_from_outside_cancels_the_block(autojump_clock: MockClock) -> None:
     with trio.move_on_after(1) as scope:
         async with background(trio.sleep_forever):
             await trio.sleep_forever()

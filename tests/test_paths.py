@@ -1,4 +1,4 @@
-"""What is at a path: something, nothing, or what cannot be known."""
+"""The mode of a path: a file, nothing, or an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from smartlinkd.paths import hidden_above, mode_of
 
 
-def test_what_a_path_leads_to_has_a_mode(tmp_path: Path) -> None:
+def test_mode_of_a_link_is_that_of_its_target(tmp_path: Path) -> None:
     (tmp_path / "file").touch(0o600)
     (tmp_path / "link").symlink_to("file")
     assert mode_of(tmp_path / "link") == stat.S_IFREG | 0o600
@@ -18,19 +18,19 @@ def test_what_a_path_leads_to_has_a_mode(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nothing", "file/below", "circle", "dangling", "\0", "\ud800"])
-def test_what_leads_nowhere_has_none(tmp_path: Path, name: str) -> None:
+def test_path_without_a_file_has_no_mode(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "circle").symlink_to("circle")
     (tmp_path / "dangling").symlink_to("nothing")
     assert mode_of(tmp_path / name) is None
 
 
-def test_what_cannot_be_looked_at_is_not_nothing(tmp_path: Path) -> None:
+def test_path_that_cannot_be_looked_up_raises(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="File name too long"):
         mode_of(tmp_path / ("x" * 300))
 
 
-def test_a_folder_without_any_mode_hides_all_below_it(tmp_path: Path) -> None:
+def test_closed_folder_hides_all_below_it(tmp_path: Path) -> None:
     above = tmp_path / "above"
     (above / "below").mkdir(parents=True)
     assert hidden_above(above / "below" / "file") is None
@@ -41,6 +41,6 @@ def test_a_folder_without_any_mode_hides_all_below_it(tmp_path: Path) -> None:
         above.chmod(0o700)
 
 
-def test_nothing_is_above_what_leads_in_a_circle(tmp_path: Path) -> None:
+def test_circular_link_has_no_hidden_folder_above(tmp_path: Path) -> None:
     (tmp_path / "circle").symlink_to("circle")
     assert hidden_above(tmp_path / "circle" / "file") is None

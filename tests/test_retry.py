@@ -1,4 +1,4 @@
-"""The retry loop: until success, with a wait between two attempts, and no other error swallowed."""
+"""The retry loop: it waits between two attempts until success, and passes other errors on."""
 
 from __future__ import annotations
 

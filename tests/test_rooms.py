@@ -1,4 +1,4 @@
-"""A module is a concept: one that a single neighbour imports is part of that neighbour."""
+"""A module is a concept: a small module with a single importer is part of that importer."""
 
 from __future__ import annotations
 

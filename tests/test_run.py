@@ -1,7 +1,7 @@
-"""`./run` and `.ci/run`, as far as they can be tried without a network.
+"""`./run` and `.ci/run` without a network.
 
-The script runs for real, in a folder of its own, with a path on which only stand-ins are: they
-write down how they were called. So what is seen is what it would do on a fresh machine.
+The script runs in its own folder, with a PATH that has only stubs. They record their calls, which
+are those of a fresh machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# What every Debian has.
+# Programs that every Debian has.
 ESSENTIAL = (
     "bash",
     "cat",
@@ -56,13 +56,13 @@ case "$name $*" in *"${BROKEN:-no such call}"*) echo "it broke"; exit 3 ;; esac
 
 @dataclass
 class Clone:
-    """A fresh clone on a machine with nothing but stand-ins."""
+    """A fresh clone on a machine that has only stubs."""
 
     folder: Path
     programs: Path
     environment: dict[str, str] = field(default_factory=dict)
 
-    def put(self, name: str, body: str = ":") -> None:
+    def write_stub(self, name: str, body: str = ":") -> None:
         path = self.programs / name
         path.write_text(f'#!/bin/sh\nnote() {{ echo "$*" >>"$CALLS"; }}\n{body}\n')
         path.chmod(0o755)
@@ -85,13 +85,13 @@ class Clone:
         )
 
     def run(self, *arguments: str, program: str = "./run") -> tuple[int, str, str]:
-        """Exit code, standard output and standard error."""
+        """Return exit code, standard output and standard error."""
         with self.start(program, *arguments) as process:
             out, err = process.communicate(timeout=30)
         return process.returncode, out, err
 
     def calls(self) -> list[str]:
-        """What was called since the last time this was asked."""
+        """Return the recorded calls since the last call of this method."""
         path = self.programs / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
@@ -100,7 +100,7 @@ class Clone:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Clone:
-    """As root, with Python and Chromium."""
+    """A clone on a machine with Python and Chromium, used by root."""
     made = Clone(tmp_path / "clone", tmp_path / "bin")
     made.folder.mkdir()
     made.programs.mkdir()
@@ -118,11 +118,11 @@ def clone(tmp_path: Path) -> Clone:
         found = shutil.which(name)
         assert found is not None
         (made.programs / name).symlink_to(found)
-    made.put("id", "echo 0")
-    made.put("python3", PYTHON)
-    made.put("in-venv", IN_VENV)
-    made.put(CHROMIUM)
-    made.put("apt-get", 'note "apt-get $*"')
+    made.write_stub("id", "echo 0")
+    made.write_stub("python3", PYTHON)
+    made.write_stub("in-venv", IN_VENV)
+    made.write_stub(CHROMIUM)
+    made.write_stub("apt-get", 'note "apt-get $*"')
     return made
 
 
@@ -139,14 +139,16 @@ PYTEST = "pytest -n 3 --dist loadfile --no-loadscope-reorder"
 @pytest.mark.parametrize(
     ("arguments", "code"), [((), 2), (("tets",), 2), (("help",), 0), (("--help",), 0)]
 )
-def test_anything_else_gets_the_usage(clone: Clone, arguments: tuple[str, ...], code: int) -> None:
+def test_unknown_command_prints_the_usage(
+    clone: Clone, arguments: tuple[str, ...], code: int
+) -> None:
     found, out, err = clone.run(*arguments)
     assert found == code
     assert "usage: ./run demo" in (err if code else out)
     assert clone.calls() == []
 
 
-def test_a_clone_is_set_up_once_and_anew_when_what_it_is_made_from_changes(clone: Clone) -> None:
+def test_clone_is_set_up_once_and_again_when_its_requirements_change(clone: Clone) -> None:
     code, _, err = clone.run("demo", "--once")
     assert code == 0
     assert clone.calls() == [*SET_UP, "smartlinkd demo --once"]
@@ -164,7 +166,7 @@ def test_a_clone_is_set_up_once_and_anew_when_what_it_is_made_from_changes(clone
         assert clone.calls() == [*SET_UP, "smartlinkd demo"]
 
 
-def test_a_set_up_that_failed_says_why_and_is_done_again(clone: Clone) -> None:
+def test_failed_set_up_says_why_and_is_repeated(clone: Clone) -> None:
     clone.environment["BROKEN"] = "-e ."
     code, _, err = clone.run("demo")
     assert code == 1
@@ -192,13 +194,13 @@ def test_a_set_up_that_failed_says_why_and_is_done_again(clone: Clone) -> None:
     ],
     ids=["an old Python", "no sudo", "no apt"],
 )
-def test_what_is_missing_is_an_error_with_its_remedy(
+def test_missing_program_is_an_error_with_its_remedy(
     clone: Clone, gone: list[str], instead: dict[str, str], told: list[str]
 ) -> None:
     for name in gone:
         (clone.programs / name).unlink()
     for name, body in instead.items():
-        clone.put(name, body)
+        clone.write_stub(name, body)
     code, _, err = clone.run("demo")
     assert code == 1
     assert [text for text in told if text not in err] == []
@@ -206,8 +208,8 @@ def test_what_is_missing_is_an_error_with_its_remedy(
 
 def test_debians_python_gets_its_venv(clone: Clone) -> None:
     without = f'case "$*" in *ensurepip*) [ -e "$STUBS/has-venv" ] ;; *) {PYTHON} ;; esac'
-    clone.put("python3", without)
-    clone.put("apt-get", 'note "apt-get ${7-$5}"; touch "$STUBS/has-venv"')
+    clone.write_stub("python3", without)
+    clone.write_stub("apt-get", 'note "apt-get ${7-$5}"; touch "$STUBS/has-venv"')
     assert clone.run("demo")[0] == 0
     assert clone.calls() == [
         "apt-get update",
@@ -231,41 +233,41 @@ def test_a_missing_chromium_is_installed(clone: Clone) -> None:
 
 
 @pytest.mark.parametrize("other", ["chromium", "google-chrome"])
-def test_any_chromium_will_do_for_the_demo(clone: Clone, other: str) -> None:
+def test_demo_uses_any_installed_chromium(clone: Clone, other: str) -> None:
     (clone.programs / CHROMIUM).rename(clone.programs / other)
     clone.run("demo")
     assert clone.calls() == [*SET_UP, "smartlinkd demo"]
 
 
-def test_a_snap_is_none(clone: Clone) -> None:
-    """As Ubuntu's, whose programs are links to the one that starts them."""
-    clone.put("snap")
+def test_snap_is_not_used_as_chromium(clone: Clone) -> None:
+    """Ubuntu's snaps are links to the program that starts them."""
+    clone.write_stub("snap")
     (clone.programs / CHROMIUM).unlink()
     (clone.programs / "chromium").symlink_to("snap")
-    clone.put("apt-get", "exit 100")
+    clone.write_stub("apt-get", "exit 100")
     code, _, err = clone.run("demo")
     assert code == 1
     assert err.splitlines()[-1].endswith("install Google Chrome's own package")
 
 
-def test_but_an_installation_goes_on_since_the_configuration_may_name_one_or_need_none(
+def test_installation_continues_without_chromium(
     clone: Clone,
 ) -> None:
     script = clone.folder / "systemd/install.sh"
     text = script.read_text().replace("/run/systemd/system", str(clone.folder))
     script.write_text(text.replace("VERSIONS=/opt", f"VERSIONS={clone.folder}/opt"))
     (clone.programs / CHROMIUM).unlink()
-    clone.put("apt-get", "exit 100")
-    clone.put("systemctl", "echo systemd 252")
+    clone.write_stub("apt-get", "exit 100")
+    clone.write_stub("systemctl", "echo systemd 252")
     (clone.programs / "mkdir").unlink()
-    clone.put("mkdir", 'note "mkdir $*"; exit 1')  # with which what follows begins
+    clone.write_stub("mkdir", 'note "mkdir $*"; exit 1')  # the first step of the installation
     code, _, err = clone.run("install")
     assert code == 1
     assert err.splitlines()[-1].startswith("run: there is no Chromium here: ")
     assert clone.calls() == [f"mkdir -p {clone.folder}/opt/smartlinkd"]
 
 
-def test_everybody_may_read_what_every_key_means_however_closed_the_clone_is(clone: Clone) -> None:
+def test_installed_documents_are_readable_for_all_users(clone: Clone) -> None:
     for tool in ("chmod", "date", "stat"):
         clone.programs.joinpath(tool).symlink_to(str(shutil.which(tool)))
     script = clone.folder / "systemd/install.sh"
@@ -275,8 +277,8 @@ def test_everybody_may_read_what_every_key_means_however_closed_the_clone_is(clo
     (clone.folder / "extension").mkdir(0o700)
     for name in ("README.md", "config.example.toml", "extension/manifest.json"):
         (clone.folder / name).touch(0o600)
-    clone.put("systemctl", "echo systemd 252")
-    clone.put(
+    clone.write_stub("systemctl", "echo systemd 252")
+    clone.write_stub(
         "python3",
         'case "$*" in *"venv --clear"*) mkdir -p "$4/bin"; cp "$STUBS/in-venv" "$4/bin/python" ;;'
         f' *) exec {sys.executable} "$@" ;; esac',
@@ -285,15 +287,15 @@ def test_everybody_may_read_what_every_key_means_however_closed_the_clone_is(clo
     names = ("config.example.toml", "extension", "extension/manifest.json")
     paths = " ".join(f'"{shared}/{name}"' for name in names)
     modes = f"echo $(stat -c %a {paths})"
-    clone.put("in-venv", f'case "$*" in *smartlinkd.deploy*) note "$({modes})" ;; esac')
+    clone.write_stub("in-venv", f'case "$*" in *smartlinkd.deploy*) note "$({modes})" ;; esac')
     code, _, err = clone.run("install")
     assert (code, clone.calls()) == (0, ["644 755 644"]), err
 
 
-def test_sudo_is_used_by_others_than_root_and_told_before(clone: Clone) -> None:
+def test_sudo_is_announced_and_used_without_root(clone: Clone) -> None:
     (clone.programs / CHROMIUM).unlink()
-    clone.put("id", "echo 1000")
-    clone.put("sudo", 'note "sudo $1 $3"; exec "$@"')
+    clone.write_stub("id", "echo 1000")
+    clone.write_stub("sudo", 'note "sudo $1 $3"; exec "$@"')
     code, _, err = clone.run("demo")
     assert code == 0
     assert clone.calls()[3::2] == ["sudo env apt-get", "sudo env apt-get", "smartlinkd demo"]
@@ -314,7 +316,7 @@ def test_tests_come_after_four_checks_and_one_that_fails_stops_no_other(
     clone: Clone, broken: str, code: int, last: list[str]
 ) -> None:
     for tool in TEST_TOOLS:
-        clone.put(tool)
+        clone.write_stub(tool)
     clone.environment["BROKEN"] = broken
     found, _, err = clone.run("test", "-k", "two words")
     assert found == code
@@ -325,8 +327,8 @@ def test_tests_come_after_four_checks_and_one_that_fails_stops_no_other(
 
 @pytest.mark.parametrize("action", ["install", "uninstall"])
 def test_only_root_can_install(clone: Clone, action: str) -> None:
-    clone.put("systemctl", "echo systemd 252")
-    clone.put("id", "echo 1000")
+    clone.write_stub("systemctl", "echo systemd 252")
+    clone.write_stub("id", "echo 1000")
     code, _, err = clone.run(action)
     assert code == 1
     assert err == f"run: only root can do that: sudo ./run {action}\n"
@@ -342,18 +344,18 @@ def test_only_root_can_install(clone: Clone, action: str) -> None:
         (["--help"], 247, 0, "usage: ./run demo"),
     ],
 )
-def test_what_can_be_refused_is_refused_before_anything_is_made(
+def test_installation_is_refused_before_anything_is_made(
     clone: Clone, arguments: list[str], systemd: int, code: int, told: str
 ) -> None:
     (clone.programs / CHROMIUM).unlink()
-    clone.put("systemctl", f"echo systemd {systemd}")
+    clone.write_stub("systemctl", f"echo systemd {systemd}")
     found, out, err = clone.run("install", *arguments)
     assert found == code
     assert told in out + err
     assert clone.calls() == []
 
 
-def test_runs_beside_each_other_wait(clone: Clone) -> None:
+def test_concurrent_run_waits_for_the_set_up(clone: Clone) -> None:
     with (clone.folder / "requirements.txt").open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with clone.start("./run", "demo") as waiting:
@@ -369,17 +371,17 @@ def test_runs_beside_each_other_wait(clone: Clone) -> None:
 
 
 def test_the_lock_is_gone_before_the_program_starts(clone: Clone) -> None:
-    clone.put("in-venv", IN_VENV + '[ ! -e /proc/self/fd/9 ] || [ "$name" = "" ] || note locked')
+    clone.write_stub(
+        "in-venv", IN_VENV + '[ ! -e /proc/self/fd/9 ] || [ "$name" = "" ] || note locked'
+    )
     clone.run("demo")
     assert "locked" not in clone.calls()
 
 
 @pytest.mark.parametrize(("broken", "status"), [("", 0), ("pytest", 3)])
-def test_ci_runs_the_tests_and_those_under_systemd_beside_them(
-    clone: Clone, broken: str, status: int
-) -> None:
+def test_ci_runs_the_tests_and_the_systemd_tests(clone: Clone, broken: str, status: int) -> None:
     for tool in TEST_TOOLS:
-        clone.put(tool)
+        clone.write_stub(tool)
     clone.environment |= {"CI": "true", "BROKEN": broken}
     code, out, _ = clone.run(program=".ci/run")
     assert code == status

@@ -1,4 +1,4 @@
-"""The state directory is one daemon's at a time; a file in it is whole, private, and on disk."""
+"""The state directory is used by one daemon at a time; its files are whole, private and durable."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_missing_directory_is_made_for_its_owner_alone(tmp_path: Path) -> None
         assert mode(directory / LOCK_NAME) == 0o600
 
 
-def test_one_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
+def test_existing_directory_keeps_its_mode_and_files(tmp_path: Path) -> None:
     (tmp_path / "auth.json").write_text("kept")
     tmp_path.chmod(0o775)
     with claim(tmp_path):
@@ -65,7 +65,7 @@ def test_one_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "auth.json").read_text() == "kept"
 
 
-def test_it_is_free_again_after_the_block(tmp_path: Path) -> None:
+def test_directory_is_free_after_the_block(tmp_path: Path) -> None:
     def fail_within() -> None:
         with claim(tmp_path):
             assert is_held(tmp_path)
@@ -76,7 +76,7 @@ def test_it_is_free_again_after_the_block(tmp_path: Path) -> None:
     assert not is_held(tmp_path)
 
 
-def test_it_is_free_again_when_its_holder_was_killed(tmp_path: Path) -> None:
+def test_directory_is_free_after_its_holder_was_killed(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)],
         stdin=subprocess.PIPE,
@@ -94,7 +94,7 @@ def test_it_is_free_again_when_its_holder_was_killed(tmp_path: Path) -> None:
         pass
 
 
-def test_a_child_process_does_not_inherit_it(tmp_path: Path) -> None:
+def test_child_process_does_not_inherit_the_lock(tmp_path: Path) -> None:
     with claim(tmp_path):
         child = subprocess.Popen(
             [sys.executable, "-c", "import sys; print('up', flush=True); sys.stdin.read()"],
@@ -110,17 +110,17 @@ def test_a_child_process_does_not_inherit_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["below a file", "not to be written"])
-def test_what_cannot_be_used_is_told(tmp_path: Path, place: str) -> None:
+def test_unusable_directory_is_an_error_that_names_it(tmp_path: Path, place: str) -> None:
     file = tmp_path / "file"
     file.touch()
-    # Root may write anywhere, but nobody makes files in there.
+    # Root may write anywhere, but nobody can make files in /proc/self.
     directory = file / "state" if place == "below a file" else Path("/proc/self")
     text = r"^state\.directory: .* cannot be used \(.*writable"
     with pytest.raises(StateUnusable, match=text), claim(directory):
         pytest.fail("it was given out")
 
 
-# A file that is read
+# Reading a file
 
 
 @pytest.mark.parametrize("bits", [0o600, 0o400, 0o700])
@@ -132,7 +132,7 @@ def test_a_private_file_is_read_up_to_its_bound(bits: int, tmp_path: Path) -> No
     assert read_private(path, most=6) == b"conten"
 
 
-def test_no_file_is_not_an_empty_one(tmp_path: Path) -> None:
+def test_missing_file_is_none_and_an_empty_one_is_not(tmp_path: Path) -> None:
     assert read_private(tmp_path / "file", most=1) is None
     assert read_private(write_private(tmp_path / "file", ""), most=1) == b""
 
@@ -151,7 +151,7 @@ def test_a_file_open_to_others_is_refused(bits: int, tmp_path: Path) -> None:
     )
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_unreadable_file_is_an_error_that_names_it(tmp_path: Path) -> None:
     with pytest.raises(StateUnusable) as refused:
         read_private(tmp_path, most=1)
 
@@ -160,10 +160,10 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     )
 
 
-# A file that is replaced
+# Replacing a file
 
 
-def test_what_a_crash_left_is_no_obstacle(tmp_path: Path) -> None:
+def test_left_over_new_file_is_replaced(tmp_path: Path) -> None:
     left = write_private(tmp_path / ".file.new", "half of a long new content")
     left.chmod(0o644)
 
@@ -174,7 +174,7 @@ def test_what_a_crash_left_is_no_obstacle(tmp_path: Path) -> None:
     assert not left.exists()
 
 
-def test_a_link_in_its_way_is_not_followed(tmp_path: Path) -> None:
+def test_symbolic_link_at_the_new_file_is_not_followed(tmp_path: Path) -> None:
     elsewhere = write_private(tmp_path / "elsewhere", "precious")
     (tmp_path / ".file.new").symlink_to(elsewhere)
 
@@ -190,11 +190,11 @@ def test_the_file_is_private_from_the_first_whatever_the_umask(
 ) -> None:
     at_first, fchmod = [], os.fchmod
 
-    def note_and_set(descriptor: int, bits: int) -> None:
+    def record_and_fchmod(descriptor: int, bits: int) -> None:
         at_first.append(os.fstat(descriptor).st_mode & 0o077)
         fchmod(descriptor, bits)
 
-    monkeypatch.setattr(os, "fchmod", note_and_set)
+    monkeypatch.setattr(os, "fchmod", record_and_fchmod)
     before = os.umask(umask)
     try:
         replace_file(tmp_path / "file", b"new")
@@ -239,7 +239,7 @@ def test_a_full_disk_leaves_the_old_content_and_nothing_else(
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_name_that_the_disk_may_not_have_is_worse(
+def test_failed_fsync_of_the_directory_raises_oserror(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_private(tmp_path / "file", "old")
@@ -252,7 +252,7 @@ def test_a_name_that_the_disk_may_not_have_is_worse(
     assert len(list(Path("/proc/self/fd").iterdir())) == open_before
 
 
-def test_what_is_not_saved_is_told_to_the_log_and_to_who_waits(
+def test_failed_write_is_logged_and_is_unavailable_for_the_client(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(Unavailable) as refused, saving():
@@ -284,12 +284,12 @@ def test_a_full_disk_is_an_event(
     assert getattr(record, "event", None) is (LogEvent.DISK_FULL if full else None)
 
 
-def test_a_disk_of_which_nobody_knows_what_it_has_is_not_told_as_nothing_changed() -> None:
+def test_unknown_state_of_the_disk_is_not_reported_as_unchanged() -> None:
     with pytest.raises(OSError, match="Input/output error"), saving():
         raise OSError(5, "Input/output error")
 
 
-# A secret
+# Secrets
 
 
 def secret_in(directory: Path) -> bytes:
@@ -309,7 +309,7 @@ def test_a_secret_is_made_once(tmp_path: Path, caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.parametrize("blanks", ["", "\n", "\r\n"])
-def test_a_secret_can_be_put_there(blanks: str, tmp_path: Path) -> None:
+def test_secret_of_the_owner_is_read(blanks: str, tmp_path: Path) -> None:
     write_private(tmp_path / "key", "0aF0" * 16 + blanks)
 
     assert secret_in(tmp_path) == bytes.fromhex("0af0" * 16)
@@ -323,7 +323,7 @@ def test_a_secret_can_be_put_there(blanks: str, tmp_path: Path) -> None:
     ],
     ids=lambda content: repr(content[:5]),
 )
-def test_a_secret_that_is_none_is_refused(content: str | bytes, tmp_path: Path) -> None:
+def test_invalid_secret_is_refused(content: str | bytes, tmp_path: Path) -> None:
     path = write_private(tmp_path / "key", content)
 
     with pytest.raises(StateUnusable) as refused:
@@ -335,7 +335,7 @@ def test_a_secret_that_is_none_is_refused(content: str | bytes, tmp_path: Path) 
     )
 
 
-def test_a_given_secret_that_is_none_is_refused_unrepeated() -> None:
+def test_invalid_given_secret_is_refused_and_not_repeated() -> None:
     given = "hunter2"
 
     with pytest.raises(ValueError, match="the key") as refused:

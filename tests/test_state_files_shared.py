@@ -1,4 +1,4 @@
-"""A state directory in which others could put something, or that is none, is not used."""
+"""A state directory that others can write to, or that is no directory, is refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ NOBODY = 65534
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o702, 0o1777])
-def test_one_that_every_user_can_write_to_is_refused_untouched(tmp_path: Path, mode: int) -> None:
+def test_directory_that_every_user_can_write_to_is_refused_untouched(
+    tmp_path: Path, mode: int
+) -> None:
     tmp_path.chmod(mode)
     text = f"every user can write to {tmp_path}; run `chmod 700 {tmp_path}`"
     with pytest.raises(StateUnusable, match=text), claim(tmp_path):
@@ -24,7 +26,7 @@ def test_one_that_every_user_can_write_to_is_refused_untouched(tmp_path: Path, m
 
 
 @pytest.mark.parametrize("below", ["", "not/there/yet"])
-def test_one_that_nobody_can_write_to_is_refused(
+def test_directory_on_a_read_only_file_system_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, below: str
 ) -> None:
     seen: list[Path] = []
@@ -42,8 +44,8 @@ def test_one_that_nobody_can_write_to_is_refused(
     assert seen == [tmp_path]
 
 
-def give_away(directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
-    """Make it another user's. His number and ours, which only root can leave as it is."""
+def change_owner(directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, int]:
+    """Give the directory to another user. Return that user's id and ours."""
     if os.geteuid() == 0:
         os.chown(directory, NOBODY, NOBODY)
         return NOBODY, 0
@@ -52,14 +54,14 @@ def give_away(directory: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[int, in
     return owner, NOBODY
 
 
-def named(uid: int) -> str:
+def user_name(uid: int) -> str:
     return pwd.getpwuid(uid).pw_name
 
 
-def test_one_of_another_user_is_refused_untouched(
+def test_directory_of_another_user_is_refused_untouched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner, us = map(named, give_away(tmp_path, monkeypatch))
+    owner, us = map(user_name, change_owner(tmp_path, monkeypatch))
     tmp_path.chmod(0o700)
     with pytest.raises(StateUnusable) as refused, claim(tmp_path):
         pytest.fail("it was given out")
@@ -71,13 +73,13 @@ def test_one_of_another_user_is_refused_untouched(
     assert not any(tmp_path.iterdir())
 
 
-def test_users_without_a_name_are_told_by_their_numbers(
+def test_users_without_a_name_are_shown_by_their_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def nobody_known(uid: int) -> None:
         raise KeyError(uid)
 
-    owner, us = give_away(tmp_path, monkeypatch)
+    owner, us = change_owner(tmp_path, monkeypatch)
     monkeypatch.setattr(pwd, "getpwuid", nobody_known)
     text = f"belongs to {owner}, .* this is {us}; .* `chown -R {us} "
     with pytest.raises(StateUnusable, match=text), claim(tmp_path):
@@ -85,17 +87,17 @@ def test_users_without_a_name_are_told_by_their_numbers(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has a folder of root's")
-def test_one_of_roots_that_is_open_to_the_daemons_group_is_used(
+def test_directory_of_root_that_is_open_to_the_daemons_group_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a volume of a container's often is."""
+    """A container's volume often belongs to root."""
     tmp_path.chmod(0o2770)
     monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
     with claim(tmp_path):
         assert any(tmp_path.iterdir())
 
 
-def test_a_file_in_its_place_is_refused_and_kept(tmp_path: Path) -> None:
+def test_file_instead_of_the_directory_is_refused_and_kept(tmp_path: Path) -> None:
     place = tmp_path / "state"
     place.write_text("notes of the owner's")
     text = f"state.directory: {place} is no directory; name another one"

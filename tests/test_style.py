@@ -1,6 +1,6 @@
 """Tests use public names, and patch no constant and no dotted string (docs/style.md).
 
-Nor do they ask for an async fixture in a way in which pytest-trio does not run it.
+Async fixtures are arguments, because pytest-trio does not run others.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 
 WITHOUT_PUBLIC_NAME = {"hygiene/scheduling.py": "trio has no public way to seed its order of tasks"}
-"""Files that use a private name all the same, with the reason."""
+"""Files that may use a private name, with the reason."""
 DOCUMENTED = {"_current_frames"}
-"""Names that begin with an underscore and are public: Python's manual has them."""
+"""Public names that begin with an underscore; Python's manual documents them."""
 
 
-def offences(tree: ast.Module) -> Iterator[str]:
-    """Yield what a test file does that it should not, with its line."""
+def violations(tree: ast.Module) -> Iterator[str]:
+    """Yield each offence of a test file with its line."""
     for node in ast.walk(tree):
         match node:
             case ast.ImportFrom(names=names):
@@ -43,7 +43,7 @@ def _is_private(name: str) -> bool:
 
 def test_tests_use_public_names_and_patch_no_constant() -> None:
     found = {
-        path.relative_to(TESTS).as_posix(): list(offences(ast.parse(path.read_text("utf-8"))))
+        path.relative_to(TESTS).as_posix(): list(violations(ast.parse(path.read_text("utf-8"))))
         for path in TESTS.rglob("*.py")
     }
     excused = {name for name in WITHOUT_PUBLIC_NAME if found.pop(name)}
@@ -52,7 +52,7 @@ def test_tests_use_public_names_and_patch_no_constant() -> None:
 
 
 def fixtures_that_never_run(trees: Mapping[str, ast.Module]) -> Iterator[str]:
-    """Yield the async fixtures that are no argument: `autouse`, or named by `usefixtures`."""
+    """Yield the async fixtures with `autouse`, or named by `usefixtures`."""
     made, named = set(), {}
     for path, tree in trees.items():
         for node in ast.walk(tree):

@@ -1,4 +1,4 @@
-"""Work on a thread where there can be none: a process of its own, at the kernel's limit."""
+"""Work on a thread at the kernel's limit of threads, in a new process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ trio.run(ask)
 """
 
 
-def test_with_no_thread_to_be_had_the_asker_is_refused() -> None:
+def test_work_without_a_free_thread_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-c", AT_THE_LIMIT], capture_output=True, text=True, check=True
     )
@@ -41,7 +41,7 @@ def test_with_no_thread_to_be_had_the_asker_is_refused() -> None:
     )
 
 
-async def test_a_fault_of_the_work_is_its_own() -> None:
+async def test_error_of_the_work_is_raised_unchanged() -> None:
     def fail() -> None:
         raise RuntimeError("a bug")
 

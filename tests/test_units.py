@@ -1,4 +1,4 @@
-"""The unit files, as far as they can be looked at without systemd. See also tests/systemd."""
+"""The unit files, checked without systemd. tests/systemd runs them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from smartlinkd.commands.check_config import HIDDEN
 
 FOLDER = Path(__file__).parents[1] / "systemd"
 
-# Newer than systemd 252, of all that systemd.service(5) and systemd.exec(5) have.
+# Keys of systemd.service(5) and systemd.exec(5) that systemd 252 does not know.
 NEWER = ("RestartSteps", "RestartMaxDelaySec", "RestartMode", "PrivatePIDs", "ImportCredential")
 
 
@@ -23,13 +23,13 @@ def keys(name: str) -> dict[str, list[str]]:
     return found
 
 
-def test_an_instance_is_all_that_the_one_without_a_name_is() -> None:
+def test_units_with_and_without_an_instance_name_are_equal() -> None:
     plain = (FOLDER / "smartlinkd.service").read_text()
     assert (FOLDER / "smartlinkd@.service").read_text() == plain
 
 
-def test_what_it_does_not_see_check_config_and_the_installation_know() -> None:
-    """What ProtectHome= and PrivateTmp= hide is in systemd.exec(5)."""
+def test_hidden_folders_are_those_of_check_config_and_the_installation() -> None:
+    """systemd.exec(5) says what ProtectHome= and PrivateTmp= hide."""
     unit = keys("smartlinkd.service")
     assert (unit["ProtectHome"], unit["PrivateTmp"]) == (["yes"], ["yes"])
     assert set(HIDDEN) == {"/home", "/root", "/run/user", "/tmp", "/var/tmp"}
@@ -45,7 +45,7 @@ def test_an_instances_socket_differs_in_its_address_alone() -> None:
 
 
 @pytest.mark.parametrize("key", NEWER)
-def test_all_that_is_in_it_is_known_to_the_oldest_systemd(key: str) -> None:
+def test_unit_has_no_key_that_the_oldest_systemd_does_not_know(key: str) -> None:
     assert key not in keys("smartlinkd.service")
 
 
@@ -55,12 +55,12 @@ def test_all_that_is_in_it_is_known_to_the_oldest_systemd(key: str) -> None:
         ("Type", "notify"),
         ("NotifyAccess", "main"),
         ("Restart", "always"),
-        ("StartLimitIntervalSec", "0"),  # or the cookie is lost with the last start
+        ("StartLimitIntervalSec", "0"),  # otherwise the cookie is lost with the last start
         ("LimitCORE", "1"),  # or the watchdog writes the cookie to the disk; 0 is not for pipes
         ("OOMPolicy", "continue"),
         ("CapabilityBoundingSet", ""),
         ("RestrictNamespaces", "user pid net"),
     ],
 )
-def test_what_the_daemon_relies_on(key: str, value: str) -> None:
+def test_unit_has_the_keys_that_the_daemon_relies_on(key: str, value: str) -> None:
     assert keys("smartlinkd.service")[key] == [value]

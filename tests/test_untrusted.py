@@ -1,4 +1,4 @@
-"""Text and JSON of others: escaped, blanked or cut, and with lone surrogates replaced."""
+"""Untrusted text and JSON: escaped, blanked or cut, and lone surrogates replaced."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from smartlinkd.untrusted import (
     ],
     ids=["empty", "printable", "control characters", "what UTF-8 or a line has not"],
 )
-def test_what_cannot_be_printed(text: str, with_escapes: str, with_blanks: str) -> None:
+def test_unprintable_characters_are_escaped_or_blanked(
+    text: str, with_escapes: str, with_blanks: str
+) -> None:
     assert (escape_unprintable(text), blank_unprintable(text)) == (with_escapes, with_blanks)
 
 
@@ -55,7 +57,7 @@ def test_a_long_text_is_cut_to_its_first_line() -> None:
         (r'[1e400, 1.10, 9007199254740993, "\ud83d"]', [math.inf, 1.1, 2**53 + 1, "\ufffd"]),
     ],
 )
-def test_a_half_is_replaced(text: str, value: object) -> None:
+def test_lone_surrogate_is_replaced(text: str, value: object) -> None:
     assert load_json(text) == value
 
 
@@ -64,18 +66,18 @@ def test_a_half_is_replaced(text: str, value: object) -> None:
     ["", "Gi\u00e0y \U0001f600", {"a": [1, 2.5, None, True, "\\ud83d", '"', "\u2028"]}, "\ufffd"],
 )
 @pytest.mark.parametrize("ascii_alone", [True, False])
-def test_all_else_is_as_it_was(value: Any, ascii_alone: bool) -> None:
+def test_json_without_lone_surrogates_is_unchanged(value: Any, ascii_alone: bool) -> None:
     assert load_json(json.dumps(value, ensure_ascii=ascii_alone)) == value
 
 
 @pytest.mark.parametrize("text", ["", "{", r'"\ud83', "9" * 5000])
-def test_what_is_no_json_is_none_here_either(text: str) -> None:
+def test_invalid_json_raises_valueerror(text: str) -> None:
     with pytest.raises(ValueError, match=r"line 1|digits"):
         load_json(text)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, r'["\ud83d",' * 100_000])
-def test_nor_is_what_is_nested_too_deeply(text: str) -> None:
+def test_too_deeply_nested_json_raises_recursionerror(text: str) -> None:
     with pytest.raises(RecursionError):
         load_json(text)
 
@@ -93,7 +95,7 @@ def test_nor_is_what_is_nested_too_deeply(text: str) -> None:
         b"\xff\\",
     ],
 )
-def test_without_halves_where_there_are_none_returns_the_same_object(content: bytes) -> None:
+def test_replace_lone_surrogates_without_any_returns_the_same_object(content: bytes) -> None:
     assert replace_lone_surrogates(content) is content
 
 
@@ -106,5 +108,5 @@ def test_without_halves_where_there_are_none_returns_the_same_object(content: by
         (rb'"\ud83d\ud8"', rb'"\ufffd\ud8"'),
     ],
 )
-def test_without_halves_replaces_halves_and_leaves_faults(content: bytes, replaced: bytes) -> None:
+def test_replace_lone_surrogates_leaves_other_faults(content: bytes, replaced: bytes) -> None:
     assert replace_lone_surrogates(content) == replaced

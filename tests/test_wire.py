@@ -1,4 +1,4 @@
-"""How bodies look: names, times, and what is not taken for something else."""
+"""The format of bodies: names, times, and strict types."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ NOON = datetime(2026, 11, 21, 12, 0, 0, 123_999, tzinfo=UTC)
 
 
 class Parcel(Body):
-    """One of ours, with a name of two words."""
+    """A body with a field of two words."""
 
     sent_at: Timestamp = NOON
     weight: int = 1
 
 
 @pytest.mark.parametrize("hours", [0, 7, -3.5])
-def test_a_moment_is_told_in_utc_with_milliseconds(hours: float) -> None:
+def test_timestamp_is_utc_with_milliseconds(hours: float) -> None:
     moment = NOON.astimezone(timezone(timedelta(hours=hours)))
     assert timestamp(moment) == "2026-11-21T12:00:00.123Z"
 
 
-def test_a_whole_second_has_its_milliseconds_too() -> None:
+def test_timestamp_of_a_whole_second_has_milliseconds() -> None:
     assert timestamp(NOON.replace(microsecond=0)) == "2026-11-21T12:00:00.000Z"
 
 
-def test_a_body_goes_out_by_names_in_camel_case() -> None:
+def test_body_is_dumped_with_camel_case_names() -> None:
     assert Parcel().model_dump(mode="json") == {"sentAt": "2026-11-21T12:00:00.123Z", "weight": 1}
 
 
-def test_one_that_comes_in_may_have_what_nobody_asked_for() -> None:
+def test_unknown_field_of_a_body_is_ignored() -> None:
     assert Parcel.model_validate_json('{"weight": 2, "colour": "red"}').weight == 2
 
 

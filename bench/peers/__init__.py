@@ -1,1 +1,1 @@
-"""What the daemon is measured beside, as a good engineer would write it."""
+"""The programs that the daemon is measured beside, as a good engineer would write them."""

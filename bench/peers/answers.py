@@ -1,4 +1,4 @@
-"""What the trivial apps answer: bodies as the daemon has them. Also who may ask, by a token."""
+"""The constant answers and the token check of the trivial apps."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def new_token() -> str:
     return jwt.encode({"sub": "owner", "exp": int(time.time()) + 3600}, SECRET, "HS256")
 
 
-def is_owner(authorization: str, secret: str) -> None:
-    """Raises `jwt.PyJWTError` unless the header holds a good token."""
+def check_token(authorization: str, secret: str) -> None:
+    """Check the header's token. Raises `jwt.PyJWTError` if it is not valid."""
     jwt.decode(
         authorization.removeprefix("Bearer "),
         secret,

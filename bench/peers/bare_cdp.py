@@ -1,11 +1,9 @@
-"""The least that a submit by a page takes: one message over the websocket of a page that is kept.
+"""The floor of a submit by a page: one CDP message over the websocket of an open page.
 
-Nobody would do it like this. It enables nothing, so it hears neither of a redirect to a login nor
-of a page that is gone; it waits for its answer with a blocking read; and the form's answer it takes
-from under the page's feet. It shows what is left to save for anybody who has the page do it; so the
-few frames that it needs are written here, and no library's reading of them is in the measure.
-
-Its Chromium is its own, with the daemon's flags: it would be no floor in a slower one.
+A real program could not do this. It enables no CDP domain, so it sees neither a redirect to the
+login nor a crashed page; it blocks while it waits; and it takes the form's answer by replacing the
+page's `fetch`. The websocket frames are written here, so that no library's cost is measured. Its
+Chromium has the daemon's flags, as a slower one would be no floor.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from typing import Any, Final
 from bench.peers.playwright_kept import CHUNK, FETCH, QUERY, Method, Row, rows_of
 
 TEXT: Final = 0x81
-"""The first byte of a frame that is a whole message of text; RFC 6455, 5.2."""
+"""First byte of a frame that is a whole text message (RFC 6455 section 5.2)."""
 MASKED: Final = 0x80
 TWO_BYTES, EIGHT_BYTES = 126, 127
 PATIENCE: Final = 30.0
@@ -61,8 +59,8 @@ async ({ links, subIds }) => {
 }"""
 
 
-class Bare:
-    """One account's page."""
+class CdpPage:
+    """One account's open page."""
 
     def __init__(self, method: Method, line: socket.socket) -> None:
         self._function = FORM if method == "form" else FETCH
@@ -72,8 +70,8 @@ class Bare:
         self._world = ""
 
     @classmethod
-    def open(cls, portal: str, cookies: Mapping[str, str], method: Method, port: int) -> Bare:
-        """`port` is where DevTools listen, of a Chromium that Playwright does not know."""
+    def open(cls, portal: str, cookies: Mapping[str, str], method: Method, port: int) -> CdpPage:
+        """Open a page in the Chromium whose DevTools listen at `port`."""
         target = _ask(port, "PUT", "/json/new?about:blank")["id"]
         bare = cls(method, socket.create_connection(("127.0.0.1", port), timeout=PATIENCE))
         bare._open_websocket(f"/devtools/page/{target}", port)
@@ -85,7 +83,7 @@ class Bare:
         return bare
 
     async def convert(self, links: Sequence[str], sub_ids: Sequence[str]) -> list[Row]:
-        """The portal's rows for the links, in their order."""
+        """Return the portal's rows for the links, in their order."""
         named = {f"subId{n}": value for n, value in enumerate(sub_ids, start=1)}
         rows: list[Row] = []
         for start in range(0, len(links), CHUNK):
@@ -104,7 +102,7 @@ class Bare:
         return rows
 
     async def settle(self) -> None:
-        """Nothing covers the form from a script."""
+        """Do nothing: the results do not cover the form for a script that uses CDP alone."""
 
     async def close(self) -> None:
         self._received.close()
@@ -122,20 +120,20 @@ class Bare:
             pass
 
     def _evaluate(self, expression: str) -> dict[str, Any]:
-        """The object that it results in, be it later."""
+        """Evaluate an expression, await its promise, and return the remote object."""
         asked = {"expression": expression, "awaitPromise": True}
         found: dict[str, Any] = self._call("Runtime.evaluate", asked)["result"]
         return found
 
     def _call(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
-        """What it results in."""
+        """Send a CDP command and return its result."""
         self._number += 1
         text = json.dumps({"id": self._number, "method": method, "params": params}).encode()
         if len(text) < TWO_BYTES:
             size = bytes([MASKED | len(text)])
         else:
             size = bytes([MASKED | TWO_BYTES]) + struct.pack(">H", len(text))
-        self._line.sendall(bytes([TEXT]) + size + bytes(4) + text)  # masked with zeros
+        self._line.sendall(bytes([TEXT]) + size + bytes(4) + text)  # the mask is zero
         while True:
             answer = json.loads(self._message())
             if answer.get("id") == self._number:
@@ -152,7 +150,7 @@ class Bare:
 
 
 def _ask(port: int, method: str, path: str) -> Any:
-    """The JSON that DevTools answer."""
+    """Return the JSON of DevTools' answer."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request(method, path)
     told = json.loads(connection.getresponse().read())

@@ -1,11 +1,10 @@
-"""Celery with Redis doing the crews' work: the same program run as a process, its result kept.
+"""Celery with Redis: a task runs the program as a process and stores its result.
 
     celery -A bench.peers.celery_app worker --pool threads --concurrency 16
     uvicorn bench.peers.celery_app:web
 
-The task waits for a process, so a pool of threads is the one that fits. As the daemon, it loses no
-task that it has accepted: late acknowledgements, and a Redis that writes each change to its disk.
-`BENCH_REDIS` is Redis's address.
+The task waits for a process, so a pool of threads fits. Like the daemon, it loses no accepted task:
+acknowledgements are late, and Redis writes each change to the disk at `BENCH_REDIS`.
 """
 
 from __future__ import annotations
@@ -33,13 +32,13 @@ web = FastAPI()
 
 @app.task(name="run")
 def run(words: list[str]) -> str:
-    """The result of the program."""
+    """Run the program and return its result."""
     return run_once(words)
 
 
 @web.get("/status/{task_id}")
 def status(task_id: str) -> dict[str, Any]:
     found = app.backend.get_task_meta(task_id)
-    if found["status"] == "PENDING":  # Celery's word for an id that it does not know
+    if found["status"] == "PENDING":  # Celery's status for an unknown id
         raise HTTPException(404, "no such execution")
     return {"state": found["status"], "result": found["result"]}

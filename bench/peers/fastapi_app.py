@@ -1,4 +1,4 @@
-"""The questions as a trivial FastAPI app: `uvicorn bench.peers.fastapi_app:app`."""
+"""A trivial FastAPI app that answers row 6: `uvicorn bench.peers.fastapi_app:app`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import jwt
 from fastapi import FastAPI, Header, HTTPException
 
-from bench.peers.answers import COOKIE, CREWS, SECRET, is_owner
+from bench.peers.answers import COOKIE, CREWS, SECRET, check_token
 
 app = FastAPI()
 
@@ -21,7 +21,7 @@ async def health() -> dict[str, Any]:
 @app.get("/api/crews")
 async def crews(authorization: Annotated[str, Header()] = "") -> dict[str, Any]:
     try:
-        is_owner(authorization, SECRET)
+        check_token(authorization, SECRET)
     except jwt.PyJWTError:
         raise HTTPException(403, "log in first") from None
     return CREWS

@@ -1,12 +1,12 @@
-"""The least program that answers over HTTP and imports the libraries that the daemon imports.
+"""The smallest HTTP program that imports the daemon's libraries.
 
-    python -m bench.peers.health_alone PORT    # `/api/health`, until it is ended
+    python -m bench.peers.health_alone PORT    # serves `/api/health` until it is killed
 
-They are imported, the server and the app are as shipped, and the answer is always the same: there
-is no configuration, no password to hash a word with, nothing to open and nobody to supervise.
+The server and the app are as shipped, and the answer is a constant. It reads no configuration,
+hashes no password, opens nothing and supervises nothing.
 """
 
-# ruff: noqa: F401 - the daemon has to import them
+# ruff: noqa: F401 - the daemon imports these modules, so this program does, too
 
 from __future__ import annotations
 

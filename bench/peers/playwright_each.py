@@ -1,7 +1,6 @@
-"""Links by a Playwright script that opens a page for each request, as most scripts do it.
+"""Links by a Playwright script that opens a page for each request, as most scripts do.
 
-The browser and its context, with the account's cookies, are kept; the page is not. Several requests
-may be under way at once, as many as the machine bears.
+The browser and its context, with the account's cookies, stay open. Requests run concurrently.
 """
 
 from __future__ import annotations
@@ -12,14 +11,14 @@ from typing import Final
 
 from playwright.async_api import BrowserContext
 
-from bench.peers.playwright_kept import Kept, Method, Row
+from bench.peers.playwright_kept import KeptPage, Method, Row
 
 AT_ONCE: Final = 8
-"""Pages open at the same time. Each has a process of its own."""
+"""The most pages that are open at the same time. PagePerRequest has a process of its own."""
 
 
-class Each:
-    """One account, without a page."""
+class PagePerRequest:
+    """One account. A page is opened for each request."""
 
     def __init__(self, context: BrowserContext, portal: str, method: Method) -> None:
         self._context = context
@@ -28,16 +27,16 @@ class Each:
         self._room = asyncio.Semaphore(AT_ONCE)
 
     async def convert(self, links: Sequence[str], sub_ids: Sequence[str]) -> list[Row]:
-        """The portal's rows for the links, in their order."""
+        """Return the portal's rows for the links, in their order."""
         async with self._room:
-            page = await Kept.open(self._context, self._portal, self._method)
+            page = await KeptPage.open(self._context, self._portal, self._method)
             try:
                 return await page.convert(links, sub_ids)
             finally:
                 await page.close()
 
     async def settle(self) -> None:
-        """Nothing stays."""
+        """Do nothing: no page stays open."""
 
     async def close(self) -> None:
-        """The same."""
+        """Do nothing: no page stays open."""

@@ -1,14 +1,10 @@
-"""Links by a Playwright script that keeps its page open, as a good script does it.
+"""Links by a Playwright script that keeps its page open, as a good script does.
 
-The custom link page is opened once. For each submit only what changes is filled in, in the ways
-that Playwright's own documents recommend (locators, `fill`, `click`, `expect_response`), and the
-answer is read from the response. What a careful author would find out on this page is in here: that
-the results cover the form until somebody types, so a script that types before they have come has
-its click intercepted for ever after; that is waited for when the answer has been given, not before.
-
-`fetch` makes the page's call from the page instead, in one `evaluate`.
-
-Knows nothing of the daemon, and shares no code with it.
+The custom link page is opened once. For each submit the script fills what changes, as Playwright's
+documentation recommends (locators, `fill`, `click`, `expect_response`), and reads the response. The
+portal's results cover the form and intercept clicks; the script waits for them after the answer,
+not before. With `fetch` the page's call is made in one `evaluate`. No code is shared with the
+daemon.
 """
 
 from __future__ import annotations
@@ -23,7 +19,7 @@ Method = Literal["form", "fetch"]
 Row = dict[str, Any]
 
 CHUNK = 5
-"""Links that the portal's form takes at once."""
+"""The most links that the portal's form takes at once."""
 
 QUERY = """\
 query batchGetCustomLink($linkParams: [CustomLinkParam!], $sourceCaller: SourceCaller) {
@@ -57,7 +53,7 @@ async ({ query, links, subIds }) => {
 }"""
 
 
-class Kept:
+class KeptPage:
     """One account's page. Submits of several callers take turns."""
 
     def __init__(self, page: Page, method: Method) -> None:
@@ -71,14 +67,14 @@ class Kept:
         self._shown: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, context: BrowserContext, portal: str, method: Method) -> Kept:
+    async def open(cls, context: BrowserContext, portal: str, method: Method) -> KeptPage:
         page = await context.new_page()
         await page.goto(f"{portal}/offer/custom_link", wait_until="domcontentloaded")
         await page.locator("textarea").wait_for()
         return cls(page, method)
 
     async def convert(self, links: Sequence[str], sub_ids: Sequence[str]) -> list[Row]:
-        """The portal's rows for the links, in their order."""
+        """Return the portal's rows for the links, in their order."""
         submit = self._by_form if self._method == "form" else self._by_fetch
         rows: list[Row] = []
         for start in range(0, len(links), CHUNK):
@@ -92,7 +88,7 @@ class Kept:
         await self._page.close()
 
     async def settle(self) -> None:
-        """Wait until the page is as a later submit will find it."""
+        """Wait until the results are shown: then a later submit finds the form in a known state."""
         if self._shown is not None:
             await self._shown
             self._shown = None
@@ -119,7 +115,7 @@ class Kept:
 
 
 def rows_of(answer: dict[str, Any]) -> list[Row]:
-    """The rows of the portal's answer. Raises `KeyError` for any other answer."""
+    """Return the rows of the portal's answer. Raises `KeyError` for any other answer."""
     rows: list[Row] = answer["data"]["batchCustomLink"]
     return rows
 

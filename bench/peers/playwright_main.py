@@ -1,12 +1,9 @@
-"""Runs the Playwright scripts, told what to do by lines of JSON, and takes the time in its own
-process: `python -m bench.peers.playwright_main '{"executable": …, "sandbox": …, "port": …,
-"portal": …, "cookies": {…}}'`. `port` is where the Chromium of the script `bare` listens, or null.
+"""Run the Playwright scripts for the benchmark; settings and commands are lines of JSON.
 
-A line is `{"script": "kept", "method": "form", "clients": [[[links, sub_ids], …], …], "seconds":
-null}`: orders for each of some clients that are at work at the same time, each doing its own in
-turn. With `seconds` they stop after so long, and leave what they are about. The answer is a line
-with what each order took, and when the last one was done, in seconds. An order that fails ends it
-all. It ends with its standard input.
+`python -m bench.peers.playwright_main SETTINGS` reads a command from each line of standard input: a
+script, a method, the orders of some concurrent clients, and `seconds` or null. After `seconds`
+unfinished orders are cancelled. It answers with a line: the seconds of each order, measured in this
+process, and the time of the last one. A failed order ends the process.
 """
 
 from __future__ import annotations
@@ -20,18 +17,18 @@ from typing import Any, Final, cast
 
 from playwright.async_api import BrowserContext, async_playwright
 
-from bench.peers.bare_cdp import Bare
-from bench.peers.playwright_each import Each
-from bench.peers.playwright_kept import Kept, Method, Row
+from bench.peers.bare_cdp import CdpPage
+from bench.peers.playwright_each import PagePerRequest
+from bench.peers.playwright_kept import KeptPage, Method, Row
 
-Script = Kept | Each | Bare
+Script = KeptPage | PagePerRequest | CdpPage
 Order = tuple[Sequence[str], Sequence[str]]
 
 LINE_LIMIT: Final = 16 * 1024 * 1024
 
 
 class _Scripts:
-    """Those that were asked for, each set up once."""
+    """The scripts that were asked for, each opened once."""
 
     def __init__(self, context: BrowserContext, settings: Mapping[str, Any]) -> None:
         self._context = context
@@ -39,27 +36,27 @@ class _Scripts:
         self._portal = str(settings["portal"])
         self._open: dict[tuple[str, str], Script] = {}
 
-    async def of(self, name: str, method: Method) -> Script:
+    async def get(self, name: str, method: Method) -> Script:
         if (name, method) not in self._open:
-            self._open[name, method] = await self._begin(name, method)
+            self._open[name, method] = await self._open_script(name, method)
         return self._open[name, method]
 
-    async def _begin(self, name: str, method: Method) -> Script:
+    async def _open_script(self, name: str, method: Method) -> Script:
         if name == "each":
-            return Each(self._context, self._portal, method)
+            return PagePerRequest(self._context, self._portal, method)
         if name == "kept":
-            return await Kept.open(self._context, self._portal, method)
+            return await KeptPage.open(self._context, self._portal, method)
         if (port := self._settings["port"]) is None:
             raise ValueError(f"port: is null, and {name} needs one where its Chromium listens")
-        return Bare.open(self._portal, self._settings["cookies"], method, port)
+        return CdpPage.open(self._portal, self._settings["cookies"], method, port)
 
     async def drop(self, name: str, method: Method) -> None:
-        """For one that was left at its work: nobody knows what its page shows."""
+        """Close a script that was cancelled: the state of its page is unknown."""
         await self._open.pop((name, method)).close()
 
 
-class _Load:
-    """Clients at work, and what their orders took until each had its answer."""
+class _Clients:
+    """Clients that convert their orders, and the seconds of each order."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -67,7 +64,7 @@ class _Load:
         self.took: list[float] = []
         self.last = 0.0
 
-    async def client(self, orders: Sequence[Order]) -> None:
+    async def run_client(self, orders: Sequence[Order]) -> None:
         for links, sub_ids in orders:
             began = time.perf_counter()
             rows = await self._script.convert(links, sub_ids)
@@ -83,14 +80,14 @@ def _check(links: Sequence[str], rows: Sequence[Row]) -> None:
         raise ValueError(f"{links} became {rows}")
 
 
-async def _do(scripts: _Scripts, asked: dict[str, Any]) -> dict[str, Any]:
+async def _run_command(scripts: _Scripts, asked: dict[str, Any]) -> dict[str, Any]:
     name, method = asked["script"], cast(Method, asked["method"])
-    script = await scripts.of(name, method)
-    load = _Load(script)
+    script = await scripts.get(name, method)
+    load = _Clients(script)
     try:
         async with asyncio.timeout(asked["seconds"]), asyncio.TaskGroup() as clients:
             for orders in asked["clients"]:
-                clients.create_task(load.client(orders))
+                clients.create_task(load.run_client(orders))
     except TimeoutError:
         await scripts.drop(name, method)
     else:
@@ -118,7 +115,7 @@ async def main(settings: dict[str, Any]) -> None:
         scripts = _Scripts(context, settings)
         print(json.dumps({"version": browser.version}), flush=True)
         while line := await reader.readline():
-            print(json.dumps(await _do(scripts, json.loads(line))), flush=True)
+            print(json.dumps(await _run_command(scripts, json.loads(line))), flush=True)
         await browser.close()
 
 

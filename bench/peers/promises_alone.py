@@ -1,12 +1,10 @@
-"""The least that keeps what is promised of an execution: asked for over HTTP, no kickoff that was
-answered is lost, its result is on the disk before it is told, and nothing outlives the daemon.
+"""The floor of an execution: the least program that keeps the daemon's promises.
 
-    python -m bench.peers.promises_alone FOLDER    # prints its address; ends with its input
+    python -m bench.peers.promises_alone FOLDER    # prints its address; ends with standard input
 
-So: two routes, two transactions of one row, and a reaper, on the server, the database and the
-fork server that the daemon has itself. Nobody would do it like this: no token is asked for, no body
-looked at, no line kept, no event written, and whoever fails takes all with them. It shows what is
-left to save for anybody who makes these promises with these libraries.
+An answered kickoff is not lost, a result is on the disk before it is told, and no worker outlives
+the server. It takes two routes, two transactions and a reaper, on the daemon's own server, database
+and fork server. It checks no token, validates no body, has no queue and writes no events.
 """
 
 from __future__ import annotations
@@ -32,17 +30,17 @@ from smartlinkd.processes.process_tree import (
 
 AT_A_TIME: Final = 16
 MESSAGES: Final = 2
-"""That the program says; the last is its result."""
+"""Messages of the program; the last is its result."""
 LIMIT: Final = 1 << 30
-"""Bytes of memory, and of any one file."""
+"""Bytes of the program's memory, and of any file that it writes."""
 ENVIRONMENT: Final = {"PATH": os.defpath}
 TABLE: Final = "CREATE TABLE executions (id TEXT PRIMARY KEY, result TEXT)"
 CREATED: Final = "INSERT INTO executions (id) VALUES (?)"
 ENDED: Final = "UPDATE executions SET result = ? WHERE id = ?"
 
 
-class Disk:
-    """A database of one table, and the thread that alone uses it."""
+class Database:
+    """A database of one table, used by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -63,27 +61,27 @@ class Execution:
     result: str = ""
 
 
-def app_of(disk: Disk, workers: trio.Nursery) -> GuardedQuart:
-    """What is asked: kick one off, and wait for its result."""
+def make_app(database: Database, workers: trio.Nursery) -> GuardedQuart:
+    """Return an app with two routes: kick an execution off, and wait for its result."""
     app = GuardedQuart()
     executions: dict[str, Execution] = {}
     places = trio.CapacityLimiter(AT_A_TIME)
 
-    async def carry_out(id_: str) -> None:
+    async def run_execution(id_: str) -> None:
         async with places, trio.open_nursery() as nursery:
-            await run_once(lambda result: nursery.start_soon(tell, id_, result))
+            await run_once(lambda result: nursery.start_soon(finish, id_, result))
 
-    async def tell(id_: str, result: str) -> None:
+    async def finish(id_: str, result: str) -> None:
         executions[id_].result = result
-        await disk.write(ENDED, result, id_)
+        await database.write(ENDED, result, id_)
         executions[id_].ended.set()
 
     @app.post("/kickoff")
     async def kickoff() -> dict[str, Any]:
         id_ = str(uuid4())
-        await disk.write(CREATED, id_)
+        await database.write(CREATED, id_)
         executions[id_] = Execution()
-        workers.start_soon(carry_out, id_)
+        workers.start_soon(run_execution, id_)
         return {"kickoff_id": id_}
 
     @app.get("/status/<id_>")
@@ -94,8 +92,8 @@ def app_of(disk: Disk, workers: trio.Nursery) -> GuardedQuart:
     return app
 
 
-async def run_once(told: Callable[[str], None]) -> None:
-    """Run the program to its end. `told` is called with its result as soon as it has said it."""
+async def run_once(on_result: Callable[[str], None]) -> None:
+    """Run the program to its end. `on_result` is called with its result as soon as it is read."""
     ours, theirs = socket.socketpair()
     with trio.socket.from_stdlib_socket(ours) as line, theirs:
         async with run_process_tree(
@@ -113,7 +111,7 @@ async def run_once(told: Callable[[str], None]) -> None:
                 if not (data := await line.recv(4096)):
                     raise RuntimeError(f"the program ended without a result: {said!r}")
                 said += data
-            told(result_of(said.decode()))
+            on_result(result_of(said.decode()))
             await process.wait()
 
 
@@ -121,7 +119,7 @@ async def main(folder: Path) -> None:
     stop = trio.Event()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         async with shared_fork_server(), trio.open_nursery() as workers:
-            app = app_of(Disk(folder / "database"), workers)
+            app = make_app(Database(folder / "database"), workers)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_serve, app, listening, stop)
                 print("http://{}:{}".format(*listening.getsockname()), flush=True)

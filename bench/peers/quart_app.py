@@ -1,4 +1,4 @@
-"""The questions as a trivial Quart-Trio app: `hypercorn -k trio bench.peers.quart_app:app`."""
+"""A trivial Quart-Trio app that answers row 6: `hypercorn -k trio bench.peers.quart_app:app`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jwt
 from quart import request
 from quart_trio import QuartTrio
 
-from bench.peers.answers import COOKIE, CREWS, SECRET, is_owner
+from bench.peers.answers import COOKIE, CREWS, SECRET, check_token
 
 app = QuartTrio(__name__)
 
@@ -22,7 +22,7 @@ async def health() -> dict[str, Any]:
 @app.get("/api/crews")
 async def crews() -> Any:
     try:
-        is_owner(request.headers.get("Authorization", ""), SECRET)
+        check_token(request.headers.get("Authorization", ""), SECRET)
     except jwt.PyJWTError:
         return {"ok": False, "error": "log in first"}, 403
     return CREWS

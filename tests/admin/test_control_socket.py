@@ -1,4 +1,4 @@
-"""The control socket, over a real one: who may use it, what it answers, and what it survives."""
+"""The control socket over a real one: access, answers, and bad clients."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from smartlinkd.admin.control_socket import (
 )
 from smartlinkd.errors import Invalid, Unavailable
 
-PATIENCE = 5.0  # seconds; what takes that long hangs
+PATIENCE = 5.0  # seconds; a longer wait is a hang
 NOBODY = 65534
 NO_ANSWER = "is no daemon of smartlinkd: its answer is none"
 
 
 class Order(Arguments):
-    """What one of the commands is told."""
+    """The arguments of the command `order`."""
 
     dish: str
     spoons: int = Field(default=1, le=4)
 
 
-class Owner:
-    """What the commands do."""
+class Handlers:
+    """The handlers of the commands, and what they have done."""
 
     def __init__(self) -> None:
         self.done: list[str] = []
@@ -86,8 +86,8 @@ class Owner:
 
 
 @pytest.fixture
-def owner() -> Owner:
-    return Owner()
+def handlers() -> Handlers:
+    return Handlers()
 
 
 @pytest.fixture
@@ -97,13 +97,13 @@ def limits() -> dict[str, float]:
 
 
 @pytest.fixture
-def control(limits: dict[str, float], tmp_path: Path, owner: Owner) -> ControlSocket:
-    return ControlSocket(tmp_path, owner.commands(), **limits)
+def control(limits: dict[str, float], tmp_path: Path, handlers: Handlers) -> ControlSocket:
+    return ControlSocket(tmp_path, handlers.commands(), **limits)
 
 
 @pytest.fixture
 async def running(control: ControlSocket, tmp_path: Path) -> AsyncIterator[Path]:
-    """The directory of a daemon that answers."""
+    """The state directory of a running control socket."""
     with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
             await nursery.start(control.run)
@@ -111,8 +111,8 @@ async def running(control: ControlSocket, tmp_path: Path) -> AsyncIterator[Path]
             nursery.cancel_scope.cancel()
 
 
-async def said_to(directory: Path, question: bytes, *, more: bool = False) -> bytes:
-    """All that comes back for `question`; nothing is sent after it unless there is `more`."""
+async def exchange(directory: Path, question: bytes, *, more: bool = False) -> bytes:
+    """Send `question` and return all that comes back; the sending side stays open if `more`."""
     async with await trio.open_unix_socket(directory / SOCKET_NAME) as stream:
         await stream.send_all(question)
         if not more:
@@ -122,7 +122,7 @@ async def said_to(directory: Path, question: bytes, *, more: bool = False) -> by
             async for part in stream:
                 answer += part
         except trio.BrokenResourceError:
-            pass  # cut off with bytes unread
+            pass  # closed by the server with unread bytes
         return answer
 
 
@@ -133,12 +133,12 @@ async def assert_serves(directory: Path) -> None:
 # Commands
 
 
-async def test_a_command_is_done_and_answered(running: Path, owner: Owner) -> None:
+async def test_command_is_run_and_answered(running: Path, handlers: Handlers) -> None:
     assert await call(running, "greet") == {"ok": True, "message": "good day"}
-    assert owner.done == ["greet"]
+    assert handlers.done == ["greet"]
 
 
-async def test_on_the_wire_it_is_a_line_of_json_each_way_also_in_pieces(running: Path) -> None:
+async def test_request_in_pieces_is_answered_with_a_line_of_json(running: Path) -> None:
     async with await trio.open_unix_socket(running / SOCKET_NAME) as stream:
         for piece in (b'{"comm', b'and": "gre', b'et"}', b"\n"):
             await stream.send_all(piece)
@@ -171,7 +171,7 @@ async def test_a_large_answer_arrives_whole(running: Path) -> None:
     assert await call(running, "much") == {"ok": True, "text": "x" * 500_000}
 
 
-async def test_a_slow_command_holds_up_nobody(running: Path, owner: Owner) -> None:
+async def test_slow_command_does_not_delay_others(running: Path, handlers: Handlers) -> None:
     answers: list[Response] = []
 
     async def wait() -> None:
@@ -179,14 +179,14 @@ async def test_a_slow_command_holds_up_nobody(running: Path, owner: Owner) -> No
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(wait)
-        await owner.waits.wait()
+        await handlers.waits.wait()
         await assert_serves(running)
         assert answers == []
-        owner.may_end.set()
+        handlers.may_end.set()
     assert answers == [{"ok": True}]
 
 
-async def test_only_so_many_are_answered_at_the_same_time(running: Path, owner: Owner) -> None:
+async def test_connections_beyond_the_limit_wait(running: Path, handlers: Handlers) -> None:
     async def ask(command: str) -> None:
         answer = await call(running, command)
         answers[command] += answer["ok"]
@@ -195,27 +195,29 @@ async def test_only_so_many_are_answered_at_the_same_time(running: Path, owner: 
     async with trio.open_nursery() as nursery:
         for _ in range(MAX_CONNECTIONS):
             nursery.start_soon(ask, "wait")
-        while owner.waiting < MAX_CONNECTIONS:
+        while handlers.waiting < MAX_CONNECTIONS:
             await trio.lowlevel.checkpoint()
         nursery.start_soon(ask, "greet")
         await wait_all_tasks_blocked(0.02)
-        assert owner.done == []
-        owner.may_end.set()
+        assert handlers.done == []
+        handlers.may_end.set()
     assert answers == {"wait": MAX_CONNECTIONS, "greet": 1}
 
 
 # Arguments
 
 
-async def test_a_command_is_told_its_arguments(running: Path) -> None:
+async def test_command_gets_its_arguments(running: Path) -> None:
     answer = await call(running, "order", {"dish": "phở"})
     assert answer == {"ok": True, "dish": "phở", "spoons": 1}
 
 
 @pytest.mark.parametrize("arguments", ["", ', "arguments": {}', ', "arguments": null'])
-async def test_who_has_no_arguments_may_leave_them_out(running: Path, arguments: str) -> None:
+async def test_arguments_of_a_command_without_any_may_be_left_out(
+    running: Path, arguments: str
+) -> None:
     question = f'{{"command": "greet"{arguments}}}\n'
-    assert json.loads(await said_to(running, question.encode()))["ok"] is True
+    assert json.loads(await exchange(running, question.encode()))["ok"] is True
 
 
 @pytest.mark.parametrize(
@@ -233,17 +235,19 @@ async def test_who_has_no_arguments_may_leave_them_out(running: Path, arguments:
     ],
 )
 async def test_wrong_arguments_are_named_and_nothing_is_done(
-    running: Path, owner: Owner, arguments: JsonValue, error: str
+    running: Path, handlers: Handlers, arguments: JsonValue, error: str
 ) -> None:
     question = json.dumps({"command": "order", "arguments": arguments}).encode() + b"\n"
-    assert json.loads(await said_to(running, question)) == {"ok": False, "error": error}
-    assert owner.done == []
+    assert json.loads(await exchange(running, question)) == {"ok": False, "error": error}
+    assert handlers.done == []
 
 
-async def test_a_command_without_arguments_takes_none(running: Path, owner: Owner) -> None:
+async def test_command_without_arguments_refuses_arguments(
+    running: Path, handlers: Handlers
+) -> None:
     answer = await call(running, "greet", {"loudly": True})
     assert answer == {"ok": False, "error": "loudly: is not a field here"}
-    assert owner.done == []
+    assert handlers.done == []
 
 
 async def test_arguments_are_not_logged(running: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -254,15 +258,15 @@ async def test_arguments_are_not_logged(running: Path, caplog: pytest.LogCapture
     assert "secret" not in caplog.text
 
 
-async def test_arguments_that_are_too_long_are_refused_unsent(running: Path, owner: Owner) -> None:
+async def test_too_long_arguments_are_not_sent(running: Path, handlers: Handlers) -> None:
     room = MAX_REQUEST - len(json.dumps({"command": "order", "arguments": {"dish": ""}})) - 1
     assert (await call(running, "order", {"dish": "x" * room}))["ok"] is True
     with pytest.raises(Invalid, match=r"^the arguments are too long: .* at most 4096 bytes$"):
         await call(running, "order", {"dish": "x" * (room + 1)})
-    assert owner.done == ["order"]
+    assert handlers.done == ["order"]
 
 
-# Bad questions
+# Bad requests
 
 
 @pytest.mark.parametrize(
@@ -282,33 +286,35 @@ async def test_arguments_that_are_too_long_are_refused_unsent(running: Path, own
     ],
     ids=lambda question: repr(question[:24]),
 )
-async def test_a_question_that_is_no_command_is_answered_as_an_unknown_one(
-    running: Path, owner: Owner, question: bytes
+async def test_malformed_request_is_answered_as_an_unknown_command(
+    running: Path, handlers: Handlers, question: bytes
 ) -> None:
-    answer = json.loads(await said_to(running, question + b"\n"))
+    answer = json.loads(await exchange(running, question + b"\n"))
     assert answer["ok"] is False
     assert "is not one of" in answer["error"]
-    assert owner.done == []
+    assert handlers.done == []
     await assert_serves(running)
 
 
 async def test_a_line_that_is_too_long_is_not_answered(running: Path) -> None:
     longest = b'{"command": "greet"}'.ljust(MAX_REQUEST - 1) + b"\n"
-    assert json.loads(await said_to(running, longest))["ok"] is True
-    assert await said_to(running, b" " + longest) == b""
-    assert await said_to(running, b" " * (MAX_REQUEST + 1), more=True) == b""
+    assert json.loads(await exchange(running, longest))["ok"] is True
+    assert await exchange(running, b" " + longest) == b""
+    assert await exchange(running, b" " * (MAX_REQUEST + 1), more=True) == b""
     await assert_serves(running)
 
 
 @pytest.mark.parametrize("half", [b"", b'{"command": "greet"', b'{"command": "greet"}'])
-async def test_half_a_line_is_not_answered(running: Path, owner: Owner, half: bytes) -> None:
-    assert await said_to(running, half) == b""
-    assert owner.done == []
+async def test_unfinished_line_is_not_answered(
+    running: Path, handlers: Handlers, half: bytes
+) -> None:
+    assert await exchange(running, half) == b""
+    assert handlers.done == []
     await assert_serves(running)
 
 
-async def test_a_client_that_does_not_wait_for_its_answer_harms_nobody(
-    running: Path, owner: Owner
+async def test_client_that_leaves_before_its_answer_disturbs_no_other(
+    running: Path, handlers: Handlers
 ) -> None:
     for command in (b"greet", b"much"):
         async with await trio.open_unix_socket(running / SOCKET_NAME) as stream:
@@ -320,12 +326,12 @@ async def test_a_client_that_does_not_wait_for_its_answer_harms_nobody(
 async def test_silent_clients_are_dropped_and_make_room(running: Path) -> None:
     streams = [await trio.open_unix_socket(running / SOCKET_NAME) for _ in range(MAX_CONNECTIONS)]
     for stream in streams:
-        assert await stream.receive_some() == b""  # its end
+        assert await stream.receive_some() == b""  # end of stream
         await stream.aclose()
     await assert_serves(running)
 
 
-async def test_a_bug_in_a_command_is_logged_and_ends_nothing(
+async def test_bug_in_a_command_is_logged_and_the_socket_stays(
     running: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     answer = await call(running, "blunder")
@@ -337,7 +343,7 @@ async def test_a_bug_in_a_command_is_logged_and_ends_nothing(
 # The socket
 
 
-async def test_the_mask_for_new_files_is_what_it_was(running: Path) -> None:
+async def test_umask_is_restored(running: Path) -> None:
     (running / "file").touch()
     mask = os.umask(0o022)
     os.umask(mask)
@@ -345,15 +351,15 @@ async def test_the_mask_for_new_files_is_what_it_was(running: Path) -> None:
     assert mask != 0o177
 
 
-async def test_a_client_in_the_middle_does_not_keep_it_from_ending(
-    control: ControlSocket, tmp_path: Path, owner: Owner
+async def test_unfinished_command_does_not_delay_the_end(
+    control: ControlSocket, tmp_path: Path, handlers: Handlers
 ) -> None:
     with trio.fail_after(PATIENCE):
         async with trio.open_nursery() as nursery:
             await nursery.start(control.run)
             stream = await trio.open_unix_socket(tmp_path / SOCKET_NAME)
             await stream.send_all(b'{"command": "wait"}\n')
-            await owner.waits.wait()
+            await handlers.waits.wait()
             nursery.cancel_scope.cancel()
         async with stream:
             assert await stream.receive_some() == b""
@@ -372,20 +378,20 @@ async def test_a_socket_that_a_killed_daemon_left_is_replaced(
         nursery.cancel_scope.cancel()
 
 
-async def test_the_path_of_its_directory_may_be_long(tmp_path: Path, owner: Owner) -> None:
-    directory = tmp_path / ("d" * 200)  # the address of a socket holds 107 bytes
+async def test_directory_with_a_long_path_is_served(tmp_path: Path, handlers: Handlers) -> None:
+    directory = tmp_path / ("d" * 200)  # a socket's address holds 107 bytes
     directory.mkdir()
     async with trio.open_nursery() as nursery:
-        await nursery.start(ControlSocket(directory, owner.commands()).run)
+        await nursery.start(ControlSocket(directory, handlers.commands()).run)
         await assert_serves(directory)
         nursery.cancel_scope.cancel()
     assert not (directory / SOCKET_NAME).exists()
 
 
-# Nobody there
+# No daemon
 
 
-async def test_without_a_daemon_the_error_says_where_it_was_looked_for(tmp_path: Path) -> None:
+async def test_missing_daemon_is_an_error_that_names_the_socket(tmp_path: Path) -> None:
     unserved = tmp_path / "unserved"
     unserved.mkdir()
     with socket.socket(socket.AF_UNIX) as left:
@@ -409,7 +415,7 @@ async def test_without_a_daemon_the_error_says_where_it_was_looked_for(tmp_path:
         (b'{"ok": false, "error": ["x"]}\n', NO_ANSWER),
     ],
 )
-async def test_an_answer_that_is_none_is_no_daemon(tmp_path: Path, answer: bytes, why: str) -> None:
+async def test_malformed_answer_is_no_daemon(tmp_path: Path, answer: bytes, why: str) -> None:
     async def answering(stream: trio.SocketStream) -> None:
         async with stream:
             await stream.receive_some()
@@ -433,10 +439,10 @@ async def test_daemon_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> 
             await call(tmp_path, "status", timeout_s=0.05)
 
 
-async def test_another_users_daemon_is_said_to_be_that(running: Path) -> None:
+async def test_socket_of_another_user_is_an_error_that_says_so(running: Path) -> None:
     (running / SOCKET_NAME).chmod(0)
     root = os.geteuid() == 0
-    if root:  # whom no mode keeps out
+    if root:  # root ignores modes
         os.seteuid(NOBODY)
     try:
         with pytest.raises(NotRunning, match=r"belongs to another user; run this as root"):

@@ -1,4 +1,4 @@
-"""The page for the scrape, as Prometheus' own parser reads it."""
+"""The metrics page, read by Prometheus' own parser."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def part(name: str, state: ChildState, restarts: int = 0) -> ChildSnapshot:
     return ChildSnapshot(name, state, datetime.now(UTC), restarts, None, None)
 
 
-def an_executor() -> Executor:
-    """One that does not run."""
+def stopped_executor() -> Executor:
+    """Return an executor that does not run."""
     return Executor(
         Catalog({}),
         Store(Path("/nowhere"), key=SecretBytes(bytes(32)), retention=RETENTION),
@@ -57,7 +57,7 @@ def samples(metrics: Metrics, family: str) -> dict[str, float]:
 
 def test_parts_are_read_at_the_scrape() -> None:
     parts = [part("vault", ChildState.RUNNING)]
-    metrics = Metrics(None, ConversionTimings(), an_executor(), lambda: parts)
+    metrics = Metrics(None, ConversionTimings(), stopped_executor(), lambda: parts)
     assert samples(metrics, "smartlinkd_part_restarts") == {"vault": 0}
     parts[:] = [part(state, state, restarts=2) for state in ChildState]
     assert samples(metrics, "smartlinkd_part_restarts") == dict.fromkeys(ChildState, 2)
@@ -65,7 +65,7 @@ def test_parts_are_read_at_the_scrape() -> None:
     assert samples(metrics, "smartlinkd_part_up") == up
 
 
-def a_browser() -> Browser:
+def stopped_browser() -> Browser:
     launch = LaunchSettings(
         executable=Path("/nowhere"), user="nobody", no_sandbox=False, start_timeout=1
     )
@@ -75,22 +75,22 @@ def a_browser() -> Browser:
     return Browser(settings, queue=1, backoff=Backoff(), on_down=lambda _why: None)
 
 
-def test_a_daemon_without_a_browser_tells_of_none() -> None:
+def test_metrics_without_a_browser_have_no_browser_family() -> None:
     def told(browser: Browser | None) -> list[str]:
         return [
             name
-            for name in families(Metrics(browser, ConversionTimings(), an_executor(), list))
+            for name in families(Metrics(browser, ConversionTimings(), stopped_executor(), list))
             if "browser" in name
         ]
 
-    assert told(a_browser())
+    assert told(stopped_browser())
     assert not told(None)
 
 
 def test_values_of_the_parts_are_told_apart_by_their_labels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    browser, timings, executor = a_browser(), ConversionTimings(), an_executor()
+    browser, timings, executor = stopped_browser(), ConversionTimings(), stopped_executor()
     webhooks = WebhookTimings()
     metrics = Metrics(browser, (*timings, *webhooks), executor, list)
     assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 0

@@ -1,4 +1,4 @@
-"""The owner's reports and commands, over real parts; what the portal does is played."""
+"""The owner's reports and commands with real actors; the portal is a fake."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ CATALOG = Catalog(
 
 
 class Portal:
-    """Makes links and refuses them, and there are no short ones."""
+    """A portal that makes links or raises `refusal`, and has no short links."""
 
     needs_cookie = True
 
@@ -81,7 +81,7 @@ class Portal:
 
 
 class Parts:
-    """The parts, none of which runs at first."""
+    """The actors of a daemon, not running at first."""
 
     def __init__(self, directory: Path) -> None:
         place = market("vn")
@@ -123,7 +123,7 @@ class Parts:
         ]
 
     async def run(self, nursery: trio.Nursery) -> None:
-        """Run vault and service. Auth works in threads, for which a mock clock does not wait."""
+        """Start vault and service. Auth works in threads, for which a mock clock does not wait."""
         await nursery.start(self.vault.run)
         await nursery.start(self.conversion.run)
 
@@ -136,7 +136,7 @@ def parts(tmp_path: Path) -> Parts:
     return Parts(tmp_path)
 
 
-# What is shown
+# Reports
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def parts(tmp_path: Path) -> Parts:
         (SessionLost, ("session lost", "the affiliate portal wants a login")),
     ],
 )
-async def test_account_is_shown_from_no_cookie_to_its_trouble_and_the_end_of_that(
+async def test_account_is_shown_without_a_cookie_in_a_pause_and_after_it(
     parts: Parts,
     nursery: trio.Nursery,
     autojump_clock: MockClock,
@@ -167,7 +167,7 @@ async def test_account_is_shown_from_no_cookie_to_its_trouble_and_the_end_of_tha
     (account,) = (await parts.do("status"))["accounts"]
     assert (account["account"], account["state"]) == ("4711", "active")
 
-    # Made here: one that were a parameter would keep its traceback, and all parts, for ever.
+    # An exception made as a test's parameter would keep its traceback and all actors alive.
     parts.portal.refusal = refusal()
     with pytest.raises(type(parts.portal.refusal)):
         await parts.conversion.convert(order(2))
@@ -185,7 +185,7 @@ async def test_account_is_shown_from_no_cookie_to_its_trouble_and_the_end_of_tha
     assert await parts.do("account clear") == {"cleared": 0}
 
 
-async def test_a_status_is_shown_without_a_part_that_has_ended(
+async def test_status_is_shown_while_an_actor_is_down(
     parts: Parts, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     await parts.run(nursery)
@@ -202,7 +202,7 @@ async def test_a_status_is_shown_without_a_part_that_has_ended(
     assert status["cookie"]["accountName"] == "mine"
 
 
-async def test_a_status_waits_for_nobody_for_long(parts: Parts, autojump_clock: MockClock) -> None:
+async def test_status_waits_three_seconds_at_most(parts: Parts, autojump_clock: MockClock) -> None:
     before = trio.current_time()
     status = await parts.operator.status()
     assert trio.current_time() - before <= 3
@@ -214,13 +214,13 @@ async def test_a_status_waits_for_nobody_for_long(parts: Parts, autojump_clock: 
 @pytest.mark.parametrize(
     "state", [ChildState.STARTING, ChildState.WAITING, ChildState.STOPPING, ChildState.DOWN]
 )
-def test_it_is_not_ready_while_a_part_does_not_run(parts: Parts, state: ChildState) -> None:
+def test_daemon_is_not_ready_while_a_part_does_not_run(parts: Parts, state: ChildState) -> None:
     assert parts.operator.not_ready() is None
     parts.states["conversion"] = state
     assert parts.operator.not_ready() == state
 
 
-# What is done
+# Commands
 
 
 async def test_tokens_are_revoked_and_keys_if_wanted(parts: Parts, nursery: trio.Nursery) -> None:
@@ -278,7 +278,7 @@ async def test_a_crews_token_is_shown_and_rotated(
         await parts.tokens.caller(name, answer["token"])
 
 
-async def test_an_empty_user_is_nobody(parts: Parts, nursery: trio.Nursery) -> None:
+async def test_empty_user_is_refused(parts: Parts, nursery: trio.Nursery) -> None:
     await nursery.start(parts.tokens.run)
     token = await parts.do("crew token", name="post")
     for rotate in (False, True):
@@ -300,7 +300,7 @@ async def test_an_empty_user_is_nobody(parts: Parts, nursery: trio.Nursery) -> N
         ),
     ],
 )
-async def test_a_token_of_nobodys_is_refused(
+async def test_token_of_an_unknown_crew_or_user_is_refused(
     parts: Parts,
     nursery: trio.Nursery,
     arguments: dict[str, JsonValue],

@@ -10,7 +10,7 @@ import httpx
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-PATIENCE = 15.0  # seconds; whatever takes longer hangs
+PATIENCE = 15.0  # seconds; a longer wait is a hang
 
 
 @dataclass
@@ -25,9 +25,8 @@ class Client:
     async def send(
         self, method: str, path: str, token: str, body: object, headers: Mapping[str, str]
     ) -> httpx.Response:
-        """A dict or list goes as JSON, bytes as they are, and None is no body. Header names are
-        written with underscores.
-        """
+        """Send a request. A dict or list is sent as JSON, bytes as they are, None without a body.
+        Names of headers are written with underscores."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if token:
             given["Authorization"] = f"Bearer {token}"
@@ -38,7 +37,7 @@ class Client:
         return await self.http.request(method, url, json=body, headers=given)
 
     async def raw(self, request: bytes) -> bytes:
-        """Send bytes and read to the end of file."""
+        """Send bytes and read until the connection ends."""
         with trio.fail_after(PATIENCE):
             async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
                 await stream.send_all(request)
@@ -50,9 +49,10 @@ class Client:
     async def post_late(
         self, path: str, token: str, body: object, meanwhile: Callable[[], Awaitable[object]]
     ) -> bytes:
-        """POST a body whose last byte follows only after `meanwhile`; returns the whole answer.
+        """POST a body, and send its last byte only after `meanwhile`; return the whole answer.
 
-        For a server among this process's own tasks: all that could do something has done it then.
+        The server has to run in this process, so that all its tasks have done what they can by
+        then.
         """
         content = json.dumps(body).encode()
         head = (
@@ -72,7 +72,7 @@ class Client:
 async def answer_in_time(
     clock: MockClock, ask: Callable[[], Awaitable[httpx.Response]]
 ) -> httpx.Response:
-    """Set the clock forward, second by second, until there is an answer."""
+    """Advance the clock in steps of one second until there is an answer, and return it."""
     answers: list[httpx.Response] = []
 
     async def run() -> None:

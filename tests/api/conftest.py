@@ -1,7 +1,7 @@
-"""The whole daemon on a port of its own, a client of it, and a check of each answer.
+"""Fixtures: the whole daemon on its own port, a client, and a check of each answer.
 
-Nothing is faked below HTTP: a test starts the real tree and speaks to it over loopback. Every JSON
-answer that a test gets is held against `/openapi.json` before the test sees it.
+A test starts the real supervision tree and uses HTTP over loopback. Each JSON answer is checked
+against `/openapi.json` before the test gets it.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ PASSWORD = "correct horse battery staple"
 HASH = hash_password(PASSWORD)
 
 NOBODY = "http://127.0.0.1:1/graphql"
-"""An Open API that never answers: nothing listens at port 1."""
+"""The address of an Open API that never answers: nothing listens at port 1."""
 
 Json = dict[str, Any]
 Tables = Mapping[str, object]
 
 
 @dataclass
-class Wall:
-    """The machine's clock as the daemon sees it, `ahead` seconds off."""
+class WallClock:
+    """The daemon's wall clock, `ahead` seconds off."""
 
     ahead: float = 0.0
     began: float = field(default_factory=time.time)
 
     def now(self) -> float:
-        """Unix seconds. They stand still: a test has all the time it needs for one code."""
+        """Return Unix seconds. They do not advance, so a test can use a code at any time."""
         return self.began + self.ahead
 
 
 @dataclass
-class Phone:
-    """An authenticator app, played by oathtool."""
+class AuthenticatorApp:
+    """An authenticator app, imitated with oathtool."""
 
-    wall: Wall
+    wall_clock: WallClock
 
-    def shows(self, secret: str, *, ahead: float = 0) -> str:
-        """The code for a secret in base32, now or so many seconds ahead."""
-        moment = datetime.fromtimestamp(self.wall.now() + ahead, UTC)
+    def code(self, secret: str, *, ahead: float = 0) -> str:
+        """Return the code for a secret in base32, now or `ahead` seconds later."""
+        moment = datetime.fromtimestamp(self.wall_clock.now() + ahead, UTC)
         answer = subprocess.run(
             ["oathtool", "--totp", "--base32", f"--now={moment:%Y-%m-%d %H:%M:%S} UTC", "-"],
             input=secret,
@@ -72,18 +72,18 @@ class Phone:
         return answer.stdout.strip()
 
     async def enable(self, daemon: Daemon, token: str) -> str:
-        """Switch the second factor on, go on to the next code, and return the secret."""
+        """Enable the second factor, advance to the next code, and return the secret."""
         secret = str((await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"])
-        body = {"secret": secret, "code": self.shows(secret)}
+        body = {"secret": secret, "code": self.code(secret)}
         answer = await daemon.post("/api/auth/2fa/enable", body, token=token)
         assert answer.status_code == 200, answer.text
-        self.wall.ahead += 30
+        self.wall_clock.ahead += 30
         return secret
 
 
 @dataclass
 class Daemon(Client):
-    """A running daemon. A request is a connection of its own, so no test sees another's."""
+    """A running daemon. Each request uses a new connection."""
 
     state: Path
     scope: trio.CancelScope
@@ -103,13 +103,13 @@ class Daemon(Client):
         return await self.send(method, path, token, body, headers)
 
     async def login(self) -> str:
-        """A session token, with the second factor off."""
+        """Return a session token; the second factor must be off."""
         answer = await self.post("/api/auth/login", {"password": PASSWORD})
         assert answer.status_code == 200, answer.text
         return str(answer.json()["token"])
 
     async def make_key(self, token: str, *scopes: str) -> str:
-        """An API key with these scopes, with the second factor off."""
+        """Return an API key with these scopes; the second factor must be off."""
         answer = await self.post("/api/keys", {"name": "a program", "scopes": scopes}, token=token)
         assert answer.status_code == 200, answer.text
         return str(answer.json()["key"])
@@ -118,27 +118,27 @@ class Daemon(Client):
         return await self.post("/api/convert", {"links": links, **more}, token=token)
 
     async def stop(self) -> None:
-        """End it, and wait for that."""
+        """Stop the daemon and wait for its end."""
         self.scope.cancel()
         await self.ended.wait()
         await self.http.aclose()
 
 
 class Conformity:
-    """Holds answers against the OpenAPI document that the daemon itself gives out."""
+    """Checks answers against the daemon's own OpenAPI document."""
 
     def __init__(self) -> None:
         self._document: Json = {}
 
-    async def learn(self, http: httpx.AsyncClient, url: str = "") -> None:
-        """Read the document, once: it does not depend on the configuration."""
+    async def load(self, http: httpx.AsyncClient, url: str = "") -> None:
+        """Read the document once: it does not depend on the configuration."""
         if not self._document:
             self._document = (await http.get(f"{url}/openapi.json")).json()
 
     async def check(self, answer: httpx.Response, *, served_as: str = "") -> None:
-        """An event hook of httpx. Fails where status, headers or body are not as documented.
+        """Check status, headers and body against the document. An event hook of httpx.
 
-        `served_as` is the documented path, where it is not the one that was asked for.
+        `served_as` is the documented path if it differs from the requested one.
         """
         await answer.aread()
         method = answer.request.method.lower()
@@ -168,12 +168,12 @@ class Conformity:
         elif media == "application/json":
             assert self._faults(answer.json(), content["schema"]) == [], where
 
-    def knows(self, path: str) -> bool:
+    def documents(self, path: str) -> bool:
         """Return True if anything is documented at a path."""
         return any(self._operation(method, path) for method in ("get", "post", "delete"))
 
     def operations(self) -> list[tuple[str, str, Json]]:
-        """Method, path and description of each operation."""
+        """Return method, path and description of each operation."""
         return [
             (method.upper(), path, operation)
             for path, methods in self._document["paths"].items()
@@ -193,7 +193,7 @@ class Conformity:
         return documented
 
     def _header(self, described: Json) -> Json:
-        """A header's description, which every answer shares or which stands in its place."""
+        """Return a header's description. A `$ref` names one that all answers share."""
         name = described.get("$ref", "").removeprefix("#/components/headers/")
         found: Json = self._document["components"]["headers"][name] if name else described
         return found
@@ -253,10 +253,10 @@ Start = Callable[..., Awaitable[Daemon]]
 
 @pytest.fixture(autouse=True, scope="module")
 def quick_start() -> Iterator[None]:
-    """Do the slow steps of a start once a module."""
+    """Cache the slow steps of a start for the module."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(passwords, "matches", cache(passwords.matches))
-        # No certificates are read: all that the daemon calls here is on loopback, without TLS.
+        # No certificates are read: all requests of the daemon go to loopback, without TLS.
         patch.setattr(tree, "HttpClient", lambda: HttpClient(plain_transport()))
         yield
 
@@ -266,9 +266,9 @@ def plain_transport() -> httpx.AsyncHTTPTransport:
 
 
 @pytest.fixture
-def wall(monkeypatch: pytest.MonkeyPatch) -> Wall:
-    """The clock that tokens and codes go by, in the test's hand."""
-    made = Wall()
+def wall_clock(monkeypatch: pytest.MonkeyPatch) -> WallClock:
+    """The wall clock for tokens and codes, which the test sets."""
+    made = WallClock()
     monkeypatch.setattr(tree, "Auth", partial(Auth, wall_clock=made.now))
     return made
 
@@ -287,7 +287,7 @@ def crash(*fault: str) -> Callable[..., Awaitable[Any]]:
 
 @pytest.fixture
 def slow_restarts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part that failed stays down for longer than any test takes."""
+    """A failed actor is not restarted during the test."""
     monkeypatch.setattr(tree, "Supervisor", partial(Supervisor, backoff=Backoff(300.0, 300.0)))
 
 
@@ -298,7 +298,7 @@ def conformity() -> Conformity:
 
 @pytest.fixture
 def settings_of(tmp_path: Path) -> Callable[..., Settings]:
-    """Settings for a daemon that makes links by an Open API; sections given replace keys."""
+    """Return a function that makes settings for links by an Open API; sections replace keys."""
 
     def settings(crews: Sequence[Tables] = (), **sections: Tables) -> Settings:
         tables: dict[str, dict[str, object]] = {
@@ -321,9 +321,10 @@ async def start(
     nursery: trio.Nursery,
     settings_of: Callable[..., Settings],
     conformity: Conformity,
-    wall: Wall,
+    wall_clock: WallClock,
 ) -> Start:
-    """Starts a daemon, always on the same state directory: `start(server={"max_body": 4096})`."""
+    """Return a function that starts a daemon: `start(server={"max_body": 4096})`. All daemons of a
+    test use the same state directory."""
 
     async def start(**given: Any) -> Daemon:
         settings = settings_of(**given)
@@ -342,7 +343,7 @@ async def start(
             timeout=PATIENCE,
             event_hooks={"response": [conformity.check]},
         )
-        await conformity.learn(http)
+        await conformity.load(http)
         return Daemon(urls[0], http, settings.state.directory, scope, ended)
 
     return start
@@ -350,7 +351,7 @@ async def start(
 
 @pytest.fixture
 async def daemon(start: Start) -> Daemon:
-    """A daemon as it comes, without a browser; its client is local."""
+    """A daemon with default settings and without a browser. Its client counts as local."""
     return await start()
 
 
@@ -361,6 +362,6 @@ async def token(daemon: Daemon) -> str:
 
 
 @pytest.fixture
-def phone(wall: Wall) -> Phone:
-    """The owner's phone."""
-    return Phone(wall)
+def authenticator(wall_clock: WallClock) -> AuthenticatorApp:
+    """The owner's authenticator app."""
+    return AuthenticatorApp(wall_clock)

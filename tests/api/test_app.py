@@ -94,7 +94,7 @@ async def test_preflight_of_the_extension_is_204(
             allowed = answer.headers["Access-Control-Allow-Headers"]
             assert allowed == "Authorization, Content-Type", path
             assert "Access-Control-Allow-Credentials" not in answer.headers, path
-            assert "Content-Length" not in answer.headers, path  # RFC 9110, section 8.6
+            assert "Content-Length" not in answer.headers, path  # RFC 9110 section 8.6
             assert "Origin" in answer.headers["Vary"], path
             synced = await daemon.post(path, {"cookie": COOKIE}, Origin=origin)
             assert synced.status_code == 200, path
@@ -102,7 +102,7 @@ async def test_preflight_of_the_extension_is_204(
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
-async def test_anybody_else_has_neither_a_preflight_nor_cors_headers(start: Start) -> None:
+async def test_other_origin_has_neither_a_preflight_nor_cors_headers(start: Start) -> None:
     daemon = await start(cookie={"extension_origins": [EXTENSION]})
     asks = {"Origin": EXTENSION, **PREFLIGHT}
     for path, headers in [

@@ -1,6 +1,6 @@
-"""The `Authorization` header, and the address that the throttle goes by.
+"""The `Authorization` header, and the client address of the throttle.
 
-The rules of tokens, codes and the throttle are in tests/auth and tests/contract.
+Tokens, codes and the throttle are tested in tests/auth and tests/contract.
 """
 
 from __future__ import annotations

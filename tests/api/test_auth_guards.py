@@ -19,7 +19,7 @@ CLOSED = {"open_to": [], "sync_key": SYNC_KEY}
 TOLD = "10 wrong keys came within an hour from {}; nobody is refused for that"
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     records = [each for each in caplog.records if each.name == FailedKeys.__module__]
     assert all(each.levelname == "WARNING" for each in records)
     assert all(getattr(each, "event", None) is LogEvent.SYNC_KEY_GUESSED for each in records)
@@ -31,7 +31,7 @@ def keys(mock_clock: MockClock) -> FailedKeys:
     return FailedKeys(mock_clock.current_time)
 
 
-async def wrong(daemon: Daemon, times: int, address: str) -> None:
+async def send_wrong_keys(daemon: Daemon, times: int, address: str) -> None:
     for number in range(times):
         answer = await daemon.get(PATH, token=f"wrong-{number}", X_Forwarded_For=address)
         assert answer.status_code == 403
@@ -45,11 +45,11 @@ async def test_tenth_wrong_key_of_an_address_is_logged_and_the_right_one_stays_g
     for token in ("", SYNC_KEY):
         for _ in range(NOTICED):
             await daemon.get(PATH, token=token, X_Forwarded_For=address)
-    await wrong(daemon, 9, "203.0.113.7")
-    await wrong(daemon, 9, address)
-    assert told(caplog) == []
-    await wrong(daemon, 30, address)
-    assert told(caplog) == [TOLD.format(address)]
+    await send_wrong_keys(daemon, 9, "203.0.113.7")
+    await send_wrong_keys(daemon, 9, address)
+    assert warnings(caplog) == []
+    await send_wrong_keys(daemon, 30, address)
+    assert warnings(caplog) == [TOLD.format(address)]
     for token in (SYNC_KEY, await daemon.login()):
         assert (await daemon.get(PATH, token=token, X_Forwarded_For=address)).status_code == 200
     assert "wrong-" not in caplog.text
@@ -65,7 +65,7 @@ async def test_key_that_nobody_checks_is_not_counted(
     daemon = await start(cookie=cookie)
     for _ in range(NOTICED):
         await daemon.get(PATH, token="anything")
-    assert told(caplog) == []
+    assert warnings(caplog) == []
 
 
 def test_wrong_keys_are_counted_anew_each_hour(
@@ -76,19 +76,19 @@ def test_wrong_keys_are_counted_anew_each_hour(
     mock_clock.jump(WINDOW)
     for _ in range(9):
         keys.note("192.0.2.1")
-    assert told(caplog) == []
+    assert warnings(caplog) == []
     mock_clock.jump(WINDOW - 1)
     keys.note("192.0.2.1")
     mock_clock.jump(1)
     for _ in range(100):
         keys.note("192.0.2.1")
-    assert told(caplog) == [TOLD.format("192.0.2.1")] * 2
+    assert warnings(caplog) == [TOLD.format("192.0.2.1")] * 2
 
 
 def test_ipv6_network_is_one_address(keys: FailedKeys, caplog: pytest.LogCaptureFixture) -> None:
     for number in range(NOTICED):
         keys.note(f"2001:db8::{number}")
-    assert told(caplog) == [TOLD.format("2001:db8::9")]
+    assert warnings(caplog) == [TOLD.format("2001:db8::9")]
 
 
 def test_flood_from_everywhere_is_few_records_and_hides_nobody(
@@ -98,16 +98,16 @@ def test_flood_from_everywhere_is_few_records_and_hides_nobody(
         keys.note(f"2001:db8:0:{number:x}::1")
     for number in range(NOTICED - 1):
         keys.note(f"192.0.2.{number}")
-    assert told(caplog) == []
+    assert warnings(caplog) == []
     keys.note("203.0.113.7")
-    assert told(caplog) == [TOLD.format("many addresses, 203.0.113.7 the last of them")]
+    assert warnings(caplog) == [TOLD.format("many addresses, 203.0.113.7 the last of them")]
     for _ in range(NOTICED):
         for number in range(2 * MAX_ADDRESSES):
             keys.note(f"2001:db8:0:{number:x}::1")
-    assert len(told(caplog)) == MAX_ADDRESSES + 1
+    assert len(warnings(caplog)) == MAX_ADDRESSES + 1
 
 
-# Who is let in; the rules are in test_client_address.py
+# Access; the rules are tested in test_client_address.py
 
 
 async def test_client_that_is_not_local_is_told_why_and_what_to_send(daemon: Daemon) -> None:

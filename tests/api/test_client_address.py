@@ -18,8 +18,8 @@ NEIGHBOUR = "192.168.1.7"
 LOOPBACK = ["127.0.0.0/8", "::1/128"]
 
 
-class Seen(NamedTuple):
-    """The result of an identification."""
+class Identity(NamedTuple):
+    """The client address, and True if the client counts as local."""
 
     address: str
     local: bool
@@ -35,21 +35,24 @@ def rules(
     )
 
 
-def caller(peer: str | None, *headers: tuple[str, str], by: ClientAccess | None = None) -> Seen:
-    """Identified with a good `Host`, unless there is another one among the headers."""
+def identify_peer(
+    peer: str | None, *headers: tuple[str, str], by: ClientAccess | None = None
+) -> Identity:
+    """Identify a request with a good `Host`, unless the headers have another one."""
     given = list(headers)
     if not any(name.lower() == "host" for name, _ in given):
         given.insert(0, HOST)
     found = identify(peer, Headers(given), by or rules())
-    return Seen(found.address, found.is_local)
+    return Identity(found.address, found.is_local)
 
 
-def behind(*headers: tuple[str, str], by: ClientAccess | None = None) -> Seen:
-    """Identified as a request that the trusted proxy hands on; open to a neighbour and loopback."""
-    return caller(PROXY, *headers, by=by or rules("127.0.0.0/8", f"{NEIGHBOUR}/32"))
+def identify_forwarded(*headers: tuple[str, str], by: ClientAccess | None = None) -> Identity:
+    """Identify a request that the trusted proxy forwards; a neighbour and loopback are in
+    open_to."""
+    return identify_peer(PROXY, *headers, by=by or rules("127.0.0.0/8", f"{NEIGHBOUR}/32"))
 
 
-UNCLEAR = Seen(PROXY, local=False)
+UNCLEAR = Identity(PROXY, local=False)
 
 
 # The address
@@ -58,33 +61,33 @@ UNCLEAR = Seen(PROXY, local=False)
 @pytest.mark.parametrize(
     ("peer", "open_to", "seen"),
     [
-        ("127.0.0.1", LOOPBACK, Seen("127.0.0.1", local=True)),
-        ("127.255.255.254", LOOPBACK, Seen("127.255.255.254", local=True)),
-        ("::1", LOOPBACK, Seen("::1", local=True)),
-        ("::ffff:127.0.0.1", LOOPBACK, Seen("127.0.0.1", local=True)),
-        (VISITOR, LOOPBACK, Seen(VISITOR, local=False)),
-        ("128.0.0.1", LOOPBACK, Seen("128.0.0.1", local=False)),
-        ("0.0.0.0", LOOPBACK, Seen("0.0.0.0", local=False)),
-        ("::7f00:1", LOOPBACK, Seen("::7f00:1", local=False)),
-        (f"::ffff:{VISITOR}", LOOPBACK, Seen(VISITOR, local=False)),
-        ("127.0.0.1", ["192.168.0.0/16"], Seen("127.0.0.1", local=False)),
-        ("::1", ["0.0.0.0/0"], Seen("::1", local=False)),
-        ("2001:db8::5", ["0.0.0.0/0", "::/0"], Seen("2001:db8::5", local=True)),
-        # A zone is the interface that it came by.
-        ("fe80::1%eth0", ["fe80::/10"], Seen("fe80::1", local=True)),
-        (None, LOOPBACK, Seen("unknown", local=False)),
-        ("<local>", LOOPBACK, Seen("<local>", local=False)),
-        ("127.1", LOOPBACK, Seen("127.1", local=False)),
-        ("127.0.0.1%lo", LOOPBACK, Seen("127.0.0.1%lo", local=False)),
+        ("127.0.0.1", LOOPBACK, Identity("127.0.0.1", local=True)),
+        ("127.255.255.254", LOOPBACK, Identity("127.255.255.254", local=True)),
+        ("::1", LOOPBACK, Identity("::1", local=True)),
+        ("::ffff:127.0.0.1", LOOPBACK, Identity("127.0.0.1", local=True)),
+        (VISITOR, LOOPBACK, Identity(VISITOR, local=False)),
+        ("128.0.0.1", LOOPBACK, Identity("128.0.0.1", local=False)),
+        ("0.0.0.0", LOOPBACK, Identity("0.0.0.0", local=False)),
+        ("::7f00:1", LOOPBACK, Identity("::7f00:1", local=False)),
+        (f"::ffff:{VISITOR}", LOOPBACK, Identity(VISITOR, local=False)),
+        ("127.0.0.1", ["192.168.0.0/16"], Identity("127.0.0.1", local=False)),
+        ("::1", ["0.0.0.0/0"], Identity("::1", local=False)),
+        ("2001:db8::5", ["0.0.0.0/0", "::/0"], Identity("2001:db8::5", local=True)),
+        # A zone is a network interface.
+        ("fe80::1%eth0", ["fe80::/10"], Identity("fe80::1", local=True)),
+        (None, LOOPBACK, Identity("unknown", local=False)),
+        ("<local>", LOOPBACK, Identity("<local>", local=False)),
+        ("127.1", LOOPBACK, Identity("127.1", local=False)),
+        ("127.0.0.1%lo", LOOPBACK, Identity("127.0.0.1%lo", local=False)),
     ],
 )
 def test_peer_is_local_if_its_address_is_in_open_to(
-    peer: str | None, open_to: list[str], seen: Seen
+    peer: str | None, open_to: list[str], seen: Identity
 ) -> None:
-    assert caller(peer, by=rules(*open_to)) == seen
+    assert identify_peer(peer, by=rules(*open_to)) == seen
 
 
-# Forwarding headers of somebody who is not trusted
+# Forwarding headers of an untrusted client
 
 
 @pytest.mark.parametrize(
@@ -111,11 +114,13 @@ def test_peer_is_local_if_its_address_is_in_open_to(
 def test_forwarding_header_of_a_stranger_is_not_local(
     header: tuple[str, str],
 ) -> None:
-    assert caller("127.0.0.1", header) == Seen("127.0.0.1", local=False)
+    assert identify_peer("127.0.0.1", header) == Identity("127.0.0.1", local=False)
 
 
 def test_other_headers_do_not_matter() -> None:
-    assert caller("127.0.0.1", ("X-Forward", "1"), ("Cookie", "a=1"), ("Accept", "*/*")).local
+    assert identify_peer(
+        "127.0.0.1", ("X-Forward", "1"), ("Cookie", "a=1"), ("Accept", "*/*")
+    ).local
 
 
 # Forwarding headers of a trusted proxy
@@ -131,7 +136,7 @@ def test_other_headers_do_not_matter() -> None:
         [("X-Forwarded-For", f"::ffff:{NEIGHBOUR}")],
         [("X-Forwarded-For", f"{VISITOR}, {NEIGHBOUR}, {FURTHER_PROXY}")],
         [("X-Forwarded-For", f"{NEIGHBOUR}, {FURTHER_PROXY}"), ("X-Real-IP", FURTHER_PROXY)],
-        # Several lines are one list, in their order.
+        # Several header lines are one list in their order.
         [("X-Forwarded-For", VISITOR), ("X-Forwarded-For", f"{NEIGHBOUR}, {FURTHER_PROXY}")],
         [("Forwarded", f"for={VISITOR}"), ("Forwarded", f"for={NEIGHBOUR}")],
         [("Forwarded", f'For="{NEIGHBOUR}"')],
@@ -147,9 +152,9 @@ def test_other_headers_do_not_matter() -> None:
     ],
 )
 def test_trusted_proxy_tells_the_address(headers: list[tuple[str, str]]) -> None:
-    assert behind(*headers) == Seen(NEIGHBOUR, local=True)
+    assert identify_forwarded(*headers) == Identity(NEIGHBOUR, local=True)
     others = [(name, value.replace(NEIGHBOUR, "198.51.100.1")) for name, value in headers]
-    assert behind(*others) == Seen("198.51.100.1", local=False)
+    assert identify_forwarded(*others) == Identity("198.51.100.1", local=False)
 
 
 @pytest.mark.parametrize(
@@ -161,7 +166,9 @@ def test_trusted_proxy_tells_the_address(headers: list[tuple[str, str]]) -> None
     ],
 )
 def test_ipv6_address_from_a_trusted_proxy_is_read(name: str, value: str) -> None:
-    assert behind((name, value), by=rules("2001:db8::/32")) == Seen("2001:db8::5", local=True)
+    assert identify_forwarded((name, value), by=rules("2001:db8::/32")) == Identity(
+        "2001:db8::5", local=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -187,7 +194,7 @@ def test_ipv6_address_from_a_trusted_proxy_is_read(name: str, value: str) -> Non
         ),
         [("X-Forwarded-Proto", "https")],
         [("Via", "1.1 proxy")],
-        # A proxy writes one of the headers, and passes another one on as its client sent it.
+        # A proxy writes one of these headers, and passes the client's other ones on.
         [("X-Real-IP", VISITOR), ("X-Forwarded-For", NEIGHBOUR)],
         [("Forwarded", f"for={VISITOR}"), ("X-Real-IP", NEIGHBOUR)],
         [("X-Forwarded-For", NEIGHBOUR), ("Forwarded", "garbage")],
@@ -196,7 +203,7 @@ def test_ipv6_address_from_a_trusted_proxy_is_read(name: str, value: str) -> Non
 )  # fmt: skip
 def test_unclear_forwarding_header_is_not_local(headers: list[tuple[str, str]]) -> None:
     by = rules("127.0.0.0/8", f"{NEIGHBOUR}/32", "10.0.0.0/24")
-    assert behind(*headers, by=by) == UNCLEAR
+    assert identify_forwarded(*headers, by=by) == UNCLEAR
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "::ffff:127.0.0.1", "127.9.9.9"])
@@ -204,32 +211,32 @@ def test_unclear_forwarding_header_is_not_local(headers: list[tuple[str, str]]) 
     ("name", "form"), [("X-Forwarded-For", "{}"), ("Forwarded", 'for="[{}]"'), ("X-Real-IP", "{}")]
 )
 def test_forwarded_loopback_is_not_local(name: str, form: str, address: str) -> None:
-    """As of who asks from the proxy's machine, or wrote the header that the proxy passes on."""
+    """The client asks from the proxy's machine, or forged the header that the proxy passes on."""
     header = (name, form.format(address))
-    assert behind(header, by=rules("127.0.0.0/8", "::1/128")) == UNCLEAR
+    assert identify_forwarded(header, by=rules("127.0.0.0/8", "::1/128")) == UNCLEAR
 
 
 def test_chain_beyond_the_most_hops_is_not_followed() -> None:
     def chain(proxies: int) -> tuple[str, str]:
         return ("X-Forwarded-For", ", ".join([NEIGHBOUR] + [FURTHER_PROXY] * proxies))
 
-    assert behind(chain(MAX_HOPS - 1)) == Seen(NEIGHBOUR, local=True)
-    assert behind(chain(MAX_HOPS)) == UNCLEAR
+    assert identify_forwarded(chain(MAX_HOPS - 1)) == Identity(NEIGHBOUR, local=True)
+    assert identify_forwarded(chain(MAX_HOPS)) == UNCLEAR
 
 
 def test_proxy_on_loopback_is_trusted_only_if_configured() -> None:
     header = ("X-Forwarded-For", VISITOR)
-    assert caller("127.0.0.1", header) == Seen("127.0.0.1", local=False)
+    assert identify_peer("127.0.0.1", header) == Identity("127.0.0.1", local=False)
     by = rules(proxies=("127.0.0.1/32",))
-    assert caller("127.0.0.1", header, by=by) == Seen(VISITOR, local=False)
+    assert identify_peer("127.0.0.1", header, by=by) == Identity(VISITOR, local=False)
 
 
 def test_trusted_proxy_that_calls_itself_is_an_ordinary_address() -> None:
-    assert caller(PROXY) == Seen(PROXY, local=False)
-    assert caller(PROXY, by=rules("10.0.0.0/24")).local
+    assert identify_peer(PROXY) == Identity(PROXY, local=False)
+    assert identify_peer(PROXY, by=rules("10.0.0.0/24")).local
 
 
-# The name that was called
+# The Host header
 
 
 @pytest.mark.parametrize(
@@ -241,7 +248,7 @@ def test_trusted_proxy_that_calls_itself_is_an_ordinary_address() -> None:
     ],
 )  # fmt: skip
 def test_own_host_is_local(host: str) -> None:
-    assert caller("127.0.0.1", ("Host", host), by=rules(hosts=("links.example.org",))).local
+    assert identify_peer("127.0.0.1", ("Host", host), by=rules(hosts=("links.example.org",))).local
 
 
 @pytest.mark.parametrize(
@@ -256,16 +263,16 @@ def test_own_host_is_local(host: str) -> None:
 )  # fmt: skip
 def test_foreign_host_is_not_local(host: str) -> None:
     by = rules("127.0.0.0/8", f"{NEIGHBOUR}/32", hosts=("links.example.org",))
-    assert caller("127.0.0.1", ("Host", host), by=by) == Seen("127.0.0.1", local=False)
-    forwarded = behind(("X-Forwarded-For", NEIGHBOUR), ("Host", host), by=by)
-    assert forwarded == Seen(NEIGHBOUR, local=False)
+    assert identify_peer("127.0.0.1", ("Host", host), by=by) == Identity("127.0.0.1", local=False)
+    forwarded = identify_forwarded(("X-Forwarded-For", NEIGHBOUR), ("Host", host), by=by)
+    assert forwarded == Identity(NEIGHBOUR, local=False)
 
 
 def test_missing_host_is_not_local() -> None:
     assert not identify("127.0.0.1", Headers(), rules()).is_local
 
 
-# The page it comes from
+# The Origin header
 
 
 @pytest.mark.parametrize(
@@ -281,7 +288,7 @@ def test_missing_host_is_not_local() -> None:
     ],
 )
 def test_own_page_or_extension_is_local(host: str, origin: str) -> None:
-    assert caller("127.0.0.1", ("Host", host), ("Origin", origin)).local
+    assert identify_peer("127.0.0.1", ("Host", host), ("Origin", origin)).local
 
 
 @pytest.mark.parametrize(
@@ -295,7 +302,7 @@ def test_own_page_or_extension_is_local(host: str, origin: str) -> None:
     ],
 )  # fmt: skip
 def test_foreign_or_broken_origin_is_not_local(origin: str) -> None:
-    assert caller("127.0.0.1", ("Origin", origin)) == Seen("127.0.0.1", local=False)
+    assert identify_peer("127.0.0.1", ("Origin", origin)) == Identity("127.0.0.1", local=False)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +324,7 @@ def test_foreign_or_broken_origin_is_not_local(origin: str) -> None:
             ("Origin", "https://a.test"),
             'its Origin, "https://a.test", is not that of its Host (a proxy has to pass that on)',
         ),
-        # What is shown of a Host is cut, and printable.
+        # A Host is cut and escaped in the reason.
         (
             "127.0.0.1",
             ("Host", "\x9b" + "a" * 200),
@@ -332,7 +339,7 @@ def test_client_that_is_not_local_has_a_reason(
     assert identify(peer, headers, rules()).reason_refused == reason
 
 
-# Never raises
+# Garbage
 
 
 @pytest.mark.parametrize(
@@ -340,8 +347,8 @@ def test_client_that_is_not_local_has_a_reason(
 )
 def test_garbage_in_any_header_is_not_local(text: str) -> None:
     for name in ("Host", "Origin", "X-Forwarded-For", "Forwarded", "X-Real-IP"):
-        assert not caller(PROXY, (name, text)).local
-    assert not caller(text).local
+        assert not identify_peer(PROXY, (name, text)).local
+    assert not identify_peer(text).local
 
 
 # https

@@ -1,4 +1,4 @@
-"""A conversion of which upstream takes its time."""
+"""Conversions with a slow upstream."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ LINK = "https://shopee.vn/product/1/2"
 
 
 @pytest.fixture
-async def silent() -> AsyncIterator[str]:
-    """The address of an Open API that takes calls, and answers none."""
+async def silent_api() -> AsyncIterator[str]:
+    """The address of an Open API that accepts calls and never answers."""
     with trio.socket.socket() as listening:
         await listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -29,11 +29,11 @@ async def silent() -> AsyncIterator[str]:
 
 
 async def test_upstream_that_is_too_slow_is_502_after_the_job_timeout(
-    start: Start, silent: str, mock_clock: MockClock
+    start: Start, silent_api: str, mock_clock: MockClock
 ) -> None:
-    """The time is `browser.job_timeout`, which is longer than that of other answers."""
+    """The deadline is `browser.job_timeout`, longer than that of other answers."""
     timeout_s = int(ACTOR_TIMEOUT_S) + 4
-    daemon = await start(open_api={"url": silent}, browser={"job_timeout": timeout_s})
+    daemon = await start(open_api={"url": silent_api}, browser={"job_timeout": timeout_s})
     token = await daemon.login()
     began = trio.current_time()
     answer = await answer_in_time(mock_clock, partial(daemon.convert, token, LINK))
@@ -42,8 +42,8 @@ async def test_upstream_that_is_too_slow_is_502_after_the_job_timeout(
     assert "did not answer in time" in answer.json()["error"]
 
 
-async def until(daemon: Daemon, token: str, **wanted: int) -> None:
-    """Wait for the service to report these numbers."""
+async def wait_for_status(daemon: Daemon, token: str, **wanted: int) -> None:
+    """Wait until the status shows these numbers."""
     with trio.fail_after(5):
         while True:
             status = (await daemon.get("/api/status", token=token)).json()
@@ -51,11 +51,11 @@ async def until(daemon: Daemon, token: str, **wanted: int) -> None:
                 return
 
 
-async def test_conversion_ends_when_its_client_leaves(start: Start, silent: str) -> None:
-    daemon = await start(open_api={"url": silent})
+async def test_conversion_ends_when_its_client_leaves(start: Start, silent_api: str) -> None:
+    daemon = await start(open_api={"url": silent_api})
     token = await daemon.login()
     async with trio.open_nursery() as clients:
         clients.start_soon(daemon.convert, token, LINK)
-        await until(daemon, token, requestsWaiting=1)
+        await wait_for_status(daemon, token, requestsWaiting=1)
         clients.cancel_scope.cancel()
-    await until(daemon, token, requestsWaiting=0)
+    await wait_for_status(daemon, token, requestsWaiting=0)

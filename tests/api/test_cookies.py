@@ -1,4 +1,4 @@
-"""The stored cookie over HTTP. Its forms and limits are in tests/contract/test_cookies.py."""
+"""The stored cookie over HTTP. tests/contract/test_cookies.py tests its forms and limits."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COOKIE = "SPC_U=4712; SPC_EC=another"
 async def test_sync_ends_the_pause_though_its_client_leaves(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A new cookie whose account stays paused would be a riddle."""
+    """Otherwise the cookie would be new and the account still paused."""
     tell, stored_it, told, told_of = (
         ConversionService.note_synced_cookie,
         trio.Event(),
@@ -33,7 +33,7 @@ async def test_sync_ends_the_pause_though_its_client_leaves(
         conversion: ConversionService, cookie: Cookie, before: Cookie | None, *, keep_pause: bool
     ) -> bool:
         stored_it.set()
-        await wait_all_tasks_blocked()  # it is seen that the client has left
+        await wait_all_tasks_blocked()  # the daemon notices that the client has left
         is_paused = await tell(conversion, cookie, before, keep_pause=keep_pause)
         told_of.append(cookie)
         told.set()

@@ -1,4 +1,4 @@
-"""Crews for the owner over HTTP: the list. Tokens are in tests/contract and tests/crews."""
+"""The owner's list of crews over HTTP. tests/contract and tests/crews test their tokens."""
 
 from __future__ import annotations
 

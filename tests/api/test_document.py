@@ -1,7 +1,7 @@
-"""Every operation in `/openapi.json` answers 200 to a good call, and wrong ones are refused.
+"""Each operation in `/openapi.json` answers 200 to a good call and refuses wrong calls.
 
-That no other status is given than those it documents is checked for every answer of every test here
-(`conftest.Conformity`). More refusals are in tests/security and tests/contract.
+Each answer of every test here is checked for documented statuses (`conftest.Conformity`).
+tests/security and tests/contract test more refusals.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from smartlinkd.wire import Body
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.api.conftest import Conformity, Daemon, Phone, Start
+    from tests.api.conftest import AuthenticatorApp, Conformity, Daemon, Start
 
 COOKIE = "SPC_U=4711; SPC_EC=.ec-of-4711"
 RIGHT = {"password": "correct horse battery staple"}
@@ -32,7 +32,7 @@ MODELS = {**vars(crew_schemas), **vars(schemas)}
 
 
 def keep_link(state: Path) -> None:
-    """Put an entry into the history of a daemon."""
+    """Add an entry to a daemon's history."""
     database = HistoryDatabase(state / FILE, HistoryLimits())
     made = SuccessEntry(
         short_link="https://s.shopee.vn/1",
@@ -46,7 +46,7 @@ def keep_link(state: Path) -> None:
 
 
 async def test_every_operation_answers_200(
-    start: Start, phone: Phone, conformity: Conformity
+    start: Start, authenticator: AuthenticatorApp, conformity: Conformity
 ) -> None:
     crew = {"name": "echo", "runner": "command", "command": ["/bin/echo"]}
     daemon = await start(crews=[crew])
@@ -66,15 +66,19 @@ async def test_every_operation_answers_200(
         missing.discard(operation)
 
     await call("POST /api/auth/login", RIGHT)
-    secret = await phone.enable(daemon, token)
+    secret = await authenticator.enable(daemon, token)
     begun = (await daemon.post("/api/auth/login", RIGHT)).json()
-    body = {"tempToken": begun["tempToken"], "code": phone.shows(secret)}
+    body = {"tempToken": begun["tempToken"], "code": authenticator.code(secret)}
     await call("POST /api/auth/verify-mfa", body)
-    await call("POST /api/auth/2fa/disable", {"code": phone.shows(secret, ahead=30)}, token=token)
+    await call(
+        "POST /api/auth/2fa/disable", {"code": authenticator.code(secret, ahead=30)}, token=token
+    )
     await call("GET /api/auth/2fa/setup", token=token)
     secret = (await daemon.get("/api/auth/2fa/setup", token=token)).json()["secret"]
     await call(
-        "POST /api/auth/2fa/enable", {"secret": secret, "code": phone.shows(secret)}, token=token
+        "POST /api/auth/2fa/enable",
+        {"secret": secret, "code": authenticator.code(secret)},
+        token=token,
     )
     await call("POST /api/sync-cookie", {"cookie": COOKIE})
     await call("POST /api/sync-cookie-local", {"cookie": COOKIE})
@@ -128,7 +132,7 @@ async def test_wrong_calls_are_refused_as_documented(start: Start) -> None:
         assert answer.status_code == status, (method, path)
 
 
-# What it says
+# The document's content
 
 
 async def document_of(daemon: Daemon) -> Any:

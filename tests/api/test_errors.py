@@ -1,4 +1,4 @@
-"""Bugs and parts that are down: what the client is told, and that the log has no secret."""
+"""Bugs, and actors that are down: the client's error, and a log without secrets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SYNC_KEY = "key-for-the-extension-0123456789"
 OWN = ("smartlinkd", "quart", "hypercorn")
 
 
-def fault(error: BaseException) -> Callable[..., Any]:
+def raising(error: BaseException) -> Callable[..., Any]:
     """Return a method that raises `error`."""
 
     async def broken(*_: object) -> None:
@@ -42,17 +42,17 @@ def fault(error: BaseException) -> Callable[..., Any]:
 
 
 async def nested(*_: object) -> None:
-    """Raise from a task of a task, in a group of groups."""
+    """Raise from tasks in nested nurseries."""
     async with trio.open_nursery() as outer, trio.open_nursery() as inner:
-        inner.start_soon(fault(ZeroDivisionError("x")))
-        outer.start_soon(fault(OSError("x")))
+        inner.start_soon(raising(ZeroDivisionError("x")))
+        outer.start_soon(raising(OSError("x")))
 
 
 @pytest.mark.parametrize(
     "broken",
     [
-        fault(ZeroDivisionError("x")),
-        fault(trio.TooSlowError()),
+        raising(ZeroDivisionError("x")),
+        raising(trio.TooSlowError()),
         nested,
     ],
     ids=["a bug", "a deadline", "tasks"],
@@ -89,7 +89,7 @@ async def test_refusal_in_an_exception_group_is_a_refusal(
     refusals: list[Exception],
     status: int,
 ) -> None:
-    monkeypatch.setattr(ConversionService, "convert", fault(ExceptionGroup("x", refusals)))
+    monkeypatch.setattr(ConversionService, "convert", raising(ExceptionGroup("x", refusals)))
     answer = await daemon.convert(token, "https://example.org/")
     assert (answer.status_code, answer.json()["error"]) == (status, "no")
 
@@ -109,7 +109,7 @@ async def test_bug_shows_no_secret_to_client_or_log(
     assert token not in seen
 
 
-# Parts
+# Actors
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ async def test_part_that_fails_is_503_and_comes_back(
     assert answer.status_code == 503
     assert answer.json()["error"].startswith(f"the {part} part of the daemon restarted while")
     assert int(answer.headers["Retry-After"]) >= 1
-    # The next call waits for the next instance, and the session is still good.
+    # The next call waits for the next instance. The session is still valid.
     assert (await daemon.ask(*call, token=token)).status_code == 200
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert [record.getMessage() for record in errors] == [f"{part} failed"]

@@ -1,4 +1,4 @@
-"""The document of a table of operations. What such a table serves is tested with the real ones."""
+"""The OpenAPI document of a table of operations. Other tests check what the real tables serve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readiness and the status while a part is down."""
+"""Readiness and status while an actor is down."""
 
 from __future__ import annotations
 

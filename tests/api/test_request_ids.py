@@ -1,6 +1,6 @@
-"""Request ids in the log lines of the whole daemon's parts.
+"""Request ids in the log records of all actors.
 
-That each answer has one is checked for every answer of every test here (`conftest.Conformity`).
+Each answer of every test here is checked for a request id (`conftest.Conformity`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Lines = Callable[[], list[dict[str, Any]]]
 
 @pytest.fixture
 def lines() -> Iterator[Lines]:
-    """Return the lines that the daemon has logged, as JSON objects."""
+    """Return a function that returns the daemon's log records as JSON objects."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logs.JsonFormatter())

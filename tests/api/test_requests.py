@@ -1,4 +1,4 @@
-"""Errors of bodies and parameters name the field and never show the value."""
+"""Errors of bodies and parameters name the field and do not show the value."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ async def test_first_of_two_parameters_counts() -> None:
 
 
 async def test_wrong_parameter_is_nowhere_in_the_error() -> None:
-    """Nor in what hangs on to it, which a traceback would show."""
+    """The value is not in the error's cause or context either, which a traceback would show."""
     async with GuardedQuart().test_request_context("/?limit=hunter2"):
         with pytest.raises(Invalid, match=r"^limit: ") as refused:
             read_parameters(Asked)

@@ -1,4 +1,4 @@
-"""`/docs`, which shows `/openapi.json` without any other server."""
+"""`/docs` shows `/openapi.json` without another server."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ async def test_policy_allows_own_files_and_drawn_pictures_alone(app: GuardedQuar
     assert policy.pop("img-src") == "'self' data:"
     assert policy["default-src"] == "'none'"
     assert set(policy.values()) == {"'none'", "'self'"}
-    # It would stop a style or a script that stands in the page itself.
+    # The policy would block a style or script inside the page.
     page = await response.get_data(as_text=True)
     assert not re.search(r"<style|<script(?![^>]*\ssrc=)", page)

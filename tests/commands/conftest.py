@@ -1,4 +1,4 @@
-"""Commands that become the user whom the daemon runs as."""
+"""Fixtures for commands that become the daemon's user."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ HASH = hash_password("correct horse")
 
 @pytest.fixture
 def tmp_path(open_folder: Path) -> Path:
-    """That user has to get there."""
+    """A folder that the daemon's user can reach."""
     return open_folder
 
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[[str], Path]:
-    """Make a good configuration, but for what is added to it; in the text {tmp} is its folder."""
+    """Return a function that writes a valid configuration plus some text; `{tmp}` becomes its
+    folder."""
 
     def write_config(crews: str) -> Path:
         path = tmp_path / "config.toml"

@@ -1,4 +1,4 @@
-"""`smartlinkd check-config` on crews: each fault of each broken one with its remedy."""
+"""`smartlinkd check-config` for crews: each fault of a broken crew with its remedy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ command = ["true"]
 bind = "127.0.0.1:8801"
 """
 
-# A fault or more of each kind. What each part makes of every one is in its own tests.
+# Each kind of fault at least once. The parts test all faults themselves.
 BROKEN = """
 [[crews]]
 name = "Deal Post"
@@ -93,8 +93,8 @@ Write = Callable[[str], Path]
 
 
 @pytest.fixture
-def variables(tmp_path: Path) -> None:
-    """The file of variables that a crew names."""
+def environment_file(tmp_path: Path) -> None:
+    """The environment file of a crew."""
     env = tmp_path / "crew.env"
     env.write_text("# keys\nexport KEY=hunter2\n")
     env.chmod(0o600)
@@ -151,7 +151,7 @@ def test_unsafe_state_directory_is_refused(
     assert f"state.directory: every user can write to {tmp_path}/state; run `chmod 700" in err
 
 
-@pytest.mark.usefixtures("variables")
+@pytest.mark.usefixtures("environment_file")
 def test_each_fault_of_broken_crews_has_its_remedy(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,11 +166,11 @@ def test_each_fault_of_broken_crews_has_its_remedy(
     assert "hunter2" not in out + err
 
 
-@pytest.mark.usefixtures("variables")
+@pytest.mark.usefixtures("environment_file")
 def test_faults_of_crews_are_listed_beside_faults_of_the_daemon(
     write: Write, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The address, which is right, is that which a crew wants all the same."""
+    """The valid bind address is one that a crew wants, too."""
     path = write("[server]\nbind = '127.0.0.1:8788'\nmax_body = 1\n" + GOOD + BROKEN + TAKES_8788)
     assert main(["check-config", str(path)]) == 2
     _, err = capsys.readouterr()
@@ -181,11 +181,11 @@ def test_faults_of_crews_are_listed_beside_faults_of_the_daemon(
     assert "hunter2" not in err
 
 
-@pytest.mark.usefixtures("variables")
+@pytest.mark.usefixtures("environment_file")
 def test_crews_are_not_read_without_a_state_directory(
     write: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By root it would be root who looks, and an interpreter of a crew would be started by it."""
+    """Otherwise root would look, and start a crew's interpreter as root."""
     looked: list[Settings] = []
     monkeypatch.setattr(check_config, "read_catalog", looked.append)
     monkeypatch.setenv("SMARTLINKD_STATE__DIRECTORY", "relative")
@@ -233,7 +233,7 @@ def test_root_without_a_state_directory_starts_no_interpreter(
     (tmp_path / "project").mkdir()
     crew = "[[crews]]\nname = 'a'\nrunner = 'crewai'\nproject = '{tmp}/project'\n"
     path = without_state(before + crew + "python = '{tmp}/python'\n")
-    assert main(["check-config", str(path)]) == (2 if before else 1)  # an empty project is none
+    assert main(["check-config", str(path)]) == (2 if before else 1)  # an empty project is refused
     assert not (tmp_path / "started").exists()
 
 

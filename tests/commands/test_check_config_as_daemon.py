@@ -1,6 +1,6 @@
-"""The view of `check-config` by root, once it has become the service's user.
+"""The view of `check-config`, started by root, after it has become the service's user.
 
-Each look is a process of its own, since there is no way back from it.
+Each check is a new process, because a process cannot become root again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 NOBODY = 65534
-NAMELESS = 61184  # the first of those that systemd gives out: it has a name while its service runs
+NAMELESS = 61184  # the first dynamic user of systemd, which has a name while its service runs
 ROOT = Path(__file__).parents[2]
 
 LOOK = """
@@ -43,21 +43,21 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A folder that everybody may read, by its modes; another one that is hidden is not there."""
+    """A folder that is readable for all; a second hidden folder does not exist."""
     (tmp_path / "state").mkdir()
     os.chown(tmp_path / "state", NOBODY, NOBODY)
     (tmp_path / "home/crew").mkdir(parents=True)
     return tmp_path / "home"
 
 
-# As systemd has them; in a container they may be private already.
+# systemd shares mounts; in a container they may be private already.
 WHERE_MOUNTS_ARE_SHARED = ("unshare", "--mount", "--propagation", "shared")
 
 
 def look(
     private: Path, home: Path, folder: Path, *user: str, by: tuple[str, ...] = ()
 ) -> list[str]:
-    """Return the lines that `user`, or root, is told."""
+    """Return the lines that the check prints for `user`, or for root."""
     ended = subprocess.run(
         [*by, sys.executable, "-c", LOOK, str(private), str(home), str(folder), *user],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""`smartlinkd check-config` by root: all is looked at as the daemon's user sees it."""
+"""`smartlinkd check-config` by root: it looks as the daemon's user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOBODY = 65534
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
-# With a user of systemd's, whose state lies where only root gets to, and who sees no homes.
+# With a dynamic user of systemd: only root can reach its state, and it sees no homes.
 DYNAMIC = """
 import sys
 from functools import partial
@@ -35,7 +35,7 @@ Write = Callable[[str], Path]
 def by_root(
     path: Path, how: tuple[str, ...] = ("-m", "smartlinkd", "check-config")
 ) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, which does not become root again."""
+    """Run the command in a new process, because it cannot become root again."""
     return subprocess.run(
         [sys.executable, *how, str(path)],
         capture_output=True,
@@ -65,8 +65,8 @@ def test_crews_are_checked_as_the_daemons_user(write: Write, tmp_path: Path) -> 
 
 
 @pytest.fixture
-def secretive(tmp_path: Path) -> Path:
-    """A good configuration of an owner who keeps every file from others, and no credential."""
+def private_config(tmp_path: Path) -> Path:
+    """A valid configuration whose files only the owner can read, without credentials."""
     path = tmp_path / "config.toml"
     path.write_text(
         f'[auth]\npassword_hash_file = "{tmp_path}/hash"\n'
@@ -84,10 +84,10 @@ def secretive(tmp_path: Path) -> Path:
 
 
 def test_secret_that_only_root_can_read_is_refused_unless_it_is_a_credential(
-    secretive: Path,
+    private_config: Path,
 ) -> None:
-    folder = secretive.parent
-    ended = by_root(secretive)
+    folder = private_config.parent
+    ended = by_root(private_config)
     told = ended.stderr.splitlines()
     assert ended.returncode == 2
     assert told == [
@@ -100,33 +100,35 @@ def test_secret_that_only_root_can_read_is_refused_unless_it_is_a_credential(
 
     (folder / "credentials").mkdir(mode=0o700)
     (folder / "hash").rename(folder / "credentials/auth.password_hash")
-    text = secretive.read_text().replace("[auth]\npassword_hash_file", "#")
-    secretive.write_text(text)
-    ended = by_root(secretive)
+    text = private_config.read_text().replace("[auth]\npassword_hash_file", "#")
+    private_config.write_text(text)
+    ended = by_root(private_config)
     assert ended.returncode == 1
-    assert ended.stdout.startswith(f"{secretive}: starts, without 1 of its 1 crews\n")
+    assert ended.stdout.startswith(f"{private_config}: starts, without 1 of its 1 crews\n")
     assert 'crew "a": environment_file: cannot be opened (Permission denied)' in ended.stderr
 
     (folder / "env").rename(folder / "credentials/a.env")
     seen = f"/run/credentials/{folder.name}.service/smartlinkd_a.env"
-    secretive.write_text(text.replace(f"{folder}/env", seen))
-    ended = by_root(secretive)
+    private_config.write_text(text.replace(f"{folder}/env", seen))
+    ended = by_root(private_config)
     assert (ended.stderr, ended.returncode) == ("", 0)
 
 
-def test_configuration_that_only_root_can_read_is_refused(secretive: Path) -> None:
-    os.chown(secretive.parent / "hash", NOBODY, NOBODY)
-    os.chown(secretive.parent / "env", NOBODY, NOBODY)
-    assert by_root(secretive).returncode == 0
-    secretive.chmod(0o600)
-    ended = by_root(secretive)
+def test_configuration_that_only_root_can_read_is_refused(private_config: Path) -> None:
+    os.chown(private_config.parent / "hash", NOBODY, NOBODY)
+    os.chown(private_config.parent / "env", NOBODY, NOBODY)
+    assert by_root(private_config).returncode == 0
+    private_config.chmod(0o600)
+    ended = by_root(private_config)
     assert ended.returncode == 2
-    assert f"{secretive}: cannot be opened (Permission denied); let the daemon's" in ended.stderr
+    assert (
+        f"{private_config}: cannot be opened (Permission denied); let the daemon's" in ended.stderr
+    )
 
 
-def test_draft_at_home_and_secret_in_the_state_are_accepted(secretive: Path) -> None:
-    """The service will read the one elsewhere, and is shown the other by systemd."""
-    folder = secretive.parent
+def test_draft_at_home_and_secret_in_the_state_are_accepted(private_config: Path) -> None:
+    """The service will read the draft elsewhere, and systemd shows it the secret."""
+    folder = private_config.parent
     for name in ("home", "private"):
         (folder / name).mkdir(mode=0o700)
     (folder / "hash").rename(folder / "state/hash")
@@ -135,7 +137,7 @@ def test_draft_at_home_and_secret_in_the_state_are_accepted(secretive: Path) -> 
     (folder / "state").rename(folder / "private/state")
     (folder / "state").symlink_to(folder / "private/state")
     draft = folder / "home/config.toml"
-    draft.write_text(secretive.read_text().replace("/hash", "/state/hash"))
+    draft.write_text(private_config.read_text().replace("/hash", "/state/hash"))
     ended = by_root(draft, ("-c", DYNAMIC, str(folder / "private"), str(folder / "home")))
     if "cannot be looked at as the service sees them" in ended.stderr:
         pytest.skip("nothing can be mounted here")

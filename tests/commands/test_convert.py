@@ -1,4 +1,4 @@
-"""What `smartlinkd convert` reads and writes, without a daemon."""
+"""Input and output of `smartlinkd convert`, without a daemon."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_wrong_csv_is_refused(text: str, column: str | None, fault: str) -> None
         read_csv(text, column)
 
 
-def written(format_: Format, source: Source, results: list[Result]) -> str:
+def output_of(format_: Format, source: Source, results: list[Result]) -> str:
     out = io.StringIO()
     writer = Writer(out, format_, source)
     for result in results:
@@ -68,7 +68,7 @@ def written(format_: Format, source: Source, results: list[Result]) -> str:
 
 def test_csv_keeps_own_columns_and_makes_no_formula() -> None:
     source = Source(("shortLink", "link"), [["own", "https://a.example/1"]], 1)
-    text = written("csv", source, [Result(source.rows[0], source.links[0], GOOD)])
+    text = output_of("csv", source, [Result(source.rows[0], source.links[0], GOOD)])
     head, row = text.splitlines()
     assert head.startswith("shortLink,link,shortLink (smartlinkd),longLink,productName")
     assert row.startswith("own,https://a.example/1,https://s.example/1,https://long.example/1,")
@@ -76,28 +76,28 @@ def test_csv_keeps_own_columns_and_makes_no_formula() -> None:
 
 
 def test_json_is_one_array() -> None:
-    found = json.loads(written("json", PLAIN, RESULTS))
+    found = json.loads(output_of("json", PLAIN, RESULTS))
     assert [each["link"] for each in found] == PLAIN.links
     assert found[0]["product"]["name"] == "=Áo, thun"
     assert found[1]["failCode"] == 10
 
 
 def test_text_has_the_link_itself_where_none_was_made() -> None:
-    assert written("text", PLAIN, RESULTS) == "https://s.example/1\nhttps://a.example/2\n"
+    assert output_of("text", PLAIN, RESULTS) == "https://s.example/1\nhttps://a.example/2\n"
 
 
 def test_table_keeps_short_links_whole_on_a_narrow_terminal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    text = written("table", PLAIN, RESULTS)
+    text = output_of("table", PLAIN, RESULTS)
     assert "https://s.example/1" in text
     assert "failCode 10" in text
     assert max(map(len, text.splitlines())) <= 60
 
 
 def test_without_a_result_nothing_is_written() -> None:
-    assert written("json", PLAIN, []) + written("csv", PLAIN, []) == ""
+    assert output_of("json", PLAIN, []) + output_of("csv", PLAIN, []) == ""
 
 
 def test_part_file_goes_on_after_the_last_whole_line(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_part_file_goes_on_after_the_last_whole_line(tmp_path: Path) -> None:
     part.add(RESULTS[:1])
     part.close(keep=True)
     with part.path.open("a") as file:
-        file.write('{"error":true,"fa')  # a kill in the midst
+        file.write('{"error":true,"fa')  # a kill while writing
     again = PartFile(tmp_path / "out.csv", PLAIN, ["a"])
     assert again.open() == [GOOD]
     again.add(RESULTS[1:])

@@ -1,4 +1,4 @@
-"""The demo where it fails; what it does is in `tests/e2e/test_demo.py`."""
+"""Failures of the demo; `tests/e2e/test_demo.py` tests what it does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from smartlinkd.sandbox.server import open_sandbox
 
 
 @pytest.mark.parametrize("failure", [StepFailed("no"), Invalid("no")], ids=["step", "refusal"])
-def test_failed_step_is_told_in_its_own_words(
+def test_failed_step_prints_its_own_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], failure: Exception
 ) -> None:
     async def fail(*_: object, **__: object) -> None:
@@ -108,7 +108,7 @@ async def test_proxy_of_the_owners_shell_is_not_used(
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     async with open_sandbox() as sandbox:
         steps = partial(demo.run_steps, sandbox.portal_url, "open sesame", sandbox, print)
-        with pytest.raises(StepFailed, match="the server answered with status"):  # as no daemon
+        with pytest.raises(StepFailed, match="the server answered with status"):  # not a daemon
             await trio.to_thread.run_sync(steps)
 
 

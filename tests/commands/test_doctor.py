@@ -1,4 +1,4 @@
-"""`smartlinkd doctor`: each point by itself, and once with a real Chromium."""
+"""`smartlinkd doctor`: each check by itself, and once with a real Chromium."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HASH = hash_password("correct horse")
 
 OF_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
-# It has said where it is to be reached, and is not.
+# A browser that has written its DevTools address and does not listen there.
 GONE = rf"""
 for word; do case $word in --user-data-dir=*) folder=${{word#*=}}; esac; done
 printf '1\n/devtools/browser/{UUID(int=0)}' > "$folder/DevToolsActivePort"
@@ -47,10 +47,10 @@ def settings(
     )
 
 
-def examined(
+def run_doctor(
     capsys: pytest.CaptureFixture[str], directory: Path, executable: Path | None
 ) -> tuple[int, dict[str, str]]:
-    """The exit code, and each point's verdict and text."""
+    """Return the exit code, and each check's verdict and text by name."""
     code = doctor.main(partial(settings, directory, executable))
     lines = capsys.readouterr().out.splitlines()
     return code, {line[6:19].strip(): line[:4].strip() + " " + line[21:] for line in lines}
@@ -59,7 +59,7 @@ def examined(
 def test_missing_chromium_fails_with_its_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, points = examined(capsys, tmp_path, tmp_path / "none")
+    code, points = run_doctor(capsys, tmp_path, tmp_path / "none")
     assert code == 1
     assert points["Chromium"].startswith("FAIL browser.executable: there is no file")
     assert "apt-get install" in points["Chromium"]
@@ -77,7 +77,7 @@ def test_missing_chromium_fails_with_its_remedy(
             "for the daemon's user (install -d -m 700 -o USER), or name another one as "
             "state.directory",
         ),
-        # Of one below a closed folder nothing is known either; but root may look there.
+        # A directory below a closed folder would be unknown, too; but root may look there.
         (
             f"/{300 * 'x'}/state",
             f"FAIL /{300 * 'x'}/state cannot be written to (File name too long); make "
@@ -91,7 +91,7 @@ def test_state_directory_that_is_not_there_is_judged(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], directory: str, told: str
 ) -> None:
     place = Path(directory.replace("{tmp}", str(tmp_path)))
-    _, points = examined(capsys, place, tmp_path / "none")
+    _, points = run_doctor(capsys, place, tmp_path / "none")
     assert points["state"] == told.replace("{tmp}", str(tmp_path))
     assert "Chromium" in points
     assert list(tmp_path.iterdir()) == []
@@ -100,12 +100,12 @@ def test_state_directory_that_is_not_there_is_judged(
 def test_full_disk_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def on_a_full_one(*, dir: Path, buffering: Literal[0]) -> IO[bytes]:
-        # On a full disk an empty file can still be made.
+    def open_full_disk(*, dir: Path, buffering: Literal[0]) -> IO[bytes]:
+        # An empty file can still be made on a full disk.
         return Path("/dev/full").open("wb", buffering=buffering)
 
-    monkeypatch.setattr(tempfile, "TemporaryFile", on_a_full_one)
-    code, points = examined(capsys, tmp_path, tmp_path / "none")
+    monkeypatch.setattr(tempfile, "TemporaryFile", open_full_disk)
+    code, points = run_doctor(capsys, tmp_path, tmp_path / "none")
     assert code == 1
     told = f"FAIL {tmp_path} cannot be written to (No space left on device); make room on its disk"
     assert points["state"] == told
@@ -113,7 +113,7 @@ def test_full_disk_fails(
 
 def test_unsafe_state_directory_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     tmp_path.chmod(0o777)
-    code, points = examined(capsys, tmp_path, tmp_path / "none")
+    code, points = run_doctor(capsys, tmp_path, tmp_path / "none")
     assert code == 1
     assert points["state"].startswith("FAIL every user can write to")
     assert f"chmod 700 {tmp_path}" in points["state"]
@@ -123,14 +123,14 @@ def test_unsafe_state_directory_fails(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_state_directory_of_another_user_fails_except_for_root(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root looks at that of a service, which runs as a user of its own."""
+    """Root checks a service's directory, which belongs to another user."""
     os.chown(tmp_path, 65534, 65534)
-    _, points = examined(capsys, tmp_path, tmp_path / "none")
+    _, points = run_doctor(capsys, tmp_path, tmp_path / "none")
     good, _, told = points["state"].partition("; ")
     assert good == f"ok {tmp_path} can be written to"
     assert told.startswith(f"a daemon that runs as root is refused: {tmp_path} belongs to ")
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    code, points = examined(capsys, tmp_path, tmp_path / "none")
+    code, points = run_doctor(capsys, tmp_path, tmp_path / "none")
     assert code == 1
     assert points["state"].startswith(f"FAIL {tmp_path} belongs to ")
 
@@ -210,7 +210,7 @@ def test_daemon_that_asks_apis_only_needs_no_chromium(
 
 @pytest.mark.chromium
 def test_complete_machine_exits_with_0(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, points = examined(capsys, tmp_path, None)
+    code, points = run_doctor(capsys, tmp_path, None)
     assert code == 0
     assert re.fullmatch(r"ok (Headless)?Chrome/[0-9.]+ \(/.*\)", points["Chromium"])
     assert points["sandbox"] == "ok on: pages run confined"
@@ -223,7 +223,7 @@ def test_chromium_without_its_sandbox_fails(
     wrapped = open_folder / "chromium"
     wrapped.write_text(f'#!/bin/sh\nexec "{find_executable(None)}" --no-sandbox "$@"\n')
     wrapped.chmod(0o755)
-    code, points = examined(capsys, open_folder, wrapped)
+    code, points = run_doctor(capsys, open_folder, wrapped)
     assert code == 1
     assert points["Chromium"].startswith("ok ")
     assert points["sandbox"].startswith("FAIL ")

@@ -1,4 +1,4 @@
-"""`smartlinkd hash-password`: the hash alone on standard output, or a reason on standard error."""
+"""`smartlinkd hash-password`: the hash alone on standard output, or an error on standard error."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_invalid_password_is_refused(
 def test_password_of_invalid_bytes_is_refused(
     errors: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Python reads standard input in the second way where the locale is "C", as under cron."""
+    """Python uses `surrogateescape` for standard input in the locale "C", as under cron."""
     given = io.TextIOWrapper(io.BytesIO(b"caf\xe9 caf\xe9"), "utf-8", errors=errors)
     monkeypatch.setattr(sys, "stdin", given)
     assert main(["hash-password"]) == 1

@@ -1,4 +1,4 @@
-"""The man page in docs/ is the one of the commands that there are."""
+"""The man page in docs/ fits the current commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands for the running daemon, at a real control socket."""
+"""The commands for the running daemon, with a real control socket."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def config(tmp_path: Path) -> Path:
 
 
 async def ask(config: Path, *words: str) -> int:
-    """Run a command of the shell's while the daemon runs here."""
+    """Run a command of the shell while the daemon runs in this process."""
     return await trio.to_thread.run_sync(partial(main, [*words, "--config", str(config)]))
 
 
@@ -50,8 +50,8 @@ ANSWERS: dict[str, Response] = {
 
 
 @pytest.fixture
-async def asked(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
-    """The commands that a daemon was asked for, with their arguments."""
+async def received(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
+    """The commands that the daemon has received, with their arguments."""
     found: list[str] = []
 
     def command(name: str, takes: type[Arguments] = NoArguments) -> Command[Any]:
@@ -99,7 +99,7 @@ async def asked(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
 )
 async def test_command_is_sent_with_its_options_and_its_answer_is_printed(
     config: Path,
-    asked: list[str],
+    received: list[str],
     capsys: pytest.CaptureFixture[str],
     words: str,
     expected: tuple[str, str],
@@ -107,16 +107,16 @@ async def test_command_is_sent_with_its_options_and_its_answer_is_printed(
     wanted, printed = expected
     assert await ask(config, *shlex.split(words)) == 0
     assert capsys.readouterr() == (f"{printed}\n", "")
-    assert asked == [wanted]
+    assert received == [wanted]
 
 
 async def test_keys_create_with_unknown_scope_names_those_there_are(
-    config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+    config: Path, received: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await ask(config, "keys", "create", "a bot", "--scope", "all") == 1
     said = capsys.readouterr().err
     assert said.startswith("smartlinkd: scopes.0: must be 'convert', 'cookie:write'")
-    assert asked == []
+    assert received == []
 
 
 def test_help_of_keys_create_names_every_scope(capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,14 +127,14 @@ def test_help_of_keys_create_names_every_scope(capsys: pytest.CaptureFixture[str
 
 
 async def test_crew_token_as_json_prints_the_whole_answer(
-    config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+    config: Path, received: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await ask(config, "crew", "token", "post", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"ok": True, "crew": "post", "token": "slc_xyz"}
 
 
 async def test_refusal_exits_with_1(
-    config: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
+    config: Path, received: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert await ask(config, "2fa", "off") == 1
     out, err = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""The daemon's command: what is done before it serves, and how each of its ends is told."""
+"""The command `serve`: its steps before the daemon serves, and its error messages."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def config(write: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Calls that would change the process, which is the tests' own, and its log levels."""
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The calls that would change this process or its log levels, recorded instead."""
     found: list[str] = []
     monkeypatch.setattr(serve_command, "make_private", lambda: found.append("private"))
     monkeypatch.setattr(serve_command, "raise_descriptor_limit", lambda: found.append("files"))
@@ -39,7 +39,7 @@ def done(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_serve_runs_the_tree_with_settings_and_the_service_managers_environment(
-    config: Path, done: list[str], monkeypatch: pytest.MonkeyPatch
+    config: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     served: list[tuple[str, object]] = []
 
@@ -52,12 +52,12 @@ def test_serve_runs_the_tree_with_settings_and_the_service_managers_environment(
     assert main(["serve", "--config", str(config)]) == 0
     assert served == [("debug", SystemdEnvironment(notify_socket="@manager"))]
     assert "NOTIFY_SOCKET" not in os.environ
-    assert done == ["private", "files", "info", "debug"]
+    assert calls == ["private", "files", "info", "debug"]
 
 
 def test_each_problem_of_the_configuration_is_a_record(
     tmp_path: Path,
-    done: list[str],
+    calls: list[str],
     caplog: pytest.LogCaptureFixture,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -65,7 +65,7 @@ def test_each_problem_of_the_configuration_is_a_record(
     path.write_text('[server]\nbind = "8787"\n')
     assert main(["serve", "--config", str(path)]) == 2
     assert gc.isenabled()
-    assert done == ["private", "files", "info"]
+    assert calls == ["private", "files", "info"]
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
         "server.bind",
         "auth.password_hash",
@@ -79,12 +79,12 @@ def test_each_problem_of_the_configuration_is_a_record(
 
 
 def test_serve_is_private_before_it_reads_a_secret(
-    config: Path, done: list[str], monkeypatch: pytest.MonkeyPatch
+    config: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
 
     def load(*_: object, **__: object) -> Settings:
-        seen.extend(done)
+        seen.extend(calls)
         raise Invalid("config: enough")
 
     monkeypatch.setattr(cli, "load", load)

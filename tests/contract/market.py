@@ -45,7 +45,7 @@ async def upstream_calls(portal: Portal) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a `Host` answers to one request."""
+    """The answer of a `Host` to one request."""
 
     text: str = ""
     status: int = 200
@@ -54,7 +54,7 @@ class Reply:
 
 @dataclass(frozen=True)
 class Call:
-    """One request as it came. `host` is without its port."""
+    """A received request. `host` is without its port."""
 
     host: str
     path: str
@@ -63,7 +63,7 @@ class Call:
 
 @dataclass
 class Host:
-    """A host of the internet, on loopback."""
+    """An HTTP server on loopback that plays another host of the internet."""
 
     url: str
     calls: list[Call]

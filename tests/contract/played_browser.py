@@ -1,7 +1,7 @@
-"""The extension's own script in a Chromium that plays a browser to it, in virtual time.
+"""The extension's own script in a Chromium that imitates a browser, in virtual time.
 
-Chromium's virtual time stands still during a request and jumps to the next timer else, so hours
-take a second. The extension's code and its requests to the daemon are real.
+Chromium's virtual time stands still during a request and otherwise jumps to the next timer, so
+hours take a second. The extension's code and its requests to the daemon are real.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 PAGE = Path(__file__).with_suffix(".html")
 EXECUTABLES = ("chromium-headless-shell", "chromium", "google-chrome-stable", "google-chrome")
 SPARE_MS = 12 * 3600 * 1000
-"""Virtual time for the start. What is left of it costs nothing."""
+"""Milliseconds of virtual time for the start. Unused virtual time costs nothing."""
 
 
 @dataclass
@@ -67,10 +67,10 @@ class PlayedBrowser:
         command = [
             executable,
             "--headless",
-            "--no-sandbox",  # it opens nothing but files of ours
+            "--no-sandbox",  # it opens only our own files
             "--disable-gpu",
             "--allow-file-access-from-files",
-            "--disable-web-security",  # in the place of the hosts that a person grants
+            "--disable-web-security",  # replaces the permission for hosts that a person grants
             f"--user-data-dir={self.folder / 'profile'}",
             f"--virtual-time-budget={budget_ms}",
             "--dump-dom",

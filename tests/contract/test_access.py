@@ -1,4 +1,4 @@
-"""Who may store and read the cookie without a token, and what is answered to them."""
+"""Access to the cookie without a token: who may store and read it, and the answers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def standard(running: Running) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="module")
 def closed(running: Running) -> Iterator[Daemon]:
-    """A daemon that is open to nobody, as the installed service is."""
+    """A daemon whose cookie endpoints are open to nobody, like the installed service."""
     with running(**WITHOUT_BROWSER, cookie={"sync_key": KEY, "open_to": []}) as daemon:
         yield daemon
 

@@ -1,4 +1,4 @@
-"""How the account stands: `/api/account`, its pause, and `/readyz?account=1`."""
+"""The account's state: `/api/account`, its pause, and `/readyz?account=1`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/api/convert`: which requests it takes, in which order it checks them, and what it answers."""
+"""`/api/convert`: which requests it accepts, the order of its checks, and its answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def selling(running: Running, portal: Portal) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="module")
 def without_browser(running: Running, open_folder: Path) -> Iterator[Daemon]:
-    """A daemon that makes links by a browser, whose Chromium is not there."""
+    """A daemon that makes links with a browser whose Chromium is missing."""
     with running(browser={"executable": str(open_folder / "missing")}) as daemon:
         yield daemon
 

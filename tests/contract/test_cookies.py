@@ -1,4 +1,4 @@
-"""Cookies as people paste them: each form works, and a refusal keeps the stored one."""
+"""Pasted cookies: each form works, and a refused cookie does not replace the stored one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pairs(cookie: str) -> list[tuple[str, str]]:
 
 
 def entries(cookie: str, host: str) -> list[dict[str, Any]]:
-    """An extension's export of a whole browser."""
+    """Return a browser extension's export of all cookies of a browser."""
     more = {"path": "/", "secure": True, "expirationDate": LATER + 0.5}
     own = [{"name": name, "value": value, "domain": host} | more for name, value in pairs(cookie)]
     bank = {"name": "session", "value": BANK, "domain": ".bank.example"} | more
@@ -109,7 +109,7 @@ async def test_cookie_in_each_form_makes_links_for_one_request(
 
 
 def numbered(count: int, value: str) -> str:
-    """Return so many pairs of different names."""
+    """Return `count` pairs with different names."""
     return "; ".join(f"n{number}={value}" for number in range(count))
 
 
@@ -168,7 +168,7 @@ async def test_export_of_many_foreign_cookies_counts_only_what_is_taken(
 
 @pytest.fixture(scope="module")
 def storing(running: Running) -> Iterator[Daemon]:
-    """A daemon without a browser, with a portal and a shop that are not the market's own."""
+    """A daemon without a browser, with a portal and a shop of other domains than the market's."""
     addresses = {"portal_url": "https://portal.shop.example", "shop_url": "https://shop.example"}
     with running(**by_open_api("http://127.0.0.1:1"), marketplace=addresses) as daemon:
         yield daemon
@@ -227,7 +227,8 @@ async def test_of_two_csrftokens_in_an_export_the_portals_is_stored(
 
 
 async def test_cookie_with_a_host_prefix_is_set_host_only(running: Running) -> None:
-    """The portal is below the shop's domain. Chromium shows each host the cookies that it has."""
+    """The portal is below the shop's domain. Chromium's requests show which cookies each host
+    gets."""
 
     def answer(path: str, _body: str) -> Reply:
         picture = f'<img src="http://www.shop.localhost:{port}/picture">'

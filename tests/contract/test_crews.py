@@ -1,4 +1,4 @@
-"""Crews over HTTP: where they are, kicking off, following, stopping, resuming, and their ends."""
+"""Crews over HTTP: their addresses, kickoff, status and events, stop, resume, and restarts."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def free_port() -> int:
 
 @pytest.fixture(scope="module")
 def gates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a file opens a crew's gate."""
+    """A folder in which a file lets a crew's worker continue."""
     return tmp_path_factory.mktemp("gates")
 
 
@@ -61,7 +61,7 @@ def bind() -> str:
 
 @pytest.fixture(scope="module")
 def house(employing: Employing, gates: Path, bind: str) -> Iterator[Daemon]:
-    """A daemon with a crew for each thing that a test needs, and no browser."""
+    """A daemon without a browser, with one crew for each case that a test needs."""
     crews: dict[str, Json] = {
         "first": {"default": True, "inputs": ["topic", {"name": "language", "default": "vi"}]},
         "bound": {"bind": bind, "users": ["ann", "bob"]},
@@ -104,12 +104,12 @@ def error_of(answer: httpx.Response, status: int) -> Json:
 
 
 async def followers(daemon: Daemon) -> float:
-    """Return how many requests are under way that wait or follow."""
+    """Return the number of requests that wait for a status or follow events."""
     metrics = await daemon.metrics()
     return sum(value for name, value in metrics.items() if "execution_followers" in name)
 
 
-# Where they are
+# Addresses
 
 
 async def test_crew_is_at_its_path_and_the_default_one_at_root(
@@ -138,7 +138,7 @@ async def test_crew_with_a_bind_has_an_address_of_its_own(
     assert (await client.ended(begun))["state"] == "SUCCESS"
 
 
-# Kicking off
+# Kickoff
 
 
 async def test_kickoff_takes_null_webhooks_unknown_keys_and_any_json(first: Client) -> None:
@@ -228,7 +228,7 @@ async def test_full_queue_is_429_or_503_with_retry_after(house: Daemon, meet: Me
         await client.stop(each)
 
 
-# Following
+# Status and events
 
 
 async def test_status_has_one_shape_from_running_to_its_end(
@@ -359,7 +359,7 @@ async def test_executions_are_listed_newest_first_in_pages(house: Daemon, meet: 
         error_of(await client.ask("GET", f"/executions?{wrong}"), 400)
 
 
-# Stopping and resuming
+# Stop and resume
 
 
 async def test_stop_ends_an_execution_once(house: Daemon, meet: Meet) -> None:
@@ -405,7 +405,7 @@ async def test_resume_answers_the_question_that_waits(
     error_of(await client.ask("POST", "/resume", body), 400)
     unknown = body | {next(iter(body)): str(uuid.uuid4())}
     error_of(await client.ask("POST", "/resume", unknown), 404)
-    with trio.fail_after(20):  # the webhooks that were given at the kickoff stay in force
+    with trio.fail_after(20):  # the webhooks of the kickoff stay in force
         while not all(map(receiver.at, ("/human", "/task", "/end"))):  # noqa: ASYNC110 - no event
             await trio.sleep(0.02)
     assert {call.body["kickoff_id"] for call in receiver.at("/end")} == {kickoff_id}
@@ -476,7 +476,7 @@ async def test_token_opens_its_own_crew_alone(house: Daemon, first: Client) -> N
     error_of(await house.ask("GET", "/crews/human/inputs", token=first.token), 401)
 
 
-# Over a kill
+# After a kill
 
 
 async def test_after_a_kill_running_is_interrupted_or_rerun_and_queued_runs(
@@ -494,7 +494,7 @@ async def test_after_a_kill_running_is_interrupted_or_rerun_and_queued_runs(
         await until_state(once, running, "running")
         before = (await until_state(again, rerun, "running"))["started_at"]
         last = await once.kick_off()
-        await daemon.kill()  # at once: what a kickoff has answered is on the disk
+        await daemon.kill()  # at once: an answered kickoff is on the disk
         gate.touch()
         daemon.start()
         ended = await once.ended(running)
@@ -513,7 +513,7 @@ async def test_retention_forgets_the_oldest_that_have_ended(
     with employing({"crew": {}}) as daemon:
         client = await meet(daemon, "crew")
         ids = []
-        for _ in range(3):  # one after the other: the first one to end is the first to go
+        for _ in range(3):  # one after the other: the first one that ends is deleted first
             ids.append(await client.kick_off())
             await client.ended(ids[-1])
         assert await client.ids() == ids

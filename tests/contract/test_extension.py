@@ -1,7 +1,7 @@
-"""The browser extension: its files, what its key can do, and when it syncs.
+"""The browser extension: its files, the rights of its key, and the time of its syncs.
 
-Its script runs in a browser that is played (`played_browser.py`). Installed in a real Chromium it
-is tested in `tests/e2e`.
+Its script runs in an imitated browser (`played_browser.py`). `tests/e2e` tests the installed
+extension in a real Chromium.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ NAMES = ["smartlinkd-chromium.zip", "smartlinkd-firefox.zip"]
 SCOPES = ["cookie:write", "status", "convert"]
 AT_ONCE_S, HALF_AN_HOUR_S, HOUR_S = 5, 1800, 3600
 ALLOWED = {"https", "http://127.0.0.1", "http://localhost"}
-"""Where the extension may send anything: https, and plain http on loopback."""
+"""Addresses to which the extension may send: https, and plain http on loopback."""
 
 
 @pytest.fixture
 def daemon(running: Running) -> Iterator[Daemon]:
-    """A daemon of the test's own, to which nobody is local; no cookie is stored."""
+    """The test's own daemon: no client counts as local, and no cookie is stored."""
     with running(products={"source": "none"}, cookie={"open_to": []}) as daemon:
         daemon.wait_for_browser()
         yield daemon
@@ -64,7 +64,7 @@ async def sync(daemon: Daemon, key: str, account: Account) -> Json:
     return await call(daemon, key, "POST", "/api/sync-cookie", {"cookie": account.cookie})
 
 
-# Its files
+# The files
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -102,7 +102,7 @@ async def test_extension_has_one_place_that_sends_and_names_no_host(linking: Dae
     assert not re.search(r"(?:src|href|action)=\"(?:\w+:|//)", code)
 
 
-# Its key
+# The key
 
 
 async def test_key_of_extension_syncs_converts_and_ends_itself_and_no_more(
@@ -123,7 +123,7 @@ async def test_key_of_extension_syncs_converts_and_ends_itself_and_no_more(
     assert (await call(daemon, key, "GET", "/api/account"))["status"] == 403
 
 
-# Its syncing
+# The syncs
 
 
 async def test_extension_syncs_login_at_once_and_changes_every_30_minutes(

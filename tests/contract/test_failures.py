@@ -37,7 +37,8 @@ FORGED: dict[str, dict[str, int | str | None]] = {
     "without an id": {"jti": None},
     "without its time": {"iat": None},
 }
-"""Claims that differ from a good token's: seconds from now, a text, or None for none."""
+"""Claims that differ from a valid token's: seconds from now, a text, or None for a missing
+claim."""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +60,7 @@ def error_of(answer: httpx.Response, status: int) -> str:
 
 
 async def claims_of(daemon: Daemon) -> Json:
-    """Return the claims of a good session token, whose signature is checked here."""
+    """Return the claims of a valid session token, and check its signature."""
     token = await daemon.login()
     claims: Json = jwt.decode(token, bytes.fromhex(SECRET), ["HS256"], audience="smartlinkd")
     return claims

@@ -1,12 +1,7 @@
-"""A full house stays fair: no client takes the connections, or the memory, from all others.
+"""A daemon with many connections stays fair: no client takes all connections or much memory.
 
-| promised | test |
-|---|---|
-| contract 2, a token's followers are bounded (429) | `test_event_streams_of_one_token_…` |
-| … and its waits | `test_waits_of_one_token_…` |
-| … and its unfinished bodies | `test_half_sent_bodies_of_one_token_…[…]` |
-| contract 2, a quarter of the connections is free | `test_half_sent_logins_…` |
-| followers that never read take 64 MiB at most | `test_followers_that_never_read_…` |
+A token's followers, waits and unfinished bodies are bounded (429), a quarter of the connections
+stays free for others (503), and followers that never read take at most 64 MiB (contract section 2).
 """
 
 from __future__ import annotations
@@ -41,14 +36,14 @@ BODIES = 600
 SHARE = 128
 """Connections that one token may hold."""
 ANSWERED_WITHIN = 5.0
-"""Seconds. The promise is one second, on a machine that runs no tests beside it."""
+"""Seconds. The contract promises one second on a machine that runs no tests."""
 MEMORY = 64 * 1024
-"""KiB that the daemon may grow by."""
+"""KiB by which the daemon's memory may grow."""
 LARGE_EVENTS = 15
 LARGE = 1_000_000
 """Bytes of an event."""
 LOADED = 8.0
-"""Seconds in which a daemon that reads events for followers has read what they can hold."""
+"""Seconds in which the daemon has read as many events as followers can hold."""
 
 WAITING = "IFS= read -r stop <&3"
 TELLING = f"""\
@@ -87,13 +82,13 @@ def house(employing: Employing) -> Iterator[Daemon]:
 
 @pytest.fixture
 def connections() -> Iterator[ExitStack]:
-    """Closes what a test has opened."""
+    """A stack that closes the test's connections."""
     with ExitStack() as opened:
         yield opened
 
 
 def connect(daemon: Daemon, request: str, *, receives: int = 0) -> socket.socket:
-    """Send a request on a connection of its own, with a small receive buffer where it is given."""
+    """Send a request on a new connection. `receives` is the receive buffer's size in bytes."""
     url = httpx.URL(daemon.url)
     opened = socket.socket()
     if receives:
@@ -108,7 +103,7 @@ def get(path: str, token: str) -> str:
 
 
 def half_sent(path: str, token: str = "") -> str:
-    """A request whose body never ends."""
+    """Return a request whose body never ends."""
     authorization = f"Authorization: Bearer {token}\r\n" if token else ""
     return (
         f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -152,7 +147,7 @@ async def settled(
 
 
 def check_refusal(raw: bytes, status: int, *, is_crews: bool) -> None:
-    """It has the shape of its path, and says when to come again."""
+    """Check that a refusal has the shape of its path, and a Retry-After."""
     head, _, body = raw.partition(b"\r\n\r\n")
     assert int(head.split()[1]) == status
     assert re.search(rb"\r\nretry-after: [1-9]", head)
@@ -166,7 +161,7 @@ def check_refusal(raw: bytes, status: int, *, is_crews: bool) -> None:
 
 
 async def check_served(daemon: Daemon) -> None:
-    """Others are answered: health, and a login whose body comes behind its head."""
+    """Check that others are served: health, and a login whose body comes after its head."""
     for path in ("/livez", "/readyz", "/api/health"):
         with trio.fail_after(ANSWERED_WITHIN):
             assert (await daemon.ask("GET", path)).status_code == 200, path
@@ -205,7 +200,7 @@ async def test_waits_of_one_token_lock_nobody_out(
     refusal = await settled(house, opened, lambda seen: seen == {0: SHARE, 429: STREAMS - SHARE})
     check_refusal(refusal, 429, is_crews=True)
     await check_served(house)
-    assert (await waiting.status(kickoff_id))["state"] == "RUNNING"  # it is asked without a wait
+    assert (await waiting.status(kickoff_id))["state"] == "RUNNING"  # this request does not wait
     connections.close()
     await waiting.stop(kickoff_id)
 
@@ -258,7 +253,7 @@ async def test_followers_that_never_read_take_little_memory_and_give_it_back(
     telling = await meet(house, "telling")
     kickoff_id = await telling.kick_off()
     assert (await telling.ended(kickoff_id))["state"] == "SUCCESS"
-    told = await telling.events(kickoff_id)  # what is made once for a follower, is made
+    told = await telling.events(kickoff_id)  # caches are filled now
     large = [each for each in told if each["data"].get("output") == "x" * LARGE]
     assert len(large) == LARGE_EVENTS
     before = peak = own_memory(house)
@@ -272,7 +267,7 @@ async def test_followers_that_never_read_take_little_memory_and_give_it_back(
             await trio.sleep(0.05)
     statuses, _ = answers(opened)
     assert statuses[200] + statuses[429] == len(opened)
-    # On a loaded machine the last ones come when the first have been dropped, who never read.
+    # On a loaded machine the last followers connect after the first were dropped for not reading.
     assert SHARE <= statuses[200] < 2 * SHARE
     await check_served(house)
     assert peak - before <= MEMORY
@@ -286,7 +281,7 @@ async def test_followers_that_never_read_take_little_memory_and_give_it_back(
 
 
 def own_memory(daemon: Daemon) -> int:
-    """KiB of memory that the daemon has, its share of what it has with others included."""
+    """Return the daemon's memory (PSS) in KiB."""
     rollup = Path(f"/proc/{daemon.program.process.pid}/smaps_rollup").read_text()
     found = re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE)
     assert found is not None

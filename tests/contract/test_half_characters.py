@@ -1,6 +1,6 @@
-"""Half a character (a lone surrogate) in any string of any body is read as U+FFFD.
+"""A lone surrogate in any string of any body is read as U+FFFD.
 
-A submitted link keeps it: its key in the answer has the same escape.
+A submitted link keeps the surrogate: the answer's key has the same escape.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ async def token_of_the_crew(daemon: Daemon) -> str:
 
 
 async def send(daemon: Daemon, path: str, token: str, content: bytes) -> httpx.Response:
-    """POST bytes as they are."""
+    """Send a POST request with these bytes."""
     headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(trust_env=False) as client:
         return await client.post(daemon.url + path, content=content, headers=headers)

@@ -1,4 +1,4 @@
-"""The history over HTTP: what is kept of each way to convert, found, downloaded and deleted."""
+"""The history over HTTP: entries of each way to convert, search, CSV and deletion."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ say("result", output=line.readline())
 
 @pytest.fixture(scope="module")
 def keeping(running: Running) -> Iterator[Daemon]:
-    """A daemon that only this module uses."""
+    """The module's own daemon."""
     command = [sys.executable, "-c", CREW]
     crew = {"name": "linker", "runner": "command", "command": command, "tools": ["convert_links"]}
     with running(crews=[crew]) as daemon:
@@ -89,7 +89,7 @@ async def clear(daemon: Daemon) -> None:
     assert (answer.status_code, answer.json()["ok"]) == (200, True)
 
 
-# What is kept
+# The entries
 
 
 async def test_converted_link_is_first_entry_with_all_that_was_answered(
@@ -158,7 +158,7 @@ async def test_conversion_without_a_credential_is_refused_and_not_kept(
     keeping: Daemon, portal: Portal
 ) -> None:
     link = portal.link(portal.item())
-    assert (await keeping.ask("GET", "/metrics")).status_code == 200  # it is open to this client
+    assert (await keeping.ask("GET", "/metrics")).status_code == 200  # the client counts as local
     assert (await keeping.ask("POST", "/api/convert", {"links": [link]})).status_code == 403
     assert await links(keeping, q=link) == []
 
@@ -174,7 +174,7 @@ async def test_key_needs_the_scope_to_read_and_none_deletes(keeping: Daemon) -> 
         assert (await keeping.ask("DELETE", path, token=reader)).status_code == 403
 
 
-# How it is found
+# Search
 
 
 async def test_cursor_is_stable_while_new_entries_come(
@@ -389,7 +389,7 @@ async def test_retention_of_no_days_keeps_nothing(
 
 
 def rewrite(daemon: Daemon, entries: Iterable[tuple[datetime, str]]) -> None:
-    """Stop the daemon and add entries to its file, as an earlier run has left them."""
+    """Stop the daemon and add entries to its file, like entries of an earlier run."""
     assert daemon.program.stop() == 0
     with closing(sqlite3.connect(daemon.state / "history.sqlite")) as file, file:
         for at, link in entries:

@@ -1,4 +1,4 @@
-"""Paused accounts: the portal wants a login or a person. What is answered, and whom it concerns."""
+"""Paused accounts: the portal wants a login or a person; the answers, and the affected account."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REMEDIES = ("human check", "open the portal in an ordinary browser")
 
 
 async def convert(daemon: Daemon, portal: Portal, account: Account | None) -> httpx.Response:
-    """Convert an item that nobody has converted before."""
+    """Convert a new item."""
     return await daemon.convert(portal.link(portal.item()), account=account)
 
 
@@ -34,7 +34,7 @@ def is_human_check(answer: httpx.Response) -> bool:
 
 
 async def paused(daemon: Daemon, portal: Portal) -> tuple[Account, str, dict[str, Any]]:
-    """Store an account's cookie, convert a link, and have a human check pause the account.
+    """Store an account's cookie, convert a link, and let a human check pause the account.
 
     Return the account, the link, and the link's entry.
     """
@@ -48,7 +48,7 @@ async def paused(daemon: Daemon, portal: Portal) -> tuple[Account, str, dict[str
     return account, link, entry
 
 
-# The session is gone
+# A lost session
 
 
 @pytest.mark.parametrize("fault", ["session_lost", "session_lost_softly"])
@@ -132,7 +132,7 @@ async def test_pause_of_one_account_does_not_stop_another(linking: Daemon, porta
     assert (await convert(linking, portal, portal.account())).status_code == 200
 
 
-# Whose account
+# The account of a request
 
 
 async def test_two_cookies_with_one_user_id_submit_one_after_the_other(

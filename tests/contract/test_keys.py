@@ -1,4 +1,4 @@
-"""API keys over HTTP: what each scope opens, what ends a key, and cookies that come with one."""
+"""API keys over HTTP: what each scope opens, what ends a key, and cookies that a key sends."""
 
 from __future__ import annotations
 
@@ -78,12 +78,12 @@ OPENED_BY = {
     "GET /crews/{crew}/events/{kickoff_id}": "crews",
     "POST /crews/{crew}/resume": "crews",
 }
-"""What opens each operation, by contract section 4. Every operation has a row here."""
+"""The credential that opens each operation (contract section 4). Each operation has an entry."""
 
 
 @pytest.fixture(scope="module")
 def closed(running: Running) -> Iterator[Daemon]:
-    """A daemon without a browser, with a crew, behind a proxy, to which nobody is local."""
+    """A daemon without a browser, with a crew, behind a proxy; no client counts as local."""
     with running(
         **WITHOUT_BROWSER,
         cookie={"open_to": []},
@@ -95,7 +95,7 @@ def closed(running: Running) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="module")
 def syncing(running: Running) -> Iterator[Daemon]:
-    """A daemon with a browser, to which nobody is local."""
+    """A daemon with a browser; no client counts as local."""
     cookie = {"open_to": [], "sync_key": SYNC_KEY}
     with running(products={"source": "none"}, cookie=cookie) as daemon:
         daemon.wait_for_browser()
@@ -113,7 +113,7 @@ async def listed(daemon: Daemon) -> list[Json]:
 async def call(
     daemon: Daemon, operation: str, token: str, headers: dict[str, str] | None = None
 ) -> httpx.Response:
-    """Call an operation in such a way that it changes nothing."""
+    """Call an operation in a way that changes nothing."""
     method, path = operation.split()
     path = re.sub(r"\{crew\}", "echo", path)
     path = re.sub(r"\{\w+\}", "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f", path)
@@ -123,7 +123,7 @@ async def call(
 
 
 async def documented(daemon: Daemon) -> list[str]:
-    """All operations of `/openapi.json`, as method and path."""
+    """Return all operations of `/openapi.json`, as method and path."""
     paths = (await daemon.ask("GET", "/openapi.json")).json()["paths"]
     return [f"{method.upper()} {path}" for path, methods in paths.items() for method in methods]
 
@@ -132,7 +132,7 @@ def is_refused(answer: httpx.Response) -> bool:
     return answer.status_code in (401, 403)
 
 
-# What a key opens
+# Scopes
 
 
 @pytest.mark.parametrize("scope", SCOPES)
@@ -244,7 +244,7 @@ async def test_with_second_factor_on_client_with_key_converts(
         await syncing.run("2fa", "off")
 
 
-# Making and ending
+# Creation and revocation
 
 
 async def test_key_is_made_shown_once_listed_and_revoked(closed: Daemon) -> None:
@@ -431,7 +431,7 @@ async def test_right_key_resets_neither_failed_logins_nor_count_of_wrong_keys(
     assert [await log_in(), await log_in()] == [401, 429]
 
 
-# Cookies that come with a key
+# Cookies that a key sends
 
 
 async def sync(
@@ -531,4 +531,4 @@ async def test_owner_is_told_of_new_key_and_other_account(
         assert (key_made["event"], replaced["event"]) == ("key_made", "account_replaced")
         assert f"the API key a bot ({made['id']}) was made, for: status" in key_made["text"]
         assert (replaced["account"], first.number in replaced["text"]) == (second.number, True)
-        assert not daemon.told(told.read_text())
+        assert not daemon.secrets_in(told.read_text())

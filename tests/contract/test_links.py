@@ -1,4 +1,4 @@
-"""A link as people paste it is taken for what it means, and its key stays as submitted."""
+"""Pasted links: a link is read as people mean it, and its key in the answer stays as submitted."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def paste(portal: Portal) -> Paste:
 
 
 class Paste:
-    """Writes what is pasted, around links to one item."""
+    """A function that formats pasted texts with links to one item."""
 
     def __init__(self, portal: Portal) -> None:
         self.item = portal.item()

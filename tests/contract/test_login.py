@@ -1,4 +1,4 @@
-"""Logging in: wrong passwords, temporary tokens, the second factor, and what ends a session."""
+"""Login: wrong passwords, temporary tokens, the second factor, and what ends a session."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Json = dict[str, Any]
 STEP = 30
 """Seconds for which an authenticator app shows a code."""
 PROXY = {**WITHOUT_BROWSER, "server": {"trusted_proxies": ["127.0.0.1"], "bind": "127.0.0.1:0"}}
-"""A daemon that believes `X-Forwarded-For`, so each test has client addresses of its own."""
+"""Settings of a daemon that trusts `X-Forwarded-For`, so each test has its own client addresses."""
 COST = ["argon2id", "v=19", "m=19456,t=2,p=1"]
 BODIES: list[object] = [[], {}, {"password": 1}, {"password": "x" * 2000}]
 
@@ -39,7 +39,7 @@ def daemon(running: Running) -> Iterator[Daemon]:
 
 @pytest.fixture
 def own(running: Running) -> Iterator[Daemon]:
-    """A daemon for a test that changes who may log in."""
+    """The test's own daemon, because the test changes who may log in."""
     with running(**PROXY) as daemon:
         yield daemon
 
@@ -82,7 +82,7 @@ async def post(daemon: Daemon, path: str, **body: str) -> tuple[int, str]:
 
 
 async def enable(daemon: Daemon) -> pyotp.TOTP:
-    """Switch the second factor on, with the code of the step before this one."""
+    """Switch the second factor on with the code of the previous step."""
     totp = await set_up(daemon)
     given = {"secret": totp.secret, "code": code_of(totp, ahead=-STEP)}
     assert await post(daemon, "2fa/enable", **given) == (200, "")
@@ -104,7 +104,7 @@ async def verify(daemon: Daemon, temp: str, code: str, address: str) -> int:
 
 
 def hash_of(password: str) -> str:
-    """Return what `smartlinkd hash-password` prints."""
+    """Return the output of `smartlinkd hash-password`."""
     command = [sys.executable, "-m", "tests.e2e.traced", "hash-password"]
     done = subprocess.run(command, input=password, capture_output=True, text=True, check=True)
     return done.stdout.strip()
@@ -127,7 +127,7 @@ async def test_wait_doubles_with_each_failure(daemon: Daemon) -> None:
         refused = await log_in(daemon, "wrong", "203.0.113.3")
         assert (refused.status_code, refused.headers["Retry-After"]) == (429, expected)
         if expected != "4":
-            await trio.sleep(float(expected))  # what Retry-After says
+            await trio.sleep(float(expected))  # as Retry-After says
             assert await fail(daemon, 1, "203.0.113.3") == [401]
 
 

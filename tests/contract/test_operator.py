@@ -1,4 +1,4 @@
-"""What a monitor and the owner look at: health, metrics, the API's description, and *System*."""
+"""Endpoints for monitors and the owner: health, metrics, the API's description, and *System*."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def whole(running: Running) -> Iterator[Daemon]:
 
 
 async def get(daemon: Daemon, path: str) -> Json:
-    """Return what the owner is answered."""
+    """Return the JSON of a request with the owner's session."""
     answer = await daemon.ask("GET", path, token=await daemon.login())
     assert answer.status_code == 200, answer.text
     found: Json = answer.json()
@@ -58,7 +58,7 @@ async def get(daemon: Daemon, path: str) -> Json:
 
 
 async def refusal(daemon: Daemon, path: str) -> tuple[int, str]:
-    """Return the status, and the name of the parameter that is wrong."""
+    """Return the status, and the name of the wrong parameter."""
     answer = await daemon.ask("GET", path, token=await daemon.login())
     return answer.status_code, answer.json()["error"].partition(":")[0]
 
@@ -98,7 +98,7 @@ async def test_metrics_are_prometheus_text_with_help_and_count_requests(whole: D
     assert counted["/livez", "200"] == len(asked)
 
 
-# For whoever writes a client
+# For authors of clients
 
 
 async def test_openapi_document_describes_every_endpoint(whole: Daemon) -> None:
@@ -179,7 +179,7 @@ async def test_status_shows_queues_and_browser_and_account(linking: Daemon, port
 
 
 async def wrong_login(daemon: Daemon) -> httpx.Response:
-    """Try a wrong password, which the log has."""
+    """Try a wrong password, which writes a log record."""
     return await daemon.ask("POST", "/api/auth/login", {"password": "wrong"})
 
 

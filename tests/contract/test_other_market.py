@@ -1,6 +1,6 @@
-"""Another market by its own addresses: its links with a port, and its money.
+"""Another market: its own addresses, links with a port, and its currency.
 
-A host on loopback plays the market's Open API.
+An HTTP server on loopback plays the market's Open API.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def convert(daemon: Daemon, *links: str) -> dict[str, Any]:
 
 
 async def test_money_of_another_market_is_in_whole_units_rounded_half_up(thai: Daemon) -> None:
-    """13.4325 and 4.4775 are 13 and 4; rounded together they would be 18."""
+    """13.4325 and 4.4775 are rounded to 13 and 4; their sum would be rounded to 18."""
     link = "https://shopee.co.th/product/111/222"
     product = (await convert(thai, link))[link]["product"]
     parts = ("price", "sellerCommission", "platformCommission", "commission")

@@ -1,4 +1,4 @@
-"""The owner's page: where it is, and whom it asks for anything."""
+"""The owner's page: its address, and the hosts that it uses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CREW = {"name": "echo", "default": True, "runner": "command", "command": ["/bin/
 
 @pytest.fixture(scope="module")
 def daemon(running: Running) -> Iterator[Daemon]:
-    """A daemon without a browser, with a default crew, to which nobody is local."""
+    """A daemon without a browser, with a default crew; no client counts as local."""
     with running(**WITHOUT_BROWSER, cookie={"open_to": []}, crews=[CREW]) as daemon:
         yield daemon
 
@@ -78,7 +78,7 @@ async def test_page_and_its_files_send_no_referrer(daemon: Daemon) -> None:
 async def test_page_is_laid_out_for_narrow_screens_and_can_be_enlarged(daemon: Daemon) -> None:
     page = (await daemon.ask("GET", PREFIX)).text
     (viewport,) = re.findall(r'<meta name="viewport" content="([^"]+)">', page)
-    assert viewport == "width=device-width, initial-scale=1"  # with no bound of the scale
+    assert viewport == "width=device-width, initial-scale=1"  # the scale is not limited
     styles = "".join(text for path, text in (await files(daemon)).items() if path.endswith(".css"))
     assert re.search(r"@media \(max-width: \d+rem\)", styles)
 

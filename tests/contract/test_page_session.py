@@ -46,7 +46,7 @@ def daemon(running: Running) -> Iterator[Daemon]:
 
 
 class Browser:
-    """A browser in which the owner has logged in."""
+    """A browser in which the owner is logged in."""
 
     def __init__(self, daemon: Daemon, answer: httpx.Response) -> None:
         (header,) = answer.headers.get_list("set-cookie")
@@ -170,7 +170,7 @@ async def test_second_step_sets_cookie_too(daemon: Daemon) -> None:
         await daemon.run("2fa", "off")
 
 
-# When it counts
+# Requests for which the cookie counts
 
 
 async def test_cookie_counts_only_for_the_daemons_own_page(daemon: Daemon) -> None:
@@ -202,7 +202,7 @@ async def test_cookie_counts_only_for_the_daemons_own_page(daemon: Daemon) -> No
         assert (await browser.ask("GET", "/api/log", headers=headers)).status_code == 200, headers
     for headers in bad:
         assert (await browser.ask("GET", "/api/log", headers=headers)).status_code == 403, headers
-    # A browser names the origin of every POST.
+    # A browser sends the origin with every POST request.
     referer = {"Referer": f"http://{own}/app/"}
     assert (await browser.ask("POST", "/api/keys", {}, headers=referer)).status_code == 403
     origin = {"Origin": f"http://{own}"}
@@ -231,7 +231,7 @@ async def test_cookie_with_a_key_in_it_opens_nothing(daemon: Daemon) -> None:
     assert (await browser.ask("GET", "/crews/echo/inputs")).status_code == 401
 
 
-# What it opens
+# Access with the cookie
 
 
 async def test_cookie_opens_crews_apis_as_the_organization_token(daemon: Daemon) -> None:
@@ -283,7 +283,7 @@ async def test_event_stream_ends_with_its_session(daemon: Daemon) -> None:
     assert "crew_kickoff_failed" in told.text
 
 
-# What ends it
+# The end of a session
 
 
 async def test_logout_ends_that_session_only_and_clears_the_cookie(daemon: Daemon) -> None:

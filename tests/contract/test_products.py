@@ -1,4 +1,4 @@
-"""Product data: the figures of an entry's `product`, and what is null where it is not to be had."""
+"""Product data: the figures of an entry's `product`, and null for missing data."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ PRODUCTS = {
     16001600160: (1_500, "4.5", 120_000, "4%", 11, 50, 61),
     26262626262: (500_000, "4.4", 3_300, "0%", 0, 0, 0),
 }
-"""Products of the sandbox with their figures, reckoned by hand.
+"""Products of the sandbox with their figures, computed by hand.
 
-Both parts of item 16001600160 end on a half, 10.5 and 49.5, and each is rounded up.
+Both parts of item 16001600160 end in a half, 10.5 and 49.5, and each is rounded up.
 """
 
 UNKNOWN_FIELDS = 25550001112
-"""The sandbox knows no image, no rating and no sales of this item."""
+"""An item for which the sandbox has no image, no rating and no sales."""
 NO_DATA = 900_000_210
-"""The sandbox has no product data of this item."""
+"""An item for which the sandbox has no product data."""
 
 
 async def test_product_has_the_figures_of_the_portal(daemon: Daemon, portal: Portal) -> None:

@@ -17,7 +17,7 @@ Progress = tuple[int, int]
 
 
 class Client:
-    """The holder of the crew's organization token."""
+    """A client with the crew's organization token."""
 
     def __init__(self, daemon: Daemon, token: str) -> None:
         self._daemon = daemon
@@ -27,7 +27,7 @@ class Client:
         return str((await self._ask("POST", "/kickoff", {"inputs": {}}))["kickoff_id"])
 
     async def progress(self, kickoff_id: str) -> Progress:
-        """The numbers of completed tasks and of all tasks, which the list has, too."""
+        """Return the numbers of completed tasks and of all tasks, which the list shows, too."""
         shown = (await self._ask("GET", f"/status/{kickoff_id}"))["progress"]
         listed = (await self._ask("GET", "/executions"))["executions"]
         found = {each["kickoff_id"]: each["progress"] for each in listed}
@@ -41,7 +41,7 @@ class Client:
         await self._daemon.until(f"progress {wanted}", reached)
 
     async def ended(self, kickoff_id: str) -> str:
-        """Its state at the end. One wait ends when it begins, another one when it ends."""
+        """Wait for the execution's end, and return its state. A wait also ends at the start."""
         while True:
             state = str((await self._ask("GET", f"/status/{kickoff_id}?wait=30"))["state"])
             if state in {"SUCCESS", "FAILED"}:
@@ -55,7 +55,8 @@ class Client:
 
 
 def script(gates: Path, *, told: str, tasks: int) -> str:
-    """A worker in sh that does tasks one after the other. Each waits for the file of its number."""
+    """Return a worker in sh that does tasks one after the other. Each waits for the file of its
+    number."""
     return "\n".join(
         [
             "say() { printf '%s\\n' \"$1\" >&3; }",
@@ -79,7 +80,7 @@ Meet = Callable[["Daemon"], Awaitable[Client]]
 
 @pytest.fixture
 def employ(running: Running, tmp_path: Path) -> Employ:
-    """A daemon without a browser, and with a crew whose worker is `script`."""
+    """Return a context manager that runs a daemon without a browser and with the crew `script`."""
 
     def employ(*, told: str = "", tasks: int = 2) -> AbstractContextManager[Daemon]:
         words = ["/bin/sh", "-c", script(tmp_path, told=told, tasks=tasks)]

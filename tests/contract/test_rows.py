@@ -1,7 +1,7 @@
-"""The contract's rows, and the test of each (`rows/*.toml`).
+"""The contract's promises, and the tests of each (`rows/*.toml`).
 
-A row has the promise in one or two sentences, and its tests as `file::function`. A row without a
-test fails here, and so does a test that belongs to no row.
+A row has the promise in one or two sentences, and its tests as `file::function`. These tests fail
+for a row without a test, and for a test without a row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent
 
 @cache
 def rows() -> dict[str, dict[str, Any]]:
-    """All rows by `file.row`."""
+    """Return all rows by `file.row`."""
     return {
         f"{file.stem}.{row}": entry
         for file in sorted((FOLDER / "rows").glob("*.toml"))
@@ -31,7 +31,7 @@ def rows() -> dict[str, dict[str, Any]]:
 
 @cache
 def functions() -> set[str]:
-    """The tests of this folder as `file::function`, but for those of this file."""
+    """Return the tests of this folder as `file::function`, without those of this file."""
     return {
         f"{file.name}::{node.name}"
         for file in FOLDER.glob("test_*.py")

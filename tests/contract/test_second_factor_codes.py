@@ -1,4 +1,4 @@
-"""2FA codes are taken as authenticator apps show them, and each is accepted once."""
+"""2FA codes are read as authenticator apps show them, and each is accepted once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon, Running
 
 STEP = 30
-"""Seconds for which an app shows a code. The daemon takes the next one, too."""
+"""Seconds for which an app shows a code. The daemon accepts the next code, too."""
 
 FORMS = {
     "a space": "{0} {1}",
@@ -43,7 +43,7 @@ def written(form: str, digits: str) -> str:
 
 
 async def post(daemon: Daemon, path: str, **body: str) -> tuple[int, str]:
-    """The status, and the error's text ("" without one)."""
+    """Return the status, and the error's text ("" without one)."""
     answer = await daemon.ask("POST", f"/api/auth/{path}", body, token=await daemon.login())
     return answer.status_code, answer.json().get("error", "")
 

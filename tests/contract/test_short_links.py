@@ -1,4 +1,4 @@
-"""Short links: which product they lead to, and with which code they fail."""
+"""Short links: the products that they lead to, and the codes with which they fail."""
 
 from __future__ import annotations
 

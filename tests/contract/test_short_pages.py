@@ -24,12 +24,12 @@ UNKNOWN = {"error": True, "failCode": -1}
 GOES_TO = ("Location", "Refresh", "meta", "script")
 IS_ABOUT = ("canonical", "og:url")
 WAYS = GOES_TO + IS_ABOUT
-"""How a page names an address, from the one that counts most to the one that counts least."""
+"""Ways in which a page names an address, the strongest first."""
 LOGIN = '<input type="password">'
 
 
 def page(ways: dict[str, str], body: str = "") -> Reply:
-    """Write a page that names an address in each of these ways, the strongest of them last."""
+    """Return a page that names an address in each of these ways, the strongest last."""
     tags = {
         "meta": '<meta http-equiv="refresh" content="0; url={}">',
         "script": "<script>location.href = {};</script>",
@@ -58,7 +58,7 @@ class Scene:
     pages: dict[str, Reply]
 
     async def entry_of(self, reply: Reply) -> Any:
-        """Convert a new short link, at which the short host replies this."""
+        """Convert a new short link for which the short host sends `reply`."""
         path = f"/Code{len(self.pages)}"
         self.pages[path] = reply
         link = self.short.url + path

@@ -1,4 +1,4 @@
-"""`/api/extract` finds the links of a text, `/api/convert-text` replaces them."""
+"""`/api/extract` finds the links of a text; `/api/convert-text` replaces them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def test_extract_gives_links_with_places_in_code_points(
 async def test_extract_asks_nobody(linking: Daemon, portal: Portal) -> None:
     account, link, token = portal.account(), portal.link(portal.item()), await linking.login()
     made = (await linking.convert(link, account=account)).json()["mapping"][link]["shortLink"]
-    text = f"{made} {portal.link(portal.item())}"  # a short link that nobody has resolved yet
+    text = f"{made} {portal.link(portal.item())}"  # the short link was not resolved yet
     before = [await portal.counted(what) for what in ("short link", "submit", "product read")]
     answer = await linking.ask("POST", "/api/extract", {"text": text}, token=token)
     assert len(answer.json()["links"]) == 2

@@ -1,4 +1,4 @@
-"""No browser, no room, no time: 503 with Retry-After where nothing was sent, 502 where it was."""
+"""No browser, a full queue or no time: 503 with Retry-After if nothing was sent, else 502."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FAULT = "open_api_slow"
 def without_browser(
     request: pytest.FixtureRequest, running: Running, open_folder: Path
 ) -> Iterator[Daemon]:
-    """A daemon whose Chromium never gets further than its start, or is not there."""
+    """A daemon whose Chromium hangs at its start, or is missing."""
     executable = open_folder / f"chromium-{request.param}"
     if request.param == "starting":
         executable.write_text("#!/bin/sh\nexec sleep 600\n")
@@ -41,7 +41,7 @@ def without_browser(
 
 @pytest.fixture(scope="module")
 def patient(running: Running, portal: Portal) -> Iterator[Daemon]:
-    """A daemon with a short queue, and time enough."""
+    """A daemon with a short queue and the default deadline."""
     with running(**by_open_api(portal.origins.portal), browser={"queue": QUEUE}) as daemon:
         daemon.secrets.add(SECRET)
         yield daemon
@@ -49,7 +49,7 @@ def patient(running: Running, portal: Portal) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="module")
 def hurried(running: Running, portal: Portal) -> Iterator[Daemon]:
-    """A daemon with little time for a request."""
+    """A daemon with a short deadline for requests."""
     browser = {"job_timeout": JOB_TIMEOUT}
     with running(**by_open_api(portal.origins.portal), browser=browser) as daemon:
         daemon.secrets.add(SECRET)
@@ -57,7 +57,7 @@ def hurried(running: Running, portal: Portal) -> Iterator[Daemon]:
 
 
 class Asked:
-    """A conversion under way, and then its answer. Other sub-ids make another submit."""
+    """A running conversion and its answer. Other sub-ids make another submit."""
 
     def __init__(self, nursery: trio.Nursery, daemon: Daemon, link: str, sub_id: str) -> None:
         self._answered = trio.Event()
@@ -76,7 +76,7 @@ class Asked:
 
 
 async def until_waiting(daemon: Daemon, **numbers: int) -> None:
-    """Wait until the daemon shows so many waiting requests or submits."""
+    """Wait until the daemon shows these numbers of waiting requests or submits."""
 
     async def counted() -> bool:
         shown = (await daemon.status())["conversion"]
@@ -141,7 +141,7 @@ async def test_deadline_is_503_in_the_queue_and_502_once_upstream_was_asked(
         await until_silent(hurried, portal, before)
         queued = Asked(nursery, hurried, link, "queued")
         await until_waiting(hurried, submitsWaiting=1)
-        # This one keeps the submit going until the queued one's time is up.
+        # This request keeps the submit running until the deadline of the queued one.
         later = Asked(nursery, hurried, link, "sent")
         answers = [await asked.answer() for asked in (sent, queued, later)]
     assert [answer.status_code for answer in answers] == [502, 503, 502]

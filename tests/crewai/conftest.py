@@ -1,7 +1,7 @@
-"""The real CrewAI, in an interpreter of its own, with a model that answers from a script.
+"""The real CrewAI in its own interpreter, with a model that answers from a script.
 
-`./run test --crewai` makes that interpreter and names it in CREWAI_PYTHON. Without it nothing in
-this folder is collected: the environment is about 1 GB.
+`./run test --crewai` makes the interpreter and names it in CREWAI_PYTHON. Without it pytest
+collects nothing in this folder, because the environment has about 1 GB.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ collect_ignore_glob = [] if PYTHON else ["*"]
 
 KEY = "sk-this-is-the-key-of-the-model"
 
-# Runs in the worker before anything else: whoever is looked up or called that is not this host is
-# written down, and is not reached.
+# The worker runs this first: calls and look-ups of other hosts fail and are written to a file.
 GUARD = """
 import os, socket
 
@@ -58,7 +57,8 @@ socket.socket.connect_ex = guarded(socket.socket.connect_ex, peer)
 
 
 class Model:
-    """What answers, and what it was asked. The last answer is given again and again."""
+    """The model's scripted answers, and the requests that it received. The last answer is
+    repeated."""
 
     def __init__(self) -> None:
         self.requests: list[dict[str, Any]] = []
@@ -66,7 +66,7 @@ class Model:
         self._answers: list[dict[str, Any]] = []
         self._lock = threading.Lock()
         self.asked = threading.Event()
-        self.is_silent = False  # it answers nobody any more
+        self.is_silent = False  # the model answers no more requests
         self.ends = threading.Event()
 
     def answers(self, *texts: str) -> None:
@@ -86,16 +86,16 @@ class Model:
             self.asked.set()
             return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
-    def said(self, number: int) -> str:
-        """All that one request said to the model."""
+    def request_text(self, number: int) -> str:
+        """Return all messages of a request."""
         return json.dumps(self.requests[number]["messages"], ensure_ascii=False)
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Chat completions, whole or streamed, of 10 and 5 tokens each."""
+    """Chat completions, whole or streamed, with 10 prompt tokens and 5 completion tokens each."""
 
     protocol_version = "HTTP/1.1"
-    timeout = 30  # no connection outlives its worker for longer
+    timeout = 30  # seconds that a connection may outlive its worker
     model: Model
 
     def log_message(self, *_: object) -> None:
@@ -155,7 +155,7 @@ def model() -> Iterator[Model]:
     made = Model()
     handler = type("Handler", (Handler,), {"model": made})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = False  # each is waited for at the end
+    server.daemon_threads = False  # shutdown waits for each thread
     made.url = f"http://127.0.0.1:{server.server_port}/v1"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -167,8 +167,8 @@ def model() -> Iterator[Model]:
 
 
 @pytest.fixture
-def strangers(tmp_path: Path) -> Iterator[Path]:
-    """No run of the test may have called another host."""
+def foreign_calls(tmp_path: Path) -> Iterator[Path]:
+    """The file with calls of other hosts; the test fails if there were any."""
     file = tmp_path / "strangers"
     file.touch()
     yield file
@@ -180,14 +180,14 @@ Project = Callable[[dict[str, str]], Path]
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    """`project({"src/x/crew.py": "…"})`: a folder with these files."""
+    """Return a function that writes a folder: `project({"src/x/crew.py": "…"})`."""
     return partial(write, tmp_path / "project")
 
 
 def one_task(
     *, imports: str = "", agent: str = "", task: str = "", crew: str = ""
 ) -> dict[str, str]:
-    """A project with one task, `post`, and these arguments more where they say."""
+    """Return a project with the task `post`, and more arguments for its agent, task and crew."""
     return {
         "src/press/crew.py": f"""
             from crewai import Agent, Crew, Task
@@ -205,13 +205,13 @@ Run = Callable[..., Awaitable[tuple[list[FromWorker], ExitReason]]]
 
 
 @pytest.fixture
-def start(model: Model, strangers: Path, tmp_path: Path) -> Iterator[Start]:
-    """`async with start(project, inputs={…}, tools=(…)) as worker`."""
+def start(model: Model, foreign_calls: Path, tmp_path: Path) -> Iterator[Start]:
+    """Return a function: `async with start(project, inputs={…}, tools=(…)) as worker`."""
     guard = tmp_path / "guard"
     guard.mkdir()
     (guard / "sitecustomize.py").write_text(GUARD)
 
-    def begin(
+    def start_project(
         project: Path,
         inputs: dict[str, Any] | None = None,
         tools: tuple[str, ...] = (),
@@ -224,7 +224,7 @@ def start(model: Model, strangers: Path, tmp_path: Path) -> Iterator[Start]:
                 "OPENAI_BASE_URL": model.url,
                 "OPENAI_MODEL_NAME": "gpt-4o-mini",
                 "PYTHONPATH": str(guard),
-                "STRANGERS": str(strangers),
+                "STRANGERS": str(foreign_calls),
                 **environment,
             },
             memory=2 * 2**30,
@@ -233,17 +233,17 @@ def start(model: Model, strangers: Path, tmp_path: Path) -> Iterator[Start]:
         return start_worker(settings, "some-id", told, runs=Path(runs))
 
     with tempfile.TemporaryDirectory(prefix="smartlinkd-test-") as runs:
-        yield begin
+        yield start_project
         assert list(Path(runs).iterdir()) == []
 
 
 @pytest.fixture
 def run(start: Start) -> Run:
-    """`messages, end = await run(project, …)`: a run in which nobody asks for anything."""
+    """Return a function: `messages, end = await run(project, …)`; the crew asks nothing."""
 
-    async def whole(project: Path, **how: Any) -> tuple[list[FromWorker], ExitReason]:
+    async def run_to_end(project: Path, **how: Any) -> tuple[list[FromWorker], ExitReason]:
         with trio.fail_after(60):
             async with start(project, **how) as worker:
                 return [message async for message in worker.channel], await worker.exit_reason()
 
-    return whole
+    return run_to_end

@@ -1,4 +1,4 @@
-"""What a crew of the real CrewAI asks for: a human, the daemon's tools; and how it is stopped."""
+"""Requests of a crew of the real CrewAI: tools, human feedback; and its end."""
 
 from __future__ import annotations
 
@@ -63,14 +63,14 @@ Answer = Callable[[FromWorker], ToolResult | HumanFeedback | None]
 
 
 def calls(**answered: Any) -> Answer:
-    """Answer each call of a tool with this result or error."""
+    """Return an answer to each tool call: this result or error."""
     return lambda said: (
         ToolResult(call_id=said.call_id, **answered) if isinstance(said, ToolCall) else None
     )
 
 
 def questions(*answered: tuple[str, bool]) -> Answer:
-    """Answer the questions to a human in turn."""
+    """Return answers to the questions to a human, in turn."""
     left = iter(answered)
 
     def answer(said: FromWorker) -> HumanFeedback | None:
@@ -82,10 +82,10 @@ def questions(*answered: tuple[str, bool]) -> Answer:
     return answer
 
 
-async def play(
+async def run_and_answer(
     start: Start, folder: Path, answer: Answer, **how: Any
 ) -> tuple[list[FromWorker], ExitReason]:
-    """A run in which what the crew asks is answered."""
+    """Run a crew and answer its requests; return its messages and its end."""
     messages = []
     with trio.fail_after(60):
         async with start(folder, **how) as worker:
@@ -106,7 +106,7 @@ async def test_an_agent_converts_links(
     model.calls("convert_links", links=[LINK], subIds=["tea"])
     model.answers("Buy it.")
     answer, tools = calls(result=ENTRY), ("convert_links",)
-    messages, end = await play(start, project(files), answer, tools=tools)
+    messages, end = await run_and_answer(start, project(files), answer, tools=tools)
     assert isinstance(end, Result), end
     (call,) = [message for message in messages if isinstance(message, ToolCall)]
     arguments = {"links": [LINK], "subIds": ["tea"]}
@@ -114,13 +114,13 @@ async def test_an_agent_converts_links(
     (used, told) = [message for message in messages if isinstance(message, Step)]
     assert (used.tool, used.tool_input, told.result) == ("convert_links", arguments, "Buy it.")
     assert json.loads(used.result or "") == ENTRY
-    assert "https://s.shopee.vn/x" in model.said(-1)
+    assert "https://s.shopee.vn/x" in model.request_text(-1)
 
 
-async def test_an_agent_that_writes_its_thoughts_down(
+async def test_model_without_function_calling_uses_the_tool(
     start: Start, project: Project, model: Any
 ) -> None:
-    """What a model without function calling does; this one tells CrewAI of no call, either."""
+    """As of a model without function calling. This model does not report calls to CrewAI either."""
     files = one_task(
         imports="""
             from crewai import BaseLLM
@@ -139,7 +139,7 @@ async def test_an_agent_that_writes_its_thoughts_down(
         agent=', tools=tools, llm=Thinker(model="own")',
     )
     answer, tools = calls(result="MADE"), ("convert_links",)
-    messages, end = await play(start, project(files), answer, tools=tools)
+    messages, end = await run_and_answer(start, project(files), answer, tools=tools)
     assert isinstance(end, Result), end
     assert end.output == "Buy it."
     steps = [message for message in messages if isinstance(message, Step)]
@@ -149,17 +149,17 @@ async def test_an_agent_that_writes_its_thoughts_down(
     ]
 
 
-async def test_a_tool_that_fails_is_told_to_the_agent(
+async def test_agent_gets_the_error_of_a_failed_tool(
     start: Start, project: Project, model: Any
 ) -> None:
     model.calls("convert_links", links=[LINK])
     model.answers("I could not.")
     answer, tools = calls(error="no affiliate cookie is stored"), ("convert_links",)
-    messages, end = await play(start, project(CLASSIC_CREW), answer, tools=tools)
+    messages, end = await run_and_answer(start, project(CLASSIC_CREW), answer, tools=tools)
     assert isinstance(end, Result), end
     steps = [message for message in messages if isinstance(message, Step)]
     assert steps[0].result == "failed: no affiliate cookie is stored"
-    assert "no affiliate cookie is stored" in model.said(-1)
+    assert "no affiliate cookie is stored" in model.request_text(-1)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ async def test_a_tool_that_fails_is_told_to_the_agent(
     ],
     ids=["classic", "json"],
 )
-async def test_a_tool_that_the_crew_may_not_use_ends_it_at_once(
+async def test_forbidden_tool_ends_the_crew_at_once(
     run: Run, project: Project, files: dict[str, str]
 ) -> None:
     _, end = await run(project(files))
@@ -180,29 +180,31 @@ async def test_a_tool_that_the_crew_may_not_use_ends_it_at_once(
     assert "this crew may not use convert_links; if it should, add it to `tools`" in end.error
 
 
-# The human
+# Human feedback
 
 
 async def test_an_agent_waits_for_the_human(start: Start, project: Project, model: Any) -> None:
-    """The log says that its limit does not count; a test that outlasts it would have to sleep."""
+    """The log says that the limit does not count; a test that outlasts the limit would be slow."""
     model.answers("A post.")
     folder = project(one_task(agent=", max_execution_time=1", task=", human_input=True"))
-    messages, end = await play(start, folder, questions(("", True)))
+    messages, end = await run_and_answer(start, folder, questions(("", True)))
     assert isinstance(end, Result), end
     (log,) = [message for message in messages if isinstance(message, Log)]
     assert log.text.startswith("Writer: its max_execution_time is left out")
 
 
-async def test_what_a_human_wants_changed_goes_to_the_agent(
+async def test_agent_gets_the_feedback_of_a_human(
     start: Start, project: Project, model: Any
 ) -> None:
     model.answers("A post.", "A shorter post.", "Post.")
     answer = questions(("make it shorter", False), (" ", False), ("", True))
-    messages, end = await play(start, project(one_task(task=", human_input=True")), answer)
+    messages, end = await run_and_answer(
+        start, project(one_task(task=", human_input=True")), answer
+    )
     asked = [message.output for message in messages if isinstance(message, HumanInput)]
     assert asked == ["A post.", "A shorter post.", "Post."]
-    assert "make it shorter" in model.said(1)
-    assert "This is not good enough yet. Improve it." in model.said(2)
+    assert "make it shorter" in model.request_text(1)
+    assert "This is not good enough yet. Improve it." in model.request_text(2)
     assert isinstance(end, Result)
     assert end.output == "Post."
     steps = [message.result for message in messages if isinstance(message, Step)]
@@ -212,7 +214,7 @@ async def test_what_a_human_wants_changed_goes_to_the_agent(
 async def test_questions_about_tasks_beside_each_other_come_one_by_one(
     start: Start, project: Project, model: Any
 ) -> None:
-    """The protocol allows one at a time; a second one would end the run."""
+    """The protocol allows one question at a time; a second one would end the run."""
     model.answers("A post.")
     folder = project(
         {
@@ -229,7 +231,7 @@ async def test_questions_about_tasks_beside_each_other_come_one_by_one(
                 """
         }
     )
-    messages, end = await play(start, folder, questions(("", True), ("", True)))
+    messages, end = await run_and_answer(start, folder, questions(("", True), ("", True)))
     assert isinstance(end, Result), end
     asked = [message.task_id for message in messages if isinstance(message, HumanInput)]
     assert sorted(asked) == ["a", "b"]
@@ -263,7 +265,7 @@ async def test_a_human_decides_whether_a_tool_is_used(
         agent=", tools=[remove], llm='gpt-4o-mini'",
     )
     folder = project({**files, "a.txt": ""})
-    messages, end = await play(start, folder, questions(("yes", approved)))
+    messages, end = await run_and_answer(start, folder, questions(("yes", approved)))
     assert isinstance(end, Result), end
     (asked,) = [message for message in messages if isinstance(message, HumanInput)]
     assert (asked.prompt, asked.output) == ("Remove it?\nType yes:", 'remove {"file": "a.txt"}')
@@ -273,7 +275,7 @@ async def test_a_human_decides_whether_a_tool_is_used(
 # The end
 
 
-async def test_it_ends_at_stop_while_its_model_is_silent(
+async def test_worker_stops_while_its_model_does_not_answer(
     start: Start, project: Project, model: Any
 ) -> None:
     model.is_silent = True
@@ -286,8 +288,8 @@ async def test_it_ends_at_stop_while_its_model_is_silent(
             assert await worker.stop() is Stopped.WITHOUT_SIGNAL
 
 
-async def test_a_key_that_is_wrong(run: Run, project: Project, model: Any) -> None:
-    """The error names the fault in one line, and not the key, also when the model quotes it."""
+async def test_wrong_model_key_fails_with_one_line(run: Run, project: Project, model: Any) -> None:
+    """The error names the fault in one line, without the key, even if the model quotes it."""
     model.refuses(401, "Incorrect API key: sk-this-is-the-key-of-the-model")
     messages, end = await run(project(one_task()))
     assert isinstance(end, Failed)
@@ -297,7 +299,7 @@ async def test_a_key_that_is_wrong(run: Run, project: Project, model: Any) -> No
     assert "sk-this-is" not in "".join(message.model_dump_json() for message in messages)
 
 
-async def test_a_model_that_is_broken(run: Run, project: Project, model: Any) -> None:
+async def test_broken_model_fails_the_execution(run: Run, project: Project, model: Any) -> None:
     model.refuses(500, "out of order")
     messages, end = await run(project(one_task()))
     assert isinstance(end, Failed)
@@ -308,7 +310,9 @@ async def test_a_model_that_is_broken(run: Run, project: Project, model: Any) ->
     assert "out of order" in logs[0].text
 
 
-async def test_an_answer_that_a_guardrail_refuses(run: Run, project: Project, model: Any) -> None:
+async def test_answer_that_a_guardrail_refuses_is_repeated(
+    run: Run, project: Project, model: Any
+) -> None:
     model.answers("A long post.", "Post.")
     rule = "lambda out: (True, out.raw) if len(out.raw) < 6 else (False, 'too long')"
     files = one_task(task=f", guardrail={rule}")
@@ -317,11 +321,11 @@ async def test_an_answer_that_a_guardrail_refuses(run: Run, project: Project, mo
     assert end.output == "Post."
     logs = [message for message in messages if isinstance(message, Log)]
     assert logs == [Log(text="a guardrail refused an answer: too long")]
-    assert "too long" in model.said(1)
+    assert "too long" in model.request_text(1)
 
 
 @pytest.mark.parametrize("topic", ["tea", "../../taken"])
-async def test_a_hook_that_changes_an_input_leads_no_file_out_of_it(
+async def test_hook_that_changes_an_input_moves_no_file_out_of_the_project(
     run: Run, project: Project, model: Any, tmp_path: Path, topic: str
 ) -> None:
     model.answers("A post.")
@@ -344,7 +348,7 @@ async def test_a_hook_that_changes_an_input_leads_no_file_out_of_it(
         assert model.requests == []
 
 
-async def test_a_crew_whose_inputs_are_taken_away_writes_its_file(
+async def test_crew_whose_callback_drops_the_inputs_writes_its_file(
     run: Run, project: Project, model: Any
 ) -> None:
     model.answers("A post.")
@@ -369,7 +373,7 @@ async def test_only_a_placeholder_leaves_a_file_at_its_absolute_path(
     assert not (tmp_path / "post.md").exists()
 
 
-async def test_an_input_that_the_crew_misses(run: Run, project: Project) -> None:
+async def test_missing_input_fails_the_execution(run: Run, project: Project) -> None:
     files = one_task(task="").copy()
     files["src/press/crew.py"] = files["src/press/crew.py"].replace('"Write"', '"Write of {topic}"')
     _, end = await run(project(files), inputs={"other": 1})

@@ -1,4 +1,4 @@
-"""Whole crews of the real CrewAI: what the daemon is told of them."""
+"""Whole crews of the real CrewAI: the messages to the daemon."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ async def test_pydantic_outputs_are_json(run: Run, project: Project, model: Any)
     assert json.loads(step.result or "") == {"title": "Tea", "lines": 2}
 
 
-async def test_a_callback_returns_what_an_agent_of_its_own_said(
+async def test_result_of_a_callback_with_its_own_agent_is_the_output(
     run: Run, project: Project, model: Any
 ) -> None:
     model.answers("A post.", "A better post.")
@@ -250,7 +250,7 @@ async def test_tasks_beside_each_other_keep_their_own_steps(
     ]
 
 
-async def test_its_own_planner_is_no_task_of_the_crew(
+async def test_planner_of_crewai_is_no_task_of_the_crew(
     run: Run, project: Project, model: Any
 ) -> None:
     plan = {"list_of_plans_per_task": [{"task_number": 1, "task": "post", "plan": "Just write"}]}
@@ -258,7 +258,7 @@ async def test_its_own_planner_is_no_task_of_the_crew(
     messages, end = await run(project(one_task(crew=', planning=True, planning_llm="gpt-4o-mini"')))
     assert isinstance(end, Result), end
     assert [m.task_id for m in messages if isinstance(m, TaskStarted)] == ["post"]
-    assert "Just write" in model.said(-1)
+    assert "Just write" in model.request_text(-1)
 
 
 async def test_files_of_the_project_are_found_from_its_folder(
@@ -281,7 +281,7 @@ async def test_files_of_the_project_are_found_from_its_folder(
     assert isinstance(end, Result), end
 
 
-async def test_a_storage_that_stays_has_locks_for_all_runs(
+async def test_permanent_storage_has_locks_for_all_runs(
     run: Run, project: Project, model: Any, tmp_path: Path
 ) -> None:
     model.answers("ok")
@@ -301,10 +301,8 @@ async def test_a_storage_that_stays_has_locks_for_all_runs(
     assert set((storage / ".locks").iterdir()) == locks
 
 
-async def test_what_a_project_says_of_tracing_does_not_count(
-    run: Run, project: Project, model: Any
-) -> None:
-    """The fixture sees whether anybody was called."""
+async def test_tracing_of_a_project_is_ignored(run: Run, project: Project, model: Any) -> None:
+    """The fixture `foreign_calls` fails if another host was called."""
     model.answers("ok")
     files = one_task(crew=", tracing=True, verbose=True") | {".env": "CREWAI_TRACING_ENABLED=true"}
     _, end = await run(project(files))

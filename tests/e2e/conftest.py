@@ -1,13 +1,9 @@
-"""The daemon as its owner runs it: a process, a configuration file, HTTP, a Chromium, and a sandbox
-for the portal.
+"""Fixtures that run the daemon as its owner does: a process, a configuration, and a sandbox portal.
 
-A program takes a second to start and a Chromium a third of one, so most tests share a few. Sharing
-is safe because tests meet in nothing: every account, every item and every fault is used once.
-
-The programs are plain processes, since fixtures of trio's end with their test. Each daemon has a
-folder of its own for its state, its log and (by TMPDIR) its temporary files, so what it leaves
-behind can be told from what others do. Every daemon is looked at in the same way when it is
-stopped: it ends by itself, leaves nothing, and has told no secret.
+Most tests share a few daemons, because a program and its Chromium take more than a second to start.
+They may: each account, item and fault is used by one test. Programs are plain processes, because
+trio's fixtures end with their test. Each daemon has its own folder for state, log and temporary
+files. A stopped daemon is checked for what it left and for secrets in its log.
 """
 
 from __future__ import annotations
@@ -52,10 +48,10 @@ ROOT = Path(__file__).parents[2]
 PASSWORD = "correct horse battery staple"
 DEFAULT_CAP = 40_000
 PATIENCE = 45.0
-"""Seconds for anything that is sure to come. Only a test that fails waits that long."""
+"""Seconds for anything that is sure to come. Only a failing test waits that long."""
 LOOK_EVERY = 0.01
 LEFT = 2.0
-"""Seconds that what a killed daemon has started may live on."""
+"""Seconds within which the processes that a killed daemon has started end."""
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -68,12 +64,13 @@ DEAL_POST: Json = {
     "deadline": 60,
     "grace": 1,
 }
-"""The example crew."""
+"""The configuration of the example crew."""
 
 
 @dataclass
 class Account:
-    """One account of the marketplace; `renew()` is a login of its owner: another session."""
+    """An account of the marketplace. `renew()` gives it a new session, as a login of its owner
+    does."""
 
     number: str
     session: int = 0
@@ -86,7 +83,7 @@ class Account:
 
     @property
     def secrets(self) -> set[str]:
-        """What nobody may tell: all but SPC_U, which is the account's name."""
+        """The values that nobody may reveal: all but SPC_U, which is the account's name."""
         pairs = (pair.split("=", 1) for pair in self.cookie.split("; "))
         return {value for name, value in pairs if name != "SPC_U"}
 
@@ -95,9 +92,9 @@ class Account:
 
 
 class Program:
-    """`python -m smartlinkd …` as a process, what it writes in files.
+    """`python -m smartlinkd …` as a process. Its output goes to files.
 
-    One that does not end in time shows its tasks and threads in its log first (`traced.py`).
+    A process that does not end in time writes its tasks and threads to its log (`traced.py`).
     """
 
     def __init__(self, *words: str, folder: Path) -> None:
@@ -115,7 +112,7 @@ class Program:
             )
 
     def wait_for(self, pattern: str, file: Path) -> re.Match[str]:
-        """Wait until it has written `pattern`."""
+        """Wait until the process has written `pattern` to `file`."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             text = file.read_bytes()[self._begins[file] :].decode()
@@ -126,7 +123,7 @@ class Program:
         raise AssertionError(f"no {pattern} within {PATIENCE:g} s: {file.read_text()}")
 
     def stop(self) -> int:
-        """Have it end, as a service manager does; its exit code."""
+        """End the process with SIGTERM, like a service manager, and return its exit code."""
         self.process.terminate()
         try:
             return self.process.wait(PATIENCE)
@@ -135,7 +132,7 @@ class Program:
             return self.process.wait()
 
     async def ended(self) -> int:
-        """Wait for its end; its exit code."""
+        """Wait for the process's end and return its exit code."""
         try:
             return await trio.to_thread.run_sync(self.process.wait, PATIENCE)
         except subprocess.TimeoutExpired:
@@ -146,43 +143,43 @@ class Program:
 
 @dataclass
 class Portal:
-    """The sandbox's process, as a test sees it: its switches, its log, and what it ought to say."""
+    """The sandbox's process: its switches, its log, and the answers that it should give."""
 
     origins: Origins
     _numbers: Iterator[int] = field(default_factory=partial(itertools.count, 500_000_000))
 
     def account(self) -> Account:
-        """One that nobody has used."""
+        """Return an account that no test has used."""
         return Account(str(next(self._numbers)))
 
     def owner(self, app_id: str) -> Account:
-        """The account of the Open API, by its application."""
+        """Return the account that the Open API uses for an application."""
         return Account(app_id)
 
     def item(self) -> int:
-        """One that nobody has used, below all that have a meaning."""
+        """Return an item that no test has used and that has no special meaning."""
         return next(self._numbers)
 
     async def arm(self, fault: str, account: Account) -> None:
-        """Let a fault happen to one account, once."""
+        """Let a fault happen once to an account."""
         body = {"fault": fault, "times": 1, "account": account.number}
         await self._call("POST", "faults", body)
 
     async def delay(self, *, submit_ms: int) -> None:
-        """Have every submit take so long."""
+        """Delay every submit by `submit_ms` milliseconds."""
         await self._call("POST", "delay", {"submit_ms": submit_ms})
 
     async def counted(self, what: str) -> int:
-        """A counter of the sandbox's."""
+        """Return a counter of the sandbox."""
         return int((await self._call("GET", "log"))["counters"].get(what, 0))
 
     async def submits(self, account: Account) -> list[Json]:
-        """The submits of one account so far, oldest first."""
+        """Return the account's submits so far, oldest first."""
         log = await self._call("GET", "log?last=1000")
         return [one for one in log["submits"] if one["account"] == account.number]
 
     async def overlapping(self, account: Account) -> int:
-        """The most submits of the account that there ever were at the same moment."""
+        """Return the largest number of submits of the account that ran at the same time."""
         log = await self._call("GET", "log")
         return int(log["accounts"][account.number]["overlapping_submits"])
 
@@ -195,14 +192,14 @@ class Portal:
         await until(f"submit {nth} of account {account.number}", begun)
 
     def link(self, item: int) -> str:
-        """An item's canonical link."""
+        """Return an item's canonical link."""
         return product_link(product_of(item), self.origins.shop)
 
     def short(self, code: str) -> str:
         return f"{self.origins.short}/{code}"
 
     def entry(self, item: int, account: Account, *sub_ids: str, product: bool = True) -> Json:
-        """The entry that a client must be given for an item."""
+        """Return the entry that a client must get for an item."""
         sold = product_of(item)
         places = [*sub_ids, *[""] * (5 - len(sub_ids))]
         long = long_link(sold.shop_id, item, account.number, places, self.origins)
@@ -214,7 +211,7 @@ class Portal:
         }
 
     def product(self, sold: SandboxProduct) -> Json:
-        """The thirteen fields, by the sandbox's own figures."""
+        """Return the thirteen fields of a product, computed from the sandbox's figures."""
         cap = DEFAULT_CAP if sold.cap is None else sold.cap
         platform = min(sold.platform_commission, cap)
         return {
@@ -222,10 +219,10 @@ class Portal:
             "price": sold.price,
             "image": image_url(sold),
             "shopName": sold.shop_name,
-            "rating": None if sold.rating is None else _text(Decimal(str(sold.rating)), "0.1"),
+            "rating": None if sold.rating is None else _decimal(Decimal(str(sold.rating)), "0.1"),
             "sales": sold.sold,
             "commission": sold.seller_commission + platform,
-            "commissionRate": _text(Decimal(sold.default_rate) * 100 / FULL_RATE, "0.01") + "%",
+            "commissionRate": _decimal(Decimal(sold.default_rate) * 100 / FULL_RATE, "0.01") + "%",
             "sellerCommission": sold.seller_commission,
             "platformCommission": platform,
             "isXtra": bool(sold.seller_rate),
@@ -242,7 +239,7 @@ class Portal:
 
 @dataclass
 class Daemon:
-    """A running daemon and a client of it."""
+    """A running daemon, and requests to it."""
 
     config: Path
     secrets: set[str] = field(default_factory=lambda: {PASSWORD})
@@ -255,13 +252,13 @@ class Daemon:
         self.state = Path(settings["state"]["directory"])
         self.start()
 
-    def begin(self) -> None:
-        """Start it, or start it again; it answers nothing yet."""
+    def spawn(self) -> None:
+        """Start the process without waiting for it."""
         self.program = Program("serve", "--config", str(self.config), folder=self.config.parent)
 
     def start(self) -> None:
-        """The same, until it answers. Chromium may still be on its way."""
-        self.begin()
+        """Start the process and wait until it serves. Chromium may not be ready yet."""
+        self.spawn()
         try:
             found = self.program.wait_for(r'"serving on (http://[0-9.:]+)"', self.program.log)
         except AssertionError:
@@ -270,7 +267,7 @@ class Daemon:
         self.url = found[1]
 
     async def kill(self) -> None:
-        """End it as the kernel does, and wait for the end of all that it has started."""
+        """Kill the process, and wait until every process that it started has ended."""
         self.program.process.kill()
         self.program.process.wait()
         await until_met(lambda: not self.processes(), within=LEFT)
@@ -284,17 +281,17 @@ class Daemon:
         token: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        """A request on a connection of its own. No failure may repeat a secret."""
+        """Send a request on a new connection. An error's text must not repeat a secret."""
         sent = dict(headers or {})
         if token:
             sent["Authorization"] = f"Bearer {token}"
         answer = await _request(self.url, method, path, body, sent)
         if answer.status_code >= 400:
-            assert not self.told(answer.text), path
+            assert not self.secrets_in(answer.text), path
         return answer
 
     async def login(self) -> str:
-        """A session token; the same one every time."""
+        """Log in at the first call; return the session token."""
         if not self.token:
             answer = await self.ask("POST", "/api/auth/login", {"password": self.password})
             assert answer.status_code == 200, answer.text
@@ -303,7 +300,7 @@ class Daemon:
         return self.token
 
     async def page_session(self) -> tuple[str, str]:
-        """A session as the page has it: its cookie's name and value."""
+        """Log in like the page; return the session cookie's name and value."""
         body = {"password": self.password, "session": "cookie"}
         answer = await self.ask("POST", "/api/auth/login", body)
         assert answer.status_code == 200, answer.text
@@ -314,7 +311,7 @@ class Daemon:
     async def convert(
         self, *links: str, account: Account | None, sub_ids: list[str] | None = None
     ) -> httpx.Response:
-        """Convert links for an account, or (None) with the stored cookie."""
+        """Convert links with the account's cookie, or with the stored one if `account` is None."""
         body: Json = {"links": links}
         if sub_ids is not None:
             body["subIds"] = sub_ids
@@ -330,7 +327,7 @@ class Daemon:
         assert answer.status_code == 200, answer.text
 
     async def ready(self) -> bool:
-        """What health says of the browser."""
+        """Return health's `browserReady`."""
         answer = await self.ask("GET", "/api/health")
         assert (answer.status_code, answer.json()["ok"]) == (200, True)
         return bool(answer.json()["browserReady"])
@@ -345,41 +342,42 @@ class Daemon:
         await until("browserReady false", not_ready)
 
     async def until(self, what: str, look: Callable[[], Awaitable[bool]]) -> None:
-        """Wait for something that only looking tells."""
+        """Poll `look` until it is true."""
         await until(what, look)
 
     async def status(self) -> Json:
-        """What the owner is shown."""
+        """Return the owner's status."""
         answer = await self.ask("GET", "/api/status", token=await self.login())
         assert answer.status_code == 200, answer.text
         found: Json = answer.json()
         return found
 
     async def metrics(self) -> dict[str, float]:
-        """What a monitor reads: `name{label="value"}` → value."""
+        """Return the metrics: `name{label="value"}` → value."""
         answer = await self.ask("GET", "/metrics")
         lines = (line for line in answer.text.splitlines() if not line.startswith("#"))
         return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines)}
 
     async def run(self, *words: str) -> str:
-        """A command of the owner's shell, at this daemon; what it prints."""
+        """Run a command for this daemon and return its output."""
         command = [sys.executable, "-m", "smartlinkd", *words, "--config", str(self.config)]
         done = await trio.run_process(command, cwd=ROOT, capture_stdout=True)
         return done.stdout.decode()
 
-    # What it has, seen from outside
+    # The daemon's processes, folders and descriptors
 
     def processes(self) -> set[int]:
-        """Those of its browsers and workers, reapers among them; not those that have ended.
+        """Return the running processes of the daemon's browsers and workers, and their reapers.
 
-        Chromium's own write over their environment, but a session is for life.
+        Chromium overwrites its environment, so its processes are found by their session id, which
+        they keep.
         """
         marked = {pid for pid in _pids() if self._is_marked(pid)}
         self.sessions |= {_session_of(pid) for pid in marked} - {0, _session_of(os.getpid())}
         return marked | {pid for pid in _pids() if _session_of(pid) in self.sessions}
 
     def workers(self) -> dict[str, set[int]]:
-        """The processes that were started for executions, by execution; not their reapers."""
+        """Return the processes of each execution, without their reapers."""
         found: dict[str, set[int]] = {}
         for pid in self.processes():
             if execution := re.search(rb"\0SMARTLINKD_EXECUTION=([^\0]+)", _environ_of(pid)):
@@ -387,14 +385,14 @@ class Daemon:
         return found
 
     def profiles(self) -> list[str]:
-        """The folders of its browsers and workers."""
+        """Return the names of the folders of the daemon's browsers and workers."""
         of_browsers = self.program.folder.glob("smartlinkd-*")
         return sorted(entry.name for entry in (*of_browsers, *self.state.glob("runs/*")))
 
     def descriptors(self) -> list[str]:
-        """The kinds of its open descriptors; for others than root, who cannot see them, none.
+        """Return the kinds of the daemon's open descriptors; an empty list if we are not root.
 
-        But for the one by which it asks its fork server, which is started at first use.
+        The socket to the fork server is left out, because it is opened at first use.
         """
         folder = Path(f"/proc/{self.program.process.pid}/fd")
         asked = fork_server_sockets()
@@ -406,21 +404,21 @@ class Daemon:
         return sorted(re.sub(r"\d+", "", each) for each in found if each not in asked)
 
     def wait_for_browser(self) -> None:
-        """Wait until it has had one."""
+        """Wait until the daemon's first browser was ready."""
         self.program.wait_for("the browser is ready", self.program.log)
 
-    def told(self, text: str) -> list[str]:
-        """The secrets that a text tells. A number is not told by being part of a longer one."""
+    def secrets_in(self, text: str) -> list[str]:
+        """Return the secrets in a text. A number does not count inside a longer number."""
         found = (re.search(rf"(?<!\d){re.escape(one)}(?!\d)", text) for one in self.secrets)
         return [match[0] for match in found if match]
 
     def check_left_nothing(self, code: int) -> None:
-        """It has ended in order: with nothing left, and without having told a secret."""
+        """Check that the daemon ended with code 0, left nothing, and logged no secret."""
         log = self.program.log.read_text()
         assert code == 0, log
         assert (self.processes(), self.profiles()) == (set(), [])
         assert not (self.state / "control.sock").exists()
-        assert not self.told(log)
+        assert not self.secrets_in(log)
         assert "fault of its own" not in log
         assert '"exception"' not in log, log
 
@@ -434,7 +432,7 @@ class Daemon:
 
 
 async def until(what: str, look: Callable[[], Awaitable[T | None]]) -> T:
-    """Look again and again until something is seen."""
+    """Poll `look` until it returns a true value; return that value."""
     with trio.move_on_after(PATIENCE):
         while not (seen := await look()):  # noqa: ASYNC110 - other processes set no events
             await trio.sleep(LOOK_EVERY)
@@ -443,9 +441,9 @@ async def until(what: str, look: Callable[[], Awaitable[T | None]]) -> T:
 
 
 async def until_met(met: Callable[[], bool], *, within: float) -> None:
-    """Wait for what only the kernel knows, so many seconds at most."""
+    """Poll `met` until it is true, for at most `within` seconds."""
     with trio.fail_after(within):
-        while not met():  # noqa: ASYNC110 - nobody tells
+        while not met():  # noqa: ASYNC110 - the kernel sends no event
             await trio.sleep(LOOK_EVERY)
 
 
@@ -462,7 +460,7 @@ async def _request(
         method,
         url,
         headers={**sent, **(headers or {})},
-        stream=_Whole(content),
+        stream=_OnePieceBody(content),
         extensions={"timeout": httpx.Timeout(PATIENCE).as_dict()},
     )
     transport = httpx.AsyncHTTPTransport(verify=False)  # plain HTTP, so nothing to verify
@@ -470,14 +468,14 @@ async def _request(
         return await client.send(request)
 
 
-class _Whole(httpx.AsyncByteStream):
-    """A body in one piece. httpx's own is a generator, which is left to the garbage collector when
-    the daemon is killed in its midst, and trio warns of that."""
+class _OnePieceBody(httpx.AsyncByteStream):
+    """A body in one piece. httpx's own is a generator, which the garbage collector closes if the
+    daemon is killed during the request; trio warns of that."""
 
     def __init__(self, content: bytes) -> None:
         self._left = [content]
 
-    def __aiter__(self) -> _Whole:
+    def __aiter__(self) -> _OnePieceBody:
         return self
 
     async def __anext__(self) -> bytes:
@@ -486,8 +484,8 @@ class _Whole(httpx.AsyncByteStream):
         return self._left.pop()
 
 
-def _text(number: Decimal, unit: str) -> str:
-    """At most the decimals of `unit`, rounded half-up, no trailing zero."""
+def _decimal(number: Decimal, unit: str) -> str:
+    """Round half-up to the decimals of `unit` at most; drop trailing zeros."""
     text = str(number.quantize(Decimal(unit), ROUND_HALF_UP))
     return text.rstrip("0").rstrip(".")
 
@@ -497,7 +495,7 @@ def _pids() -> list[int]:
 
 
 def _session_of(pid: int) -> int:
-    """0 for one that has ended, also when nobody has asked for its status yet."""
+    """Return a process's session id, or 0 if it has ended or is a zombie."""
     with suppress(OSError):
         state, _, _, session, *_ = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         return 0 if state == "Z" else int(session)
@@ -511,14 +509,14 @@ def _environ_of(pid: int) -> bytes:
 
 
 def _folder_of(pid: int) -> str:
-    """Where it works."""
+    """Return a process's working directory, or "" if it has ended."""
     with suppress(OSError):
         return str(Path(f"/proc/{pid}/cwd").readlink())
     return ""
 
 
 def _new_folder() -> Path:
-    # Not below pytest's own, which is closed to the user that Chromium runs as.
+    # pytest's folders are closed to Chromium's user.
     folder = Path(tempfile.mkdtemp(prefix="e2e-"))
     folder.chmod(0o755)
     return folder
@@ -530,7 +528,7 @@ RunProgram = Callable[..., Program]
 
 @pytest.fixture(scope="session")
 def portal() -> Iterator[Portal]:
-    """One sandbox for all."""
+    """The sandbox that all tests share."""
     folder = _new_folder()
     program = Program("sandbox", "--port", "0", folder=folder)
     pattern = r"portal +(http://\S+)/ .*\n +shop +(http://\S+)/\n +short links +(http://\S+)/\n"
@@ -543,12 +541,12 @@ def portal() -> Iterator[Portal]:
 
 
 SLOW = 250
-"""Milliseconds: time enough to do something while a submit is under way."""
+"""Milliseconds: long enough to do something during a submit."""
 
 
 @pytest.fixture
 async def slow_submits(portal: Portal) -> AsyncIterator[None]:
-    """Every submit takes a while, as long as the test."""
+    """Delay every submit during the test."""
     await portal.delay(submit_ms=SLOW)
     yield
     await portal.delay(submit_ms=0)
@@ -556,7 +554,8 @@ async def slow_submits(portal: Portal) -> AsyncIterator[None]:
 
 @pytest.fixture
 def run_program() -> Iterator[RunProgram]:
-    """Runs a command in a folder of its own; it has to end within the test."""
+    """Return a function that runs a command in a new folder; the command has to end within the
+    test."""
     folder = _new_folder()
     program = None
 
@@ -573,7 +572,7 @@ def run_program() -> Iterator[RunProgram]:
 
 @pytest.fixture(scope="session")
 def open_folder() -> Iterator[Path]:
-    """A folder that Chromium's user can look into."""
+    """A folder that Chromium's user can read."""
     folder = _new_folder()
     yield folder
     shutil.rmtree(folder)
@@ -581,9 +580,9 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def running(portal: Portal) -> Running:
-    """`with running(browser={"queue": 2}) as daemon`: one that works with the sandbox.
+    """Return a context manager that runs a daemon: `with running(browser={"queue": 2}) as daemon`.
 
-    `crews` is a list, a table for each.
+    Arguments are tables of the configuration; `crews` is a list of tables.
     """
     hashed = hash_password(PASSWORD)
 
@@ -621,7 +620,7 @@ def running(portal: Portal) -> Running:
 
 @pytest.fixture(scope="session")
 def daemon(running: Running) -> Iterator[Daemon]:
-    """One as it comes."""
+    """A daemon with default settings."""
     with running() as daemon:
         daemon.wait_for_browser()
         yield daemon
@@ -629,7 +628,7 @@ def daemon(running: Running) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="session")
 def fetching(running: Running) -> Iterator[Daemon]:
-    """One that works with the portal in the other way of two, for links and for products."""
+    """A daemon with the other method for links (`fetch`) and for products (`page`)."""
     with running(
         marketplace={"method": "fetch"}, products={"method": "page"}, browser={"job_timeout": 15}
     ) as daemon:
@@ -639,7 +638,7 @@ def fetching(running: Running) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="session")
 def linking(running: Running) -> Iterator[Daemon]:
-    """One that reads no products, which is quicker by a tab an account."""
+    """A daemon that reads no products, which saves a tab for each account."""
     with running(products={"source": "none"}) as daemon:
         daemon.wait_for_browser()
         yield daemon
@@ -647,7 +646,7 @@ def linking(running: Running) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="session")
 def impatient(running: Running) -> Iterator[Daemon]:
-    """The same with little time for a request, and a short queue."""
+    """A daemon like `linking` with a short job timeout and a short queue."""
     with running(products={"source": "none"}, browser={"job_timeout": 8, "queue": 6}) as daemon:
         daemon.wait_for_browser()
         yield daemon
@@ -655,15 +654,15 @@ def impatient(running: Running) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="session")
 def whole_chromium(running: Running) -> Iterator[Daemon]:
-    """One with Chromium itself in place of the headless shell."""
+    """A daemon with the whole Chromium instead of the headless shell."""
     with running(browser={"executable": "/usr/bin/chromium"}) as daemon:
         daemon.wait_for_browser()
         yield daemon
 
 
 @pytest.fixture(scope="session")
-def crewed(running: Running) -> Iterator[Daemon]:
-    """One with the example crew, once with its tool and once without."""
+def crew_daemon(running: Running) -> Iterator[Daemon]:
+    """A daemon with the example crew, once with its tool and once without."""
     with running(crews=[DEAL_POST, {**DEAL_POST, "name": "no-tools", "tools": []}]) as daemon:
         daemon.wait_for_browser()
         yield daemon
@@ -671,6 +670,6 @@ def crewed(running: Running) -> Iterator[Daemon]:
 
 @pytest.fixture(params=["daemon", "fetching", "whole_chromium"])
 def any_daemon(request: pytest.FixtureRequest) -> Daemon:
-    """Each of those that answer alike."""
+    """Each daemon that must give the same answers."""
     found: Daemon = request.getfixturevalue(request.param)
     return found

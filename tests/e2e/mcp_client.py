@@ -1,8 +1,8 @@
 """The official MCP client as a program: calls from standard input, results on standard output.
 
-A process of its own, since the client leaves async generators behind. `python -m
-tests.e2e.mcp_client URL` speaks HTTP, and without a URL it starts `smartlinkd mcp`. The key is in
-`SMARTLINKD_KEY`. Input and output are JSON: a list of `[tool, arguments]`, and what `main` prints.
+The client is a separate process, because it leaves async generators behind. `python -m
+tests.e2e.mcp_client URL` uses HTTP; without a URL it starts `smartlinkd mcp`. The key is in
+`SMARTLINKD_KEY`. The input is a JSON list of `[tool, arguments]`; `main` documents the output.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def over_stdio() -> AsyncIterator[ClientSession]:
         yield session
 
 
-async def use(session: ClientSession, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+async def call_tool(session: ClientSession, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return a tool's result, and the progress that was reported."""
     seen: list[float] = []
 
@@ -61,7 +61,7 @@ async def main() -> None:
     async with over_http(sys.argv[1]) if len(sys.argv) > 1 else over_stdio() as session:
         await session.initialize()
         tools = [tool.name for tool in (await session.list_tools()).tools]
-        results = [await use(session, name, arguments) for name, arguments in calls]
+        results = [await call_tool(session, name, arguments) for name, arguments in calls]
     print(json.dumps({"tools": tools, "results": results}))
 
 

@@ -1,8 +1,8 @@
-"""The browser is killed while a conversion is under way.
+"""The browser is killed during a conversion.
 
-Whoever asked is told within the request's deadline, health says that there is no browser until
-there is one again, the next conversion works, and nothing of the old browser is left. What is
-checked is what happened and in which order; how long it took is bounded by deadlines only.
+The client gets an answer before its deadline, health reports no browser until there is one again,
+the next conversion works, and the old browser leaves nothing. The tests check what happened and in
+which order.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.chromium
 
 JOB_TIMEOUT = 8.0
 CLOSE = 5.0
-"""Seconds that an answer may come after the deadline that is its reason, on a busy machine."""
+"""Seconds that an answer may come after its deadline on a busy machine."""
 
 
 async def test_killed_browser_is_replaced_and_leaves_nothing(
@@ -58,7 +58,7 @@ async def test_killed_browser_is_replaced_and_leaves_nothing(
             os.kill(pid, signal.SIGKILL)
         assert answers[0].status_code == 502, answers[0].text
         assert "try again" in answers[0].json()["error"]
-        # Whoever asked is not kept waiting for the next browser.
+        # The client does not wait for the next browser.
         assert events in (["answered", "not ready", "ready"], ["not ready", "answered", "ready"])
         answer = await daemon.convert(portal.link(item), account=account)
         entry = portal.entry(item, account, product=False)

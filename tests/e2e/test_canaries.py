@@ -1,10 +1,8 @@
-"""Every secret that a daemon can have, each planted as a text that is like no other, in one daemon
-that does all it can do and is then killed in the way that leaves a crash report. Afterwards none is
-found, in whatever spelling, in its log, its answers, its files, its journal, what its commands
-print, or what other processes see of it.
+"""Secrets do not leak: each possible secret of a daemon is a unique text (a canary).
 
-Much goes wrong in it while secrets are in use. Every other daemon of these tests is searched when
-it ends (`Daemon.check_left_nothing`).
+One daemon uses all its features, is then killed with SIGABRT, and must not reveal a canary in its
+log, answers, files, store, commands' output or process information, in any encoding. Other daemons
+of these tests are checked when they end (`Daemon.check_left_nothing`).
 """
 
 from __future__ import annotations
@@ -58,7 +56,7 @@ FAULTS = {
     "session_lost": 502,
     "human_check": 502,
 }
-"""Faults of the portal, in this order, with the status of the answer."""
+"""Faults of the portal in this order, with the status of the answer."""
 
 WORKER = """
 say() { printf '%s\\n' "$1" >&3; }
@@ -74,37 +72,38 @@ exit 3
 """
 
 
-def spellings(secret: str) -> set[bytes]:
-    """Plain, and as encoders would hide it; in base64 by where it begins among the bytes before."""
+def encodings(secret: str) -> set[bytes]:
+    """Return a secret as encoders write it; in base64 for each of the three possible offsets."""
     raw = secret.encode()
     found = {raw, quote(secret, safe="").encode(), json.dumps(secret)[1:-1].encode()}
     found |= {raw.hex().encode(), repr(secret)[1:-1].encode()}
     for before in range(3):
         encoded = base64.b64encode(bytes(before) + raw)
-        whole = encoded[4 if before else 0 : -4]  # without what others are mixed into
+        # The characters at both ends also encode neighbouring bytes.
+        whole = encoded[4 if before else 0 : -4]
         found |= {whole, whole.translate(bytes.maketrans(b"+/", b"-_"))}
     return found
 
 
 @dataclass
 class Canaries:
-    """What must be found nowhere; `spelt` has each in all its spellings."""
+    """Secrets that must be found nowhere; `secret_of` maps each encoding to its secret."""
 
-    spelt: dict[bytes, str] = field(default_factory=dict)
+    secret_of: dict[bytes, str] = field(default_factory=dict)
 
     def plant(self, *secrets: str) -> None:
         for secret in secrets:
             assert len(secret) > 15, "too short to be like no other"
-            self.spelt |= dict.fromkeys(spellings(secret), secret)
+            self.secret_of |= dict.fromkeys(encodings(secret), secret)
 
     def found_in(self, content: bytes | str) -> set[str]:
         data = content.encode(errors="replace") if isinstance(content, str) else content
-        return {secret for spelt, secret in self.spelt.items() if spelt in data}
+        return {secret for encoded, secret in self.secret_of.items() if encoded in data}
 
 
 @dataclass
-class Scene:
-    """One daemon with everything; `shown` is all that it answered where no secret is meant."""
+class CanaryDaemon:
+    """A daemon that uses every feature. `shown` has all answers that must not hold a secret."""
 
     daemon: Daemon
     portal: Portal
@@ -117,7 +116,7 @@ class Scene:
     async def ask(
         self, method: str, path: str, body: object = None, *, status: int, token: str | None = None
     ) -> Any:
-        """An answer of a kind that tells no secret."""
+        """Send a request whose answer must hold no secret."""
         given = self.token if token is None else token
         answer = await self.daemon.ask(method, path, body, token=given)
         assert answer.status_code == status, (path, answer.text)
@@ -127,7 +126,7 @@ class Scene:
     async def secrets_of(
         self, method: str, path: str, body: object = None, *, token: str = ""
     ) -> Any:
-        """An answer that holds a secret by its meaning: what it says is planted by the caller."""
+        """Send a request whose answer holds a secret; the caller plants it."""
         answer = await self.daemon.ask(method, path, body, token=token or self.token)
         assert answer.status_code == 200, answer.text
         return answer.json()
@@ -150,7 +149,8 @@ class Scene:
             await self.ask("GET", f"/api/status?token={session}", status=403, token=wrong)
 
     async def convert(self) -> None:
-        """With the stored cookie and with one of the request's own; well, and into trouble."""
+        """Convert with the stored cookie and with the request's own, also with faults of the
+        portal."""
         self.canaries.plant(*(one for one in self.account.secrets if len(one) > 15))
         cookie = {"cookie": self.account.cookie}
         await self.ask("POST", "/api/sync-cookie", cookie, status=200, token=SYNC_KEY)
@@ -165,8 +165,8 @@ class Scene:
             links = {"links": [self.portal.link(self.portal.item()), self.portal.short("gone")]}
             await self.ask("POST", "/api/convert", links | cookie, status=status)
 
-    async def lose_the_browser(self) -> None:
-        """While it converts."""
+    async def kill_the_browser(self) -> None:
+        """Kill the browser while it converts."""
         await self.daemon.run("account", "clear")
         await self.portal.arm("submit_slow", self.account)
         submits = len(await self.portal.submits(self.account))
@@ -179,7 +179,8 @@ class Scene:
         await self.daemon.until_ready()
 
     async def run_a_crew(self) -> None:
-        """With webhooks that need credentials, and a worker that dies with its key on its lips."""
+        """Run a crew whose webhooks need credentials; its worker writes its key to stderr and
+        fails."""
         tokens = [
             (
                 await self.secrets_of(
@@ -210,9 +211,9 @@ class Scene:
             return bool(answer.json()["status"] == "waiting_for_human_input")
 
         await self.daemon.until("it asks", is_asked)
-        self.search_files()  # while the calls are still owed
+        self.search_files()  # while the webhook calls are pending
         assert self.daemon.workers()
-        self.search_processes()  # its worker's among them
+        self.search_processes()  # including the worker's
         answer = {"execution_id": one, "task_id": "only", "human_feedback": "", "is_approve": True}
         await self.ask("POST", "/crews/all/resume", answer, status=200, token=organization)
         ended = await self.ask("GET", f"{status}?wait=30&result=object", status=200, token=user)
@@ -220,28 +221,30 @@ class Scene:
         for path in (f"/crews/all/events/{one}", "/crews/all/executions", "/crews/all/inputs"):
             await self.ask("GET", path, status=200, token=organization)
 
-    async def look(self) -> None:
-        """At all that there is to see for the owner and for monitors."""
+    async def read_everything(self) -> None:
+        """Read everything that the owner and monitors can see."""
         for path in ("/api/status", "/api/crews", "/metrics", "/openapi.json", "/livez"):
             await self.ask("GET", path, status=200)
         for words in (["status"], ["crew", "list"], ["account", "show", "--json"]):
             self.shown.append(await self.daemon.run(*words))
 
     def search_files(self) -> None:
-        """All files of the daemon's, and the rows of its journal."""
+        """Search all files of the daemon and the rows of its store."""
         meant_for_it = {
-            self.daemon.config: set(self.canaries.spelt.values()),  # the owner's own
-            # The daemon's own, for the next start: what phones show codes by.
+            self.daemon.config: set(self.canaries.secret_of.values()),  # the owner's own file
+            # The TOTP secret, which the daemon needs at its next start.
             self.daemon.state / "auth.json": {
-                each for each in self.canaries.spelt.values() if len(each) == 32 and each.isupper()
+                each
+                for each in self.canaries.secret_of.values()
+                if len(each) == 32 and each.isupper()
             },
         }
         seen = 0
         for path in self._files():
-            with suppress(OSError):  # removed meanwhile, or no file
+            with suppress(OSError):  # removed meanwhile, or not a file
                 found = self.canaries.found_in(path.read_bytes())
                 if path.parent == self.daemon.state and path.name.startswith("journal"):
-                    found -= {WEBHOOK_PATH}  # where to call is kept until it was called
+                    found -= {WEBHOOK_PATH}  # the address of a pending call is stored
                 assert found <= meant_for_it.get(path, set()), path
                 seen += 1
         assert seen > 8
@@ -251,7 +254,7 @@ class Scene:
             assert self.canaries.found_in(row) <= {WEBHOOK_PATH}
 
     def _files(self) -> Iterator[Path]:
-        """Chromium removes folders while they are looked at, which `Path.rglob` takes ill."""
+        """Chromium removes folders meanwhile, for which `Path.rglob` would raise an error."""
         for folder, _, names in os.walk(self.daemon.program.folder):
             yield from (Path(folder, name) for name in names)
 
@@ -268,11 +271,11 @@ class Scene:
                 yield from map(repr, journal.execute(f"SELECT * FROM {table}"))
 
     def search_processes(self) -> None:
-        """What every user sees of a process, and what its own user sees."""
+        """Search what every user sees of a process, and what its own user sees."""
         of_workers = set().union(*self.daemon.workers().values())
         for pid in self.daemon.processes() | {self.daemon.program.process.pid}:
             for kind in ("cmdline", "environ"):
-                with suppress(OSError):  # it has ended since, or shows itself to root only
+                with suppress(OSError):  # the process has ended, or only root may read it
                     found = self.canaries.found_in(Path(f"/proc/{pid}/{kind}").read_bytes())
                     meant = {MODEL_KEY} if kind == "environ" and pid in of_workers else set()
                     assert found <= meant, kind
@@ -280,7 +283,7 @@ class Scene:
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[str]:
-    """Refuses every webhook call, so that it is owed for longer and told of."""
+    """A receiver that refuses every webhook call, so that calls stay pending."""
 
     async def refuse(_: Call) -> int:
         return 503
@@ -291,28 +294,28 @@ async def receiver() -> AsyncIterator[str]:
 
 @pytest.fixture
 def core_files_allowed() -> Iterator[None]:
-    """As on a machine that keeps them: a daemon started now may leave one."""
+    """Allow core files, as some machines do."""
     before = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (before[1], before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_CORE, before)
 
 
-def test_a_canary_is_found_in_every_spelling() -> None:
-    """The search below would see it."""
+def test_canary_is_found_in_every_encoding() -> None:
+    """The search of the next test can find a secret in any encoding."""
     canaries = Canaries()
     canaries.plant(PASSWORD)
     for before in range(7):
         text = b"x" * before + PASSWORD.encode() + b"yz"
         for hidden in (text, base64.b64encode(text), base64.urlsafe_b64encode(text)):
             assert canaries.found_in(b"..." + hidden + b"...") == {PASSWORD}
-    for spelt in (
+    for encoded in (
         quote(PASSWORD),
         json.dumps({"a": PASSWORD}),
         repr([PASSWORD]),
         PASSWORD.encode().hex(),
     ):
-        assert canaries.found_in(spelt) == {PASSWORD}
+        assert canaries.found_in(encoded) == {PASSWORD}
     assert canaries.found_in(WRONG_PASSWORD) == set()
 
 
@@ -338,29 +341,31 @@ async def test_no_canary_is_found_anywhere(
         crew_tokens={"master_secret": MASTER},
         crews=[crew],
     ) as daemon:
-        scene = Scene(daemon, portal, portal.account(), receiver)
+        tested = CanaryDaemon(daemon, portal, portal.account(), receiver)
         given = (PASSWORD, WRONG_PASSWORD, SIGNING, MASTER, SYNC_KEY, API_SECRET, WEBHOOK_SECRET)
-        scene.canaries.plant(*given, CUT_SHORT, MODEL_KEY, BEARER, BASIC, WEBHOOK_PATH, NOTIFY_PATH)
+        tested.canaries.plant(
+            *given, CUT_SHORT, MODEL_KEY, BEARER, BASIC, WEBHOOK_PATH, NOTIFY_PATH
+        )
         daemon.wait_for_browser()
-        await scene.log_in()
-        await scene.convert()
-        await scene.lose_the_browser()
-        await scene.run_a_crew()
-        await scene.look()
-        scene.search_processes()
-        # As the service manager's watchdog ends it: with a core file, where there are any.
+        await tested.log_in()
+        await tested.convert()
+        await tested.kill_the_browser()
+        await tested.run_a_crew()
+        await tested.read_everything()
+        tested.search_processes()
+        # Like the service manager's watchdog: with a core file, if the machine keeps them.
         daemon.program.process.send_signal(signal.SIGABRT)
         assert await daemon.program.ended() == -signal.SIGABRT
-        scene.search_files()
+        tested.search_files()
         assert list(cores(daemon)) == []
         daemon.start()
-        scene.search_files()
-        for shown in scene.shown:
-            assert scene.canaries.found_in(shown) == set()
+        tested.search_files()
+        for shown in tested.shown:
+            assert tested.canaries.found_in(shown) == set()
 
 
 def cores(daemon: Daemon) -> Iterator[Path]:
-    """Core files of the daemon, where the kernel may have put them."""
+    """Yield the daemon's core files from where the kernel may have put them."""
     pattern = Path("/proc/sys/kernel/core_pattern").read_text().strip()
     folders = {Path.cwd(), daemon.program.folder, Path(pattern).parent}
     for folder in folders:

@@ -1,4 +1,4 @@
-"""The client commands, as a person and a script run them, against a daemon with the sandbox."""
+"""The client commands, used by a person and by a script, with a daemon and the sandbox."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.e2e.conftest import ROOT, Account, Daemon, Portal
 
 
 class Shell:
-    """Runs `smartlinkd` as one user of a machine, whose home is empty at first."""
+    """A user of a machine, who runs `smartlinkd`. The home directory is empty at first."""
 
     def __init__(self, home: Path, daemon: Daemon) -> None:
         self.home = home
@@ -36,7 +36,7 @@ class Shell:
     async def run(
         self, *words: str, stdin: str = "", env: dict[str, str] | None = None
     ) -> tuple[int, str, str]:
-        """Return the exit code, standard output and standard error, in which is no secret."""
+        """Return the exit code, standard output and standard error, which must hold no secret."""
         done = await trio.run_process(
             [sys.executable, "-m", "smartlinkd", *words],
             cwd=ROOT,
@@ -47,21 +47,21 @@ class Shell:
             check=False,
         )
         out, err = done.stdout.decode(), done.stderr.decode()
-        assert not self.daemon.told(err)
+        assert not self.daemon.secrets_in(err)
         return done.returncode, out, err
 
 
 @pytest.fixture
-async def shell(tmp_path: Path, crewed: Daemon, portal: Portal) -> Shell:
-    """A user who has logged in, at a daemon with a cookie."""
+async def shell(tmp_path: Path, crew_daemon: Daemon, portal: Portal) -> Shell:
+    """A user who is logged in to a daemon with a stored cookie."""
     account = portal.account()
-    await crewed.sync(account)
-    shell = Shell(tmp_path, crewed)
+    await crew_daemon.sync(account)
+    shell = Shell(tmp_path, crew_daemon)
     scopes = [f"--scope={scope}" for scope in ("convert", "history", "status", "crews")]
-    code, out, err = await shell.run("login", *scopes, stdin=f"{crewed.password}\n")
+    code, out, err = await shell.run("login", *scopes, stdin=f"{crew_daemon.password}\n")
     assert (code, out) == (0, ""), err
     kept = json.loads((tmp_path / ".config/smartlinkd/login.json").read_text())
-    crewed.secrets.add(kept["key"])
+    crew_daemon.secrets.add(kept["key"])
     return shell
 
 
@@ -124,7 +124,7 @@ async def test_interrupted_run_goes_on_where_it_was(
     log = shell.home / "stderr"
     with log.open("wb") as stderr:
         process = await trio.lowlevel.open_process(
-            # A shell's background job, as a test run may be, hands down an ignored SIGINT.
+            # A shell gives a background job, such as a test run, an ignored SIGINT.
             ["env", "--default-signal=INT", sys.executable, "-m", "smartlinkd", *words],
             cwd=ROOT,
             env=shell.environment(),

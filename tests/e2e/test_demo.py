@@ -1,4 +1,4 @@
-"""The one command that the README begins with."""
+"""The demo: the first command in the README."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ async def test_demo(run_program: RunProgram) -> None:
     assert {path.name for path in program.folder.iterdir()} == {"stdout", "stderr"}
 
 
-async def test_it_ends_with_its_terminal(run_program: RunProgram) -> None:
-    """Nobody would find it later, or what it keeps of keys in its folder."""
+async def test_demo_ends_with_its_terminal(run_program: RunProgram) -> None:
+    """The user could find neither the demo nor the keys in its folder later."""
     program = run_program("demo", "--port", "0")
     program.wait_for("The daemon keeps serving", program.output)
     program.process.send_signal(signal.SIGHUP)
@@ -53,7 +53,7 @@ async def test_it_ends_with_its_terminal(run_program: RunProgram) -> None:
     assert {path.name for path in program.folder.iterdir()} == {"stdout", "stderr"}
 
 
-def test_the_commands_that_it_prints_do_it_again(run_program: RunProgram) -> None:
+def test_printed_commands_work(run_program: RunProgram) -> None:
     program = run_program("demo", "--port", "0")
     program.wait_for("The daemon keeps serving", program.output)
     printed = program.output.read_text()

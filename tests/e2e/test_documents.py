@@ -1,4 +1,4 @@
-"""The shell commands of the documents for newcomers, run in their order, as one user."""
+"""The shell commands of the documents for newcomers, run in order by one user."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ import trio
 from tests.e2e.conftest import ROOT, Daemon, Portal
 
 DOCUMENTS = ("docs/getting-started.md", "docs/clients.md")
-# A block that needs root, or hours, is marked `sh no-test`.
+# The mark `sh no-test` is for a block that needs root or takes hours.
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 async def test_commands_of_the_document_work(
-    crewed: Daemon, portal: Portal, tmp_path: Path, document: str
+    crew_daemon: Daemon, portal: Portal, tmp_path: Path, document: str
 ) -> None:
-    await crewed.sync(portal.account())
+    await crew_daemon.sync(portal.account())
     blocks = BLOCK.findall((ROOT / document).read_text(encoding="utf-8"))
     assert blocks
-    # The password is typed at the prompt; here it is piped in.
+    # The user types the password at the prompt; the test pipes it in.
     script = "\n".join(blocks).replace(
-        "smartlinkd login", f"printf '%s\\n' '{crewed.password}' | smartlinkd login"
+        "smartlinkd login", f"printf '%s\\n' '{crew_daemon.password}' | smartlinkd login"
     )
     programs = tmp_path / "bin"
     programs.mkdir()
@@ -39,7 +39,7 @@ async def test_commands_of_the_document_work(
             "PATH": f"{programs}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT / "daemon"),
             "HOME": str(tmp_path),
-            "URL": crewed.url,
+            "URL": crew_daemon.url,
             "LINK": portal.link(portal.item()),
         },
         capture_stdout=True,

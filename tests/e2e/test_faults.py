@@ -1,10 +1,8 @@
-"""Faults of each kind that the sandbox can play, from the link in a request to the answer, and what
-of it is left for the next request.
+"""The sandbox's faults: the answer to the request that meets a fault, and to the next request.
 
-What the portal's code makes of the others is in `tests/marketplace/test_portal_chromium.py`. Here
-each kind of answer is due at least once. Each fault has a story of its own: a request that meets
-it, and an ordinary one after it. The stories are played first, several at a time, and the tests
-then look at how each one went.
+The portal's code is tested with more faults in `tests/marketplace/test_portal_chromium.py`. Here
+each kind of answer occurs at least once. A fixture runs all cases first, several at a time; the
+tests then check each case.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ pytestmark = [
 ]
 
 AT_ONCE = 8
-"""Stories; each needs a browser context of its own."""
+"""Cases that run at the same time. Each needs its own browser context."""
 
 
-class Due(Enum):
-    """What a request that meets a fault is due."""
+class Expected(Enum):
+    """The answer that a request must get when it meets a fault."""
 
     # one answer for the whole request
     LOST = "the affiliate portal wants a login"
@@ -42,15 +40,15 @@ class Due(Enum):
     UNREACHED = "could not be loaded: net::ERR_CONNECTION_RESET"
     FROZEN = "the marketplace does not let this account make links"
     LATE = "the marketplace did not answer in time"
-    # an entry for each link, the one that meets the fault
+    # an entry for each link; this is the entry of the link that meets the fault
     MADE = 0
     UNKNOWN = -1
     INVALID = 10
-    # … and the other one alike
+    # an entry for each link; the other link's entry matters, too
     BOTH_UNKNOWN = "-1 for both"
     ONE_UNKNOWN = "-1 for the row that is missing"
     MADE_AND_CHECK = "the links, and the account is paused afterwards"
-    # the links, but not the product
+    # the links without the product
     NO_DATA = "product null"
     NO_DATA_FOR_NOW = "product null, and of the next one as well"
     NO_DATA_CHECK = "product null, and the account is paused"
@@ -61,83 +59,83 @@ class Due(Enum):
 
     @property
     def pauses(self) -> bool:
-        return self in (Due.CHECK, Due.NO_DATA_CHECK, Due.MADE_AND_CHECK)
+        return self in (Expected.CHECK, Expected.NO_DATA_CHECK, Expected.MADE_AND_CHECK)
 
 
-DUE: dict[str, Due] = {
-    "row_invalid_link": Due.INVALID,
-    "row_unknown": Due.UNKNOWN,
-    "row_invalid_sub_id": Due.UNKNOWN,
-    "row_null_code": Due.MADE,
-    "row_no_short_link": Due.UNKNOWN,
-    "row_other_account": Due.UNKNOWN,
-    "submit_html": Due.LOST,
-    "submit_500": Due.DOWN,
-    "submit_human_check": Due.CHECK,
-    "submit_slow": Due.LATE,
-    "submit_null_rows": Due.BOTH_UNKNOWN,
-    "submit_short_rows": Due.ONE_UNKNOWN,
-    "product_500": Due.NO_DATA,
-    "product_401": Due.NO_DATA_FOR_NOW,
-    "product_captcha": Due.NO_DATA_CHECK,
-    "page_login_script": Due.LOST,
-    "page_captcha": Due.CHECK,
-    "page_check_in_frame": Due.CHECK,
-    "page_check_in_window": Due.CHECK,
-    "page_check_afterwards": Due.MADE_AND_CHECK,
-    "page_without_form": Due.LATE,
-    "page_endless": Due.LATE,
-    "page_hang": Due.LATE,
-    "page_hang_on_submit": Due.LATE,
-    "page_alert": Due.MADE,
-    "page_500": Due.DOWN,
-    "page_slow": Due.LATE,
-    "page_reset": Due.UNREACHED,
-    "session_lost": Due.LOST,
-    "human_check": Due.CHECK,
-    "account_frozen": Due.FROZEN,
+EXPECTED: dict[str, Expected] = {
+    "row_invalid_link": Expected.INVALID,
+    "row_unknown": Expected.UNKNOWN,
+    "row_invalid_sub_id": Expected.UNKNOWN,
+    "row_null_code": Expected.MADE,
+    "row_no_short_link": Expected.UNKNOWN,
+    "row_other_account": Expected.UNKNOWN,
+    "submit_html": Expected.LOST,
+    "submit_500": Expected.DOWN,
+    "submit_human_check": Expected.CHECK,
+    "submit_slow": Expected.LATE,
+    "submit_null_rows": Expected.BOTH_UNKNOWN,
+    "submit_short_rows": Expected.ONE_UNKNOWN,
+    "product_500": Expected.NO_DATA,
+    "product_401": Expected.NO_DATA_FOR_NOW,
+    "product_captcha": Expected.NO_DATA_CHECK,
+    "page_login_script": Expected.LOST,
+    "page_captcha": Expected.CHECK,
+    "page_check_in_frame": Expected.CHECK,
+    "page_check_in_window": Expected.CHECK,
+    "page_check_afterwards": Expected.MADE_AND_CHECK,
+    "page_without_form": Expected.LATE,
+    "page_endless": Expected.LATE,
+    "page_hang": Expected.LATE,
+    "page_hang_on_submit": Expected.LATE,
+    "page_alert": Expected.MADE,
+    "page_500": Expected.DOWN,
+    "page_slow": Expected.LATE,
+    "page_reset": Expected.UNREACHED,
+    "session_lost": Expected.LOST,
+    "human_check": Expected.CHECK,
+    "account_frozen": Expected.FROZEN,
 }
 BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
 def daemon_for(name: str) -> str:
-    """Return the fixture of the daemon that meets the fault."""
+    """Return the name of the fixture with the daemon that meets the fault."""
     if BY_NAME[name].point is Point.PRODUCT:
         return "daemon"
-    return "impatient" if DUE[name] is Due.LATE else "linking"
+    return "impatient" if EXPECTED[name] is Expected.LATE else "linking"
 
 
 @dataclass
-class Story:
-    """How it went."""
+class Case:
+    """The result of a case."""
 
     account: Account
     good: int
-    """The item beside the one that meets the fault."""
+    """The item of the link that does not meet the fault."""
     bad: int
     met: httpx.Response
     next: int
     after: httpx.Response
     submits_after: int
-    """How many submits the sandbox has seen for the request after."""
+    """Submits that the sandbox has seen for the request after."""
 
 
-async def _play(name: str, daemon: Daemon, portal: Portal) -> Story:
+async def _run_case(name: str, daemon: Daemon, portal: Portal) -> Case:
     account, good, bad, follows = portal.account(), portal.item(), portal.item(), portal.item()
     item = BY_NAME[name].item
     if item is not None:
         bad = item
     else:
         await portal.arm(name, account)
-    if name == "row_other_account":  # of an id each, that of whichever link came first would count
+    if name == "row_other_account":  # else the first row's id would count
         await daemon.convert(portal.link(portal.item()), account=account)
     met = await daemon.convert(portal.link(good), portal.link(bad), account=account)
-    if DUE[name] is Due.MADE_AND_CHECK:
+    if EXPECTED[name] is Expected.MADE_AND_CHECK:
         await daemon.until("the account is paused", partial(_is_paused, daemon, account))
     before = len(await portal.submits(account))
     after = await daemon.convert(portal.link(follows), account=account)
     submits = len(await portal.submits(account)) - before
-    return Story(account, good, bad, met, follows, after, submits)
+    return Case(account, good, bad, met, follows, after, submits)
 
 
 async def _is_paused(daemon: Daemon, account: Account) -> bool:
@@ -146,80 +144,80 @@ async def _is_paused(daemon: Daemon, account: Account) -> bool:
 
 
 @pytest.fixture(scope="module")
-def stories(daemon: Daemon, linking: Daemon, impatient: Daemon, portal: Portal) -> dict[str, Story]:
-    """All of them, played."""
+def cases(daemon: Daemon, linking: Daemon, impatient: Daemon, portal: Portal) -> dict[str, Case]:
+    """The results of all cases by fault."""
     daemons = {"daemon": daemon, "linking": linking, "impatient": impatient}
-    played: dict[str, Story] = {}
+    results: dict[str, Case] = {}
 
-    async def play_all() -> None:
+    async def run_all() -> None:
         hands = trio.Semaphore(AT_ONCE)
 
-        async def play(name: str) -> None:
+        async def run_case(name: str) -> None:
             async with hands:
-                played[name] = await _play(name, daemons[daemon_for(name)], portal)
+                results[name] = await _run_case(name, daemons[daemon_for(name)], portal)
 
         for each in daemons.values():
             await each.login()
         async with trio.open_nursery() as nursery:
-            # Those that wait the longest come first, so that nobody waits for them at the end.
-            for name in sorted(DUE, key=lambda name: DUE[name] is not Due.LATE):
-                nursery.start_soon(play, name)
-                await trio.lowlevel.checkpoint()  # so that they begin in this order
+            # The slowest cases start first.
+            for name in sorted(EXPECTED, key=lambda name: EXPECTED[name] is not Expected.LATE):
+                nursery.start_soon(run_case, name)
+                await trio.lowlevel.checkpoint()  # so that the cases start in this order
 
-    trio.run(play_all)
-    return played
+    trio.run(run_all)
+    return results
 
 
-@pytest.mark.parametrize("name", DUE)
-def test_each_link_is_answered_for_as_its_fault_is_due(
-    name: str, stories: dict[str, Story], portal: Portal
+@pytest.mark.parametrize("name", EXPECTED)
+def test_request_that_meets_a_fault_gets_the_expected_answer(
+    name: str, cases: dict[str, Case], portal: Portal
 ) -> None:
-    story, due = stories[name], DUE[name]
-    if due.whole:
-        assert story.met.status_code == 502, story.met.text
-        assert story.met.json().keys() == {"ok", "error"}
-        assert str(due.value) in story.met.json()["error"]
+    case, expected = cases[name], EXPECTED[name]
+    if expected.whole:
+        assert case.met.status_code == 502, case.met.text
+        assert case.met.json().keys() == {"ok", "error"}
+        assert str(expected.value) in case.met.json()["error"]
     else:
-        assert story.met.status_code == 200, story.met.text
-        mapping = story.met.json()["mapping"]
-        good, bad = (mapping.pop(portal.link(item)) for item in (story.good, story.bad))
+        assert case.met.status_code == 200, case.met.text
+        mapping = case.met.json()["mapping"]
+        good, bad = (mapping.pop(portal.link(item)) for item in (case.good, case.bad))
         assert mapping == {}
-        _check_entries(name, story, portal, good, bad)
+        _check_entries(name, case, portal, good, bad)
 
 
-@pytest.mark.parametrize("name", DUE)
+@pytest.mark.parametrize("name", EXPECTED)
 def test_the_next_request_is_served_unless_the_account_pauses(
-    name: str, stories: dict[str, Story], portal: Portal
+    name: str, cases: dict[str, Case], portal: Portal
 ) -> None:
-    story, due = stories[name], DUE[name]
-    if due.pauses:
-        assert story.after.status_code == 502, story.after.text
-        assert story.after.json()["error"].startswith(str(Due.CHECK.value))
-        assert story.submits_after == 0
+    case, expected = cases[name], EXPECTED[name]
+    if expected.pauses:
+        assert case.after.status_code == 502, case.after.text
+        assert case.after.json()["error"].startswith(str(Expected.CHECK.value))
+        assert case.submits_after == 0
         return
-    assert story.after.status_code == 200, story.after.text
-    read = daemon_for(name) == "daemon" and due is not Due.NO_DATA_FOR_NOW
-    entry = portal.entry(story.next, story.account, product=read)
-    assert story.after.json()["mapping"] == {portal.link(story.next): entry}
-    assert story.submits_after == 1
+    assert case.after.status_code == 200, case.after.text
+    read = daemon_for(name) == "daemon" and expected is not Expected.NO_DATA_FOR_NOW
+    entry = portal.entry(case.next, case.account, product=read)
+    assert case.after.json()["mapping"] == {portal.link(case.next): entry}
+    assert case.submits_after == 1
 
 
-def _check_entries(name: str, story: Story, portal: Portal, good: Json, bad: Json) -> None:
-    reads, due = daemon_for(name) == "daemon", DUE[name]
-    entry = portal.entry(story.good, story.account, product=reads)
-    spoilt = portal.entry(story.bad, story.account, product=reads)
+def _check_entries(name: str, case: Case, portal: Portal, good: Json, bad: Json) -> None:
+    reads, expected = daemon_for(name) == "daemon", EXPECTED[name]
+    entry = portal.entry(case.good, case.account, product=reads)
+    spoilt = portal.entry(case.bad, case.account, product=reads)
     unknown = {"error": True, "failCode": -1}
-    match due:
-        case Due.MADE | Due.MADE_AND_CHECK:
+    match expected:
+        case Expected.MADE | Expected.MADE_AND_CHECK:
             assert (good, bad) == (entry, spoilt)
-        case Due.UNKNOWN | Due.INVALID:
-            assert (good, bad) == (entry, unknown | {"failCode": due.value})
-        case Due.BOTH_UNKNOWN:
+        case Expected.UNKNOWN | Expected.INVALID:
+            assert (good, bad) == (entry, unknown | {"failCode": expected.value})
+        case Expected.BOTH_UNKNOWN:
             assert (good, bad) == (unknown, unknown)
-        case Due.ONE_UNKNOWN:  # whichever was submitted last
+        case Expected.ONE_UNKNOWN:  # the one that was submitted last
             assert (good, bad) in ((entry, unknown), (unknown, spoilt))
-        case Due.NO_DATA:
+        case Expected.NO_DATA:
             assert (good, bad) == (entry, spoilt | {"product": None})
-        case _:  # the other one's reading was stopped, or had ended
+        case _:  # reading the other product was stopped, or had ended
             assert bad == spoilt | {"product": None}
             assert good in (entry, entry | {"product": None})

@@ -1,7 +1,7 @@
-"""What a client is promised, in one request: fifteen links of every kind, entry by entry.
+"""Fifteen links of every kind in one request, checked entry by entry.
 
-Made by the form and by the page's own call, with products read by their call and from their page,
-by the headless shell and by the whole Chromium: the answer is the same to the letter.
+The answer is the same with each method for links and products, in the headless shell and in the
+whole Chromium.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def test_fifteen_links(any_daemon: Daemon, portal: Portal) -> None:
     def path(form: str, which: int) -> str:
         return form.format(shop=ids[which][0], item=ids[which][1])
 
-    # Each with the place among PRODUCTS of what it leads to, or None.
+    # Each link with the index in PRODUCTS of its product, or None.
     links = {
         shop + path("/product/{shop}/{item}", 0): 0,
         shop + path("/Ten-san-pham-dai-i.{shop}.{item}?sp_atk=abc&xptdk=abc", 1): 1,
@@ -58,7 +58,7 @@ async def test_fifteen_links(any_daemon: Daemon, portal: Portal) -> None:
     }
     assert list(answer.json()["mapping"]) == list(links)
     submits = await portal.submits(account)
-    # Eight products behind eleven links, each submitted once, in its canonical form.
+    # Eleven links lead to eight products; each is submitted once, in its canonical form.
     submitted = [link for submit in submits for link in submit["originals"]]
     assert sorted(submitted) == sorted(portal.link(item) for _, item in ids[:8])
     places = [*SUB_IDS, "", ""]

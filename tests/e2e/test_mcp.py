@@ -1,4 +1,4 @@
-"""MCP at a daemon with the sandbox: with the official client, and by the messages themselves."""
+"""MCP with a daemon and the sandbox: the official client, and single messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALL = ("convert", "status", "history", "crews")
 
 
 @pytest.fixture(scope="module")
-def serving(running: Running) -> Iterator[Daemon]:
+def mcp_daemon(running: Running) -> Iterator[Daemon]:
     """A daemon with MCP and two crews."""
     with running(mcp={"enabled": True}, crews=[DEAL_POST, SLOW]) as daemon:
         daemon.wait_for_browser()
@@ -52,7 +52,7 @@ async def by_client(
 
 
 async def call(daemon: Daemon, key: str, tool: str, arguments: Json) -> Json:
-    """Return a tool's result, asked for by one message."""
+    """Call a tool with one message, and return its result."""
     params = {"name": tool, "arguments": arguments}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     headers = {"Accept": "application/json, text/event-stream"}
@@ -65,20 +65,20 @@ async def call(daemon: Daemon, key: str, tool: str, arguments: Json) -> Json:
 
 @pytest.mark.parametrize("is_over_http", [True, False])
 async def test_official_client_converts_and_runs_a_crew(
-    serving: Daemon, portal: Portal, tmp_path: Path, is_over_http: bool
+    mcp_daemon: Daemon, portal: Portal, tmp_path: Path, is_over_http: bool
 ) -> None:
-    await serving.sync(portal.account())
+    await mcp_daemon.sync(portal.account())
     link = portal.link(portal.item())
     found = await by_client(
-        serving,
-        await key_for(serving, *ALL),
+        mcp_daemon,
+        await key_for(mcp_daemon, *ALL),
         tmp_path,
         [
             ("convert_links", {"links": [link], "sub_ids": ["ai"]}),
             ("run_crew", {"crew": "deal-post", "inputs": {"links": link}}),
             ("history", {"q": str(link).rpartition("/")[2], "limit": 1}),
         ],
-        url=f"{serving.url}/mcp" if is_over_http else None,
+        url=f"{mcp_daemon.url}/mcp" if is_over_http else None,
     )
     assert len(found["tools"]) == 8
     converted, ran, listed = found["results"]
@@ -89,12 +89,12 @@ async def test_official_client_converts_and_runs_a_crew(
 
 
 async def test_key_sees_and_uses_the_tools_of_its_scopes_alone(
-    serving: Daemon, tmp_path: Path
+    mcp_daemon: Daemon, tmp_path: Path
 ) -> None:
-    key = await key_for(serving, "status")
-    found = await by_client(serving, key, tmp_path, [], url=f"{serving.url}/mcp")
+    key = await key_for(mcp_daemon, "status")
+    found = await by_client(mcp_daemon, key, tmp_path, [], url=f"{mcp_daemon.url}/mcp")
     assert found["tools"] == ["account_status"]
-    refused = await call(serving, key, "list_crews", {})
+    refused = await call(mcp_daemon, key, "list_crews", {})
     assert refused["isError"]
     assert "does not have the scope crews" in refused["content"][0]["text"]
 
@@ -110,32 +110,35 @@ async def test_key_sees_and_uses_the_tools_of_its_scopes_alone(
     ],
 )
 async def test_wrong_call_is_an_error_with_the_remedy(
-    serving: Daemon, tool: str, arguments: dict[str, Any], says: str
+    mcp_daemon: Daemon, tool: str, arguments: dict[str, Any], says: str
 ) -> None:
-    result = await call(serving, await key_for(serving, *ALL), tool, arguments)
+    result = await call(mcp_daemon, await key_for(mcp_daemon, *ALL), tool, arguments)
     assert result["isError"]
     assert says in result["content"][0]["text"]
 
 
-async def test_only_api_keys_are_let_in(serving: Daemon) -> None:
-    for token in ("", await serving.login(), "slk_wrong"):
-        answer = await serving.ask("POST", "/mcp", {}, token=token)
+async def test_only_api_keys_are_let_in(mcp_daemon: Daemon) -> None:
+    for token in ("", await mcp_daemon.login(), "slk_wrong"):
+        answer = await mcp_daemon.ask("POST", "/mcp", {}, token=token)
         assert answer.status_code == 403
-    answer = await serving.ask("GET", "/mcp", token=await key_for(serving, *ALL))
+    answer = await mcp_daemon.ask("GET", "/mcp", token=await key_for(mcp_daemon, *ALL))
     assert answer.status_code == 405
 
 
-async def test_without_the_setting_there_is_no_mcp(daemon: Daemon) -> None:
+async def test_mcp_is_404_unless_enabled(daemon: Daemon) -> None:
     assert (await daemon.ask("POST", "/mcp", {})).status_code == 404
 
 
-async def test_hundred_calls_at_once_are_answered(serving: Daemon, portal: Portal) -> None:
-    await serving.sync(portal.account())
-    key, links = await key_for(serving, "convert"), [portal.link(portal.item()) for _ in range(100)]
+async def test_hundred_calls_at_once_are_answered(mcp_daemon: Daemon, portal: Portal) -> None:
+    await mcp_daemon.sync(portal.account())
+    key, links = (
+        await key_for(mcp_daemon, "convert"),
+        [portal.link(portal.item()) for _ in range(100)],
+    )
     shorts = set()
 
     async def convert(link: str) -> None:
-        result = await call(serving, key, "convert_links", {"links": [link]})
+        result = await call(mcp_daemon, key, "convert_links", {"links": [link]})
         shorts.add(result["structuredContent"]["mapping"][link]["shortLink"])
 
     async with trio.open_nursery() as nursery:
@@ -144,24 +147,24 @@ async def test_hundred_calls_at_once_are_answered(serving: Daemon, portal: Porta
     assert len(shorts) == 100
 
 
-async def test_client_that_vanishes_holds_no_place(serving: Daemon) -> None:
-    key = await key_for(serving, "crews")
+async def test_client_that_vanishes_holds_no_place(mcp_daemon: Daemon) -> None:
+    key = await key_for(mcp_daemon, "crews")
     for _ in range(5):
         with trio.move_on_after(0.3):
-            await call(serving, key, "run_crew", {"crew": "slow", "inputs": {}})
+            await call(mcp_daemon, key, "run_crew", {"crew": "slow", "inputs": {}})
 
     async def are_stopped() -> bool:
-        page = (await serving.ask("GET", "/crews/slow/executions", token=key)).json()
+        page = (await mcp_daemon.ask("GET", "/crews/slow/executions", token=key)).json()
         running = [each for each in page["executions"] if each["state"] != "FAILED"]
         for each in running:
-            await serving.ask("POST", f"/crews/slow/stop/{each['kickoff_id']}", {}, token=key)
+            await mcp_daemon.ask("POST", f"/crews/slow/stop/{each['kickoff_id']}", {}, token=key)
         return bool(page["executions"]) and not running
 
     # A token may hold 128 places. If the vanished clients held theirs, these would be too many.
-    await serving.until("the executions are stopped", are_stopped)
+    await mcp_daemon.until("the executions are stopped", are_stopped)
     async with trio.open_nursery() as nursery:
         for _ in range(126):
-            nursery.start_soon(call, serving, key, "list_crews", {})
+            nursery.start_soon(call, mcp_daemon, key, "list_crews", {})
 
 
 async def test_sigterm_ends_a_waiting_tool_with_the_id(running: Running) -> None:

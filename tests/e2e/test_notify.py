@@ -1,4 +1,4 @@
-"""The owner is told of a cookie that is missing, and of its return."""
+"""The owner is notified of a missing cookie, and of its return."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.chromium
 
 
-async def test_the_owner_is_told_when_links_are_wanted_and_no_cookie_is_stored(
+async def test_owner_is_notified_of_a_missing_cookie_and_its_return(
     running: Running, portal: Portal, tmp_path: Path
 ) -> None:
     written = tmp_path / "told"
@@ -24,12 +24,12 @@ async def test_the_owner_is_told_when_links_are_wanted_and_no_cookie_is_stored(
             answer = await daemon.convert(portal.link(portal.item()), account=None)
             assert answer.status_code == 400
 
-        async def told() -> bool:
+        async def is_notified() -> bool:
             return written.exists() and written.read_text().endswith("\n")
 
-        await daemon.until("told", told)
+        await daemon.until("told", is_notified)
         await daemon.sync(portal.account())
-    # The second one so soon because the daemon has ended.
+    # The second notice is not delayed, because the daemon has ended.
     told_of = [json.loads(line) for line in written.read_text().splitlines()]
     assert [(body["event"], body["state"]) for body in told_of] == [
         ("cookie_missing", "missing"),

@@ -1,6 +1,6 @@
-"""The faults of the sources that need no browser: the official Open API, and an estimate service.
+"""Faults of the sources without a browser: the official Open API, and an estimate service.
 
-The API has one account, the owner's, so its faults are met one after the other.
+The API has one account, the owner's, so its faults occur one after the other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.chromium
 
-DUE = {
+EXPECTED = {
     "open_api_10020": "the Affiliate Open API refused the call",
     "open_api_10030": "the Affiliate Open API has had its allowance of calls",
     "open_api_10035": "the Affiliate Open API refused the call",
@@ -30,7 +30,7 @@ BY_ESTIMATE = [fault for fault in FAULTS if fault.point is Point.ESTIMATE]
 
 
 @pytest.fixture(scope="module")
-def selling(running: Running, portal: Portal) -> Iterator[Daemon]:
+def api_daemon(running: Running, portal: Portal) -> Iterator[Daemon]:
     """A daemon without a browser."""
     origins = portal.origins
     estimate = f"{origins.portal}/estimate?url={origins.shop}/product/{{shop_id}}/{{item_id}}"
@@ -46,11 +46,12 @@ def selling(running: Running, portal: Portal) -> Iterator[Daemon]:
 
 
 def test_no_fault_is_left_out() -> None:
-    assert set(DUE) == {fault.name for fault in BY_API}
+    assert set(EXPECTED) == {fault.name for fault in BY_API}
 
 
 async def check_converts(daemon: Daemon, portal: Portal, item: int, *, product: bool) -> None:
-    """Links by the API, without a cookie: there is no long one, so the short one stands for it."""
+    """Check a conversion by the API without a cookie. The API has no long link; the short link
+    takes its place."""
     link = portal.link(item)
     answer = await daemon.convert(link, account=None, sub_ids=["a", "", "c"])
     entry = portal.entry(item, portal.owner(APP_ID), "a", "", "c", product=product)
@@ -59,16 +60,16 @@ async def check_converts(daemon: Daemon, portal: Portal, item: int, *, product: 
 
 
 @pytest.mark.parametrize("fault", BY_API, ids=lambda fault: fault.name)
-async def test_open_api_fault(selling: Daemon, portal: Portal, fault: Fault) -> None:
+async def test_open_api_fault(api_daemon: Daemon, portal: Portal, fault: Fault) -> None:
     await portal.arm(fault.name, portal.owner(APP_ID))
-    answer = await selling.convert(portal.link(portal.item()), account=None)
+    answer = await api_daemon.convert(portal.link(portal.item()), account=None)
     assert answer.status_code == 502, answer.text
-    assert answer.json()["error"].startswith(DUE[fault.name])
-    await check_converts(selling, portal, portal.item(), product=True)
+    assert answer.json()["error"].startswith(EXPECTED[fault.name])
+    await check_converts(api_daemon, portal, portal.item(), product=True)
 
 
 @pytest.mark.parametrize("fault", BY_ESTIMATE, ids=lambda fault: fault.name)
-async def test_estimate_fault(selling: Daemon, portal: Portal, fault: Fault) -> None:
+async def test_estimate_fault(api_daemon: Daemon, portal: Portal, fault: Fault) -> None:
     assert fault.item is not None
-    await check_converts(selling, portal, fault.item, product=False)
-    await check_converts(selling, portal, portal.item(), product=True)
+    await check_converts(api_daemon, portal, fault.item, product=False)
+    await check_converts(api_daemon, portal, portal.item(), product=True)

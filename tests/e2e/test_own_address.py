@@ -1,4 +1,4 @@
-"""What is loaded in the daemon's browser does not reach the daemon, under whatever name."""
+"""A page in the daemon's browser cannot reach the daemon, under any name."""
 
 from __future__ import annotations
 
@@ -17,13 +17,15 @@ pytestmark = pytest.mark.chromium
 
 
 def endpoint(daemon: Daemon) -> str:
-    """Where the daemon's browser listens, as any local user could find out."""
+    """Return the DevTools address of the daemon's browser, which any local user can find."""
     (told,) = daemon.program.folder.glob("smartlinkd-chromium-*/DevToolsActivePort")
     port, path = told.read_text().split("\n")
     return f"ws://127.0.0.1:{port}{path}"
 
 
-async def test_its_pages_do_not_reach_it(daemon: Daemon, portal: Portal) -> None:
+async def test_page_in_the_browser_does_not_reach_the_daemon(
+    daemon: Daemon, portal: Portal
+) -> None:
     own = daemon.url.rpartition(":")[2]
     async with connect(endpoint(daemon)) as connection:
         context = await BrowserContext.create(connection, ())

@@ -1,4 +1,4 @@
-"""The owner's extension (`extension/`) in a real Chromium, with a daemon that is open to nobody."""
+"""The owner's extension (`extension/`) in a real Chromium, with a daemon that needs a token."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ pytestmark = pytest.mark.chromium
 SOURCES = Path(__file__).parents[2] / "extension"
 SCOPES = ["cookie:write", "status", "convert"]
 
-# The daemon's own launcher says --disable-extensions. A person grants the hosts in a prompt, which
-# a headless Chromium cannot show: the profile says that it was granted.
+# The daemon's launcher passes --disable-extensions. A headless Chromium cannot show the prompt for
+# hosts, so the profile says that they are granted.
 BROWSER = """\
 #!/bin/sh
 for word; do
@@ -55,7 +55,7 @@ def id_of(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def folder(open_folder: Path) -> Path:
-    """The extension, where Chromium's user can read it."""
+    """The extension in a folder that Chromium's user can read."""
     place = open_folder / "owners-extension"
     shutil.copytree(SOURCES, place / "extension")
     permissions = {
@@ -80,7 +80,7 @@ def folder(open_folder: Path) -> Path:
 
 @pytest.fixture
 def daemon(running: Running) -> Iterator[Daemon]:
-    """One of the test's own, in which no cookie is stored."""
+    """The test's own daemon, without a stored cookie."""
     with running(cookie={"open_to": []}, products={"source": "none"}) as daemon:
         daemon.wait_for_browser()
         yield daemon
@@ -93,7 +93,7 @@ def pairing_text(given: Json) -> str:
 
 @dataclass
 class Extension:
-    """The extension, seen from a page of its own."""
+    """The extension, used from one of its own pages."""
 
     daemon: Daemon
     portal: Portal
@@ -114,7 +114,7 @@ class Extension:
         return told["result"].get("value")
 
     async def act(self, name: str) -> Json:
-        """Do what a button of the pop-up does; the state after it."""
+        """Do what a button of the pop-up does, and return the new state."""
         message = json.dumps({"act": name})
         state: Json = await self.evaluate(f"chrome.runtime.sendMessage({message})")
         return state
@@ -123,7 +123,7 @@ class Extension:
         return str(await self.evaluate("chrome.action.getBadgeText({})"))
 
     async def pair(self, key: str) -> str:
-        """Fill the pairing tab; what it says in the end."""
+        """Fill in the pairing tab, and return its message."""
         origins = self.portal.origins
         given = {
             "url": self.daemon.url,
@@ -148,7 +148,7 @@ class Extension:
         return await until("the pairing tab's answer", answer)
 
     async def log_in(self, account: Account, **different: str) -> None:
-        """Have the browser hold the account's cookies, as after a login at the portal."""
+        """Give the browser the account's cookies, as a login at the portal does."""
         pairs = (pair.partition("=") for pair in account.cookie.split("; "))
         cookies = {name: value for name, _, value in pairs} | different
         self.daemon.secrets |= account.secrets
@@ -176,7 +176,7 @@ async def installed(folder: Path, daemon: Daemon, portal: Portal) -> AsyncIterat
         extension = Extension(daemon, portal, connection, page)
 
         async def is_shown() -> bool:
-            # The heading has its text once the page's script has run.
+            # The page's script sets the heading's text.
             heading = "document.querySelector('h1')?.textContent"
             return bool(await extension.evaluate(heading))
 
@@ -209,20 +209,20 @@ async def test_extension_syncs_a_login_and_says_how_the_account_stands(
         synced = (await account_of(daemon))["cookie"]["syncedAt"]
         assert ((await extension.act("look"))["kind"], await extension.badge()) == ("active", "")
 
-        # Browsing on changes cookies: neither of these is a new session for the daemon yet.
+        # Browsing changes cookies. Neither change is a new session for the daemon.
         await extension.log_in(first, SPC_SI="rotated")
         await extension.log_in(first, SPC_ST=".rotated-by-browsing-on")
         assert (await extension.act("look"))["kind"] == "active"
         assert (await account_of(daemon))["cookie"]["syncedAt"] == synced
 
-        # Not even a sync by the button ends a pause.
+        # A sync by the button does not end a pause.
         await portal.arm("human_check", first)
         assert (await daemon.convert(portal.link(portal.item()), account=None)).status_code == 502
         assert (await extension.act("sync"))["kind"] == "paused"
         assert await extension.badge() == "||"
         await daemon.ask("POST", "/api/account/clear", token=await daemon.login())
 
-        # Another account is asked about.
+        # A change of the account needs a confirmation.
         await extension.log_in(second)
         await daemon.until("the other account is noticed", _is(extension, "otherAccount"))
         assert await extension.badge() == "?"

@@ -1,4 +1,4 @@
-"""The daemon's own end: asked for, it finishes what it has begun; killed, it leaves nothing."""
+"""The daemon's end: after SIGTERM it finishes its work; after SIGKILL nothing is left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.chromium
 
 
 def refuses(daemon: Daemon) -> bool:
-    """Whether nobody listens at the daemon's address."""
+    """True if nobody listens at the daemon's address."""
     url = httpx.URL(daemon.url)
     try:
         with socket.create_connection((url.host, url.port or 0), timeout=1):
@@ -38,18 +38,18 @@ async def test_sigterm_lets_a_conversion_end(
     order: list[str] = []
     with running(products={"source": "none"}) as daemon:
         await daemon.until_ready()
-        # One that has nothing to say any more must not keep the daemon.
+        # An idle connection must not delay the daemon's end.
         idle = socket.create_connection((httpx.URL(daemon.url).host, httpx.URL(daemon.url).port))
 
         async def convert() -> None:
             answers.append(await daemon.convert(portal.link(item), account=account))
             order.append("answered")
 
-        async def knock() -> None:
-            while not refuses(daemon):  # noqa: ASYNC110 - a refusal tells nobody
+        async def wait_for_refusal() -> None:
+            while not refuses(daemon):  # noqa: ASYNC110 - a refusal sends no event
                 await trio.sleep(0.01)
             order.append("refused")
-            daemon.program.process.send_signal(signal.SIGHUP)  # which comes too late, and is no end
+            daemon.program.process.send_signal(signal.SIGHUP)  # too late to do anything
 
         await daemon.login()
         with idle:
@@ -57,16 +57,16 @@ async def test_sigterm_lets_a_conversion_end(
                 nursery.start_soon(convert)
                 await portal.submitting(account)
                 daemon.program.process.terminate()
-                nursery.start_soon(knock)
+                nursery.start_soon(wait_for_refusal)
             assert await daemon.program.ended() == 0
-    # On leaving the block it was looked at what it has left.
+    # At the end of the block the fixture checks what the daemon has left.
     assert order == ["refused", "answered"]
     entry = portal.entry(item, account, product=False)
     assert answers[0].json() == {"ok": True, "mapping": {portal.link(item): entry}}
     assert answers[0].headers["connection"] == "close"
 
 
-async def test_a_killed_daemon_leaves_nothing_and_comes_back(
+async def test_killed_daemon_leaves_nothing_and_restarts(
     running: Running, portal: Portal, nursery: trio.Nursery
 ) -> None:
     account, item = portal.account(), portal.item()
@@ -74,7 +74,7 @@ async def test_a_killed_daemon_leaves_nothing_and_comes_back(
         await daemon.until_ready()
         await daemon.login()
         await portal.arm("submit_slow", account)
-        nursery.start_soon(convert_in_vain, daemon, portal.link(item), account)
+        nursery.start_soon(convert_until_killed, daemon, portal.link(item), account)
         await portal.submitting(account)
         assert daemon.processes()
         await daemon.kill()
@@ -85,7 +85,7 @@ async def test_a_killed_daemon_leaves_nothing_and_comes_back(
         assert answer.json()["mapping"] == {portal.link(item): portal.entry(item, account)}
 
 
-async def convert_in_vain(daemon: Daemon, link: str, account: Account) -> None:
+async def convert_until_killed(daemon: Daemon, link: str, account: Account) -> None:
     with pytest.raises(httpx.TransportError):
         await daemon.convert(link, account=account)
 
@@ -106,7 +106,7 @@ async def test_a_pause_outlasts_the_daemon_and_is_told_once(
         await portal.arm("human_check", account)
         assert (await convert_new(daemon, portal)).status_code == 502
         if end == "killed":
-            await daemon.until("it is on the disk", lambda: is_kept(daemon, account))
+            await daemon.until("it is on the disk", lambda: is_stored(daemon, account))
             await daemon.kill()
         else:
             daemon.program.stop()
@@ -125,16 +125,16 @@ async def test_a_pause_outlasts_the_daemon_and_is_told_once(
         account.renew()
         await daemon.sync(account)
         assert (await convert_new(daemon, portal)).status_code == 200
-    # On leaving the block all that was due was told.
+    # At the end of the block all due notices were sent.
     events = [json.loads(line)["event"] for line in told.read_text().splitlines()]
     assert events == ["account_paused", "account_back"]
 
 
 async def convert_new(daemon: Daemon, portal: Portal) -> httpx.Response:
-    """Convert a link that nobody has asked for, with the stored cookie."""
+    """Convert a new link with the stored cookie."""
     return await daemon.convert(portal.link(portal.item()), account=None)
 
 
-async def is_kept(daemon: Daemon, account: Account) -> bool:
+async def is_stored(daemon: Daemon, account: Account) -> bool:
     file = daemon.state / "pauses.json"
     return file.exists() and account.number in file.read_text()

@@ -1,6 +1,6 @@
-"""`python -m smartlinkd`, which shows on SIGUSR2 what it waits for: its trio tasks and its threads.
+"""`python -m smartlinkd` that writes its trio tasks and its threads to stderr on SIGUSR2.
 
-A test that has waited in vain sends the signal, so that its failure says where the program hangs.
+A test whose wait has timed out sends the signal, so that its failure shows where the program hangs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _show(_number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    # Under nohup(1) the test run ignores it, and would hand that down.
+    # Under nohup(1) the test run ignores SIGHUP, and its children would inherit that.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     signal.signal(signal.SIGUSR2, _show)
     sys.exit(main())

@@ -25,13 +25,13 @@ from tests.e2e.conftest import (
     Account,
     Daemon,
     Portal,
-    crewed,
+    crew_daemon,
     daemon,
     portal,
     running,
 )
 
-__all__ = ["crewed", "daemon", "portal", "running"]
+__all__ = ["crew_daemon", "daemon", "portal", "running"]
 
 EXAMPLES = ROOT / "examples"
 TOKEN = "4711:a-bot-token"
@@ -145,7 +145,7 @@ async def running_bot(daemon: Daemon, key_file: Path, bot_api: BotApi) -> AsyncI
         with trio.fail_after(PATIENCE):
             assert await process.wait() == 0
     assert TOKEN not in log.read_text()
-    assert not daemon.told(log.read_text())
+    assert not daemon.secrets_in(log.read_text())
 
 
 @pytest.fixture
@@ -296,10 +296,10 @@ async def test_n8n_workflow_is_connected_and_its_request_works(
 
 @pytest.mark.parametrize("file", ["prometheus-rules.yml", "grafana-dashboard.json"])
 async def test_metrics_of_dashboard_and_alerts_exist(
-    crewed: Daemon, portal: Portal, file: str
+    crew_daemon: Daemon, portal: Portal, file: str
 ) -> None:
-    await crewed.sync(portal.account())
-    text = (await crewed.ask("GET", "/metrics")).text
+    await crew_daemon.sync(portal.account())
+    text = (await crew_daemon.ask("GET", "/metrics")).text
     known = set(re.findall(r"^# TYPE (\w+) ", text, re.MULTILINE))
     known |= {f"{name}_bucket" for name in known}
     named = set(re.findall(r"\b(?:smartlinkd|process)_\w+", (EXAMPLES / file).read_text()))

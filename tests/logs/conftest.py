@@ -1,4 +1,4 @@
-"""The log as it was before each test, and what a journal would read of it."""
+"""Fixtures: the log as it was before each test, and the journal's view of records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Entry = dict[str, list[bytes]]
 
 
 @pytest.fixture(autouse=True)
-def as_before() -> Iterator[None]:
+def restore_logging() -> Iterator[None]:
     root = logging.getLogger()
     handlers, level, ours = root.handlers[:], root.level, logging.getLogger("smartlinkd").level
     yield
@@ -33,16 +33,16 @@ def as_before() -> Iterator[None]:
     logging.captureWarnings(False)
 
 
-class Said(io.StringIO):
-    """What was logged, in JSON lines."""
+class LogLines(io.StringIO):
+    """The logged JSON lines."""
 
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.getvalue().splitlines()]
 
 
 @pytest.fixture
-def said() -> Said:
-    made = Said()
+def log_lines() -> LogLines:
+    made = LogLines()
     logs.set_up("info", made)
     return made
 
@@ -55,7 +55,7 @@ def terminal() -> Terminal:
 
 
 def parse(content: bytes) -> Entry:
-    """An entry, read as the protocol's description says; fails where it is not of that form."""
+    """Parse an entry of the journal's native protocol; fail if it is malformed."""
     fields: Entry = {}
     while content:
         line, end, content = content.partition(b"\n")
@@ -81,7 +81,7 @@ class Journal:
     listening: socket.socket
 
     def read(self) -> list[Entry]:
-        """The entries that came since the last look."""
+        """Return the entries since the last call."""
         found: list[Entry] = []
         with suppress(BlockingIOError):
             while True:

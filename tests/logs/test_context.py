@@ -1,4 +1,4 @@
-"""Log contexts through tasks, threads and mailboxes."""
+"""Log contexts in tasks, threads and mailboxes."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ from smartlinkd.logs.context import MAX_CONTEXTS
 from smartlinkd.supervision.actor import Mailbox
 
 if TYPE_CHECKING:
-    from tests.logs.conftest import Said
+    from tests.logs.conftest import LogLines
 
 logger = logging.getLogger("smartlinkd.test")
 
 ONE, TWO = LogContext(request_id="one"), LogContext(request_id="two")
 
 
-def told(said: Said) -> list[tuple[object, object, object]]:
-    """Message, part and requests of each line."""
-    return [(line["message"], line.get("actor"), line.get("request_id")) for line in said.lines()]
+def summary(log_lines: LogLines) -> list[tuple[object, object, object]]:
+    """Return message, actor and request ids of each line."""
+    return [
+        (line["message"], line.get("actor"), line.get("request_id")) for line in log_lines.lines()
+    ]
 
 
-class Clerk:
-    """An actor whose work logs, here and in a thread."""
+class LoggingActor:
+    """An actor that logs in its task and in a thread."""
 
     async def do(self, what: str) -> None:
         logger.info("%s begins", what)
@@ -48,18 +50,18 @@ class Clerk:
 
 @pytest.mark.parametrize("at_once", [1, 3])
 async def test_call_of_an_actor_logs_with_its_callers_context(
-    said: Said, nursery: trio.Nursery, at_once: int
+    log_lines: LogLines, nursery: trio.Nursery, at_once: int
 ) -> None:
-    mailbox = Mailbox[Clerk]("clerk", size=8)
+    mailbox = Mailbox[LoggingActor]("clerk", size=8)
 
     async def clerk() -> None:
         with bind_log_actor("clerk"), bind_log_contexts((LogContext(request_id="of its start"),)):
-            await mailbox.serve(Clerk(), at_once=at_once)
+            await mailbox.serve(LoggingActor(), at_once=at_once)
 
     async def ask(work: LogContext, what: str) -> None:
         with bind_log_contexts((work,)):
             try:
-                await mailbox.ask(Clerk.do, what)
+                await mailbox.ask(LoggingActor.do, what)
             except Invalid:
                 logger.info("%s is over", what)
 
@@ -68,7 +70,7 @@ async def test_call_of_an_actor_logs_with_its_callers_context(
         asking.start_soon(ask, ONE, "done")
         asking.start_soon(ask, TWO, "refused")
     nursery.cancel_scope.cancel()
-    assert sorted(told(said)) == sorted(
+    assert sorted(summary(log_lines)) == sorted(
         [
             ("done begins", "clerk", "one"),
             ("done in a thread", "clerk", "one"),
@@ -81,7 +83,7 @@ async def test_call_of_an_actor_logs_with_its_callers_context(
 
 
 async def test_shared_work_logs_with_the_contexts_of_all_callers(
-    said: Said, nursery: trio.Nursery
+    log_lines: LogLines, nursery: trio.Nursery
 ) -> None:
     shared = SingleFlight[str, int](nursery)
     go_on = trio.Event()
@@ -102,7 +104,7 @@ async def test_shared_work_logs_with_the_contexts_of_all_callers(
         asking.start_soon(ask, TWO)
         await trio.testing.wait_all_tasks_blocked()
         go_on.set()
-    assert told(said) == [("begun", None, "one"), ("done", None, ["one", "two"])]
+    assert summary(log_lines) == [("begun", None, "one"), ("done", None, ["one", "two"])]
 
 
 def test_context_set_has_each_context_once_with_those_of_its_parts() -> None:

@@ -1,4 +1,4 @@
-"""The message ids of events: they never change, and no two are the same."""
+"""The message ids of events: they are unique and never change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_message_ids_are_different_random_uuids() -> None:
 
 
 def test_message_ids_never_change() -> None:
-    """Whoever changes an id breaks searches and alarms; a new event goes behind the others."""
+    """A changed id breaks searches and alarms. A new event is added at the end."""
     first = "".join(f"{event.name}={event.message_id}\n" for event in list(LogEvent)[:26])
     assert hashlib.sha256(first.encode()).hexdigest() == ALL
 

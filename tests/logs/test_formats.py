@@ -1,4 +1,4 @@
-"""Log records as JSON and for terminals: one record a line, nothing forged, nothing endless."""
+"""Log records as JSON and for terminals: one line each, no forged lines, bounded length."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from smartlinkd.logs import LogContext, LogEvent, bind_log_actor, bind_log_conte
 
 if TYPE_CHECKING:
     from tests.fakes.terminal import Terminal
-    from tests.logs.conftest import Said
+    from tests.logs.conftest import LogLines
 
 logger = logging.getLogger("smartlinkd.test")
 
@@ -28,7 +28,7 @@ def log_raised(error: Exception, message: str) -> None:
         logger.exception(message)
 
 
-def test_pipe_gets_one_json_object_a_line(said: Said) -> None:
+def test_pipe_gets_one_json_object_a_line(log_lines: LogLines) -> None:
     record = logging.makeLogRecord(
         {
             "name": "smartlinkd.test",
@@ -40,7 +40,7 @@ def test_pipe_gets_one_json_object_a_line(said: Said) -> None:
         }
     )
     logging.getLogger().handle(record)
-    assert said.lines() == [
+    assert log_lines.lines() == [
         {
             "time": "1970-01-01T00:00:00.250Z",
             "level": "info",
@@ -53,9 +53,9 @@ def test_pipe_gets_one_json_object_a_line(said: Said) -> None:
     ]
 
 
-def test_exception_group_is_one_record(said: Said) -> None:
+def test_exception_group_is_one_record(log_lines: LogLines) -> None:
     log_raised(ExceptionGroup("both", [ValueError("first"), KeyError("second")]), "ended")
-    (line,) = said.lines()
+    (line,) = log_lines.lines()
     trace = str(line["exception"])
     assert "ValueError: first" in trace
     assert "KeyError: 'second'" in trace
@@ -77,10 +77,10 @@ def test_terminal_gets_the_traceback_below_the_line(terminal: Terminal) -> None:
     assert shown[-1] == "ValueError: bad \\x1b[31m"
 
 
-def test_long_message_traceback_and_field_lose_their_middle(said: Said) -> None:
+def test_long_message_traceback_and_field_lose_their_middle(log_lines: LogLines) -> None:
     with bind_log_contexts((LogContext(request_id="<" + 5000 * "z" + ">"),)):
         log_raised(ValueError("<" + 100_000 * "x" + ">"), "<" + 100_000 * "y" + ">")
-    (line,) = said.lines()
+    (line,) = log_lines.lines()
     message, trace, field = (str(line[key]) for key in ("message", "exception", "request_id"))
     assert len(message) < logs.formats.MAX_MESSAGE_CHARS + 100
     assert message[0] + message[-1] == "<>"
@@ -95,21 +95,23 @@ def test_long_message_traceback_and_field_lose_their_middle(said: Said) -> None:
     ("level", "heard"),
     [("debug", ["ours", "theirs"]), ("warning", ["theirs"]), ("error", [])],
 )
-def test_libraries_are_logged_from_warning_on(said: Said, level: str, heard: list[str]) -> None:
+def test_libraries_are_logged_from_warning_on(
+    log_lines: LogLines, level: str, heard: list[str]
+) -> None:
     logs.set_level(level)
     logger.debug("ours")
     logging.getLogger("httpx").info("an address")
     logging.getLogger("httpx").warning("theirs")
-    assert [line["message"] for line in said.lines()] == heard
+    assert [line["message"] for line in log_lines.lines()] == heard
 
 
 WORK = LogContext(request_id="0123456789abcdef", crew="post", kickoff_id="4711")
 
 
-def test_line_has_event_place_and_context(said: Said) -> None:
+def test_line_has_event_place_and_context(log_lines: LogLines) -> None:
     with bind_log_actor("conversion"), bind_log_contexts((WORK, LogContext(request_id="other"))):
         logger.warning("account %s is paused", "7", extra=LogEvent.ACCOUNT_PAUSED(account="7"))
-    (line,) = said.lines()
+    (line,) = log_lines.lines()
     del line["time"], line["code_line"]
     assert line == {
         "level": "warning",
@@ -127,11 +129,11 @@ def test_line_has_event_place_and_context(said: Said) -> None:
     }
 
 
-def test_subject_of_a_record_comes_before_its_context(said: Said) -> None:
+def test_subject_of_a_record_comes_before_its_context(log_lines: LogLines) -> None:
     with bind_log_actor("supervisor"), bind_log_contexts((WORK,)):
         about = LogEvent.PART_FAILED(actor="journal", kickoff_id="1234", crew="post")
         logger.error("failed", extra=about)
-    (line,) = said.lines()
+    (line,) = log_lines.lines()
     assert line["actor"] == "journal"
     assert line["kickoff_id"] == ["1234", "4711"]
     assert line["crew"] == "post"

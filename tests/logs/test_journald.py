@@ -1,4 +1,4 @@
-"""The journal's own protocol, and standard error while the journal takes nothing."""
+"""The journal's native protocol, and standard error as its replacement."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORGED = "x\nPRIORITY=0\nMESSAGE=forged\n\n\x00\x1b[2J\r\udcff"
 
 @dataclass
 class Stderr:
-    """Standard error of a service: a stream socket, at whose other end the journal reads lines."""
+    """A service's standard error: a stream socket whose lines the journal reads."""
 
     stream: TextIO
     other_end: socket.socket
@@ -46,7 +46,7 @@ class Stderr:
         return found
 
     def fill(self) -> None:
-        """Until it takes no more."""
+        """Write until the socket accepts no more."""
         with suppress(BlockingIOError), socket.socket(fileno=os.dup(self.stream.fileno())) as one:
             while True:
                 one.send(b"-" * 4096, socket.MSG_DONTWAIT)
@@ -66,7 +66,7 @@ def logging_to(stderr: Stderr, journal: Journal) -> Journal:
     return journal
 
 
-def one(journal: Journal) -> Entry:
+def only_entry(journal: Journal) -> Entry:
     (entry,) = journal.read()
     return entry
 
@@ -77,7 +77,7 @@ def test_record_is_an_entry_of_fields(logging_to: Journal, stderr: Stderr) -> No
         bind_log_contexts((LogContext("r1", "post", "k1"), LogContext("r2"))),
     ):
         logger.warning("account %s, giá", "7", extra=LogEvent.ACCOUNT_PAUSED(account="7"))
-    entry = one(logging_to)
+    entry = only_entry(logging_to)
     assert int(entry.pop("CODE_LINE")[0]) > 0
     assert entry == {
         "MESSAGE": ["account 7, giá".encode()],
@@ -103,13 +103,13 @@ def test_record_is_an_entry_of_fields(logging_to: Journal, stderr: Stderr) -> No
 )
 def test_levels_are_syslog_priorities(logging_to: Journal, level: str, priority: bytes) -> None:
     getattr(logger, level)("x")
-    assert one(logging_to)["PRIORITY"] == [priority]
+    assert only_entry(logging_to)["PRIORITY"] == [priority]
 
 
 def test_value_forges_no_field_and_no_entry(logging_to: Journal) -> None:
     with bind_log_contexts((LogContext(request_id=FORGED, crew=FORGED),)):
         logger.info("%s", FORGED, extra=LogEvent.STARTED(account=FORGED))
-    entry = one(logging_to)
+    entry = only_entry(logging_to)
     as_sent = FORGED.encode(errors="backslashreplace")
     for name in ("REQUEST_ID", "CREW", "ACCOUNT"):
         assert entry[name] == [as_sent]
@@ -129,18 +129,18 @@ def test_value_forges_no_field_and_no_entry(logging_to: Journal) -> None:
     ],
 )
 def test_message_has_no_control_characters(logging_to: Journal, text: str, shown: str) -> None:
-    """`journalctl` hides a text with a control character that is no line end and no tab."""
+    """`journalctl` hides a text with a control character other than line end and tab."""
     logger.info("%s", text)
-    assert one(logging_to)["MESSAGE"] == [shown.encode()]
+    assert only_entry(logging_to)["MESSAGE"] == [shown.encode()]
     logger.error("failed", exc_info=ValueError(text))
-    failed = one(logging_to)["MESSAGE"][0].decode()
+    failed = only_entry(logging_to)["MESSAGE"][0].decode()
     assert all(each.isprintable() or each in "\n\t\u00a0" for each in failed)
 
 
 def test_exception_is_a_field_of_its_own(logging_to: Journal) -> None:
     both = ExceptionGroup("both", [ValueError("first\nline"), KeyError("second")])
     logger.error("http failed", exc_info=both)
-    entry = one(logging_to)
+    entry = only_entry(logging_to)
     assert entry["MESSAGE"] == [b"http failed: ValueError: first line"]
     trace = entry["EXCEPTION"][0].decode()
     assert trace.startswith("  | ExceptionGroup: both")
@@ -195,7 +195,7 @@ def test_lost_records_are_counted_and_logged_once(logging_to: Journal, stderr: S
     ]
     assert lost["MESSAGE_ID"] == [LogEvent.RECORDS_LOST.message_id.encode()]
     logger.info("later")
-    assert one(logging_to)["MESSAGE"] == [b"later"]  # it is told once
+    assert only_entry(logging_to)["MESSAGE"] == [b"later"]  # the loss is logged once
 
 
 def test_closed_standard_error_is_ignored(logging_to: Journal, stderr: Stderr) -> None:
@@ -211,12 +211,12 @@ def test_faulty_record_does_not_stop_the_next(logging_to: Journal) -> None:
     finally:
         logging.raiseExceptions = before
     logger.info("after")
-    assert one(logging_to)["MESSAGE"] == [b"after"]
+    assert only_entry(logging_to)["MESSAGE"] == [b"after"]
 
 
 def test_longest_record_fits_into_a_datagram(logging_to: Journal, stderr: Stderr) -> None:
     logger.error("%s", "😀" * 100_000, exc_info=ValueError("😀" * 100_000))
-    assert len(one(logging_to)["EXCEPTION"][0]) > 4 * 32_000
+    assert len(only_entry(logging_to)["EXCEPTION"][0]) > 4 * 32_000
     assert stderr.read() == b""
 
 
@@ -227,7 +227,7 @@ def test_journal_is_recognized_by_its_own_stream_alone(stderr: Stderr, tmp_path:
         assert not is_journal(stderr.stream, other)
     assert not is_journal(io.StringIO(), {"JOURNAL_STREAM": stderr.variable})
     with (tmp_path / "log").open("w") as file:
-        assert not is_journal(file, {"JOURNAL_STREAM": stderr.variable})  # it was redirected
+        assert not is_journal(file, {"JOURNAL_STREAM": stderr.variable})  # redirected to a file
         status = os.fstat(file.fileno())
         assert not is_journal(file, {"JOURNAL_STREAM": f"{status.st_dev}:{status.st_ino}"})
 

@@ -1,7 +1,7 @@
 """Records in systemd's own journal, and a daemon whose standard error is a stream of the journal.
 
-A journal of its own runs in a mount namespace of its own, with a /run that nobody else sees: for
-that one has to be root, and systemd has to be installed. It need not be what runs this machine.
+The tests start a journal in their own mount namespace with its own /run. They need root and an
+installed systemd, which does not have to be the machine's init.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.skipif(
     reason="needs root, systemd's journal and unshare",
 )
 
-# Standard error becomes a stream of the journal's, as that of a service is (the lines are those of
-# sd_journal_stream_fd): identifier, unit, priority, whether lines have a prefix, and three targets.
+# Standard error becomes a stream of the journal, like a service's. The lines are those of
+# sd_journal_stream_fd: identifier, unit, priority, a flag for prefixes, and three targets.
 IN_A_NAMESPACE = """
 set -e
 mount -t tmpfs tmpfs /run
@@ -93,7 +93,7 @@ def test_journal_has_records_with_their_fields_and_lines_without_its_socket() ->
     )
     assert done.returncode == 0, done.stderr
     entries: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
-    # The journal reads records and what is printed in two ways, and keeps no order between them.
+    # The journal reads records and printed lines from two sockets, in any order.
     paused, failed, shown = [each for each in entries if each["_TRANSPORT"] == "journal"]
     by_hand, line = [each for each in entries if each["_TRANSPORT"] == "stdout"]
     assert {name: paused[name] for name in sorted(set(paused)) if not name.startswith("_")} == {
@@ -115,7 +115,7 @@ def test_journal_has_records_with_their_fields_and_lines_without_its_socket() ->
     assert failed["MESSAGE"] == "failed\nPRIORITY=0: ZeroDivisionError: division by zero"
     assert failed["PRIORITY"] == "3"
     assert failed["EXCEPTION"].startswith("Traceback (most recent call last):\n")
-    # `journalctl` shows a text as one, and not as bytes, only without control characters.
+    # `journalctl` shows a text only without control characters, else bytes.
     assert shown["MESSAGE"] == "standard error: 10%\\x0d20%\\x1b[2K\\uffff\n\tlast words"
     assert (by_hand["MESSAGE"], by_hand["SYSLOG_IDENTIFIER"]) == ("by hand", "of-the-unit")
     assert (line["PRIORITY"], json.loads(line["MESSAGE"])["message"]) == ("3", "one\ntwo")

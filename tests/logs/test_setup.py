@@ -1,4 +1,4 @@
-"""Pipes and terminals that take nothing are not waited for, and lines stay whole."""
+"""Full pipes and halted terminals do not block the daemon, and lines stay whole."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def pipe() -> Iterator[tuple[int, TextIO]]:
     os.close(reading)
 
 
-def drained(reading: int) -> bytes:
+def read_all(reading: int) -> bytes:
     found = b""
     try:
         while data := os.read(reading, 1 << 16):
@@ -49,9 +49,9 @@ def test_full_pipe_is_not_waited_for_and_lost_records_are_counted(pipe: tuple[in
     logs.set_up("info", stream, {})
     for number in range(MORE_THAN_IT_HOLDS):
         logger.info("record %d", number)
-    read = drained(reading)
+    read = read_all(reading)
     logger.info("the last one")
-    read += drained(reading)
+    read += read_all(reading)
     told = [json.loads(line) for line in read.splitlines()]
     *taken, last, lost = told
     assert [each["message"] for each in taken] == [f"record {n}" for n in range(len(taken))]
@@ -59,7 +59,7 @@ def test_full_pipe_is_not_waited_for_and_lost_records_are_counted(pipe: tuple[in
     count = MORE_THAN_IT_HOLDS - len(taken)
     assert lost["message"] == f"{count} log records are lost: standard error did not take them"
     assert (lost["event"], lost["message_id"]) == ("records_lost", LogEvent.RECORDS_LOST.message_id)
-    assert os.get_blocking(stream.fileno())  # it is the shell's, too
+    assert os.get_blocking(stream.fileno())  # the shell shares it
 
 
 def test_broken_pipe_is_ignored(capfd: pytest.CaptureFixture[str]) -> None:
@@ -68,7 +68,7 @@ def test_broken_pipe_is_ignored(capfd: pytest.CaptureFixture[str]) -> None:
         logs.set_up("info", stream, {})
         os.close(reading)
         logger.info("to nobody")
-    assert capfd.readouterr().err == ""  # it is nobody's fault, and nothing to tell of elsewhere
+    assert capfd.readouterr().err == ""  # and no error is shown elsewhere
 
 
 def test_halted_terminal_is_not_waited_for_and_a_lone_surrogate_loses_no_line() -> None:
@@ -77,12 +77,12 @@ def test_halted_terminal_is_not_waited_for_and_a_lone_surrogate_loses_no_line() 
     os.set_blocking(screen, False)
     with os.fdopen(ours, "w") as stream:
         logs.set_up("info", stream, {})
-        termios.tcflow(ours, termios.TCOOFF)  # as Ctrl-S does
+        termios.tcflow(ours, termios.TCOOFF)  # like Ctrl-S
         for number in range(MORE_THAN_IT_HOLDS):
             logger.info("record %d", number)
         termios.tcflow(ours, termios.TCOON)
         logger.info("the last one: \ud83d")
-        assert rb" INFO    test: the last one: \ud83d" in drained(screen)
+        assert rb" INFO    test: the last one: \ud83d" in read_all(screen)
     os.close(screen)
 
 

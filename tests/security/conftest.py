@@ -1,7 +1,7 @@
-"""A daemon as a process of its own, with both of its APIs, and clients that speak raw bytes to it.
+"""A daemon process with both APIs, and clients that send raw bytes.
 
-It needs no browser, so it starts in a second. Every one is looked at when it is stopped: it ended
-by itself and in order, and met no fault of its own.
+The daemon needs no browser, so it starts within a second. A stopped daemon is checked: exit code 0
+and no error in its log.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Daemon:
     program: Program
     url: str = ""
     own_url: str = ""
-    """Where the crew `alpha` has an address of its own."""
+    """The own address of the crew `alpha`."""
     token: str = field(default="", repr=False)
 
     @property
@@ -69,7 +69,8 @@ class Daemon:
         base: str = "",
         **headers: str,
     ) -> httpx.Response:
-        """A dict or list goes as JSON. Header names are written with underscores."""
+        """Send a request. A dict or list is sent as JSON. Names of headers are written with
+        underscores."""
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if token:
             given["Authorization"] = f"Bearer {token}"
@@ -80,7 +81,7 @@ class Daemon:
             return await client.request(method, path, json=body, headers=given)
 
     async def login(self) -> str:
-        """A session token; the same one every time."""
+        """Log in at the first call; return the session token."""
         if not self.token:
             answer = await self.ask("POST", "/api/auth/login", {"password": PASSWORD})
             assert answer.status_code == 200, answer.text
@@ -100,7 +101,7 @@ class Daemon:
         return found
 
     async def send(self, data: bytes) -> bytes:
-        """All that is answered to some bytes, to the end of the connection."""
+        """Send bytes and return the answer until the connection ends."""
         received = b""
         with trio.fail_after(PATIENCE):
             async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
@@ -111,7 +112,7 @@ class Daemon:
         return received
 
     def memory(self) -> int:
-        """Bytes that it has in memory."""
+        """Return the daemon's resident memory in bytes."""
         status = Path(f"/proc/{self.program.process.pid}/status").read_text()
         found = re.search(r"VmRSS:\s+(\d+) kB", status)
         assert found
@@ -121,7 +122,7 @@ class Daemon:
         return len(list(Path(f"/proc/{self.program.process.pid}/fd").iterdir()))
 
     def stop(self) -> None:
-        """As a service manager does. It met no fault of its own until then."""
+        """Stop the daemon like a service manager, and check that it logged no error."""
         assert self.program.stop() == 0, self.log
         assert '"level": "error"' not in self.log, self.log
         assert '"exception"' not in self.log, self.log
@@ -132,7 +133,8 @@ Start = Callable[..., AbstractContextManager[Daemon]]
 
 @pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
-    """`with start(cookie={"open_to": []}) as daemon`: sections given replace keys."""
+    """Return a context manager: `with start(cookie={"open_to": []}) as daemon`; sections replace
+    keys."""
     hashed = hash_password(PASSWORD)
 
     @contextmanager

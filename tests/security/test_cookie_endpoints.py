@@ -1,8 +1,7 @@
 """Web pages in the owner's browser neither read nor replace the cookie.
 
-They call from the owner's own address. The rules, header by header, are in
-`tests/api/test_client_address.py`. Here a real browser decides what it sends, and what of the
-answer a page may see.
+They call from the owner's own address. `tests/api/test_client_address.py` tests the rules, header
+by header. Here a real browser decides what it sends and what a page may read.
 """
 
 from __future__ import annotations
@@ -69,14 +68,14 @@ async (url, enctype, name, value) => {
 
 @pytest.fixture(scope="module")
 def daemon(start: Start) -> Iterator[Daemon]:
-    """As it comes: loopback addresses need no token."""
+    """A daemon with default settings: loopback addresses need no token."""
     with start() as daemon:
         yield daemon
 
 
 @pytest.fixture
 async def page(daemon: Daemon) -> AsyncIterator[Page]:
-    """A tab of a browser like the owner's own, to which no port is closed."""
+    """A tab of a browser like the owner's, without blocked ports."""
     answer = await daemon.ask("POST", PATHS[0], {"cookie": OWNERS})
     assert answer.status_code == 200, answer.text
     async with launch(LaunchSettings()) as chromium, connect(chromium.endpoint) as connection:
@@ -87,15 +86,15 @@ async def stored(daemon: Daemon) -> str:
     return str((await daemon.ask("GET", PATHS[0])).json()["cookie"])
 
 
-async def asked(daemon: Daemon, path: str) -> float:
-    """How many requests to a path have come so far, whatever was answered."""
+async def request_count(daemon: Daemon, path: str) -> float:
+    """Return the number of requests to a path so far, with any answer."""
     lines = (await daemon.ask("GET", "/metrics")).text.splitlines()
     counted = f'smartlinkd_requests_total{{route="{path}",'
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(counted))
 
 
-async def answer_with_a_page(stream: trio.SocketStream) -> None:
-    """Somebody else's web server: an empty page, whatever is asked."""
+async def serve_empty_page(stream: trio.SocketStream) -> None:
+    """A web server of a stranger that answers each request with an empty page."""
     async with stream:
         await stream.receive_some(65536)
         head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nConnection: close\r\n"
@@ -103,16 +102,16 @@ async def answer_with_a_page(stream: trio.SocketStream) -> None:
 
 
 @pytest.fixture
-async def elsewhere(nursery: trio.Nursery) -> AsyncIterator[str]:
-    """The address of somebody else's page."""
+async def strangers_page(nursery: trio.Nursery) -> AsyncIterator[str]:
+    """The address of a stranger's page."""
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    nursery.start_soon(partial(trio.serve_listeners, answer_with_a_page, listeners))
+    nursery.start_soon(partial(trio.serve_listeners, serve_empty_page, listeners))
     yield f"http://page-of-a-stranger.localhost:{listeners[0].socket.getsockname()[1]}/"
     nursery.cancel_scope.cancel()
 
 
 async def test_page_of_the_daemon_reads_and_writes_the_cookie(daemon: Daemon, page: Page) -> None:
-    """From the daemon's own page it works: what fails below fails for whose page it is."""
+    """The daemon's own page may use the cookie; so in the other tests the origin is refused."""
     await page.goto(f"{daemon.url}/docs")
     read: Any = await page.evaluate(READ, PATHS[0], {})
     assert read[:2] == ["basic", 200]
@@ -128,19 +127,19 @@ async def test_page_of_the_daemon_reads_and_writes_the_cookie(daemon: Daemon, pa
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
 async def test_page_of_another_origin_reads_and_writes_nothing(
-    daemon: Daemon, page: Page, elsewhere: str, name: str
+    daemon: Daemon, page: Page, strangers_page: str, name: str
 ) -> None:
-    await page.goto(elsewhere)
+    await page.goto(strangers_page)
     json_body = f'{{"cookie": "{ATTACKERS}"}}'
     ways: list[dict[str, JsonValue]] = [
         {},
         {"mode": "no-cors"},
         {"credentials": "include"},
         {"method": "HEAD", "mode": "no-cors"},
-        # "Simple" requests, which a browser sends without asking first.
+        # "Simple" requests, which a browser sends without a preflight.
         {"method": "POST", "mode": "no-cors", "body": json_body},
         {"method": "POST", "body": json_body, "headers": {"Content-Type": "text/plain"}},
-        # Those it asks for first.
+        # Requests with a preflight.
         {"method": "POST", "body": json_body, "headers": {"Content-Type": "application/json"}},
         {"method": "PUT", "body": json_body},
         {"headers": {"X-Forwarded-For": "127.0.0.1"}},
@@ -148,25 +147,25 @@ async def test_page_of_another_origin_reads_and_writes_nothing(
     for path in PATHS:
         url = f"http://{name}:{daemon.port}{path}"
         for how in ways:
-            # What is opaque was answered, to nobody's eyes.
+            # The page may not read an opaque answer.
             seen = ["opaque", 0, ""] if how.get("mode") == "no-cors" else ["TypeError", 0, ""]
             assert await page.evaluate(READ, url, how) == seen, how
         for kind in ("script", "img", "iframe", "object", "link"):
             assert await page.evaluate(READ_BY_ELEMENT, url, kind) in ("", "SecurityError")
-        before = await asked(daemon, path)
+        before = await request_count(daemon, path)
         await page.evaluate(SUBMIT, url, "text/plain", f'{json_body[:-1]}, "x": "', '"}')
         await page.evaluate(SUBMIT, url, "application/x-www-form-urlencoded", "cookie", ATTACKERS)
         await page.evaluate(SUBMIT, url, "multipart/form-data", "cookie", ATTACKERS)
-        assert await asked(daemon, path) == before + 3
+        assert await request_count(daemon, path) == before + 3
     assert await stored(daemon) == OWNERS
 
 
 async def test_page_whose_name_is_rebound_reads_and_writes_nothing(
     daemon: Daemon, page: Page
 ) -> None:
-    """DNS rebinding: to the browser it is the page's own origin, so that it may read the answers.
+    """DNS rebinding: for the browser the daemon has the page's own origin, so it may read answers.
 
-    A browser resolves all names below `localhost` to loopback, as a stranger's may be made to.
+    A browser resolves all names below `localhost` to loopback, like a stranger's rebound name.
     """
     await page.goto(f"http://rebound.localhost:{daemon.port}/docs")
     assert (await page.url()).startswith("http://rebound.localhost")

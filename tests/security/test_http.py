@@ -1,7 +1,6 @@
-"""The whole daemon under wrong requests: others are served, and it does not grow.
+"""Wrong requests to the whole daemon: others are served, and its memory does not grow.
 
-`Daemon.stop` looks for faults in its log. Each guard of the HTTP server has tests of its own in
-`tests/http_server/`.
+`Daemon.stop` checks the log for errors. `tests/http_server/` tests each guard of the server.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ logger = logging.getLogger(__name__)
 
 REQUESTS = 20_000
 SEED = 20261120
-CLIENTS = 8  # at once, so that faults meet requests in progress
-BEFORE_IT_COUNTS = 2_000  # after that many it has what it needs: whatever comes on top is a leak
+CLIENTS = 8  # concurrent, so that faults meet requests in progress
+WARM_UP_REQUESTS = 2_000  # requests after which caches are filled; later growth is a leak
 MAY_GROW = 8 * 1024 * 1024
-"""Bytes by which it may grow over the rest. A leak of one kilobyte a request would be 18 MB."""
+"""Bytes by which the memory may grow. A leak of 1 KB for each request would be 18 MB."""
 ANSWERED_WITHIN = 3.0
-"""Seconds for others meanwhile, at the worst; on a machine that does other things as well."""
-ASKED = 50  # times by others, at the least
+"""Seconds within which other clients must be served on a busy machine."""
+ASKED = 50  # the fewest requests of other clients
 PATIENCE = 30.0
 
 
@@ -47,7 +46,7 @@ def statuses(raw: bytes) -> list[int]:
     return [int(status) for status in re.findall(rb"HTTP/1\.1 (\d{3}) ", raw)]
 
 
-# Requests that two servers in a row may take for different ones
+# Requests that two servers in a row may read differently
 
 HEALTH = b"GET /api/health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /api/auth/login HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -135,7 +134,7 @@ async def test_unambiguous_request_is_followed_by_the_next(daemon: Daemon, name:
     assert statuses(await daemon.send(request + SECOND)) == [status, 200]
 
 
-# Many of them
+# Mutated requests
 
 TOKENS = [
     b"\r\n", b"\n", b"\r", b"\0", b" ", b"\t", b":", b",", b";", b"\xff", b"%", b"-1", b"0x10",
@@ -147,8 +146,8 @@ TOKENS = [
 ]  # fmt: skip
 
 
-def mutated(requests: Sequence[bytes], chance: random.Random) -> bytes:
-    """Return one to three of the requests in a row, with one to four faults."""
+def mutate(requests: Sequence[bytes], chance: random.Random) -> bytes:
+    """Return one to three of the requests in a row with one to four faults."""
     data = b"".join(chance.choices(requests, k=chance.choice([1, 1, 1, 2, 3])))
     for _ in range(chance.randint(1, 4)):
         at = chance.randint(0, len(data))
@@ -185,8 +184,8 @@ async def test_thousand_idle_connections_shut_nobody_out(daemon: Daemon) -> None
 
 
 @dataclass
-class Others:
-    """An ordinary client, that goes on asking meanwhile."""
+class OtherClient:
+    """An ordinary client that keeps sending requests."""
 
     daemon: Daemon
     took: list[float] = field(default_factory=list)
@@ -209,8 +208,8 @@ async def run_a_crew(daemon: Daemon) -> None:
     assert end.json()["state"] == "SUCCESS"
 
 
-async def well_formed(daemon: Daemon) -> list[bytes]:
-    """A request for each operation there is, with a token that it takes."""
+async def valid_requests(daemon: Daemon) -> list[bytes]:
+    """Return a request for each operation, with a valid token."""
     crew = await daemon.crew_token("alpha")
     session = await daemon.login()
     made = []
@@ -238,9 +237,9 @@ BODIES = {
 
 
 def send(port: int, requests: Sequence[tuple[bytes, bool]]) -> None:
-    """Send requests, each on a connection of its own; some clients do not wait for the answer.
+    """Send requests, each on a new connection; some clients do not wait for the answer.
 
-    In a thread: on trio the clients would take more of the machine than the daemon.
+    In a thread: on trio the clients would use more of the machine than the daemon.
     """
     for data, waits in requests:
         with (
@@ -257,25 +256,25 @@ def send(port: int, requests: Sequence[tuple[bytes, bool]]) -> None:
 @pytest.mark.deadline(300, reason="the number says it")
 async def test_mutated_requests_leave_no_memory_no_descriptor_and_no_error(daemon: Daemon) -> None:
     chance = random.Random(SEED)
-    whole = await well_formed(daemon)
+    whole = await valid_requests(daemon)
     answer = await daemon.ask("POST", "/api/sync-cookie", {"cookie": "SPC_EC=1"})
-    assert answer.status_code == 200  # whatever it opens for a cookie is open
-    await run_a_crew(daemon)  # and for a worker, which a mutated kickoff may have
+    assert answer.status_code == 200  # the store of the cookie is open now
+    await run_a_crew(daemon)  # and so is a worker, which a mutated kickoff may start
     before = daemon.descriptors()
-    others = Others(daemon)
+    others = OtherClient(daemon)
 
     async def attack(times: int) -> None:
-        requests = [(mutated(whole, chance), chance.random() < 0.7) for _ in range(times)]
+        requests = [(mutate(whole, chance), chance.random() < 0.7) for _ in range(times)]
         async with trio.open_nursery() as clients:
             for n in range(CLIENTS):
                 clients.start_soon(trio.to_thread.run_sync, send, daemon.port, requests[n::CLIENTS])
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(others.run)
-        await attack(BEFORE_IT_COUNTS)
+        await attack(WARM_UP_REQUESTS)
         size = daemon.memory()
-        for _ in range(REQUESTS // BEFORE_IT_COUNTS - 1):
-            await attack(BEFORE_IT_COUNTS)
+        for _ in range(REQUESTS // WARM_UP_REQUESTS - 1):
+            await attack(WARM_UP_REQUESTS)
         nursery.cancel_scope.cancel()
     assert daemon.program.process.poll() is None
     grown = daemon.memory() - size
@@ -290,6 +289,6 @@ async def test_mutated_requests_leave_no_memory_no_descriptor_and_no_error(daemo
     assert len(others.took) > ASKED
     assert max(others.took) < ANSWERED_WITHIN
     with trio.fail_after(PATIENCE):
-        while daemon.descriptors() > before:  # noqa: ASYNC110 - another process's
+        while daemon.descriptors() > before:  # noqa: ASYNC110 - another process
             await trio.sleep(0.05)
     assert "was ended by" not in daemon.log

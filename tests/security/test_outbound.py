@@ -1,8 +1,7 @@
 """The daemon calls no address inside the owner's network.
 
-Short links, webhooks, redirects and names that lead there are tried. The rules have their tests in
-`tests/marketplace` and `tests/net`. Here short links lead to one list of addresses, and clients of
-the whole daemon name them.
+The tests try short links, webhooks, redirects and names that lead there. `tests/marketplace` and
+`tests/net` test the rules. Here short links and clients of the whole daemon name the addresses.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ async def test_short_link_never_leads_out_of_the_market(url: str, way: str) -> N
         asked.append(str(request.url))
         try:
             return WAYS[way](url)
-        except UnicodeEncodeError:  # no header can hold it
+        except UnicodeEncodeError:  # no header can hold the address
             return WAYS["page"](url)
 
     async with HttpClient(httpx.MockTransport(answer)) as client:
@@ -115,15 +114,15 @@ async def test_short_link_never_leads_out_of_the_market(url: str, way: str) -> N
 
 @dataclass
 class Victim:
-    """Something in the owner's network: all that it was ever told."""
+    """A program in the owner's network, and all that it received."""
 
     port: int = 0
     connections: int = 0
     told: list[bytes] = field(default_factory=list)
 
 
-class LeadsHere(trio.abc.HostnameResolver):
-    """A name server of somebody else's: every name is at the victim's address."""
+class RebindingResolver(trio.abc.HostnameResolver):
+    """A stranger's name server: each name has the victim's address."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -149,10 +148,10 @@ def certificate(tmp_path: Path) -> ssl.SSLContext:
 async def test_market_name_that_leads_to_loopback_gets_no_request(
     nursery: trio.Nursery, certificate: ssl.SSLContext, tls: bool
 ) -> None:
-    """Rebinding: whoever has the market's name in hand has no certificate for it."""
+    """DNS rebinding: the attacker controls the name but has no certificate for it."""
     victim = Victim()
 
-    async def listen_in(stream: trio.SocketStream) -> None:
+    async def record_request(stream: trio.SocketStream) -> None:
         victim.connections += 1
         try:
             over = trio.SSLStream(stream, certificate, server_side=True) if tls else stream
@@ -160,12 +159,12 @@ async def test_market_name_that_leads_to_loopback_gets_no_request(
             answer = b"HTTP/1.1 302 Found\r\nLocation: https://shopee.vn/product/1/2\r\n\r\n"
             await over.send_all(answer)
         except (trio.BrokenResourceError, ssl.SSLError):
-            return  # it hung up on the certificate
+            return  # the client refused the certificate
 
     listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
     victim.port = listeners[0].socket.getsockname()[1]
-    nursery.start_soon(partial(trio.serve_listeners, listen_in, listeners))
-    names = LeadsHere(victim.port)
+    nursery.start_soon(partial(trio.serve_listeners, record_request, listeners))
+    names = RebindingResolver(victim.port)
     trio.socket.set_custom_hostname_resolver(names)
     async with HttpClient() as client:
         with trio.fail_after(10):
@@ -173,7 +172,7 @@ async def test_market_name_that_leads_to_loopback_gets_no_request(
     nursery.cancel_scope.cancel()
     assert names.asked == [b"s.shopee.vn"]
     assert victim.connections > 0
-    # The greeting of TLS (RFC 8446, section 5.1: a handshake record), and no request.
+    # A TLS handshake record (RFC 8446 section 5.1) and no request.
     assert all(told[:1] in (b"", b"\x16") for told in victim.told)
 
 
@@ -188,7 +187,7 @@ def daemon(start: Start) -> Iterator[Daemon]:
 
 @pytest.fixture
 async def victim(nursery: trio.Nursery) -> AsyncIterator[Victim]:
-    """Any program on the daemon's own machine."""
+    """A program on the daemon's own machine."""
     made = Victim()
 
     async def note(stream: trio.SocketStream) -> None:
@@ -228,7 +227,7 @@ async def test_webhook_makes_the_daemon_call_no_inner_address(
     daemon: Daemon, victim: Victim, field: str
 ) -> None:
     token = await daemon.crew_token("beta", "ann")
-    # An id that there may be: what is none is a 404 before addresses are looked at.
+    # A valid id: any other id is a 404 before addresses are checked.
     one = str(uuid4())
     feedback = {"execution_id": one, "task_id": "x", "human_feedback": "x", "is_approve": True}
     own = [f"http://{name}:{daemon.port}/" for name in ("127.0.0.1", "localhost", "[::1]")]

@@ -1,9 +1,8 @@
-"""The daemon's own document, both APIs of it, in the hands of a tool that knows only that document:
-it makes requests that fit it and requests that do not, follows ids from one answer to the next
-request, and holds every answer against what is written.
+"""Schemathesis against both APIs: it knows only the OpenAPI document.
 
-Schemathesis is a program here and no library: it speaks to a daemon of its own, as anybody would.
-What is left out of its checks is in `schemathesis.toml`, with the reasons. A longer run:
+It sends requests that fit the document and requests that do not, follows ids from answers to
+requests, and checks each answer against the document. It runs as a program. `schemathesis.toml`
+says which checks are left out, and why. A longer run:
 
     export SCHEMATHESIS_EXAMPLES=500 SCHEMATHESIS_SEED=1
     .venv/bin/python -m pytest tests/security/test_schemathesis.py
@@ -30,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 CONFIGURATION = Path(__file__).with_name("schemathesis.toml")
 EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES", "25")
-"""Made up for each operation. There are as many cases again that are the same each time."""
+"""Generated cases of each operation. About as many cases again are the same in each run."""
 SEED = os.environ.get("SCHEMATHESIS_SEED", "20261120")
 AT_LEAST = 700  # cases
 

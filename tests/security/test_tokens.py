@@ -1,10 +1,8 @@
-"""Every operation of both APIs, with every credential that is not meant for it.
+"""Each operation of both APIs with each credential that is not meant for it.
 
-The operations are those of the daemon's own document, so one that is added later is tried as well,
-and one that needs no credential has to be named here.
-
-What a token has to be, claim by claim and header by header, is told in `tests/auth/test_tokens.py`
-and, over HTTP, in `tests/contract/test_failures.py`.
+The operations come from the daemon's own document, so a new operation is tested, too. An operation
+without a credential has to be listed here. `tests/auth/test_tokens.py` and
+`tests/contract/test_failures.py` test the claims of tokens.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ WITH_THE_SYNC_KEY = {
 
 @dataclass(frozen=True)
 class Credentials:
-    """All that there are, by what they are. `good` are those that open something."""
+    """All kinds of credentials."""
 
     session: str
     temporary: str
@@ -53,7 +51,7 @@ class Credentials:
     ended: str
 
     def forged(self) -> dict[str, str]:
-        """Made of the good ones by somebody without the secret, but for the last."""
+        """Return credentials that somebody without the secret can forge."""
         claims = jwt.decode(self.session, options={"verify_signature": False})
         head, payload, _ = self.session.split(".")
         return {
@@ -82,8 +80,9 @@ class GuardedDaemon:
     given: Credentials
     operations: list[str]
 
-    async def refused(self, operation: str, token: str, statuses: set[int]) -> None:
-        """As somebody who may not: with a status that says so, and before the body is looked at."""
+    async def check_refused(self, operation: str, token: str, statuses: set[int]) -> None:
+        """Call an operation without permission, and check that it is refused before its body is
+        read."""
         method, _, path = operation.partition(" ")
         path = re.sub(r"\{(\w+)\}", lambda name: {"crew": "alpha"}.get(name[1], "x"), path)
         answer = await self.daemon.ask(method, path, token=token)
@@ -93,7 +92,8 @@ class GuardedDaemon:
 
 @pytest.fixture(scope="module")
 def running(start: Start) -> Iterator[Daemon]:
-    """With the second factor on; and nobody is local, for then three operations are for all."""
+    """A daemon with the second factor; no client counts as local, else three operations need no
+    token."""
     with start(cookie={"open_to": []}) as daemon:
         yield daemon
 
@@ -133,7 +133,7 @@ async def start_guarded(daemon: Daemon) -> GuardedDaemon:
     return GuardedDaemon(daemon, given, operations)
 
 
-def of_crews(operation: str) -> bool:
+def is_crew_operation(operation: str) -> bool:
     return "/crews/{crew}" in operation
 
 
@@ -152,23 +152,25 @@ async def test_operations_without_a_credential_are_the_known_ones(guarded: Guard
 async def test_forged_credential_opens_nothing(guarded: GuardedDaemon) -> None:
     for operation in set(guarded.operations) - FOR_EVERYBODY:
         for token in guarded.given.forged().values():
-            await guarded.refused(operation, token, {401} if of_crews(operation) else {403})
+            await guarded.check_refused(
+                operation, token, {401} if is_crew_operation(operation) else {403}
+            )
 
 
 @pytest.mark.parametrize("kind", ["temporary", "ended", "alpha", "ann", "beta", "rotated"])
 async def test_token_for_something_else_is_no_session(guarded: GuardedDaemon, kind: str) -> None:
     for operation in set(guarded.operations) - FOR_EVERYBODY:
-        if not of_crews(operation):
-            await guarded.refused(operation, getattr(guarded.given, kind), {403})
+        if not is_crew_operation(operation):
+            await guarded.check_refused(operation, getattr(guarded.given, kind), {403})
 
 
 async def test_sync_key_opens_the_cookies_operations_alone(guarded: GuardedDaemon) -> None:
     for operation in set(guarded.operations) - FOR_EVERYBODY - WITH_THE_SYNC_KEY:
-        status = 401 if of_crews(operation) else 403
-        await guarded.refused(operation, guarded.given.sync_key, {status})
+        status = 401 if is_crew_operation(operation) else 403
+        await guarded.check_refused(operation, guarded.given.sync_key, {status})
     for operation in WITH_THE_SYNC_KEY:
-        await guarded.refused(operation, guarded.given.session, {200, 400})  # let in, that is
-        await guarded.refused(operation, guarded.given.sync_key, {200, 400})
+        await guarded.check_refused(operation, guarded.given.session, {200, 400})  # let in
+        await guarded.check_refused(operation, guarded.given.sync_key, {200, 400})
 
 
 @pytest.mark.parametrize("kind", ["session", "temporary", "beta", "beta_ann", "rotated", "ended"])
@@ -176,12 +178,12 @@ async def test_token_for_something_else_is_no_token_of_the_crew(
     guarded: GuardedDaemon, kind: str
 ) -> None:
     for operation in guarded.operations:
-        if of_crews(operation):
-            await guarded.refused(operation, getattr(guarded.given, kind), {401})
+        if is_crew_operation(operation):
+            await guarded.check_refused(operation, getattr(guarded.given, kind), {401})
 
 
 async def test_each_credential_opens_what_it_is_for(guarded: GuardedDaemon) -> None:
-    """So what is refused above is refused for what it is."""
+    """Each credential is valid, so the refusals in the other tests have the right reason."""
     daemon, given = guarded.daemon, guarded.given
     for token in (given.alpha, given.ann):
         assert (await daemon.ask("GET", "/crews/alpha/inputs", token=token)).status_code == 200

@@ -36,7 +36,7 @@ def record(
 
 
 def queue(store: StoreDatabase, execution_id: str, *calls: NewDelivery) -> None:
-    """Have these wait."""
+    """Queue webhook calls."""
     record(store, execution_id, deliveries=calls)
 
 

@@ -1,4 +1,4 @@
-"""A journal on a real file, with a clock of the test's own."""
+"""Fixtures: a store on a real file, with the test's own clock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOW = datetime(2026, 5, 4, 3, 2, 1, 123456, tzinfo=UTC)
 
 @pytest.fixture
 def now() -> datetime:
-    """When everything happens that is not said to happen later."""
+    """The time of everything for which a test gives no other time."""
     return NOW
 
 
@@ -47,7 +47,7 @@ def store_limits() -> StoreLimits:
 
 @pytest.fixture(autouse=True)
 def connections(monkeypatch: pytest.MonkeyPatch) -> Connections:
-    """The connections of the stores that were opened, to watch them or to give them a bad disk."""
+    """The connections of opened stores, for tests that watch them or limit their disk."""
     opened: Connections = []
 
     def opening(path: Path, **options: Any) -> sqlite3.Connection:
@@ -60,7 +60,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> Connections:
 
 @pytest.fixture
 def open_store(path: Path, store_limits: StoreLimits) -> Iterator[Callable[..., StoreDatabase]]:
-    """Open the file; what is still open at the end is closed."""
+    """Return a function that opens the file; open stores are closed at the end."""
     with ExitStack() as opened:
 
         def open_it(key: SecretBytes = KEY, limits: StoreLimits = store_limits) -> StoreDatabase:
@@ -77,7 +77,7 @@ def store(open_store: Callable[..., StoreDatabase]) -> StoreDatabase:
 
 @pytest.fixture
 def new() -> Callable[..., NewExecution]:
-    """An execution to create, with a fresh id."""
+    """Return a function that makes an execution with a new id."""
 
     def make(**different: object) -> NewExecution:
         usual = {
@@ -94,7 +94,7 @@ def new() -> Callable[..., NewExecution]:
 
 @pytest.fixture
 def create(store: StoreDatabase, new: Callable[..., NewExecution]) -> Callable[..., str]:
-    """Create an execution in the store; returns its id."""
+    """Return a function that creates an execution in the store and returns its id."""
 
     def make(**different: object) -> str:
         return store.executions.create(new(**different)).id
@@ -104,7 +104,7 @@ def create(store: StoreDatabase, new: Callable[..., NewExecution]) -> Callable[.
 
 @pytest.fixture
 def finish(store: StoreDatabase) -> Callable[..., None]:
-    """End an execution, `later` after now."""
+    """Return a function that ends an execution, `later` after now."""
 
     def end(execution_id: str, *, later: timedelta = timedelta(0)) -> None:
         record(store, execution_id, status=Status.COMPLETED, result="done", finished_at=NOW + later)
@@ -114,32 +114,34 @@ def finish(store: StoreDatabase) -> Callable[..., None]:
 
 @pytest.fixture
 def wall() -> SimpleNamespace:
-    """The machine's clock: `wall.now`."""
+    """The wall clock: `wall.now`."""
     return SimpleNamespace(now=NOW)
 
 
 @pytest.fixture
-def told() -> list[bool]:
-    """What the owner was told of the disk: True when it is full, False when there is room."""
+def disk_notices() -> list[bool]:
+    """The notices about the disk: True if it is full, False if there is space again."""
     return []
 
 
 @pytest.fixture
-def handle(path: Path, wall: SimpleNamespace, store_limits: StoreLimits, told: list[bool]) -> Store:
-    """The store's handle; nobody serves it yet."""
+def handle(
+    path: Path, wall: SimpleNamespace, store_limits: StoreLimits, disk_notices: list[bool]
+) -> Store:
+    """The store's actor, not running."""
     return Store(
         path,
         key=KEY,
         retention=Retention(age=timedelta(days=30), count=1000),
         limits=store_limits,
         wall=lambda: wall.now,
-        disk_full=told.append,
+        disk_full=disk_notices.append,
         synchronous="OFF",
     )
 
 
 @pytest.fixture
 async def journal(handle: Store, nursery: trio.Nursery) -> Store:
-    """The actor, running."""
+    """The running actor."""
     await nursery.start(handle.run)
     return handle

@@ -1,4 +1,4 @@
-"""The actor: whoever gives up gives up whole, and nothing is left open."""
+"""The store's actor: a cancelled call is applied wholly or not at all, and no file stays open."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ New = Callable[..., NewExecution]
 TARGET = WebhookTarget("crew", "https://a.example")
 KEY = IdempotencyKey("k", {})
 STEPS = 100
-"""More than any of these takes; each ends its loop where nothing is left to cancel."""
+"""More steps than any of these calls has. Each loop ends after the last step."""
 
 
 @contextmanager
 def cancelled_at(step: int) -> Iterator[trio.CancelScope]:
-    """A scope around the block that is cancelled at its n-th step (0: before), or not at all."""
+    """Cancel the block at its n-th step: 0 before the block, and never beyond its last step."""
     with trio.CancelScope() as scope:
         if step == 0:
             scope.cancel()
@@ -51,8 +51,9 @@ def cancelled_at(step: int) -> Iterator[trio.CancelScope]:
             trio.lowlevel.remove_instrument(strike)
 
 
-async def whole_or_not(journal: Store, given: NewExecution) -> bool:
-    """Return True if the execution is there, with all that came with it."""
+async def is_complete(journal: Store, given: NewExecution) -> bool:
+    """Return True if the execution exists with its key and webhooks, False if nothing of it
+    exists."""
     execution = await journal.execution(given.id)
     known = await journal.created_by(given.crew, given.owner, KEY)
     if execution is None:
@@ -69,7 +70,7 @@ async def test_kickoff_cancelled_at_any_step_is_whole_or_absent(journal: Store, 
         given = new(crew=f"crew-{step}", webhooks=(TARGET,))
         with cancelled_at(step) as scope:
             await journal.create(given, idempotency=KEY)
-        made = await whole_or_not(journal, given)
+        made = await is_complete(journal, given)
         seen.add((made, scope.cancelled_caught))
         if not scope.cancelled_caught:
             break
@@ -82,25 +83,25 @@ async def test_actor_cancelled_at_any_step_closes_its_file_and_keeps_answered_wr
 ) -> None:
     for step in range(STEPS):
         given = new(crew=f"crew-{step}", webhooks=(TARGET,))
-        asker = Asker(handle, given)
-        async with trio.open_nursery() as askers:
-            askers.start_soon(asker.ask)
+        caller = Caller(handle, given)
+        async with trio.open_nursery() as callers:
+            callers.start_soon(caller.ask)
             with cancelled_at(step) as scope:
-                await serve_until(handle, asker.answered)
-            handle.mailbox.close("it was cancelled")  # an asker that still waits is told
+                await serve_until(handle, caller.answered)
+            handle.mailbox.close("it was cancelled")  # a caller that still waits gets an error
         assert open_files(path) == []
         async with trio.open_nursery() as nursery:
             await nursery.start(handle.run)
-            assert await whole_or_not(handle, given) >= asker.was_promised
+            assert await is_complete(handle, given) >= caller.was_promised
             nursery.cancel_scope.cancel()
         if not scope.cancelled_caught:
-            assert asker.was_promised
+            assert caller.was_promised
             return
     pytest.fail("it never came to its end")
 
 
-class Asker:
-    """Kicks off, and notes what it was told."""
+class Caller:
+    """A caller that creates an execution and records the answer."""
 
     def __init__(self, journal: Store, given: NewExecution) -> None:
         self._journal = journal
@@ -122,7 +123,7 @@ async def serve_until(journal: Store, end: trio.Event) -> None:
 
 
 def open_files(path: Path) -> list[str]:
-    """The journal's files among our descriptors."""
+    """Return the store's files among this process's descriptors."""
     links = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
     return [link for link in links if link.startswith(str(path))]
 
@@ -158,7 +159,7 @@ async def test_old_executions_are_pruned_periodically(
     wall.now += timedelta(days=31)
 
     with trio.fail_after(5):
-        while "forgot 1 executions" not in caplog.text:  # noqa: ASYNC110 - nobody tells
+        while "forgot 1 executions" not in caplog.text:  # noqa: ASYNC110 - no event is sent
             await trio.sleep(0.01)
     assert await journal.summary(given.id) is None
 

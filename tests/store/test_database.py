@@ -1,4 +1,4 @@
-"""Several questions together: one transaction, or nothing."""
+"""Batches: several calls share one transaction, or none is applied."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def tasks_of(found: object) -> int | None:
 
 
 def commits(connection: sqlite3.Connection) -> list[str]:
-    """The commits from now on."""
+    """Return a list of the commits from now on."""
     seen: list[str] = []
     connection.set_trace_callback(lambda said: seen.append(said) if said == "COMMIT" else None)
     return seen
@@ -82,7 +82,7 @@ def test_large_reads_are_not_batched(store: StoreDatabase, new: New) -> None:
     given = new(inputs={"topic": "x" * 200})
     store.executions.create(given)
 
-    for _ in range(2):  # each visit begins with nothing
+    for _ in range(2):  # each batch starts with an empty bound
         found = store.run_together([reading(given.id)] * 5)
         assert len(found) == 2
 
@@ -123,7 +123,7 @@ def test_batch_that_fails_at_its_commit_changes_nothing(
 
 
 async def ask_together(journal: Store, *questions: Awaitable[object]) -> list[object]:
-    """Ask in one visit of the thread; return the answers."""
+    """Make these calls in one batch; return the answers."""
     answers: list[object] = []
     async with trio.open_nursery() as asking:
         held = threading.Event()
@@ -159,7 +159,7 @@ async def test_batch_on_a_full_disk_answers_reads_and_refuses_writes(
 
 
 async def test_batch_on_a_moved_file_is_refused(path: Path, journal: Store, new: New) -> None:
-    path.rename(path.with_name("moved"))  # noqa: ASYNC240 - a rename takes no time
+    path.rename(path.with_name("moved"))  # noqa: ASYNC240 - a rename does not block
     refused = await ask_together(
         journal, *(journal.create(new(), idempotency=None) for _ in range(3))
     )

@@ -1,4 +1,5 @@
-"""A full, locked or broken disk: the asker hears of it, nothing is changed, life goes on."""
+"""A full, locked or broken disk: the caller gets an error, nothing changes, and later calls
+work."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def test_create_on_a_full_disk_is_refused_and_changes_nothing(
     with pytest.raises(Unavailable, match="its disk is full; nothing was changed") as refusal:
         store.executions.create(given, key)
 
-    assert str(path) not in str(refusal.value)  # a client reads it
+    assert str(path) not in str(refusal.value)  # clients read the message
     assert refusal.value.retry_after > 0
     assert store.executions.read(given.id) is None
     assert store.executions.unfinished() == []
@@ -47,7 +48,7 @@ def test_write_to_a_moved_file_is_refused(
     open_store: Callable[..., StoreDatabase],
     another: bool,
 ) -> None:
-    """SQLite goes on writing to it, and all of that would be gone with the daemon."""
+    """SQLite would write on to the moved file, and its data would be lost with the daemon."""
     before, after = new(), new()
     store.executions.create(before)
     moved = path.rename(path.with_name("moved"))
@@ -57,7 +58,7 @@ def test_write_to_a_moved_file_is_refused(
     with pytest.raises(Unavailable, match="its file was removed, or moved away") as refusal:
         store.executions.create(after)
 
-    assert str(path) not in str(refusal.value)  # a client reads it
+    assert str(path) not in str(refusal.value)  # clients read the message
     assert unfinished(store) == [before.id]
     moved.replace(path)
     assert store.executions.create(after).is_new
@@ -76,7 +77,7 @@ def test_read_only_disk_is_unavailable(
     assert store.executions.read(given.id) is None
 
 
-# A file may not grow beyond a size: a real write fails in the midst of a transaction.
+# The size of a file is limited, so a real write fails in the middle of a transaction.
 SMALL_FILES = """
 import resource, sys, uuid
 from datetime import datetime, timezone

@@ -1,4 +1,4 @@
-"""The owner is told once that the disk is full, and once that there is room again."""
+"""Notices to the owner: one when the disk is full, one when there is space again."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ PATIENCE = 10.0
 QUICK = StoreLimits(disk_look_s=0.01)
 
 
-class PlayedDisk:
-    """A disk that reports so many bytes and inodes to be free."""
+class FakeDisk:
+    """A disk with a given number of free bytes and inodes."""
 
     def __init__(self) -> None:
         self.free = ROOM
-        self.files = 9  # that there may be; 0 where nobody counts them
-        self.inodes = 1  # that are free
+        self.files = 9  # inodes in all; 0 for a file system without inode counts
+        self.inodes = 1  # free inodes
 
     def statvfs(self, _: Path) -> SimpleNamespace:
         blocks = {"f_blocks": ROOM, "f_bavail": self.free // 512, "f_frsize": 512}
@@ -47,8 +47,8 @@ class PlayedDisk:
 
 
 @pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> PlayedDisk:
-    made = PlayedDisk()
+def disk(monkeypatch: pytest.MonkeyPatch) -> FakeDisk:
+    made = FakeDisk()
     monkeypatch.setattr(os, "statvfs", made.statvfs)
     return made
 
@@ -58,17 +58,17 @@ def store_limits() -> StoreLimits:
     return QUICK
 
 
-async def until(told: list[bool], count: int) -> None:
+async def until(disk_notices: list[bool], count: int) -> None:
     with trio.fail_after(PATIENCE):
-        while len(told) < count:  # noqa: ASYNC110 - a plain list tells nobody
+        while len(disk_notices) < count:  # noqa: ASYNC110 - a plain list sends no event
             await trio.sleep(0.01)
 
 
 async def test_disk_is_reported_once_for_many_refusals(
     journal: Store,
-    disk: PlayedDisk,
+    disk: FakeDisk,
     new: New,
-    told: list[bool],
+    disk_notices: list[bool],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     disk.free = 0
@@ -76,60 +76,60 @@ async def test_disk_is_reported_once_for_many_refusals(
         with pytest.raises(DiskFull, match="its disk is full; nothing was changed"):
             await journal.create(new(), idempotency=None)
     await trio.sleep(0.1)
-    assert told == [True]
+    assert disk_notices == [True]
     events = [record.event for record in caplog.records if hasattr(record, "event")]
     assert events == [LogEvent.DISK_FULL]
 
 
 @pytest.mark.parametrize(("free", "inodes"), [(ROOM - 512, 1), (ROOM, 0)])
-async def test_create_is_refused_on_a_nearly_disk(
-    journal: Store, disk: PlayedDisk, new: New, told: list[bool], *, free: int, inodes: int
+async def test_create_is_refused_on_a_nearly_full_disk(
+    journal: Store, disk: FakeDisk, new: New, disk_notices: list[bool], *, free: int, inodes: int
 ) -> None:
     key = IdempotencyKey("k", {"a": 1})
     earlier = await journal.create(new(), idempotency=key)
     disk.free, disk.inodes = free, inodes
     with pytest.raises(DiskFull, match="its disk is full; nothing was changed"):
         await journal.create(new(), idempotency=None)
-    assert told == [True]
+    assert disk_notices == [True]
     assert [each.id for each in await journal.unfinished()] == [earlier.id]
     assert (await journal.create(new(), idempotency=key)).id == earlier.id
 
 
-async def test_beginning_is_refused_on_a_nearly_disk(
-    journal: Store, disk: PlayedDisk, new: New, told: list[bool]
+async def test_start_of_an_execution_is_refused_on_a_nearly_full_disk(
+    journal: Store, disk: FakeDisk, new: New, disk_notices: list[bool]
 ) -> None:
     waiting = await journal.create(new(), idempotency=None)
     disk.free = ROOM - 512
     begins = ExecutionUpdate(Change(status=Status.RUNNING, started_at=new().created_at))
     with pytest.raises(DiskFull):
         await journal.record(waiting.id, begins)
-    assert told == [True]
+    assert disk_notices == [True]
     assert [each.status for each in await journal.unfinished()] == [Status.PENDING]
     await journal.record(waiting.id, ExecutionUpdate(Change(current_task="a")))
 
 
 @pytest.mark.parametrize("store_limits", [replace(QUICK, prune_every_s=0.01)])
 async def test_disk_is_reported_without_any_call(
-    journal: Store, disk: PlayedDisk, told: list[bool]
+    journal: Store, disk: FakeDisk, disk_notices: list[bool]
 ) -> None:
     disk.free = 0
-    await until(told, 1)
+    await until(disk_notices, 1)
     disk.free = ROOM
-    await until(told, 2)
-    assert told[:2] == [True, False]
+    await until(disk_notices, 2)
+    assert disk_notices[:2] == [True, False]
 
 
-def test_disk_without_inode_counts_has_room(disk: PlayedDisk, tmp_path: Path) -> None:
+def test_disk_without_inode_counts_has_room(disk: FakeDisk, tmp_path: Path) -> None:
     disk.inodes = 0
     assert not has_room(tmp_path)
     disk.files = 0
     assert has_room(tmp_path)
 
 
-async def test_old_executions_are_pruned_at_once_on_a_disk(
-    journal: Store, disk: PlayedDisk, new: New, wall: SimpleNamespace, told: list[bool]
+async def test_old_executions_are_pruned_at_once_on_a_full_disk(
+    journal: Store, disk: FakeDisk, new: New, wall: SimpleNamespace, disk_notices: list[bool]
 ) -> None:
-    """Pruning gives room back before its next round."""
+    """Pruning frees space before its next round."""
     old = await journal.create(new(), idempotency=None)
     end = Change(status=Status.STOPPED, finished_at=wall.now)
     await journal.record(old.id, ExecutionUpdate(end))
@@ -139,15 +139,15 @@ async def test_old_executions_are_pruned_at_once_on_a_disk(
         await journal.create(new(), idempotency=None)
     with trio.fail_after(PATIENCE):
         while (await journal.executions("deal-post", limit=1)).executions:
-            pass  # each look takes real time, on a thread
-    assert told == [True]
+            pass  # each call takes real time on a thread
+    assert disk_notices == [True]
 
 
-async def test_room_that_cannot_be_written_to_is_not_reported(
+async def test_free_space_that_cannot_be_written_to_is_not_reported(
     journal: Store,
-    disk: PlayedDisk,
+    disk: FakeDisk,
     new: New,
-    told: list[bool],
+    disk_notices: list[bool],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(_: StoreDatabase) -> bool:
@@ -160,17 +160,17 @@ async def test_room_that_cannot_be_written_to_is_not_reported(
             await journal.create(new(), idempotency=None)
         disk.free = ROOM
         await trio.sleep(0.2)
-        assert told == [True]
-    await until(told, 2)
+        assert disk_notices == [True]
+    await until(disk_notices, 2)
 
 
-def test_io_error_on_a_disk_is_disk_full(path: Path, disk: PlayedDisk) -> None:
+def test_io_error_on_a_full_disk_is_disk_full(path: Path, disk: FakeDisk) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR | 19 << 8  # SQLITE_IOERR_SHMSIZE
     error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"
     disk.free = 0
     assert isinstance(errors.translate(error, path), DiskFull)
     disk.free = ROOM
-    told = errors.translate(error, path)
-    assert told is not None
-    assert not isinstance(told, DiskFull)
+    translated = errors.translate(error, path)
+    assert translated is not None
+    assert not isinstance(translated, DiskFull)

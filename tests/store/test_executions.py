@@ -1,4 +1,4 @@
-"""Executions: what is written is what is read, and what ends stays as it ended."""
+"""Executions: they are read as they were written, and an ended one never changes."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_large_event_comes_in_parts_of_whole_characters(
     store: StoreDatabase, create: Create, now: datetime, character: str, ahead: int
 ) -> None:
     execution_id = create()
-    text = "x" * ahead + character * EVENT_PART_BYTES  # ends in each byte of a character
+    text = "x" * ahead + character * EVENT_PART_BYTES  # the part ends in each byte of a character
     record(store, execution_id, NewEvent("a", now, text), NewEvent("b", now))
 
     parts = events(store, execution_id)
@@ -280,7 +280,7 @@ def test_end_is_recorded_past_the_limit_of_events(
     with pytest.raises(TooLarge, match="events: more than 2"):
         record(store, execution_id, NewEvent("b", now))
     end: dict[str, Any] = {"status": Status.ERROR, "finished_at": now}
-    with pytest.raises(TooLarge, match="events: more than 2"):  # what came with its last words
+    with pytest.raises(TooLarge, match="events: more than 2"):  # events besides the last one
         record(store, execution_id, NewEvent("b", now), NewEvent("end", now), **end)
     record(store, execution_id, NewEvent("end", now), **end)
     assert [event.type for event in events(store, execution_id)] == ["a", "a", "end"]
@@ -300,8 +300,8 @@ def test_value_that_is_no_json_is_refused_by_name(
 
 
 def test_meta_over_64_kib_is_refused(store: StoreDatabase, new: New) -> None:
-    """Each webhook call has the meta: with 1 MiB, many tasks would make gigabytes."""
-    at_most = "x" * (64 * 1024 - 2)  # and its quotes
+    """Each webhook call sends the meta; 1 MiB would make gigabytes with many tasks."""
+    at_most = "x" * (64 * 1024 - 2)  # the quotes add two bytes
     store.executions.create(new(inputs={"x": at_most + "x"}, meta=at_most))
     with pytest.raises(TooLarge, match=r"^meta: 65537 bytes, more than the 65536 that are kept"):
         store.executions.create(new(meta=at_most + "x"))

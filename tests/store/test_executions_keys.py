@@ -1,4 +1,4 @@
-"""Idempotency keys: one key, one body, one execution, for a day."""
+"""Idempotency keys: a key belongs to one body and one execution for a day."""
 
 from __future__ import annotations
 

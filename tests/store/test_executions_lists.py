@@ -1,4 +1,4 @@
-"""Lists: page by page, each to those it belongs to; and no question reads a whole table."""
+"""Lists: pages, ownership, and no query that reads a whole table."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def test_cursor_of_the_largest_number_lists_everything(
     "wrong", ["", "3", "AAAA", "x" * 48, "AAAAAAAAAAE", "%%%", "é", "A" * 5000]
 )
 def test_wrong_cursor_is_refused_with_a_way_out(store: StoreDatabase, wrong: str) -> None:
-    """Lists gave sealed cursors of 48 characters before decision 078."""
+    """Cursors were sealed texts of 48 characters before decision 078."""
     with pytest.raises(Invalid, match=r"^cursor: .*leave it out"):
         store.executions.page("deal-post", owner="an", limit=1, cursor=wrong)
 
 
 SMALL = ("executions_unfinished", "executions_crew", "webhooks_credential", "pruned")
-"""Read from end to end on purpose: indices, and tables of few rows."""
+"""Indices and small tables that a query may read from end to end."""
 
 
 def test_no_statement_reads_or_sorts_a_whole_table(
@@ -120,16 +120,16 @@ def test_no_statement_reads_or_sorts_a_whole_table(
     (connection,) = connections
     connection.set_trace_callback(asked.append)
 
-    ask_everything(store, new(webhooks=(WebhookTarget("crew", "https://a.example"),)), now)
+    run_every_statement(store, new(webhooks=(WebhookTarget("crew", "https://a.example"),)), now)
     connection.set_trace_callback(None)
 
     questions = {one for one in asked if one.split()[0] in ("SELECT", "UPDATE", "DELETE", "WITH")}
     assert len(questions) > 30
     plans = {question: plan(connection, question) for question in questions}
-    assert [steps for steps in plans.values() if dear(steps)] == []
+    assert [steps for steps in plans.values() if is_expensive(steps)] == []
 
 
-def ask_everything(store: StoreDatabase, given: NewExecution, now: datetime) -> None:
+def run_every_statement(store: StoreDatabase, given: NewExecution, now: datetime) -> None:
     key = IdempotencyKey("k", {})
     store.executions.create(given, key)
     store.executions.created_by("deal-post", "", key, now)
@@ -142,7 +142,7 @@ def ask_everything(store: StoreDatabase, given: NewExecution, now: datetime) -> 
     for owner in (None, "an"):
         for state in (None, ExecutionState.SUCCESS):
             store.executions.page("deal-post", owner=owner, state=state, limit=10)
-    assert store.outbox.drop_foreign_credentials() == 0  # as at a start
+    assert store.outbox.drop_foreign_credentials() == 0  # as at the daemon's start
     (delivery,) = store.outbox.due(now, 10, except_ids=[99], except_origins=["https://b.example"])
     store.outbox.reschedule(delivery.id, now)
     store.outbox.remove(delivery.id)
@@ -156,8 +156,8 @@ def plan(connection: sqlite3.Connection, question: str) -> list[str]:
     return [row["detail"] for row in connection.execute(f"EXPLAIN QUERY PLAN {question}")]
 
 
-def dear(steps: list[str]) -> bool:
-    """Return True if a step costs more the more executions there are."""
+def is_expensive(steps: list[str]) -> bool:
+    """Return True if a step costs more with more executions."""
     scans = [step for step in steps if step.startswith("SCAN")]
     sorts = [step for step in steps if "TEMP B-TREE" in step]
     return bool(sorts) or any(not any(name in step for name in SMALL) for step in scans)

@@ -1,4 +1,4 @@
-"""A disk without room: what is refused, what the owner hears, and that pruning gives room back."""
+"""A full disk: refusals, notices, and pruning that frees space."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OLD = 20
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
-    """A folder with little room."""
+    """A folder with little space."""
     with small_disk(tmp_path / "small", "24m") as folder:
         yield folder
 
@@ -41,8 +41,8 @@ def path(small: Path) -> Path:
 
 
 @pytest.fixture
-def crowded(small: Path, path: Path, new: New) -> Iterator[StoreDatabase]:
-    """A store with old executions, on a disk without a byte left."""
+def full_store(small: Path, path: Path, new: New) -> Iterator[StoreDatabase]:
+    """A store with old executions on a disk without a free byte."""
     with closing(StoreDatabase(path, KEY)) as store:
         for _ in range(OLD):
             given = new(inputs={"x": "y" * 20_000})
@@ -55,7 +55,7 @@ def crowded(small: Path, path: Path, new: New) -> Iterator[StoreDatabase]:
 
 @pytest.fixture
 def filled(small: Path, path: Path) -> Path:
-    """The file of a store that was closed, on a disk without a byte left."""
+    """The file of a closed store on a disk without a free byte."""
     StoreDatabase(path, KEY).close()
     fill(small / "filler")
     return path
@@ -71,29 +71,29 @@ def prune(store: StoreDatabase, new: New) -> None:
 
 
 def test_pruning_on_nearly_full_disk_gives_room_back(
-    crowded: StoreDatabase, small: Path, new: New
+    full_store: StoreDatabase, small: Path, new: New
 ) -> None:
     filler = small / "filler"
     os.truncate(filler, filler.stat().st_size - ROOM * 3 // 4)
     with pytest.raises(DiskFull):
-        crowded.executions.create(new())
+        full_store.executions.create(new())
 
-    prune(crowded, new)
+    prune(full_store, new)
 
-    assert crowded.executions.create(new()).is_new
-    assert len(crowded.executions.unfinished()) == 1
+    assert full_store.executions.create(new()).is_new
+    assert len(full_store.executions.unfinished()) == 1
 
 
 def test_pruning_without_a_byte_left_is_refused_and_loses_nothing(
-    crowded: StoreDatabase, small: Path, new: New
+    full_store: StoreDatabase, small: Path, new: New
 ) -> None:
     with pytest.raises(DiskFull):
-        prune(crowded, new)
+        prune(full_store, new)
 
     (small / "filler").unlink()
-    assert len(crowded.executions.page("deal-post", owner="", limit=100).executions) == OLD
-    prune(crowded, new)
-    assert crowded.executions.create(new()).is_new
+    assert len(full_store.executions.page("deal-post", owner="", limit=100).executions) == OLD
+    prune(full_store, new)
+    assert full_store.executions.create(new()).is_new
 
 
 def test_disk_without_inodes_is_a_full_one(filled: Path, small: Path) -> None:
@@ -106,11 +106,11 @@ def test_disk_without_inodes_is_a_full_one(filled: Path, small: Path) -> None:
 
 
 async def test_start_on_full_disk_is_reported_in_the_log_alone(
-    filled: Path, handle: Store, told: list[bool], caplog: pytest.LogCaptureFixture
+    filled: Path, handle: Store, disk_notices: list[bool], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """systemd starts the daemon again every few seconds, and each would notify the owner."""
+    """systemd restarts the daemon every few seconds, and each start would notify the owner."""
     with pytest.raises(NoRoomToOpen, match=f"{filled}: its disk is full; make room in"):
         await handle.run(trio.TASK_STATUS_IGNORED)
 
-    assert told == []
+    assert disk_notices == []
     assert [getattr(each, "event", None) for each in caplog.records] == [LogEvent.DISK_FULL]

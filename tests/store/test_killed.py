@@ -1,4 +1,4 @@
-"""SIGKILL in the midst of writing: what was reported is there, and nothing by halves."""
+"""SIGKILL during writes: reported writes are kept, and no write is kept in part."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.file import open_file
 from tests.store.calls import events
 
-# Creates, then records a start with as many events as tasks, for ever; reports what has returned.
+# A writer that creates executions and records starts with events and tasks, and prints each
+# answered write.
 WRITER = """
 import sys, uuid, trio
 from datetime import datetime, timedelta, timezone
@@ -47,7 +48,7 @@ trio.run(main)
 
 
 def test_commit_waits_for_the_disk(path: Path) -> None:
-    """A kill leaves what the kernel has; only this holds when the power fails."""
+    """The kernel keeps writes after a kill; only this setting keeps them after a power failure."""
     with closing(open_file(path)) as connection:
         (synchronous,) = connection.execute("PRAGMA synchronous").fetchone()
         (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
@@ -65,7 +66,7 @@ def test_answered_writes_survive_sigkill(
         assert writer.stdout is not None
         lines = [writer.stdout.readline() for _ in range(reports)]
         writer.kill()
-        # The last line may have been cut off; a report that nobody could read is none.
+        # The last line may have been cut off; such a report does not count.
         lines += [line for line in writer.stdout if line.endswith("\n")]
     told = [line.split() for line in lines]
 

@@ -62,7 +62,7 @@ def test_origins_to_skip_are_skipped_whole(
 def test_question_to_a_human_does_not_wait_for_others(
     store: StoreDatabase, execution_id: str, now: datetime
 ) -> None:
-    """There is only so much time for an answer."""
+    """The time for a human answer is limited."""
     asked = WebhookTarget("human_input", TASK.url)
     end = WebhookTarget("crew", TASK.url)
     calls = [(TASK, b"task"), (asked, b"a?"), (asked, b"b?"), (end, b"end")]
@@ -91,7 +91,7 @@ def test_deliveries_of_the_end_are_queued_past_the_limit(
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"1", now), NewDelivery(CREW, b"2", now))
     for each in store.outbox.due(now, 10):
-        store.outbox.remove(each.id)  # it is their number in all that counts
+        store.outbox.remove(each.id)  # the limit counts all deliveries, not the waiting ones
 
     with pytest.raises(TooLarge, match="webhook calls: more than 2"):
         queue(store, execution_id, NewDelivery(TASK, b"3", now))
@@ -110,7 +110,7 @@ def test_pending_bytes_are_limited_except_for_the_end(
     refusal = r"^webhook calls: more than 10 bytes owed at a time in one execution; see to the rece"
     with pytest.raises(TooLarge, match=refusal):
         queue(store, execution_id, NewDelivery(CREW, b"ab", now))
-    queue(store, execution_id)  # of which nobody is called
+    queue(store, execution_id)  # an update without deliveries
     last = [NewDelivery(CREW, b"the end", now)]
     record(store, execution_id, deliveries=last, status=Status.ERROR, finished_at=now)
 
@@ -122,7 +122,7 @@ def test_removed_delivery_frees_pending_bytes(
     now: datetime,
     open_store: Callable[[], StoreDatabase],
 ) -> None:
-    """Whatever became of it, also before a restart."""
+    """In any order, and before a restart, too."""
     queue(store, execution_id, NewDelivery(TASK, b"12345", now), NewDelivery(CREW, b"6789", now))
     store.outbox.remove(1)
     store.outbox.remove(1)
@@ -191,7 +191,7 @@ KINDS: tuple[WebhookKind, ...] = ("task", "crew")
 
 @dataclass
 class Waiting:
-    """A delivery, as a test remembers it."""
+    """A delivery in the test's own model."""
 
     id: int
     target: tuple[str, str]
@@ -202,7 +202,7 @@ class Waiting:
 def test_due_deliveries_equal_those_of_a_full_scan(
     store: StoreDatabase, create: Create, now: datetime, seed: int
 ) -> None:
-    """Whatever is queued, put off and done: the first of each target, longest due first."""
+    """The first delivery of each target is due, longest due first, after any history of changes."""
     chance = random.Random(seed)
     executions = [create() for _ in range(4)]
     urls = [f"https://{host}.example/{path}" for host in "abc" for path in "xy"]
@@ -228,7 +228,7 @@ def test_due_deliveries_equal_those_of_a_full_scan(
         limit = chance.randrange(1, 8)
         ready = [
             each
-            for each in firsts(waiting)
+            for each in first_of_each_target(waiting)
             if each.next_at <= now
             and each.id not in in_hand
             and each.target[1].removeprefix("https://")[0] not in busy
@@ -245,8 +245,8 @@ def test_due_deliveries_equal_those_of_a_full_scan(
         assert [each.id for each in found] == [each.id for each in ready[:limit]]
 
 
-def firsts(waiting: list[Waiting]) -> list[Waiting]:
-    """In the order of their numbers."""
+def first_of_each_target(waiting: list[Waiting]) -> list[Waiting]:
+    """Return the first delivery of each target, ordered by number."""
     first: dict[tuple[str, str], Waiting] = {}
     for each in waiting:
         first.setdefault(each.target, each)

@@ -1,4 +1,4 @@
-"""Retention: which executions are pruned, and that the file shrinks then."""
+"""Retention: which executions are pruned, and that the file shrinks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TARGET = WebhookTarget("crew", "https://a.example")
 
 
 def prune(store: StoreDatabase, now: datetime, kept: Retention) -> int:
-    """A whole round."""
+    """Prune in batches until nothing is left to prune."""
     pruned, has_more = 0, True
     while has_more:
         batch = store.prune_some(now, kept)
@@ -131,7 +131,7 @@ def test_pruned_execution_leaves_no_row(
 def test_execution_of_a_valid_key_is_not_pruned(
     store: StoreDatabase, new: Callable[..., NewExecution], finish: Finish, now: datetime
 ) -> None:
-    """Its holder must neither start the same work again nor be given an id that leads nowhere."""
+    """The key's holder must neither start the work again nor get the id of a deleted execution."""
     given = new()
     store.executions.create(given, IdempotencyKey("k", {}))
     finish(given.id)
@@ -150,7 +150,7 @@ def test_execution_of_a_valid_key_is_not_pruned(
 def test_sequence_number_is_not_used_again(
     store: StoreDatabase, create: Create, finish: Finish, now: datetime
 ) -> None:
-    """Else the events of one that is still being swept away would be another's."""
+    """Otherwise events of an execution that is still being pruned would belong to another one."""
     finish(create())
     prune(store, now + 8 * DAY, WEEK)
 
@@ -232,14 +232,14 @@ def test_free_pages_are_cut_off_the_file_in_batches(
         batches += 1
     assert pragma(path, "freelist_count") == 0
     assert pragma(path, "page_count") <= before - free
-    assert batches >= free - 1  # the page that lists the free ones goes with another
+    assert batches >= free - 1  # the page with the free list is released with another one
     assert [known(store, each).inputs for each in unfinished(store)] == [LARGE]
 
 
 async def test_pruning_shrinks_file_and_log(
     journal: Store, new: Callable[..., NewExecution], wall: SimpleNamespace, path: Path
 ) -> None:
-    """The file and its log are shorter then, also where others write at the same time."""
+    """The file and its log shrink although others write at the same time."""
     stays, *go = [new(inputs=LARGE) for _ in range(20)]
     for each in (stays, *go):
         await journal.create(each, idempotency=None)
@@ -262,7 +262,7 @@ async def test_file_without_auto_vacuum_is_pruned_and_keeps_its_size(
     handle: Store,
     nursery: trio.Nursery,
 ) -> None:
-    """It was made before pages could be given back."""
+    """The file was made before pages could be released."""
     ids = [create(inputs=LARGE) for _ in range(5)]
     store.close()
     with closing(sqlite3.connect(path)) as other_program:

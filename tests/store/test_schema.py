@@ -138,7 +138,7 @@ ID = "3d5e8e64-8b71-4c41-a2a3-0a0d9b5a0c11"
 
 
 def make_version_1(path: Path, added: Sequence[str], now: datetime) -> None:
-    """Make a file with an execution to which four calls wait, the first of which has failed."""
+    """Make a file with an execution and four webhook calls, the first of which has failed."""
     with closing(open_database(path, VERSION_1, synchronous="OFF")) as connection:
         for statement in added:
             connection.execute(statement)
@@ -168,7 +168,7 @@ def make_version_1(path: Path, added: Sequence[str], now: datetime) -> None:
 
 @pytest.fixture(params=INSTALLED)
 def installed(request: pytest.FixtureRequest, path: Path, now: datetime) -> str:
-    """A file as one of version 1's daemons has left it."""
+    """A file that a daemon of version 1 has left."""
     make_version_1(path, INSTALLED[request.param], now)
     return str(request.param)
 

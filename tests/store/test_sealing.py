@@ -1,4 +1,4 @@
-"""Webhook credentials: never in clear on the disk, and not longer there than they are needed."""
+"""Webhook credentials: never in plain text on the disk, and deleted when no longer needed."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ TARGET = WebhookTarget("crew", "https://a.example", auth=SecretStr(SECRET))
 OTHER = WebhookTarget("task", "https://b.example", auth=SecretStr(SECRET))
 
 
-def kept(path: Path) -> int:
-    """How many credentials the file holds."""
+def credential_count(path: Path) -> int:
+    """Return the number of credentials in the file."""
     with closing(sqlite3.connect(path)) as connection:
         (count,) = connection.execute(
             "SELECT count(*) FROM webhooks WHERE credential IS NOT NULL"
@@ -67,17 +67,17 @@ def test_credential_stays_while_the_execution_runs_and_until_its_last_delivery(
 ) -> None:
     execution_id = create(webhooks=(TARGET,))
     store.outbox.remove(queue(store, execution_id, now))
-    assert kept(path) == 1
+    assert credential_count(path) == 1
     first = queue(store, execution_id, now)
     queue(store, execution_id, now, status=Status.STOPPED, finished_at=now)
 
     store.outbox.remove(first)
     (last,) = (each.id for each in store.outbox.due(now, 10))
     store.outbox.reschedule(last, now)
-    assert kept(path) == 1
+    assert credential_count(path) == 1
     store.outbox.remove(last)
 
-    assert kept(path) == 0
+    assert credential_count(path) == 0
     assert known(store, execution_id).webhooks == (WebhookTarget("crew", "https://a.example"),)
 
 
@@ -86,11 +86,11 @@ def test_credential_is_deleted_at_an_end_without_deliveries(
 ) -> None:
     execution_id = create(webhooks=(TARGET, OTHER))
     queue(store, execution_id, now, status=Status.STOPPED, finished_at=now)
-    assert kept(path) == 1  # of the two: the one that is waited for
+    assert credential_count(path) == 1  # the credential of the waiting delivery
 
     finish(create(webhooks=(OTHER,)))
 
-    assert kept(path) == 1
+    assert credential_count(path) == 1
 
 
 def test_credential_of_a_replaced_target_is_deleted_with_its_last_delivery(
@@ -100,10 +100,10 @@ def test_credential_of_a_replaced_target_is_deleted_with_its_last_delivery(
     waiting = queue(store, execution_id, now)
 
     record(store, execution_id, webhooks=())
-    assert kept(path) == 1
+    assert credential_count(path) == 1
     store.outbox.remove(waiting)
 
-    assert kept(path) == 0
+    assert credential_count(path) == 0
 
 
 def test_new_credential_of_an_address_is_for_later_deliveries(
@@ -127,7 +127,7 @@ def test_other_key_loses_credentials_and_nothing_else(
     path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """As when the crews' master secret had to be replaced."""
+    """As after a replacement of the crews' master secret."""
     now = datetime.now(UTC)
     execution_id = create(webhooks=(TARGET,))
     waiting = queue(store, execution_id, now)
@@ -137,7 +137,7 @@ def test_other_key_loses_credentials_and_nothing_else(
     bare = WebhookTarget(TARGET.kind, TARGET.url)
     assert known(again, execution_id).webhooks == (bare,)
     assert [(each.id, each.target) for each in again.outbox.due(now, 10)] == [(waiting, bare)]
-    assert kept(path) == 0
+    assert credential_count(path) == 0
     (warning,) = [each for each in caplog.records if each.levelname == "WARNING"]
     assert warning.getMessage().startswith("1 credentials of webhooks were kept under another")
 
@@ -158,12 +158,12 @@ def test_damaged_credential_is_lost_alone(
 def test_damaged_file_is_closed_again(
     store: StoreDatabase, create: Create, open_store: Callable[..., StoreDatabase], path: Path
 ) -> None:
-    """The actor is started again, and again."""
+    """The actor is restarted repeatedly; each open file would be a leak."""
     create(webhooks=(TARGET,))
     store.close()
     change_file(path, "UPDATE webhooks SET events = '{'")
 
-    # What is raised holds on to all that was under way.
+    # The exception keeps references to everything that was open.
     with pytest.raises(UnusableStore, match="should be JSON") as raised:
         open_store()
     assert open_files(path) == []

@@ -1,4 +1,4 @@
-"""Statements with which daemons of version 1 filled the store's file, in their order."""
+"""SQL statements that daemons of version 1 added to the store's file, in their order."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Final
 # Scheme, host and port of an http:// or https:// address.
 _ORIGIN: Final = "substr(url, 1, 7 + instr(replace(substr(url, 9), '?', '/') || '/', '/'))"
 FIRST_DELIVERIES: Final = (
-    # Of each target that something waits for. Not in its own row, which may be large. The index
-    # `deliveries_next_at` stays, since an older daemon finds by it what is due.
+    # One row for each target with a waiting delivery. It is not the target's own row, which may be
+    # large. An older daemon finds due deliveries by the index `deliveries_next_at`, so that stays.
     """
     CREATE TABLE first_deliveries (
         webhook INTEGER PRIMARY KEY,
@@ -48,8 +48,8 @@ FIRST_DELIVERIES: Final = (
     """,
 )
 FAILED_DELIVERIES: Final = (
-    # Since when those are due that were put off; of all others their own row tells. One that failed
-    # before there was this table comes into it when it fails again.
+    # The first due time of rescheduled deliveries; others have it in their own row. A delivery that
+    # failed before this table existed is added when it fails again.
     """
     CREATE TABLE failed_deliveries (
         delivery INTEGER PRIMARY KEY REFERENCES deliveries ON DELETE CASCADE,
@@ -68,7 +68,7 @@ FAILED_DELIVERIES: Final = (
     """,
 )
 OWED_BYTES: Final = (
-    # Of the bodies that wait, by execution; those without any have no row.
+    # The bytes of waiting bodies by execution; an execution without any has no row.
     """
     CREATE TABLE owed_bytes (
         execution INTEGER PRIMARY KEY,

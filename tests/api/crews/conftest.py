@@ -1,7 +1,7 @@
-"""The crews' API over loopback: on the main address, at `/` there, and on an address of its own.
+"""The crews' API over loopback: under `/crews`, at `/`, and on a crew's own address.
 
-Nothing is faked but, in most tests, the executor: a `StandIn` with its handle, which can be put
-into any state and made to fail.
+Most tests replace the executor by a `FakeExecutor`, which can be put into any state and made to
+fail.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ BEGAN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 Json = dict[str, Any]
 
 
-class StandIn:
-    """An executor in memory. `refusal`, when set, is the answer to whatever is asked.
+class FakeExecutor:
+    """An executor in memory. `refusal`, if set, is raised by each call.
 
-    `waiting` counts those who wait or follow; `heard` is set once there was one, `left` when there
-    is none any more.
+    `waiting` counts clients that wait or follow; `heard` is set once there was one, `left` once
+    there is none.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class StandIn:
         self.events: dict[str, list[ExecutionEvent]] = {}
         self.kickoffs: list[tuple[CrewUser, Kickoff, str | None, JsonValue]] = []
         self.feedbacks: list[tuple[Feedback, tuple[WebhookTarget, ...]]] = []
-        self.keys: list[tuple[str, JsonValue, str]] = []  # with their bodies, and their executions
+        self.keys: list[tuple[str, JsonValue, str]] = []  # keys with their bodies and executions
         self.asked: list[dict[str, Any]] = []
         self.refusal: Exception | None = None
         self.takes_to_stop = 0.0  # seconds
@@ -89,33 +89,33 @@ class StandIn:
         self.heard = trio.Event()
         self.left = trio.Event()
 
-    # What tests do
+    # For tests
 
     def add(self, crew: str = "alpha", owner: str = "", **different: Any) -> Execution:
-        """Make an execution known."""
+        """Add an execution."""
         made = execution(crew=crew, owner=owner, sequence=len(self.known) + 1, **different)
         self.known[made.id] = made
         self.events[made.id] = []
         return made
 
     def change(self, kickoff_id: str, **different: Any) -> None:
-        """Change an execution, and tell those who wait."""
+        """Change an execution and wake waiting clients."""
         self.known[kickoff_id] = replace(self.known[kickoff_id], **different)
-        self._ring()
+        self._notify()
 
-    def happen(self, kickoff_id: str, kind: str, data: JsonValue = None) -> None:
-        """Add an event."""
+    def add_event(self, kickoff_id: str, kind: str, data: JsonValue = None) -> None:
+        """Add an event to an execution."""
         happened = self.events[kickoff_id]
         moment = BEGAN + timedelta(milliseconds=len(happened))
         content = b"" if data is None else to_json(data)
         happened.append(ExecutionEvent(len(happened) + 1, moment, kind, content, len(content)))
-        self._ring()
+        self._notify()
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         self.news.set()
         self.news = trio.Event()
 
-    # The handle
+    # The executor's methods
 
     async def kickoff(
         self, caller: CrewUser, kickoff: Kickoff, *, idempotency_key: str | None, body: JsonValue
@@ -188,10 +188,10 @@ class StandIn:
     @asynccontextmanager
     async def follow(
         self, caller: CrewUser, kickoff_id: str, *, after: int
-    ) -> AsyncIterator[_Following]:
+    ) -> AsyncIterator[_Subscription]:
         await self.execution(caller, kickoff_id)
         with self._counted():
-            yield _Following(self, kickoff_id, after)
+            yield _Subscription(self, kickoff_id, after)
 
     @contextmanager
     def _counted(self) -> Iterator[None]:
@@ -210,10 +210,10 @@ class StandIn:
             raise self.refusal
 
 
-class _Following:
-    """The events of one execution of a `StandIn`."""
+class _Subscription:
+    """The events of an execution of a `FakeExecutor`."""
 
-    def __init__(self, of: StandIn, kickoff_id: str, after: int) -> None:
+    def __init__(self, of: FakeExecutor, kickoff_id: str, after: int) -> None:
         self._of = of
         self._id = kickoff_id
         self._after = after
@@ -229,7 +229,7 @@ class _Following:
 
 
 def execution(**different: Any) -> Execution:
-    """An execution that waits for its turn, but for what is different."""
+    """Return a pending execution with different fields."""
     status = different.get("status", Status.PENDING)
     begun = None if status is Status.PENDING else BEGAN + timedelta(seconds=1)
     ended = BEGAN + timedelta(seconds=3.5) if status.state.ended else None
@@ -276,8 +276,9 @@ class Address(Client):
 
 @dataclass
 class ServedCrews:
-    """A daemon's crews: `alpha` (the default, with a bind of its own), `beta`, and the broken
-    `gamma`. Each has an organization token; `alpha` has those of `ann` and `bob` too.
+    """The crews `alpha` (the default, with its own bind), `beta`, and the broken `gamma`.
+
+    Each has an organization token; `alpha` also has tokens of the users `ann` and `bob`.
     """
 
     main: Address
@@ -293,7 +294,7 @@ class ServedCrews:
         return self.tokens["alpha"]
 
     def at(self, where: str) -> Address:
-        """The base address of `alpha`: `under` /crews/alpha, at `root`, or its `own`."""
+        """Return a base address of `alpha`: `under` /crews/alpha, at `root`, or its `own`."""
         match where:
             case "under":
                 return Address(f"{self.main.url}/crews/alpha", self.main.http)
@@ -304,8 +305,8 @@ class ServedCrews:
 
 
 @pytest.fixture
-def executor() -> StandIn:
-    return StandIn()
+def executor() -> FakeExecutor:
+    return FakeExecutor()
 
 
 @pytest.fixture
@@ -352,9 +353,9 @@ def serve_crews(
     conformity: Conformity,
     limits: HttpLimits,
 ) -> ServeCrews:
-    """Serves crews over an executor, on two ports, for the length of a block.
+    """Return a context manager that serves crews of an executor on two ports.
 
-    `serve_crews(executor)`, and `catalog=` for other crews than `crews`.
+    `serve_crews(executor)`; `catalog=` replaces `crews`.
     """
     return partial(
         opened, catalog=crews, nursery=nursery, directory=tmp_path, conformity=conformity,
@@ -363,8 +364,8 @@ def serve_crews(
 
 
 @pytest.fixture
-async def served(serve_crews: ServeCrews, executor: StandIn) -> AsyncIterator[ServedCrews]:
-    """Crews over a stand-in."""
+async def served(serve_crews: ServeCrews, executor: FakeExecutor) -> AsyncIterator[ServedCrews]:
+    """The crews with a `FakeExecutor`."""
     async with serve_crews(cast(Executor, executor)) as made:
         yield made
 
@@ -389,7 +390,7 @@ async def opened(
         own_addresses={},
     )
     metrics = Metrics(None, ConversionTimings(), executor, list)
-    nobody: Any = None  # a part that no crew asks
+    nobody: Any = None  # a service that no crew uses
     auth = Auth(directory, password_hash=SecretStr(""), signing_secret=SecretStr("ab" * 32))
     await nursery.start(auth.run)
     services = Services(
@@ -446,7 +447,7 @@ async def serving(
         path = answer.request.url.path
         if not path.startswith("/api/"):
             path = re.sub(r"/([^/]+)/status$", r"/status/\1", path)
-            at_root = conformity.knows(f"/crews/alpha{path}")
+            at_root = conformity.documents(f"/crews/alpha{path}")
             path = f"/crews/alpha{path}" if own or at_root else path
         if answer.headers["content-type"] != "text/event-stream":
             await conformity.check(answer, served_as=path)
@@ -456,7 +457,7 @@ async def serving(
     )
     async with httpx.AsyncClient(transport=transport, trust_env=False, timeout=PATIENCE) as http:
         if not own:
-            await conformity.learn(http, url)
+            await conformity.load(http, url)
         http.event_hooks = {"response": [check]}
         try:
             yield Address(url, http)

@@ -1,4 +1,4 @@
-"""Where crews answer, and how whatever is no operation there is refused."""
+"""The addresses of crews, and the errors at paths without an operation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import trio
 from smartlinkd.http_server import HttpLimits
 
 if TYPE_CHECKING:
-    from tests.api.crews.conftest import ServedCrews, StandIn
+    from tests.api.crews.conftest import FakeExecutor, ServedCrews
 
 ID = "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f"
 
@@ -32,18 +32,18 @@ WHERE = ["under", "root", "own"]
 
 
 def body_of(raw: bytes) -> tuple[int, Any]:
-    """Status and JSON of an answer."""
+    """Return the status and the JSON of an answer."""
     head, _, body = raw.partition(b"\r\n\r\n")
     assert b"content-type: application/json" in head.lower()
     return int(head.split()[1]), json.loads(body)
 
 
-# What answers
+# Paths that answer
 
 
 @pytest.mark.parametrize("where", ["root", "own"])
 async def test_path_with_a_double_slash_is_served(served: ServedCrews, where: str) -> None:
-    """`GET /api/crews` tells of `/`, so a client asks for `//inputs`."""
+    """`GET /api/crews` shows the address `/`, so a client may request `//inputs`."""
     for token, status in ((served.token, 200), ("", 401)):
         request = (
             "GET //inputs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
@@ -54,7 +54,7 @@ async def test_path_with_a_double_slash_is_served(served: ServedCrews, where: st
         assert set(body) == ({"inputs"} if token else {"error", "message"})
 
 
-# What does not
+# Paths that do not answer
 
 
 async def test_unknown_path_is_404_in_the_crews_shape(served: ServedCrews) -> None:
@@ -102,7 +102,9 @@ async def test_wrong_method_is_405_with_allow(served: ServedCrews) -> None:
                     assert answer.json()["error"] == "Method Not Allowed", (where, path, allowed)
 
 
-async def test_head_answers_as_get_without_a_body(served: ServedCrews, executor: StandIn) -> None:
+async def test_head_answers_as_get_without_a_body(
+    served: ServedCrews, executor: FakeExecutor
+) -> None:
     kickoff_id = executor.add().id
     of_one = (f"/status/{kickoff_id}", f"/{kickoff_id}/status")
     for path in ("", "/", "/inputs", "/executions", *of_one):
@@ -113,7 +115,7 @@ async def test_head_answers_as_get_without_a_body(served: ServedCrews, executor:
             assert head.status_code == get.status_code == 200, (where, path)
             assert head.content == b"", (where, path)
             assert head.headers["Content-Type"] == get.headers["Content-Type"], (where, path)
-            # The root is the owner's page for whoever shows no token.
+            # Without a token the root is the owner's page.
             if where != "root" or len(path) > 1:
                 assert (await served.at(where).ask("HEAD", path)).status_code == 401, (where, path)
 
@@ -161,7 +163,7 @@ async def test_unreadable_request_is_refused_in_the_shape_of_its_path(served: Se
 @pytest.mark.parametrize("limits", [HttpLimits(connections=1)])
 @pytest.mark.parametrize("where", ["own", "under"])
 async def test_refusal_of_a_full_server_has_both_error_shapes(
-    limits: HttpLimits, served: ServedCrews, executor: StandIn, where: str
+    limits: HttpLimits, served: ServedCrews, executor: FakeExecutor, where: str
 ) -> None:
     address = served.at(where)
     path = f"{httpx.URL(address.url).path.rstrip('/')}/status/{executor.add().id}?wait=50"
@@ -178,7 +180,7 @@ async def test_refusal_of_a_full_server_has_both_error_shapes(
 
 @pytest.mark.parametrize("where", WHERE)
 async def test_bug_is_500_with_one_log_record(
-    served: ServedCrews, executor: StandIn, caplog: pytest.LogCaptureFixture, where: str
+    served: ServedCrews, executor: FakeExecutor, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
     executor.refusal = ZeroDivisionError("secret")
     answer = await served.at(where).get("/executions", served.token)

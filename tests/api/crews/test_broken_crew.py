@@ -1,4 +1,4 @@
-"""A crew whose configuration is wrong: it cannot run, and what it ran before stays readable."""
+"""A crew with a wrong configuration: it cannot run, but its earlier executions stay readable."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
-    from tests.api.crews.conftest import ServedCrews, StandIn
+    from tests.api.crews.conftest import FakeExecutor, ServedCrews
 
 
 @pytest.mark.parametrize("path", ["/", "/inputs"])
@@ -23,10 +23,10 @@ async def test_broken_crew_is_503(served: ServedCrews, path: str) -> None:
 
 @pytest.mark.parametrize("user", ["", "ann"])
 async def test_executions_of_a_broken_crew_stay_readable(
-    served: ServedCrews, executor: StandIn, user: str
+    served: ServedCrews, executor: FakeExecutor, user: str
 ) -> None:
     known = executor.add("gamma", user, status=Status.COMPLETED, result="done")
-    executor.happen(known.id, "crew_kickoff_completed")
+    executor.add_event(known.id, "crew_kickoff_completed")
     token = (await served.crew_tokens.show("gamma", user)).get_secret_value()
     status = await served.main.get(f"/crews/gamma/status/{known.id}", token)
     assert status.json()["result"] == "done"

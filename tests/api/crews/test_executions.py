@@ -1,4 +1,4 @@
-"""The list of executions, stopping one, and answering for a human."""
+"""The list of executions, stop, and human feedback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from smartlinkd.config.crews import LONGEST_GRACE
 from smartlinkd.store.model import ExecutionState, Status
 
 if TYPE_CHECKING:
-    from tests.api.crews.conftest import ServedCrews, StandIn
+    from tests.api.crews.conftest import FakeExecutor, ServedCrews
 
 ID = "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f"
 
@@ -30,14 +30,14 @@ ID = "3f1e2d0c-6a5b-4c8d-9e7f-0a1b2c3d4e5f"
     ],
 )
 async def test_list_query_is_passed_to_the_executor(
-    served: ServedCrews, executor: StandIn, query: str, asked: Any
+    served: ServedCrews, executor: FakeExecutor, query: str, asked: Any
 ) -> None:
     assert (await served.own.get(f"/executions{query}", served.token)).status_code == 200
     assert executor.asked == [asked]
 
 
 async def test_stop_waits_for_the_longest_grace(
-    served: ServedCrews, executor: StandIn, mock_clock: MockClock
+    served: ServedCrews, executor: FakeExecutor, mock_clock: MockClock
 ) -> None:
     executor.takes_to_stop = LONGEST_GRACE
     served.own.http.timeout = None
@@ -56,7 +56,7 @@ async def test_stop_waits_for_the_longest_grace(
 
 
 def answer_of(kickoff_id: str, **different: Any) -> dict[str, Any]:
-    """A human's answer."""
+    """Return a body with human feedback."""
     whole = {
         "execution_id": kickoff_id,
         "task_id": "1",
@@ -66,7 +66,7 @@ def answer_of(kickoff_id: str, **different: Any) -> dict[str, Any]:
     return whole | different
 
 
-async def test_resume_may_replace_webhooks(served: ServedCrews, executor: StandIn) -> None:
+async def test_resume_may_replace_webhooks(served: ServedCrews, executor: FakeExecutor) -> None:
     known = executor.add(status=Status.WAITING_FOR_HUMAN_INPUT, current_task="1")
     url = "https://a.example/"
     body = answer_of(known.id, crewWebhookUrl=url, step_webhook_url=url, taskWebhookUrl="")
@@ -90,7 +90,9 @@ async def test_resume_with_a_wrong_field_is_400_that_names_it(served: ServedCrew
         assert message in answer.json()["message"], body
 
 
-async def test_wrong_parameter_is_400_that_names_it(served: ServedCrews, executor: StandIn) -> None:
+async def test_wrong_parameter_is_400_that_names_it(
+    served: ServedCrews, executor: FakeExecutor
+) -> None:
     status, events = (f"/{operation}/{executor.add().id}" for operation in ("status", "events"))
     of_status = "wait: must be a number; result: must be 'text' or 'object'"
     for path, headers, message in [

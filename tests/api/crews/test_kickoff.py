@@ -1,4 +1,4 @@
-"""Starting an execution."""
+"""Kickoff of an execution."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pydantic import JsonValue
 
     from smartlinkd.store.model import WebhookTarget
-    from tests.api.crews.conftest import ServedCrews, StandIn
+    from tests.api.crews.conftest import FakeExecutor, ServedCrews
 
 URL = "https://a.example/"
 BEARER = {"strategy": "bearer"}
@@ -16,16 +16,16 @@ BASIC = {"strategy": "basic", "username": "u", "password": "p"}
 
 
 def stream(**more: object) -> dict[str, Any]:
-    """A body with an address for events."""
+    """Return a body with a webhook for events."""
     return {"webhooks": {"events": ["log"], "url": URL, **more}}
 
 
 def human(authentication: object) -> dict[str, Any]:
-    """A body with an address for questions."""
+    """Return a body with a webhook for human input."""
     return {"humanInputWebhook": {"url": URL, "authentication": authentication}}
 
 
-async def test_inputs_and_meta_may_be_any_json(served: ServedCrews, executor: StandIn) -> None:
+async def test_inputs_and_meta_may_be_any_json(served: ServedCrews, executor: FakeExecutor) -> None:
     given: list[tuple[JsonValue, JsonValue]] = [
         ({"topic": 1, "style": None, "audience": [1, 2.5, {"a": []}], "unknown": {"x": True}}, 7),
         ({"": "", "{topic}": "a\u0000b", "ключ": "số 1 🎉"}, {"requestId": "r-1"}),
@@ -40,7 +40,7 @@ async def test_inputs_and_meta_may_be_any_json(served: ServedCrews, executor: St
 
 
 async def test_kickoff_with_a_wrong_body_is_400_that_names_the_fault(
-    served: ServedCrews, executor: StandIn
+    served: ServedCrews, executor: FakeExecutor
 ) -> None:
     token = "webhooks.authentication.token: "
     strategy = "webhooks.authentication.strategy: must be 'bearer'; "
@@ -78,7 +78,7 @@ async def test_kickoff_with_a_wrong_body_is_400_that_names_the_fault(
 
 
 async def test_idempotency_key_stands_for_the_whole_body(
-    served: ServedCrews, executor: StandIn
+    served: ServedCrews, executor: FakeExecutor
 ) -> None:
     body = {"inputs": {"a": [1, None]}, "crewWebhookUrl": None, "unknown": {"b": 1.0}}
     await served.own.post("/kickoff", served.token, body, Idempotency_Key="k-1")
@@ -90,7 +90,7 @@ async def test_idempotency_key_stands_for_the_whole_body(
 
 
 async def test_forbidden_webhook_address_refuses_new_kickoffs_and_no_repeated_one(
-    served: ServedCrews, executor: StandIn
+    served: ServedCrews, executor: FakeExecutor
 ) -> None:
     known = executor.add()
     body: JsonValue = {
@@ -110,7 +110,9 @@ async def test_forbidden_webhook_address_refuses_new_kickoffs_and_no_repeated_on
     assert executor.kickoffs == []
 
 
-async def test_null_and_empty_webhooks_are_none(served: ServedCrews, executor: StandIn) -> None:
+async def test_null_and_empty_webhooks_are_none(
+    served: ServedCrews, executor: FakeExecutor
+) -> None:
     shapes: list[dict[str, Any]] = [{"events": []}, {"events": None}, {}]
     for nothing in (None, ""):
         urls = dict.fromkeys(("taskWebhookUrl", "stepWebhookUrl", "crewWebhookUrl"), nothing)
@@ -130,7 +132,9 @@ def told(target: WebhookTarget) -> tuple[str, str, tuple[str, ...], str | None]:
     return target.kind, target.url, target.events, auth
 
 
-async def test_webhook_is_passed_to_the_executor(served: ServedCrews, executor: StandIn) -> None:
+async def test_webhook_is_passed_to_the_executor(
+    served: ServedCrews, executor: FakeExecutor
+) -> None:
     token = BEARER | {"token": "t-0.k~n=="}
     password = BASIC | {"username": "ü", "password": "p:w"}
     for body, target in [

@@ -1,20 +1,9 @@
-"""Published clients of deployed CrewAI crews: what each sends, and how it judges the answers.
+"""Published clients of deployed CrewAI crews: their requests, and how they judge the answers.
 
-None of them is needed here. The first two were run unmodified against a daemon, and what they sent
-was recorded: it is sent again with the same header names and bodies, and the client's own rules are
-applied to the answers. Of the others it is what their source says.
-
-| client | as seen in | what is special | tests |
-|---|---|---|---|
-| Semantic Kernel's CrewAI plugin | semantic-kernel 1.45.0 (PyPI) | null addresses, a header name \
-with an underscore, a fixed set of states, a failure is told by `result` alone | `…kernel…` |
-| CrewAI's InvokeCrewAIAutomationTool | crewai-tools 1.15.30 (PyPI) | reads every answer as a JSON \
-object, whatever its status (as CrewAI's MCP server does) | `…automation_tool…` |
-| ruby-crewai | 0.1.0 | `/{id}/status`, shows `message` | `…ruby_gem…` |
-| a human-in-the-loop demo | crewai-LL-series, LL4 | camelCase and snake_case in one body | \
-`…human_demo…` |
-| .NET's JSON content | PostAsJsonAsync | a chunked body, media type with a charset | \
-`…dotnet_json…` |
+The tests imitate the clients. The first two were run unmodified against a daemon, and their
+requests recorded; the tests send the same headers and bodies and apply the clients' rules to the
+answers. The others imitate the clients' source: ruby-crewai 0.1.0, a human-in-the-loop demo
+(crewai-LL-series, LL4), and .NET's PostAsJsonAsync.
 """
 
 from __future__ import annotations
@@ -41,9 +30,9 @@ from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Retention, Status
 
 if TYPE_CHECKING:
-    from tests.api.crews.conftest import Address, ServeCrews, ServedCrews, StandIn
+    from tests.api.crews.conftest import Address, FakeExecutor, ServeCrews, ServedCrews
 
-SOON = 15.0  # seconds; whatever takes longer hangs
+SOON = 15.0  # seconds; a longer wait is a hang
 WAITING = "waiting_for_human_input"
 
 WORKER = """\
@@ -77,7 +66,7 @@ say("result", output=text)
 
 
 async def start_executor(nursery: trio.Nursery, crews: Catalog, folder: Path) -> Executor:
-    """Start one, with a journal of its own."""
+    """Start an executor with its own store."""
     store = Store(
         folder / "journal.sqlite3",
         key=SecretBytes(bytes(32)),
@@ -112,7 +101,7 @@ def crews(tmp_path: Path) -> Catalog:
 async def whole(
     nursery: trio.Nursery, serve_crews: ServeCrews, crews: Catalog, tmp_path: Path
 ) -> AsyncIterator[ServedCrews]:
-    """The crew above, with the real executor."""
+    """The crew of this module with the real executor."""
     executor = await start_executor(nursery, crews, tmp_path)
     async with serve_crews(executor) as made:
         yield made
@@ -121,9 +110,8 @@ async def whole(
 async def send(
     at: Address, method: str, path: str, body: object, headers: dict[str, str]
 ) -> httpx.Response:
-    """A request as both do it: the body is spaced as Python's json does that, and a GET without
-    one has a Content-Type too.
-    """
+    """Send a request like both recorded clients: JSON with Python's spaces, and a Content-Type even
+    without a body."""
     content = None if body is None else json.dumps(body)
     whole = {"Content-Type": "application/json"} | headers
     return await at.http.request(method, at.url + path, headers=whole, content=content)
@@ -134,7 +122,10 @@ async def send(
 
 @dataclass
 class SemanticKernel:
-    """The plugin, as `CrewAIEnterprise(endpoint, token, session=…)`."""
+    """Semantic Kernel's CrewAI plugin, `CrewAIEnterprise(endpoint, token)` (1.45.0).
+
+    It sends null webhooks and a header name with an underscore, and knows a fixed set of states.
+    """
 
     at: Address
     token: str
@@ -153,11 +144,11 @@ class SemanticKernel:
         nobody = {"taskWebhookUrl": None, "stepWebhookUrl": None, "crewWebhookUrl": None}
         answer = await self.ask("POST", "/kickoff", {"inputs": inputs, **nobody})
         assert isinstance(answer["kickoff_id"], str)
-        assert re.fullmatch("[A-Za-z0-9_-]+", answer["kickoff_id"])  # else it asks no status
+        assert re.fullmatch("[A-Za-z0-9_-]+", answer["kickoff_id"])  # the client's own check
         return str(answer["kickoff_id"])
 
     async def status(self, kickoff_id: str) -> Any:
-        """An answer that its models take: others raise there."""
+        """Return a status that the client's models accept; they raise for others."""
         answer = await self.ask("GET", f"/status/{kickoff_id}")
         assert answer["state"] in {
             "PENDING", "STARTED", "RUNNING", "SUCCESS", "FAILED", "FAILURE", "NOT FOUND",
@@ -167,7 +158,8 @@ class SemanticKernel:
         return answer
 
     async def wait(self, kickoff_id: str) -> str:
-        """Return what its user gets at the end. It means to raise for a failure, and never does."""
+        """Return the result for the user. The client means to raise for a failure, and never
+        does."""
         with trio.fail_after(SOON):
             while True:
                 answer = await self.status(kickoff_id)
@@ -182,7 +174,7 @@ async def test_semantic_kernel_completes_a_run(whole: ServedCrews, where: str, w
     kickoff_id = await kernel.kickoff(inputs)
     result = await kernel.wait(kickoff_id)
     assert json.loads(result) == inputs
-    # A Next.js front end takes the output from there.
+    # A Next.js front end reads the output from here.
     told = await kernel.status(kickoff_id)
     assert told["last_executed_task"]["output"] == result
 
@@ -198,7 +190,10 @@ async def test_semantic_kernel_shows_the_error_of_a_failed_run(whole: ServedCrew
 
 @dataclass
 class AutomationTool:
-    """`InvokeCrewAIAutomationTool(crew_api_url=…, crew_bearer_token=…).run(…)`."""
+    """CrewAI's InvokeCrewAIAutomationTool (crewai-tools 1.15.30).
+
+    It reads each answer as a JSON object and ignores the status, like CrewAI's MCP server.
+    """
 
     at: Address
     token: str
@@ -210,11 +205,11 @@ class AutomationTool:
             "Authorization": f"Bearer {self.token}",
         }
         read = (await send(self.at, method, path, body, headers)).json()
-        assert isinstance(read, dict)  # it never looks at the status, and takes this for granted
+        assert isinstance(read, dict)  # the client does not check this
         return read
 
     async def run(self, **inputs: Any) -> tuple[str, str]:
-        """How it went, and what an agent that uses the tool is told then."""
+        """Return the outcome, and the text that an agent gets from the tool."""
         answer = await self.ask("POST", "/kickoff", {"inputs": inputs})
         kickoff_id = answer.get("kickoff_id")
         return await self.wait(kickoff_id) if kickoff_id else ("not started", str(answer))
@@ -227,7 +222,7 @@ class AutomationTool:
                     return outcome
 
     async def poll(self, kickoff_id: str) -> tuple[str, str] | None:
-        """None, whatever else was answered: it asks again."""
+        """Return the outcome, or None while the execution runs. Other answers are ignored."""
         answer = await self.ask("GET", f"/status/{kickoff_id}")
         match answer.get("state", "").lower():
             case "success":
@@ -255,7 +250,7 @@ async def test_automation_tool_tells_which_input_is_missing(whole: ServedCrews) 
     assert "'missing_inputs': ['topic']" in told
 
 
-async def test_dotnet_json_content_is_read(served: ServedCrews, executor: StandIn) -> None:
+async def test_dotnet_json_content_is_read(served: ServedCrews, executor: FakeExecutor) -> None:
     async def in_chunks() -> AsyncIterator[bytes]:
         yield b'{"inputs":{"topic":"1"},"meta":null,"taskWebhookUrl":null,'
         yield b'"stepWebhookUrl":null,"crewWebhookUrl":null}'
@@ -268,7 +263,7 @@ async def test_dotnet_json_content_is_read(served: ServedCrews, executor: StandI
     assert executor.kickoffs[0][1].inputs == {"topic": "1"}
 
 
-async def test_ruby_gem_shows_the_message(served: ServedCrews, executor: StandIn) -> None:
+async def test_ruby_gem_shows_the_message(served: ServedCrews, executor: FakeExecutor) -> None:
     known = executor.add(status=Status.RUNNING)
     headers = {
         "Authorization": f"Bearer {served.token}",
@@ -276,7 +271,7 @@ async def test_ruby_gem_shows_the_message(served: ServedCrews, executor: StandIn
     }
     for kickoff_id, word in ((known.id, "running"), ("k-abc-123", None)):
         answer = await served.own.http.get(f"{served.own.url}/{kickoff_id}/status", headers=headers)
-        assert re.search(r"\bjson\b", answer.headers["Content-Type"])  # else it is no hash there
+        assert re.search(r"\bjson\b", answer.headers["Content-Type"])  # the gem's own check
         assert answer.json().get("status") == word
         assert word or answer.json()["message"].startswith("kickoff_id: ")
 

@@ -1,4 +1,4 @@
-"""The events of an execution as server-sent events."""
+"""An execution's events as server-sent events."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from smartlinkd.http_server.app import RESPONSE_SECONDS
 from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
-    from tests.api.crews.conftest import Address, ServedCrews, StandIn
+    from tests.api.crews.conftest import Address, FakeExecutor, ServedCrews
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-SOON = 5.0  # seconds; far above what any of this takes
+SOON = 5.0  # seconds; far more than any step takes
 
 
 class Stream:
-    """A client of an event stream, over a connection of its own."""
+    """A client of an event stream on its own connection."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
         self.stream = stream
         self._received = b""
 
     async def until(self, text: bytes) -> bytes:
-        """All that came up to `text`."""
+        """Read until `text` was received; return all that was received."""
         with trio.fail_after(SOON):
             while text not in self._received:
                 data = await self.stream.receive_some()
@@ -45,7 +45,7 @@ class Stream:
         return self._received
 
     async def rest(self) -> bytes:
-        """All of it, when it has ended."""
+        """Read to the end; return all that was received."""
         with trio.fail_after(SOON):
             while data := await self.stream.receive_some():
                 self._received += data
@@ -67,7 +67,7 @@ async def follow(
 
 
 def told(text: str) -> list[tuple[int, Any]]:
-    """Id and data of each event; comments are left out.
+    """Return the id and data of each event, without comments.
 
     Lines are split by Python's rules, as careless clients do, and not by the HTML standard's.
     """
@@ -83,7 +83,7 @@ def told(text: str) -> list[tuple[int, Any]]:
 
 @pytest.mark.parametrize("where", ["under", "root", "own"])
 async def test_events_are_sent_from_the_start(
-    served: ServedCrews, executor: StandIn, where: str
+    served: ServedCrews, executor: FakeExecutor, where: str
 ) -> None:
     known = executor.add()
     happened: list[tuple[str, Any]] = [
@@ -92,7 +92,7 @@ async def test_events_are_sent_from_the_start(
         ("crew_kickoff_completed", [1, {"a": 2.5}]),
     ]
     for kind, data in happened:
-        executor.happen(known.id, kind, data)
+        executor.add_event(known.id, kind, data)
     executor.change(known.id, status=Status.COMPLETED)
     answer = await served.at(where).get(f"/events/{known.id}", served.token)
     assert answer.status_code == 200
@@ -108,34 +108,34 @@ async def test_events_are_sent_from_the_start(
 
 @pytest.mark.parametrize(("last", "expected"), [("0", [1, 2, 3]), ("2", [3]), ("3", []), ("9", [])])
 async def test_events_go_on_after_the_last_event_id(
-    served: ServedCrews, executor: StandIn, last: str, expected: list[int]
+    served: ServedCrews, executor: FakeExecutor, last: str, expected: list[int]
 ) -> None:
     known = executor.add()
     for _ in range(3):
-        executor.happen(known.id, "log")
+        executor.add_event(known.id, "log")
     executor.change(known.id, status=Status.ERROR)
     answer = await served.own.get(f"/events/{known.id}", served.token, Last_Event_ID=last)
     assert [number for number, _ in told(answer.text)] == expected
 
 
-async def let_silence_pass(clock: MockClock) -> None:
-    """Move the clock by the time after which a comment is sent."""
+async def advance_to_keep_alive(clock: MockClock) -> None:
+    """Advance the clock by the time after which a comment is sent."""
     await wait_all_tasks_blocked(0.01)
     clock.jump(sse.KEEP_ALIVE)
 
 
 async def test_stream_in_silence_has_a_comment_and_outlives_the_time_for_answers(
-    served: ServedCrews, executor: StandIn, mock_clock: MockClock
+    served: ServedCrews, executor: FakeExecutor, mock_clock: MockClock
 ) -> None:
     known = executor.add()
     async with follow(served.own, served.token, known.id, http="1.0") as stream:
         await stream.until(b"follow")
         for count in range(1, 10):
-            await let_silence_pass(mock_clock)
+            await advance_to_keep_alive(mock_clock)
             received = await stream.until(b": nothing new\n\n" * count)
             assert b"data" not in received
         assert mock_clock.current_time() > 2 * RESPONSE_SECONDS
-        executor.happen(known.id, "log")
+        executor.add_event(known.id, "log")
         await stream.until(b"id: 1\n")
 
 
@@ -144,7 +144,7 @@ async def test_stream_in_silence_has_a_comment_and_outlives_the_time_for_answers
 
 @pytest.mark.parametrize("how", ["close", "half-close", "reset"])
 async def test_event_stream_whose_client_leaves_leaves_nothing(
-    served: ServedCrews, executor: StandIn, how: str
+    served: ServedCrews, executor: FakeExecutor, how: str
 ) -> None:
     known = executor.add()
     before = trio.lowlevel.current_statistics().tasks_living
@@ -165,11 +165,11 @@ async def test_event_stream_whose_client_leaves_leaves_nothing(
 
 @pytest.mark.parametrize("limits", [HttpLimits(send_seconds=0.2)])
 async def test_event_stream_whose_client_stops_reading_is_cut_off(
-    limits: HttpLimits, served: ServedCrews, executor: StandIn
+    limits: HttpLimits, served: ServedCrews, executor: FakeExecutor
 ) -> None:
     known = executor.add()
     for _ in range(40):
-        executor.happen(known.id, "log", "x" * 1_000_000)
+        executor.add_event(known.id, "log", "x" * 1_000_000)
     async with follow(served.own, served.token, known.id) as stream:
         await stream.until(b"id: 1\n")
         with trio.fail_after(SOON):
@@ -178,12 +178,12 @@ async def test_event_stream_whose_client_stops_reading_is_cut_off(
 
 @pytest.mark.parametrize("when", ["silent", "busy"])
 async def test_event_stream_ends_when_the_server_stops(
-    served: ServedCrews, executor: StandIn, when: str
+    served: ServedCrews, executor: FakeExecutor, when: str
 ) -> None:
     known = executor.add()
     async with follow(served.own, served.token, known.id) as stream:
         if when == "busy":
-            executor.happen(known.id, "log")
+            executor.add_event(known.id, "log")
         await stream.until(b"\nid: 1" if when == "busy" else b"follow")
         served.stop.set()
         assert (await stream.rest()).endswith(b"\r\n0\r\n\r\n")
@@ -191,14 +191,14 @@ async def test_event_stream_ends_when_the_server_stops(
 
 
 async def test_event_stream_ends_when_the_store_restarts_and_can_be_resumed(
-    served: ServedCrews, executor: StandIn
+    served: ServedCrews, executor: FakeExecutor
 ) -> None:
     known = executor.add()
-    executor.happen(known.id, "log")
+    executor.add_event(known.id, "log")
     async with follow(served.own, served.token, known.id) as stream:
         await stream.until(b"id: 1\n")
         executor.refusal = Unavailable("the journal part restarted", retry_after=1)
-        executor.happen(known.id, "log")
+        executor.add_event(known.id, "log")
         assert b"\nid: 2" not in await stream.until(b"\r\n0\r\n\r\n")
     executor.refusal = None
     async with follow(served.own, served.token, known.id, more="Last-Event-ID: 1\r\n") as stream:
@@ -209,25 +209,25 @@ async def test_event_stream_ends_when_the_store_restarts_and_can_be_resumed(
 
 
 async def test_event_stream_of_a_rotated_token_sends_nothing_more(
-    served: ServedCrews, executor: StandIn
+    served: ServedCrews, executor: FakeExecutor
 ) -> None:
     known = executor.add()
-    executor.happen(known.id, "crew_kickoff_started", None)
+    executor.add_event(known.id, "crew_kickoff_started", None)
     async with follow(served.own, served.token, known.id) as stream:
         await stream.until(b"crew_kickoff_started")
         await served.crew_tokens.rotate("alpha")
-        executor.happen(known.id, "log", {"text": "for those who may know"})
+        executor.add_event(known.id, "log", {"text": "for those who may know"})
         assert b"for those" not in await stream.until(b"\r\n0\r\n\r\n")
 
 
 async def test_stream_of_a_rotated_token_ends_in_its_silence(
-    served: ServedCrews, executor: StandIn, mock_clock: MockClock
+    served: ServedCrews, executor: FakeExecutor, mock_clock: MockClock
 ) -> None:
     known = executor.add(owner="ann")
     async with follow(served.own, served.tokens["ann"], known.id) as stream:
         await stream.until(b"follow")
         await served.crew_tokens.rotate("alpha", "ann")
-        await let_silence_pass(mock_clock)
+        await advance_to_keep_alive(mock_clock)
         await stream.until(b"\r\n0\r\n\r\n")
     assert executor.waiting == 0
 
@@ -235,7 +235,7 @@ async def test_stream_of_a_rotated_token_ends_in_its_silence(
 @pytest.mark.parametrize("limits", [HttpLimits(connections=8)])
 @pytest.mark.parametrize("how", ["close", "half-close"])
 async def test_follower_beyond_the_share_of_its_token_is_429_until_another_leaves(
-    served: ServedCrews, executor: StandIn, limits: HttpLimits, how: str
+    served: ServedCrews, executor: FakeExecutor, limits: HttpLimits, how: str
 ) -> None:
     known = executor.add()
     path = f"/events/{known.id}"
@@ -250,7 +250,7 @@ async def test_follower_beyond_the_share_of_its_token_is_429_until_another_leave
             assert (answer.status_code, answer.headers["Retry-After"]) == (429, "5")
             assert (await served.own.ask("HEAD", path, served.token)).status_code == 200
             async with follow(served.own, served.tokens["ann"], "unknown") as another:
-                await another.until(b"404 ")  # it may follow, but there is no such execution
+                await another.until(b"404 ")  # not 429: the limit is for each token
             if how == "half-close":
                 await one.stream.send_eof()
                 await two.stream.send_eof()
@@ -261,18 +261,18 @@ async def test_follower_beyond_the_share_of_its_token_is_429_until_another_leave
 
 
 async def test_event_in_two_parts_has_no_comment_between_them(
-    served: ServedCrews, executor: StandIn, mock_clock: MockClock
+    served: ServedCrews, executor: FakeExecutor, mock_clock: MockClock
 ) -> None:
-    """A comment between the parts would be in the middle of a line."""
+    """A comment between the parts would break a line."""
     known = executor.add()
     data: JsonValue = {"text": "a\u2028b\x85c"}
-    executor.happen(known.id, "log", data)
+    executor.add_event(known.id, "log", data)
     (whole,) = executor.events[known.id]
     cut = whole.json.index(b"b")
     executor.events[known.id] = [replace(whole, json=whole.json[:cut])]
     async with follow(served.own, served.token, known.id, http="1.0") as stream:
         await stream.until(b"id: 1\n")
-        await let_silence_pass(mock_clock)
+        await advance_to_keep_alive(mock_clock)
         executor.events[known.id].append(replace(whole, json=whole.json[cut:], offset=cut))
         executor.change(known.id, status=Status.COMPLETED)
         _, _, body = (await stream.rest()).partition(b"\r\n\r\n")
@@ -282,9 +282,9 @@ async def test_event_in_two_parts_has_no_comment_between_them(
 
 
 async def test_head_of_events_has_no_events(
-    served: ServedCrews, executor: StandIn, caplog: pytest.LogCaptureFixture
+    served: ServedCrews, executor: FakeExecutor, caplog: pytest.LogCaptureFixture
 ) -> None:
-    known = executor.add()  # never ends
+    known = executor.add()  # the execution never ends
     with trio.fail_after(SOON):
         answer = await served.own.ask("HEAD", f"/events/{known.id}", served.token)
     assert (answer.status_code, answer.content) == (200, b"")

@@ -1,4 +1,4 @@
-"""The status of an execution."""
+"""An execution's status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from smartlinkd.store.model import Status, TaskRecord
 from tests.api.client import answer_in_time
 
 if TYPE_CHECKING:
-    from tests.api.crews.conftest import ServedCrews, StandIn
+    from tests.api.crews.conftest import FakeExecutor, ServedCrews
 
 TASKS = (
     TaskRecord(
@@ -44,7 +44,9 @@ async def status(served: ServedCrews, kickoff_id: str, query: str = "") -> Any:
     return answer.json()
 
 
-async def test_status_has_one_shape_in_each_state(served: ServedCrews, executor: StandIn) -> None:
+async def test_status_has_one_shape_in_each_state(
+    served: ServedCrews, executor: FakeExecutor
+) -> None:
     for word, state in STATES.items():
         known = executor.add(status=Status(word))
         for where in ("under", "root", "own"):
@@ -62,7 +64,9 @@ async def test_status_has_one_shape_in_each_state(served: ServedCrews, executor:
             assert (told[0]["result"] is None) is (state in ("PENDING", "RUNNING")), word
 
 
-async def test_status_has_tasks_progress_and_times(served: ServedCrews, executor: StandIn) -> None:
+async def test_status_has_tasks_progress_and_times(
+    served: ServedCrews, executor: FakeExecutor
+) -> None:
     step = {"tool": "convert_links", "tool_input": {"links": []}}
     known = executor.add(
         status=Status.COMPLETED,
@@ -94,7 +98,7 @@ async def test_status_has_tasks_progress_and_times(served: ServedCrews, executor
 
 
 async def test_wait_ends_when_the_server_stops(
-    served: ServedCrews, executor: StandIn, nursery: trio.Nursery
+    served: ServedCrews, executor: FakeExecutor, nursery: trio.Nursery
 ) -> None:
     known = executor.add()
 
@@ -112,7 +116,7 @@ async def test_wait_ends_when_the_server_stops(
     [("60", 60.0), ("61", 60.0), ("1e9", 60.0), ("Infinity", 60.0), ("0.5", 0.5), ("1e1", 10.0)],
 )
 async def test_wait_is_limited_to_a_minute(
-    served: ServedCrews, executor: StandIn, query: str, seconds: float
+    served: ServedCrews, executor: FakeExecutor, query: str, seconds: float
 ) -> None:
     known = executor.add()
     async with trio.open_nursery() as nursery:
@@ -125,7 +129,7 @@ async def test_wait_is_limited_to_a_minute(
 @pytest.mark.parametrize(("query", "asked"), [("", "execution"), ("?wait=1", "wait")])
 async def test_status_of_an_executor_that_does_not_answer_is_503(  # noqa: PLR0917 - fixtures
     served: ServedCrews,
-    executor: StandIn,
+    executor: FakeExecutor,
     query: str,
     asked: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -142,7 +146,7 @@ async def test_status_of_an_executor_that_does_not_answer_is_503(  # noqa: PLR09
 
 
 async def test_wait_with_a_token_that_is_rotated_meanwhile_is_401(
-    served: ServedCrews, executor: StandIn
+    served: ServedCrews, executor: FakeExecutor
 ) -> None:
     known = executor.add()
     answers: list[int] = []
@@ -160,7 +164,7 @@ async def test_wait_with_a_token_that_is_rotated_meanwhile_is_401(
     assert answers == [401]
 
 
-# Wrong
+# Wrong ids
 
 
 async def test_malformed_id_is_404(served: ServedCrews) -> None:

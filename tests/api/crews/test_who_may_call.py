@@ -1,4 +1,4 @@
-"""The callers of a crew. The executions that each may see are in tests/contract and tests/crews."""
+"""The callers of a crew. tests/contract and tests/crews test which executions each may see."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from smartlinkd.store.model import Status
 
 if TYPE_CHECKING:
-    from tests.api.crews.conftest import ServedCrews, StandIn
+    from tests.api.crews.conftest import FakeExecutor, ServedCrews
 
 
 async def test_unknown_crew_looks_like_a_wrong_token(served: ServedCrews) -> None:
@@ -25,7 +25,7 @@ async def test_unknown_crew_looks_like_a_wrong_token(served: ServedCrews) -> Non
 
 @pytest.mark.parametrize("path", ["/kickoff", "/resume"])
 async def test_token_that_is_rotated_while_the_body_comes_is_401(
-    served: ServedCrews, executor: StandIn, path: str
+    served: ServedCrews, executor: FakeExecutor, path: str
 ) -> None:
     known = executor.add(status=Status.WAITING_FOR_HUMAN_INPUT, current_task="1")
     body: dict[str, Any] = {

@@ -1,6 +1,6 @@
-"""Crews of a running daemon: workers in sh, their clients, and a receiver for their webhooks.
+"""Crews of a running daemon: workers in sh, their clients, and a receiver for webhooks.
 
-Nothing here is converted, so the daemons have no browser and start in a second.
+No test here converts links, so these daemons have no browser and start within a second.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 Table = Mapping[str, object]
 
 LONGEST_WAIT = 45
-"""Seconds for an execution to end. Only a test that fails waits that long."""
+"""Seconds for an execution to end. Only a failing test waits that long."""
 
 SAY = """\
 say() { printf '%s\\n' "$1" >&3; }
@@ -42,10 +42,10 @@ say '{"type": "result", "output": "done"}'
 def crew(
     name: str, *, first: str = "", gate: object = None, script: str = DONE, **more: object
 ) -> Table:
-    """A `[[crews]]` table. Its worker does what is to be done `first`, begins its only task, waits
-    until there is a file at `gate`, if one is given, and goes on with `script`.
+    """Return a `[[crews]]` table with a worker in sh.
 
-    The scripts are in sh; descriptor 3 is the line to the daemon, and `say` writes to it.
+    The worker runs `first`, starts its only task, waits for a file at `gate` if one is given, and
+    runs `script`. Descriptor 3 is its channel to the daemon, and `say` writes to it.
     """
     wait = "" if gate is None else f"until [ -e '{gate}' ]; do sleep 0.02; done"
     lines = "\n".join((first, SAY, wait, script))
@@ -55,7 +55,7 @@ def crew(
 
 @dataclass
 class Client:
-    """Somebody with a token of a crew."""
+    """A client with a crew's token."""
 
     daemon: Daemon
     crew: str
@@ -64,20 +64,20 @@ class Client:
     async def ask(
         self, method: str, path: str, body: object = None, **headers: str
     ) -> httpx.Response:
-        """`Idempotency_Key="x"` is the header Idempotency-Key."""
+        """Send a request. `Idempotency_Key="x"` is sent as the header Idempotency-Key."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         path = f"/crews/{self.crew}{path}"
         return await self.daemon.ask(method, path, body, token=self.token, headers=named)
 
     async def get(self, path: str) -> Json:
-        """What is answered with 200."""
+        """Return the JSON of an answer with status 200."""
         answer = await self.ask("GET", path)
         assert answer.status_code == 200, answer.text
         found: Json = answer.json()
         return found
 
     async def kick_off(self, inputs: Json | None = None, *, key: str = "", **more: Any) -> str:
-        """Its kickoff_id."""
+        """Kick off an execution and return its kickoff_id."""
         headers = {"Idempotency_Key": key} if key else {}
         answer = await self.ask("POST", "/kickoff", {"inputs": inputs or {}, **more}, **headers)
         assert answer.status_code == 200, answer.text
@@ -87,11 +87,11 @@ class Client:
         return await self.get(f"/status/{kickoff_id}")
 
     async def works(self, kickoff_id: str) -> bool:
-        """True while it is at a task."""
+        """True while the execution has a current task."""
         return bool((await self.status(kickoff_id))["current_task"])
 
     async def ended(self, kickoff_id: str) -> Json:
-        """Its status when it has ended."""
+        """Wait for the execution's end and return its status."""
         with trio.fail_after(LONGEST_WAIT):
             while True:
                 found = await self.get(f"/status/{kickoff_id}?wait={LONGEST_WAIT}")
@@ -103,7 +103,7 @@ class Client:
         assert answer.status_code == 200, answer.text
 
     async def ids(self) -> list[str]:
-        """All that the token may see, oldest first."""
+        """Return the ids of all executions that the token may see, oldest first."""
         found: list[str] = []
         cursor: str | None = ""
         while cursor is not None:
@@ -113,7 +113,7 @@ class Client:
         return found[::-1]
 
     async def events(self, kickoff_id: str) -> list[Json]:
-        """All events of one that has ended: their data."""
+        """Return the data of all events of an ended execution."""
         answer = await self.ask("GET", f"/events/{kickoff_id}")
         assert answer.status_code == 200, answer.text
         lines = answer.text.splitlines()
@@ -124,7 +124,8 @@ Meet = Callable[..., Awaitable[Client]]
 
 
 async def _meet(daemon: Daemon, crew: str, *, user: str = "") -> Client:
-    """Who holds the crew's organization token, or a user's. The token is no secret to be told."""
+    """Return a client with the crew's organization token, or with a user's. The token joins the
+    daemon's secrets."""
     body = {"crew": crew, "user": user or None}
     answer = await daemon.ask("POST", "/api/crews/token", body, token=await daemon.login())
     assert answer.status_code == 200, answer.text
@@ -135,14 +136,14 @@ async def _meet(daemon: Daemon, crew: str, *, user: str = "") -> Client:
 
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
-    """One on loopback, that takes everything unless it is told otherwise."""
+    """A webhook receiver on loopback that accepts every call."""
     async with open_receiver() as receiver:
         yield receiver
 
 
 @pytest.fixture(scope="session")
 def meet() -> Meet:
-    """`await meet(daemon, "crew", user="ann")`: a holder of that token."""
+    """Return a function that makes a client: `await meet(daemon, "crew", user="ann")`."""
     return _meet
 
 
@@ -151,8 +152,11 @@ Employing = Callable[..., AbstractContextManager["Daemon"]]
 
 @pytest.fixture(scope="session")
 def employing(running: Running) -> Employing:
-    """`with employing({"first": {}, "second": {"queue": 3}}) as daemon`: one with crews (see
-    `crew`) and without a browser, whose webhooks may call loopback addresses."""
+    """Return a context manager that runs a daemon without a browser.
+
+    `with employing({"first": {}, "second": {"queue": 3}}) as daemon`: the keys are the crews'
+    names, the values arguments of `crew`. Webhooks may call loopback addresses.
+    """
 
     def employing(
         crews: Mapping[str, Mapping[str, Any]], **more: Table

@@ -1,4 +1,4 @@
-"""A crew wants an address that somebody else has, or cannot run: the others are not troubled."""
+"""A crew whose address is taken, or that cannot run, does not affect the other crews."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Street:
-    """A daemon, and the ports that its crews want."""
+class CrewPorts:
+    """A daemon, the free port of one crew, and the taken port of another."""
 
     daemon: Daemon
     own: int
@@ -25,45 +25,52 @@ class Street:
 
 
 @pytest.fixture(scope="module")
-def street(employing: Employing) -> Iterator[Street]:
+def crew_ports(employing: Employing) -> Iterator[CrewPorts]:
     with socket.create_server(("127.0.0.1", 0)) as foreign:
         taken = foreign.getsockname()[1]
         with socket.create_server(("127.0.0.1", 0)) as free:
             own = free.getsockname()[1]
         crews: dict[str, dict[str, Any]] = {
-            "houseowner": {"bind": f"127.0.0.1:{own}", "default": True},
-            "unlucky": {"bind": f"127.0.0.1:{taken}"},
+            "own-port": {"bind": f"127.0.0.1:{own}", "default": True},
+            "taken-port": {"bind": f"127.0.0.1:{taken}"},
             "broken": {"command": ["/nowhere/at-all"], "users": ["ann"]},
-            "lodger": {},
+            "shared-port": {},
         }
         with employing(crews) as daemon:
-            yield Street(daemon, own, taken)
+            yield CrewPorts(daemon, own, taken)
 
 
 async def check_runs(client: Client) -> None:
     assert (await client.ended(await client.kick_off()))["status"] == "completed"
 
 
-async def test_an_address_that_is_taken(street: Street, meet: Meet) -> None:
-    await check_runs(await meet(street.daemon, "unlucky"))
-    (told,) = (line for line in log_of(street.daemon) if "crew unlucky: bind" in line["message"])
+async def test_crew_with_a_taken_address_runs_at_its_path(
+    crew_ports: CrewPorts, meet: Meet
+) -> None:
+    await check_runs(await meet(crew_ports.daemon, "taken-port"))
+    (told,) = (
+        line for line in log_of(crew_ports.daemon) if "crew taken-port: bind" in line["message"]
+    )
     assert told["level"] == "error"
-    assert str(street.taken) in told["message"]
-    assert [crew["baseAddress"] for crew in (await street.daemon.status())["crews"]] == [
-        f"http://127.0.0.1:{street.own}",
-        *(f"{street.daemon.url}/crews/{name}" for name in ("unlucky", "lodger", "broken")),
+    assert str(crew_ports.taken) in told["message"]
+    assert [crew["baseAddress"] for crew in (await crew_ports.daemon.status())["crews"]] == [
+        f"http://127.0.0.1:{crew_ports.own}",
+        *(
+            f"{crew_ports.daemon.url}/crews/{name}"
+            for name in ("taken-port", "shared-port", "broken")
+        ),
     ]
 
 
-async def test_a_broken_crew_beside_a_good_one(street: Street, meet: Meet) -> None:
-    broken = await meet(street.daemon, "broken", user="ann")
+async def test_broken_crew_is_503_and_the_others_run(crew_ports: CrewPorts, meet: Meet) -> None:
+    broken = await meet(crew_ports.daemon, "broken", user="ann")
     answer = await broken.ask("POST", "/kickoff", {"inputs": {}})
     assert (answer.status_code, answer.json()["error"]) == (503, "Service Unavailable")
     assert "/nowhere" not in answer.text
     assert await broken.ids() == []
-    (told,) = (line for line in log_of(street.daemon) if "cannot run" in line["message"])
+    (told,) = (line for line in log_of(crew_ports.daemon) if "cannot run" in line["message"])
     assert "/nowhere/at-all" in told["message"]
-    await check_runs(await meet(street.daemon, "lodger"))
+    await check_runs(await meet(crew_ports.daemon, "shared-port"))
 
 
 def log_of(daemon: Daemon) -> list[dict[str, Any]]:

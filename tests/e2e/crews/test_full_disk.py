@@ -1,6 +1,6 @@
-"""The disk is full while crews run: kickoffs are refused, what runs is held up, nothing is lost.
+"""A full disk while crews run: kickoffs are refused, executions wait, nothing is lost.
 
-The state directory is a file system of its own for that, of a few megabytes.
+The state directory is a file system of a few megabytes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from tests.e2e.crews.conftest import Employing, Meet
     from tests.fakes.receiver import Receiver
 
-SIZE = 8  # MiB, with the database and its log in it
+SIZE = 8  # MiB, including the database and its log
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder with little room."""
+    """A folder with little space."""
     with disks.small_disk(tmp_path / "small", f"{SIZE}m") as folder:
         yield folder
 
@@ -40,7 +40,7 @@ async def test_full_disk(
         gated = await meet(daemon, "gated")
 
         async def run_out_of_space() -> list[str]:
-            """Two run then, and two wait."""
+            """Fill the disk while two executions run and two wait; return all ids."""
             ids = [await gated.kick_off(crewWebhookUrl=target) for _ in range(4)]
             await daemon.until("one works", lambda: gated.works(ids[0]))
             await daemon.until("two work", lambda: gated.works(ids[1]))
@@ -77,7 +77,7 @@ async def test_full_disk(
 async def test_start_on_full_disk_fails_until_there_is_room(
     employing: Employing, meet: Meet, small_disk: Path, tmp_path: Path
 ) -> None:
-    """SQLite has to make a file beside the store's to open it."""
+    """SQLite needs to create a file beside the database to open it."""
     gate, filler = tmp_path / "gate", small_disk / "filler"
     gate.touch()
     state = {"directory": str(small_disk)}
@@ -87,7 +87,7 @@ async def test_start_on_full_disk_fails_until_there_is_room(
         await gated.ended(ended)
         assert daemon.program.stop() == 0
         fill(filler)
-        daemon.begin()
+        daemon.spawn()
         assert await daemon.program.ended() != 0
         assert '"disk_full"' in daemon.program.log.read_text(encoding="utf-8")
         filler.unlink()

@@ -1,7 +1,7 @@
-"""Clients that go away leave nothing: neither a descriptor nor a follower, a process or a folder.
+"""Clients that disconnect leave nothing: no descriptor, follower, process or folder.
 
-Each test begins with a look at what the daemon has, and ends when it has that again. The soak does
-the same for executions, by the hundred.
+Each test compares the daemon's resources before and after. The soak does the same for hundreds of
+executions.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ STILL_LOOKS = 4
 
 
 @pytest.fixture(scope="module")
-def employer(employing: Employing, meet: Meet) -> Iterator[Daemon]:
-    """One daemon for all. What it makes for its first worker and keeps, it has made."""
+def shared_daemon(employing: Employing, meet: Meet) -> Iterator[Daemon]:
+    """The module's daemon. Its first execution has already made what it keeps for workers."""
 
     async def first_execution(daemon: Daemon) -> None:
         crew = await meet(daemon, "trivial")
@@ -48,35 +48,35 @@ def employer(employing: Employing, meet: Meet) -> Iterator[Daemon]:
 
 @asynccontextmanager
 async def nothing_left(daemon: Daemon) -> AsyncIterator[None]:
-    """What there is after the block is what was there before."""
+    """Check that the daemon has the same resources after the block as before."""
     await daemon.login()
-    before = await at_rest(daemon)
+    before = await stable_resources(daemon)
     yield
     found = {}
 
     async def is_left() -> bool:
         nonlocal found
-        found = await belongings(daemon)
+        found = await resources(daemon)
         return found == before
 
-    with suppress(AssertionError):  # what there is instead is told by the next line
+    with suppress(AssertionError):  # the next line shows the difference
         await daemon.until("nothing more than before", is_left)
     assert found == before
 
 
-async def at_rest(daemon: Daemon) -> dict[str, Any]:
-    """What it has when nothing goes any more: a connection or a worker's line that has just ended
-    may be there for another moment."""
+async def stable_resources(daemon: Daemon) -> dict[str, Any]:
+    """Return the daemon's resources once they stay the same: a closed connection or a worker's
+    socket may exist for another moment."""
     looks: list[dict[str, Any]] = []
     with trio.fail_after(LONGEST_REST):
         while len(looks) < STILL_LOOKS or any(look != looks[-1] for look in looks[-STILL_LOOKS:]):
             await trio.sleep(BETWEEN_LOOKS)
-            looks.append(await belongings(daemon))
+            looks.append(await resources(daemon))
     return looks[-1]
 
 
-async def belongings(daemon: Daemon) -> dict[str, Any]:
-    descriptors = daemon.descriptors()  # before the questions below, whose connections would count
+async def resources(daemon: Daemon) -> dict[str, Any]:
+    descriptors = daemon.descriptors()  # before the requests below, whose connections would count
     parts = ("smartlinkd_execution", "smartlinkd_part_")
     happened = ("smartlinkd_executions_ended", "smartlinkd_execution_wait")
     told = {
@@ -94,38 +94,42 @@ async def belongings(daemon: Daemon) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("path", ["/status/{}?wait=60", "/events/{}"])
-async def test_clients_that_go_away(employer: Daemon, meet: Meet, path: str) -> None:
-    crew = await meet(employer, "patient")
+async def test_clients_that_leave_while_they_follow_leave_nothing(
+    shared_daemon: Daemon, meet: Meet, path: str
+) -> None:
+    crew = await meet(shared_daemon, "patient")
     kickoff_id = await crew.kick_off()
-    await employer.until("it works", lambda: crew.works(kickoff_id))
-    async with nothing_left(employer):
+    await shared_daemon.until("it works", lambda: crew.works(kickoff_id))
+    async with nothing_left(shared_daemon):
         clients = [ask(crew, "GET", path.format(kickoff_id)) for _ in range(TIMES)]
-        await employer.until("all follow", lambda: follow(employer, TIMES))
+        await shared_daemon.until("all follow", lambda: follow(shared_daemon, TIMES))
         for nth, client in enumerate(clients):
-            leave(client, by_reset=nth % 2 == 0)
+            disconnect(client, by_reset=nth % 2 == 0)
     await crew.stop(kickoff_id)
 
 
-async def test_clients_that_do_not_wait_for_a_kickoff(employer: Daemon, meet: Meet) -> None:
-    crew = await meet(employer, "trivial")
+async def test_clients_that_leave_during_a_kickoff_leave_nothing(
+    shared_daemon: Daemon, meet: Meet
+) -> None:
+    crew = await meet(shared_daemon, "trivial")
     before = await crew.ids()
-    async with nothing_left(employer):
+    async with nothing_left(shared_daemon):
         for nth in range(TIMES):
             client = ask(crew, "POST", "/kickoff", b"{}")
-            for _ in range(nth % 6):  # so much time it has
-                await employer.ask("GET", "/livez")
-            leave(client, by_reset=nth % 2 == 0)
+            for _ in range(nth % 6):  # the kickoff gets this much time
+                await shared_daemon.ask("GET", "/livez")
+            disconnect(client, by_reset=nth % 2 == 0)
     begun = [each for each in await crew.ids() if each not in before]
     assert begun
     assert {(await crew.status(each))["status"] for each in begun} <= {"completed"}
 
 
 async def test_stops_whose_clients_leave_at_once_are_carried_out(
-    employer: Daemon, meet: Meet
+    shared_daemon: Daemon, meet: Meet
 ) -> None:
-    """By a close: what was sent before a reset may be lost."""
-    crew = await meet(employer, "patient")
-    async with nothing_left(employer):
+    """The clients close their connections: a reset may lose what was sent before."""
+    crew = await meet(shared_daemon, "patient")
+    async with nothing_left(shared_daemon):
         ids = [await crew.kick_off() for _ in range(TIMES)]
         for each in ids:
             ask(crew, "POST", f"/stop/{each}").close()
@@ -138,7 +142,7 @@ async def follow(daemon: Daemon, number: int) -> bool:
 
 
 def ask(client: Client, method: str, path: str, body: bytes = b"") -> socket.socket:
-    """A connection on which something was asked."""
+    """Send a request on a new connection, and return the connection."""
     url = httpx.URL(client.daemon.url)
     connection = socket.create_connection((url.host, url.port or 0))
     connection.sendall(
@@ -150,7 +154,7 @@ def ask(client: Client, method: str, path: str, body: bytes = b"") -> socket.soc
     return connection
 
 
-def leave(connection: socket.socket, *, by_reset: bool) -> None:
+def disconnect(connection: socket.socket, *, by_reset: bool) -> None:
     if by_reset:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     connection.close()

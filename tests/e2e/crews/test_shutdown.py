@@ -1,5 +1,5 @@
-"""SIGTERM while workers run: they end as their crews were promised, clients that wait are let go,
-and what was not finished is for the next start."""
+"""SIGTERM while workers run: workers end as promised, waiting clients are answered, and unfinished
+executions are left to the next start."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tests.fakes.receiver import Receiver
 
 GRACE = 1
-"""Seconds that a worker has which does not want to end."""
+"""Seconds after which a worker that ignores SIGTERM is killed."""
 AT_ONCE = 8.0
-"""Seconds of a shutdown in which nobody is waited for. The server's grace is 10."""
+"""Seconds of a shutdown that waits for nobody. The server's grace is 10 s."""
 
 
 async def follow_both(daemon: Daemon) -> bool:

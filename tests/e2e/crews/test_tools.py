@@ -1,4 +1,4 @@
-"""`convert_links`, called by the example crew, down to the portal and back, through a Chromium."""
+"""The example crew calls `convert_links`: from the worker to the portal, through a Chromium."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.chromium
 
 
-async def test_without_a_cookie_there_is_no_post(
-    running: Running, portal: Portal, meet: Meet
-) -> None:
+async def test_crew_without_a_cookie_fails(running: Running, portal: Portal, meet: Meet) -> None:
     with running(crews=[DEAL_POST]) as daemon:
         crew = await meet(daemon, "deal-post")
         refused = await crew.ended(await crew.kick_off({"links": [portal.link(portal.item())]}))
@@ -27,14 +25,14 @@ async def test_without_a_cookie_there_is_no_post(
 
 
 async def test_links_in_a_pasted_message_are_converted(
-    crewed: Daemon, portal: Portal, meet: Meet
+    crew_daemon: Daemon, portal: Portal, meet: Meet
 ) -> None:
-    crew, account = await meet(crewed, "deal-post"), portal.account()
+    crew, account = await meet(crew_daemon, "deal-post"), portal.account()
     first, second = portal.item(), portal.item()
     message = (
         f"Hôm nay có:\nCheck out Son on Shopee! {portal.link(first)}.\n({portal.link(second)})"
     )
-    await crewed.sync(account)
+    await crew_daemon.sync(account)
     kickoff_id = await crew.kick_off({"links": message})
     written = await crew.ended(kickoff_id)
     assert written["status"] == "completed"
@@ -45,29 +43,31 @@ async def test_links_in_a_pasted_message_are_converted(
     assert len(await portal.submits(account)) == 1
 
 
-async def test_a_tool_that_is_not_granted(crewed: Daemon, portal: Portal, meet: Meet) -> None:
-    crew, account = await meet(crewed, "no-tools"), portal.account()
-    await crewed.sync(account)
+async def test_tool_that_is_not_granted_is_refused(
+    crew_daemon: Daemon, portal: Portal, meet: Meet
+) -> None:
+    crew, account = await meet(crew_daemon, "no-tools"), portal.account()
+    await crew_daemon.sync(account)
     inputs = {"links": [portal.link(portal.item())]}
     refused = await crew.ended(await crew.kick_off(inputs))
     assert "this crew may not use 'convert_links'" in refused["error"]
     assert await portal.submits(account) == []
 
 
-async def test_a_stop_withdraws_the_conversion(
-    crewed: Daemon, portal: Portal, meet: Meet, slow_submits: None
+async def test_stop_cancels_the_conversion(
+    crew_daemon: Daemon, portal: Portal, meet: Meet, slow_submits: None
 ) -> None:
-    crew, account = await meet(crewed, "deal-post"), portal.account()
-    await crewed.sync(account)
+    crew, account = await meet(crew_daemon, "deal-post"), portal.account()
+    await crew_daemon.sync(account)
     kickoff_id = await crew.kick_off({"links": [portal.link(portal.item())]})
     await portal.submitting(account)
     await crew.stop(kickoff_id)
     assert (await crew.status(kickoff_id))["status"] == "stopped"
 
     async def is_idle() -> bool:
-        status = await crewed.status()
+        status = await crew_daemon.status()
         conversion, browser = status["conversion"], status["browser"]
         left = conversion["requestsWaiting"], conversion["submitsWaiting"], browser["jobsRunning"]
         return left == (0, 0, 0)
 
-    await crewed.until("nothing is converted", is_idle)
+    await crew_daemon.until("nothing is converted", is_idle)

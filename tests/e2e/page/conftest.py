@@ -1,7 +1,7 @@
-"""The page as its owner uses it: a daemon, crews, and a real Chromium that shows the page.
+"""The page in a real Chromium, with a daemon and crews.
 
-Whatever a test does, it ends with a look at what the browser had to say: no error, no breach of the
-policy, no request to anybody else, and no refused request but those that the test provokes.
+Each test ends with a check of the browser's messages: no error, no breach of the policy, no request
+to another host, and no refused request but those that the test provokes.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ say("task_completed", task_id="write", output=inputs["topic"])
 told = {"inputs": inputs, "human": answer["feedback"]}
 say("result", output=json.dumps(told), output_json=told)
 """
-# It runs until it is stopped: longer than any test.
+# The worker runs until it is stopped, longer than any test.
 ENDLESS = 'say("task_started", task_id="wait", name="Waiting")\nimport time\ntime.sleep(600)\n'
 FAILING = 'say("failed", error="no model answers " + inputs["why"])\n'
 
 
 @dataclass
 class Daemon:
-    """A daemon with crews, and the second factor on.
+    """A daemon with crews and the second factor.
 
-    `session` is one of the owner's: the name and the value of its cookie.
+    `session` is the name and the value of the owner's session cookie.
     """
 
     base: Converting
@@ -72,33 +72,33 @@ class Daemon:
         return self.base.password
 
     async def kick_off(self, crew: str, inputs: Json) -> str:
-        """Start an execution as a client does; its id."""
+        """Start an execution like a client, and return its id."""
         answer = await self._ask_crew(crew, "/kickoff", {"inputs": inputs})
         return str(answer["kickoff_id"])
 
     async def act(self, crew: str, path: str, body: Json) -> None:
-        """Do something with a crew, as a client does."""
+        """Send a crew a request like a client."""
         await self._ask_crew(crew, path, body)
 
     async def owner(self, path: str, body: Json) -> Json:
-        """What the owner is answered."""
+        """Send a request as the owner, and return the answer."""
         return await self._post(path, body, self.session[1])
 
     async def token_of(self, crew: str) -> str:
-        """The crew's own token, which outlives the owner's session."""
+        """Return the crew's token, which outlives the owner's session."""
         return str((await self.owner("/api/crews/token", {"crew": crew}))["token"])
 
     async def executions(self, crew: str, token: str) -> list[str]:
-        """The states of all that there are."""
+        """Return the states of the crew's executions."""
         answer = await self.base.ask("GET", f"/crews/{crew}/executions", token=token)
         return [each["state"] for each in answer.json()["executions"]]
 
     async def end_all_sessions(self) -> None:
-        """As the operator does."""
+        """Revoke all sessions, like the operator."""
         await self.base.run("tokens", "revoke")
 
     async def inputs(self, crew: str, token: str) -> int:
-        """The status that a client gets with a crew's token."""
+        """Return the status of a request with a crew's token."""
         return (await self.base.ask("GET", f"/crews/{crew}/inputs", token=token)).status_code
 
     async def _ask_crew(self, crew: str, path: str, body: Json) -> Json:
@@ -130,7 +130,7 @@ def _crews(folder: Path) -> list[Json]:
 
 @pytest.fixture
 async def daemon(running: Running, tmp_path: Path) -> AsyncIterator[Daemon]:
-    """A daemon of the test's own."""
+    """The test's own daemon."""
     with running(
         links={"source": "open_api"},
         products={"source": "none"},
@@ -156,14 +156,14 @@ async def _open_tab(url: str) -> AsyncIterator[Tab]:
 
 @pytest.fixture
 async def plain_tab(daemon: Daemon) -> AsyncIterator[Tab]:
-    """A tab to which the daemon's address is no loopback, and so no secure context."""
+    """A tab that loads the page from an address outside loopback, which is no secure context."""
     async with _open_tab(daemon.url.replace("127.0.0.1", "0.0.0.0")) as tab:
         yield tab
 
 
 @pytest.fixture
 async def tab(daemon: Daemon) -> AsyncIterator[Tab]:
-    """A tab that nobody is logged in with."""
+    """A tab without a session."""
     async with _open_tab(daemon.url) as tab:
         yield tab
         assert tab.heard == []
@@ -180,7 +180,7 @@ def converting(running: Running) -> Iterator[Converting]:
 
 @pytest.fixture
 async def shop(converting: Converting, portal: Portal) -> AsyncIterator[Tab]:
-    """A tab of that daemon's page, with an account's cookie stored."""
+    """A tab with the page of `converting`, where an account's cookie is stored."""
     await converting.sync(portal.account())
     async with _open_tab(converting.url) as tab:
         yield tab

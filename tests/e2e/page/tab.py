@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 @dataclass
 class Tab:
-    """A tab of the browser, and what was heard of it."""
+    """A tab of the browser; its errors and messages, hosts of requests, and refused requests."""
 
     session: CdpSession
     url: str
@@ -49,7 +49,7 @@ class Tab:
             await self.session.call(f"{domain}.enable")
 
     async def open(self, place: str = "", *, session: tuple[str, str] | None = None) -> None:
-        """Go to a place of the page; with a session's cookie it is logged in there."""
+        """Navigate to a view of the page; a session's cookie logs in."""
         if session is not None:
             name, value = session
             cookie = {"name": name, "value": value, "url": self.url, "httpOnly": True}
@@ -57,7 +57,7 @@ class Tab:
         await self.session.call("Page.navigate", {"url": f"{self.url}/app/#/{place}"})
 
     async def log_in(self, password: str, code: str = "") -> None:
-        """Log in by the form."""
+        """Log in with the form."""
         await self.type("Password", password)
         await self.press_enter()
         if code:
@@ -65,11 +65,11 @@ class Tab:
             await self.press_enter()
 
     async def go(self, place: str) -> None:
-        """Go to another place within the page."""
+        """Go to another view without loading the page again."""
         await self.evaluate(f"location.hash = {json.dumps('#/' + place)}")
 
     async def find(self, role: str, name: str) -> str:
-        """Wait for a control that is shown; its object."""
+        """Wait until a control is shown, and return its object id."""
         with trio.fail_after(PATIENCE):
             while True:
                 root = await self.session.call("Runtime.evaluate", {"expression": "document"})
@@ -93,7 +93,7 @@ class Tab:
         await self._call(await self.find(role, name), "function() { this.click(); }")
 
     async def click_in_dialog(self, name: str) -> None:
-        """Press the button of that name in the open dialog."""
+        """Click the button of that name in the open dialog."""
         buttons = "[...document.querySelectorAll('dialog[open] button')]"
         await self.evaluate(
             f"{buttons}.find((each) => each.innerText === {json.dumps(name)}).click()"
@@ -101,7 +101,7 @@ class Tab:
 
     @asynccontextmanager
     async def mouse_held(self, role: str, name: str) -> AsyncIterator[None]:
-        """A click that takes as long as the block."""
+        """Hold the mouse button on a control during the block."""
         middle = """function() {
             const { x, y, width, height } = this.getBoundingClientRect();
             return { x: x + width / 2, y: y + height / 2 };
@@ -113,12 +113,12 @@ class Tab:
         await self.session.call("Input.dispatchMouseEvent", {"type": "mouseReleased", **press})
 
     async def text(self, role: str, name: str) -> str:
-        """What an element says."""
+        """Return an element's text."""
         object_id = await self.find(role, name)
         return str(await self._call(object_id, "function() { return this.innerText; }"))
 
     async def type(self, name: str, text: str) -> None:
-        """Type into the field of that name, in place of what is there."""
+        """Replace the text of the field with that name."""
         await self._call(
             await self.find("textbox", name), "function() { this.focus(); this.select(); }"
         )
@@ -134,7 +134,7 @@ class Tab:
             await self.session.call("Input.dispatchKeyEvent", {"type": kind, **key})
 
     async def press_tab(self) -> str:
-        """Go to the next control; what it says, or BODY behind the last one."""
+        """Press Tab, and return the text of the focused control, or BODY behind the last one."""
         await self.press("Tab")
         active = "document.activeElement"
         return str(await self.evaluate(f"{active} === document.body ? 'BODY' : {active}.innerText"))
@@ -150,7 +150,7 @@ class Tab:
         )
 
     async def be_offline(self, offline: bool) -> None:
-        """Take the network away from the tab, or give it back."""
+        """Disconnect the tab from the network, or connect it again."""
         conditions = {
             "offline": offline,
             "latency": 0,
@@ -160,7 +160,7 @@ class Tab:
         await self.session.call("Network.emulateNetworkConditions", conditions)
 
     async def paste(self, name: str) -> str:
-        """Paste into the field of that name, in place of what is there; what is there then."""
+        """Paste into the field with that name; return its new value."""
         await self.type(name, "")
         await self.session.call(
             "Input.dispatchKeyEvent", {"type": "keyDown", "commands": ["paste"]}
@@ -170,11 +170,11 @@ class Tab:
         )
 
     async def focused(self) -> str:
-        """The name of the element that has the focus."""
+        """Return the tag name of the focused element."""
         return str(await self.evaluate("document.activeElement.tagName"))
 
     async def be_hidden(self, hidden: bool) -> None:
-        """As when another tab is looked at."""
+        """Hide the tab as if another tab were selected, or show it."""
         value = json.dumps(hidden)
         await self.evaluate(
             f"Object.defineProperty(document, 'hidden', {{ value: {value}, configurable: true }});"
@@ -182,13 +182,13 @@ class Tab:
         )
 
     async def until(self, expression: str) -> None:
-        """Wait until it is true."""
+        """Wait until a JavaScript expression is true."""
         with trio.fail_after(PATIENCE):
-            while not await self.evaluate(expression):  # noqa: ASYNC110 - the page has no event of ours
+            while not await self.evaluate(expression):  # noqa: ASYNC110 - the page sends no event
                 await trio.sleep(LOOK_EVERY)
 
     async def see(self, *texts: str, but_not: str = "\0", patience: float = PATIENCE) -> str:
-        """Wait until all of these are shown, and that is not; all that is shown."""
+        """Wait until all of `texts` are shown and `but_not` is not; return the text of the page."""
         with trio.move_on_after(patience):
             while True:
                 shown = str(await self.evaluate("document.body?.innerText"))
@@ -209,7 +209,7 @@ class Tab:
         return answer["result"].get("value")
 
     def _entry(self, told: Json) -> None:
-        # What the network says is that a request was refused: that is seen at the answer.
+        # The log's network entries are refused requests, which `_response` records.
         if told["entry"]["source"] != "network":
             self.heard.append(str(told))
 

@@ -1,4 +1,4 @@
-"""The account in the page: what it says, and a cookie that is pasted."""
+"""The account in the page: its state, and a pasted cookie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converting in the page: text in, links out, and what happens when something is in the way."""
+"""Conversions in the page: text in, links out, and failures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def opened(shop: Tab, converting: Converting, place: str = "convert") -> N
 async def test_message_is_copied_back_with_its_links_replaced_without_a_clipboard_api(
     shop: Tab, converting: Converting, portal: Portal
 ) -> None:
-    """As over plain HTTP from another machine."""
+    """Over plain HTTP from another machine the page has no clipboard API."""
     source = {"source": WITHOUT_CLIPBOARD}
     await shop.session.call("Page.addScriptToEvaluateOnNewDocument", source)
     await opened(shop, converting)

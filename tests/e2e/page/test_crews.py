@@ -1,4 +1,4 @@
-"""The page's view of crews, and what the owner does in it."""
+"""The crews' views of the page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_login_with_second_factor_leads_to_the_page(daemon: Daemon, tab: T
     await tab.find("textbox", "Password")
 
 
-async def test_what_waits_for_a_crew_that_cannot_run_is_shown(daemon: Daemon, tab: Tab) -> None:
+async def test_queue_of_a_broken_crew_is_shown(daemon: Daemon, tab: Tab) -> None:
     await tab.open("crews/asking/status", session=daemon.session)
     await tab.see("Healthy")
     await tab.evaluate(
@@ -75,10 +75,10 @@ async def test_a_token_is_copied_without_being_shown(
 ) -> None:
     await tab.open("crews/asking/status", session=daemon.session)
     await tab.see("Healthy")
-    if allowed:  # to use the clipboard, as other browsers than this one do from the start
+    if allowed:  # other browsers allow the clipboard from the start
         granted = {"permissions": ["clipboardSanitizedWrite"]}
         await tab.session.call("Browser.grantPermissions", granted)
-        await tab.evaluate("document.execCommand = () => false")  # and need no other way
+        await tab.evaluate("document.execCommand = () => false")  # and the page uses no other way
     await tab.click("button", "Copy: Bearer Token")
     await tab.see("Copied", but_not="slc_")
     await tab.go("crews/asking/run")
@@ -86,7 +86,7 @@ async def test_a_token_is_copied_without_being_shown(
     assert await tab.paste("topic required") == token
 
 
-async def test_a_crew_is_run_by_the_form_and_answered(daemon: Daemon, tab: Tab) -> None:
+async def test_crew_is_run_with_the_form_and_gets_feedback(daemon: Daemon, tab: Tab) -> None:
     await tab.open("crews/asking/run", session=daemon.session)
     await tab.see(EVIL)  # the input's description
     await tab.click("button", "Run")
@@ -101,7 +101,7 @@ async def test_a_crew_is_run_by_the_form_and_answered(daemon: Daemon, tab: Tab) 
     await tab.type("Feedback", EVIL)
     await tab.click("button", "Approve")
     await tab.see("completed", "Result", "crew_kickoff_completed")
-    assert await tab.focused() == "H1"  # not lost with the form
+    assert await tab.focused() == "H1"  # the focus is kept although the form is gone
     assert json.loads(await tab.text("group", "Result")) == {
         "inputs": {"topic": EVIL, "tone": {"polite": False}},
         "human": EVIL,
@@ -133,7 +133,7 @@ async def test_numbers_are_kept_as_they_were_written(daemon: Daemon, tab: Tab) -
     assert tab.refused == []
 
 
-async def test_one_that_json_has_no_value_for_is_refused(daemon: Daemon, tab: Tab) -> None:
+async def test_number_beyond_json_is_refused(daemon: Daemon, tab: Tab) -> None:
     await tab.open("crews/asking/run", session=daemon.session)
     await tab.type("topic required", "numbers")
     await tab.type("tone optional", "1e400")
@@ -142,7 +142,7 @@ async def test_one_that_json_has_no_value_for_is_refused(daemon: Daemon, tab: Ta
     assert tab.refused[-1] == (400, "/crews/asking/kickoff")
 
 
-async def test_pressed_again_after_a_failure_it_is_the_same_execution(
+async def test_run_pressed_again_after_a_failure_is_the_same_execution(
     daemon: Daemon, tab: Tab
 ) -> None:
     await tab.open("crews/asking/run", session=daemon.session)
@@ -172,13 +172,13 @@ async def test_pressed_again_after_a_failure_it_is_the_same_execution(
     assert len(await daemon.executions("asking", token)) == 2
 
 
-async def test_who_does_not_look_holds_no_connection(daemon: Daemon, tab: Tab) -> None:
-    """A browser has six for all of its tabs."""
+async def test_hidden_tab_holds_no_connection(daemon: Daemon, tab: Tab) -> None:
+    """A browser has six connections for all of its tabs."""
     kickoff_id = await daemon.kick_off("asking", {"topic": "x"})
     await tab.open(f"crews/asking/executions/{kickoff_id}", session=daemon.session)
     await tab.see("human_input_requested")
     following = """performance.getEntriesByType("resource").filter(
-        (each) => each.name.includes("/events/")).length"""  # those that have ended
+        (each) => each.name.includes("/events/")).length"""  # requests that have ended
     assert await tab.evaluate(following) == 0
     await tab.be_hidden(True)
     await tab.until(f"{following} === 1")
@@ -194,7 +194,7 @@ async def test_who_does_not_look_holds_no_connection(daemon: Daemon, tab: Tab) -
     assert tab.refused == []
 
 
-async def test_a_view_comes_as_soon_as_the_daemon_is_there_again(daemon: Daemon, tab: Tab) -> None:
+async def test_view_is_shown_once_the_daemon_answers_again(daemon: Daemon, tab: Tab) -> None:
     await tab.open("crews", session=daemon.session)
     await tab.see("asking")
     await tab.evaluate(
@@ -211,7 +211,7 @@ async def test_a_view_comes_as_soon_as_the_daemon_is_there_again(daemon: Daemon,
     await tab.see("Healthy", but_not="Trying again")
 
 
-async def test_the_commands_run_as_they_are(daemon: Daemon, tab: Tab) -> None:
+async def test_shown_shell_commands_work_unchanged(daemon: Daemon, tab: Tab) -> None:
     await tab.open("crews/endless/status", session=daemon.session)
     await tab.see("Healthy")
     titles = (
@@ -228,15 +228,15 @@ async def test_the_commands_run_as_they_are(daemon: Daemon, tab: Tab) -> None:
     await tab.go("crews/failing/status")
     await tab.see("Healthy", "failing")
     start = await tab.text("group", "Start a run")
-    assert """{"inputs":{"why":"…"}}""" in start  # without the one that may be left out
+    assert """{"inputs":{"why":"…"}}""" in start  # without the optional input
 
 
-async def test_a_place_that_is_none(daemon: Daemon, tab: Tab) -> None:
+async def test_unknown_view_says_that_nothing_is_here(daemon: Daemon, tab: Tab) -> None:
     await tab.open("%ff", session=daemon.session)
     await tab.see("There is nothing here")
 
 
-async def test_one_is_stopped(daemon: Daemon, tab: Tab) -> None:
+async def test_execution_is_stopped_after_a_confirmation(daemon: Daemon, tab: Tab) -> None:
     kickoff_id = await daemon.kick_off("endless", {})
     await tab.open(f"crews/endless/executions/{kickoff_id}", session=daemon.session)
     await tab.see("running", "Now: Waiting")
@@ -244,14 +244,14 @@ async def test_one_is_stopped(daemon: Daemon, tab: Tab) -> None:
     await tab.see("Stop this run?")
     await tab.click_in_dialog("Stop")
     await tab.see("stopped", "Error", "crew_kickoff_failed")
-    # Not lost with the button: who uses no mouse goes on from here.
+    # The focus is kept although the button is gone: a keyboard user goes on from here.
     assert await tab.focused() == "H1"
     await tab.go("crews/endless/executions?state=RUNNING")
     await tab.see("There are none.")
     assert tab.refused == []
 
 
-async def test_a_slow_click_is_not_lost_to_the_next_look(daemon: Daemon, tab: Tab) -> None:
+async def test_slow_click_survives_a_refresh_of_the_list(daemon: Daemon, tab: Tab) -> None:
     kickoff_id = await daemon.kick_off("endless", {})
     await tab.open("crews/endless/executions", session=daemon.session)
     await tab.see("running", "Waiting")

@@ -1,4 +1,4 @@
-"""The history in the page: found, summed by day, converted again, downloaded, deleted."""
+"""The history in the page: search, sums by day, conversion again, download and deletion."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CARDS = "document.querySelectorAll('.card').length"
 
 
 def keep(state: Path, link: str, *, days_ago: int, name: str) -> None:
-    """Put an entry into the history of a daemon that runs."""
+    """Add an entry to a running daemon's history."""
     database = HistoryDatabase(state / FILE, HistoryLimits())
     at_ms = milliseconds(datetime.now(UTC) - timedelta(days=days_ago))
     made = SuccessEntry(

@@ -1,4 +1,4 @@
-"""The second factor in the page: off with a code, on with the app's first code."""
+"""The second factor in the page: switched off with a code, on with the app's first code."""
 
 from __future__ import annotations
 

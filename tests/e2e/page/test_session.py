@@ -1,4 +1,4 @@
-"""The owner's session ends, also while a page is open: from then on it shows and does nothing."""
+"""The owner's session ends while a page is open; the page then shows and does nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_end_of_session_asks_for_the_password_and_keeps_what_was_typed(
     assert await tab.evaluate("document.querySelector('textarea').value") == "typed before"
 
 
-async def test_nothing_is_started_without_it(daemon: Daemon, tab: Tab) -> None:
+async def test_ended_session_starts_no_execution(daemon: Daemon, tab: Tab) -> None:
     token = await daemon.token_of("asking")
     await tab.open("crews/asking/run", session=daemon.session)
     await tab.type("topic required", "too late")
@@ -37,7 +37,7 @@ async def test_nothing_is_started_without_it(daemon: Daemon, tab: Tab) -> None:
 
 
 @pytest.mark.parametrize("place", ["/{}", ""])
-async def test_nothing_is_followed_without_it(daemon: Daemon, tab: Tab, place: str) -> None:
+async def test_ended_session_follows_no_execution(daemon: Daemon, tab: Tab, place: str) -> None:
     kickoff_id = await daemon.kick_off("endless", {})
     await tab.open("crews/endless/executions" + place.format(kickoff_id), session=daemon.session)
     await tab.see("running")
