@@ -177,3 +177,33 @@ def test_memory_limit_without_a_group_of_version_2_is_the_machines(
     else:
         own_cgroup.write_text(own)
     assert memory_limit(own_cgroup, cgroups) == MACHINE
+
+
+PASSWORD_CHECK_ON_A_THREAD = """
+import re, threading
+from pathlib import Path
+from smartlinkd.auth.passwords import hash_password
+from smartlinkd.processes.process_limits import return_large_blocks
+
+def anonymous_kib() -> int:
+    return int(re.search(r"RssAnon:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
+
+return_large_blocks()
+hash_password("the first one")
+before = anonymous_kib()
+thread = threading.Thread(target=hash_password, args=("the second one",))
+thread.start()
+thread.join()
+print(anonymous_kib() - before)
+"""
+
+
+def test_memory_of_a_password_check_goes_back_to_the_kernel() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PASSWORD_CHECK_ON_A_THREAD],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(done.stdout) < 4096  # a check takes 19 MiB

@@ -24,7 +24,11 @@ from smartlinkd import logs
 from smartlinkd.commands.codes import FAILED, GOOD, REFUSED
 from smartlinkd.config import ConfigError, Settings
 from smartlinkd.errors import Refused, leaves
-from smartlinkd.processes.process_limits import make_private, raise_descriptor_limit
+from smartlinkd.processes.process_limits import (
+    make_private,
+    raise_descriptor_limit,
+    return_large_blocks,
+)
 from smartlinkd.state_files import NotSaved, StateUnusable
 
 if TYPE_CHECKING:
@@ -59,6 +63,7 @@ def _prepare() -> SystemdEnvironment:
     """Make the process private, before secrets are read, and take over inherited descriptors."""
     make_private()
     raise_descriptor_limit()
+    return_large_blocks()
     from smartlinkd.systemd.environment import pop_environment
 
     return pop_environment(os.environ)  # before other files can get a descriptor's number

@@ -6,6 +6,7 @@ docs/decisions/044-private-process.md tells what closing it costs and what it do
 
 from __future__ import annotations
 
+import ctypes
 import os
 import resource
 from collections.abc import Iterator
@@ -18,6 +19,8 @@ from smartlinkd.processes.reaper import prctl
 PR_SET_DUMPABLE: Final = 4
 ENOUGH_DESCRIPTORS: Final = 8192
 """As many as the service has (LimitNOFILE). Each address that is listened at takes up to 512."""
+M_MMAP_THRESHOLD: Final = -3  # mallopt(3)
+LARGE_BYTES: Final = 1024 * 1024
 
 
 def make_private() -> None:
@@ -37,6 +40,17 @@ def raise_descriptor_limit() -> None:
     most = ENOUGH_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(ENOUGH_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def return_large_blocks() -> None:
+    """Have malloc give freed blocks of `LARGE_BYTES` and more back to the kernel.
+
+    glibc's would keep the 19 MiB of a password check for each thread that ever made one. A libc
+    without mallopt(3) is left as it is.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
 def memory_limit(
