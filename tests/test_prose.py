@@ -7,8 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("daemon/smartlinkd", "tests", "bench", "examples")
 LONGEST_HEAD = 8
@@ -16,13 +14,11 @@ LONGEST_HEAD = 8
 NO_SUBJECT = re.compile(r"(What|Whether|Who|One that|Those|It)\b")
 
 
-def modules() -> list[str]:
-    """Return the paths of all modules below `ROOT`."""
-    return [
-        path.relative_to(ROOT).as_posix()
-        for folder in FOLDERS
-        for path in sorted((ROOT / folder).rglob("*.py"))
-    ]
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    """Yield the path and the syntax tree of each module below `FOLDERS`."""
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
 
 
 def docstrings(tree: ast.Module) -> Iterator[str]:
@@ -34,16 +30,29 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
                     yield str(each.value.value)
 
 
-@pytest.mark.parametrize("path", modules())
-def test_docstrings_have_subjects_and_modules_short_heads(path: str) -> None:
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    head = ast.get_docstring(tree) or ""
-    assert len(head.splitlines()) <= LONGEST_HEAD
-    assert [text for text in docstrings(tree) if NO_SUBJECT.match(text.strip())] == []
+def test_heads_of_modules_are_short() -> None:
+    heads = {path: ast.get_docstring(tree) or "" for path, tree in trees()}
+    long = [path for path, head in heads.items() if len(head.splitlines()) > LONGEST_HEAD]
+    assert long == []
+
+
+def test_docstrings_name_their_subject_first() -> None:
+    found = [
+        f"{path}: {text}"
+        for path, tree in trees()
+        for text in docstrings(tree)
+        if NO_SUBJECT.match(text.strip())
+    ]
+    assert found == []
 
 
 def test_modules_that_the_architecture_names_exist() -> None:
     text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
     named = set(re.findall(r"[\w/]+\.(?:py|js)\b", text))
-    there = [path.as_posix() for path in ROOT.rglob("*") if path.suffix in (".py", ".js")]
+    there = [
+        path.as_posix()
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".js")
+    ]
     assert [name for name in sorted(named) if not any(f"/{name}" in path for path in there)] == []
