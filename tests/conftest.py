@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import HealthCheck, settings
 
 from tests.every_step.driver import at_every_step
-from tests.fakes.lent import theirs
+from tests.fakes.passed_sockets import theirs
 from tests.shortage import no_thread, shortage
 
 if TYPE_CHECKING:

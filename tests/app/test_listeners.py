@@ -16,7 +16,7 @@ from smartlinkd.http_server import bind
 from smartlinkd.net.addresses import Bind
 from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.sockets import ActivatedSockets
-from tests.fakes.lent import passed
+from tests.fakes.passed_sockets import passed
 
 HASH = hash_password("correct horse")
 ANYWHERE = Bind("127.0.0.1", 0)

@@ -7,7 +7,7 @@ import pyotp
 from smartlinkd.auth.files import STATE_FILE, SavedState, load
 from smartlinkd.auth.totp import STEP, SecondFactor
 from tests.every_step.world import PASSWORD, World
-from tests.faults.door import SentRequest
+from tests.faults.sockets import SentRequest
 
 
 class Owner:

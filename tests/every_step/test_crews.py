@@ -13,7 +13,7 @@ from tests.every_step.world import ENDED, StrikeWorld, World, is_answered, strik
 from tests.fakes.network import Json
 from tests.fakes.puppets import Step
 from tests.faults.crews.client import Client
-from tests.faults.door import SentRequest
+from tests.faults.sockets import SentRequest
 
 TARGETS = ("client", "executor", "journal")
 """The client leaves, or the actor that works for it fails."""

@@ -25,8 +25,8 @@ from smartlinkd.sandbox.session import affiliate_id
 from tests.every_step.parts import RESTARTED, Parts
 from tests.every_step.strike import Strike
 from tests.fakes.gate import Gate
-from tests.faults.door import SentRequest
 from tests.faults.phases import SUBMIT
+from tests.faults.sockets import SentRequest
 from tests.faults.stage import BROWSER_LIMITS, Stage, wait_until
 
 PASSWORD = "the right one"

@@ -16,7 +16,7 @@ from tests.fakes.chromium import FakeChromium
 from tests.fakes.gate import Gate
 from tests.fakes.machine import Process
 from tests.fakes.tab import Tab
-from tests.faults.door import SentRequest
+from tests.faults.sockets import SentRequest
 from tests.faults.stage import BIG, Stage, wait_until
 
 SUBMIT = "q=batchCustomLink"

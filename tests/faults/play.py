@@ -8,9 +8,9 @@ from collections import Counter
 
 import trio
 
-from tests.faults.door import SentRequest
 from tests.faults.matrix import MOMENT, SUBMITTED, Due
 from tests.faults.phases import ARMED_PHASES, PHASES, SOON, Scene
+from tests.faults.sockets import SentRequest
 from tests.faults.stage import POLL_INTERVAL, Stage, wait_until
 from tests.faults.strikes import ARMED, STRIKES
 

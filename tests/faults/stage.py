@@ -54,7 +54,7 @@ from tests.fakes.machine import Machine
 from tests.fakes.network import ORIGINS, Json, Network, sandbox_network
 from tests.fakes.threads import threads_in_place
 from tests.fakes.workers import Workers
-from tests.faults.door import AsgiServer, Control, SentRequest, no_sockets, request
+from tests.faults.sockets import AsgiServer, Control, SentRequest, no_sockets, request
 from tests.hygiene.tasks import daemon_tasks
 
 POLL_INTERVAL = 0.02  # seconds

@@ -17,7 +17,7 @@ from smartlinkd.systemd.sockets import (
     open_sockets,
     select_sockets,
 )
-from tests.fakes.lent import passed
+from tests.fakes.passed_sockets import passed
 from tests.service_manager.conftest import is_open
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.faults.door import SentRequest
+from tests.faults.sockets import SentRequest
 
 
 class Call(SentRequest):

@@ -12,11 +12,11 @@ from math import inf
 import trio
 
 from tests.simulation.audit import Audit
-from tests.simulation.books import EXPIRED, CookieId
 from tests.simulation.configuration import IDLE
 from tests.simulation.crew_clients import CrewClient
 from tests.simulation.crews import CREWS, LONGEST, MOST_WAIT
-from tests.simulation.nemesis import FaultInjector
+from tests.simulation.expectations import EXPIRED, CookieId
+from tests.simulation.fault_injector import FaultInjector
 from tests.simulation.owner import Owner
 from tests.simulation.seeded import collect_garbage, random_for
 from tests.simulation.sessions import Visitor

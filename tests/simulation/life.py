@@ -29,7 +29,7 @@ from smartlinkd.supervision.supervisor import Escalated
 from smartlinkd.systemd.environment import NO_SYSTEMD
 from smartlinkd.systemd.manager import ServiceManager
 from smartlinkd.vault.actor import Vault
-from tests.faults.door import AsgiServer, Control, no_sockets
+from tests.faults.sockets import AsgiServer, Control, no_sockets
 
 
 class DaemonRun:

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import trio
 
 from smartlinkd.errors import Refused
-from tests.simulation.books import NOBODY, CookieId
 from tests.simulation.calls import Call
 from tests.simulation.configuration import CONTEXTS, QUEUE
+from tests.simulation.expectations import NOBODY, CookieId
 from tests.simulation.sessions import Visitor
 from tests.simulation.upstream import cookie_of
 from tests.simulation.world import ANSWERED, World

@@ -19,8 +19,8 @@ from tests.simulation.answers import (
     WrongAnswer,
     check_answer,
 )
-from tests.simulation.books import NOBODY, CookieId, PendingConversion, SubIds
 from tests.simulation.calls import Call
+from tests.simulation.expectations import NOBODY, CookieId, PendingConversion, SubIds
 from tests.simulation.sessions import Session, Visitor
 from tests.simulation.upstream import cookie_of
 from tests.simulation.world import World

@@ -16,7 +16,7 @@ from smartlinkd.sandbox.batch import target_of
 from smartlinkd.sandbox.session import EXPIRED as EXPIRED_SESSION
 from smartlinkd.sandbox.session import cookies_of
 from tests.fakes.network import ORIGINS, Exchange, NetError, Network
-from tests.simulation.books import EXPIRED, CookieId, Expectations
+from tests.simulation.expectations import EXPIRED, CookieId, Expectations
 from tests.simulation.log import Log
 
 CHUNK = 5

@@ -29,21 +29,21 @@ from smartlinkd.supervision.supervisor import Escalated
 from tests.fakes.disk import Disk
 from tests.fakes.internet import Internet
 from tests.fakes.network import HOLD, ORIGINS, Json, without_threads
-from tests.faults.door import request
+from tests.faults.sockets import request
 from tests.faults.stage import GONE, WallClock, matches, wait_until
 from tests.hygiene.tasks import daemon_tasks
-from tests.simulation.books import Expectations
 from tests.simulation.calls import Call
+from tests.simulation.conditions import Conditions
 from tests.simulation.configuration import configuration
 from tests.simulation.crews import CREWS
 from tests.simulation.executions import Executions
+from tests.simulation.expectations import Expectations
 from tests.simulation.life import DaemonRun
 from tests.simulation.log import MARK, InjectedCrash, Log, Records
 from tests.simulation.machine import Machine, Workers
 from tests.simulation.receivers import HOSTS, CheckedReceiver
 from tests.simulation.seeded import random_for
 from tests.simulation.upstream import CheckedNetwork, NetworkTransport
-from tests.simulation.weather import Conditions
 
 T = TypeVar("T")
 ANSWERED = 2 * 8.0 + 0.5

@@ -9,7 +9,7 @@ import trio
 
 from tests.fakes.network import Json
 from tests.fakes.puppets import Step
-from tests.faults.door import SentRequest
+from tests.faults.sockets import SentRequest
 from tests.faults.stage import POLL_INTERVAL, Stage
 
 LONGEST_WAIT = 60.0

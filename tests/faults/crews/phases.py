@@ -22,8 +22,8 @@ from tests.fakes.internet import Behaviour, Receiver, answer
 from tests.fakes.puppets import FakeWorker, Step
 from tests.faults.crews.client import Client
 from tests.faults.crews.stage import CrewStage
-from tests.faults.door import SentRequest
 from tests.faults.phases import SUBMIT, start
+from tests.faults.sockets import SentRequest
 from tests.faults.stage import POLL_INTERVAL, wait_until
 
 WATCH = 30.0
