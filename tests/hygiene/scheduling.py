@@ -9,7 +9,7 @@ from __future__ import annotations
 from trio._core import _run
 
 # Without it trio reads tasks from a set, whose order differs between processes.
-_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[attr-defined]
+_run._ALLOW_DETERMINISTIC_SCHEDULING = True  # type: ignore[misc]
 
 
 def seed_order(seed: int | str) -> None:
