@@ -14,13 +14,6 @@ LONGEST_HEAD = 8
 NO_SUBJECT = re.compile(r"(What|Whether|Who|One that|Those|It)\b")
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    """Yield the path and the syntax tree of each module below `FOLDERS`."""
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
-
-
 def docstrings(tree: ast.Module) -> Iterator[str]:
     """Yield the docstrings of a module, its classes and its functions, and those of constants."""
     for node in ast.walk(tree):
@@ -30,18 +23,19 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
                     yield str(each.value.value)
 
 
-def test_heads_of_modules_are_short() -> None:
-    heads = {path: ast.get_docstring(tree) or "" for path, tree in trees()}
-    long = [path for path, head in heads.items() if len(head.splitlines()) > LONGEST_HEAD]
-    assert long == []
+def violations(tree: ast.Module) -> Iterator[str]:
+    """Yield what is wrong with the docstrings of a module."""
+    if len((ast.get_docstring(tree) or "").splitlines()) > LONGEST_HEAD:
+        yield f"its head has more than {LONGEST_HEAD} lines"
+    yield from (text for text in docstrings(tree) if NO_SUBJECT.match(text.strip()))
 
 
-def test_docstrings_name_their_subject_first() -> None:
+def test_docstrings_name_their_subject_and_heads_are_short() -> None:
     found = [
-        f"{path}: {text}"
-        for path, tree in trees()
-        for text in docstrings(tree)
-        if NO_SUBJECT.match(text.strip())
+        f"{path.relative_to(ROOT)}: {each}"
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+        for each in violations(ast.parse(path.read_text(encoding="utf-8")))
     ]
     assert found == []
 
