@@ -23,7 +23,7 @@ from smartlinkd.untrusted import first_line
 ENDED_QUEUE = 256  # requests that have ended, and whose bodies are still to be read
 RESPONSE_QUEUE = 16  # responses that nobody has taken yet
 BODY_LIMIT = 4 * 1024 * 1024  # bytes; the bodies that matter have a few kilobytes
-BODIES_LIMIT = 32 * 1024 * 1024  # bytes that a renderer keeps of all bodies of its page
+BODIES_LIMIT = 8 * 1024 * 1024  # bytes that a renderer keeps of all bodies of its page
 NETWORK_BUFFERS = {"maxTotalBufferSize": BODIES_LIMIT, "maxResourceBufferSize": BODY_LIMIT}
 """The parameters of Network.enable, which a session needs before `capture`."""
 

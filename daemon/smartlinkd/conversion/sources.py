@@ -1,6 +1,7 @@
-"""Protocols of the sources that the conversion service uses: what any marketplace has to offer.
+"""Protocols of the sources that the conversion service uses: of links, and of product data.
 
-`app/components.py` chooses their implementations by the configuration.
+`app/components.py` chooses their implementations by the configuration. What else a second
+marketplace has to offer: "Changing something" in docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 | answer | verdict |
 |---|---|
 | 2xx | `Delivered` |
-| 302, 303, 307, 408, 425, 429, 5xx | `Retried` |
-| none, for any reason; a forbidden address too | `Retried` |
+| 302, 303, 307, 408, 425, 429, 5xx; none, also at a forbidden address | `Retried` |
 | any other, 301 and 308 too; a request that cannot be written | `GivenUp` |
+| `Retried`, for a call that has been due for 25 hours | `GivenUp` |
 """
 
 from __future__ import annotations
