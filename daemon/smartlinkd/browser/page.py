@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeAlias, cast
 
 import trio
@@ -158,6 +158,7 @@ class Page:
         self._document_count = 0
         self._other_urls: dict[str, None] = {}  # an ordered set
         self._url_listener: UrlListener | None = None
+        self._capture_count = 0  # blocks of `responses` that run
 
     @property
     def is_gone(self) -> bool:
@@ -252,11 +253,24 @@ class Page:
             raise ScriptFailed(f"the script's value is {value['unserializableValue']}, not JSON")
         return cast(JsonValue, value.get("value"))
 
-    def responses(
+    @asynccontextmanager
+    async def responses(
         self, *url_parts: str, method: str | None = "POST"
-    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[CapturedResponse]]:
-        """Capture the answers to the page's own requests. See `capture`."""
-        return capture(self.session, url_parts, method)
+    ) -> AsyncIterator[trio.MemoryReceiveChannel[CapturedResponse]]:
+        """Capture the answers to the page's own requests. See `capture`.
+
+        Chromium keeps bodies and sends events of requests only while one of these blocks runs.
+        """
+        self._capture_count += 1
+        try:
+            if self._capture_count == 1:
+                await self.session.call("Network.enable", NETWORK_BUFFERS)
+            async with capture(self.session, url_parts, method) as received:
+                yield received
+        finally:
+            self._capture_count -= 1
+            if self._capture_count == 0:
+                self.session.post("Network.disable", {})
 
     async def close(self) -> None:
         """Close the tab and wait until it is closed, also one that loops, hangs or has ended.
@@ -285,7 +299,6 @@ class Page:
         self.session.on("Page.windowOpen", self._handle_popup)
         await self.session.call("Page.enable")
         await self.session.call("Inspector.enable")  # sends Inspector.targetCrashed
-        await self.session.call("Network.enable", NETWORK_BUFFERS)
         await self.session.call("Page.setLifecycleEventsEnabled", {"enabled": True})
 
     def _dismiss_dialog(self, params: JsonObject) -> None:
