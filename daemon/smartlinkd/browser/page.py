@@ -48,12 +48,15 @@ NAVIGATION_DEADLINE = 30.0
 """Seconds. A page of the portal takes two or three to load; a slow line several times that."""
 NAVIGATION_EVENT_QUEUE = 1024  # frames send some ten events each while a page loads
 MAX_OTHER_URLS = 64
+CALL_BY_JSON = "function (json) { return (%s)(...JSON.parse(json)) }"
+"""A call with arguments in JSON. The source of a function does not depend on its arguments."""
 _WEB_SCHEMES = ("http:", "https:")
 # Chromium's words for a script's document that is not there any more.
 _CONTEXT_LOST = (
     "Inspected target navigated or closed",
     "Cannot find context with specified id",
     "Cannot find default execution context",
+    "Could not find object with given id",
     "Execution context was destroyed",
 )
 
@@ -159,6 +162,7 @@ class Page:
         self._other_urls: dict[str, None] = {}  # an ordered set
         self._url_listener: UrlListener | None = None
         self._capture_count = 0  # blocks of `responses` that run
+        self._global_id: str | None = None  # the global object of the present document
 
     @property
     def is_gone(self) -> bool:
@@ -217,11 +221,11 @@ class Page:
     ) -> JsonValue:
         """Call a JavaScript function in the page and return its value; a promise is awaited.
 
-        The function runs as if the user had just clicked. JSON without other characters than ASCII
-        is a JavaScript literal, so its arguments cannot end the call.
+        The function runs as if the user had just clicked.
 
         Args:
-            function: its source, as "async (a, b) => …".
+            function: its source, as "async (a, b) => …". Each different one stays in the renderer's
+                memory for a while, so it should be a constant.
             deadline: in seconds.
 
         Raises:
@@ -229,19 +233,29 @@ class Page:
             ContextLost: the page navigated before there was a value.
             CallTimedOut: the deadline has passed; the script may still be running.
         """
+        until = trio.current_time() + deadline
         try:
+            if self._global_id is None:
+                found = await self.session.call(
+                    "Runtime.evaluate", {"expression": "globalThis"}, deadline=deadline
+                )
+                self._global_id = found["result"]["objectId"]
             answer = await self.session.call(
-                "Runtime.evaluate",
+                "Runtime.callFunctionOn",
                 {
-                    "expression": f"({function})({', '.join(map(json.dumps, arguments))})",
+                    "functionDeclaration": CALL_BY_JSON % function,
+                    "objectId": self._global_id,
+                    # ASCII alone: CDP refuses half of a surrogate pair, and JSON.parse does not.
+                    "arguments": [{"value": json.dumps(arguments)}],
                     "awaitPromise": True,
                     "returnByValue": True,
                     "userGesture": True,
                 },
-                deadline=deadline,
+                deadline=max(0.0, until - trio.current_time()),
             )
         except ProtocolError as refusal:
             if any(words in refusal.reason for words in _CONTEXT_LOST):
+                self._global_id = None
                 raise ContextLost("the page went elsewhere while a script ran in it") from None
             raise ScriptFailed(
                 f"the script's value was refused: {first_line(refusal.reason)}"
@@ -313,6 +327,7 @@ class Page:
             self._add_other_url(frame["url"])
             return
         self._document_count += 1
+        self._global_id = None
         self._other_urls.clear()
         # A document that did not come has an unreachable URL, and the browser's own page instead.
         url = frame.get("unreachableUrl") or frame["url"] + frame.get("urlFragment", "")
