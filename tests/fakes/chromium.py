@@ -32,7 +32,7 @@ NOTHING_TO_DO = frozenset(
 )
 DISMISS = "Page.handleJavaScriptDialog"
 # The browser answers all other commands in the order in which they came.
-LONG = frozenset({"Page.navigate", "Runtime.evaluate"})
+LONG = frozenset({"Page.navigate", "Runtime.callFunctionOn"})
 
 
 class FakeChromium:

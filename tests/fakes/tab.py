@@ -15,6 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 import trio
 
+from smartlinkd.browser.page import CALL_BY_JSON
 from tests.fakes.network import Exchange, Json, NetError
 
 if TYPE_CHECKING:
@@ -136,9 +137,15 @@ class Tab:
             case "Page.navigate":
                 return await self.navigate(params["url"])
             case "Runtime.evaluate":
-                return await self._evaluate(params["expression"])
+                assert params["expression"] == "globalThis"
+                return {"result": {"type": "object", "objectId": self.document.loader_id}}
+            case "Runtime.callFunctionOn":
+                return await self._call_function(params)
             case "Network.enable":
                 self._network = True
+            case "Network.disable":
+                self._network = False
+                self._bodies.clear()
             case "Network.getResponseBody":
                 if params["requestId"] not in self._bodies:
                     raise Refused("No resource with given identifier found")
@@ -326,11 +333,13 @@ class Tab:
             {"frameId": self.id, "loaderId": self.document.loader_id, "name": name},
         )
 
-    async def _evaluate(self, expression: str) -> Json:
+    async def _call_function(self, params: Json) -> Json:
         document = self.document
-        source = next(each for each in SCRIPTS if expression.startswith(f"({each})("))
-        function = SCRIPTS[source]
-        arguments = json.loads(f"[{expression.removeprefix(f'({source})(')[:-1]}]")
+        if params["objectId"] != document.loader_id:
+            raise Refused("Could not find object with given id")
+        declaration = params["functionDeclaration"]
+        function = next(SCRIPTS[each] for each in SCRIPTS if CALL_BY_JSON % each == declaration)
+        arguments = json.loads(params["arguments"][0]["value"])
         value: Any = None
         with document.lifetime.within() as scope:
             value = await function(self, arguments)

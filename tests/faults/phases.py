@@ -22,7 +22,7 @@ from tests.faults.stage import BIG, Stage, wait_until
 SUBMIT = "q=batchCustomLink"
 PRODUCT = "/api/v3/offer/product?"
 PAGE = "/offer/custom_link"
-CANARY_CALL = "Runtime.evaluate"
+CANARY_CALL = "Runtime.callFunctionOn"
 DISPOSE = "Target.disposeBrowserContext"
 MEASURE_INTERVAL = 30.0  # seconds between two measurements of the browser's memory
 SOON = 20.0  # seconds

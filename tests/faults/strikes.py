@@ -21,11 +21,11 @@ HOUR = 3600.0  # seconds
 TOO_LATE = 40.0
 """Seconds: more than the deadline of every call."""
 LATE = {
-    "idle": "Runtime.evaluate",
-    "starting": "Runtime.evaluate",
-    "restarting": "Runtime.evaluate",
+    "idle": "Runtime.callFunctionOn",
+    "starting": "Runtime.callFunctionOn",
+    "restarting": "Runtime.callFunctionOn",
     "loading": "Page.navigate",
-    "reading": "Runtime.evaluate",
+    "reading": "Runtime.callFunctionOn",
     "disposing": "Target.disposeBrowserContext",
 }
 """The call whose answer is late, by phase. In all others it is Network.getResponseBody."""

@@ -110,7 +110,7 @@ async def test_redirected_reading_raises_by_where_it_leads(
 
 # Where a load leads to
 
-HANGS = CallTimedOut("Runtime.evaluate", 10)
+HANGS = CallTimedOut("Runtime.callFunctionOn", 10)
 HANGS_WITHIN = 12
 
 

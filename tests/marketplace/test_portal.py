@@ -189,7 +189,7 @@ async def test_frame_of_another_site_is_no_check() -> None:
     assert await submit_form(tab) == GOOD_ROWS
 
 
-@pytest.mark.parametrize("looks", [[look()], [CallTimedOut("Runtime.evaluate", 2.0)]])
+@pytest.mark.parametrize("looks", [[look()], [CallTimedOut("Runtime.callFunctionOn", 2.0)]])
 @pytest.mark.parametrize("answers", [[], [(1.5, OTHER_CALL)] * 30], ids=["quiet", "other calls"])
 async def test_check_in_frame_instead_of_answer_is_raised_soon(
     looks: list[Any],
@@ -253,7 +253,7 @@ async def test_failed_rows_are_an_answer(body: str, codes: list[int]) -> None:
 async def test_page_that_is_busy_now_and_then_is_waited_for(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    shown: list[Json | Exception] = [look(), CallTimedOut("Runtime.evaluate", 2)]
+    shown: list[Json | Exception] = [look(), CallTimedOut("Runtime.callFunctionOn", 2)]
     tab = Tab(
         looks=[*shown * 5, look()],
         answers=[(portal.ANSWER_TIMEOUT - 5, answered(body=GOOD_BODY))],

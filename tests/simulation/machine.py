@@ -29,7 +29,7 @@ from tests.simulation.upstream import VARIANT
 PROBE_INTERVAL = BrowserLimits().probe_interval_s
 IDLE_PROBE_INTERVAL = 4.0
 REAL_PROBE_SHARE = 0.05
-PROBE_METHOD = "Runtime.evaluate"
+PROBE_METHOD = "Runtime.callFunctionOn"
 
 
 class Machine(machine.Machine):

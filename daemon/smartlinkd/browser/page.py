@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TypeAlias, cast
 
 import trio
@@ -48,12 +48,15 @@ NAVIGATION_DEADLINE = 30.0
 """Seconds. A page of the portal takes two or three to load; a slow line several times that."""
 NAVIGATION_EVENT_QUEUE = 1024  # frames send some ten events each while a page loads
 MAX_OTHER_URLS = 64
+CALL_BY_JSON = "function (json) { return (%s)(...JSON.parse(json)) }"
+"""A call with arguments in JSON. The source of a function does not depend on its arguments."""
 _WEB_SCHEMES = ("http:", "https:")
 # Chromium's words for a script's document that is not there any more.
 _CONTEXT_LOST = (
     "Inspected target navigated or closed",
     "Cannot find context with specified id",
     "Cannot find default execution context",
+    "Could not find object with given id",
     "Execution context was destroyed",
 )
 
@@ -158,6 +161,8 @@ class Page:
         self._document_count = 0
         self._other_urls: dict[str, None] = {}  # an ordered set
         self._url_listener: UrlListener | None = None
+        self._capture_count = 0  # blocks of `responses` that run
+        self._global_id: str | None = None  # the global object of the present document
 
     @property
     def is_gone(self) -> bool:
@@ -216,11 +221,11 @@ class Page:
     ) -> JsonValue:
         """Call a JavaScript function in the page and return its value; a promise is awaited.
 
-        The function runs as if the user had just clicked. JSON without other characters than ASCII
-        is a JavaScript literal, so its arguments cannot end the call.
+        The function runs as if the user had just clicked.
 
         Args:
-            function: its source, as "async (a, b) => …".
+            function: its source, as "async (a, b) => …". Each different one stays in the renderer's
+                memory for a while, so it should be a constant.
             deadline: in seconds.
 
         Raises:
@@ -228,19 +233,29 @@ class Page:
             ContextLost: the page navigated before there was a value.
             CallTimedOut: the deadline has passed; the script may still be running.
         """
+        until = trio.current_time() + deadline
         try:
+            if self._global_id is None:
+                found = await self.session.call(
+                    "Runtime.evaluate", {"expression": "globalThis"}, deadline=deadline
+                )
+                self._global_id = found["result"]["objectId"]
             answer = await self.session.call(
-                "Runtime.evaluate",
+                "Runtime.callFunctionOn",
                 {
-                    "expression": f"({function})({', '.join(map(json.dumps, arguments))})",
+                    "functionDeclaration": CALL_BY_JSON % function,
+                    "objectId": self._global_id,
+                    # ASCII alone: CDP refuses half of a surrogate pair, and JSON.parse does not.
+                    "arguments": [{"value": json.dumps(arguments)}],
                     "awaitPromise": True,
                     "returnByValue": True,
                     "userGesture": True,
                 },
-                deadline=deadline,
+                deadline=max(0.0, until - trio.current_time()),
             )
         except ProtocolError as refusal:
             if any(words in refusal.reason for words in _CONTEXT_LOST):
+                self._global_id = None
                 raise ContextLost("the page went elsewhere while a script ran in it") from None
             raise ScriptFailed(
                 f"the script's value was refused: {first_line(refusal.reason)}"
@@ -252,11 +267,24 @@ class Page:
             raise ScriptFailed(f"the script's value is {value['unserializableValue']}, not JSON")
         return cast(JsonValue, value.get("value"))
 
-    def responses(
+    @asynccontextmanager
+    async def responses(
         self, *url_parts: str, method: str | None = "POST"
-    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[CapturedResponse]]:
-        """Capture the answers to the page's own requests. See `capture`."""
-        return capture(self.session, url_parts, method)
+    ) -> AsyncIterator[trio.MemoryReceiveChannel[CapturedResponse]]:
+        """Capture the answers to the page's own requests. See `capture`.
+
+        Chromium keeps bodies and sends events of requests only while one of these blocks runs.
+        """
+        self._capture_count += 1
+        try:
+            if self._capture_count == 1:
+                await self.session.call("Network.enable", NETWORK_BUFFERS)
+            async with capture(self.session, url_parts, method) as received:
+                yield received
+        finally:
+            self._capture_count -= 1
+            if self._capture_count == 0:
+                self.session.post("Network.disable", {})
 
     async def close(self) -> None:
         """Close the tab and wait until it is closed, also one that loops, hangs or has ended.
@@ -285,7 +313,6 @@ class Page:
         self.session.on("Page.windowOpen", self._handle_popup)
         await self.session.call("Page.enable")
         await self.session.call("Inspector.enable")  # sends Inspector.targetCrashed
-        await self.session.call("Network.enable", NETWORK_BUFFERS)
         await self.session.call("Page.setLifecycleEventsEnabled", {"enabled": True})
 
     def _dismiss_dialog(self, params: JsonObject) -> None:
@@ -300,6 +327,7 @@ class Page:
             self._add_other_url(frame["url"])
             return
         self._document_count += 1
+        self._global_id = None
         self._other_urls.clear()
         # A document that did not come has an unreachable URL, and the browser's own page instead.
         url = frame.get("unreachableUrl") or frame["url"] + frame.get("urlFragment", "")
