@@ -159,3 +159,20 @@ async def test_network_domain_is_enabled_while_captures_run(
     await wait_all_tasks_blocked()
     over.set()
     assert (await peer.take())["method"] == "Network.disable"
+
+
+async def test_source_of_a_script_does_not_depend_on_its_arguments(
+    page: Page, peer: Any, nursery: trio.Nursery
+) -> None:
+    """V8 keeps the sources of scripts that differ."""
+    sources = set()
+    for number in (1, 2):
+        asker = await ask(nursery, partial(page.evaluate, "(n) => n", number))
+        if number == 1:
+            await peer.answer({"result": {"objectId": "global"}})
+        command = await peer.take()
+        sources.add(command["params"]["functionDeclaration"])
+        await peer.say({"id": command["id"], "result": {"result": {"value": number}}})
+        await asker.done.wait()
+        assert asker.result == number
+    assert len(sources) == 1
