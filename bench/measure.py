@@ -151,7 +151,7 @@ def _ignore(_text: str) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """How to measure a row. `folder` is the row's own; it is empty, and removed after the row."""
+    """The settings of one row. `folder` is empty at its start, and removed after it."""
 
     folder: Path
     quick: bool = False

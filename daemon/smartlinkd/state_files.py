@@ -3,7 +3,7 @@
 A file is read and replaced as a whole, so that a crash or a power failure leaves the old content or
 the new one. Its mode is 0600; a file that other users may open is refused. A secret is a file of 64
 hexadecimal digits, made at the first start. All functions block; actors call them on a thread.
-"What is on disk" in docs/architecture.md lists all files and the modules that write them.
+"What is on disk" in docs/architecture.md lists the files and the modules that write them.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ ANSWERS: dict[str, type[Exception]] = {
     "human_check": HumanCheck,
 }
 TIMES = {"reset": None}
-"""How often a fault strikes; None for always. Chromium retries a reset call on each reused
-connection."""
+"""The number of times that a fault strikes; None for always. Chromium retries a reset call on each
+reused connection."""
 REFUSED = {"html", "login_redirect", "logged_out"}
 """Faults that do not end the session when product data is read."""
 

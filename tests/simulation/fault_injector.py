@@ -9,7 +9,7 @@ import errno
 import os
 import random
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NoReturn
@@ -205,18 +205,17 @@ class FaultInjector:
 
     def crash_actor(self) -> None:
         """Raise an error in an actor, which crashes."""
-        mailboxes = self._mailboxes()
-        if mailboxes:
-            name = self._chance.choice(list(mailboxes))
-            self._log_fault(f"crash of {name}")
-            self._nursery.start_soon(self._crash, name, mailboxes[name])
+        self._crash_one("crash", self._crash)
 
     def crash_actor_repeatedly(self) -> None:
+        self._crash_one("crashes", self._crash_repeatedly)
+
+    def _crash_one(self, fault: str, crash: Callable[[str, AnyMailbox], Awaitable[None]]) -> None:
         mailboxes = self._mailboxes()
         if mailboxes:
             name = self._chance.choice(list(mailboxes))
-            self._log_fault(f"crashes of {name}")
-            self._nursery.start_soon(self._crash_repeatedly, name, mailboxes[name])
+            self._log_fault(f"{fault} of {name}")
+            self._nursery.start_soon(crash, name, mailboxes[name])
 
     def exceed_memory(self) -> None:
         """Let the browser use too much memory."""

@@ -94,6 +94,7 @@ class Throttle:
         self._clock = clock
         self._max_addresses = max_addresses
         self._by_network: dict[str, Tries] = {}  # least recently used first
+        self._max_wrong_codes = max_wrong_codes
         self._wrong_codes: deque[float] = deque(maxlen=max_wrong_codes)
 
     async def wait_for_verdicts(self, address: str) -> None:
@@ -138,7 +139,7 @@ class Throttle:
 
     def _wait_for_codes(self, now: float) -> float:
         # Pending codes are not counted: the actor checks one at a time.
-        if len(self._wrong_codes) < (self._wrong_codes.maxlen or 0):
+        if len(self._wrong_codes) < self._max_wrong_codes:
             return 0.0
         window_opens = self._wrong_codes[0] + WRONG_CODES_WINDOW
         return min(window_opens, self._wrong_codes[-1] + WRONG_CODES_PACE) - now

@@ -33,7 +33,7 @@ BACKOFF: Final = Backoff(first=5.0, longest=60.0)
 ENDED: Final = "the daemon has ended"
 
 AccountNotified = Callable[[str, datetime], None]
-"""Called after a notice about an account, with its shown name and the time of its last change."""
+"""Called after a notice about an account, with its shown name and the start of its state."""
 
 
 class Notifier:
