@@ -36,7 +36,7 @@ async def page(conversation: CdpConnection, peer: Any, nursery: trio.Nursery) ->
     told = {"sessionId": "S", "targetInfo": {"targetId": "T"}}
     await peer.say({"method": "Target.attachedToTarget", "params": told})
     await peer.say({"id": command["id"], "result": {"sessionId": "S"}})
-    for _ in range(3):
+    for _ in range(4):
         await peer.answer({})
     await opening.done.wait()
     assert isinstance(opening.result, Page)
@@ -141,24 +141,6 @@ async def test_tab_whose_caller_leaves_while_it_is_made_is_closed(
         scope.cancel()
     closing = await peer.take()
     assert (closing["method"], closing["params"]) == ("Target.closeTarget", {"targetId": "T"})
-
-
-async def test_network_domain_is_enabled_while_captures_run(
-    page: Page, peer: Any, nursery: trio.Nursery
-) -> None:
-    over = trio.Event()
-
-    async def capture_two() -> None:
-        async with page.responses("/a"), page.responses("/b"):
-            await over.wait()
-
-    nursery.start_soon(capture_two)
-    enable = await peer.take()
-    assert enable["method"] == "Network.enable"
-    await peer.say({"id": enable["id"], "result": {}})
-    await wait_all_tasks_blocked()
-    over.set()
-    assert (await peer.take())["method"] == "Network.disable"
 
 
 async def test_source_of_a_script_does_not_depend_on_its_arguments(

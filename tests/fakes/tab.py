@@ -143,9 +143,6 @@ class Tab:
                 return await self._call_function(params)
             case "Network.enable":
                 self._network = True
-            case "Network.disable":
-                self._network = False
-                self._bodies.clear()
             case "Network.getResponseBody":
                 if params["requestId"] not in self._bodies:
                     raise Refused("No resource with given identifier found")

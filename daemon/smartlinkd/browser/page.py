@@ -13,8 +13,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import TypeAlias, cast
 
 import trio
@@ -161,7 +161,6 @@ class Page:
         self._document_count = 0
         self._other_urls: dict[str, None] = {}  # an ordered set
         self._url_listener: UrlListener | None = None
-        self._capture_count = 0  # blocks of `responses` that run
         self._global_id: str | None = None  # the global object of the present document
 
     @property
@@ -267,24 +266,11 @@ class Page:
             raise ScriptFailed(f"the script's value is {value['unserializableValue']}, not JSON")
         return cast(JsonValue, value.get("value"))
 
-    @asynccontextmanager
-    async def responses(
+    def responses(
         self, *url_parts: str, method: str | None = "POST"
-    ) -> AsyncIterator[trio.MemoryReceiveChannel[CapturedResponse]]:
-        """Capture the answers to the page's own requests. See `capture`.
-
-        Chromium keeps bodies and sends events of requests only while one of these blocks runs.
-        """
-        self._capture_count += 1
-        try:
-            if self._capture_count == 1:
-                await self.session.call("Network.enable", NETWORK_BUFFERS)
-            async with capture(self.session, url_parts, method) as received:
-                yield received
-        finally:
-            self._capture_count -= 1
-            if self._capture_count == 0:
-                self.session.post("Network.disable", {})
+    ) -> AbstractAsyncContextManager[trio.MemoryReceiveChannel[CapturedResponse]]:
+        """Capture the answers to the page's own requests. See `capture`."""
+        return capture(self.session, url_parts, method)
 
     async def close(self) -> None:
         """Close the tab and wait until it is closed, also one that loops, hangs or has ended.
@@ -313,6 +299,7 @@ class Page:
         self.session.on("Page.windowOpen", self._handle_popup)
         await self.session.call("Page.enable")
         await self.session.call("Inspector.enable")  # sends Inspector.targetCrashed
+        await self.session.call("Network.enable", NETWORK_BUFFERS)
         await self.session.call("Page.setLifecycleEventsEnabled", {"enabled": True})
 
     def _dismiss_dialog(self, params: JsonObject) -> None:
