@@ -9,6 +9,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).parent
 
 WITHOUT_PUBLIC_NAME = {"hygiene/scheduling.py": "trio has no public way to seed its order of tasks"}
@@ -41,11 +43,17 @@ def _is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in DOCUMENTED
 
 
-def test_tests_use_public_names_and_patch_no_constant() -> None:
-    found = {
-        path.relative_to(TESTS).as_posix(): list(violations(ast.parse(path.read_text("utf-8"))))
+@pytest.fixture(scope="module")
+def trees() -> dict[str, ast.Module]:
+    """Every file of the tests, by its path below `tests/`."""
+    return {
+        path.relative_to(TESTS).as_posix(): ast.parse(path.read_text("utf-8"))
         for path in TESTS.rglob("*.py")
     }
+
+
+def test_tests_use_public_names_and_patch_no_constant(trees: Mapping[str, ast.Module]) -> None:
+    found = {name: list(violations(tree)) for name, tree in trees.items()}
     excused = {name for name in WITHOUT_PUBLIC_NAME if found.pop(name)}
     assert excused == set(WITHOUT_PUBLIC_NAME)
     assert {name: each for name, each in found.items() if each} == {}
@@ -69,6 +77,5 @@ def fixtures_that_never_run(trees: Mapping[str, ast.Module]) -> Iterator[str]:
     yield from (where for where, name in named.items() if name in made)
 
 
-def test_async_fixtures_are_arguments() -> None:
-    trees = {str(path): ast.parse(path.read_text("utf-8")) for path in TESTS.rglob("*.py")}
+def test_async_fixtures_are_arguments(trees: Mapping[str, ast.Module]) -> None:
     assert list(fixtures_that_never_run(trees)) == []

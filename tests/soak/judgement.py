@@ -27,7 +27,7 @@ DAEMON_WARM_UP: Final = 1000
 """Conversions until the daemon's bounded tables and the caches of SQLite and Python are full."""
 DAEMON_LIMIT: Final = 1.0
 CHROMIUM_LIMIT: Final = 20.0
-"""The most kilobytes that a conversion may cost in the daemon and in Chromium's main process."""
+"""The most kilobytes that a conversion may cost in the daemon, and in all processes of Chromium."""
 
 
 class Verdict(StrEnum):
@@ -55,9 +55,7 @@ def findings(samples: Sequence[Sample]) -> list[Finding]:
             _daemon_run(samples, "daemon private", DAEMON_WARM_UP),
             DAEMON_LIMIT,
         ),
-        _with_limit(
-            "Chromium's main process", _chromium_runs(samples, "chromium private"), CHROMIUM_LIMIT
-        ),
+        _with_limit("Chromium", _chromium_runs(samples, "tree private"), CHROMIUM_LIMIT),
     ]
     found += [_flat(column, _daemon_run(samples, column, 0)) for column in FLAT]
     found += [_flat(column, _chromium_runs(samples, column)) for column in FLAT_IN_CHROMIUM]
