@@ -1,4 +1,4 @@
-"""Routes with HEAD or without, and the time for sending an answer."""
+"""Routes with HEAD or without, the time for sending an answer, and what is held until then."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ import trio
 from quart import Response, request
 from trio.testing import MockClock
 
-from smartlinkd.http_server.app import RESPONSE_PACE, RESPONSE_SECONDS, GuardedQuart, Messages
+from smartlinkd.http_server.app import (
+    RESPONSE_PACE,
+    RESPONSE_SECONDS,
+    GuardedQuart,
+    Messages,
+    hold_until_answered,
+)
 
 
 async def test_rule_for_get_without_head_refuses_head() -> None:
@@ -44,6 +50,11 @@ def app() -> GuardedQuart:
         answer = Response(b"x")
         answer.timeout = None
         return answer
+
+    @app.get("/wait")
+    async def wait() -> str:
+        hold_until_answered(app.places.follow("token"))
+        return "done"
 
     return app
 
@@ -95,3 +106,18 @@ async def test_answer_with_its_own_timeout_has_no_other(
     app: GuardedQuart, autojump_clock: MockClock
 ) -> None:
     assert await ask(app, send_slowly, "GET", "/stream") > 2 * RESPONSE_SECONDS
+
+
+async def test_place_of_a_waiting_client_is_held_until_its_answer_is_sent(
+    app: GuardedQuart, autojump_clock: MockClock
+) -> None:
+    taken = []
+
+    async def send(_message: dict[str, Any]) -> None:
+        taken.append(app.places.taken)
+
+    await ask(app, send, "GET", "/wait")
+    assert set(taken) == {1}
+    assert app.places.taken == 0
+    await ask(app, send_never, "GET", "/wait")  # its client does not take the answer
+    assert app.places.taken == 0
