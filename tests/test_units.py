@@ -23,11 +23,6 @@ def keys(name: str) -> dict[str, list[str]]:
     return found
 
 
-def test_units_with_and_without_an_instance_name_are_equal() -> None:
-    plain = (FOLDER / "smartlinkd.service").read_text()
-    assert (FOLDER / "smartlinkd@.service").read_text() == plain
-
-
 def test_hidden_folders_are_those_of_check_config_and_the_installation() -> None:
     """systemd.exec(5) says what ProtectHome= and PrivateTmp= hide."""
     unit = keys("smartlinkd.service")
@@ -35,13 +30,6 @@ def test_hidden_folders_are_those_of_check_config_and_the_installation() -> None
     assert set(HIDDEN) == {"/home", "/root", "/run/user", "/tmp", "/var/tmp"}
     folders = ", ".join(f'"{folder}/"' for folder in HIDDEN)
     assert f"hidden = ({folders})" in (FOLDER / "install.sh").read_text()
-
-
-def test_an_instances_socket_differs_in_its_address_alone() -> None:
-    plain, instance = keys("smartlinkd.socket"), keys("smartlinkd@.socket")
-    for key in ("ListenStream", "Description"):
-        assert plain.pop(key) != instance.pop(key)
-    assert plain == instance
 
 
 @pytest.mark.parametrize("key", NEWER)

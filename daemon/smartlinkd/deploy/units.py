@@ -83,8 +83,11 @@ def paths_of(instance: str) -> ServicePaths:
 
 
 def render_units(paths: ServicePaths, source: Path, bind: Bind) -> Files:
-    """Return the unit files to install. `source` has those of the version."""
-    files = {paths.units / name: _text(source / name) for name in NAMES}
+    """Return the unit files to install. `source` has those of the version.
+
+    The units of instances have the same text as those without a name.
+    """
+    files = {paths.units / name: _text(source / name.replace("@", "")) for name in NAMES}
     files[address_drop_in(paths)] = f"[Socket]\nListenStream=\nListenStream={bind}\n"
     return files
 
