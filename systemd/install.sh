@@ -2,9 +2,9 @@
 # `./run install` and `./run uninstall`: the part of `run` that is about this machine, not about the
 # clone. `run` reads it, and it uses the functions there.
 #
-# It makes an environment for the new version below /opt/smartlinkd, which is all that it is for;
-# the rest is done by that version itself (daemon/smartlinkd/deploy), but for what can be refused before.
-# An environment that is not finished is removed, or by the next installation if this one was killed.
+# It makes an environment for the new version below /opt/smartlinkd; nothing else lives there. It refuses
+# early what it can refuse; the new version itself (daemon/smartlinkd/deploy) does the rest. An
+# environment that is not finished is removed; if this run was killed, the next one removes it.
 
 VERSIONS=/opt/smartlinkd
 UNITS=/usr/local/lib/systemd/system
