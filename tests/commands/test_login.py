@@ -17,6 +17,7 @@ from smartlinkd.cli import main
 LOGIN = "POST /api/auth/login"
 LOGOUT = "POST /api/auth/logout"
 KEYS = "POST /api/keys"
+END_KEY = "DELETE /api/keys/self"
 ROTATE = "POST /api/crews/token/rotate"
 KEY = {
     "ok": True,
@@ -115,3 +116,28 @@ def test_failed_logout_does_not_hide_why_no_key_was_made(
     server.answers[KEYS] = (409, {"ok": False, "error": "there are 100 keys already"})
     assert main(["login", f"--server={server.url}"]) != 0
     assert capsys.readouterr().err == "smartlinkd: there are 100 keys already\n"
+
+
+def test_login_at_a_second_server_ends_the_key_of_the_first(
+    server: Server, other: Server, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answers[END_KEY] = (200, {"ok": True})
+    assert main(["login", f"--server={server.url}"]) == 0
+    monkeypatch.setattr(sys, "stdin", io.StringIO("correct horse\n"))
+    assert main(["login", f"--server={other.url}"]) == 0
+    assert json.loads(kept.read_text())["url"] == other.url
+    assert server.received[-1] == END_KEY
+    assert END_KEY not in other.received
+
+
+def test_key_of_the_first_server_that_cannot_be_ended_is_named(
+    server: Server,
+    other: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["login", f"--server={server.url}"]) == 0
+    monkeypatch.setattr(sys, "stdin", io.StringIO("correct horse\n"))
+    capsys.readouterr()
+    assert main(["login", f"--server={other.url}"]) == 0
+    assert f"the key 'a bot' at {server.url} goes on" in capsys.readouterr().err

@@ -52,7 +52,7 @@ def log_in(chosen: argparse.Namespace) -> int:
     except (NotSaved, OSError) as error:
         _end_key(login)
         raise ClientError(f"the key could not be kept: {error}") from None
-    if old is not None and old.url == login.url:
+    if old is not None:
         _end_key(old)
     say(f"logged in at {login.url}; the key {made.name!r} ({', '.join(scopes)}) is kept in {path}")
     return GOOD
@@ -128,7 +128,7 @@ def _end_key(login: KeptLogin) -> bool:
     else:
         return True
     say(
-        f"the key {login.key_name!r} goes on ({why}); end it on the page under "
+        f"the key {login.key_name!r} at {login.url} goes on ({why}); end it on its page under "
         "Security, or with `smartlinkd keys revoke`"
     )
     return False
