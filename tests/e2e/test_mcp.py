@@ -7,11 +7,13 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import httpx
 import pytest
 import trio
 
+from smartlinkd.mcp.tools import TOOLS, ToolApi
 from tests.contract.keys import key_for
 from tests.e2e.conftest import DEAL_POST, ROOT, Daemon, Json, Portal, Running
 
@@ -186,3 +188,19 @@ async def test_sigterm_ends_a_waiting_tool_with_the_id(running: Running) -> None
         [result] = results
         assert result["structuredContent"]["kickoff_id"]
         assert "goes on" in result["structuredContent"]["note"]
+
+
+async def test_run_crew_whose_state_cannot_be_asked_answers_with_the_id() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            return httpx.Response(200, json={"kickoff_id": "an-id"})
+        busy = {"error": "the store is being restarted"}
+        return httpx.Response(503, json=busy, headers={"Retry-After": "1"})
+
+    transport = httpx.MockTransport(answer)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        api = ToolApi(http, trio.Event())
+        given = {"crew": "slow", "inputs": {}}
+        result = await TOOLS["run_crew"].call(api, given, cast(Any, None))
+    assert result["kickoff_id"] == "an-id"
+    assert "the store is being restarted (try again in 1 s)" in str(result["note"])
