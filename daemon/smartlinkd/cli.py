@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 
 from smartlinkd import __version__
@@ -40,6 +41,9 @@ DEMO_PORT = 8787
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` (`sys.argv`) name, and return the exit code."""
     _open_what_is_closed()
+    if isinstance(sys.stdout, TextIOWrapper):
+        # An argument that is not UTF-8 has half characters, which cannot be encoded.
+        sys.stdout.reconfigure(errors="replace")
     chosen = _parse(arguments)
     command: Command = chosen.command
     try:

@@ -131,6 +131,17 @@ def test_output_is_replaced_as_a_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [output]
 
 
+@pytest.mark.parametrize("format_", ["csv", "json", "text"])
+def test_link_that_is_not_utf_8_is_written_with_question_marks(
+    tmp_path: Path, format_: Format
+) -> None:
+    output, link = tmp_path / "out", "https://a.example/\udcff"
+    source = Source((), [(link,)])
+    write_output(output, format_, source, [Result(source.rows[0], link, BAD)])
+    assert "https://a.example/?" in output.read_text(encoding="utf-8")
+    assert list(tmp_path.iterdir()) == [output]
+
+
 def test_output_in_a_missing_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ClientError, match="No such file"):
         write_output(tmp_path / "none" / "out.csv", "csv", PLAIN, RESULTS)

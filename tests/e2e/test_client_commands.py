@@ -98,6 +98,18 @@ async def test_some_and_no_links_have_their_exit_codes(shell: Shell, portal: Por
     assert (await shell.run("convert", bad))[:2] == (1, f"{bad}\n")
 
 
+@pytest.mark.parametrize("option", ["--format=csv", "--format=json", "--format=text", "--text"])
+async def test_link_that_is_not_utf_8_is_printed_with_question_marks(
+    shell: Shell, option: str
+) -> None:
+    # As in most locales; in the locale C, Python prints such bytes as they are.
+    env = shell.environment() | {"PYTHONIOENCODING": "utf-8:strict"}
+    link = os.fsdecode(b"https://x\xff")
+    code, out, err = await shell.run("convert", option, link, env=env)
+    assert (code, err) == (0 if option == "--text" else 1, "")
+    assert "https://x?" in out
+
+
 async def test_csv_keeps_its_columns_and_replaces_its_output(shell: Shell, portal: Portal) -> None:
     source, output = shell.home / "in.csv", shell.home / "out.csv"
     links = [portal.link(portal.item()) for _ in range(3)]

@@ -146,12 +146,12 @@ class Writer:
                 self._csv.writerow([*result.row, *result.cells()])
             case "json":
                 text = json.dumps(result.to_json(), ensure_ascii=False)
-                self._out.write(f"{self._comma}\n  {_encodable(text)}")
+                self._out.write(f"{self._comma}\n  {text}")
                 self._comma = ","
             case "text":
                 entry = result.entry
                 line = entry.short_link if isinstance(entry, SuccessEntry) else result.link
-                self._out.write(f"{_encodable(line)}\n")
+                self._out.write(f"{line}\n")
 
         self._out.flush()
 
@@ -247,7 +247,8 @@ def write_output(output: Path, format_: Format, source: Source, results: Iterabl
     writer.end()
     fresh = output.with_name(f".{output.name}.new")
     try:
-        with fresh.open("w", encoding="utf-8", newline="") as file:
+        # A link from an argument that is not UTF-8 has half characters, which no file can hold.
+        with fresh.open("w", encoding="utf-8", errors="replace", newline="") as file:
             file.write(text.getvalue())
             file.flush()
             os.fsync(file.fileno())
@@ -261,11 +262,6 @@ def write_output(output: Path, format_: Format, source: Source, results: Iterabl
 def _own_names(source: Source) -> list[str]:
     """Return the names of our columns, other than those of the input."""
     return [f"{name} (smartlinkd)" if name in source.header else name for name in COLUMNS]
-
-
-def _encodable(text: str) -> str:
-    """Return the text with half characters, which no file can hold, replaced."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _screen_table(results: Sequence[Result]) -> ScreenTable:
