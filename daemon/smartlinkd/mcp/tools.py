@@ -82,7 +82,7 @@ class ToolApi:
     async def _send(self, request: httpx.Request) -> Answer:
         try:
             response = await self._http.send(request)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise ToolFailed(
                 f"the daemon cannot be reached ({type(error).__name__}); check that it runs"
             ) from None
