@@ -32,7 +32,7 @@ LAST_EVENTS: Final = ("crew_kickoff_completed", "crew_kickoff_failed")
 
 
 class CrewEvent(BaseModel):
-    """An event of an execution (docs/crew-clients.md)."""
+    """An event of an execution (docs/webhooks.md)."""
 
     id: int
     type: str
