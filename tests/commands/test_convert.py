@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,25 @@ def test_part_file_goes_on_after_the_last_whole_line(tmp_path: Path) -> None:
     again.add(RESULTS[1:])
     again.close(keep=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_part_file_keeps_its_results_when_nothing_can_be_written(tmp_path: Path) -> None:
+    part = PartFile(tmp_path / "out.csv", PLAIN, [])
+    part.open()
+    part.add(RESULTS[:1])
+    part.close(keep=True)
+    done = part.path.read_bytes()
+    again = PartFile(tmp_path / "out.csv", PLAIN, [])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        assert again.open() == [GOOD]
+        with pytest.raises(ClientError, match="File too large"):
+            again.add(RESULTS[1:])
+        again.close(keep=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert part.path.read_bytes() == done
 
 
 def test_part_file_of_another_input_is_refused(tmp_path: Path) -> None:
