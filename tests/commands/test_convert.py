@@ -104,13 +104,13 @@ def test_without_a_result_nothing_is_written() -> None:
 def test_part_file_goes_on_after_the_last_whole_line(tmp_path: Path) -> None:
     part = PartFile(tmp_path / "out.csv", PLAIN, ["a"])
     assert part.open() == []
-    part.add(RESULTS[:1])
+    part.write(RESULTS[0])
     part.close(keep=True)
     with part.path.open("a") as file:
         file.write('{"error":true,"fa')  # a kill while writing
     again = PartFile(tmp_path / "out.csv", PLAIN, ["a"])
     assert again.open() == [GOOD]
-    again.add(RESULTS[1:])
+    again.write(RESULTS[1])
     again.close(keep=False)
     assert list(tmp_path.iterdir()) == []
 
@@ -118,7 +118,7 @@ def test_part_file_goes_on_after_the_last_whole_line(tmp_path: Path) -> None:
 def test_part_file_keeps_its_results_when_nothing_can_be_written(tmp_path: Path) -> None:
     part = PartFile(tmp_path / "out.csv", PLAIN, [])
     part.open()
-    part.add(RESULTS[:1])
+    part.write(RESULTS[0])
     part.close(keep=True)
     done = part.path.read_bytes()
     again = PartFile(tmp_path / "out.csv", PLAIN, [])
@@ -127,7 +127,7 @@ def test_part_file_keeps_its_results_when_nothing_can_be_written(tmp_path: Path)
     try:
         assert again.open() == [GOOD]
         with pytest.raises(ClientError, match="File too large"):
-            again.add(RESULTS[1:])
+            again.write(RESULTS[1])
         again.close(keep=True)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

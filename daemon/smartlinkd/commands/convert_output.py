@@ -213,12 +213,11 @@ class PartFile:
             raise _unusable(self.path, error) from None
         return entries
 
-    def add(self, results: Iterable[Result]) -> None:
-        """Write results. Raises `ClientError`."""
+    def write(self, result: Result) -> None:
+        """Write one result. Raises `ClientError`."""
         assert self._file is not None  # noqa: S101 - `open` was called
         try:
-            for result in results:
-                self._file.write(_ENTRY.dump_json(result.entry) + b"\n")
+            self._file.write(_ENTRY.dump_json(result.entry) + b"\n")
             self._file.flush()
         except OSError as error:
             raise _unusable(self.path, error) from None
@@ -226,7 +225,7 @@ class PartFile:
     def close(self, *, keep: bool) -> None:
         """Close the file, and delete it unless its results are wanted later."""
         if self._file is not None:
-            with suppress(OSError):  # of a line that could not be written, which `add` has said
+            with suppress(OSError):  # of a line that could not be written, which `write` has said
                 self._file.close()
         if not keep:
             with suppress(FileNotFoundError):
