@@ -1,8 +1,9 @@
 """The command line: arguments in, a function of `commands/` called, an exit code out.
 
 A command's module is imported when the command is called, so that `hash-password` starts without
-the browser and the server. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration
-(commands/codes.py). Expected failures are written to standard error, and by `serve` to the log.
+the browser and the server. Exit codes (commands/codes.py): 0 done, 1 failed, 2 the usage, the
+configuration or the server's address cannot be used. Expected failures are written to standard
+error, and by `serve` to the log.
 """
 
 # ruff: noqa: PLC0415 - see above
@@ -29,7 +30,7 @@ from smartlinkd.commands.client_options import (
     report_unwritable_output,
     server_options,
 )
-from smartlinkd.commands.codes import FAILED, REFUSED, say
+from smartlinkd.commands.codes import FAILED, UNUSABLE, say
 from smartlinkd.config import ConfigError, Settings, load
 from smartlinkd.errors import Refused
 from smartlinkd.net.addresses import HIGHEST_PORT
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         say(f"{len(error.problems)} problem(s) in the configuration")
         print(error, file=sys.stderr)
-        return REFUSED
+        return UNUSABLE
     except Refused as refusal:
         say(refusal)
         return FAILED

@@ -114,7 +114,7 @@ def test_failed_logout_does_not_hide_why_no_key_was_made(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     server.answers[KEYS] = (409, {"ok": False, "error": "there are 100 keys already"})
-    assert main(["login", f"--server={server.url}"]) != 0
+    assert main(["login", f"--server={server.url}"]) == 1
     assert capsys.readouterr().err == "smartlinkd: there are 100 keys already\n"
 
 

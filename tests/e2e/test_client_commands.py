@@ -214,7 +214,7 @@ async def test_damaged_login_says_what_to_do(shell: Shell) -> None:
 async def test_wrong_key_and_unreachable_server_say_what_to_do(shell: Shell) -> None:
     env = shell.environment() | {"SMARTLINKD_KEY": "slk_wrong"}
     code, _, err = await shell.run("convert", "x", env=env)
-    assert code == 2
+    assert code == 1
     assert "make a new one" in err
     env["SMARTLINKD_URL"] = "http://127.0.0.1:1"
     code, _, err = await shell.run("convert", "x", env=env)
@@ -234,10 +234,10 @@ async def test_crew_runs_is_followed_and_listed(shell: Shell, portal: Portal) ->
     assert (code, result) == (0, out)
     assert kickoff_id in (await shell.run("crew", "executions", "deal-post"))[1]
     code, _, err = await shell.run("crew", "stop", "deal-post", kickoff_id)
-    assert code == 2
+    assert code == 1
     assert "ended" in err
     code, _, err = await shell.run("crew", "run", "deal-post")
-    assert (code, err.count("\n")) == (2, 1)
+    assert (code, err.count("\n")) == (1, 1)
     assert "links" in err
 
 
@@ -263,7 +263,7 @@ async def test_cookie_is_synced_from_standard_input_alone(shell: Shell, portal: 
     key = await make_key(shell.daemon, "cookie:write")
     env = shell.environment() | {"SMARTLINKD_KEY": key["key"]}
     code, _, err = await shell.run("sync-cookie", stdin=account.cookie, env=env)
-    assert code == 2
+    assert code == 1
     assert "replaceAccount" in err
     code, out, err = await shell.run(
         "sync-cookie", "--replace-account", stdin=account.cookie, env=env

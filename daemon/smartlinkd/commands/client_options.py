@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from smartlinkd.commands.codes import FAILED, REFUSED, say
+from smartlinkd.commands.codes import FAILED, UNUSABLE, say
 
 Command = Callable[[argparse.Namespace], int]
 """A function that carries out a command and returns the exit code."""
@@ -222,14 +222,14 @@ def client_command(module: str, function: str = "main", **options: Any) -> Comma
     """Return a command that is a client of a running daemon. The function gets `options`, too."""
 
     def call(chosen: argparse.Namespace) -> int:
-        from smartlinkd.client import ClientError
+        from smartlinkd.client import ApiFailure, ClientError
 
         command = getattr(import_module(f"smartlinkd.commands.{module}"), function)
         try:
             code: int = command(chosen, **options)
         except ClientError as error:
             say(error)
-            return REFUSED
+            return FAILED if isinstance(error, ApiFailure) else UNUSABLE
         except BrokenPipeError:
             raise
         except OSError as error:
