@@ -138,7 +138,8 @@ def build_parser() -> argparse.ArgumentParser:
         "account",
         {
             "show": "Show how the accounts stand with the portal.",
-            "clear": "End the pause of every account, and have it seen anew who earns.",
+            "clear": "End the pause of every account, and learn its affiliate id again from "
+            "the next links.",
         },
     )
     tokens = _group(commands, "tokens", {"revoke": "End every session token."})["revoke"]
