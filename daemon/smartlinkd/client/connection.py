@@ -1,7 +1,8 @@
 """One HTTP connection to a daemon: the key in each request, retries, and errors as text.
 
-A request is sent again after 429 and 503 as `Retry-After` says, and after a lost connection if it
-may be carried out twice.
+After 429 and 503 a request is sent again when `Retry-After` says. Once the daemon has answered, a
+connection that cannot be made is tried again. After one that was lost, the request is sent again
+only if it may be carried out twice.
 """
 
 from __future__ import annotations
