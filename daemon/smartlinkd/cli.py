@@ -296,4 +296,4 @@ def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
         arguments: the options that are sent with it.
         only: print this field of the response alone.
     """
-    return client_command("remote", command=command, arguments=arguments, only=only)
+    return client_command("running", command=command, arguments=arguments, only=only)
