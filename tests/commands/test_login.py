@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -37,6 +39,8 @@ class Server(HTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.received: list[str] = []
+        self.interrupted_by = ""
+        """The route whose request Ctrl-C comes with."""
         self.answers: dict[str, tuple[int, object]] = {
             LOGIN: (200, {"ok": True, "token": "a-session", "mfaRequired": False}),
             KEYS: (200, KEY),
@@ -51,6 +55,8 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         route = f"{self.command} {self.path}"
         self.server.received.append(route)
+        if route == self.server.interrupted_by:
+            os.kill(os.getpid(), signal.SIGINT)
         if route in self.server.answers:
             status, body = self.server.answers[route]
             content = json.dumps(body).encode()
@@ -108,6 +114,14 @@ def test_login_keeps_its_key_after_a_failed_logout(server: Server, kept: Path) -
     assert main(["login", f"--server={server.url}"]) == 0
     assert json.loads(kept.read_text())["key"] == "slk_new"
     assert server.received[-1] == LOGOUT
+
+
+def test_interrupted_logout_does_not_hide_the_key(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server.interrupted_by = LOGOUT
+    assert main(["keys", "create", "a bot", "--scope=convert", f"--server={server.url}"]) == 0
+    assert "slk_new" in capsys.readouterr().out
 
 
 def test_failed_logout_does_not_hide_why_no_key_was_made(

@@ -74,8 +74,8 @@ def log_out(_: argparse.Namespace) -> int:
 def open_session(daemon: Smartlinkd) -> Iterator[bool]:
     """Log in with a password from the user, and log out at the end.
 
-    Yields True if the daemon wanted a code as well. A failed logout is ignored, because the result
-    of the session matters more, and the session ends by itself.
+    Yields True if the daemon wanted a code as well. A logout that fails, or that Ctrl-C ends, is
+    ignored: the result of the session matters more, and the session ends by itself.
     """
     is_code_needed = False
 
@@ -88,7 +88,7 @@ def open_session(daemon: Smartlinkd) -> Iterator[bool]:
     try:
         yield is_code_needed
     finally:
-        with suppress(ClientError):
+        with suppress(ClientError, KeyboardInterrupt):
             daemon.log_out()
 
 
