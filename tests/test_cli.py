@@ -46,6 +46,9 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
         ["demo", "--port", "65536"],
         ["sandbox", "--port", "-1"],
         ["hash-password", "a password"],
+        ["logout", "--server", "https://links.example.net"],
+        ["login", "--key-file", "key"],
+        ["mcp", "--json"],
     ],
 )
 def test_wrong_usage_is_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ EXCEPTIONS = {
     "api.static": "serves files; app.py has the order of handlers",
     "commands.completion": "a command, and what a shell asks for while a person types",
     "commands.demo_history": "the demo's older links, which no other command needs",
-    "commands.login": "two commands; remote.py asks for the password as it does",
+    "commands.login": "two commands; running.py asks for the password as it does",
     "conversion.product_data": "what a refusal of product data stops, with tests of its own",
     "conversion.request": "pure; the rules of which answer a request gets",
     "crews.catalog.project_formats": "pure, with tests of its own",

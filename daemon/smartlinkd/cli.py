@@ -1,8 +1,9 @@
 """The command line: arguments in, a function of `commands/` called, an exit code out.
 
 A command's module is imported when the command is called, so that `hash-password` starts without
-the browser and the server. Exit codes: 0 done, 1 failed, 2 wrong usage or configuration
-(commands/codes.py). Expected failures are written to standard error, and by `serve` to the log.
+the browser and the server. Exit codes (commands/codes.py): 0 done, 1 failed, 2 the usage, the
+configuration or the server's address cannot be used. Expected failures are written to standard
+error, and by `serve` to the log.
 """
 
 # ruff: noqa: PLC0415 - see above
@@ -15,6 +16,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 
 from smartlinkd import __version__
@@ -28,7 +30,7 @@ from smartlinkd.commands.client_options import (
     report_unwritable_output,
     server_options,
 )
-from smartlinkd.commands.codes import FAILED, REFUSED, say
+from smartlinkd.commands.codes import FAILED, UNUSABLE, say
 from smartlinkd.config import ConfigError, Settings, load
 from smartlinkd.errors import Refused
 from smartlinkd.net.addresses import HIGHEST_PORT
@@ -40,6 +42,9 @@ DEMO_PORT = 8787
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command that `arguments` (`sys.argv`) name, and return the exit code."""
     _open_what_is_closed()
+    if isinstance(sys.stdout, TextIOWrapper):
+        # An argument that is not UTF-8 has half characters, which cannot be encoded.
+        sys.stdout.reconfigure(errors="replace")
     chosen = _parse(arguments)
     command: Command = chosen.command
     try:
@@ -47,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigError as error:
         say(f"{len(error.problems)} problem(s) in the configuration")
         print(error, file=sys.stderr)
-        return REFUSED
+        return UNUSABLE
     except Refused as refusal:
         say(refusal)
         return FAILED
@@ -133,7 +138,8 @@ def build_parser() -> argparse.ArgumentParser:
         "account",
         {
             "show": "Show how the accounts stand with the portal.",
-            "clear": "End the pause of every account, and have it seen anew who earns.",
+            "clear": "End the pause of every account, and learn its affiliate id again from "
+            "the next links.",
         },
     )
     tokens = _group(commands, "tokens", {"revoke": "End every session token."})["revoke"]
@@ -290,4 +296,4 @@ def _ask(command: str, *arguments: str, only: str | None = None) -> Command:
         arguments: the options that are sent with it.
         only: print this field of the response alone.
     """
-    return client_command("remote", command=command, arguments=arguments, only=only)
+    return client_command("running", command=command, arguments=arguments, only=only)

@@ -115,6 +115,23 @@ def test_compressed_answer_is_read(client_of: Client) -> None:
     assert client_of([answer]).account().accounts == []
 
 
+def damaged() -> httpx.Response:
+    """Return an answer that is no gzip, whatever its header says."""
+    stream = iter([b"no gzip"])
+    return httpx.Response(200, content=stream, headers={"Content-Encoding": "gzip"})
+
+
+def test_damaged_compressed_answer_is_a_client_error(client_of: Client) -> None:
+    with pytest.raises(Unreachable, match="cannot be reached"):
+        client_of([damaged()]).account()
+
+
+def test_damaged_compressed_events_are_asked_for_again(client_of: Client) -> None:
+    refusal = httpx.Response(403, json={"ok": False, "error": "no scope"})
+    with pytest.raises(ApiFailure, match="no scope"):
+        next(client_of([damaged(), refusal]).crew("post").events("an-id"))
+
+
 @pytest.mark.parametrize(
     ("url", "fault"),
     [

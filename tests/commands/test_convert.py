@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import resource
 from pathlib import Path
 
 import pytest
@@ -103,15 +104,34 @@ def test_without_a_result_nothing_is_written() -> None:
 def test_part_file_goes_on_after_the_last_whole_line(tmp_path: Path) -> None:
     part = PartFile(tmp_path / "out.csv", PLAIN, ["a"])
     assert part.open() == []
-    part.add(RESULTS[:1])
+    part.write(RESULTS[0])
     part.close(keep=True)
     with part.path.open("a") as file:
         file.write('{"error":true,"fa')  # a kill while writing
     again = PartFile(tmp_path / "out.csv", PLAIN, ["a"])
     assert again.open() == [GOOD]
-    again.add(RESULTS[1:])
+    again.write(RESULTS[1])
     again.close(keep=False)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_part_file_keeps_its_results_when_nothing_can_be_written(tmp_path: Path) -> None:
+    part = PartFile(tmp_path / "out.csv", PLAIN, [])
+    part.open()
+    part.write(RESULTS[0])
+    part.close(keep=True)
+    done = part.path.read_bytes()
+    again = PartFile(tmp_path / "out.csv", PLAIN, [])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        assert again.open() == [GOOD]
+        with pytest.raises(ClientError, match="File too large"):
+            again.write(RESULTS[1])
+        again.close(keep=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert part.path.read_bytes() == done
 
 
 def test_part_file_of_another_input_is_refused(tmp_path: Path) -> None:
@@ -128,6 +148,17 @@ def test_output_is_replaced_as_a_whole(tmp_path: Path) -> None:
     write_output(output, "csv", PLAIN, RESULTS)
     text = output.read_text(encoding="utf-8")
     assert text.startswith(f"{BYTE_ORDER_MARK}link,shortLink,")
+    assert list(tmp_path.iterdir()) == [output]
+
+
+@pytest.mark.parametrize("format_", ["csv", "json", "text"])
+def test_link_that_is_not_utf_8_is_written_with_question_marks(
+    tmp_path: Path, format_: Format
+) -> None:
+    output, link = tmp_path / "out", "https://a.example/\udcff"
+    source = Source((), [(link,)])
+    write_output(output, format_, source, [Result(source.rows[0], link, BAD)])
+    assert "https://a.example/?" in output.read_text(encoding="utf-8")
     assert list(tmp_path.iterdir()) == [output]
 
 

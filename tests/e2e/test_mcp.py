@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import httpx
 import pytest
 import trio
 
+from smartlinkd.mcp.tools import TOOLS, ToolApi
 from tests.contract.keys import key_for
 from tests.e2e.conftest import DEAL_POST, ROOT, Daemon, Json, Portal, Running
 
@@ -186,3 +188,36 @@ async def test_sigterm_ends_a_waiting_tool_with_the_id(running: Running) -> None
         [result] = results
         assert result["structuredContent"]["kickoff_id"]
         assert "goes on" in result["structuredContent"]["note"]
+
+
+def restarting() -> httpx.Response:
+    body = {"error": "the store is being restarted"}
+    return httpx.Response(503, json=body, headers={"Retry-After": "1"})
+
+
+def damaged() -> httpx.Response:
+    return httpx.Response(200, content=b"no gzip", headers={"Content-Encoding": "gzip"})
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (restarting, "the store is being restarted (try again in 1 s)"),
+        (damaged, "the daemon cannot be reached (DecodingError)"),
+    ],
+)
+async def test_run_crew_whose_state_cannot_be_asked_answers_with_the_id(
+    answer: Callable[[], httpx.Response], says: str
+) -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        if request.method == "POST":
+            return httpx.Response(200, json={"kickoff_id": "an-id"})
+        return answer()
+
+    transport = httpx.MockTransport(respond)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        given = {"crew": "slow", "inputs": {}}
+        api = ToolApi(http, trio.Event())
+        result = await TOOLS["run_crew"].call(api, given, cast(Any, None))
+    assert result["kickoff_id"] == "an-id"
+    assert says in str(result["note"])

@@ -1,7 +1,8 @@
 """One HTTP connection to a daemon: the key in each request, retries, and errors as text.
 
-A request is sent again after 429 and 503 as `Retry-After` says, and after a lost connection if it
-may be carried out twice.
+After 429 and 503 a request is sent again when `Retry-After` says. Once the daemon has answered, a
+connection that cannot be made is tried again. After one that was lost, the request is sent again
+only if it may be carried out twice.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class Connection:
         while True:
             try:
                 response = self._receive(request, end)
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 is_unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
                 is_again = self._has_answered and (is_unsent or is_safe)
                 failure: ClientError = self._unreachable(error)
@@ -167,7 +168,7 @@ class Connection:
 
         Raises:
             ClientError: the answer is larger than `MAX_ANSWER`.
-            TransportError: httpx's, also for an answer that is not whole at `end`.
+            RequestError: httpx's, also for an answer that is not whole at `end`.
         """
         response = self._http.send(request, stream=True)
         content = bytearray()
@@ -208,7 +209,7 @@ class Connection:
                     response.read()
                     raise _refusal(response)
                 yield response
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise self._unreachable(error) from None
 
     def read(self, response: httpx.Response, model: type[M]) -> M:
@@ -221,7 +222,7 @@ class Connection:
                 "check the address"
             ) from None
 
-    def _unreachable(self, error: httpx.TransportError) -> Unreachable:
+    def _unreachable(self, error: httpx.RequestError) -> Unreachable:
         if isinstance(error, httpx.TimeoutException):
             why = "no answer in time"
         else:

@@ -32,7 +32,7 @@ LAST_EVENTS: Final = ("crew_kickoff_completed", "crew_kickoff_failed")
 
 
 class CrewEvent(BaseModel):
-    """An event of an execution (docs/crew-clients.md)."""
+    """An event of an execution (docs/webhooks.md)."""
 
     id: int
     type: str
@@ -79,12 +79,13 @@ class CrewClient:
             pass
         return status
 
-    def events(self, kickoff_id: str, *, after: int = 0) -> Iterator[CrewEvent]:
-        """Yield the events after number `after`, until the execution has ended.
+    def events(self, kickoff_id: str) -> Iterator[CrewEvent]:
+        """Yield all events, until the execution has ended.
 
         A lost connection is opened again, and no event is missed or repeated.
         """
         path = f"{self._base}/events/{quote(kickoff_id, safe='')}"
+        after = 0
         lost_since: float | None = None
         while True:
             headers = {"Accept": "text/event-stream", "Last-Event-ID": str(after)}

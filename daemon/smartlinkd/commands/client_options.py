@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from smartlinkd.commands.codes import FAILED, REFUSED, say
+from smartlinkd.commands.codes import FAILED, UNUSABLE, say
 
 Command = Callable[[argparse.Namespace], int]
 """A function that carries out a command and returns the exit code."""
@@ -45,9 +45,7 @@ def add_client_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
             "smartlinkd login --server https://links.example.net",
         )
     )
-    server_options(
-        add("logout", client_command("login", "log_out"), "End the kept API key, and forget it.")
-    )
+    add("logout", client_command("login", "log_out"), "End the kept API key, and forget it.")
     _convert(
         add(
             "convert",
@@ -72,13 +70,8 @@ def add_client_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
             "smartlinkd sync-cookie < cookies.txt",
         )
     )
-    server_options(
-        add(
-            "mcp",
-            client_command("mcp"),
-            "Serve a language model's tools on standard input.",
-        )
-    )
+    mcp = add("mcp", client_command("mcp"), "Serve a language model's tools on standard input.")
+    server_options(mcp, has_json=False)
     completion = add(
         "completion",
         client_command("completion"),
@@ -131,18 +124,23 @@ def crew_name(parser: argparse.ArgumentParser) -> None:
     action.completer = complete  # type: ignore[attr-defined]  # as argcomplete wants it
 
 
-def server_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name a daemon and a key."""
+def server_options(
+    parser: argparse.ArgumentParser, *, has_key: bool = True, has_json: bool = True
+) -> None:
+    """Add the options that name a daemon and a key, and `--json`."""
     parser.add_argument("--server", metavar="URL", help="the daemon's address")
-    parser.add_argument("--key-file", metavar="FILE", help="a file with an API key")
+    if has_key:
+        parser.add_argument("--key-file", metavar="FILE", help="a file with an API key")
     parser.add_argument(
         "--allow-http", action="store_true", help="send the key in clear to another machine"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    if has_json:
+        parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def _login(parser: argparse.ArgumentParser) -> None:
-    server_options(parser)
+    server_options(parser, has_key=False, has_json=False)
+    parser.set_defaults(key_file=None)
     parser.add_argument(
         "--scope",
         dest="scopes",
@@ -224,14 +222,14 @@ def client_command(module: str, function: str = "main", **options: Any) -> Comma
     """Return a command that is a client of a running daemon. The function gets `options`, too."""
 
     def call(chosen: argparse.Namespace) -> int:
-        from smartlinkd.client import ClientError
+        from smartlinkd.client import ApiFailure, ClientError
 
         command = getattr(import_module(f"smartlinkd.commands.{module}"), function)
         try:
             code: int = command(chosen, **options)
         except ClientError as error:
             say(error)
-            return REFUSED
+            return FAILED if isinstance(error, ApiFailure) else UNUSABLE
         except BrokenPipeError:
             raise
         except OSError as error:

@@ -8,8 +8,8 @@ from typing import Final
 GOOD: Final = 0
 FAILED: Final = 1
 """The command failed. Standard error, or the log, says why."""
-REFUSED: Final = 2
-"""The usage or the configuration is wrong. Nothing was started."""
+UNUSABLE: Final = 2
+"""The usage, the configuration or the server's address cannot be used."""
 SOME_FAILED: Final = 3
 """Some links were converted, and others were not."""
 

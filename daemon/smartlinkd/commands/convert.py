@@ -67,21 +67,10 @@ class _Run:
 
     def convert(self, daemon: Smartlinkd) -> int:
         """Convert all links. What is done is kept when it ends early. Return the exit code."""
-        part = None
-        if self._output is not None:
-            part = PartFile(self._output, self._source, self._sub_ids, skip=self._skip)
-        writer = None
-        if part is None:
-            is_continued = self._skip > 0
-            writer = Writer(sys.stdout, self._format, self._source, is_continued=is_continued)
-        if part is not None:
-            for entry in part.open():
-                self._add(entry)
-            if self._results:
-                say(f"{len(self._results)} results are in {part.path}; going on after them")
+        sink = self._open_sink()
         is_done = False
         try:
-            self._convert_rest(daemon, part, writer)
+            self._convert_rest(daemon, sink)
             if self._output is not None:
                 write_output(self._output, self._format, self._source, self._results)
             is_done = True
@@ -92,15 +81,25 @@ class _Run:
                 raise
             self._say_how_to_go_on(str(error))
         finally:
-            if writer is not None:
-                writer.end()
-            if part is not None:
-                part.close(keep=not is_done and bool(self._results))
+            if isinstance(sink, PartFile):
+                sink.close(keep=not is_done and bool(self._results))
+            else:
+                sink.end()
         return self._exit_code(is_done=is_done)
 
-    def _convert_rest(
-        self, daemon: Smartlinkd, part: PartFile | None, writer: Writer | None
-    ) -> None:
+    def _open_sink(self) -> PartFile | Writer:
+        """Return the part file, whose results are added, or a writer to standard output."""
+        if self._output is None:
+            is_continued = self._skip > 0
+            return Writer(sys.stdout, self._format, self._source, is_continued=is_continued)
+        part = PartFile(self._output, self._source, self._sub_ids, skip=self._skip)
+        for entry in part.open():
+            self._add(entry)
+        if self._results:
+            say(f"{len(self._results)} results are in {part.path}; going on after them")
+        return part
+
+    def _convert_rest(self, daemon: Smartlinkd, sink: PartFile | Writer) -> None:
         links = self._source.links
         console = Console(stderr=True)
         with Progress(
@@ -115,11 +114,7 @@ class _Run:
             begin = self._skip + len(self._results)
             task = progress.add_task("", total=len(links), completed=begin)
             for _, entry in daemon.convert(links[begin:], self._sub_ids):
-                result = self._add(entry)
-                if part is not None:
-                    part.add([result])
-                if writer is not None:
-                    writer.write(result)
+                sink.write(self._add(entry))
                 progress.advance(task)
 
     def _add(self, entry: SuccessEntry | FailureEntry) -> Result:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, TextIO
+from typing import BinaryIO, Final, Literal, TextIO
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 from rich.console import Console
@@ -146,12 +146,12 @@ class Writer:
                 self._csv.writerow([*result.row, *result.cells()])
             case "json":
                 text = json.dumps(result.to_json(), ensure_ascii=False)
-                self._out.write(f"{self._comma}\n  {_encodable(text)}")
+                self._out.write(f"{self._comma}\n  {text}")
                 self._comma = ","
             case "text":
                 entry = result.entry
                 line = entry.short_link if isinstance(entry, SuccessEntry) else result.link
-                self._out.write(f"{_encodable(line)}\n")
+                self._out.write(f"{line}\n")
 
         self._out.flush()
 
@@ -182,8 +182,8 @@ class PartFile:
         """Open nothing yet. `skip` is the number of links at the beginning that are left out."""
         self.path = output.with_name(f"{output.name}.part")
         links = json.dumps([source.links, list(sub_ids), skip]).encode()
-        self._head = json.dumps({"input_sha256": hashlib.sha256(links).hexdigest()}) + "\n"
-        self._file: TextIO | None = None
+        self._head = json.dumps({"input_sha256": hashlib.sha256(links).hexdigest()}).encode()
+        self._file: BinaryIO | None = None
 
     def open(self) -> list[SuccessEntry | FailureEntry]:
         """Return the entries of an earlier run with the same input, and go on after them.
@@ -192,29 +192,32 @@ class PartFile:
             ClientError: the file cannot be read or written, or is of another input.
         """
         try:
-            lines = self._read_lines()
-            if lines and lines[0] != self._head:
+            content = self.path.read_bytes() if self.path.exists() else b""
+            size = content.rfind(b"\n") + 1
+            head, *lines = content[:size].splitlines() or [self._head]
+            if head != self._head:
                 raise ClientError(
                     f"{self.path} has the results of another input; delete it, or give another "
                     "--output"
                 )
-            entries = [_ENTRY.validate_json(line) for line in lines[1:]]
-            # A last line that a kill has cut is written again.
-            self._file = self.path.open("w", encoding="utf-8")
-            self._file.writelines(lines or [self._head])
-            self._file.flush()
+            entries = [_ENTRY.validate_json(line) for line in lines]
+            self._file = self.path.open("ab")
+            # A last line that a kill has cut is written again; the others stay where they are.
+            self._file.truncate(size)
+            if not size:
+                self._file.write(self._head + b"\n")
+                self._file.flush()
         except ValidationError:
             raise ClientError(f"{self.path} is damaged; delete it to begin again") from None
-        except (OSError, UnicodeDecodeError) as error:
+        except OSError as error:
             raise _unusable(self.path, error) from None
         return entries
 
-    def add(self, results: Iterable[Result]) -> None:
-        """Write results. Raises `ClientError`."""
+    def write(self, result: Result) -> None:
+        """Write one result. Raises `ClientError`."""
         assert self._file is not None  # noqa: S101 - `open` was called
         try:
-            for result in results:
-                self._file.write(f"{_ENTRY.dump_json(result.entry).decode()}\n")
+            self._file.write(_ENTRY.dump_json(result.entry) + b"\n")
             self._file.flush()
         except OSError as error:
             raise _unusable(self.path, error) from None
@@ -222,18 +225,11 @@ class PartFile:
     def close(self, *, keep: bool) -> None:
         """Close the file, and delete it unless its results are wanted later."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):  # of a line that could not be written, which `write` has said
+                self._file.close()
         if not keep:
             with suppress(FileNotFoundError):
                 self.path.unlink()
-
-    def _read_lines(self) -> list[str]:
-        """Return the whole lines of an earlier run."""
-        try:
-            with self.path.open(encoding="utf-8") as file:
-                return [line for line in file if line.endswith("\n")]
-        except FileNotFoundError:
-            return []
 
 
 def write_output(output: Path, format_: Format, source: Source, results: Iterable[Result]) -> None:
@@ -247,7 +243,8 @@ def write_output(output: Path, format_: Format, source: Source, results: Iterabl
     writer.end()
     fresh = output.with_name(f".{output.name}.new")
     try:
-        with fresh.open("w", encoding="utf-8", newline="") as file:
+        # A link from an argument that is not UTF-8 has half characters, which no file can hold.
+        with fresh.open("w", encoding="utf-8", errors="replace", newline="") as file:
             file.write(text.getvalue())
             file.flush()
             os.fsync(file.fileno())
@@ -261,11 +258,6 @@ def write_output(output: Path, format_: Format, source: Source, results: Iterabl
 def _own_names(source: Source) -> list[str]:
     """Return the names of our columns, other than those of the input."""
     return [f"{name} (smartlinkd)" if name in source.header else name for name in COLUMNS]
-
-
-def _encodable(text: str) -> str:
-    """Return the text with half characters, which no file can hold, replaced."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _screen_table(results: Sequence[Result]) -> ScreenTable:
@@ -299,6 +291,5 @@ def _number(number: int | float | None) -> str:
     return "" if number is None else f"{number:,}"
 
 
-def _unusable(path: Path, error: OSError | UnicodeDecodeError) -> ClientError:
-    why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-    return ClientError(f"{path}: {why}")
+def _unusable(path: Path, error: OSError) -> ClientError:
+    return ClientError(f"{path}: {error.strerror}")

@@ -7,7 +7,8 @@ import getpass
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from pydantic import SecretStr
 
@@ -34,17 +35,11 @@ def log_in(chosen: argparse.Namespace) -> int:
     if server is None:
         raise ClientError("no daemon is named; give --server URL, such as http://127.0.0.1:8787")
     old = load_login(os.environ)
-    with server.open_without_key() as daemon:
-        is_code_needed = open_session(daemon)
-        try:
-            # A code is taken once, so that a key needs the next one.
-            code = ask_code("Another code, for the key: ") if is_code_needed else None
-            name = f"{getpass.getuser()}@{socket.gethostname()}"[:MAX_NAME]
-            made = daemon.create_key(
-                name, scopes, expires_in_days=chosen.expires_in_days, code=code
-            )
-        finally:
-            daemon.log_out()
+    with server.open_without_key() as daemon, open_session(daemon) as is_code_needed:
+        # A code is taken once, so that a key needs the next one.
+        code = ask_code("Another code, for the key: ") if is_code_needed else None
+        name = f"{getpass.getuser()}@{socket.gethostname()}"[:MAX_NAME]
+        made = daemon.create_key(name, scopes, expires_in_days=chosen.expires_in_days, code=code)
     login = KeptLogin(
         url=server.url,
         key=SecretStr(made.key),
@@ -57,7 +52,7 @@ def log_in(chosen: argparse.Namespace) -> int:
     except (NotSaved, OSError) as error:
         _end_key(login)
         raise ClientError(f"the key could not be kept: {error}") from None
-    if old is not None and old.url == login.url:
+    if old is not None:
         _end_key(old)
     say(f"logged in at {login.url}; the key {made.name!r} ({', '.join(scopes)}) is kept in {path}")
     return GOOD
@@ -75,8 +70,13 @@ def log_out(_: argparse.Namespace) -> int:
     return GOOD if ended else FAILED
 
 
-def open_session(daemon: Smartlinkd) -> bool:
-    """Ask for the password, and for a code if the daemon wants one. Return True if it did."""
+@contextmanager
+def open_session(daemon: Smartlinkd) -> Iterator[bool]:
+    """Log in with a password from the user, and log out at the end.
+
+    Yields True if the daemon wanted a code as well. A logout that fails, or that Ctrl-C ends, is
+    ignored: the result of the session matters more, and the session ends by itself.
+    """
     is_code_needed = False
 
     def code() -> SecretStr:
@@ -85,7 +85,11 @@ def open_session(daemon: Smartlinkd) -> bool:
         return ask_code("Code: ")
 
     daemon.log_in(_ask_password(f"Password of {daemon.url}: "), code)
-    return is_code_needed
+    try:
+        yield is_code_needed
+    finally:
+        with suppress(ClientError, KeyboardInterrupt):
+            daemon.log_out()
 
 
 def _ask_password(prompt: str) -> SecretStr:
@@ -124,7 +128,7 @@ def _end_key(login: KeptLogin) -> bool:
     else:
         return True
     say(
-        f"the key {login.key_name!r} goes on ({why}); end it on the page under "
+        f"the key {login.key_name!r} at {login.url} goes on ({why}); end it on its page under "
         "Security, or with `smartlinkd keys revoke`"
     )
     return False

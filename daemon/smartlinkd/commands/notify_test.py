@@ -9,7 +9,7 @@ from uuid import uuid4
 import trio
 
 from smartlinkd.app.components import make_channels
-from smartlinkd.commands.codes import FAILED, GOOD, REFUSED, say
+from smartlinkd.commands.codes import FAILED, GOOD, UNUSABLE, say
 from smartlinkd.config import Settings
 from smartlinkd.notify.channels import NotSent
 from smartlinkd.wire import timestamp
@@ -24,7 +24,7 @@ async def _send_all(settings: Settings) -> int:
     channels = make_channels(settings)
     if not channels:
         say("no channel is configured; set url, command or apprise in [notify]")
-        return REFUSED
+        return UNUSABLE
     body = {
         "id": str(uuid4()),
         "event": "test",

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from smartlinkd import logs
-from smartlinkd.commands.codes import FAILED, GOOD, REFUSED
+from smartlinkd.commands.codes import FAILED, GOOD, UNUSABLE
 from smartlinkd.config import ConfigError, Settings
 from smartlinkd.errors import Refused, leaves
 from smartlinkd.processes.process_limits import (
@@ -45,7 +45,7 @@ def main(read: Callable[[], Settings]) -> int:
     Args:
         read: returns the settings, at the start and at each reload.
 
-    Return `GOOD` after an orderly stop, `FAILED` if the daemon could not go on, `REFUSED` if the
+    Return `GOOD` after an orderly stop, `FAILED` if the daemon could not go on, `UNUSABLE` if the
     configuration is wrong. The log has the reason.
     """
     environment = _prepare()
@@ -54,7 +54,7 @@ def main(read: Callable[[], Settings]) -> int:
         settings = _read_while_importing(read)
     except ConfigError as wrong:
         _report_refused_config(wrong, environment)
-        return REFUSED
+        return UNUSABLE
     logs.set_level(settings.logging.level)
     return _run(settings, environment, read)
 

@@ -252,8 +252,8 @@ class AffiliateIds:
         foreign = set(filter(None, found)) - {own}
         if foreign:
             logger.warning(
-                "account %s: links that earn for %s, not for %s, are not given out; if both are "
-                "the account's own, smartlinkd account clear has it seen anew",
+                "account %s: links that earn for %s, not for %s, are not given out; if both ids "
+                "are yours, run `smartlinkd account clear`: the next links then decide",
                 self._shown,
                 ", ".join(sorted(foreign)),
                 own,

@@ -87,7 +87,6 @@ class McpActor:
                 transport=_InProcess(app, credential.address),
                 base_url="http://127.0.0.1",
                 headers={"Authorization": f"Bearer {token}"},
-                timeout=CALL_S,
             )
             return await self._answer(ToolApi(http, app.stopping), body)
 

@@ -82,7 +82,7 @@ class ToolApi:
     async def _send(self, request: httpx.Request) -> Answer:
         try:
             response = await self._http.send(request)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             raise ToolFailed(
                 f"the daemon cannot be reached ({type(error).__name__}); check that it runs"
             ) from None
@@ -207,27 +207,29 @@ async def _run_crew(api: ToolApi, given: RunCrew, context: Context) -> Answer:
     kickoff_id = str(kickoff["kickoff_id"])
     status: Answer = {"kickoff_id": kickoff_id, "state": "PENDING"}
     reported = None
-    with trio.move_on_after(CREW_WAIT_S):
-        while True:
-            status = await api.get(f"{base}/status/{kickoff_id}")
-            progress = status["progress"]
-            now = (progress, status["current_task"])
-            if now != reported and isinstance(progress, dict):
-                reported = now
-                await context.session.report_progress(
-                    _number(progress["completed_tasks"]),
-                    _number(progress["total_tasks"]) or None,
-                    str(status["current_task"] or status["status"]),
-                )
-            if status["state"] in ENDED:
-                return status
-            with trio.move_on_after(POLL_S):
-                await api.stopping.wait()
-                break
-    return {
-        **status,
-        "note": "the execution goes on; ask execution_status with this kickoff_id, later",
-    }
+    why = "the execution goes on"
+    try:
+        with trio.move_on_after(CREW_WAIT_S):
+            while True:
+                status = await api.get(f"{base}/status/{kickoff_id}")
+                progress = status["progress"]
+                now = (progress, status["current_task"])
+                if now != reported and isinstance(progress, dict):
+                    reported = now
+                    await context.session.report_progress(
+                        _number(progress["completed_tasks"]),
+                        _number(progress["total_tasks"]) or None,
+                        str(status["current_task"] or status["status"]),
+                    )
+                if status["state"] in ENDED:
+                    return status
+                with trio.move_on_after(POLL_S):
+                    await api.stopping.wait()
+                    break
+    except ToolFailed as failure:
+        # Without the id, a model would start the crew again.
+        why = f"the execution was started, but its state is not known ({failure})"
+    return {**status, "note": f"{why}; ask execution_status with this kickoff_id, later"}
 
 
 async def _execution_status(api: ToolApi, given: OneExecution, _: Context) -> Answer:

@@ -48,11 +48,6 @@ class Code:
     is_refresh: bool = False
     product: int | None = None
 
-    @property
-    def good(self) -> bool:
-        """True if the link ends on a product."""
-        return self.product is not None
-
     def address(self, *, shop_url: str, short_url: str) -> str:
         """Return the address that this code leads to; "" if it leads nowhere."""
         product = PRODUCTS[self.product or 0]

@@ -42,13 +42,13 @@ def main(
         ClientError: the daemon refused, or cannot be reached, over HTTP.
         ConfigError: the configuration, which names the state directory, is wrong.
     """
-    given: dict[str, JsonValue] = {name: getattr(chosen, name) for name in arguments}
     # A configuration that was named is of a daemon on this machine.
     server = None if chosen.config is not None else find_server(chosen, os.environ)
     if server is not None:
         say(f"at {server.url} ({server.source})")
-        _print(_call_api(server, command, given), only=only, as_json=chosen.json)
+        _print(_call_api(server, command, chosen), only=only, as_json=chosen.json)
         return GOOD
+    given: dict[str, JsonValue] = {name: getattr(chosen, name) for name in arguments}
     directory = state_directory(chosen.config or chosen.default_config, os.environ)
     try:
         answer = trio.run(partial(call, directory, command, given))
@@ -71,18 +71,14 @@ def _print(answer: Answer, *, only: str | None, as_json: bool) -> None:
         print(table({key: value for key, value in answer.items() if key != "ok"}))
 
 
-def _call_api(server: Server, command: str, arguments: Mapping[str, JsonValue]) -> Answer:
+def _call_api(server: Server, command: str, chosen: argparse.Namespace) -> Answer:
     """Return the answer of the HTTP API. Raises `ClientError`."""
     if command in _WITH_KEY:
         with server.open() as daemon:
             return _WITH_KEY[command](daemon)
     if command in _WITH_SESSION:
-        with server.open_without_key() as daemon:
-            is_code_needed = open_session(daemon)
-            try:
-                return _WITH_SESSION[command](daemon, arguments, is_code_needed)
-            finally:
-                daemon.log_out()
+        with server.open_without_key() as daemon, open_session(daemon) as is_code_needed:
+            return _WITH_SESSION[command](daemon, chosen, is_code_needed)
     raise ClientError(
         f"`{command}` works on the daemon's machine alone; run it there as root, with --config"
     )
@@ -104,36 +100,27 @@ def _status(daemon: Smartlinkd) -> Answer:
     return daemon.status().model_dump(mode="json")
 
 
-def _crew_token(daemon: Smartlinkd, arguments: Mapping[str, JsonValue], _: bool) -> Answer:
-    user = arguments["user"]
-    token = daemon.crew_token(
-        str(arguments["name"]),
-        user=str(user) if user is not None else None,
-        rotate=bool(arguments["rotate"]),
-    )
+def _crew_token(daemon: Smartlinkd, chosen: argparse.Namespace, _: bool) -> Answer:
+    token = daemon.crew_token(chosen.name, user=chosen.user, rotate=chosen.rotate)
     return {"ok": True, "token": token}
 
 
-def _list_keys(daemon: Smartlinkd, _: Mapping[str, JsonValue], __: bool) -> Answer:
+def _list_keys(daemon: Smartlinkd, _: argparse.Namespace, __: bool) -> Answer:
     return {"ok": True, "keys": [key.model_dump(mode="json") for key in daemon.list_keys()]}
 
 
-def _create_key(
-    daemon: Smartlinkd, arguments: Mapping[str, JsonValue], is_code_needed: bool
-) -> Answer:
-    days = arguments["expires_in_days"]
-    scopes = arguments["scopes"]
+def _create_key(daemon: Smartlinkd, chosen: argparse.Namespace, is_code_needed: bool) -> Answer:
     made = daemon.create_key(
-        str(arguments["name"]),
-        [str(scope) for scope in scopes] if isinstance(scopes, list) else [],
-        expires_in_days=days if isinstance(days, int) else None,
+        chosen.name,
+        chosen.scopes,
+        expires_in_days=chosen.expires_in_days,
         code=ask_code("Another code, for the key: ") if is_code_needed else None,
     )
     return made.model_dump(mode="json")
 
 
-def _revoke_key(daemon: Smartlinkd, arguments: Mapping[str, JsonValue], _: bool) -> Answer:
-    daemon.revoke_key(str(arguments["id"]))
+def _revoke_key(daemon: Smartlinkd, chosen: argparse.Namespace, _: bool) -> Answer:
+    daemon.revoke_key(chosen.id)
     return {"ok": True}
 
 
@@ -143,9 +130,7 @@ _WITH_KEY: Final[Mapping[str, Callable[[Smartlinkd], Answer]]] = {
     "account clear": _clear,
     "crew list": _crews,
 }
-_WITH_SESSION: Final[
-    Mapping[str, Callable[[Smartlinkd, Mapping[str, JsonValue], bool], Answer]]
-] = {
+_WITH_SESSION: Final[Mapping[str, Callable[[Smartlinkd, argparse.Namespace, bool], Answer]]] = {
     "crew token": _crew_token,
     "keys list": _list_keys,
     "keys create": _create_key,
