@@ -96,6 +96,22 @@ async def test_stop_stops_and_go_on_goes_on(
     await shop.see("40 links converted")
 
 
+async def test_text_is_converted_instead_of_the_one_that_is_being_converted(
+    shop: Tab, converting: Converting, portal: Portal, slow_submits: None
+) -> None:
+    await opened(shop, converting)
+    await shop.type(BOX, "\n".join(portal.link(portal.item()) for _ in range(40)))
+    await shop.click("button", "Convert")
+    await shop.find("button", "Convert this instead")
+    link = portal.link(portal.item())
+    await shop.type(BOX, link)
+    await shop.click("button", "Convert this instead")
+    await shop.see("Leave what is not done?")
+    await shop.click_in_dialog("Leave it")
+    await shop.see("1 link converted", link)
+    assert await shop.evaluate("document.querySelectorAll('.card').length") == 1
+
+
 async def test_failed_link_says_what_to_do_and_is_retried_alone(
     shop: Tab, converting: Converting, portal: Portal
 ) -> None:

@@ -57,6 +57,8 @@ export function clear() {
     entries.value = {};
     problem.value = null;
     isKept.value = true;
+    isRunning.value = false; // the aborted run ends later
+    waiting.value = "";
   });
 }
 
@@ -89,15 +91,18 @@ export async function run() {
     while (left.value.length) {
       const links = left.value.slice(0, PIECE);
       const { mapping } = await convertPatiently({ links, subIds: job.value.subIds }, abort);
+      abort.throwIfAborted();
       keep(Object.fromEntries(links.map((link) => [link, mapping[link] ?? UNKNOWN])));
     }
   } catch (fault) {
     if (!abort.aborted) problem.value = fault;
   } finally {
-    batch(() => {
-      isRunning.value = false;
-      waiting.value = "";
-    });
+    if (stopping.signal === abort) {
+      batch(() => {
+        isRunning.value = false;
+        waiting.value = "";
+      });
+    }
   }
 }
 
