@@ -25,6 +25,7 @@ export const waiting = signal(""); // why it waits before it goes on
 export const isKept = signal(true); // false: a reload would lose something
 const began = signal({ at: 0, done: 0 });
 let pieces = 0; // that are kept
+let due = []; // the links that the run has still to convert
 let stopping = new AbortController();
 
 export const done = computed(() => Object.keys(entries.value).length);
@@ -35,7 +36,7 @@ export const left = computed(() => (job.value?.links ?? []).filter((link) => !en
 export function timeLeft() {
   const made = done.value - began.value.done;
   if (!isRunning.value || made < 1) return null;
-  return (((Date.now() - began.value.at) / 1000) * left.value.length) / made;
+  return (((Date.now() - began.value.at) / 1000) * due.length) / made;
 }
 
 restore();
@@ -69,7 +70,7 @@ export async function begin(text, subIds) {
   clear();
   job.value = { text, places, links: [...new Set(places.map(({ link }) => link))], subIds };
   isKept.value = write(sessionStorage, "job", job.value);
-  run();
+  run(left.value);
   return places.length;
 }
 
@@ -77,9 +78,13 @@ export function stop() {
   stopping.abort();
 }
 
-// Convert what is left.
-export async function run() {
-  if (isRunning.value) return;
+// Convert these links; while others are being converted, after them.
+export async function run(links) {
+  if (isRunning.value) {
+    due.push(...links);
+    return;
+  }
+  due = [...links];
   stopping = new AbortController();
   const { signal: abort } = stopping;
   batch(() => {
@@ -88,11 +93,12 @@ export async function run() {
     began.value = { at: Date.now(), done: done.value };
   });
   try {
-    while (left.value.length) {
-      const links = left.value.slice(0, PIECE);
-      const { mapping } = await convertPatiently({ links, subIds: job.value.subIds }, abort);
+    while (due.length) {
+      const piece = due.slice(0, PIECE);
+      const { mapping } = await convertPatiently({ links: piece, subIds: job.value.subIds }, abort);
       abort.throwIfAborted();
-      keep(Object.fromEntries(links.map((link) => [link, mapping[link] ?? UNKNOWN])));
+      due.splice(0, piece.length);
+      keep(Object.fromEntries(piece.map((link) => [link, mapping[link] ?? UNKNOWN])));
     }
   } catch (fault) {
     if (!abort.aborted) problem.value = fault;
@@ -130,7 +136,7 @@ function keep(found) {
 // Convert some links again.
 export function retry(links) {
   entries.value = Object.fromEntries(Object.entries(entries.value).filter(([link]) => !links.includes(link)));
-  run();
+  run(links);
 }
 
 // The text with each link that was converted replaced.
