@@ -4,12 +4,10 @@
 
 import { batch, computed, effect, signal } from "../../lib/ui.js";
 import { ask, session } from "../../lib/api.js";
-import { t } from "../../lib/i18n.js";
-import { pause } from "../../lib/polling.js";
+import { untilItWorks } from "../../lib/polling.js";
 import { read, remove, write } from "../../lib/storage.js";
 
 const PIECE = 15; // links in a request
-const LONGEST = 15; // seconds between two tries
 const UNKNOWN = { error: true, failCode: -1 };
 
 // What stands in the box.
@@ -95,8 +93,9 @@ export async function run(links) {
   try {
     while (due.length) {
       const piece = due.slice(0, PIECE);
-      const { mapping } = await convertPatiently({ links: piece, subIds: job.value.subIds }, abort);
-      abort.throwIfAborted();
+      const body = { links: piece, subIds: job.value.subIds };
+      // Converting the same links twice does no harm.
+      const { mapping } = await untilItWorks(abort, () => ask("api/convert", { body, signal: abort }), waiting);
       due.splice(0, piece.length);
       keep(Object.fromEntries(piece.map((link) => [link, mapping[link] ?? UNKNOWN])));
     }
@@ -108,21 +107,6 @@ export async function run(links) {
         isRunning.value = false;
         waiting.value = "";
       });
-    }
-  }
-}
-
-// Converting the same links twice does no harm, so it is tried until it works.
-async function convertPatiently(body, abort) {
-  for (let wait = 1; ; wait = Math.min(LONGEST, wait * 2)) {
-    try {
-      const answer = await ask("api/convert", { body, signal: abort });
-      waiting.value = "";
-      return answer;
-    } catch (fault) {
-      if (!fault.isPassing) throw fault;
-      waiting.value = t("error.tryingAgain", { why: fault.message });
-      await pause(fault.retryAfter ?? wait, abort);
     }
   }
 }
