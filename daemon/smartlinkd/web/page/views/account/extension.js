@@ -3,7 +3,7 @@
 import { html, useState } from "../../lib/ui.js";
 import { ask } from "../../lib/api.js";
 import { t } from "../../lib/i18n.js";
-import { told } from "../../lib/site.js";
+import { siteSetting } from "../../lib/site.js";
 import { Copy, Submit, useAction } from "../../components/action.js";
 import { Section } from "../../components/text.js";
 import { CodeField } from "../security/code_field.js";
@@ -13,7 +13,7 @@ const FILES = { chromium: "../extension/smartlinkd-chromium.zip", firefox: "../e
 
 // What the extension takes: "smartlinkd-pair:" and base64url of JSON.
 function pairingText(key) {
-  const given = { url: new URL("../", document.baseURI).href.replace(/\/$/, ""), key, shop: told("shop"), portal: told("portal") };
+  const given = { url: new URL("../", document.baseURI).href.replace(/\/$/, ""), key, shop: siteSetting("shop"), portal: siteSetting("portal") };
   return `smartlinkd-pair:${btoa(JSON.stringify(given)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
 }
 

@@ -4,7 +4,7 @@ import { html, useEffect, useState } from "../../lib/ui.js";
 import { ask } from "../../lib/api.js";
 import { moment, t } from "../../lib/i18n.js";
 import { usePolled } from "../../lib/polling.js";
-import { told } from "../../lib/site.js";
+import { siteSetting } from "../../lib/site.js";
 import { Action, Submit, useAction } from "../../components/action.js";
 import { Field, TextField } from "../../components/field.js";
 import { Ago, Badge, Facts, Faint, Section, Title, Waiting } from "../../components/text.js";
@@ -44,7 +44,7 @@ function Standing() {
       ${remedy && html`<details><summary>${t("account.daemonSays")}</summary><p lang="en">${remedy}</p></details>`}
       ${kind === "paused" && html`
         <div class="actions">
-          <a class="button" href=${told("portal")} target="_blank" rel="noreferrer">${t("account.openPortal")}</a>
+          <a class="button" href=${siteSetting("portal")} target="_blank" rel="noreferrer">${t("account.openPortal")}</a>
           <${Action} kind="quiet" onAct=${clear}>${t("account.clear")}<//>
         </div>
       `}
