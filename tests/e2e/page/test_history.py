@@ -99,9 +99,8 @@ async def test_older_entries_are_offered_when_all_that_are_shown_were_deleted(
         keep(converting.state, f"https://shopee.vn/product/1/{item}", days_ago=1, name="áo")
     await opened(shop, converting)
     await shop.until(f"{CARDS} === 50")
-    await shop.evaluate(
-        "document.querySelectorAll('[aria-label^=\"Delete https\"]').forEach((each) => each.click())"
-    )
+    buttons = "document.querySelectorAll('[aria-label^=\"Delete https\"]')"
+    await shop.evaluate(f"{buttons}.forEach((each) => each.click())")
     await shop.until(f"{CARDS} === 0")
     await shop.click("button", "Show older ones")
     await shop.see("https://shopee.vn/product/1/0")  # kept first
