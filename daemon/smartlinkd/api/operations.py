@@ -15,7 +15,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 from quart import Response, request
@@ -205,15 +205,18 @@ class Api:
     ) -> None:
         self.paths.add(self._under + path)
         rule = _IN_BRACES.sub(r"<\1>", self._under + path)
+        endpoint = f"{rule} {name}"
         self.target.add_url_rule(
             # The address that others are under is good with a slash at its end and without, for
             # every method; a redirect from one to the other would be no JSON.
             rule.removesuffix("/") or "/",
-            f"{rule} {name}",
+            endpoint,
             view,
             methods=[method],
             defaults=self._given,
             strict_slashes=path != "/",
             provide_automatic_options=False,
-            head=head,
         )
+        if not head:  # Werkzeug serves it wherever GET is
+            for each in self.target.url_map.iter_rules(endpoint):
+                cast(set[str], each.methods).discard("HEAD")
