@@ -37,7 +37,7 @@ OWNER: Final = "owner"
 LOCAL: Final = "local"
 
 NOTICED: Final = 10
-"""Wrong keys of one network that are logged."""
+"""Wrong keys of one network within `WINDOW` after which one record is logged."""
 WINDOW: Final = 3600.0
 """Seconds from the first wrong key on, after which all counts begin again."""
 MAX_ADDRESSES: Final = 100
