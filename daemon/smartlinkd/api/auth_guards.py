@@ -40,7 +40,7 @@ NOTICED: Final = 10
 """Wrong keys of one network within `WINDOW` after which one record is logged."""
 WINDOW: Final = 3600.0
 """Seconds from the first wrong key on, after which all counts begin again."""
-MAX_ADDRESSES: Final = 100
+MAX_NETWORKS: Final = 100
 """Networks that have a count of their own. All others have one together."""
 
 _OTHERS: Final = "others"
@@ -103,7 +103,7 @@ class FailedKeys:
             self._counts.clear()
             self._over_at = now + WINDOW
         network = network_of(address)
-        if network not in self._counts and len(self._counts) >= MAX_ADDRESSES:
+        if network not in self._counts and len(self._counts) >= MAX_NETWORKS:
             network = _OTHERS
         self._counts[network] += 1
         if self._counts[network] == NOTICED:
