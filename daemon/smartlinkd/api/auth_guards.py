@@ -123,13 +123,13 @@ class Guards:
         self._client_access = services.rules.client_access
         self._sync_key = services.sync_key
         self._failed_keys = FailedKeys(trio.current_time)
-        self.anyone = Access(self._caller, token_use="none", refusals=())
-        self.session = Access(self._visitor, token_use="required")
-        self.any_key = Access(self._any_key, token_use="required")
+        self.anyone = Access(self._caller, bearer_use="none", refusals=())
+        self.session = Access(self._visitor, bearer_use="required")
+        self.any_key = Access(self._any_key, bearer_use="required")
 
     def scoped(self, scope: Scope) -> Access:
         """Return the access of sessions, and of API keys with this scope."""
-        return Access(partial(self._scoped, scope), token_use="required", scope=scope)
+        return Access(partial(self._scoped, scope), bearer_use="required", scope=scope)
 
     def local_or_scoped(self, scope: Scope) -> Access:
         """Return the access of local clients, sessions, and API keys with this scope.
@@ -137,12 +137,12 @@ class Guards:
         A key that was sent is what counts, also from a local client.
         """
         admit = partial(self._local_or_scoped, scope)
-        return Access(admit, token_use="optional", scope=scope)
+        return Access(admit, bearer_use="optional", scope=scope)
 
     def local_or_key(self, scope: Scope) -> Access:
         """Return the access of local clients, sessions, the sync key, and keys with this scope."""
         admit = partial(self._local_or_key, scope)
-        return Access(admit, token_use="optional", scope=scope)
+        return Access(admit, bearer_use="optional", scope=scope)
 
     async def _caller(self) -> ApiClient:
         return identify(request.remote_addr, request.headers, self._client_access)

@@ -45,7 +45,7 @@ class Access:
     admit: Callable[[], Awaitable[object]]
     """Returns the caller, which the handler gets as its first argument, or raises. It runs inside
     the request, before the body is read and again when it is there."""
-    token_use: Literal["none", "optional", "required"]
+    bearer_use: Literal["none", "optional", "required"]
     """If a client has to send a token, for the document. With "none" an unfinished body counts for
     the client's address, whatever token is sent."""
     refusals: tuple[int, ...] = (403, 503)
@@ -190,7 +190,7 @@ class Api:
         read = partial(read_body, model, any_type=self._any_type, is_optional=is_optional)
         if has_whole_body():
             return await read()
-        token = bearer() if access.token_use != "none" else None
+        token = bearer() if access.bearer_use != "none" else None
         sender = token or request.remote_addr or ""
         with self.target.places.receive(sender, is_token=token is not None):
             return await read()

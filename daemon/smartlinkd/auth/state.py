@@ -2,8 +2,8 @@
 
 Sessions, keys and the cookie's name are checked in the caller's task (`Mailbox.peek`). Logins and
 changes hold a `_slot`. The other calls do not wait, and one of the actor's slots is always left for
-them. Changes run one at a time under a lock, and an accepted one-time code is a change. Each checks,
-saves, then changes the memory. See docs/decisions/030-auth-changes.md.
+them. Changes run one at a time under a lock, and an accepted one-time code is a change. Each
+checks, saves, then changes the memory. See docs/decisions/030-auth-changes.md.
 """
 
 from __future__ import annotations
