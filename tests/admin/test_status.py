@@ -143,7 +143,7 @@ def parts(tmp_path: Path) -> Parts:
     ("refusal", "trouble"),
     [
         (HumanCheck, ("paused", "the affiliate portal asks for a human check")),
-        (SessionLost, ("session lost", "the affiliate portal wants a login")),
+        (SessionLost, ("session_lost", "the affiliate portal wants a login")),
     ],
 )
 async def test_account_is_shown_without_a_cookie_in_a_pause_and_after_it(
@@ -154,15 +154,16 @@ async def test_account_is_shown_without_a_cookie_in_a_pause_and_after_it(
     trouble: tuple[str, str],
 ) -> None:
     await parts.run(nursery)
-    assert await parts.do("account show") == {"cookie": None, "accounts": []}
+    shown = await parts.do("account show")
+    assert (shown["cookie"]["stored"], shown["accounts"]) == (False, [])
     record = await parts.vault.store(COOKIE, "mine")
     synced_at = f"{record.synced_at:%Y-%m-%dT%H:%M:%S}."
     for shown in (await parts.do("account show"), await parts.do("status")):
         assert shown["cookie"]["accountName"] == "mine"
         assert shown["cookie"]["syncedAt"].startswith(synced_at)
-        (account,) = shown["accounts"]
-        assert (account["account"], account["state"]) == ("4711", "not used yet")
-        assert account["since"].startswith(synced_at)
+    (account,) = shown["accounts"]
+    assert (account["account"], account["state"]) == ("4711", "not used yet")
+    assert account["since"].startswith(synced_at)
     await parts.conversion.convert(order(1))
     (account,) = (await parts.do("status"))["accounts"]
     assert (account["account"], account["state"]) == ("4711", "active")
@@ -172,9 +173,11 @@ async def test_account_is_shown_without_a_cookie_in_a_pause_and_after_it(
     with pytest.raises(type(parts.portal.refusal)):
         await parts.conversion.convert(order(2))
     shown = await parts.do("account show")
+    assert shown == (await parts.operator.account()).model_dump(mode="json")
     (account,) = shown["accounts"]
     state, reason = trouble
     assert (account["state"], account["reason"].startswith(reason)) == (state, True)
+    assert account["remedy"]
     assert ".secret" not in str(shown)
 
     assert await parts.do("account clear") == {"cleared": 1}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from trio.testing import MockClock
 
-from smartlinkd.api.auth_guards import MAX_ADDRESSES, NOTICED, WINDOW, FailedKeys
+from smartlinkd.api.auth_guards import MAX_NETWORKS, NOTICED, WINDOW, FailedKeys
 from smartlinkd.logs import LogEvent
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def test_ipv6_network_is_one_address(keys: FailedKeys, caplog: pytest.LogCapture
 def test_flood_from_everywhere_is_few_records_and_hides_nobody(
     keys: FailedKeys, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for number in range(MAX_ADDRESSES):
+    for number in range(MAX_NETWORKS):
         keys.note(f"2001:db8:0:{number:x}::1")
     for number in range(NOTICED - 1):
         keys.note(f"192.0.2.{number}")
@@ -102,9 +102,9 @@ def test_flood_from_everywhere_is_few_records_and_hides_nobody(
     keys.note("203.0.113.7")
     assert warnings(caplog) == [TOLD.format("many addresses, 203.0.113.7 the last of them")]
     for _ in range(NOTICED):
-        for number in range(2 * MAX_ADDRESSES):
+        for number in range(2 * MAX_NETWORKS):
             keys.note(f"2001:db8:0:{number:x}::1")
-    assert len(warnings(caplog)) == MAX_ADDRESSES + 1
+    assert len(warnings(caplog)) == MAX_NETWORKS + 1
 
 
 # Access; the rules are tested in test_client_address.py

@@ -1,4 +1,4 @@
-"""Conversions with a slow upstream."""
+"""Conversions with a slow upstream, and texts that take long to search."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from tests.api.client import answer_in_time
 
 if TYPE_CHECKING:
     from tests.api.conftest import Daemon, Start
+    from tests.shortage import Shortage
 
 LINK = "https://shopee.vn/product/1/2"
 
@@ -59,3 +60,14 @@ async def test_conversion_ends_when_its_client_leaves(start: Start, silent_api: 
         await wait_for_status(daemon, token, requestsWaiting=1)
         clients.cancel_scope.cancel()
     await wait_for_status(daemon, token, requestsWaiting=0)
+
+
+@pytest.mark.parametrize("path", ["/api/extract", "/api/convert-text"])
+async def test_text_is_searched_on_a_thread(start: Start, no_thread: Shortage, path: str) -> None:
+    """Other clients are served while a long text is searched."""
+    daemon = await start()
+    token = await daemon.login()
+    with no_thread():
+        answer = await daemon.post(path, {"text": "none"}, token=token)
+    assert answer.status_code == 503
+    assert "cannot start a thread" in answer.json()["error"]

@@ -42,7 +42,7 @@ async def anyone() -> None:
     return None
 
 
-ANYONE = Access(anyone, bearer="none", refusals=())
+ANYONE = Access(anyone, bearer_use="none", refusals=())
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
-from smartlinkd.auth.throttle import MAX_ADDRESSES, Throttle, network_of
+from smartlinkd.auth.throttle import MAX_NETWORKS, Throttle, network_of
 from smartlinkd.errors import TooManyTries, WrongCredential
 
 HERE, THERE = "192.0.2.1", "192.0.2.2"
@@ -16,9 +16,9 @@ HERE, THERE = "192.0.2.1", "192.0.2.2"
 class Guesses:
     """Attempts at a throttle, whose clock is set by hand."""
 
-    def __init__(self, max_addresses: int = MAX_ADDRESSES) -> None:
+    def __init__(self, max_networks: int = MAX_NETWORKS) -> None:
         self.now = 0.0
-        self.throttle = Throttle(lambda: self.now, max_addresses=max_addresses)
+        self.throttle = Throttle(lambda: self.now, max_networks=max_networks)
 
     def fail(self, address: str = HERE, *, times: int = 1, code: bool = False) -> None:
         for _ in range(times):
@@ -190,7 +190,7 @@ def test_longer_of_both_waits_is_reported(guesses: Guesses) -> None:
 @pytest.fixture
 def few() -> Guesses:
     """Attempts at a throttle with room for three addresses: A, B and C."""
-    return Guesses(max_addresses=3)
+    return Guesses(max_networks=3)
 
 
 A, B, C, NEWCOMER = "192.0.2.10", "192.0.2.11", "192.0.2.12", "192.0.2.99"

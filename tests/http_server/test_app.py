@@ -1,4 +1,4 @@
-"""Routes with HEAD or without, the time for sending an answer, and what is held until then."""
+"""The time for sending an answer, and what is held until then."""
 
 from __future__ import annotations
 
@@ -17,22 +17,6 @@ from smartlinkd.http_server.app import (
     Messages,
     hold_until_answered,
 )
-
-
-async def test_rule_for_get_without_head_refuses_head() -> None:
-    app = GuardedQuart()
-
-    async def part(number: int) -> str:
-        return str(number)
-
-    app.add_url_rule("/with/<int:number>", "with", part, methods=["GET"])
-    app.add_url_rule("/without/<int:number>", "without", part, methods=["GET"], head=False)
-    client = app.test_client()
-    assert (await client.head("/with/3")).status_code == 200
-    assert (await client.get("/without/3")).status_code == 200
-    answer = await client.head("/without/3")
-    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET")
-
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 

@@ -321,7 +321,7 @@ async def test_child_is_cancelled_after_its_grace_which_can_be_extended(
     tree = grow(Supervisor("tree", [a.spec(), b.spec(grace=4.0)]))
     await trio.sleep(1)
     for seconds in allowed:
-        tree.supervisor.allow("b", seconds)
+        tree.supervisor.extend_grace("b", seconds)
     assert tree.supervisor.longest_end == 5.0 + max([4.0, *allowed])
     await tree.stop()
     assert tree.end_time == pytest.approx(end_time)

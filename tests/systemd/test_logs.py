@@ -90,7 +90,7 @@ def test_notify_command_runs_confined(notifying: Service) -> None:
         output = run("systemctl", "status", "--no-pager", notifying.name)
         assert "paused" in output
         shown = json.loads(run("smartlinkd", "account", "show", "--json"))
-        (account,) = [one for one in shown["accounts"] if one["account"] == notice["account"]]
+        (account,) = [one for one in shown["accounts"] if one["name"] == notice["account"]]
         assert (account["state"], account["since"]) == ("paused", notice["since"])
     finally:
         run("smartlinkd", "account", "clear")

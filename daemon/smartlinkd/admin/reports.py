@@ -93,8 +93,8 @@ class AccountEntry(Body):
     name: str = Field(description="the marketplace's user id, or a cookie's digest")
     state: Literal["active", "session_lost", "paused"]
     since: Timestamp
-    reason: str | None
     remedy: str | None
+    reason: str | None  # last: `account show` cuts off what is long in other columns
 
 
 class AccountResponse(Body):

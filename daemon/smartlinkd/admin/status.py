@@ -191,14 +191,7 @@ class Operator:
         return (await self.status()).model_dump(mode="json")
 
     async def _show_account(self) -> Response:
-        record = await self._vault.current()
-        conversion = await self._conversion.status()
-        return {
-            "cookie": self._cookie_report(record).model_dump(mode="json") if record else None,
-            "accounts": [
-                account.model_dump(mode="json") for account in _account_reports(conversion, record)
-            ],
-        }
+        return (await self.account()).model_dump(mode="json")
 
     async def _clear_accounts(self) -> Response:
         return {"cleared": await self.clear_accounts()}

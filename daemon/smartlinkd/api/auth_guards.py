@@ -37,10 +37,10 @@ OWNER: Final = "owner"
 LOCAL: Final = "local"
 
 NOTICED: Final = 10
-"""Wrong keys of one network that are logged."""
+"""Wrong keys of one network within `WINDOW` after which one record is logged."""
 WINDOW: Final = 3600.0
 """Seconds from the first wrong key on, after which all counts begin again."""
-MAX_ADDRESSES: Final = 100
+MAX_NETWORKS: Final = 100
 """Networks that have a count of their own. All others have one together."""
 
 _OTHERS: Final = "others"
@@ -103,7 +103,7 @@ class FailedKeys:
             self._counts.clear()
             self._over_at = now + WINDOW
         network = network_of(address)
-        if network not in self._counts and len(self._counts) >= MAX_ADDRESSES:
+        if network not in self._counts and len(self._counts) >= MAX_NETWORKS:
             network = _OTHERS
         self._counts[network] += 1
         if self._counts[network] == NOTICED:
@@ -123,13 +123,13 @@ class Guards:
         self._client_access = services.rules.client_access
         self._sync_key = services.sync_key
         self._failed_keys = FailedKeys(trio.current_time)
-        self.anyone = Access(self._caller, bearer="none", refusals=())
-        self.session = Access(self._visitor, bearer="required")
-        self.any_key = Access(self._any_key, bearer="required")
+        self.anyone = Access(self._caller, bearer_use="none", refusals=())
+        self.session = Access(self._visitor, bearer_use="required")
+        self.any_key = Access(self._any_key, bearer_use="required")
 
     def scoped(self, scope: Scope) -> Access:
         """Return the access of sessions, and of API keys with this scope."""
-        return Access(partial(self._scoped, scope), bearer="required", scope=scope)
+        return Access(partial(self._scoped, scope), bearer_use="required", scope=scope)
 
     def local_or_scoped(self, scope: Scope) -> Access:
         """Return the access of local clients, sessions, and API keys with this scope.
@@ -137,12 +137,12 @@ class Guards:
         A key that was sent is what counts, also from a local client.
         """
         admit = partial(self._local_or_scoped, scope)
-        return Access(admit, bearer="optional", scope=scope)
+        return Access(admit, bearer_use="optional", scope=scope)
 
     def local_or_key(self, scope: Scope) -> Access:
         """Return the access of local clients, sessions, the sync key, and keys with this scope."""
         admit = partial(self._local_or_key, scope)
-        return Access(admit, bearer="optional", scope=scope)
+        return Access(admit, bearer_use="optional", scope=scope)
 
     async def _caller(self) -> ApiClient:
         return identify(request.remote_addr, request.headers, self._client_access)

@@ -64,24 +64,24 @@ class ApiClient:
         return not self.reason_refused
 
 
-def identify(peer: str | None, headers: Headers, rules: ClientAccess) -> ApiClient:
+def identify(peer: str | None, headers: Headers, access: ClientAccess) -> ApiClient:
     """Return the client behind a connection from `peer`. Never raises."""
     address = _address(peer or "")
     if address is None:
         return ApiClient(peer or "unknown", "its address is none that could be in cookie.open_to")
     if any(name.lower().startswith(FORWARDING_HEADERS) for name, _ in headers):
-        origin = _forwarded_by(address, headers, rules)
+        origin = _forwarded_by(address, headers, access)
         if origin is None:
-            return ApiClient(str(address), _reason_not_believed(address, rules))
+            return ApiClient(str(address), _reason_not_believed(address, access))
         address = origin
-    return ApiClient(str(address), _reason_not_local(address, headers, rules))
+    return ApiClient(str(address), _reason_not_local(address, headers, access))
 
 
-def _reason_not_local(address: Address, headers: Headers, rules: ClientAccess) -> str:
+def _reason_not_local(address: Address, headers: Headers, access: ClientAccess) -> str:
     host = headers.get("Host", "")
-    if not _within(address, rules.open_to):
+    if not _within(address, access.open_to):
         return f"{address} is not in cookie.open_to"
-    if not _is_our_name(host, rules):
+    if not _is_our_name(host, access):
         return f'its Host, "{escape_unprintable(host[:MAX_SHOWN])}", is not in server.public_hosts'
     if not _is_not_foreign(headers.get("Origin"), host):
         origin = escape_unprintable((headers.get("Origin") or "")[:MAX_SHOWN])
@@ -89,31 +89,31 @@ def _reason_not_local(address: Address, headers: Headers, rules: ClientAccess) -
     return ""
 
 
-def _reason_not_believed(peer: Address, rules: ClientAccess) -> str:
-    if _within(peer, rules.trusted_proxies):
+def _reason_not_believed(peer: Address, access: ClientAccess) -> str:
+    if _within(peer, access.trusted_proxies):
         return "what the headers of server.trusted_proxies say of its address is not clear"
     return f"it has a forwarding header, and {peer} is not in server.trusted_proxies"
 
 
-def _forwarded_by(peer: Address, headers: Headers, rules: ClientAccess) -> Address | None:
+def _forwarded_by(peer: Address, headers: Headers, access: ClientAccess) -> Address | None:
     """Return the nearest address that is not a trusted proxy, or None if that is unclear."""
-    if not _within(peer, rules.trusted_proxies):
+    if not _within(peer, access.trusted_proxies):
         return None
     chains = (
         _elements(headers, "X-Forwarded-For"),
         [_parameter(element, "for") for element in _elements(headers, "Forwarded")],
         _elements(headers, "X-Real-IP"),
     )
-    nearest = {_nearest(hops, rules) for hops in chains if hops}
+    nearest = {_nearest(hops, access) for hops in chains if hops}
     # One that names our own proxies alone says nothing. Of the others all must say the same: a
     # proxy that writes one of these headers may pass on another one as the client sent it.
-    origins = {one for one in nearest if one is None or not _within(one, rules.trusted_proxies)}
+    origins = {one for one in nearest if one is None or not _within(one, access.trusted_proxies)}
     origin = origins.pop() if len(origins) == 1 else None
     # Another machine's own loopback is not ours, nor is it who asks.
     return None if origin and origin.is_loopback and not peer.is_loopback else origin
 
 
-def _nearest(hops: Sequence[str], rules: ClientAccess) -> Address | None:
+def _nearest(hops: Sequence[str], access: ClientAccess) -> Address | None:
     """Return the last address that is not a trusted proxy, else the first of the proxies.
 
     Returns None for one that cannot be read.
@@ -122,15 +122,15 @@ def _nearest(hops: Sequence[str], rules: ClientAccess) -> Address | None:
     # The last entry was written by the proxy that called us, the one before it by the one before.
     for hop in reversed(hops[-MAX_HOPS:]):
         address = _address(_without_port(hop.strip().strip('"')))
-        if address is None or not _within(address, rules.trusted_proxies):
+        if address is None or not _within(address, access.trusted_proxies):
             return address
     return address
 
 
-def _is_our_name(host: str, rules: ClientAccess) -> bool:
+def _is_our_name(host: str, access: ClientAccess) -> bool:
     """Return True for an address, `localhost`, or a configured name: none that others may own."""
     name = _without_port(host).lower().removesuffix(".")
-    return name == "localhost" or name in rules.public_hosts or _address(name) is not None
+    return name == "localhost" or name in access.public_hosts or _address(name) is not None
 
 
 def _is_not_foreign(origin: str | None, host: str) -> bool:
@@ -161,10 +161,10 @@ def is_own_page(method: str, headers: Headers) -> bool:
     return origin is not None and _is_origin_of(host, origin)
 
 
-def came_over_https(peer: str | None, headers: Headers, rules: ClientAccess) -> bool:
+def came_over_https(peer: str | None, headers: Headers, access: ClientAccess) -> bool:
     """Return True if a trusted proxy says that its client used https."""
     address = _address(peer or "")
-    if address is None or not _within(address, rules.trusted_proxies):
+    if address is None or not _within(address, access.trusted_proxies):
         return False
     # Of several proxies the first has talked to the client.
     schemes = [

@@ -140,7 +140,7 @@ def _describe(operation: Operation, api: Api, references: _References) -> Json:
         "tags": [_tag(operation.path)],
         "summary": summary,
         "description": _with_scope(description.strip(), operation),
-        "security": _SECURITY[operation.access.bearer],
+        "security": _SECURITY[operation.access.bearer_use],
         "responses": {
             "200": _success(operation, references),
             **{

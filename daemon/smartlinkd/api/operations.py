@@ -15,7 +15,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar, cast
 
 from pydantic import BaseModel
 from quart import Response, request
@@ -45,8 +45,9 @@ class Access:
     admit: Callable[[], Awaitable[object]]
     """Returns the caller, which the handler gets as its first argument, or raises. It runs inside
     the request, before the body is read and again when it is there."""
-    bearer: Literal["none", "optional", "required"]
-    """Said in the document: if a client has to send a token."""
+    bearer_use: Literal["none", "optional", "required"]
+    """If a client has to send a token, for the document. With "none" an unfinished body counts for
+    the client's address, whatever token is sent."""
     refusals: tuple[int, ...] = (403, 503)
     """Statuses that `admit` can lead to."""
     scope: str | None = None
@@ -189,7 +190,7 @@ class Api:
         read = partial(read_body, model, any_type=self._any_type, is_optional=is_optional)
         if has_whole_body():
             return await read()
-        token = bearer() if access.bearer != "none" else None
+        token = bearer() if access.bearer_use != "none" else None
         sender = token or request.remote_addr or ""
         with self.target.places.receive(sender, is_token=token is not None):
             return await read()
@@ -205,15 +206,18 @@ class Api:
     ) -> None:
         self.paths.add(self._under + path)
         rule = _IN_BRACES.sub(r"<\1>", self._under + path)
+        endpoint = f"{rule} {name}"
         self.target.add_url_rule(
             # The address that others are under is good with a slash at its end and without, for
             # every method; a redirect from one to the other would be no JSON.
             rule.removesuffix("/") or "/",
-            f"{rule} {name}",
+            endpoint,
             view,
             methods=[method],
             defaults=self._given,
             strict_slashes=path != "/",
             provide_automatic_options=False,
-            head=head,
         )
+        if not head:  # Werkzeug serves it wherever GET is
+            for each in self.target.url_map.iter_rules(endpoint):
+                cast(set[str], each.methods).discard("HEAD")

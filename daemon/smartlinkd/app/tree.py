@@ -187,8 +187,8 @@ def build_supervisor(
     )
 
     def set_graces(catalog: Catalog) -> None:
-        crews_supervisor.allow("executor", _longest_grace(catalog))
-        supervisor.allow("crews", _longest_grace(catalog) + LAST_WRITES_S)
+        crews_supervisor.extend_grace("executor", _longest_grace(catalog))
+        supervisor.extend_grace("crews", _longest_grace(catalog) + LAST_WRITES_S)
 
     reloader = (
         Reloader(

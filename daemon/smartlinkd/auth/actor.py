@@ -174,9 +174,7 @@ class Auth:
     async def begin_setup(self) -> Setup:
         """Return a new secret for the second factor. Secrets returned before can't be enabled.
 
-        Raises:
-            Invalid: the second factor is on.
-            Unavailable: too few resources to make one.
+        Raises `Invalid` if the second factor is on.
         """
         return await self.mailbox.ask(AuthState.begin_setup)
 

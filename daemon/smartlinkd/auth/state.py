@@ -1,8 +1,9 @@
 """The state of one instance of the auth actor, and the work on it.
 
-`check_session` and `check_key` answer at once: all other calls hold a slot, and the actor has one
-slot more than they can take. Changes run one at a time under a lock, and an accepted one-time code
-is a change. Each checks, saves, then changes the memory. See docs/decisions/030-auth-changes.md.
+Sessions, keys and the cookie's name are checked in the caller's task (`Mailbox.peek`). Logins and
+changes hold a `_slot`. The other calls do not wait, and one of the actor's slots is always left for
+them. Changes run one at a time under a lock, and an accepted one-time code is a change. Each
+checks, saves, then changes the memory. See docs/decisions/030-auth-changes.md.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ WRONG_CODES_WINDOW: Final = 3600.0
 WRONG_CODES_PACE: Final = 60.0
 """After 20 wrong codes in an hour (whoever sends them), one code a minute. In seconds."""
 
-MAX_ADDRESSES: Final = 4096
+MAX_NETWORKS: Final = 4096
 """Networks kept, well under a megabyte. Finding the one to evict takes half a millisecond."""
 
 _WAIT_FOR_VERDICT: Final = 1.0
@@ -80,7 +80,7 @@ class Throttle:
 
     Args:
         clock: monotonic, in seconds.
-        max_addresses: networks that are kept.
+        max_networks: networks that are kept.
         max_wrong_codes: wrong codes in an hour after which codes are slowed down.
     """
 
@@ -88,11 +88,11 @@ class Throttle:
         self,
         clock: Callable[[], float],
         *,
-        max_addresses: int = MAX_ADDRESSES,
+        max_networks: int = MAX_NETWORKS,
         max_wrong_codes: int = WRONG_CODES,
     ) -> None:
         self._clock = clock
-        self._max_addresses = max_addresses
+        self._max_networks = max_networks
         self._by_network: dict[str, Tries] = {}  # least recently used first
         self._max_wrong_codes = max_wrong_codes
         self._wrong_codes: deque[float] = deque(maxlen=max_wrong_codes)
@@ -149,7 +149,7 @@ class Throttle:
         tries = self._by_network.pop(network, None)
         if tries is None:
             tries = Tries()
-            if len(self._by_network) >= self._max_addresses:
+            if len(self._by_network) >= self._max_networks:
                 tries.failures = self._replace_one()
         self._by_network[network] = tries
         return tries

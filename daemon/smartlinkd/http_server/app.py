@@ -18,7 +18,6 @@ from hypercorn.typing import (
     ASGISendEvent,
 )
 from quart import request as current
-from quart.routing import QuartRule
 from quart.wrappers.base import BaseRequestWebsocket
 from quart_trio import QuartTrio
 from quart_trio.asgi import TrioASGIHTTPConnection
@@ -129,15 +128,6 @@ class RequestTask(TrioASGIHTTPConnection):
         return None
 
 
-class Route(QuartRule):
-    """A rule that can do without HEAD, which Werkzeug serves wherever GET is."""
-
-    def __init__(self, string: str, *, head: bool = True, **options: Any) -> None:
-        super().__init__(string, **options)
-        if not head and self.methods is not None:
-            self.methods.discard("HEAD")
-
-
 class GuardedQuart(QuartTrio):
     """Quart-Trio without the parts that cannot be relied on. Serve it with `serve`.
 
@@ -148,7 +138,6 @@ class GuardedQuart(QuartTrio):
 
     asgi_http_class = RequestTask
     request_class = Request
-    url_rule_class = Route  # type: ignore[assignment]  # as QuartRule itself is
 
     def __init__(self, *, max_body: int = MAX_BODY, failure_body: FailureBody = plain_body) -> None:
         super().__init__(__name__, static_folder=None)

@@ -23,7 +23,7 @@ RETRY_BODY: Final = 1
 
 @dataclass(frozen=True)
 class HttpLimits:
-    """Limits on what one client may take, in seconds and bytes."""
+    """Limits of one server on its clients, in seconds and bytes."""
 
     connections: int = 512
     """At once, to all sockets of one server. The next one takes the place of the one that has been

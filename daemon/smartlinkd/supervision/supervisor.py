@@ -107,7 +107,7 @@ class Supervisor:
         """Seconds that an orderly end takes if each child uses its whole grace."""
         return sum(child.spec.grace for child in self._children if child.spec.stop is not None)
 
-    def allow(self, name: str, seconds: float) -> None:
+    def extend_grace(self, name: str, seconds: float) -> None:
         """Set the grace of the child `name` to `seconds`, unless it has more already."""
         (child,) = (each for each in self._children if each.spec.name == name)
         child.spec = replace(child.spec, grace=max(seconds, child.spec.grace))

@@ -20,6 +20,16 @@ pytestmark = pytest.mark.chromium
 BOX = "Text with product links"
 WITHOUT_CLIPBOARD = "Object.defineProperty(navigator, 'clipboard', { value: undefined })"
 
+# Keep the links of each conversion that the page asks for, in `window.asked`.
+RECORD_ASKED = """(() => {
+    const real = fetch;
+    window.asked = [];
+    window.fetch = (url, options) => {
+        if (/api.convert$/.test(url)) window.asked.push(JSON.parse(options.body).links);
+        return real(url, options);
+    };
+})()"""
+
 
 async def opened(shop: Tab, converting: Converting, place: str = "convert") -> None:
     await shop.open(place, session=await converting.page_session())
@@ -96,6 +106,22 @@ async def test_stop_stops_and_go_on_goes_on(
     await shop.see("40 links converted")
 
 
+async def test_text_is_converted_instead_of_the_one_that_is_being_converted(
+    shop: Tab, converting: Converting, portal: Portal, slow_submits: None
+) -> None:
+    await opened(shop, converting)
+    await shop.type(BOX, "\n".join(portal.link(portal.item()) for _ in range(40)))
+    await shop.click("button", "Convert")
+    await shop.find("button", "Convert this instead")
+    link = portal.link(portal.item())
+    await shop.type(BOX, link)
+    await shop.click("button", "Convert this instead")
+    await shop.see("Leave what is not done?")
+    await shop.click_in_dialog("Leave it")
+    await shop.see("1 link converted", link)
+    assert await shop.evaluate("document.querySelectorAll('.card').length") == 1
+
+
 async def test_failed_link_says_what_to_do_and_is_retried_alone(
     shop: Tab, converting: Converting, portal: Portal
 ) -> None:
@@ -107,20 +133,33 @@ async def test_failed_link_says_what_to_do_and_is_retried_alone(
         "Not a product link, or the link has expired",
         "copy the link again",
     )
-    await shop.evaluate(
-        """(() => {
-            const real = fetch;
-            window.asked = [];
-            window.fetch = (url, options) => {
-                if (/api.convert$/.test(url)) window.asked.push(JSON.parse(options.body).links);
-                return real(url, options);
-            };
-        })()"""
-    )
+    await shop.evaluate(RECORD_ASKED)
     await shop.click("button", f"Try again: {portal.short('gone')}")
     await shop.until("window.asked.length === 1")
     assert await shop.evaluate("window.asked[0]") == [portal.short("gone")]
     await shop.see("1 link converted · 1 failed")
+
+
+async def test_try_again_in_a_stopped_conversion_converts_that_link_alone(
+    shop: Tab, converting: Converting, portal: Portal, slow_submits: None
+) -> None:
+    await opened(shop, converting)
+    gone, links = portal.short("gone"), [portal.link(portal.item()) for _ in range(40)]
+    await shop.type(BOX, "\n".join([gone, *links]))
+    await shop.click("button", "Convert")
+    await shop.until("document.querySelector('progress')?.value >= 15")
+    await shop.click("button", "Stop")
+    stopped = "Stopped: 15 of 41 links are done."
+    await shop.see(stopped)
+    await shop.evaluate(RECORD_ASKED)
+    await shop.click("button", f"Try again: {gone}")
+    await shop.until("window.asked.length > 0")
+    await shop.see(stopped)
+    assert await shop.evaluate("window.asked") == [[gone]]
+    await shop.click("button", "Go on")
+    await shop.click("button", f"Try again: {gone}")  # while others are being converted
+    await shop.see("40 links converted · 1 failed")
+    assert await shop.evaluate("window.asked.flat()") == [gone, *links[14:], gone]
 
 
 async def test_text_without_links_is_named_and_stays(shop: Tab, converting: Converting) -> None:

@@ -264,6 +264,15 @@ async def test_slow_click_survives_a_refresh_of_the_list(daemon: Daemon, tab: Ta
     await tab.see("Now: Waiting", "crew_kickoff_started")
 
 
+async def test_older_runs_stay_shown_when_a_new_one_begins(daemon: Daemon, tab: Tab) -> None:
+    runs = [await daemon.kick_off("endless", {}) for _ in range(21)]  # one more than a page
+    await tab.open("crews/endless/executions", session=daemon.session)
+    await tab.click("button", "Show older ones")
+    await tab.see(*(each[:8] for each in runs), but_not="Show older ones")
+    runs.append(await daemon.kick_off("endless", {}))
+    await tab.see(*(each[:8] for each in runs))
+
+
 async def test_an_error_comes_first_and_stays_text(daemon: Daemon, tab: Tab) -> None:
     kickoff_id = await daemon.kick_off("failing", {"why": EVIL})
     await tab.open("crews/failing/executions", session=daemon.session)

@@ -88,3 +88,19 @@ async def test_converted_links_are_listed_found_and_deleted(
     assert await shop.evaluate("document.querySelector('textarea').value") == (
         "https://shopee.vn/product/1/2"
     )
+
+
+async def test_older_entries_are_offered_when_all_that_are_shown_were_deleted(
+    shop: Tab, converting: Converting
+) -> None:
+    token = await converting.login()
+    assert (await converting.ask("DELETE", "/api/history", token=token)).status_code == 200
+    for item in range(51):  # one more than a page
+        keep(converting.state, f"https://shopee.vn/product/1/{item}", days_ago=1, name="áo")
+    await opened(shop, converting)
+    await shop.until(f"{CARDS} === 50")
+    buttons = "document.querySelectorAll('[aria-label^=\"Delete https\"]')"
+    await shop.evaluate(f"{buttons}.forEach((each) => each.click())")
+    await shop.until(f"{CARDS} === 0")
+    await shop.click("button", "Show older ones")
+    await shop.see("https://shopee.vn/product/1/0")  # kept first

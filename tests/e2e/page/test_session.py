@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from tests.e2e.conftest import Daemon as Converting
+    from tests.e2e.conftest import Portal
     from tests.e2e.page.conftest import Daemon
     from tests.e2e.page.tab import Tab
 
@@ -43,6 +45,34 @@ async def test_ended_session_follows_no_execution(daemon: Daemon, tab: Tab, plac
     await tab.see("running")
     await daemon.end_all_sessions()
     await tab.see("The session has ended", but_not="running")
+
+
+async def test_answer_that_comes_after_a_log_out_does_not_log_in_again(
+    converting: Converting, portal: Portal, shop: Tab
+) -> None:
+    await shop.open("convert", session=await converting.page_session())
+    await shop.see("Convert links")
+    await shop.evaluate(
+        """(() => {
+            const real = fetch;
+            window.fetch = async (url, options) => {
+                const answer = await real(url, options);
+                if (/api.convert$/.test(url)) await new Promise((go) => (window.release = go));
+                return answer;
+            };
+        })()"""
+    )
+    await shop.type("Text with product links", portal.link(portal.item()))
+    await shop.click("button", "Convert")
+    await shop.until("Boolean(window.release)")
+    await shop.click("button", "Log out")
+    await shop.see("Password")
+    await shop.evaluate("window.release()")
+    await shop.until("sessionStorage.getItem('smartlinkd.job.0')")
+    await shop.evaluate("new Promise((go) => setTimeout(go, 200))")
+    shown = await shop.see("Password", but_not="Log out")
+    assert "The session has ended" not in shown
+    assert shop.refused == []  # nothing was asked for with the dead session
 
 
 async def test_login_on_plain_http_outside_loopback_holds_over_reload(

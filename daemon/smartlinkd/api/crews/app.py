@@ -2,7 +2,8 @@
 
 All three serve the same operations, and the first documents them. A body is JSON whatever its
 `Content-Type` says, because not every client sets it. Other people's web pages gain nothing by
-that: every operation needs a token.
+that: an operation needs a token, or the session cookie in a request that the browser says is the
+page's own (`is_own_page`).
 """
 
 from __future__ import annotations

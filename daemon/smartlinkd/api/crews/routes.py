@@ -62,7 +62,7 @@ def add(api: Api, guards: Guards, crews: CrewServices) -> None:
             caller = await admit()
         return caller  # noqa: RET504 - to mypy a scope may swallow what ends its block
 
-    member = Access(admit, bearer="required", refusals=(401, 403, 503), scope="crews")
+    member = Access(admit, bearer_use="required", refusals=(401, 403, 503), scope="crews")
     _add_read_routes(api, guards, crews, member)
     _add_write_routes(api, crews, member)
     _add_stop_route(api, crews, replace(member, admit=admit_shielded))

@@ -80,7 +80,7 @@ def add(api: Api, guards: Guards, conversion: ConversionService, vault: Vault) -
         keyed by the link as it stands in the text.
         """
         cookie = await _cookie(body)
-        found = find_links(body.text, conversion.market)
+        found = await on_thread(find_links, body.text, conversion.market)
         links = list(dict.fromkeys(body.text[each.start : each.end] for each in found))
         if len(links) > MAX_LINKS:
             raise Invalid(

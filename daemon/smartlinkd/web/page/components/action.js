@@ -7,8 +7,8 @@ import { Problem } from "./text.js";
 
 const SHOWN = 1500; // milliseconds for which "copied" is said
 
-// State of one deed at a time: { busy, fault, run }.
-export function useDeed(work) {
+// State of one action at a time: { busy, fault, run, submit }. `submit` is a form's `onSubmit`.
+export function useAction(work) {
   const [state, set] = useState({ busy: false, fault: null });
   const isBusy = useRef(false);
   const run = async (...given) => {
@@ -24,12 +24,16 @@ export function useDeed(work) {
     isBusy.current = false;
     set({ busy: false, fault });
   };
-  return { ...state, run };
+  const submit = (event) => {
+    event.preventDefault();
+    run();
+  };
+  return { ...state, run, submit };
 }
 
 // `aria-disabled` in place of `disabled`, which would take the focus away.
 export function Action({ onAct, kind = "", label, children }) {
-  const { busy, fault, run } = useDeed(onAct);
+  const { busy, fault, run } = useAction(onAct);
   return html`
     <span class="action">
       <button type="button" class=${kind} aria-label=${label} aria-disabled=${busy || undefined} onClick=${run}>
@@ -40,11 +44,11 @@ export function Action({ onAct, kind = "", label, children }) {
   `;
 }
 
-// A form's own button, with the failure of the form's deed.
-export function Submit({ deed, kind = "", children }) {
+// A form's own button, with the failure of the form's action.
+export function Submit({ action, kind = "", children }) {
   return html`
-    <button type="submit" class=${kind} aria-disabled=${deed.busy || undefined}>${children}</button>
-    ${deed.fault && html`<${Problem} text=${deed.fault.message} />`}
+    <button type="submit" class=${kind} aria-disabled=${action.busy || undefined}>${children}</button>
+    ${action.fault && html`<${Problem} text=${action.fault.message} />`}
   `;
 }
 

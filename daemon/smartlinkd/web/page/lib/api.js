@@ -54,7 +54,8 @@ export async function ask(path, options) {
 export async function sendAsOwner(path, options) {
   const response = await send(path, options);
   if (response.ok) {
-    session.value = "in";
+    // An answer to a request from before a log-out may come after it.
+    if (session.value !== "out") session.value = "in";
     return response;
   }
   // On a crew's path 401 says what 403 says elsewhere.

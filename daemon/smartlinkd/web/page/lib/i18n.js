@@ -1,7 +1,7 @@
 // The page's language, and texts, numbers and times in it.
 
 import { signal } from "./ui.js";
-import { told } from "./site.js";
+import { siteSetting } from "./site.js";
 import { read, write } from "./storage.js";
 import en from "../i18n/en.js";
 import vi from "../i18n/vi.js";
@@ -54,7 +54,7 @@ export function number(value, options) {
 
 // Whole units of the market's currency.
 export function money(value) {
-  return number(value, { style: "currency", currency: told("currency"), maximumFractionDigits: 0 });
+  return number(value, { style: "currency", currency: siteSetting("currency"), maximumFractionDigits: 0 });
 }
 
 export function bytes(value) {

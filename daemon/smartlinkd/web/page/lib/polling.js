@@ -51,17 +51,19 @@ export async function whileSeen(abort, work) {
   }
 }
 
-// Run `work` until it does not fail. A failure that will not pass is thrown.
-export async function untilItWorks(abort, work) {
+// Run `work` until it does not fail, and show in `shownIn` why it is tried again. Rejects with a
+// failure that will not pass, and once `abort` is aborted.
+export async function untilItWorks(abort, work, shownIn = trouble) {
   for (let wait = 1; ; wait = Math.min(LONGEST, wait * 2)) {
     try {
       const result = await work(abort);
-      trouble.value = "";
+      abort.throwIfAborted();
+      shownIn.value = "";
       return result;
     } catch (fault) {
       abort.throwIfAborted();
       if (!fault.isPassing) throw fault;
-      trouble.value = t("error.tryingAgain", { why: fault.message });
+      shownIn.value = t("error.tryingAgain", { why: fault.message });
       await pause(fault.retryAfter ?? wait, abort);
     }
   }
@@ -78,7 +80,6 @@ export function usePolled(work, seconds, inputs = []) {
     const loop = async () => {
       for (;;) {
         const data = await untilItWorks(left.signal, work);
-        if (left.signal.aborted) return;
         show({ data, fault: null });
         if (!seconds) return;
         await pause(seconds, left.signal);

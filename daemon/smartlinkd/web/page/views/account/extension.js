@@ -3,8 +3,8 @@
 import { html, useState } from "../../lib/ui.js";
 import { ask } from "../../lib/api.js";
 import { t } from "../../lib/i18n.js";
-import { told } from "../../lib/site.js";
-import { Copy, Submit, useDeed } from "../../components/action.js";
+import { siteSetting } from "../../lib/site.js";
+import { Copy, Submit, useAction } from "../../components/action.js";
 import { Section } from "../../components/text.js";
 import { CodeField } from "../security/code_field.js";
 
@@ -13,7 +13,7 @@ const FILES = { chromium: "../extension/smartlinkd-chromium.zip", firefox: "../e
 
 // What the extension takes: "smartlinkd-pair:" and base64url of JSON.
 function pairingText(key) {
-  const given = { url: new URL("../", document.baseURI).href.replace(/\/$/, ""), key, shop: told("shop"), portal: told("portal") };
+  const given = { url: new URL("../", document.baseURI).href.replace(/\/$/, ""), key, shop: siteSetting("shop"), portal: siteSetting("portal") };
   return `smartlinkd-pair:${btoa(JSON.stringify(given)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "")}`;
 }
 
@@ -25,7 +25,7 @@ export function Extension() {
   const [key, setKey] = useState("");
   const [code, setCode] = useState("");
   const [isCodeAsked, askCode] = useState(false);
-  const deed = useDeed(async () => {
+  const action = useAction(async () => {
     const { secondFactor } = await ask("api/status");
     if (secondFactor && !isCodeAsked) {
       askCode(true);
@@ -36,10 +36,6 @@ export function Extension() {
     askCode(false);
     setCode("");
   });
-  const submit = (event) => {
-    event.preventDefault();
-    deed.run();
-  };
   return html`
     <${Section} title=${t("extension.title")}>
       <p>${t("extension.text")}</p>
@@ -57,9 +53,9 @@ export function Extension() {
           ${key
             ? html`<p class="secret-line"><code>${pairingText(key)}</code> <${Copy} text=${pairingText(key)} /></p><p class="faint">${t("keys.once")}</p>`
             : html`
-                <form onSubmit=${submit}>
+                <form onSubmit=${action.submit}>
                   ${isCodeAsked && html`<${CodeField} value=${code} onValue=${setCode} />`}
-                  <div class="actions"><${Submit} deed=${deed}>${t("extension.makeKey")}<//></div>
+                  <div class="actions"><${Submit} action=${action}>${t("extension.makeKey")}<//></div>
                 </form>
               `}
         </li>

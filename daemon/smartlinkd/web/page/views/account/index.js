@@ -4,8 +4,8 @@ import { html, useEffect, useState } from "../../lib/ui.js";
 import { ask } from "../../lib/api.js";
 import { moment, t } from "../../lib/i18n.js";
 import { usePolled } from "../../lib/polling.js";
-import { told } from "../../lib/site.js";
-import { Action, Submit, useDeed } from "../../components/action.js";
+import { siteSetting } from "../../lib/site.js";
+import { Action, Submit, useAction } from "../../components/action.js";
 import { Field, TextField } from "../../components/field.js";
 import { Ago, Badge, Facts, Faint, Section, Title, Waiting } from "../../components/text.js";
 import { account, answer, refreshAccount } from "./state.js";
@@ -44,7 +44,7 @@ function Standing() {
       ${remedy && html`<details><summary>${t("account.daemonSays")}</summary><p lang="en">${remedy}</p></details>`}
       ${kind === "paused" && html`
         <div class="actions">
-          <a class="button" href=${told("portal")} target="_blank" rel="noreferrer">${t("account.openPortal")}</a>
+          <a class="button" href=${siteSetting("portal")} target="_blank" rel="noreferrer">${t("account.openPortal")}</a>
           <${Action} kind="quiet" onAct=${clear}>${t("account.clear")}<//>
         </div>
       `}
@@ -76,7 +76,7 @@ function PasteBox() {
     setStored(false);
     setTyped((before) => ({ ...before, [name]: value }));
   };
-  const deed = useDeed(async () => {
+  const action = useAction(async () => {
     if (!typed.cookie.trim()) throw new Error(t("paste.empty"));
     const accountName = typed.accountName.trim();
     await ask("api/sync-cookie", { body: { cookie: typed.cookie, ...(accountName && { accountName }) } });
@@ -84,14 +84,10 @@ function PasteBox() {
     setStored(true);
     await refreshAccount();
   });
-  const submit = (event) => {
-    event.preventDefault();
-    deed.run();
-  };
   return html`
     <${Section} title=${t("paste.title")}>
       <p>${t("paste.text")}</p>
-      <form onSubmit=${submit} autocomplete="off">
+      <form onSubmit=${action.submit} autocomplete="off">
         <${Field} label=${t("paste.cookie")} hint=${t("paste.hint")}>
           ${(attributes) => html`
             <textarea ...${attributes} rows="4" class="secret" autocomplete="off" autocapitalize="off" spellcheck="false"
@@ -99,7 +95,7 @@ function PasteBox() {
           `}
         <//>
         <${TextField} label=${t("paste.name")} hint=${t("paste.nameHint")} value=${typed.accountName} maxlength="100" onValue=${change("accountName")} />
-        <div class="actions"><${Submit} deed=${deed}>${t("paste.go")}<//></div>
+        <div class="actions"><${Submit} action=${action}>${t("paste.go")}<//></div>
         ${isStored && html`<p class="good" role="status">${t("paste.stored")}</p>`}
       </form>
     <//>

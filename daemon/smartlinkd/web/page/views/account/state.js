@@ -3,7 +3,7 @@
 import { computed, signal } from "../../lib/ui.js";
 import { ask } from "../../lib/api.js";
 import { pause, untilItWorks } from "../../lib/polling.js";
-import { told } from "../../lib/site.js";
+import { siteSetting } from "../../lib/site.js";
 
 const EVERY = 20; // seconds
 
@@ -15,7 +15,7 @@ export const answer = signal(null);
 export const account = computed(() => {
   if (!answer.value) return null;
   const { cookie, accounts } = answer.value;
-  if (!cookie.stored && told("needs-cookie") === "yes") return { kind: "none", needsCare: true };
+  if (!cookie.stored && siteSetting("needs-cookie") === "yes") return { kind: "none", needsCare: true };
   const states = ["paused", "session_lost", "active"];
   const worst = states.map((state) => accounts.find((each) => each.state === state)).find(Boolean);
   if (!worst) return { kind: "unused", needsCare: false };

@@ -3,7 +3,7 @@
 import { html, useEffect, useRef } from "../../lib/ui.js";
 import { t } from "../../lib/i18n.js";
 import { placeOf } from "../../lib/router.js";
-import { Action, Submit, useDeed } from "../../components/action.js";
+import { Action, Submit, useAction } from "../../components/action.js";
 import { confirm } from "../../components/confirm.js";
 import { Title } from "../../components/text.js";
 import { account } from "../account/state.js";
@@ -38,7 +38,7 @@ function Box() {
   useEffect(() => {
     if (!job.value && matchMedia("(pointer: fine)").matches) box.current.focus();
   }, []);
-  const deed = useDeed(async () => {
+  const action = useAction(async () => {
     if (!draft.value.trim()) throw new Error(t("convert.empty"));
     if (hasFault.value) throw new Error(t("convert.subIdFault"));
     if (job.value && left.value.length && !(await replaceUnfinished())) return;
@@ -46,21 +46,17 @@ function Box() {
     if (!(await begin(draft.value, given))) throw new Error(t("convert.noLinks"));
     remember(given);
   });
-  const submit = (event) => {
-    event.preventDefault();
-    deed.run();
-  };
   const keyed = (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) submit(event);
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) action.submit(event);
   };
   return html`
-    <form class="box" onSubmit=${submit}>
+    <form class="box" onSubmit=${action.submit}>
       <label for="text" class="away">${t("convert.label")}</label>
       <textarea id="text" ref=${box} rows="6" spellcheck="false" placeholder=${t("convert.placeholder")}
         value=${draft.value} onInput=${(event) => (draft.value = event.target.value)} onKeyDown=${keyed}></textarea>
       <${SubIds} />
       <div class="actions">
-        <${Submit} deed=${deed}>${t(isRunning.value ? "convert.instead" : "convert.go")}<//>
+        <${Submit} action=${action}>${t(isRunning.value ? "convert.instead" : "convert.go")}<//>
         ${draft.value && html`<${Action} kind="quiet" onAct=${() => empty(box.current)}>${t("convert.emptyBox")}<//>`}
       </div>
     </form>

@@ -4,12 +4,10 @@
 
 import { batch, computed, effect, signal } from "../../lib/ui.js";
 import { ask, session } from "../../lib/api.js";
-import { t } from "../../lib/i18n.js";
-import { pause } from "../../lib/polling.js";
+import { untilItWorks } from "../../lib/polling.js";
 import { read, remove, write } from "../../lib/storage.js";
 
 const PIECE = 15; // links in a request
-const LONGEST = 15; // seconds between two tries
 const UNKNOWN = { error: true, failCode: -1 };
 
 // What stands in the box.
@@ -25,6 +23,7 @@ export const waiting = signal(""); // why it waits before it goes on
 export const isKept = signal(true); // false: a reload would lose something
 const began = signal({ at: 0, done: 0 });
 let pieces = 0; // that are kept
+let due = []; // the links that the run has still to convert
 let stopping = new AbortController();
 
 export const done = computed(() => Object.keys(entries.value).length);
@@ -35,7 +34,7 @@ export const left = computed(() => (job.value?.links ?? []).filter((link) => !en
 export function timeLeft() {
   const made = done.value - began.value.done;
   if (!isRunning.value || made < 1) return null;
-  return (((Date.now() - began.value.at) / 1000) * left.value.length) / made;
+  return (((Date.now() - began.value.at) / 1000) * due.length) / made;
 }
 
 restore();
@@ -57,6 +56,8 @@ export function clear() {
     entries.value = {};
     problem.value = null;
     isKept.value = true;
+    isRunning.value = false; // the aborted run ends later
+    waiting.value = "";
   });
 }
 
@@ -67,7 +68,7 @@ export async function begin(text, subIds) {
   clear();
   job.value = { text, places, links: [...new Set(places.map(({ link }) => link))], subIds };
   isKept.value = write(sessionStorage, "job", job.value);
-  run();
+  run(left.value);
   return places.length;
 }
 
@@ -75,9 +76,13 @@ export function stop() {
   stopping.abort();
 }
 
-// Convert what is left.
-export async function run() {
-  if (isRunning.value) return;
+// Convert these links; while others are being converted, after them.
+export async function run(links) {
+  if (isRunning.value) {
+    due.push(...links);
+    return;
+  }
+  due = [...links];
   stopping = new AbortController();
   const { signal: abort } = stopping;
   batch(() => {
@@ -86,32 +91,22 @@ export async function run() {
     began.value = { at: Date.now(), done: done.value };
   });
   try {
-    while (left.value.length) {
-      const links = left.value.slice(0, PIECE);
-      const { mapping } = await convertPatiently({ links, subIds: job.value.subIds }, abort);
-      keep(Object.fromEntries(links.map((link) => [link, mapping[link] ?? UNKNOWN])));
+    while (due.length) {
+      const piece = due.slice(0, PIECE);
+      const body = { links: piece, subIds: job.value.subIds };
+      // Converting the same links twice does no harm.
+      const { mapping } = await untilItWorks(abort, () => ask("api/convert", { body, signal: abort }), waiting);
+      due.splice(0, piece.length);
+      keep(Object.fromEntries(piece.map((link) => [link, mapping[link] ?? UNKNOWN])));
     }
   } catch (fault) {
     if (!abort.aborted) problem.value = fault;
   } finally {
-    batch(() => {
-      isRunning.value = false;
-      waiting.value = "";
-    });
-  }
-}
-
-// Converting the same links twice does no harm, so it is tried until it works.
-async function convertPatiently(body, abort) {
-  for (let wait = 1; ; wait = Math.min(LONGEST, wait * 2)) {
-    try {
-      const answer = await ask("api/convert", { body, signal: abort });
-      waiting.value = "";
-      return answer;
-    } catch (fault) {
-      if (!fault.isPassing) throw fault;
-      waiting.value = t("error.tryingAgain", { why: fault.message });
-      await pause(fault.retryAfter ?? wait, abort);
+    if (stopping.signal === abort) {
+      batch(() => {
+        isRunning.value = false;
+        waiting.value = "";
+      });
     }
   }
 }
@@ -125,7 +120,7 @@ function keep(found) {
 // Convert some links again.
 export function retry(links) {
   entries.value = Object.fromEntries(Object.entries(entries.value).filter(([link]) => !links.includes(link)));
-  run();
+  run(links);
 }
 
 // The text with each link that was converted replaced.

@@ -16,7 +16,7 @@ export function Progress() {
       <div class="actions">
         <p role="status">${isRunning.value ? html`<${Running} all=${all} />` : standing(all)}</p>
         ${isRunning.value && html`<${Action} kind="quiet" onAct=${stop}>${t("progress.stop")}<//>`}
-        ${!isRunning.value && left.value.length > 0 && html`<${Action} onAct=${run}>${t("progress.goOn")}<//>`}
+        ${!isRunning.value && left.value.length > 0 && html`<${Action} onAct=${() => run(left.value)}>${t("progress.goOn")}<//>`}
         ${failed.value.length > 0 && html`<${Action} kind="quiet" onAct=${() => retry(failed.value)}>${t("progress.retry", { count: failed.value.length })}<//>`}
       </div>
       ${waiting.value && html`<p class="hint" role="status">${waiting.value}</p>`}

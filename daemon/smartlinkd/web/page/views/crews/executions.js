@@ -34,11 +34,13 @@ function Table({ crew, state, words }) {
   if (!data) return html`<${Waiting} fault=${fault} reload=${reload} />`;
   const newest = data.executions;
   const known = new Set(newest.map((run) => run.kickoff_id));
-  const runs = [...newest, ...older.runs.filter((run) => !known.has(run.kickoff_id))].filter((run) => matches(run, words));
+  const all = [...newest, ...older.runs.filter((run) => !known.has(run.kickoff_id))];
+  const runs = all.filter((run) => matches(run, words));
   const cursor = older.cursor === undefined ? data.next_cursor : older.cursor;
   const more = async () => {
     const answer = await crew.executions({ state, cursor, limit: PAGE });
-    setOlder({ runs: [...older.runs, ...answer.executions], cursor: answer.next_cursor });
+    // All that is shown now: a new run pushes the last one off the newest page.
+    setOlder({ runs: [...all, ...answer.executions], cursor: answer.next_cursor });
   };
   return html`
     ${!runs.length && html`<${Faint}>${t("executions.none")}<//>`}

@@ -2,7 +2,7 @@
 
 import { html, useState } from "../../lib/ui.js";
 import { t } from "../../lib/i18n.js";
-import { Action, Submit, useDeed } from "../../components/action.js";
+import { Action, Submit, useAction } from "../../components/action.js";
 import { Field } from "../../components/field.js";
 import { Block, Section } from "../../components/text.js";
 
@@ -30,22 +30,18 @@ export function Question({ status, asked, onAnswer }) {
 function Form({ onAnswer }) {
   const [feedback, setFeedback] = useState("");
   const [isMissing, setMissing] = useState(false);
-  const approve = useDeed(() => onAnswer(feedback, true));
+  const approve = useAction(() => onAnswer(feedback, true));
   const sendBack = async () => {
     setMissing(!feedback.trim());
     if (feedback.trim()) await onAnswer(feedback, false);
   };
-  const submit = (event) => {
-    event.preventDefault();
-    approve.run();
-  };
   return html`
-    <form onSubmit=${submit}>
+    <form onSubmit=${approve.submit}>
       <${Field} label=${t("question.feedback")} fault=${isMissing && !feedback.trim() ? t("question.missing") : ""}>
         ${(attributes) => html`<textarea ...${attributes} rows="3" value=${feedback} onInput=${(event) => setFeedback(event.target.value)}></textarea>`}
       <//>
       <div class="actions">
-        <${Submit} deed=${approve}>${t("question.approve")}<//>
+        <${Submit} action=${approve}>${t("question.approve")}<//>
         <${Action} kind="quiet" onAct=${sendBack}>${t("question.sendBack")}<//>
       </div>
     </form>

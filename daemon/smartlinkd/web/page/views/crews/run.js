@@ -4,7 +4,7 @@ import { html, useMemo, useRef, useState } from "../../lib/ui.js";
 import { t } from "../../lib/i18n.js";
 import { parse } from "../../lib/json.js";
 import { go } from "../../lib/router.js";
-import { Submit, useDeed } from "../../components/action.js";
+import { Submit, useAction } from "../../components/action.js";
 import { Field, Select } from "../../components/field.js";
 import { begin, check, faultOf, others, taken, valueOf } from "./inputs.js";
 
@@ -17,7 +17,7 @@ export function Run({ crew }) {
   const [faults, setFaults] = useState({});
   const wish = useRef({ key: "", of: "" });
   const form = useRef(null);
-  const deed = useDeed(async () => {
+  const action = useAction(async () => {
     const found = check(fields, rest, OTHERS);
     setFaults(found);
     if (Object.keys(found).length) {
@@ -36,13 +36,9 @@ export function Run({ crew }) {
     // What was missing is there now: its fault goes while it is typed.
     if (faults[field.name]) setFaults({ ...faults, [field.name]: faultOf(field) });
   };
-  const submit = (event) => {
-    event.preventDefault();
-    deed.run();
-  };
   if (crew.entry.problems.length) return null;
   return html`
-    <form ref=${form} onSubmit=${submit} novalidate>
+    <form ref=${form} onSubmit=${action.submit} novalidate>
       ${fields.map((field, place) => html`<${Input} key=${field.name} field=${field} fault=${faults[field.name]} onChange=${(changed) => change(place, changed)} />`)}
       <details class="field" open=${!fields.length || Boolean(rest) || Boolean(faults[OTHERS])}>
         <summary>${t("inputs.others")}</summary>
@@ -50,7 +46,7 @@ export function Run({ crew }) {
           ${(attributes) => html`<textarea ...${attributes} rows="2" spellcheck="false" value=${rest} onInput=${(event) => setRest(event.target.value)}></textarea>`}
         <//>
       </details>
-      <div class="actions"><${Submit} deed=${deed}>${t("crews.run")}<//></div>
+      <div class="actions"><${Submit} action=${action}>${t("crews.run")}<//></div>
     </form>
   `;
 }

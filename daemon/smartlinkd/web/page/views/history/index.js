@@ -89,9 +89,9 @@ function List({ filters, isFiltered, onDeleted }) {
   };
   const remove = async ({ id }) => {
     await ask(`api/history/${encodeURIComponent(id)}`, { method: "DELETE" });
-    setGone([...gone, id]);
+    setGone((before) => [...before, id]);
   };
-  if (!entries.length) return html`<${Faint}>${t(isFiltered ? "history.nothing" : "history.none")}<//>`;
+  if (!entries.length && !cursor) return html`<${Faint}>${t(isFiltered ? "history.nothing" : "history.none")}<//>`;
   return html`
     <div class="actions">
       <a class="button quiet" download referrerpolicy="same-origin" href=${addressOf(pathOf(filters).replace("history", "history.csv"))}>${t("results.csv")}</a>

@@ -3,7 +3,7 @@
 import { html, useRef, useState, useEffect } from "../../lib/ui.js";
 import { Failure, answerOf, ended, send, session } from "../../lib/api.js";
 import { duration, t } from "../../lib/i18n.js";
-import { Submit, useDeed } from "../../components/action.js";
+import { Submit, useAction } from "../../components/action.js";
 import { Field } from "../../components/field.js";
 import { Faint, Problem, Title } from "../../components/text.js";
 
@@ -21,20 +21,20 @@ export function Login() {
 function Password({ reason, onCodeAsked }) {
   const input = useRef(null);
   useEffect(() => input.current.focus(), []);
-  const deed = useDeed(async () => {
+  const action = useAction(async () => {
     const answer = await logIn("login", { password: input.current.value }, t("login.wrongPassword"));
     if (answer.mfaRequired) onCodeAsked(answer.tempToken);
     else enter();
   });
   return html`
-    <form class="login" method="post" onSubmit=${submitting(deed)}>
+    <form class="login" method="post" onSubmit=${action.submit}>
       <${Title} text=${t("login.title")} />
       ${reason && html`<${Problem} text=${reason} />`}
       <input class="away" tabindex="-1" aria-hidden="true" autocomplete="username" value="owner" readonly />
       <${Field} label=${t("login.password")}>
         ${(attributes) => html`<input ...${attributes} ref=${input} type="password" autocomplete="current-password" required />`}
       <//>
-      <div class="actions"><${Submit} deed=${deed}>${t("login.continue")}<//></div>
+      <div class="actions"><${Submit} action=${action}>${t("login.continue")}<//></div>
       <${Faint}>${t("login.forgotten")}<//>
     </form>
   `;
@@ -43,7 +43,7 @@ function Password({ reason, onCodeAsked }) {
 function Code({ tempToken, onDead }) {
   const input = useRef(null);
   useEffect(() => input.current.focus(), []);
-  const deed = useDeed(async () => {
+  const action = useAction(async () => {
     try {
       await logIn("verify-mfa", { tempToken, code: input.current.value }, t("login.wrongCode"));
     } catch (fault) {
@@ -54,12 +54,12 @@ function Code({ tempToken, onDead }) {
     enter();
   });
   return html`
-    <form class="login" method="post" onSubmit=${submitting(deed)}>
+    <form class="login" method="post" onSubmit=${action.submit}>
       <${Title} text=${t("login.second")} />
       <${Field} label=${t("login.code")} hint=${t("login.codeHint")}>
         ${(attributes) => html`<input ...${attributes} ref=${input} inputmode="numeric" autocomplete="one-time-code" maxlength="16" required />`}
       <//>
-      <div class="actions"><${Submit} deed=${deed}>${t("login.continue")}<//></div>
+      <div class="actions"><${Submit} action=${action}>${t("login.continue")}<//></div>
     </form>
   `;
 }
@@ -67,13 +67,6 @@ function Code({ tempToken, onDead }) {
 function enter() {
   ended.value = "";
   session.value = "in";
-}
-
-function submitting(deed) {
-  return (event) => {
-    event.preventDefault();
-    deed.run();
-  };
 }
 
 // With "session": "cookie" the answer holds no token: it is in a cookie that no script can read.

@@ -4,7 +4,7 @@ import { html, useState } from "../../lib/ui.js";
 import { ask } from "../../lib/api.js";
 import { moment, t } from "../../lib/i18n.js";
 import { usePolled } from "../../lib/polling.js";
-import { Action, Copy, Submit, useDeed } from "../../components/action.js";
+import { Action, Copy, Submit, useAction } from "../../components/action.js";
 import { confirm } from "../../components/confirm.js";
 import { TextField } from "../../components/field.js";
 import { Ago, Faint, Section, Waiting } from "../../components/text.js";
@@ -69,7 +69,7 @@ function Make({ isCodeNeeded, onMade }) {
   const [typed, setTyped] = useState(empty);
   const change = (name) => (value) => setTyped({ ...typed, [name]: value });
   const toggle = (scope) => change("scopes")(typed.scopes.includes(scope) ? typed.scopes.filter((each) => each !== scope) : [...typed.scopes, scope]);
-  const deed = useDeed(async () => {
+  const action = useAction(async () => {
     if (!typed.name.trim()) throw new Error(t("keys.nameMissing"));
     if (!typed.scopes.length) throw new Error(t("keys.scopeMissing"));
     const body = { name: typed.name.trim(), scopes: typed.scopes };
@@ -78,14 +78,10 @@ function Make({ isCodeNeeded, onMade }) {
     onMade(await ask("api/keys", { body }));
     setTyped(empty);
   });
-  const submit = (event) => {
-    event.preventDefault();
-    deed.run();
-  };
   return html`
     <details class="make">
       <summary>${t("keys.make")}</summary>
-      <form onSubmit=${submit}>
+      <form onSubmit=${action.submit}>
         <${TextField} label=${t("keys.name")} hint=${t("keys.nameHint")} value=${typed.name} onValue=${change("name")} maxlength="60" />
         <fieldset>
           <legend>${t("keys.scopes")}</legend>
@@ -100,7 +96,7 @@ function Make({ isCodeNeeded, onMade }) {
         </fieldset>
         <${TextField} label=${t("keys.days")} hint=${t("keys.daysHint")} type="number" min="1" max="3650" value=${typed.days} onValue=${change("days")} />
         ${isCodeNeeded && html`<${CodeField} value=${typed.code} onValue=${change("code")} />`}
-        <div class="actions"><${Submit} deed=${deed}>${t("keys.go")}<//></div>
+        <div class="actions"><${Submit} action=${action}>${t("keys.go")}<//></div>
       </form>
     </details>
   `;

@@ -3,7 +3,7 @@
 import { html, useState } from "../../lib/ui.js";
 import { ask } from "../../lib/api.js";
 import { t } from "../../lib/i18n.js";
-import { Action, Copy, Submit, useDeed } from "../../components/action.js";
+import { Action, Copy, Submit, useAction } from "../../components/action.js";
 import { Badge, Section } from "../../components/text.js";
 import { CodeField } from "./code_field.js";
 
@@ -47,18 +47,14 @@ function Setup({ setup, onDone, onCancel }) {
 
 function WithCode({ path, secret, text, kind, onDone }) {
   const [code, setCode] = useState("");
-  const deed = useDeed(async () => {
+  const action = useAction(async () => {
     await ask(`api/auth/2fa/${path}`, { body: { code, ...(secret && { secret }) } });
     onDone();
   });
-  const submit = (event) => {
-    event.preventDefault();
-    deed.run();
-  };
   return html`
-    <form class="narrow" onSubmit=${submit}>
+    <form class="narrow" onSubmit=${action.submit}>
       <${CodeField} value=${code} onValue=${setCode} />
-      <div class="actions"><${Submit} deed=${deed} kind=${kind}>${text}<//></div>
+      <div class="actions"><${Submit} action=${action} kind=${kind}>${text}<//></div>
     </form>
   `;
 }
