@@ -207,7 +207,7 @@ class Executor:
 
         Raises:
             NotFound: there is none that the user may see.
-            Invalid: nothing is asked, or about another task.
+            Invalid: nothing is asked, or about another task, or the answer cannot be recorded.
         """
         if (await self._summary(user, kickoff_id, "execution_id")).state.ended:
             raise Invalid(
