@@ -101,24 +101,25 @@ class Executor:
                 trio.open_nursery() as executions,
                 sole_error(),
                 trio.open_nursery() as writes,
+                sole_error(),
+                trio.open_nursery() as background,
             ):
-                async with sole_error(), trio.open_nursery() as background:
-                    scheduler = Scheduler(
-                        self._catalog,
-                        self._context,
-                        executions=executions,
-                        writes=writes,
-                        background=background,
-                    )
-                    await scheduler.load_unfinished()
-                    self._scheduler = scheduler
-                    at_once = self._limits.calls_at_once
-                    background.start_soon(partial(self.mailbox.serve, scheduler, at_once=at_once))
-                    task_status.started()
-                    await self._stopping.wait()
-                    background.cancel_scope.cancel()
+                scheduler = Scheduler(
+                    self._catalog,
+                    self._context,
+                    executions=executions,
+                    writes=writes,
+                    background=background,
+                )
+                await scheduler.load_unfinished()
+                self._scheduler = scheduler
+                at_once = self._limits.calls_at_once
+                background.start_soon(partial(self.mailbox.serve, scheduler, at_once=at_once))
+                task_status.started()
+                await self._stopping.wait()
+                # Before `background` closes, since an execution that is started uses it.
                 scheduler.suspend()
-                # The nursery of the executions ends when the last worker has.
+                background.cancel_scope.cancel()  # `executions` ends when the last worker has
         finally:
             self._scheduler = None
 
