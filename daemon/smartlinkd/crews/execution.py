@@ -276,8 +276,8 @@ class RunningExecution:
         await worker.drain()
 
     async def _stop_worker(self, worker: Worker) -> None:
-        if worker.channel.final is not None:  # what it said of its end stands
-            self._finish(outcome_of(worker.channel.final))
+        if (final := worker.final) is not None:  # what it said of its end stands
+            self._finish(outcome_of(final))
             await worker.terminate()
             return
         how = await worker.stop()
