@@ -18,6 +18,7 @@ from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import NotFound
 from smartlinkd.net.addresses import Bind
 from smartlinkd.store.model import WebhookTarget
+from smartlinkd.supervision.policy import Backoff
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,7 @@ class ExecutorLimits:
     seconds when it is alone, and six among as many as may start."""
     max_reruns: int = 3
     """Times that an interrupted execution is run again: it may be what ends the daemon."""
-    first_retry_s: float = 0.5
-    longest_retry_s: float = 10.0
+    backoff: Backoff = Backoff(first=0.5, longest=10.0)  # noqa: RUF009 - frozen
     """Between two tries to record something."""
     last_write_s: float = 2.0
     """For the outcome of what has ended, or was stopped, when the executor ends. A full disk would
