@@ -28,8 +28,9 @@ class ExecutorLimits:
     mailbox_size: int = 256
     """Kickoffs, stops and resumes that may wait, over all crews."""
     calls_at_once: int = 512
-    """Calls that are worked on at a time. No address serves more connections than that. Each may
-    wait for the disk, or a crew's queue, and no kickoff of another crew may wait for that."""
+    """Calls that are worked on at a time, as many as one address serves connections. A call may
+    wait for the disk or for its crew's queue; with fewer slots it would hold up kickoffs of other
+    crews."""
     max_starting: int = 2 * len(os.sched_getaffinity(0))
     """Workers that start at the same time."""
     start_timeout_s: float = 10.0

@@ -223,7 +223,8 @@ class Scheduler:
         by = f"user {user.user}" if user.user else "a holder of the organization token"
         if (queue := self._queues.get(user.crew)) is not None:
             async with queue.enqueue_lock:
-                pass  # nothing is being loaded or recorded from now on
+                pass
+            # What was being loaded or recorded when this call came is in the queue by now.
         if queue is not None and (execution := queue.running.get(kickoff_id)) is not None:
             if execution.completion.status is None:
                 execution.cancel(Status.STOPPED, f"stopped by {by}")
