@@ -174,7 +174,7 @@ class Scheduler:
         """Put an execution back to its beginning. Return False if it has ended instead."""
         reruns = await self._recorder.retry_until_success(
             f"execution {interrupted.id}",
-            partial(self._store.count_bare_events, interrupted.id, REQUEUED),
+            partial(self._store.count_events, interrupted.id, REQUEUED),
         )
         if reruns >= self._limits.max_reruns:
             why = f"{INTERRUPTED}, as in {self._limits.max_reruns} runs before"

@@ -123,7 +123,7 @@ class Store:
     summary = _call(_EXECUTIONS, Executions.summary)
     executions = _call(_EXECUTIONS, Executions.page)
     events = _call(_EXECUTIONS, Executions.events)
-    count_bare_events = _call(_EXECUTIONS, Executions.count_bare_events)
+    count_events = _call(_EXECUTIONS, Executions.count_events)
     unfinished = _call(_EXECUTIONS, Executions.unfinished)
     due_deliveries = _call(_OUTBOX, Outbox.due)
     remove_delivery = _call(_OUTBOX, Outbox.remove)

@@ -321,13 +321,13 @@ class Executions:
                 found.append(ExecutionEvent(row["number"], at, row["type"], data, size, offset))
             return found
 
-    def count_bare_events(self, execution_id: str, kind: str) -> int:
-        """Return how many events of a type have no data."""
+    def count_events(self, execution_id: str, kind: str) -> int:
+        """Return how many events of a type an execution has."""
         with self._file.reading():
             (count,) = self._connection.execute(
                 "SELECT count(*) FROM events "
                 "WHERE execution = (SELECT sequence FROM executions WHERE id = ?) "
-                "AND type = ? AND data IS NULL",
+                "AND type = ?",
                 (execution_id, kind),
             ).fetchone()
             return int(count)
