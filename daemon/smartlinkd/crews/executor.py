@@ -73,20 +73,22 @@ class Executor:
         *,
         tools: Mapping[str, Tool],
         runs: Path,
-        queued: Callable[[], None],
+        on_calls_queued: Callable[[], None],
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         limits: ExecutorLimits | None = None,
     ) -> None:
         """Args:
         runs: the folder for workers' own folders. It is made if missing, and is nobody else's.
-        queued: called when webhook calls were queued.
+        on_calls_queued: called when webhook calls were queued.
         """
         self._limits = limits or ExecutorLimits()
         self.mailbox = Mailbox[Scheduler]("executor", size=self._limits.mailbox_size)
         self._catalog = catalog
         self._store = store
         self._subscriptions = Subscriptions()
-        self._recorder = ExecutionRecorder(store, self._subscriptions, queued, wall, self._limits)
+        self._recorder = ExecutionRecorder(
+            store, self._subscriptions, on_calls_queued, wall, self._limits
+        )
         self._context = ExecutionContext(self._recorder, tools, runs)
         self._stopping = trio.Event()
         self._scheduler: Scheduler | None = None

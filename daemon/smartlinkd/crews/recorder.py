@@ -42,11 +42,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ExecutionRecorder:
-    """Records executions. `queued` is called when webhook calls were queued."""
+    """Records executions. `on_calls_queued` is called when webhook calls were queued."""
 
     store: Store
     subscriptions: Subscriptions
-    queued: Callable[[], None]
+    on_calls_queued: Callable[[], None]
     wall: Callable[[], datetime]
     limits: ExecutorLimits
     chance: random.Random = field(default_factory=random.Random)
@@ -93,7 +93,7 @@ class ExecutionRecorder:
             await self.retry_until_success(f"execution {execution_id}", record)
         finally:  # it may be recorded although this task was cancelled meanwhile
             if entry.deliveries:
-                self.queued()
+                self.on_calls_queued()
         self.subscriptions.notify(execution_id, state)
 
     async def finish(self, crew: str, subject: Subject, outcome: Outcome) -> None:

@@ -289,7 +289,7 @@ class Scheduler:
                 self._start_waiting(queue)
             else:
                 if entry.deliveries:
-                    self._recorder.queued()
+                    self._recorder.on_calls_queued()
                 if not self._is_suspended:  # else the next instance decides about it
                     self._start(queue, crew, new.id, is_begun=True)
             return created.id

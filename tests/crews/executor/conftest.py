@@ -181,7 +181,7 @@ class CrewsDaemon:
             self.store,
             tools=self._tools(),
             runs=folder / "runs",
-            queued=self._called,
+            on_calls_queued=self._called,
             limits=limits,
         )
 
