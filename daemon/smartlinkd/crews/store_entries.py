@@ -24,7 +24,7 @@ from smartlinkd.crews.protocol import (
     TaskStarted,
     ToolCall,
 )
-from smartlinkd.crews.webhooks.payloads import calls_for
+from smartlinkd.crews.webhooks.payloads import Occurrence, calls_for
 from smartlinkd.store.model import (
     Change,
     Execution,
@@ -204,18 +204,18 @@ class ExecutionProgress:
         kind: str,
         now: datetime,
         data: JsonValue,
-        what: Step | TaskRecord | HumanInput | None = None,
+        occurrence: Occurrence | None = None,
     ) -> ExecutionUpdate:
-        return _entry(self.subject, change, NewEvent(kind, now, data), what)
+        return _entry(self.subject, change, NewEvent(kind, now, data), occurrence)
 
 
 def _entry(
     subject: Subject,
     change: Change,
     event: NewEvent,
-    what: Step | TaskRecord | HumanInput | Outcome | None = None,
+    occurrence: Occurrence | None = None,
 ) -> ExecutionUpdate:
-    return ExecutionUpdate(change, (event,), tuple(calls_for(subject, event, what)))
+    return ExecutionUpdate(change, (event,), tuple(calls_for(subject, event, occurrence)))
 
 
 def _fields(message: FromWorker) -> JsonValue:
