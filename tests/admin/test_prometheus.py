@@ -39,7 +39,7 @@ def stopped_executor() -> Executor:
         Store(Path("/nowhere"), key=SecretBytes(bytes(32)), retention=RETENTION),
         tools={},
         runs=Path("/nowhere"),
-        queued=lambda: None,
+        on_calls_queued=lambda: None,
     )
 
 

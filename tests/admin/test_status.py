@@ -109,7 +109,7 @@ class Parts:
                 ),
                 tools={},
                 runs=directory / "runs",
-                queued=lambda: None,
+                on_calls_queued=lambda: None,
             ),
             url="http://127.0.0.1:8787",
             crew_urls={"mail": "http://127.0.0.1:9000"},

@@ -71,7 +71,7 @@ class CrewService:
             self.journal,
             tools={"add": add},
             runs=folder / "runs",
-            queued=lambda: None,
+            on_calls_queued=lambda: None,
         )
 
     async def kick_off(self, *script: Step) -> str:

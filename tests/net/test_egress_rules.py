@@ -136,6 +136,7 @@ def test_url_is_normalised_to_what_is_called(url: str, called: str) -> None:
         ("https://hooks.example.com/secret\n", "control character"),
         ("https://hooks.example.com\\@127.0.0.1/secret", "backslash"),
         ("https://hooks.example.com/secret" + "x" * LONGEST_URL, "shorter"),
+        ("https://hooks.example.com/secret" + "ế" * 1000, "shorter"),
         ("http://127.0.0.1/secret", "127.0.0.1 is not an address of the public internet"),
         ("http://127.0.0.1./secret", "127.0.0.1 is not"),
         ("http://127。0。0。1/secret", "127.0.0.1 is not"),

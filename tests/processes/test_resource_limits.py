@@ -16,7 +16,7 @@ import trio
 import smartlinkd
 from smartlinkd.processes.output import CUT, KEPT
 from smartlinkd.processes.process_tree import ExitStatus
-from smartlinkd.processes.reaper import OOM_SCORE
+from smartlinkd.processes.reaper import LOOK_EVERY, OOM_SCORE
 from tests.processes.family import SLEEP, Until, parent, run, shell
 
 MIB = 2**20
@@ -109,6 +109,28 @@ async def test_memory_limit_is_of_the_whole_tree() -> None:
     assert status.memory is not None
     assert 100 * MIB < status.memory < 300 * MIB
     assert (status.code, status.signal) == (None, None)
+
+
+async def test_memory_limit_holds_again_after_a_shortage_of_descriptors(until: Until) -> None:
+    program = f"""
+import signal, sys, time
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+print("there", file=sys.stderr, flush=True)
+signal.sigwait([signal.SIGTERM])
+x = bytearray({100 * MIB})
+time.sleep(1000)
+"""
+    async with run(*python(program), memory=50 * MIB) as process:
+        await until(lambda: "there" in process.stderr_tail)
+        reaper = parent(process.pid)
+        soft, hard = resource.prlimit(reaper, resource.RLIMIT_NOFILE)
+        resource.prlimit(reaper, resource.RLIMIT_NOFILE, (3, hard))
+        await trio.sleep(3 * LOOK_EVERY)
+        assert process.status is None
+        resource.prlimit(reaper, resource.RLIMIT_NOFILE, (soft, hard))
+        process.terminate()
+        with trio.fail_after(10):
+            assert (await process.wait()).memory is not None
 
 
 async def test_shared_memory_counts_once() -> None:

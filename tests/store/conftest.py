@@ -135,7 +135,7 @@ def handle(
         retention=Retention(age=timedelta(days=30), count=1000),
         limits=store_limits,
         wall=lambda: wall.now,
-        disk_full=disk_notices.append,
+        on_disk_full_changed=disk_notices.append,
         synchronous="OFF",
     )
 

@@ -214,16 +214,16 @@ def test_event_about_as_large_as_an_answer_is_whole_or_has_another_part(
     assert first.size == EVENT_PART_BYTES + more
 
 
-def test_events_without_data_are_counted_by_type(
+def test_events_of_an_execution_are_counted_by_type(
     store: StoreDatabase, create: Create, now: datetime
 ) -> None:
     execution_id, other = create(), create()
-    bare, telling = NewEvent("a", now), NewEvent("a", now, {"x": 1})
-    record(store, execution_id, bare, telling, NewEvent("b", now), bare)
-    record(store, other, bare)
+    one, another = NewEvent("a", now), NewEvent("a", now, {"x": 1})
+    record(store, execution_id, one, NewEvent("b", now), another)
+    record(store, other, one)
 
-    assert store.executions.count_bare_events(execution_id, "a") == 2
-    assert store.executions.count_bare_events("nobody", "a") == 0
+    assert store.executions.count_events(execution_id, "a") == 2
+    assert store.executions.count_events("nobody", "a") == 0
 
 
 @pytest.mark.parametrize(

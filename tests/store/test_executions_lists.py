@@ -137,7 +137,7 @@ def run_every_statement(store: StoreDatabase, given: NewExecution, now: datetime
     record(store, given.id, NewEvent("a", now), deliveries=calls, status=Status.RUNNING)
     store.executions.read(given.id)
     events(store, given.id)
-    store.executions.count_bare_events(given.id, "a")
+    store.executions.count_events(given.id, "a")
     store.executions.unfinished()
     for owner in (None, "an"):
         for state in (None, ExecutionState.SUCCESS):

@@ -222,7 +222,7 @@ def make_crews(
         directory / "journal.sqlite3",
         key=derive(master, "journal"),
         retention=retention(settings),
-        disk_full=notifier.report_disk,
+        on_disk_full_changed=notifier.report_disk,
     )
     webhooks = WebhookDispatcher(store, allow=settings.webhooks.allow, key=settings.webhooks.secret)
     executor = Executor(
@@ -230,7 +230,7 @@ def make_crews(
         store,
         tools=tools(conversion, vault),
         runs=directory / "runs",
-        queued=webhooks.nudge,
+        on_calls_queued=webhooks.nudge,
     )
     return Crews(
         tokens=CrewTokens(directory, master, catalog.users()),

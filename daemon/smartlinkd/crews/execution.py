@@ -276,8 +276,8 @@ class RunningExecution:
         await worker.drain()
 
     async def _stop_worker(self, worker: Worker) -> None:
-        if worker.channel.final is not None:  # what it said of its end stands
-            self._finish(outcome_of(worker.channel.final))
+        if (final := worker.final) is not None:  # what it said of its end stands
+            self._finish(outcome_of(final))
             await worker.terminate()
             return
         how = await worker.stop()
@@ -331,14 +331,22 @@ class RunningExecution:
         self._talk_scope.deadline = now + self._crew.human_deadline
 
     async def _pass_on(self, question: Question, answer: HumanAnswer) -> None:
+        human_deadline = self._talk_scope.deadline
         self._talk_scope.deadline = trio.current_time() + question.seconds_left
         said, now = answer.feedback, self._recorder.wall()
         try:
             entry = self._progress.answered(answer.webhooks, approved=said.approved, now=now)
             await self._record(entry)
             answer.refusal = None
+        except Invalid as fault:  # nothing is recorded, so the question stands
+            answer.refusal = str(fault)
+            self._question, self._progress.asked = question, question.task_id
+            self._talk_scope.deadline = human_deadline
+            return
         finally:
             answer.settled.set()
+        # Not before: the store may have refused these, and would refuse calls to them.
+        self._progress.subject = self._progress.subject_with(answer.webhooks)
         await question.worker.channel.send(
             HumanFeedback(task_id=question.task_id, feedback=said.text, approved=said.approved)
         )

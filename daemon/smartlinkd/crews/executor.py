@@ -73,20 +73,22 @@ class Executor:
         *,
         tools: Mapping[str, Tool],
         runs: Path,
-        queued: Callable[[], None],
+        on_calls_queued: Callable[[], None],
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
         limits: ExecutorLimits | None = None,
     ) -> None:
         """Args:
         runs: the folder for workers' own folders. It is made if missing, and is nobody else's.
-        queued: called when webhook calls were queued.
+        on_calls_queued: called when webhook calls were queued.
         """
         self._limits = limits or ExecutorLimits()
         self.mailbox = Mailbox[Scheduler]("executor", size=self._limits.mailbox_size)
         self._catalog = catalog
         self._store = store
         self._subscriptions = Subscriptions()
-        self._recorder = ExecutionRecorder(store, self._subscriptions, queued, wall, self._limits)
+        self._recorder = ExecutionRecorder(
+            store, self._subscriptions, on_calls_queued, wall, self._limits
+        )
         self._context = ExecutionContext(self._recorder, tools, runs)
         self._stopping = trio.Event()
         self._scheduler: Scheduler | None = None
@@ -101,24 +103,25 @@ class Executor:
                 trio.open_nursery() as executions,
                 sole_error(),
                 trio.open_nursery() as writes,
+                sole_error(),
+                trio.open_nursery() as background,
             ):
-                async with sole_error(), trio.open_nursery() as background:
-                    scheduler = Scheduler(
-                        self._catalog,
-                        self._context,
-                        executions=executions,
-                        writes=writes,
-                        background=background,
-                    )
-                    await scheduler.load_unfinished()
-                    self._scheduler = scheduler
-                    at_once = self._limits.calls_at_once
-                    background.start_soon(partial(self.mailbox.serve, scheduler, at_once=at_once))
-                    task_status.started()
-                    await self._stopping.wait()
-                    background.cancel_scope.cancel()
+                scheduler = Scheduler(
+                    self._catalog,
+                    self._context,
+                    executions=executions,
+                    writes=writes,
+                    background=background,
+                )
+                await scheduler.load_unfinished()
+                self._scheduler = scheduler
+                at_once = self._limits.calls_at_once
+                background.start_soon(partial(self.mailbox.serve, scheduler, at_once=at_once))
+                task_status.started()
+                await self._stopping.wait()
+                # Before `background` closes, since an execution that is started uses it.
                 scheduler.suspend()
-                # The nursery of the executions ends when the last worker has.
+                background.cancel_scope.cancel()  # `executions` ends when the last worker has
         finally:
             self._scheduler = None
 
@@ -207,7 +210,7 @@ class Executor:
 
         Raises:
             NotFound: there is none that the user may see.
-            Invalid: nothing is asked, or about another task.
+            Invalid: nothing is asked, or about another task, or the answer cannot be recorded.
         """
         if (await self._summary(user, kickoff_id, "execution_id")).state.ended:
             raise Invalid(

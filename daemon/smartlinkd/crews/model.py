@@ -18,6 +18,7 @@ from smartlinkd.crews.worker import WorkerSettings
 from smartlinkd.errors import NotFound
 from smartlinkd.net.addresses import Bind
 from smartlinkd.store.model import WebhookTarget
+from smartlinkd.supervision.policy import Backoff
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,9 @@ class ExecutorLimits:
     mailbox_size: int = 256
     """Kickoffs, stops and resumes that may wait, over all crews."""
     calls_at_once: int = 512
-    """Calls that are worked on at a time. No address serves more connections than that. Each may
-    wait for the disk, or a crew's queue, and no kickoff of another crew may wait for that."""
+    """Calls that are worked on at a time, as many as one address serves connections. A call may
+    wait for the disk or for its crew's queue; with fewer slots it would hold up kickoffs of other
+    crews."""
     max_starting: int = 2 * len(os.sched_getaffinity(0))
     """Workers that start at the same time."""
     start_timeout_s: float = 10.0
@@ -36,8 +38,7 @@ class ExecutorLimits:
     seconds when it is alone, and six among as many as may start."""
     max_reruns: int = 3
     """Times that an interrupted execution is run again: it may be what ends the daemon."""
-    first_retry_s: float = 0.5
-    longest_retry_s: float = 10.0
+    backoff: Backoff = Backoff(first=0.5, longest=10.0)  # noqa: RUF009 - frozen
     """Between two tries to record something."""
     last_write_s: float = 2.0
     """For the outcome of what has ended, or was stopped, when the executor ends. A full disk would

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from pydantic import JsonValue
 from pydantic_core import from_json
 
-from smartlinkd.crews.protocol import Failed, Result, quoted
+from smartlinkd.crews.protocol import Failed, Result, TokenUsage, quoted
 from smartlinkd.processes.process_tree import ExitStatus
 from smartlinkd.store.model import Status, WebhookTarget
 from smartlinkd.untrusted import escape_unprintable
@@ -44,7 +44,7 @@ class Outcome:
     result: str | None = field(default=None, repr=False)
     result_json: JsonValue = field(default=None, repr=False)
     error: str | None = None
-    token_usage: dict[str, JsonValue] | None = None
+    token_usage: TokenUsage | None = None
 
 
 ExitReason: TypeAlias = Result | Failed
@@ -59,12 +59,12 @@ def outcome_of(reason: ExitReason) -> Outcome:
     """
     if isinstance(reason, Failed):
         return Outcome(Status.ERROR, error=reason.error)
-    usage, parsed = reason.token_usage, reason.output_json
+    parsed = reason.output_json
     return Outcome(
         status=Status.COMPLETED,
         result=reason.output,
         result_json=parsed if isinstance(parsed, dict) else _json_object(reason.output),
-        token_usage=None if usage is None else usage.model_dump(),
+        token_usage=reason.token_usage,
     )
 
 

@@ -6,6 +6,7 @@ A write is retried until the store takes it, so a disk that is full for a while 
 from __future__ import annotations
 
 import logging
+import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -38,18 +39,17 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_MAX_DOUBLINGS = 16  # a float would overflow
-
 
 @dataclass(frozen=True)
 class ExecutionRecorder:
-    """Records executions. `queued` is called when webhook calls were queued."""
+    """Records executions. `on_calls_queued` is called when webhook calls were queued."""
 
     store: Store
     subscriptions: Subscriptions
-    queued: Callable[[], None]
+    on_calls_queued: Callable[[], None]
     wall: Callable[[], datetime]
     limits: ExecutorLimits
+    chance: random.Random = field(default_factory=random.Random)
     ends: Counter[tuple[str, Status]] = field(default_factory=Counter)
     """The number of executions of each crew that ended with each status."""
     waits: Histogram = field(
@@ -93,7 +93,7 @@ class ExecutionRecorder:
             await self.retry_until_success(f"execution {execution_id}", record)
         finally:  # it may be recorded although this task was cancelled meanwhile
             if entry.deliveries:
-                self.queued()
+                self.on_calls_queued()
         self.subscriptions.notify(execution_id, state)
 
     async def finish(self, crew: str, subject: Subject, outcome: Outcome) -> None:
@@ -120,10 +120,6 @@ class ExecutionRecorder:
                 # reads what is there: wait to be cancelled.
                 await trio.sleep_forever()
             logger.warning("%s is held up: %s", what, refusal)
-            await trio.sleep(self._retry_delay(attempts))
+            await trio.sleep(self.limits.backoff.wait(attempts, self.chance))
 
         return await retry_until_success(ask, wait)
-
-    def _retry_delay(self, attempts: int) -> float:
-        delay = self.limits.first_retry_s * 2.0 ** min(attempts - 1, _MAX_DOUBLINGS)
-        return min(self.limits.longest_retry_s, delay)

@@ -49,8 +49,6 @@ class CrewQueue:
     """One crew's executions: those that wait, in the order of their turn, and those that run."""
 
     name: str
-    crew: Crew | None
-    """None while the crew cannot run. Then nothing is started, and what waits waits on."""
     waiting: dict[str, None] = field(default_factory=dict)
     running: dict[str, RunningExecution] = field(default_factory=dict)
     enqueue_lock: trio.Semaphore = field(default_factory=lambda: trio.Semaphore(1, max_value=1))
@@ -101,7 +99,7 @@ class Scheduler:
         self._executions = executions
         self._writes = writes
         self._background = background
-        self._queues = {name: CrewQueue(name, crew) for name, crew in catalog.crews.items()}
+        self._queues = {name: CrewQueue(name) for name in catalog.crews}
         self._ending: dict[str, Completion] = {}
         """Executions that end without a worker, until their outcome is recorded."""
         self._is_suspended = False
@@ -127,19 +125,18 @@ class Scheduler:
                 }
                 self._end_soon(why, Status.INTERRUPTED)
             else:
-                queue = self._queues.setdefault(crew, CrewQueue(crew, None))
+                queue = self._queues.setdefault(crew, CrewQueue(crew))
                 await self._background.start(self._enqueue_unfinished, queue, list(executions))
 
     async def apply_catalog(self, catalog: Catalog) -> None:
         """Go by another catalog. What runs goes on as it was started, what waits runs as its crew
         is then, waits on if the crew cannot run, and ends if the crew is gone.
         """
-        # Without an await before the loop's end: a kickoff must not see queues of both catalogs.
         self._catalog = catalog
-        for name in {**self._queues, **catalog.crews}:
-            queue = self._queues.setdefault(name, CrewQueue(name, None))
-            queue.crew = catalog.crews.get(name)
-            if catalog.is_gone(name):
+        for name in catalog.crews:  # before any await: a kickoff looks for its crew's queue
+            self._queues.setdefault(name, CrewQueue(name))
+        for queue in self._queues.values():
+            if catalog.is_gone(queue.name):
                 self._background.start_soon(self._close, queue)
         self._start_next()
 
@@ -169,7 +166,7 @@ class Scheduler:
                 if execution.state is ExecutionState.PENDING or await self._requeue(execution):
                     queue.waiting[execution.id] = None
                     self._start_waiting(queue)
-        if queue.crew is None and queue.waiting:
+        if queue.name not in self._catalog.crews and queue.waiting:
             text = "%d executions wait until crew %s is mended"
             logger.warning(text, len(queue.waiting), queue.name)
 
@@ -177,7 +174,7 @@ class Scheduler:
         """Put an execution back to its beginning. Return False if it has ended instead."""
         reruns = await self._recorder.retry_until_success(
             f"execution {interrupted.id}",
-            partial(self._store.count_bare_events, interrupted.id, REQUEUED),
+            partial(self._store.count_events, interrupted.id, REQUEUED),
         )
         if reruns >= self._limits.max_reruns:
             why = f"{INTERRUPTED}, as in {self._limits.max_reruns} runs before"
@@ -226,7 +223,8 @@ class Scheduler:
         by = f"user {user.user}" if user.user else "a holder of the organization token"
         if (queue := self._queues.get(user.crew)) is not None:
             async with queue.enqueue_lock:
-                pass  # nothing is being loaded or recorded from now on
+                pass
+            # What was being loaded or recorded when this call came is in the queue by now.
         if queue is not None and (execution := queue.running.get(kickoff_id)) is not None:
             if execution.completion.status is None:
                 execution.cancel(Status.STOPPED, f"stopped by {by}")
@@ -291,7 +289,7 @@ class Scheduler:
                 self._start_waiting(queue)
             else:
                 if entry.deliveries:
-                    self._recorder.queued()
+                    self._recorder.on_calls_queued()
                 if not self._is_suspended:  # else the next instance decides about it
                     self._start(queue, crew, new.id, is_begun=True)
             return created.id
@@ -314,7 +312,8 @@ class Scheduler:
             self._start_waiting(queue)
 
     def _start_waiting(self, queue: CrewQueue) -> None:
-        crew = queue.crew
+        # Nothing is started while the crew cannot run, and what waits waits on.
+        crew = self._catalog.crews.get(queue.name)
         while crew is not None and queue.waiting and self._can_start(queue, crew):
             kickoff_id = next(iter(queue.waiting))
             del queue.waiting[kickoff_id]

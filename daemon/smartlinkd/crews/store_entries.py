@@ -24,7 +24,7 @@ from smartlinkd.crews.protocol import (
     TaskStarted,
     ToolCall,
 )
-from smartlinkd.crews.webhooks.payloads import calls_for
+from smartlinkd.crews.webhooks.payloads import Occurrence, calls_for
 from smartlinkd.store.model import (
     Change,
     Execution,
@@ -95,9 +95,9 @@ class ExecutionProgress:
     """Follows one execution through its worker's messages, and remembers its open tasks."""
 
     subject: Subject
-    _open: dict[str, _OpenTask] = field(default_factory=dict)
-    _asked: str | None = None
+    asked: str | None = None
     """The id of the task about which a human is asked."""
+    _open: dict[str, _OpenTask] = field(default_factory=dict)
     _opened: int = 0
     _has_total: bool = False
 
@@ -127,7 +127,7 @@ class ExecutionProgress:
             case ToolCall():
                 return self._note(Change(), "tool_usage_started", now, _fields(message))
             case HumanInput():
-                self._asked = message.task_id
+                self.asked = message.task_id
                 change = Change(status=Status.WAITING_FOR_HUMAN_INPUT, current_task=self._current())
                 data = _fields(message)
                 return self._note(change, "human_input_requested", now, data, message)
@@ -142,19 +142,23 @@ class ExecutionProgress:
     def answered(
         self, webhooks: Sequence[WebhookTarget], *, approved: bool, now: datetime
     ) -> ExecutionUpdate:
-        """Return the entry of a human's answer. `webhooks` replace those of their kinds.
+        """Return the entry of a human's answer, which goes to `subject_with(webhooks)`.
 
         Nobody is asked from then on.
         """
-        asked, self._asked = self._asked, None
+        asked, self.asked = self.asked, None
+        subject = self.subject_with(webhooks)
         change = Change(status=Status.RUNNING, current_task=self._latest())
-        if webhooks:
-            kinds = {target.kind for target in webhooks}
-            kept = (target for target in self.subject.webhooks if target.kind not in kinds)
-            self.subject = replace(self.subject, webhooks=(*kept, *webhooks))
-            change["webhooks"] = self.subject.webhooks
+        if set(subject.webhooks) != set(self.subject.webhooks):
+            change["webhooks"] = subject.webhooks
         data: JsonValue = {"task_id": asked, "approved": approved}
-        return self._note(change, "human_feedback_received", now, data)
+        return _entry(subject, change, NewEvent("human_feedback_received", now, data))
+
+    def subject_with(self, webhooks: Sequence[WebhookTarget]) -> Subject:
+        """Return the subject with `webhooks` in place of those of their kinds."""
+        kinds = {target.kind for target in webhooks}
+        kept = (target for target in self.subject.webhooks if target.kind not in kinds)
+        return replace(self.subject, webhooks=(*kept, *webhooks))
 
     def _task_started(self, task: TaskStarted, now: datetime, clock: float) -> ExecutionUpdate:
         self._open[task.task_id] = _OpenTask(task, clock)
@@ -188,7 +192,7 @@ class ExecutionProgress:
 
     def _current(self) -> str | None:
         """Return the id of the task about which a human is asked, else the latest one's name."""
-        return self._asked or self._latest()
+        return self.asked or self._latest()
 
     def _latest(self) -> str | None:
         opened = next(reversed(self._open.values()), None)
@@ -200,18 +204,18 @@ class ExecutionProgress:
         kind: str,
         now: datetime,
         data: JsonValue,
-        what: Step | TaskRecord | HumanInput | None = None,
+        occurrence: Occurrence | None = None,
     ) -> ExecutionUpdate:
-        return _entry(self.subject, change, NewEvent(kind, now, data), what)
+        return _entry(self.subject, change, NewEvent(kind, now, data), occurrence)
 
 
 def _entry(
     subject: Subject,
     change: Change,
     event: NewEvent,
-    what: Step | TaskRecord | HumanInput | Outcome | None = None,
+    occurrence: Occurrence | None = None,
 ) -> ExecutionUpdate:
-    return ExecutionUpdate(change, (event,), tuple(calls_for(subject, event, what)))
+    return ExecutionUpdate(change, (event,), tuple(calls_for(subject, event, occurrence)))
 
 
 def _fields(message: FromWorker) -> JsonValue:

@@ -24,8 +24,11 @@ import trio
 
 from smartlinkd.crews.outcome import OUT_OF_SIGHT, ExitReason, protocol_broken, silent_exit
 from smartlinkd.crews.protocol import (
+    MAX_ERROR,
     MAX_OUTPUT,
+    Failed,
     Inputs,
+    Result,
     Stop,
     quoted,
 )
@@ -99,6 +102,15 @@ class Worker:
         self._leaves_by = inf
         self._redactor = Redactor(settings.environment)
 
+    @property
+    def final(self) -> Result | Failed | None:
+        """Its last message, with the values of its environment removed from an error."""
+        final = self.channel.final
+        if not isinstance(final, Failed):
+            return final
+        error = self._redactor.redact(final.error)[:MAX_ERROR]
+        return final.model_copy(update={"error": error})
+
     async def exit_reason(self) -> ExitReason:
         """Wait until it is known how the worker ends. Messages that were not read are dropped.
 
@@ -107,8 +119,8 @@ class Worker:
         """
         async for _ in self.channel:
             pass
-        if self.channel.final is not None:
-            return self.channel.final
+        if (final := self.final) is not None:
+            return final
         if (fault := self.channel.fault) is not None:
             line = self._redactor.redact(_text(fault.line or b""))
             return protocol_broken(fault.reason, quoted(line))

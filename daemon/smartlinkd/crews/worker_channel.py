@@ -120,7 +120,8 @@ class WorkerChannel:
 
     async def _next_line(self) -> bytes | None:
         """Return the next line as `_pop_line` does; None at the end."""
-        await trio.lowlevel.checkpoint()  # for what was received before is no reason to hurry
+        # Lines that are already buffered must not keep other tasks from running.
+        await trio.lowlevel.checkpoint()
         searched = 0
         while (line := self._pop_line(searched)) is None:
             searched = len(self._received)

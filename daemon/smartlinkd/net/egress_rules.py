@@ -22,7 +22,7 @@ from smartlinkd.validation import BadValue
 Address = IPv4Address | IPv6Address
 
 LONGEST_URL: Final = 4096
-"""Characters. The URLs of automation services have a few hundred."""
+"""Characters, before and after the encoding. The URLs of automation services have a few hundred."""
 
 _REFUSED_4: Final = tuple(
     map(
@@ -122,7 +122,13 @@ def check_url(field: str, url: str, allow: Sequence[Network]) -> str:
         )
     if parts.port is not None and not 1 <= parts.port <= HIGHEST_PORT:
         raise Invalid(f"{field}: has a port that is not between 1 and {HIGHEST_PORT}")
-    return str(parts.copy_with(host=_host(field, parts, allow), fragment=None))
+    called = str(parts.copy_with(host=_host(field, parts, allow), fragment=None))
+    if len(called) > LONGEST_URL:
+        raise Invalid(
+            f"{field}: has more than {LONGEST_URL} characters when it is percent-encoded; use a "
+            "shorter address"
+        )
+    return called
 
 
 def _host(field: str, parts: URL, allow: Sequence[Network]) -> str:

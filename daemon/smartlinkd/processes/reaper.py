@@ -355,9 +355,15 @@ def kibibytes(path: str, names: tuple[bytes, ...]) -> int:
 
 
 def descendants() -> list[int]:
-    """Return all processes below this one, as far as they do not change meanwhile."""
+    """Return all processes below this one, as far as they do not change meanwhile.
+
+    Return none while no descriptor is left to list them.
+    """
     found: list[int] = []
-    to_visit = children()
+    try:
+        to_visit = children()
+    except OSError:
+        return []
     while to_visit:
         pid = to_visit.pop()
         found.append(pid)

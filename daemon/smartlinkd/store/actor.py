@@ -71,7 +71,7 @@ class Store:
         retention: Retention,
         limits: StoreLimits | None = None,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
-        disk_full: Callable[[bool], None] = lambda _is_full: None,
+        on_disk_full_changed: Callable[[bool], None] = lambda _is_full: None,
         synchronous: Synchronous = "FULL",
     ) -> None:
         """Make a handle. The file is opened by `run`.
@@ -79,7 +79,8 @@ class Store:
         Args:
             path: the file, in a folder that exists.
             key: 32 bytes, under which webhook credentials are encrypted.
-            disk_full: called with True when the disk takes no more, with False when it does again.
+            on_disk_full_changed: called with True when the disk takes no more, with False when it
+                does again.
             synchronous: FULL keeps what was answered also when the power fails.
         """
         self._limits = limits or StoreLimits()
@@ -88,7 +89,7 @@ class Store:
         self._retention = retention
         self._retention_changed = trio.Event()
         self._wall = wall
-        self._notify_full = disk_full
+        self._notify_full = on_disk_full_changed
         self._full = trio.Event()  # set while the disk takes no more
         self._open = partial(StoreDatabase, path, key, limits=self._limits, synchronous=synchronous)
 
@@ -123,7 +124,7 @@ class Store:
     summary = _call(_EXECUTIONS, Executions.summary)
     executions = _call(_EXECUTIONS, Executions.page)
     events = _call(_EXECUTIONS, Executions.events)
-    count_bare_events = _call(_EXECUTIONS, Executions.count_bare_events)
+    count_events = _call(_EXECUTIONS, Executions.count_events)
     unfinished = _call(_EXECUTIONS, Executions.unfinished)
     due_deliveries = _call(_OUTBOX, Outbox.due)
     remove_delivery = _call(_OUTBOX, Outbox.remove)

@@ -1,6 +1,6 @@
 """Values as they stand in the columns: JSON and text with their size limits, and times. Pure.
 
-Callers have narrower limits: these keep a mistake there from filling the disk. JSON is parsed again
+Most callers have narrower limits. A value over these is refused as `TooLarge`. JSON is parsed again
 before it is stored, so that no value that the reader would refuse (NaN, a lone surrogate, too deep
 a nesting) makes an execution unreadable.
 """

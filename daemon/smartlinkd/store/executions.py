@@ -100,8 +100,10 @@ class Executions:
                 if earlier is not None:
                     return Created(earlier, is_new=False)
             self._insert(new, idempotency)
+            # SQLite may still have a free page in its file, but the worker would find no room on
+            # the disk.
             if not self._file.has_room():
-                raise disk_full()  # SQLite may have found a page: the worker finds nothing
+                raise disk_full()
             if update is not None:
                 self.record(new.id, update)
             return Created(new.id, is_new=True)
@@ -183,8 +185,9 @@ class Executions:
             if "webhooks" in change:
                 self._outbox.set_targets(sequence, execution_id, change["webhooks"])
             self._outbox.queue(sequence, execution_id, update.deliveries)
+            # The worker starts now and needs room on the disk, as in `create`.
             if change.get("started_at") and not self._file.has_room():
-                raise disk_full()  # as above: its worker starts now
+                raise disk_full()
             if update.ends or "webhooks" in change:
                 self._outbox.drop_unneeded_targets(sequence)
 
@@ -318,13 +321,13 @@ class Executions:
                 found.append(ExecutionEvent(row["number"], at, row["type"], data, size, offset))
             return found
 
-    def count_bare_events(self, execution_id: str, kind: str) -> int:
-        """Return how many events of a type have no data."""
+    def count_events(self, execution_id: str, kind: str) -> int:
+        """Return how many events of a type an execution has."""
         with self._file.reading():
             (count,) = self._connection.execute(
                 "SELECT count(*) FROM events "
                 "WHERE execution = (SELECT sequence FROM executions WHERE id = ?) "
-                "AND type = ? AND data IS NULL",
+                "AND type = ?",
                 (execution_id, kind),
             ).fetchone()
             return int(count)

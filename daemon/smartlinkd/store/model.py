@@ -292,7 +292,7 @@ class Retention:
 class StoreLimits:
     """The store's own bounds. No setting changes them.
 
-    Callers have narrower ones: these keep a mistake there from filling the disk.
+    Most callers have narrower ones. What is over these is refused as `TooLarge`.
     """
 
     calls: int = 512

@@ -111,7 +111,8 @@ class Outbox:
             rows = self._connection.execute(
                 f"""
                 SELECT deliveries.number AS delivery, id, crew, attempts, next_at, body,
-                       kind, url, webhooks.events, credential, first_due_since AS due_since
+                       coalesce(due_since, next_at) AS due_since,
+                       kind, url, webhooks.events, credential
                 FROM webhooks INDEXED BY webhooks_due
                 CROSS JOIN deliveries ON deliveries.number = first_delivery
                 CROSS JOIN executions ON executions.sequence = webhooks.execution
@@ -206,8 +207,8 @@ class Outbox:
         self._connection.execute(
             """
             UPDATE webhooks SET pending_bytes = pending_bytes + ?,
-                (first_delivery, first_due_at, first_due_since) = (
-                    SELECT number, next_at, coalesce(due_since, next_at) FROM deliveries
+                (first_delivery, first_due_at) = (
+                    SELECT number, next_at FROM deliveries
                     WHERE webhook = webhooks.number ORDER BY number LIMIT 1
                 )
             WHERE number = ?

@@ -148,12 +148,11 @@ _VERSION_2: Final = (
     # The first delivery that waits for this target, and when it is due; null if none waits.
     "ALTER TABLE webhooks ADD COLUMN first_delivery INTEGER",
     "ALTER TABLE webhooks ADD COLUMN first_due_at INTEGER",
-    "ALTER TABLE webhooks ADD COLUMN first_due_since INTEGER",
     "ALTER TABLE webhooks ADD COLUMN pending_bytes INTEGER NOT NULL DEFAULT 0",
     """
     UPDATE webhooks SET
-        (first_delivery, first_due_at, first_due_since) = (
-            SELECT number, next_at, coalesce(due_since, next_at) FROM deliveries
+        (first_delivery, first_due_at) = (
+            SELECT number, next_at FROM deliveries
             WHERE webhook = webhooks.number ORDER BY number LIMIT 1
         ),
         pending_bytes = (SELECT sum(length(body)) FROM deliveries WHERE webhook = webhooks.number)
@@ -162,10 +161,6 @@ _VERSION_2: Final = (
     """
     CREATE INDEX webhooks_due ON webhooks (first_due_at, first_delivery, url_origin)
     WHERE first_due_at IS NOT NULL
-    """,
-    """
-    CREATE INDEX webhooks_due_since ON webhooks (url_origin, first_due_since)
-    WHERE first_due_since IS NOT NULL
     """,
     "ALTER TABLE forgotten RENAME TO pruned",
 )

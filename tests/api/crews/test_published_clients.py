@@ -72,7 +72,7 @@ async def start_executor(nursery: trio.Nursery, crews: Catalog, folder: Path) ->
         key=SecretBytes(bytes(32)),
         retention=Retention(timedelta(days=1), 100),
     )
-    executor = Executor(crews, store, tools={}, runs=folder / "runs", queued=lambda: None)
+    executor = Executor(crews, store, tools={}, runs=folder / "runs", on_calls_queued=lambda: None)
     await nursery.start(store.run)
     await nursery.start(executor.run)
     return executor

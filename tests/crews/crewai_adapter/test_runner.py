@@ -50,10 +50,10 @@ async def test_error_is_one_line_without_secrets(crew: Begin) -> None:
 
         press = Crew(kickoff=kickoff)
         """
-    async with crew(code, MODEL_API_KEY="sk-0123456789", MODE="production") as worker:
+    async with crew(code, MODEL_API_KEY="sk-0123456789", MODE="live") as worker:
         _, end = await whole(worker)
         assert "Traceback" in worker.stderr_tail
-    assert end == Failed(error=r"KeyError: 'no\n luck with [MODEL_API_KEY] in production'")
+    assert end == Failed(error=r"KeyError: 'no\n luck with [MODEL_API_KEY] in live'")
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,7 @@ from smartlinkd.store.model import (
     StoreLimits,
     WebhookTarget,
 )
+from smartlinkd.supervision.policy import Backoff
 
 MIB = 2**20
 HANG = 20.0  # seconds; what takes that long hangs
@@ -180,7 +181,7 @@ class CrewsDaemon:
             self.store,
             tools=self._tools(),
             runs=folder / "runs",
-            queued=self._called,
+            on_calls_queued=self._called,
             limits=limits,
         )
 
@@ -426,5 +427,5 @@ def disk(monkeypatch: pytest.MonkeyPatch, limits: dict[str, Any]) -> Disk:
 
     monkeypatch.setattr(Store, "create", try_to_create)
     monkeypatch.setattr(Store, "record", try_to_record)
-    limits.update(first_retry_s=0.01, longest_retry_s=0.01)
+    limits["backoff"] = Backoff(first=0.01, longest=0.01)
     return disk

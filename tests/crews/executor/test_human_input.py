@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 import trio
+from pydantic import SecretStr
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.errors import Invalid
 from smartlinkd.store.model import (
     ExecutionState,
     ExecutionUpdate,
     Status,
+    StoreLimits,
     WebhookTarget,
 )
 
 if TYPE_CHECKING:
-    from tests.crews.executor.conftest import CrewsDaemon
+    from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
 
 ASKS = ("started", "task a", "ask a", "hear", "done a", "result ok")
 WAITING = Status.WAITING_FOR_HUMAN_INPUT
@@ -125,3 +128,58 @@ async def test_webhooks_of_an_answer_replace_those_of_their_kinds(daemon: CrewsD
     called = [(url.rpartition("/")[2], kind) for kind, url, _ in daemon.owed()]
     streams = [("new-1", "stream"), ("new-2", "stream")]
     assert called == [*streams, ("new", "task"), *streams]
+
+
+TOO_LARGE = WebhookTarget("task", "https://example.com/x", auth=SecretStr("x" * 20_000))
+
+
+async def test_answer_whose_webhooks_cannot_be_kept_is_refused_and_the_question_stands(
+    daemon: CrewsDaemon,
+) -> None:
+    old = (target("task", "old"),)
+    kickoff_id = await daemon.kickoff(*ASKS, webhooks=old)
+    await daemon.reaches(kickoff_id, WAITING)
+    for _ in range(2):
+        with pytest.raises(Invalid, match="webhook authentication: 20000 bytes"):
+            await daemon.resume(kickoff_id, webhooks=(TOO_LARGE,))
+    asked = await daemon.look(kickoff_id)
+    assert (asked.status, asked.current_task, asked.webhooks) == (WAITING, "a", old)
+    await daemon.resume(kickoff_id)
+    assert (await daemon.end_of(kickoff_id)).status is Status.COMPLETED
+    story = await daemon.story(kickoff_id)
+    assert story.count("human_feedback_received") == 1
+    assert [url for _, url, _ in daemon.owed()] == ["https://example.com/old"]
+
+
+async def test_refused_answer_leaves_the_human_as_much_time_as_before(
+    mock_clock: MockClock, start_daemon: StartDaemon, crew: MakeCrew
+) -> None:
+    daemon = await start_daemon(crew(deadline=100.0, human_deadline=1000.0, grace=50.0))
+    kickoff_id = await daemon.kickoff(*ASKS)
+    await daemon.reaches(kickoff_id, WAITING)
+    await wait_all_tasks_blocked()
+    mock_clock.jump(900)
+    with pytest.raises(Invalid):
+        await daemon.resume(kickoff_id, webhooks=(TOO_LARGE,))
+    mock_clock.jump(99)
+    await wait_all_tasks_blocked()
+    assert (await daemon.look(kickoff_id)).status is WAITING
+    mock_clock.jump(2)
+    error = (await daemon.end_of(kickoff_id)).error
+    assert error is not None
+    assert error.startswith("nobody answered the question about task a within the 1000 s")
+
+
+async def test_answer_that_repeats_the_webhooks_keeps_their_targets(
+    start_daemon: StartDaemon,
+) -> None:
+    """Nobody takes the calls, so targets that an answer replaces would be kept for them."""
+    webhooks = (target("task", "x"), target("stream", "x"))
+    daemon = await start_daemon(store_limits=StoreLimits(targets=len(webhooks)))
+    script = ("started", "task a", *("ask a", "hear") * 3, "done a", "result ok")
+    kickoff_id = await daemon.kickoff(*script, webhooks=webhooks)
+    for again in (webhooks, webhooks[:1], webhooks):
+        await daemon.reaches(kickoff_id, WAITING)
+        await daemon.resume(kickoff_id, webhooks=again)
+    end = await daemon.end_of(kickoff_id)
+    assert (end.status, end.webhooks) == (Status.COMPLETED, webhooks)

@@ -11,7 +11,7 @@ import pytest
 from pydantic import JsonValue
 
 from smartlinkd.crews.outcome import Outcome, Subject
-from smartlinkd.crews.protocol import HumanInput, Step
+from smartlinkd.crews.protocol import HumanInput, Step, TokenUsage
 from smartlinkd.crews.webhooks.payloads import Occurrence, calls_for
 from smartlinkd.store.model import NewEvent, Status, TaskRecord, WebhookTarget
 
@@ -26,7 +26,8 @@ STREAM = WebhookTarget("stream", "https://a.example/stream")
 STEPPED = Step(prompt="p", thought="t", tool="search", tool_input={"q": 1}, result="r")
 DONE = TaskRecord("t1", "scout", "the scout", "a b c d e f g h i j k l", "links", "out", [1], 2.5)
 ASKED = HumanInput(task_id="t1", prompt="Good?", output="a draft")
-GOOD = Outcome(Status.COMPLETED, "text", {"a": 1}, None, {"total_tokens": 3, "prompt_tokens": 2})
+USED = TokenUsage(total_tokens=3, prompt_tokens=2)
+GOOD = Outcome(Status.COMPLETED, "text", {"a": 1}, None, USED)
 BAD = Outcome(Status.TIMED_OUT, None, None, "too slow", None)
 
 

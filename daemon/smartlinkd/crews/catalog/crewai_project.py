@@ -233,8 +233,8 @@ class _ProjectReader:
             raise BadValue(
                 fault, remedy or "name the folder that `crewai create` has made"
             ) from None
-        # Links that lead in a circle are one or the other, by where they are; so is TOML that is
-        # nested too deeply. A number in it may have more digits than Python writes.
+        # A circle of symbolic links raises OSError or RuntimeError, TOML that is nested too deeply
+        # RecursionError (a RuntimeError), and a number with too many digits ValueError.
         except (OSError, RuntimeError, ValueError):
             raise BadValue(
                 "cannot be looked through", "see to its pyproject.toml and src"

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from pydantic_core import to_json
 
 from smartlinkd.crews.outcome import Outcome, Subject
-from smartlinkd.crews.protocol import HumanInput, Step
+from smartlinkd.crews.protocol import HumanInput, Step, TokenUsage
 from smartlinkd.store.model import (
     NewDelivery,
     NewEvent,
@@ -24,7 +24,6 @@ from smartlinkd.store.model import (
 )
 from smartlinkd.wire import timestamp
 
-TOKEN_COUNTS = ("total_tokens", "prompt_tokens", "completion_tokens")
 SUMMARY_WORDS = 10
 """CrewAI's summary of a task is so many words of its description."""
 
@@ -107,12 +106,11 @@ def _summary(description: str | None) -> str | None:
 
 
 def _crew_body(outcome: Outcome) -> Body:
-    # An object also when the crew reported no counts: receivers read them without looking.
-    usage = outcome.token_usage or {}
     body: Body = {
         "result": outcome.result,
         "result_json": outcome.result_json,
-        "token_usage": {name: usage.get(name, 0) for name in TOKEN_COUNTS},
+        # An object also when the crew reported no counts: receivers read them without looking.
+        "token_usage": (outcome.token_usage or TokenUsage()).model_dump(),
     }
     if outcome.status is not Status.COMPLETED:
         body |= {
