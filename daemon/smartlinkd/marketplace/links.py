@@ -100,7 +100,7 @@ _ANY_SITE = r"https?(?::|%(?:25)*3A)(?:[/\\]|%(?:25)*2F)+"
 # Behind one of these a link is a part of another one.
 _INSIDE_A_LINK = frozenset("/\\=?&#%@")
 _OTHER_SCHEME = re.compile(
-    r"[\W_]*(?:(?:about|blob|data|file|filesystem|ftp|intent|javascript|mailto|tel|vbscript|"
+    r"[\W_]*+(?:(?:about|blob|data|file|filesystem|ftp|intent|javascript|mailto|tel|vbscript|"
     r"view-source):|(?!(?:[a-z0-9+.-]*\.)?https?:)[a-z][a-z0-9+.-]*:[/\\]{2})",
     re.IGNORECASE,
 )
