@@ -227,9 +227,10 @@ def test_text_over_its_bound_is_none() -> None:
         lambda length: "." * length,
         lambda length: "-" * length,
         lambda length: "+" * length,
+        lambda length: "a" * (length // 2) + "/https://" * (length // 18),
         lambda length: f"{S} " * (length // len(S)),
     ],
-    ids=["dots", "hyphens", "plus signs", "links"],
+    ids=["dots", "hyphens", "plus signs", "starts behind a name", "links"],
 )
 def test_time_to_find_links_is_linear(text_of: Callable[[int], str]) -> None:
     def seconds(length: int) -> float:
