@@ -191,7 +191,6 @@ class AccountQueue:
         """
         if self.account.is_paused:
             return None
-        self.account.mark_used()
         with trio.CancelScope() as scope:
             self._reads.add(scope)
             try:

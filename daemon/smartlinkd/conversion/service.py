@@ -58,8 +58,8 @@ _OTHER_CALLS = 8
 """Mailbox slots beside those for requests: a service full of them still takes a cookie or a clear,
 and reports its status."""
 
-_OWN_ACCOUNT = "open api"
-"""The account of links that are made without a cookie. There is one, the owner's."""
+_NO_COOKIE = "open api"
+"""The queue of work without a cookie: links of the Open API, and product data of an API."""
 
 
 @dataclass(frozen=True)
@@ -415,4 +415,4 @@ class _ConversionService:
         return progress.request.cookie if self._links.needs_cookie else None
 
     def _queue(self, cookie: Cookie | None) -> AccountQueue:
-        return self._queues.get(cookie.account if cookie else _OWN_ACCOUNT)
+        return self._queues.get(cookie.account if cookie else _NO_COOKIE)
