@@ -155,7 +155,7 @@ async def test_account_is_shown_without_a_cookie_in_a_pause_and_after_it(
 ) -> None:
     await parts.run(nursery)
     assert await parts.do("account show") == {"cookie": None, "accounts": []}
-    record = await parts.vault.store(COOKIE, "mine")
+    record, _ = await parts.vault.store(COOKIE, "mine")
     synced_at = f"{record.synced_at:%Y-%m-%dT%H:%M:%S}."
     for shown in (await parts.do("account show"), await parts.do("status")):
         assert shown["cookie"]["accountName"] == "mine"
