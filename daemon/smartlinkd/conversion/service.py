@@ -28,7 +28,12 @@ from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues, Con
 from smartlinkd.conversion.cache import SingleFlight, TTLCache
 from smartlinkd.conversion.pause_store import Pause
 from smartlinkd.conversion.product_data import ProductReader
-from smartlinkd.conversion.request import RequestProgress, fail_code_of, still_queued
+from smartlinkd.conversion.request import (
+    RequestProgress,
+    fail_code_of,
+    parse_links,
+    still_queued,
+)
 from smartlinkd.conversion.schemas import (
     ConversionRequest,
     FailureEntry,
@@ -158,7 +163,7 @@ class ConversionService:
             Invalid: there is no cookie.
             SessionLost, HumanCheck, UpstreamFailed: no link was made, and the links are not to
                 blame.
-            Unavailable: the work did not begin in time.
+            Unavailable: the work did not begin in time, or no thread can be started.
         """
         try:
             results = await self._convert(request)
@@ -295,9 +300,10 @@ class _ConversionService:
             )
         if trio.current_time() >= deadline:  # it waited for this instance
             raise still_queued()
-        progress = RequestProgress(request, self._market)
         self._waiting += 1
         try:
+            parsed = await parse_links(request.links, self._market)
+            progress = RequestProgress(request, parsed)
             with trio.move_on_at(deadline):
                 async with trio.open_nursery() as nursery:
                     for link in request.links:
