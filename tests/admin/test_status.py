@@ -40,7 +40,9 @@ COOKIE = "SPC_U=4711; SPC_EC=.secret"
 
 
 def order(item: int) -> ConversionRequest:
-    return ConversionRequest((f"https://shopee.vn/product/1/{item}",), (), parse_cookie(COOKIE))
+    return ConversionRequest(
+        (f"https://shopee.vn/product/1/{item}",), (), parse_cookie(COOKIE), "owner"
+    )
 
 
 def crew(name: str, *users: str) -> Crew:

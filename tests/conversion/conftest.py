@@ -299,7 +299,7 @@ class Fakes:
         self, *links: str, sub_ids: tuple[str, ...] = (), cookie: Cookie | None = COOKIE
     ) -> dict[str, LinkResult]:
         """Return the service's answer."""
-        return await self.service.convert(ConversionRequest(links, sub_ids, cookie))
+        return await self.service.convert(ConversionRequest(links, sub_ids, cookie, "owner"))
 
     async def codes(
         self, *links: str, sub_ids: tuple[str, ...] = (), cookie: Cookie | None = COOKIE

@@ -64,11 +64,8 @@ class History:
         self._stopping = trio.Event()
 
     def keep(self, request: ConversionRequest, results: Mapping[str, LinkResult]) -> None:
-        """Keep what was converted of a request. Returns at once, and raises nothing.
-
-        A request without a client is not kept.
-        """
-        if request.client is None or not self._retention.keeps_any:
+        """Keep what was converted of a request. Returns at once, and raises nothing."""
+        if not self._retention.keeps_any:
             return
         at_ms = milliseconds(self._wall())
         for link, made in results.items():
