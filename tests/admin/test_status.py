@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from smartlinkd.admin.status import Operator
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.conversion.account_queue import ConversionLimits
+from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.schemas import ConversionRequest
 from smartlinkd.conversion.service import ConversionService, ConversionSetup
 from smartlinkd.conversion.sources import MaySend

@@ -13,7 +13,8 @@ import pytest
 import trio
 
 from smartlinkd.conversion.account import Account, HumanCheckReports
-from smartlinkd.conversion.account_queue import AccountQueue, ConversionLimits, PendingLink, Submit
+from smartlinkd.conversion.account_queue import AccountQueue, PendingLink, Submit
+from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.pause_store import PauseStore
 from smartlinkd.conversion.schemas import ConversionRequest, LinkResult, SuccessEntry
 from smartlinkd.conversion.service import ConversionService, ConversionSetup, ConversionTimings

@@ -11,7 +11,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.conversion.account import MAX_ACCOUNTS, Account, AccountStatus
-from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues, ConversionLimits
+from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues
+from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.sources import READS_AT_ONCE
 from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogContext, bind_log_contexts, current_log_contexts

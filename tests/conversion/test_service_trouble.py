@@ -205,7 +205,7 @@ async def test_service_full_of_requests_refuses_one_more_and_still_reports_its_s
     status = await service.status()
     await service.note_synced_cookie(RENEWED, None)
     assert await service.clear_accounts() == 0
-    assert status.waiting_requests == MAX_REQUESTS
+    assert status.requests_under_way == MAX_REQUESTS
     assert trio.current_time() == 0
     await trio.sleep(2 * PATIENCE)
     assert {type(one.refusal) for one in asked} == {UpstreamFailed}

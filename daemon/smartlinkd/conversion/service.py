@@ -24,8 +24,9 @@ from smartlinkd.conversion.account import (
     digest_of,
     shown_name,
 )
-from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues, ConversionLimits
+from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues
 from smartlinkd.conversion.cache import SingleFlight, TTLCache
+from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.pause_store import Pause
 from smartlinkd.conversion.product_data import ProductReader
 from smartlinkd.conversion.request import (
@@ -71,7 +72,7 @@ _NO_COOKIE = "open api"
 class ConversionStatus:
     """Counts and account states for people and monitors."""
 
-    waiting_requests: int
+    requests_under_way: int
     waiting_submits: int
     remembered_links: int
     remembered_products: int
@@ -289,18 +290,18 @@ class _ConversionService:
         self._products = ProductReader(
             setup.products, self._queue, limits, nursery, timings.products
         )
-        self._waiting = 0
+        self._under_way = 0
 
     async def convert(self, request: ConversionRequest, deadline: float) -> dict[str, LinkResult]:
         max_requests = self._limits.max_requests
-        if self._waiting >= max_requests:
+        if self._under_way >= max_requests:
             raise Unavailable(
                 f"{max_requests} requests are being converted already; try again shortly",
                 retry_after=5,
             )
         if trio.current_time() >= deadline:  # it waited for this instance
             raise still_queued()
-        self._waiting += 1
+        self._under_way += 1
         try:
             parsed = await parse_links(request.links, self._market)
             progress = RequestProgress(request, parsed)
@@ -313,7 +314,7 @@ class _ConversionService:
                             await progress.may_queue.wait()
                     progress.may_queue.set()
         finally:
-            self._waiting -= 1
+            self._under_way -= 1
         return progress.finish()
 
     async def note_synced_cookie(
@@ -344,7 +345,7 @@ class _ConversionService:
 
     async def status(self) -> ConversionStatus:
         return ConversionStatus(
-            waiting_requests=self._waiting,
+            requests_under_way=self._under_way,
             waiting_submits=self._queues.count_waiting_submits(),
             remembered_links=len(self._rows),
             remembered_products=len(self._products.cached),
