@@ -15,7 +15,7 @@ from trio.testing import MockClock
 from smartlinkd.admin.status import Operator
 from smartlinkd.auth.actor import Auth
 from smartlinkd.auth.passwords import hash_password
-from smartlinkd.conversion.account_queue import ConversionLimits
+from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.schemas import ConversionRequest
 from smartlinkd.conversion.service import ConversionService, ConversionSetup
 from smartlinkd.conversion.sources import MaySend
@@ -40,7 +40,9 @@ COOKIE = "SPC_U=4711; SPC_EC=.secret"
 
 
 def order(item: int) -> ConversionRequest:
-    return ConversionRequest((f"https://shopee.vn/product/1/{item}",), (), parse_cookie(COOKIE))
+    return ConversionRequest(
+        (f"https://shopee.vn/product/1/{item}",), (), parse_cookie(COOKIE), "owner"
+    )
 
 
 def crew(name: str, *users: str) -> Crew:
@@ -156,7 +158,7 @@ async def test_account_is_shown_without_a_cookie_in_a_pause_and_after_it(
     await parts.run(nursery)
     shown = await parts.do("account show")
     assert (shown["cookie"]["stored"], shown["accounts"]) == (False, [])
-    record = await parts.vault.store(COOKIE, "mine")
+    record, _ = await parts.vault.store(COOKIE, "mine")
     synced_at = f"{record.synced_at:%Y-%m-%dT%H:%M:%S}."
     for shown in (await parts.do("account show"), await parts.do("status")):
         assert shown["cookie"]["accountName"] == "mine"

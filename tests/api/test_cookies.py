@@ -50,6 +50,31 @@ async def test_sync_ends_the_pause_though_its_client_leaves(
     assert (await daemon.get(SYNC)).json()["cookie"] == COOKIE
 
 
+async def test_two_syncs_at_once_are_noted_in_the_order_of_the_stored_cookies(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell, told_of = ConversionService.note_synced_cookie, list[tuple[Cookie, Cookie | None]]()
+    is_first = True
+
+    async def tell_first_later(
+        conversion: ConversionService, cookie: Cookie, before: Cookie | None, *, keep_pause: bool
+    ) -> bool:
+        nonlocal is_first
+        if is_first:
+            is_first = False
+            await trio.sleep(0.1)
+        told_of.append((cookie, before))
+        return await tell(conversion, cookie, before, keep_pause=keep_pause)
+
+    monkeypatch.setattr(ConversionService, "note_synced_cookie", tell_first_later)
+    async with trio.open_nursery() as clients:
+        for cookie in (COOKIE, "SPC_U=4713; SPC_EC=a-third"):
+            clients.start_soon(daemon.post, SYNC, {"cookie": cookie})
+    (first, before), (second, before_second) = told_of
+    assert (before, before_second) == (None, first)
+    assert (await daemon.get(SYNC)).json()["cookie"] == second.header()
+
+
 async def test_restart_without_systemd_forgets_the_cookie(start: Start) -> None:
     first = await start()
     await first.post(SYNC, {"cookie": COOKIE})

@@ -57,7 +57,15 @@ def tab_spec(
     invalidates: Callable[[str, bool], bool] = never_invalid,
 ) -> TabSpec:
     cookies = [{"name": "n", "value": key}]
-    return TabSpec(key, lambda: cookies, tab, open_tab, invalidates, concurrency, is_navigated)
+    return TabSpec(
+        key=key,
+        cookies=lambda: cookies,
+        tab=tab,
+        open_tab=open_tab,
+        invalidates=invalidates,
+        concurrency=concurrency,
+        is_navigated=is_navigated,
+    )
 
 
 class TabUser(Protocol):

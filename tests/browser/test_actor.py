@@ -284,6 +284,24 @@ async def test_failed_launches_alarm_once_no_recycled_browser_serves(
         assert told == ["launch failed: no room"]
 
 
+async def test_end_of_a_recycled_browser_is_shown_and_its_downtime_observed(
+    chromiums: PlayedChromiums, autojump_clock: MockClock
+) -> None:
+    async with ready_browser(chromiums) as browser:
+        began = browser.status().since
+        chromiums.launch_fails = "no room"
+        await trio.sleep(RECYCLE_AFTER + 100)
+        chromiums.launched[0].exit()
+        await trio.sleep(2 * LONG_ENOUGH)
+        assert browser.status().since > began
+        chromiums.launch_fails = ""
+        await trio.sleep(LONG_ENOUGH)
+        assert browser.is_ready
+        count, seconds = observed(browser.downtime)[""]
+        assert count == 2
+        assert seconds == pytest.approx(2 * LONG_ENOUGH, abs=5)
+
+
 # Its own end
 
 

@@ -88,6 +88,21 @@ async def test_browser_that_runs_no_script_does_not_start(
     assert chromiums.running == []
 
 
+async def test_browser_that_is_slow_in_each_call_does_not_start(
+    chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    def slow_down(chromium: PlayedChromium) -> None:
+        chromium.call_takes = 9.0  # each call is in time
+
+    chromiums.prepare = slow_down
+    with (
+        trio.fail_after(chromiums.launch_takes + LIMITS.first_steps_s + A_MOMENT),
+        pytest.raises(LaunchFailed, match=r"did not answer its first calls within 45 s"),
+    ):
+        await nursery.start(BrowserInstance(instance_settings()).run)
+    assert chromiums.running == []
+
+
 @pytest.mark.parametrize("no_sandbox", [False, True])
 async def test_browser_without_sandbox_starts_only_where_that_is_configured(
     no_sandbox: bool, chromiums: PlayedChromiums, nursery: trio.Nursery, autojump_clock: MockClock

@@ -13,7 +13,8 @@ import pytest
 import trio
 
 from smartlinkd.conversion.account import Account, HumanCheckReports
-from smartlinkd.conversion.account_queue import AccountQueue, ConversionLimits, PendingLink, Submit
+from smartlinkd.conversion.account_queue import AccountQueue, PendingLink, Submit
+from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.pause_store import PauseStore
 from smartlinkd.conversion.schemas import ConversionRequest, LinkResult, SuccessEntry
 from smartlinkd.conversion.service import ConversionService, ConversionSetup, ConversionTimings
@@ -299,7 +300,7 @@ class Fakes:
         self, *links: str, sub_ids: tuple[str, ...] = (), cookie: Cookie | None = COOKIE
     ) -> dict[str, LinkResult]:
         """Return the service's answer."""
-        return await self.service.convert(ConversionRequest(links, sub_ids, cookie))
+        return await self.service.convert(ConversionRequest(links, sub_ids, cookie, "owner"))
 
     async def codes(
         self, *links: str, sub_ids: tuple[str, ...] = (), cookie: Cookie | None = COOKIE

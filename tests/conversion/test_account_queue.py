@@ -11,7 +11,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.conversion.account import MAX_ACCOUNTS, Account, AccountStatus
-from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues, ConversionLimits
+from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues
+from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.sources import READS_AT_ONCE
 from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogContext, bind_log_contexts, current_log_contexts
@@ -213,7 +214,7 @@ async def test_least_recently_used_accounts_are_evicted_beyond_the_limit(
     queues: AccountQueues,
 ) -> None:
     for account in ("old", "used again", *MANY[2:], "used again", "newest"):
-        queues.get(account)
+        queues.get(account).account.mark_used()
     assert list(queues.states()) == [*MANY[2:], "used again", "newest"]
 
 
@@ -223,10 +224,10 @@ async def test_paused_or_busy_account_is_not_evicted(
     queues.get("paused").pause(None)
     asked = ask(waiting(queues.get("1001"), 1, COOKIE))
     for account in MANY:
-        queues.get(account)
+        queues.get(account).account.mark_used()
     assert list(queues.states()) == ["paused", "1001", *MANY[2:]]
     await asked.over.wait()
-    queues.get("newest")
+    queues.get("newest").account.mark_used()
     assert list(queues.states()) == ["paused", *MANY[2:], "newest"]
 
 

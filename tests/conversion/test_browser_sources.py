@@ -99,13 +99,13 @@ async def test_check_that_a_tab_shows_is_reported_at_once() -> None:
     for method in ("fetch", "page"):
         await BrowserProducts(tabs, method=method, default_cap=1).read(COOKIE, Product(7, 1))
     assert [place.tab for place in places] == ["links", "products", "product page"]
-    for beside, url in [
+    for is_other, url in [
         (False, "https://portal.test/offer/custom_link"),
         (False, "https://portal.test/buyer/login"),
         (True, "https://ads.test/verify/captcha"),
         (True, "https://shopee.vn/"),
     ]:
-        assert not places[0].invalidates(url, beside)
+        assert not places[0].invalidates(url, is_other)
     assert seen == []
     assert places[0].invalidates("https://portal.test/verify/captcha?from=offer", False)
     assert places[0].invalidates("https://shopee.vn/verify/captcha", True)

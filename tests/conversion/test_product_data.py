@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from smartlinkd.conversion.account_queue import ConversionLimits
+from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.sources import READ_WITHIN
 from smartlinkd.errors import Refused, Unavailable
 from smartlinkd.marketplace.errors import (

@@ -8,16 +8,19 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from smartlinkd.conversion.request import PARSED_IN_PLACE
 from smartlinkd.conversion.schemas import SuccessEntry
 from smartlinkd.errors import Invalid
 from smartlinkd.logs import LogEvent
 from smartlinkd.marketplace.answers import FailCode, Row
 from smartlinkd.marketplace.links import NotALink
 from smartlinkd.marketplace.shortlinks import Unresolved
+from smartlinkd.threads import NoThread
 from smartlinkd.vault.cookie import parse_cookie
 
 if TYPE_CHECKING:
     from tests.conversion.conftest import Ask, Fakes
+    from tests.shortage import Shortage
 
 DAY = 86_400.0
 RENEWED = parse_cookie("SPC_U=1001; SPC_EC=second")
@@ -47,6 +50,29 @@ async def test_source_without_cookies_gets_no_cookie(
     assert await fakes.codes(fakes.link(1), cookie=cookie) == [0]
     assert [submit.cookie for submit in fakes.links.submits] == [None]
     assert "open api" in (await service.status()).accounts
+
+
+async def test_product_data_without_a_cookie_lists_no_other_account(
+    fakes: Fakes, autojump_clock: MockClock
+) -> None:
+    fakes.products.needs_cookie = False
+    service = await fakes.open()
+    assert await fakes.convert(fakes.link(1)) == {fakes.link(1): fakes.entry(1)}
+    assert [cookie for cookie, _, _ in fakes.products.reads] == [None]
+    assert list((await service.status()).accounts) == ["1001"]
+
+
+async def test_long_links_are_parsed_on_a_thread_and_short_ones_are_not(
+    fakes: Fakes, no_thread: Shortage
+) -> None:
+    await fakes.open()
+    fakes.links.seconds = 0
+    around = "x " * (PARSED_IN_PLACE // 2)
+    with no_thread():
+        assert await fakes.codes(fakes.link(1)) == [0]
+        with pytest.raises(NoThread):
+            await fakes.codes(around + fakes.link(1))
+    assert await fakes.codes(around + fakes.link(1)) == [0]
 
 
 # Short links and what is gathered

@@ -107,7 +107,7 @@ def prepare(fakes: Fakes) -> dict[str, LinkResult]:
 async def assert_nothing_is_left(fakes: Fakes, before: int) -> None:
     await wait_all_tasks_blocked()
     status = await fakes.service.status()
-    assert (status.waiting_requests, status.waiting_submits) == (0, 0)
+    assert (status.requests_under_way, status.waiting_submits) == (0, 0)
     at_work = (fakes.links.at_work.total(), fakes.products.at_work, fakes.resolver.at_work)
     assert at_work == (0, 0, 0)
     assert set(fakes.links.most_at_work.values()) <= {1}

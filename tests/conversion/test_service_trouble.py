@@ -195,7 +195,7 @@ async def test_service_full_of_requests_refuses_one_more_and_still_reports_its_s
 ) -> None:
     service = await fakes.open(max_requests=MAX_REQUESTS, timeout_s=PATIENCE)
     fakes.links.script = [fakes.silent]
-    order = ConversionRequest((fakes.link(1),), (), fakes.cookie)
+    order = ConversionRequest((fakes.link(1),), (), fakes.cookie, "owner")
     asked = []
     for _ in range(MAX_REQUESTS):
         asked.append(ask(lambda: service.convert(order)))
@@ -205,7 +205,7 @@ async def test_service_full_of_requests_refuses_one_more_and_still_reports_its_s
     status = await service.status()
     await service.note_synced_cookie(RENEWED, None)
     assert await service.clear_accounts() == 0
-    assert status.waiting_requests == MAX_REQUESTS
+    assert status.requests_under_way == MAX_REQUESTS
     assert trio.current_time() == 0
     await trio.sleep(2 * PATIENCE)
     assert {type(one.refusal) for one in asked} == {UpstreamFailed}

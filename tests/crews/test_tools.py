@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from pydantic import JsonValue
 
-from smartlinkd.conversion.account_queue import ConversionLimits
+from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.service import ConversionService, ConversionSetup
 from smartlinkd.conversion.sources import MaySend
 from smartlinkd.crews.tools import TOOL_NAMES, TOOL_PATIENCE, tools

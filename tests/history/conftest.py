@@ -48,7 +48,7 @@ class RunningHistory:
         *links: str,
         name: str | None = None,
         sub_ids: tuple[str, ...] = (),
-        client: str | None = "owner",
+        client: str = "owner",
         commission: int | None = None,
     ) -> None:
         """Report these links as converted."""

@@ -32,11 +32,6 @@ async def found(running: RunningHistory, query: str = "", *, sub_id: str = "") -
 # Keeping
 
 
-async def test_order_without_client_is_not_kept(running: RunningHistory) -> None:
-    running.convert(SHIRT, client=None)
-    assert await links(running) == []
-
-
 async def test_submitted_text_beyond_the_limit_is_cut(running: RunningHistory) -> None:
     running.convert(f"{SHIRT} {'x' * 5000}")
     (entry,) = await running.history.page(ALL, limit=10)

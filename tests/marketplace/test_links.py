@@ -136,6 +136,7 @@ def test_look_alike_host_is_no_link(authority: str) -> None:
         "file:///product/1/2",
         "data:text/html,shopee.vn/product/1/2",
         "shopeevn://shopee.vn/product/1/2",
+        "http\u017f://shopee.vn/product/1/2",
         # control characters, spaces
         "https://shop\tee.vn/product/1/2",
         "https://shopee.vn/a\u2028b-i.1.2",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+import timeit
+from collections.abc import Callable
+from functools import partial
 from urllib.parse import quote
 
 import pytest
@@ -215,6 +219,26 @@ def test_half_character_in_link_is_none_and_around_it_does_not_count() -> None:
 def test_text_over_its_bound_is_none() -> None:
     assert parse(f"{'a ' * (MAX_TEXT // 2 - 20)}{P}", VN) == ITEM
     assert isinstance(parse(f"{'a ' * (MAX_TEXT // 2)}{P}", VN), NotALink)
+
+
+@pytest.mark.parametrize(
+    "text_of",
+    [
+        lambda length: "." * length,
+        lambda length: "-" * length,
+        lambda length: "+" * length,
+        lambda length: "a" * (length // 2) + "/https://" * (length // 18),
+        lambda length: f"{S} " * (length // len(S)),
+    ],
+    ids=["dots", "hyphens", "plus signs", "starts behind a name", "links"],
+)
+def test_time_to_find_links_is_linear(text_of: Callable[[int], str]) -> None:
+    def seconds(length: int) -> float:
+        work = partial(find_links, text_of(length), VN)
+        return min(timeit.repeat(work, timer=time.thread_time, number=1, repeat=3))
+
+    short, long = seconds(MAX_TEXT // 32), seconds(MAX_TEXT // 2)
+    assert long < 64 * short  # linear is 16 times, quadratic 256 times
 
 
 def test_found_links_have_their_places() -> None:

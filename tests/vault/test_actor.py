@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.errors import Conflict, Invalid
 from smartlinkd.supervision.actor import ActorRestarting
@@ -31,10 +31,31 @@ async def test_stored_cookie_is_current_with_its_label_and_time(
     await nursery.start(vault.run)
     assert await vault.current() is None
     await vault.store("a=old", "Old")
-    stored = await vault.store("  SPC_U=1;a=b ", "Shop")
+    stored, _ = await vault.store("  SPC_U=1;a=b ", "Shop")
     assert (stored.cookie_text, stored.account_name) == ("  SPC_U=1;a=b ", "Shop")
     assert stored.synced_at == NOW
     assert await vault.current() == stored
+
+
+async def test_store_returns_the_record_before_also_of_calls_that_wait_together(
+    vault: Vault, nursery: trio.Nursery
+) -> None:
+    before_by_record: dict[CookieRecord, CookieRecord | None] = {}
+
+    async def store(cookie_text: str) -> None:
+        record, before = await vault.store(cookie_text, "Shop")
+        before_by_record[record] = before
+
+    async with trio.open_nursery() as callers:
+        for cookie_text in ("a=1", "a=2", "a=3"):
+            callers.start_soon(store, cookie_text)
+        await wait_all_tasks_blocked()
+        await nursery.start(vault.run)
+    chain, last = [], await vault.current()
+    while last is not None:
+        chain.append(last)
+        last = before_by_record[last]
+    assert len(chain) == 3
 
 
 @pytest.mark.parametrize(
@@ -50,7 +71,7 @@ async def test_refused_cookie_or_label_leaves_the_stored_one(
     *, vault: Vault, nursery: trio.Nursery, cookie_text: str, account_name: str, field: str
 ) -> None:
     await nursery.start(vault.run)
-    stored = await vault.store("a=b", "Shop")
+    stored, _ = await vault.store("a=b", "Shop")
     with pytest.raises(Invalid, match=rf"^{field}: ") as refused:
         await vault.store(cookie_text, account_name)
     assert SECRET not in str(refused.value)
@@ -73,12 +94,13 @@ async def test_cookie_of_another_account_is_refused_with_keep_account(
 ) -> None:
     await nursery.start(vault.run)
     await vault.store("SPC_U=1; SPC_EC=a", "First", keep_account=True)
-    same = await vault.store("SPC_U=1; SPC_EC=b", "Same", keep_account=True)
+    same, _ = await vault.store("SPC_U=1; SPC_EC=b", "Same", keep_account=True)
     for other in ("SPC_U=2; SPC_EC=c", "SPC_EC=c"):
         with pytest.raises(Conflict, match=r"^cookie: is another account's than the stored one"):
             await vault.store(other, "Other", keep_account=True)
         assert await vault.current() == same
-    assert await vault.store("SPC_U=2; SPC_EC=c", "Other") == await vault.current()
+    replacing, _ = await vault.store("SPC_U=2; SPC_EC=c", "Other")
+    assert replacing == await vault.current()
 
 
 async def test_crash_keeps_the_record_and_shows_nothing_of_the_cookie(
@@ -95,7 +117,7 @@ async def test_crash_keeps_the_record_and_shows_nothing_of_the_cookie(
     spec = ChildSpec("vault", vault.run, mailbox=vault.mailbox)
     supervisor = Supervisor("tree", [spec], backoff=Backoff(first=1.0))
     await nursery.start(supervisor.run)
-    stored = await vault.store("a=b", "Shop")
+    stored, _ = await vault.store("a=b", "Shop")
     with pytest.raises(ActorRestarting):
         await vault.store(f"a={SECRET}", "Other")
     assert await vault.current() == stored

@@ -302,7 +302,7 @@ async def _section(ask: Callable[[], Awaitable[T]]) -> T | None:
 
 def _conversion_report(conversion: ConversionStatus) -> ConversionReport:
     return ConversionReport(
-        requests_waiting=conversion.waiting_requests,
+        requests_waiting=conversion.requests_under_way,
         submits_waiting=conversion.waiting_submits,
         remembered_links=conversion.remembered_links,
         remembered_products=conversion.remembered_products,

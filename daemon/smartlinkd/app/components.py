@@ -21,9 +21,9 @@ from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.instance import InstanceSettings
 from smartlinkd.config.settings import Settings
 from smartlinkd.conversion.account import HumanCheckReports, shown_name, state_of
-from smartlinkd.conversion.account_queue import ConversionLimits
 from smartlinkd.conversion.api_sources import ApiProducts, OpenApiLinks
 from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts, PortalTabs
+from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.pause_store import PauseStore
 from smartlinkd.conversion.service import (
     ConversionService,

@@ -193,6 +193,8 @@ class _Browser:
                 try:
                     await nursery.start(instance.run)
                 except Refused as refusal:
+                    if self.instance is not None and self.instance.is_dead:  # it was recycled
+                        self._note_down()
                     why = f"{LAUNCH_FAILED}: {refusal}"
                     self._record_restart(LAUNCH_FAILED, why)
                     await self._wait(why)
@@ -219,10 +221,13 @@ class _Browser:
             self._handle.alarm.record_healthy()
             return
         instance.drain()
-        self.instance, self.since = None, datetime.now(UTC)
-        self._down_since = trio.current_time()
+        self._note_down()
         if not is_healthy:  # else the next launch is at once
             await self._wait(str(end))
+
+    def _note_down(self) -> None:
+        self.instance, self.since = None, datetime.now(UTC)
+        self._down_since = trio.current_time()
 
     async def _wait_ended(self, instance: BrowserInstance) -> End:
         # An instance that is not ready ends itself within seconds. If it does not, this loop must

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from typing import TypeVar
 
 import trio
@@ -147,31 +148,39 @@ class BrowserInstance:
                 raise
 
     async def _serve(self, chromium: Chromium, task_status: trio.TaskStatus[None]) -> None:
-        settings = self._settings
-        async with connect(chromium.endpoint) as connection:
-            self.version, self.pid = await product(connection), chromium.pid
-            probe_page = await self._open_probe_page(connection)
-            if not settings.launch.no_sandbox:
-                await confirm_sandbox(connection, timeout_s=self._limits.sandbox_timeout_s)
-            async with trio.open_nursery() as nursery:
-                self._pool = pool = TabPool(
-                    connection,
-                    nursery,
-                    size=settings.contexts,
-                    idle_s=settings.idle_s,
-                    limits=self._limits,
-                )
-                task_status.started()
-                nursery.start_soon(pool.drop_idle)
-                nursery.start_soon(self._watch_process, chromium)
-                nursery.start_soon(self._watch_connection, connection, chromium)
-                nursery.start_soon(self._watch_probe_page, probe_page)
-                nursery.start_soon(self._watch_size_and_age, chromium)
-                nursery.start_soon(self._watch_pool, pool)
-                try:
-                    await self._finished.wait()
-                finally:
-                    nursery.cancel_scope.cancel()
+        settings, first_steps_s = self._settings, self._limits.first_steps_s
+        with trio.move_on_after(first_steps_s) as first_steps:
+            async with connect(chromium.endpoint) as connection:
+                self.version, self.pid = await product(connection), chromium.pid
+                probe_page = await self._open_probe_page(connection)
+                if not settings.launch.no_sandbox:
+                    await confirm_sandbox(connection, timeout_s=self._limits.sandbox_timeout_s)
+                # The last call may have been too late.
+                await trio.lowlevel.checkpoint_if_cancelled()
+                first_steps.deadline = inf
+                async with trio.open_nursery() as nursery:
+                    self._pool = pool = TabPool(
+                        connection,
+                        nursery,
+                        size=settings.contexts,
+                        idle_s=settings.idle_s,
+                        limits=self._limits,
+                    )
+                    task_status.started()
+                    nursery.start_soon(pool.drop_idle)
+                    nursery.start_soon(self._watch_process, chromium)
+                    nursery.start_soon(self._watch_connection, connection, chromium)
+                    nursery.start_soon(self._watch_probe_page, probe_page)
+                    nursery.start_soon(self._watch_size_and_age, chromium)
+                    nursery.start_soon(self._watch_pool, pool)
+                    try:
+                        await self._finished.wait()
+                    finally:
+                        nursery.cancel_scope.cancel()
+        if first_steps.cancelled_caught:
+            raise LaunchFailed(
+                f"Chromium did not answer its first calls within {first_steps_s:g} s"
+            )
 
     async def _open_probe_page(self, connection: CdpConnection) -> Page:
         """Open a blank page in a context of its own, and probe it once."""

@@ -14,11 +14,10 @@ class BrowserLimits:
         concurrent_jobs: jobs at the same time, of all accounts.
         min_queue: jobs that may wait, however short the configured queue is. An account whose links
             are made calls for a submit and three readings at once.
-        first_steps_s: what a launch may take beyond `start_timeout`: the deadlines of the first
-            calls to a new browser, added up.
+        first_steps_s: for the first calls to a new browser, together.
         poll_interval_s: between two looks at a browser that is ready.
         failures_before_alarm: ends in a row, each before a healthy time was over. With the waits
-            between them that is a quarter of a minute at least.
+            between them (`Backoff`) that is six seconds at least.
         probe_interval_s: between two scripts on the probe page.
         probe_timeout_s: for one such script. It takes a millisecond; a busy machine may need more.
         probe_failures: failed probes in a row after which the browser counts as unresponsive.

@@ -41,8 +41,8 @@ Argument: TypeAlias = (
 """An argument of a script: any JSON value."""
 
 UrlListener = Callable[[str, bool], None]
-"""Called with a URL that a tab shows, and True if it is not the tab's own but that of a frame
-(which may still be on its way there) or of a pop-up."""
+"""Called with a URL that a tab shows, and `is_other`: True if it is not the tab's own but that of a
+frame (which may still be on its way there) or of a pop-up."""
 
 NAVIGATION_DEADLINE = 30.0
 """Seconds. A page of the portal takes two or three to load; a slow line several times that."""

@@ -38,8 +38,8 @@ class TabSpec:
         tab: names the tab in the context.
         open_tab: makes the tab ready for its jobs. It is called again when the tab shows another
             document, unless the jobs navigate by themselves (`is_navigated`).
-        invalidates: called with each URL that the tab shows, as a `UrlListener`. True if the
-            context must not be used any more.
+        invalidates: called with each URL that the tab shows and `is_other`, as a `UrlListener`.
+            True if the context must not be used any more.
         concurrency: jobs that may use the tab at the same time.
     """
 

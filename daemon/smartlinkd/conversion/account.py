@@ -99,7 +99,8 @@ class Account:
         self.shown = shown_name(name)
         self.affiliate_ids = AffiliateIds(self.shown)
         self._on_change = on_change
-        self._is_replaced = False  # by another account, with no use since
+        # In this process, or before its pause, and not replaced by another account since.
+        self._is_used = pause is not None
         # The cookies that the pause or the lost session is about.
         self._troubled: tuple[str | None, ...] = ()
         # The cookies that were stored in this process. The last one is stored now.
@@ -121,20 +122,20 @@ class Account:
 
     @property
     def is_listed(self) -> bool:
-        """False once another account's cookie replaced this one's, unless there is trouble."""
-        return not self._is_replaced or self.state.status is not AccountStatus.ACTIVE
+        """True if the account is in use, or there is trouble."""
+        return self._is_used or self.state.status is not AccountStatus.ACTIVE
 
     def is_superseded(self, cookie: Cookie) -> bool:
         """Return True if another cookie of this account was stored after this one."""
         return cookie.digest in self._stored[:-1]
 
     def mark_used(self) -> None:
-        """Note that a link or a product is wanted with a cookie of this account."""
-        self._is_replaced = False
+        """Note that a link is wanted of this account."""
+        self._is_used = True
 
     def mark_replaced(self) -> None:
         """Note that another account's cookie was stored in the place of this one's."""
-        self._is_replaced = True
+        self._is_used = False
 
     def pause(self, cookie: Cookie | None) -> None:
         """Pause the account until a new cookie is stored or the owner clears it.
@@ -179,7 +180,7 @@ class Account:
             if before.account == self.name:
                 self._note_stored(before)
         self._note_stored(cookie)
-        self._is_replaced = False
+        self._is_used = True
         if self.is_paused and keep_pause:
             text = (
                 "account %s stays paused: the cookie came with an API key, which ends no pause; "

@@ -28,6 +28,7 @@ from smartlinkd.conversion.account import (
     digest_of,
 )
 from smartlinkd.conversion.cache import SharedResult
+from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.sources import MaySend, SubIds
 from smartlinkd.errors import Refused, Unavailable
 from smartlinkd.logs import LogContextSet, bind_log_contexts
@@ -41,35 +42,6 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Submit = Callable[[Cookie | None, Sequence[Product], SubIds, MaySend], Awaitable[Sequence[Row]]]
-
-
-@dataclass(frozen=True)
-class ConversionLimits:
-    """The bounds of all conversions, in seconds, links and products."""
-
-    timeout_s: float = 60.0
-    """A request is answered after this time, waiting included."""
-    chunk: int = 5
-    """Links of one submit."""
-    max_waiting_submits: int = 32
-    """Submits of all accounts that wait. The next request is refused."""
-    ttl_s: float = 86_400.0
-    """A converted link is cached for this time."""
-    max_cached: int = 10_000
-    """Converted links that are cached."""
-    product_ttl_s: float = 600.0
-    """A product's data is cached for this time."""
-    max_cached_products: int = 10_000
-    refusal_pause_s: float = 900.0
-    """After a refusal of product data nothing is read for this time."""
-    silence_pause_s: float = 60.0
-    """The same after a reading that got no answer."""
-    product_wait_s: float = 10.0
-    """A converted link waits for its data this long at most. More than a source takes."""
-    max_requests: int = 256
-    """Requests that wait for the actor."""
-    gather_s: float = 0.5
-    """The products of a request wait for its short links this long, so that all share submits."""
 
 
 @dataclass(eq=False)
@@ -191,7 +163,6 @@ class AccountQueue:
         """
         if self.account.is_paused:
             return None
-        self.account.mark_used()
         with trio.CancelScope() as scope:
             self._reads.add(scope)
             try:

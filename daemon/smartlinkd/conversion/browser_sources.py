@@ -56,7 +56,7 @@ class PortalTabs:
         job: Callable[[Page], Awaitable[R]],
         *,
         at_once: int,
-        elsewhere: bool = False,
+        is_navigated: bool = False,
     ) -> R:
         """Run `job` in the tab `tab` of a cookie.
 
@@ -64,10 +64,10 @@ class PortalTabs:
         """
         assert cookie is not None  # noqa: S101 - the service checks `needs_cookie`
 
-        def is_invalidating(url: str, beside: bool) -> bool:
+        def is_invalidating(url: str, is_other: bool) -> bool:
             is_check = (
                 is_check_in_frame(url, self.market)
-                if beside
+                if is_other
                 else sign_of_url(url) is Sign.HUMAN_CHECK
             )
             if is_check:
@@ -75,7 +75,15 @@ class PortalTabs:
             return is_check
 
         cookies = partial(browser_cookies, self.market, cookie)
-        spec = TabSpec(cookie.digest, cookies, tab, open_tab, is_invalidating, at_once, elsewhere)
+        spec = TabSpec(
+            key=cookie.digest,
+            cookies=cookies,
+            tab=tab,
+            open_tab=open_tab,
+            invalidates=is_invalidating,
+            concurrency=at_once,
+            is_navigated=is_navigated,
+        )
         try:
             return await self._browser.use(spec, job)
         except Disconnected as end:
@@ -160,7 +168,7 @@ class BrowserProducts:
                 open_tab,
                 read,
                 at_once=self.at_once,
-                elsewhere=not self._is_fetching,
+                is_navigated=not self._is_fetching,
             )
         if reading_time.cancelled_caught:
             if not begun.is_set():  # no fault of the marketplace

@@ -17,8 +17,9 @@ import trio
 from prometheus_client import Histogram
 
 from smartlinkd.conversion.account import MAX_ACCOUNTS, digest_of
-from smartlinkd.conversion.account_queue import AccountQueue, ConversionLimits
+from smartlinkd.conversion.account_queue import AccountQueue
 from smartlinkd.conversion.cache import SingleFlight, TTLCache
+from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.sources import ProductSource
 from smartlinkd.errors import Refused
 from smartlinkd.marketplace.errors import (

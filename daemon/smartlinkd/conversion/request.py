@@ -6,7 +6,8 @@ A request fails as a whole only if none of its links was converted, or if its cl
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import trio
 
@@ -20,20 +21,27 @@ from smartlinkd.conversion.schemas import (
 from smartlinkd.errors import Refused, Unavailable, UpstreamFailed
 from smartlinkd.marketplace.answers import FailCode
 from smartlinkd.marketplace.errors import HumanCheck, SessionLost
-from smartlinkd.marketplace.links import Short, parse
+from smartlinkd.marketplace.links import NotALink, Product, Short, parse
 from smartlinkd.marketplace.markets import Market
+from smartlinkd.threads import on_thread
+
+PARSED_IN_PLACE: Final = 8 * 1024
+"""Characters of links that are parsed on the event loop: 10 ms at worst. More go to a thread."""
+
+Parsed = Mapping[str, Product | Short | NotALink]
 
 
 class RequestProgress:
     """The state of one request until it is answered."""
 
-    def __init__(self, request: ConversionRequest, market: Market) -> None:
+    def __init__(self, request: ConversionRequest, parsed: Parsed) -> None:
+        """`parsed` has all links of the request."""
         self.request = request
-        self.parsed = {link: parse(link, market) for link in request.links}
+        self.parsed = parsed
         self.results: dict[str, LinkResult] = {}
         self.refusals: dict[str, Refused] = {}
         self.queued: list[PendingLink] = []
-        self.unresolved = sum(isinstance(found, Short) for found in self.parsed.values())
+        self.unresolved = sum(isinstance(found, Short) for found in parsed.values())
         self.may_queue = trio.Event()
         """Set when the products may enter the queue: all short links are resolved, or too slow."""
 
@@ -74,6 +82,17 @@ class RequestProgress:
         return UpstreamFailed(
             "the marketplace did not answer in time (browser.job_timeout); try again later"
         )
+
+
+async def parse_links(links: Sequence[str], market: Market) -> Parsed:
+    """Return the product or short link that each of `links` means. Raises `NoThread`."""
+
+    def parse_all() -> Parsed:
+        return {link: parse(link, market) for link in links}
+
+    if sum(map(len, links)) <= PARSED_IN_PLACE:
+        return parse_all()
+    return await on_thread(parse_all)
 
 
 def fail_code_of(refusal: Refused) -> FailCode:

@@ -29,10 +29,10 @@ class ConversionRequest:
     sub_ids: SubIds
     cookie: Cookie | None
     """None where the sources need no cookie, or none is stored."""
+    client: str
+    """The client's name, for the history."""
     fail_on_transient_error: bool = False
     """True if the client asks again instead of taking a part. What was made stays cached."""
-    client: str | None = None
-    """The client's name, for the history. A request without one is not kept there."""
 
     def is_repeated_after(self, refusal: Refused) -> bool:
         """Return True if the client asks the same again after this refusal."""
@@ -77,8 +77,8 @@ class LinksRequest(Body):
             links=tuple(dict.fromkeys(self.links)),
             sub_ids=tuple(sub_ids),
             cookie=cookie,
-            fail_on_transient_error=fail_on_transient_error,
             client=client,
+            fail_on_transient_error=fail_on_transient_error,
         )
 
 

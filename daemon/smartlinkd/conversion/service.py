@@ -24,11 +24,17 @@ from smartlinkd.conversion.account import (
     digest_of,
     shown_name,
 )
-from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues, ConversionLimits
+from smartlinkd.conversion.account_queue import AccountQueue, AccountQueues
 from smartlinkd.conversion.cache import SingleFlight, TTLCache
+from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.pause_store import Pause
 from smartlinkd.conversion.product_data import ProductReader
-from smartlinkd.conversion.request import RequestProgress, fail_code_of, still_queued
+from smartlinkd.conversion.request import (
+    RequestProgress,
+    fail_code_of,
+    parse_links,
+    still_queued,
+)
 from smartlinkd.conversion.schemas import (
     ConversionRequest,
     FailureEntry,
@@ -58,15 +64,15 @@ _OTHER_CALLS = 8
 """Mailbox slots beside those for requests: a service full of them still takes a cookie or a clear,
 and reports its status."""
 
-_OWN_ACCOUNT = "open api"
-"""The account of links that are made without a cookie. There is one, the owner's."""
+_NO_COOKIE = "open api"
+"""The queue of work without a cookie: links of the Open API, and product data of an API."""
 
 
 @dataclass(frozen=True)
 class ConversionStatus:
     """Counts and account states for people and monitors."""
 
-    waiting_requests: int
+    requests_under_way: int
     waiting_submits: int
     remembered_links: int
     remembered_products: int
@@ -158,7 +164,7 @@ class ConversionService:
             Invalid: there is no cookie.
             SessionLost, HumanCheck, UpstreamFailed: no link was made, and the links are not to
                 blame.
-            Unavailable: the work did not begin in time.
+            Unavailable: the work did not begin in time, or no thread can be started.
         """
         try:
             results = await self._convert(request)
@@ -284,20 +290,21 @@ class _ConversionService:
         self._products = ProductReader(
             setup.products, self._queue, limits, nursery, timings.products
         )
-        self._waiting = 0
+        self._under_way = 0
 
     async def convert(self, request: ConversionRequest, deadline: float) -> dict[str, LinkResult]:
         max_requests = self._limits.max_requests
-        if self._waiting >= max_requests:
+        if self._under_way >= max_requests:
             raise Unavailable(
                 f"{max_requests} requests are being converted already; try again shortly",
                 retry_after=5,
             )
         if trio.current_time() >= deadline:  # it waited for this instance
             raise still_queued()
-        progress = RequestProgress(request, self._market)
-        self._waiting += 1
+        self._under_way += 1
         try:
+            parsed = await parse_links(request.links, self._market)
+            progress = RequestProgress(request, parsed)
             with trio.move_on_at(deadline):
                 async with trio.open_nursery() as nursery:
                     for link in request.links:
@@ -307,7 +314,7 @@ class _ConversionService:
                             await progress.may_queue.wait()
                     progress.may_queue.set()
         finally:
-            self._waiting -= 1
+            self._under_way -= 1
         return progress.finish()
 
     async def note_synced_cookie(
@@ -338,7 +345,7 @@ class _ConversionService:
 
     async def status(self) -> ConversionStatus:
         return ConversionStatus(
-            waiting_requests=self._waiting,
+            requests_under_way=self._under_way,
             waiting_submits=self._queues.count_waiting_submits(),
             remembered_links=len(self._rows),
             remembered_products=len(self._products.cached),
@@ -415,4 +422,4 @@ class _ConversionService:
         return progress.request.cookie if self._links.needs_cookie else None
 
     def _queue(self, cookie: Cookie | None) -> AccountQueue:
-        return self._queues.get(cookie.account if cookie else _OWN_ACCOUNT)
+        return self._queues.get(cookie.account if cookie else _NO_COOKIE)

@@ -8,9 +8,8 @@ version is left alone. One thread uses the file, for one call at a time.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -65,11 +64,8 @@ class History:
         self._stopping = trio.Event()
 
     def keep(self, request: ConversionRequest, results: Mapping[str, LinkResult]) -> None:
-        """Keep what was converted of a request. Returns at once, and raises nothing.
-
-        A request without a client is not kept.
-        """
-        if request.client is None or not self._retention.keeps_any:
+        """Keep what was converted of a request. Returns at once, and raises nothing."""
+        if not self._retention.keeps_any:
             return
         at_ms = milliseconds(self._wall())
         for link, made in results.items():
@@ -91,9 +87,7 @@ class History:
         """Run one instance: write, answer, and prune."""
         try:
             async with sole_error(), trio.open_nursery() as nursery:
-                nursery.start_soon(
-                    partial(self.mailbox.serve, self._database, _do_in_order, most=1)
-                )
+                nursery.start_soon(self.mailbox.serve, self._database)
                 nursery.start_soon(self._write_and_prune)
                 task_status.started()
                 await self._stopping.wait()
@@ -116,7 +110,7 @@ class History:
     async def delete(self, filters: Filters) -> int:
         """Delete the entries that fit, and return how many there were.
 
-        It takes several transactions, unless all are meant. One that comes meanwhile stays.
+        It takes several transactions, unless all are meant. An entry that is added meanwhile stays.
         """
         if filters == ALL:
             deleted = await self.mailbox.ask(HistoryDatabase.clear)
@@ -159,9 +153,3 @@ class History:
         now_ms = milliseconds(self._wall())
         while await self.mailbox.ask(lambda database: database.prune_some(self._retention, now_ms)):
             pass
-
-
-def _do_in_order(
-    database: HistoryDatabase, works: Sequence[Callable[[HistoryDatabase], object]]
-) -> list[object]:
-    return [work(database) for work in works]

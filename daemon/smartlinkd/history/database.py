@@ -13,6 +13,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Final
@@ -125,17 +126,16 @@ class HistoryDatabase:
     def days(self, filters: Filters, utc_offset_min: int) -> list[Day]:
         """Return the days that have entries, the oldest first."""
         with self._reading() as connection:
-            place = _place(connection, filters)
-            if place is None:
+            search = _search_for(connection, filters)
+            if search is None:
                 return []
-            meant, where, values = place
             query = (
                 "SELECT (entries.at + ?) / ? AS day, count(*) AS links, "  # noqa: S608 - our words
                 "total(entries.commission) AS commission "
-                f"FROM {meant.source} WHERE {where} GROUP BY day ORDER BY day"
+                f"FROM {search.source} WHERE {search.where} GROUP BY day ORDER BY day"
             )
             shift = utc_offset_min * _MINUTE_MS
-            rows = connection.execute(query, (shift, _DAY_MS, *values)).fetchall()
+            rows = connection.execute(query, (shift, _DAY_MS, *search.values)).fetchall()
         return [
             Day(date.fromordinal(_EPOCH_ORDINAL + row["day"]), row["links"], int(row["commission"]))
             for row in rows
@@ -345,17 +345,16 @@ class HistoryDatabase:
             logger.warning("the history is written again; %d entries were lost", lost)
 
 
-Place = tuple[Condition, str, list[str | int]]
-
-
-def _place(connection: sqlite3.Connection, filters: Filters, *more: str) -> Place | None:
-    """Return what is searched, all of its conditions and their values; None when nothing can fit.
+def _search_for(
+    connection: sqlite3.Connection, filters: Filters, before: int = _LARGEST
+) -> Condition | None:
+    """Return the condition of the entries that fit, with ids below `before`; None if none can.
 
     A time is looked up as a range of ids, since both grow together. Where the clock was set back
     they do not, so it is compared as well.
     """
     meant = condition(filters)
-    clauses, values = list(more), list(meant.values)
+    clauses, values = list(meant.clauses), list(meant.values)
     since, until = filters.since_ms, filters.until_ms
     if since is not None or until is not None:
         bounds = (-_LARGEST if since is None else since, _LARGEST if until is None else until)
@@ -364,10 +363,11 @@ def _place(connection: sqlite3.Connection, filters: Filters, *more: str) -> Plac
         ).fetchone()
         if first is None:
             return None
+        before = min(before, last + 1)
         # The sign keeps SQLite from going by the index of times, which is not in the order of ids.
-        times = (f"{meant.key} >= ?", f"{meant.key} <= ?", "+entries.at >= ?", "+entries.at < ?")
-        return meant, meant.where(*times, *clauses), [*values, first, last, *bounds]
-    return meant, meant.where(*clauses), values
+        clauses += [f"{meant.key} >= ?", "+entries.at >= ?", "+entries.at < ?"]
+        values += [first, *bounds]
+    return replace(meant, clauses=(*clauses, f"{meant.key} < ?"), values=(*values, before))
 
 
 def _select(
@@ -378,17 +378,14 @@ def _select(
     limit: int,
     before: int | None,
 ) -> list[sqlite3.Row]:
-    meant = condition(filters)
-    place = _place(connection, filters, f"{meant.key} < ?")
-    if place is None:
+    search = _search_for(connection, filters, _LARGEST if before is None else before)
+    if search is None:
         return []
-    _, where, values = place
     query = (
-        f"SELECT {columns} FROM {meant.source} WHERE {where} "  # noqa: S608 - our words
-        f"ORDER BY {meant.key} DESC LIMIT ?"
+        f"SELECT {columns} FROM {search.source} WHERE {search.where} "  # noqa: S608 - our words
+        f"ORDER BY {search.key} DESC LIMIT ?"
     )
-    newest = _LARGEST if before is None else before
-    return connection.execute(query, (*values, newest, limit)).fetchall()
+    return connection.execute(query, (*search.values, limit)).fetchall()
 
 
 def _beyond(connection: sqlite3.Connection, kept: HistoryRetention, now_ms: int) -> list[int]:

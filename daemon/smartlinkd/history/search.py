@@ -52,8 +52,10 @@ class Condition:
     clauses: tuple[str, ...]
     values: tuple[str | int, ...]
 
-    def where(self, *more: str) -> str:
-        return " AND ".join((*self.clauses, *more)) or "TRUE"
+    @property
+    def where(self) -> str:
+        """The clauses as one expression. There must be a clause."""
+        return " AND ".join(self.clauses)
 
 
 def condition(filters: Filters) -> Condition:

@@ -18,7 +18,8 @@ MAX_LINK = 4096
 _MAX_QUERY_FIELDS = 64
 
 _ESCAPED_SCHEME = re.compile(r"https?%(?:25)*3A|[^/\\?#%]*%(?:25)*2F", re.IGNORECASE)
-_SCHEME = re.compile(r"(?:(https?):[/\\]*)*", re.IGNORECASE)  # twice where two were joined
+# Twice where two were joined. ASCII: to Unicode "\u017f" is an "s", and no scheme has it.
+_SCHEME = re.compile(r"(?:(https?):[/\\]*)*", re.IGNORECASE | re.ASCII)
 _PARTS = re.compile(r"([^/\\?#]*)([^?#]*)(?:\?([^#]*))?(?:#.*)?", re.DOTALL)
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:@\[\]]+))(?::([0-9]{1,5}))?")
 _SLASHES = re.compile(r"[/\\]+")

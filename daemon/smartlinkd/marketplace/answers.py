@@ -23,7 +23,7 @@ from smartlinkd.marketplace.errors import (
     SessionLost,
 )
 from smartlinkd.marketplace.markets import Market
-from smartlinkd.marketplace.signs import NO_PERMISSION, RISK_CONTROL, read_json
+from smartlinkd.marketplace.signs import LOGIN_STATUSES, RISK_CONTROL, read_json
 from smartlinkd.marketplace.values import is_web_address, to_dict, to_int
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def graphql_error(errors: object) -> tuple[int | None, str]:
 
 def _refusal(code: int | None, message: str) -> MarketplaceFailed:
     # GraphQL's code may be that of a lost session. Risk control's was seen by `read_json`.
-    return SessionLost() if code in NO_PERMISSION else PortalError(message, code)
+    return SessionLost() if code in LOGIN_STATUSES else PortalError(message, code)
 
 
 def clean_short_link(value: object, market: Market) -> str | None:

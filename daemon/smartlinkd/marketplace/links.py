@@ -100,7 +100,7 @@ _ANY_SITE = r"https?(?::|%(?:25)*3A)(?:[/\\]|%(?:25)*2F)+"
 # Behind one of these a link is a part of another one.
 _INSIDE_A_LINK = frozenset("/\\=?&#%@")
 _OTHER_SCHEME = re.compile(
-    r"[\W_]*(?:(?:about|blob|data|file|filesystem|ftp|intent|javascript|mailto|tel|vbscript|"
+    r"[\W_]*+(?:(?:about|blob|data|file|filesystem|ftp|intent|javascript|mailto|tel|vbscript|"
     r"view-source):|(?!(?:[a-z0-9+.-]*\.)?https?:)[a-z][a-z0-9+.-]*:[/\\]{2})",
     re.IGNORECASE,
 )
@@ -206,10 +206,12 @@ def _spans(text: str, market: Market) -> Iterator[tuple[int, int]]:
         if _OTHER_SCHEME.match(text, token.start(), token.end()):
             continue
         begins: list[int] = []
-        for found in start_of_link.finditer(text, token.start(), token.end()):
+        starts = start_of_link.finditer(text, token.start(), token.end())
+        for place, found in enumerate(starts):
             begin = found.start()
             is_inside = begin > token.start() and text[begin - 1] in _INSIDE_A_LINK
-            has_name = not begins and _NAME_BEFORE.fullmatch(text, token.start(), begin)
+            # Before a later one there is the first, which no name can hold.
+            has_name = place == 0 and _NAME_BEFORE.fullmatch(text, token.start(), begin)
             if not is_inside or has_name:  # url=https://…
                 begins.append(begin)
         if not begins and _WITHOUT_SCHEME.match(token[0]):

@@ -22,7 +22,7 @@ from smartlinkd.browser.page import Page
 from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.signs import (
-    NO_PERMISSION,
+    LOGIN_STATUSES,
     URL_PARTS_OF_SIGNS,
     Sign,
     is_check_in_frame,
@@ -70,7 +70,7 @@ class PageState:
         """Raise `HumanCheck`, `SessionLost` or `PortalDown` if that is what the tab shows."""
         # Before the status: risk control answers with any.
         raise_gravest(sign_of_url(self.url), sign_of_json(json_object(self.json) or {}))
-        if self.status in NO_PERMISSION or (self.has_password and self.form == "none"):
+        if self.status in LOGIN_STATUSES or (self.has_password and self.form == "none"):
             raise SessionLost
         if self.status >= 500 or self.status == 429:
             raise PortalDown(f"its page came with HTTP {self.status}")
@@ -156,7 +156,7 @@ async def load(page: Page, url: str) -> None:
     except BrowserFailed:
         ends = [hops.urls[-1], await page.url()]
         if not any(map(sign_of_url, ends)):
-            if hops.status in NO_PERMISSION:
+            if hops.status in LOGIN_STATUSES:
                 raise SessionLost from None
             if hops.status >= 400:
                 raise PortalDown(f"its page came with HTTP {hops.status}") from None

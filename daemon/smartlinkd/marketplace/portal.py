@@ -50,7 +50,7 @@ from smartlinkd.marketplace.page_state import (
 )
 from smartlinkd.marketplace.products import ProductData, parse_portal_product
 from smartlinkd.marketplace.signs import (
-    NO_PERMISSION,
+    LOGIN_STATUSES,
     SIGN_PATHS,
 )
 from smartlinkd.marketplace.values import parts_of, to_dict, to_int
@@ -268,7 +268,7 @@ async def _broken_off(
     """Return the error for an answer without a body. Raises it if the page has left for a login or
     check."""
     await check_settled(page, market)
-    if response.status in NO_PERMISSION:
+    if response.status in LOGIN_STATUSES:
         return SessionLost()
     return PortalDown(f"its answer {to} broke off ({response.lost})")
 
@@ -333,7 +333,7 @@ async def _call(
             if failed == "TimeoutError":
                 raise PortalSilent(f"nothing to a call within {timeout_s:g} seconds")
             await check_settled(page, market)
-            if to_int(result.get("status")) in NO_PERMISSION:
+            if to_int(result.get("status")) in LOGIN_STATUSES:
                 raise SessionLost
             raise PortalDown(f"the call to it broke off ({first_line(failed)})")
         answer = CapturedResponse(

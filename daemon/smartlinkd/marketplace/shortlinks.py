@@ -51,7 +51,7 @@ class ShortLinks:
         """Return the product that a short link stands for.
 
         `NotALink` if it leads to none, `Unresolved` if nothing is known of it. No network fault
-        raises.
+        raises. Raises `NoThread` if no thread can be started for the name or the certificates.
         """
         with trio.move_on_after(DEADLINE):
             return await self._follow(short.url)

@@ -30,7 +30,8 @@ _LOGIN_HOST_PREFIX = "accounts."
 URL_PARTS_OF_SIGNS = (*SIGN_PATHS, f"//{_LOGIN_HOST_PREFIX}")
 """One of these is in each URL that is a sign. Other URLs may have them, too."""
 
-NO_PERMISSION = (401, 403)
+LOGIN_STATUSES = (401, 403)
+"""HTTP statuses, and GraphQL codes, of a lost session."""
 
 
 class Sign(Enum):
@@ -107,7 +108,7 @@ def read_json(response: CapturedResponse) -> dict[str, Any]:
     answer = json_object(response.body)
     if answer is not None and (sign := sign_of_json(answer)):
         raise sign.error()
-    if response.status in NO_PERMISSION:
+    if response.status in LOGIN_STATUSES:
         raise SessionLost
     if response.status != 200:
         raise PortalDown(f"it answered with HTTP {response.status}")

@@ -93,6 +93,7 @@ class HttpClient(AbstractAsyncContextManager["HttpClient"]):
 
         Raises:
             NoAnswer: there is none. Its text says why, and holds neither URL nor headers.
+            NoThread: no thread can be started for the name or the certificates.
         """
         with trio.move_on_after(deadline) as scope:
             try:

@@ -48,10 +48,12 @@ class BlockingMailbox(Queue[A]):
         """
         return await self._ask(Call(self.name, work))
 
-    async def serve(self, state: A, together: Together[A], *, most: int) -> NoReturn:
+    async def serve(
+        self, state: A, together: Together[A] | None = None, *, most: int = 1
+    ) -> NoReturn:
         """Answer calls on `state`, in order and at most `most` in one visit, until cancelled.
 
-        A cancellation waits for the thread.
+        Without `together` each call has a visit of its own. A cancellation waits for the thread.
         """
         self._gone = None
         thread = trio.CapacityLimiter(1)
@@ -59,7 +61,7 @@ class BlockingMailbox(Queue[A]):
             await self._answer_next(state, together, most, thread)
 
     async def _answer_next(
-        self, state: A, together: Together[A], most: int, thread: trio.CapacityLimiter
+        self, state: A, together: Together[A] | None, most: int, thread: trio.CapacityLimiter
     ) -> None:
         """Answer all waiting calls. A method of its own, so that no local keeps their results."""
         waiting = [await self._next(), *self._drain(most - 1)]
@@ -78,11 +80,11 @@ class BlockingMailbox(Queue[A]):
 async def _do_together(
     calls: Sequence[Call[A, object]],
     state: A,
-    together: Together[A],
+    together: Together[A] | None,
     thread: trio.CapacityLimiter,
 ) -> int:
     """Do the works in one visit. Return how many were done; 0 if each has to be done alone."""
-    if len(calls) < 2:
+    if together is None or len(calls) < 2:
         return 0
     works = [call.do for call in calls]
     try:

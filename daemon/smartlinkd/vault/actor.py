@@ -47,8 +47,10 @@ class Vault:
 
     async def store(
         self, cookie_text: str, account_name: str, *, keep_account: bool = False
-    ) -> CookieRecord:
-        """Replace the record, and return the new one. On an error the old one stays.
+    ) -> tuple[CookieRecord, CookieRecord | None]:
+        """Replace the record. Return the new one, and the one before it or None.
+
+        On an error the old one stays.
 
         Args:
             account_name: a label for people.
@@ -68,7 +70,7 @@ class Vault:
 
     async def _store(
         self, cookie_text: str, account_name: str, *, keep_account: bool
-    ) -> CookieRecord:
+    ) -> tuple[CookieRecord, CookieRecord | None]:
         if len(account_name) > MAX_ACCOUNT_NAME:
             raise Invalid(f"accountName: longer than {MAX_ACCOUNT_NAME} characters; shorten it")
         cookie, before = parse_cookie(cookie_text), self._record
@@ -82,7 +84,7 @@ class Vault:
         )
         self._keep(record)
         self._record = record
-        return record
+        return record, before
 
     def _current(self) -> CookieRecord | None:
         return self._record

@@ -37,6 +37,7 @@ async def read_cookie(pasted: SecretStr, market: Market) -> str:
 
 def add(api: Api, guards: Guards, vault: Vault, conversion: ConversionService) -> None:
     """Add these operations to `api`."""
+    storing = trio.Lock()  # so that conversion hears of the cookies in their order
 
     async def store(client: Client, body: SyncCookieRequest, not_named: str) -> SyncCookieResponse:
         name = body.account_name or not_named
@@ -45,13 +46,13 @@ def add(api: Api, guards: Guards, vault: Vault, conversion: ConversionService) -
         # Both or neither, also when the client has gone: a new cookie whose account stays
         # paused would be a riddle. Bounded, since the shield keeps the request's own deadline out.
         with trio.CancelScope(shield=True), actor_deadline():
-            before = await vault.current()
-            record = await vault.store(
-                cookie_text, name, keep_account=has_key and not body.replace_account
-            )
-            is_paused = await conversion.note_synced_cookie(
-                record.cookie, before.cookie if before else None, keep_pause=has_key
-            )
+            async with storing:
+                record, before = await vault.store(
+                    cookie_text, name, keep_account=has_key and not body.replace_account
+                )
+                is_paused = await conversion.note_synced_cookie(
+                    record.cookie, before.cookie if before else None, keep_pause=has_key
+                )
         return SyncCookieResponse(
             account_name=record.account_name,
             synced_at=record.synced_at,
