@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
+import pytest
+
 from tests.e2e.conftest import (
     Account,
     Daemon,
@@ -33,3 +37,13 @@ __all__ = [
     "running",
     "slow_submits",
 ]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Make a skipped test fail: no promise may go untested."""
+    report = yield
+    if report.skipped:
+        text = f"a test of the contract must not be skipped: {report.longreprtext}"
+        report.outcome, report.longrepr = "failed", text
+    return report
