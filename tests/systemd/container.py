@@ -173,11 +173,10 @@ class Container:
 
 def _unit(wheels: Path, proxies: Path, for_pytest: Sequence[str]) -> str:
     """Return the unit that runs pytest. The container ends with it."""
-    named = any((ROOT / word.partition("::")[0]).exists() for word in for_pytest)
     command = [
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider"),
         *("-p", "no:randomly"),  # the tests need their order
-        *("--rootdir", str(ROOT), *for_pytest, *([] if named else ["tests/systemd"])),
+        *("--rootdir", str(ROOT), "-o", "testpaths=tests/systemd", *for_pytest),
     ]
     return f"""\
 [Unit]
