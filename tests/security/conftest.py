@@ -18,7 +18,7 @@ import pytest
 import trio
 
 from smartlinkd.auth.passwords import hash_password
-from tests.config_file import Tables, write_config
+from tests.config_file import WITHOUT_BROWSER, Tables, write_config
 from tests.e2e.conftest import PASSWORD, PATIENCE, Program
 
 SYNC_KEY = "sync-key-of-the-extension-0123456789"
@@ -162,8 +162,6 @@ def configuration(folder: Path, hashed: str) -> Tables:
         "state": {"directory": str(folder / "state")},
         "auth": {"password_hash": hashed},
         "cookie": {"sync_key": SYNC_KEY},
-        "links": {"source": "open_api"},
-        "products": {"source": "none"},
-        "open_api": {"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
+        **WITHOUT_BROWSER,
         "crews": [{"runner": "command", "command": command, **crew} for crew in CREWS],
     }
