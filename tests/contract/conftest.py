@@ -17,6 +17,7 @@ from tests.e2e.conftest import (
     portal,
     run_program,
     running,
+    shared_open_folder,
     slow_submits,
 )
 
@@ -31,6 +32,7 @@ __all__ = [
     "portal",
     "run_program",
     "running",
+    "shared_open_folder",
     "slow_submits",
 ]
 

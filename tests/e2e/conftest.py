@@ -571,7 +571,7 @@ def run_program() -> Iterator[RunProgram]:
 
 
 @pytest.fixture(scope="session")
-def open_folder() -> Iterator[Path]:
+def shared_open_folder() -> Iterator[Path]:
     """A folder that Chromium's user can read."""
     folder = _new_folder()
     yield folder
