@@ -162,7 +162,7 @@ def is_answered(asked: SentRequest) -> bool:
 @contextmanager
 def made_world(
     folder: Path,
-    crews: tuple[Crew, ...] = (),
+    crews: tuple[Crew, ...],
     browser_limits: BrowserLimits = BROWSER_LIMITS,
 ) -> Iterator[World]:
     """Yield a world whose daemon has not been started. Needs a running trio."""
