@@ -124,7 +124,7 @@ def ending_signals() -> list[signal.Signals]:
 SANDBOX_ADDRESSES: Final = (
     r"portal +(http://\S+)/ .*\n +shop +(http://\S+)/\n +short links +(http://\S+)/\n"
 )
-"""What the sandbox prints: the addresses of its three listeners."""
+"""The addresses of its three listeners, as the sandbox prints them."""
 
 
 @contextmanager
