@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from smartlinkd.config.problems import format_toml
 
 Table = Mapping[str, object]
 Tables = Mapping[str, Table | Sequence[Table]]
 """Tables by name. A list of tables is written as `[[name]]` for each."""
+
+WITHOUT_BROWSER: dict[str, Any] = {
+    "links": {"source": "open_api"},
+    "products": {"source": "none"},
+    "open_api": {"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
+}
+"""The tables of a daemon that needs no browser, and so converts no links."""
 
 
 def write_config(path: Path, *layers: Tables) -> None:

@@ -387,3 +387,12 @@ def test_ci_runs_the_tests_and_the_systemd_tests(clone: Clone, broken: str, stat
     assert code == status
     assert clone.calls() == [*SET_UP, *CHECKS, PYTEST]
     assert out.splitlines()[-1].startswith("run: the tests under systemd are SKIPPED: ")
+
+
+def test_nightly_run_fails_where_the_systemd_tests_are_skipped(clone: Clone) -> None:
+    for tool in ("date", "git"):
+        clone.write_stub(tool, "[ $1 = status ] || echo 0")
+    code, _, err = clone.run("nightly")
+    assert code == 1
+    assert "test --systemd --nightly" in err.splitlines()[-1]
+    assert not (clone.folder / ".ci/nightly").exists()

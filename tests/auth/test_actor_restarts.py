@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +19,7 @@ from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from smartlinkd.supervision.actor import ActorRestarting
 from smartlinkd.threads import NoThread
 from tests.auth.conftest import Enable, LogIn, NewAuth, Running, Shown
-from tests.fakes.files import fail_folder_fsync
+from tests.fakes.files import fail_folder_fsync, unwritable
 from tests.shortage import Shortage
 
 HERE = "192.0.2.1"
@@ -60,14 +59,6 @@ async def test_second_factor_that_is_lost_between_starts_is_logged(
     assert caplog.messages == [  # the first start's is no warning
         f"{tmp_path}/auth.json was not there: made one, with the second factor off"
     ]
-
-
-@contextmanager
-def full_disk(folder: Path) -> Iterator[None]:
-    """Nothing can be written: the folder is elsewhere for a while."""
-    elsewhere = folder.rename(folder.with_name("elsewhere"))
-    yield
-    elsewhere.rename(folder)
 
 
 CANNOT_WRITE = (
@@ -199,7 +190,7 @@ async def test_change_that_was_not_saved_has_not_happened_and_can_be_repeated(
     session = await auth.check_session(token)
     secret = (await auth.begin_setup()).secret
     code = shown(secret)
-    with full_disk(tmp_path):
+    with unwritable(tmp_path):
         with pytest.raises(Unavailable, match=CANNOT_WRITE) as refused:
             await auth.revoke_all()
         assert refused.value.retry_after == 30
@@ -211,7 +202,7 @@ async def test_change_that_was_not_saved_has_not_happened_and_can_be_repeated(
 
     wall.now += 30
     temp_token, code = await begin_login(auth), shown(secret)
-    with full_disk(tmp_path):
+    with unwritable(tmp_path):
         for _ in range(10):  # which is nobody's failure
             with pytest.raises(Unavailable):
                 await auth.verify_mfa(temp_token, code, HERE)

@@ -1,4 +1,8 @@
-"""A Chromium that is played, and all that is in one: what is built on a browser is tested on it."""
+"""A Chromium that does as a test tells it, for the calls of actor, instance and tab pool.
+
+No test compares it with the real Chromium, as the tests of `tests/fakes/chromium.py` do for that
+fake.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""API keys of a daemon under test, and the tables of a daemon without a browser."""
+"""API keys of a daemon under test."""
 
 from __future__ import annotations
 
@@ -8,12 +8,6 @@ if TYPE_CHECKING:
     from tests.contract.conftest import Daemon
 
 Json = dict[str, Any]
-
-WITHOUT_BROWSER: Json = {
-    "links": {"source": "open_api"},
-    "products": {"source": "none"},
-    "open_api": {"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
-}
 
 
 async def make_key(daemon: Daemon, *scopes: str, name: str = "a bot", **more: object) -> Json:

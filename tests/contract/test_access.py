@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from tests.contract.keys import WITHOUT_BROWSER
+from tests.config_file import WITHOUT_BROWSER
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Daemon, Running

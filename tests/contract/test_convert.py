@@ -9,12 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.contract.market import SECRET, by_open_api, made_by_open_api, upstream_calls
-from tests.e2e.conftest import open_folder
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Daemon, Portal, Running
-
-__all__ = ["open_folder"]
 
 pytestmark = pytest.mark.chromium
 
@@ -31,9 +28,9 @@ def selling(running: Running, portal: Portal) -> Iterator[Daemon]:
 
 
 @pytest.fixture(scope="module")
-def without_browser(running: Running, open_folder: Path) -> Iterator[Daemon]:
+def without_browser(running: Running, shared_open_folder: Path) -> Iterator[Daemon]:
     """A daemon that makes links with a browser whose Chromium is missing."""
-    with running(browser={"executable": str(open_folder / "missing")}) as daemon:
+    with running(browser={"executable": str(shared_open_folder / "missing")}) as daemon:
         yield daemon
 
 

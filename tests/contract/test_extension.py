@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.contract.keys import WITHOUT_BROWSER, key_for
+from tests.config_file import WITHOUT_BROWSER
+from tests.contract.keys import key_for
 from tests.contract.played_browser import PlayedBrowser
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import httpx
 import jwt
 import pytest
 
-from tests.contract.keys import WITHOUT_BROWSER
+from tests.config_file import WITHOUT_BROWSER
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Daemon, Running

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from tests.config_file import WITHOUT_BROWSER
+from tests.e2e.crews.conftest import client_of
+
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon, Portal, Running
 
@@ -35,19 +38,12 @@ CREW = {
 @pytest.fixture(scope="module")
 def crews(running: Running) -> Iterator[Daemon]:
     """A daemon with a crew and without a browser."""
-    open_api = {"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"}
-    with running(
-        links={"source": "open_api"}, products={"source": "none"}, open_api=open_api, crews=[CREW]
-    ) as daemon:
+    with running(**WITHOUT_BROWSER, crews=[CREW]) as daemon:
         yield daemon
 
 
 async def token_of_the_crew(daemon: Daemon) -> str:
-    session = await daemon.login()
-    answer = await daemon.ask("POST", "/api/crews/token", {"crew": "alpha"}, token=session)
-    token = str(answer.json()["token"])
-    daemon.secrets.add(token)
-    return token
+    return (await client_of(daemon, "alpha")).token
 
 
 async def send(daemon: Daemon, path: str, token: str, content: bytes) -> httpx.Response:

@@ -17,8 +17,10 @@ import httpx
 import pytest
 import trio
 
-from tests.contract.keys import WITHOUT_BROWSER, key_for, make_key
+from tests.config_file import WITHOUT_BROWSER
+from tests.contract.keys import key_for, make_key
 from tests.e2e.conftest import until
+from tests.e2e.crews.conftest import client_of
 from tests.fakes.small_disk import fill, small_disk
 
 if TYPE_CHECKING:
@@ -146,12 +148,7 @@ async def test_client_of_each_way_to_convert_is_named(
 
 
 async def crews_key(daemon: Daemon) -> str:
-    answer = await daemon.ask(
-        "POST", "/api/crews/token", {"crew": "linker"}, token=await daemon.login()
-    )
-    token: str = answer.json()["token"]
-    daemon.secrets.add(token)
-    return token
+    return (await client_of(daemon, "linker")).token
 
 
 async def test_conversion_without_a_credential_is_refused_and_not_kept(

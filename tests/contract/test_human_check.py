@@ -9,13 +9,10 @@ import pytest
 import trio
 
 from tests.contract.market import upstream_calls
-from tests.e2e.conftest import slow_submits
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Daemon, Portal
     from tests.e2e.conftest import Account
-
-__all__ = ["slow_submits"]
 
 pytestmark = pytest.mark.chromium
 

@@ -16,7 +16,8 @@ import pyotp
 import pytest
 from argon2 import PasswordHasher
 
-from tests.contract.keys import WITHOUT_BROWSER, key_for, make_key
+from tests.config_file import WITHOUT_BROWSER
+from tests.contract.keys import key_for, make_key
 from tests.e2e.conftest import until
 
 if TYPE_CHECKING:

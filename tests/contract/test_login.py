@@ -15,7 +15,8 @@ import pyotp
 import pytest
 import trio
 
-from tests.contract.keys import WITHOUT_BROWSER
+from tests.config_file import WITHOUT_BROWSER
+from tests.contract.second_factor import STEP, code_of, post, set_up
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Daemon, Running
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-STEP = 30
-"""Seconds for which an authenticator app shows a code."""
 PROXY = {**WITHOUT_BROWSER, "server": {"trusted_proxies": ["127.0.0.1"], "bind": "127.0.0.1:0"}}
 """Settings of a daemon that trusts `X-Forwarded-For`, so each test has its own client addresses."""
 COST = ["argon2id", "v=19", "m=19456,t=2,p=1"]
@@ -58,27 +57,10 @@ async def fail(daemon: Daemon, times: int, address: str) -> list[int]:
     return [(await log_in(daemon, "wrong", address)).status_code for _ in range(times)]
 
 
-def code_of(totp: pyotp.TOTP, *, ahead: int = 0) -> str:
-    return totp.at(int(time.time()) + ahead)
-
-
 def wrong_code(totp: pyotp.TOTP) -> str:
     """Return a code that is right at no time near to now."""
     near = {totp.at(int(time.time()) + STEP * steps) for steps in range(-5, 6)}
     return next(code for code in map("{:06}".format, range(20)) if code not in near)
-
-
-async def set_up(daemon: Daemon) -> pyotp.TOTP:
-    answer = await daemon.ask("GET", "/api/auth/2fa/setup", token=await daemon.login())
-    assert answer.status_code == 200, answer.text
-    daemon.secrets.add(answer.json()["secret"])
-    return pyotp.TOTP(answer.json()["secret"])
-
-
-async def post(daemon: Daemon, path: str, **body: str) -> tuple[int, str]:
-    """Send a request with the session. Return the status and the error's text."""
-    answer = await daemon.ask("POST", f"/api/auth/{path}", body, token=await daemon.login())
-    return answer.status_code, answer.json().get("error", "")
 
 
 async def enable(daemon: Daemon) -> pyotp.TOTP:

@@ -10,7 +10,8 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.contract.keys import WITHOUT_BROWSER, make_key
+from tests.config_file import WITHOUT_BROWSER
+from tests.contract.keys import make_key
 from tests.e2e.conftest import until
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.contract.keys import WITHOUT_BROWSER, key_for
+from tests.config_file import WITHOUT_BROWSER
+from tests.contract.keys import key_for
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Daemon, Running

@@ -12,7 +12,7 @@ import pyotp
 import pytest
 import trio
 
-from tests.contract.keys import WITHOUT_BROWSER
+from tests.config_file import WITHOUT_BROWSER
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Daemon

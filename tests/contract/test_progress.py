@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.config_file import WITHOUT_BROWSER
+from tests.e2e.crews.conftest import client_of
+
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon, Running
+    from tests.e2e.crews.conftest import Client as CrewClient
 
-Json = dict[str, Any]
 Progress = tuple[int, int]
 
 
 class Client:
-    """A client with the crew's organization token."""
+    """A client of the crew that watches its executions' progress."""
 
-    def __init__(self, daemon: Daemon, token: str) -> None:
-        self._daemon = daemon
-        self._token = token
+    def __init__(self, client: CrewClient) -> None:
+        self._client = client
 
     async def kick_off(self) -> str:
-        return str((await self._ask("POST", "/kickoff", {"inputs": {}}))["kickoff_id"])
+        return await self._client.kick_off()
 
     async def progress(self, kickoff_id: str) -> Progress:
         """Return the numbers of completed tasks and of all tasks, which the list shows, too."""
-        shown = (await self._ask("GET", f"/status/{kickoff_id}"))["progress"]
-        listed = (await self._ask("GET", "/executions"))["executions"]
+        shown = (await self._client.status(kickoff_id))["progress"]
+        listed = (await self._client.get("/executions"))["executions"]
         found = {each["kickoff_id"]: each["progress"] for each in listed}
         assert found[kickoff_id].keys() == shown.keys() == {"completed_tasks", "total_tasks"}
         return shown["completed_tasks"], shown["total_tasks"]
@@ -38,25 +40,15 @@ class Client:
         async def reached() -> bool:
             return await self.progress(kickoff_id) == wanted
 
-        await self._daemon.until(f"progress {wanted}", reached)
+        await self._client.daemon.until(f"progress {wanted}", reached)
 
     async def ended(self, kickoff_id: str) -> str:
-        """Wait for the execution's end, and return its state. A wait also ends at the start."""
-        while True:
-            state = str((await self._ask("GET", f"/status/{kickoff_id}?wait=30"))["state"])
-            if state in {"SUCCESS", "FAILED"}:
-                return state
-
-    async def _ask(self, method: str, path: str, body: Json | None = None) -> Json:
-        answer = await self._daemon.ask(method, f"/crews/alpha{path}", body, token=self._token)
-        assert answer.status_code == 200, answer.text
-        found: Json = answer.json()
-        return found
+        """Wait for the execution's end, and return its state."""
+        return str((await self._client.ended(kickoff_id))["state"])
 
 
-def script(gates: Path, *, told: str, tasks: int) -> str:
-    """Return a worker in sh that does tasks one after the other. Each waits for the file of its
-    number."""
+def script(gates: Path, *, told: str) -> str:
+    """Return a worker in sh that does two tasks. Each waits for the file of its number."""
     return "\n".join(
         [
             "say() { printf '%s\\n' \"$1\" >&3; }",
@@ -66,7 +58,7 @@ def script(gates: Path, *, told: str, tasks: int) -> str:
                 f"""say '{{"type": "task_started", "task_id": "{n}"}}'
                 until [ -e '{gates}/{n}' ]; do sleep 0.02; done
                 say '{{"type": "task_completed", "task_id": "{n}", "output": ""}}'"""
-                for n in range(1, tasks + 1)
+                for n in (1, 2)
             ),
             f"until [ -e '{gates}/end' ]; do sleep 0.02; done",
             """say '{"type": "result", "output": "done"}'""",
@@ -75,31 +67,22 @@ def script(gates: Path, *, told: str, tasks: int) -> str:
 
 
 Employ = Callable[..., AbstractContextManager["Daemon"]]
-Meet = Callable[["Daemon"], Awaitable[Client]]
 
 
 @pytest.fixture
 def employ(running: Running, tmp_path: Path) -> Employ:
     """Return a context manager that runs a daemon without a browser and with the crew `script`."""
 
-    def employ(*, told: str = "", tasks: int = 2) -> AbstractContextManager[Daemon]:
-        words = ["/bin/sh", "-c", script(tmp_path, told=told, tasks=tasks)]
-        return running(
-            links={"source": "open_api"},
-            products={"source": "none"},
-            open_api={"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
-            crews=[{"name": "alpha", "runner": "command", "command": words, "max_running": 1}],
-        )
+    def employ(*, told: str = "") -> AbstractContextManager[Daemon]:
+        words = ["/bin/sh", "-c", script(tmp_path, told=told)]
+        crew = {"name": "alpha", "runner": "command", "command": words, "max_running": 1}
+        return running(**WITHOUT_BROWSER, crews=[crew])
 
     return employ
 
 
 async def meet(daemon: Daemon) -> Client:
-    session = await daemon.login()
-    answer = await daemon.ask("POST", "/api/crews/token", {"crew": "alpha"}, token=session)
-    token = str(answer.json()["token"])
-    daemon.secrets.add(token)
-    return Client(daemon, token)
+    return Client(await client_of(daemon, "alpha"))
 
 
 async def test_total_tasks_is_the_started_tasks_where_the_worker_told_none(

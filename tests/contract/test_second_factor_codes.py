@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyotp
 import pytest
 
+from tests.config_file import WITHOUT_BROWSER
+from tests.contract.second_factor import STEP, code_of, post, set_up
+
 if TYPE_CHECKING:
     from tests.e2e.conftest import Daemon, Running
-
-STEP = 30
-"""Seconds for which an app shows a code. The daemon accepts the next code, too."""
 
 FORMS = {
     "a space": "{0} {1}",
@@ -27,32 +26,20 @@ FORMS = {
 @pytest.fixture(scope="module")
 def daemon(running: Running) -> Iterator[Daemon]:
     """A daemon without a browser."""
-    open_api = {"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"}
-    with running(
-        links={"source": "open_api"}, products={"source": "none"}, open_api=open_api
-    ) as daemon:
+    with running(**WITHOUT_BROWSER) as daemon:
         yield daemon
 
 
 def code(secret: str, *, ahead: int = 0) -> str:
-    return pyotp.TOTP(secret).at(int(time.time()) + ahead)
+    return code_of(pyotp.TOTP(secret), ahead=ahead)
 
 
 def written(form: str, digits: str) -> str:
     return FORMS[form].format(digits[:3], digits[3:])
 
 
-async def post(daemon: Daemon, path: str, **body: str) -> tuple[int, str]:
-    """Return the status, and the error's text ("" without one)."""
-    answer = await daemon.ask("POST", f"/api/auth/{path}", body, token=await daemon.login())
-    return answer.status_code, answer.json().get("error", "")
-
-
 async def secret_of_a_setup(daemon: Daemon) -> str:
-    answer = await daemon.ask("GET", "/api/auth/2fa/setup", token=await daemon.login())
-    secret = str(answer.json()["secret"])
-    daemon.secrets.add(secret)
-    return secret
+    return (await set_up(daemon)).secret
 
 
 async def temp_token(daemon: Daemon) -> str:

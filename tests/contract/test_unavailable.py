@@ -11,12 +11,9 @@ import pytest
 import trio
 
 from tests.contract.market import APP_ID, SECRET, by_open_api
-from tests.e2e.conftest import open_folder
 
 if TYPE_CHECKING:
     from tests.contract.conftest import Daemon, Portal, Running
-
-__all__ = ["open_folder"]
 
 pytestmark = pytest.mark.chromium
 
@@ -28,10 +25,10 @@ FAULT = "open_api_slow"
 
 @pytest.fixture(scope="module", params=["starting", "restarting"])
 def without_browser(
-    request: pytest.FixtureRequest, running: Running, open_folder: Path
+    request: pytest.FixtureRequest, running: Running, shared_open_folder: Path
 ) -> Iterator[Daemon]:
     """A daemon whose Chromium hangs at its start, or is missing."""
-    executable = open_folder / f"chromium-{request.param}"
+    executable = shared_open_folder / f"chromium-{request.param}"
     if request.param == "starting":
         executable.write_text("#!/bin/sh\nexec sleep 600\n")
         executable.chmod(0o755)

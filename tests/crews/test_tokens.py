@@ -10,8 +10,8 @@ import logging
 import os
 import threading
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -30,6 +30,7 @@ from smartlinkd.crews.tokens import (
 from smartlinkd.errors import Invalid, Unavailable, WrongCredential
 from smartlinkd.state_files import StateUnusable
 from smartlinkd.supervision.actor import ActorRestarting
+from tests.fakes.files import fail_folder_fsync, unwritable
 
 USERS: dict[str, tuple[str, ...]] = {"post": ("ann", "bob"), "mail": ("ann",), "quiet": ()}
 EVERYBODY = [CrewUser(crew, user) for crew, users in USERS.items() for user in ("", *users)]
@@ -204,20 +205,12 @@ async def test_rotated_token_stays_invalid_after_its_crew_was_away(
         assert not await is_valid(tokens, "post", old[CrewUser("post", "ann")])
 
 
-@contextmanager
-def full_disk(folder: Path) -> Iterator[None]:
-    """Nothing can be written: the folder is elsewhere for a while."""
-    elsewhere = folder.rename(folder.with_name("elsewhere"))
-    yield
-    elsewhere.rename(folder)
-
-
 async def test_rotation_on_a_full_disk_changes_nothing(
     running_tokens: Running, tmp_path: Path
 ) -> None:
     async with running_tokens(USERS) as tokens:
         before = await all_shown(tokens)
-        with full_disk(tmp_path), pytest.raises(Unavailable, match="so nothing was changed"):
+        with unwritable(tmp_path), pytest.raises(Unavailable, match="so nothing was changed"):
             await tokens.rotate("post")
         assert await all_shown(tokens) == before
         assert await is_valid(tokens, "post", before[CrewUser("post")])
@@ -256,12 +249,6 @@ async def test_failed_fsync_of_the_folder_restarts_the_actor(
     running_tokens: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next one reads what is really there."""
-    fsync = os.fsync
-
-    def only_files(descriptor: int) -> None:
-        if Path(f"/proc/self/fd/{descriptor}").is_dir():
-            raise OSError(5, "Input/output error")
-        fsync(descriptor)
 
     async def rotate(tokens: CrewTokens) -> None:
         with pytest.raises(ActorRestarting):
@@ -271,7 +258,7 @@ async def test_failed_fsync_of_the_folder_restarts_the_actor(
     with pytest.RaisesGroup(fault, flatten_subgroups=True):
         async with running_tokens(USERS) as tokens, trio.open_nursery() as nursery:
             before = await shown(tokens, "post")
-            monkeypatch.setattr(os, "fsync", only_files)
+            fail_folder_fsync(monkeypatch)
             nursery.start_soon(rotate, tokens)
     monkeypatch.undo()
     async with running_tokens(USERS) as tokens:

@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -40,12 +39,12 @@ from smartlinkd.sandbox.products import (
     product_link,
     product_of,
 )
-from smartlinkd.sandbox.session import cookies_of
 from tests.config_file import Table, Tables, write_config
 from tests.hygiene.fork_server import fork_server_sockets
+from tests.programs import PASSWORD, ROOT, SANDBOX_ADDRESSES, Account, NotStarted, Program
 
-ROOT = Path(__file__).parents[2]
-PASSWORD = "correct horse battery staple"
+__all__ = ["PASSWORD", "ROOT", "Account"]  # the tests take them from here
+
 DEFAULT_CAP = 40_000
 PATIENCE = 45.0
 """Seconds for anything that is sure to come. Only a failing test waits that long."""
@@ -67,69 +66,18 @@ DEAL_POST: Json = {
 """The configuration of the example crew."""
 
 
-@dataclass
-class Account:
-    """An account of the marketplace. `renew()` gives it a new session, as a login of its owner
-    does."""
-
-    number: str
-    session: int = 0
-
-    @property
-    def cookie(self) -> str:
-        cookies = cookies_of(self.number)
-        cookies["SPC_F"] += f"{self.session:x}"
-        return "; ".join(f"{name}={value}" for name, value in cookies.items())
-
-    @property
-    def secrets(self) -> set[str]:
-        """The values that nobody may reveal: all but SPC_U, which is the account's name."""
-        pairs = (pair.split("=", 1) for pair in self.cookie.split("; "))
-        return {value for name, value in pairs if name != "SPC_U"}
-
-    def renew(self) -> None:
-        self.session += 1
-
-
-class Program:
-    """`python -m smartlinkd …` as a process. Its output goes to files.
+class TracedProgram(Program):
+    """`python -m smartlinkd …` as a process, in which a warning is an error.
 
     A process that does not end in time writes its tasks and threads to its log (`traced.py`).
     """
 
+    python = (sys.executable, "-W", "error")
+    process_group = None
+
     def __init__(self, *words: str, folder: Path) -> None:
         self.folder = folder
-        self.log, self.output = folder / "stderr", folder / "stdout"
-        with self.log.open("ab") as errors, self.output.open("ab") as output:
-            self._begins = {self.log: errors.tell(), self.output: output.tell()}
-            self.process = subprocess.Popen(
-                [sys.executable, "-W", "error", "-m", "tests.e2e.traced", *words],
-                cwd=ROOT,
-                env={"PATH": os.environ["PATH"], "TMPDIR": str(folder)},
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-            )
-
-    def wait_for(self, pattern: str, file: Path) -> re.Match[str]:
-        """Wait until the process has written `pattern` to `file`."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            text = file.read_bytes()[self._begins[file] :].decode()
-            if found := re.search(pattern, text):
-                return found
-            assert self.process.poll() is None, text
-            time.sleep(LOOK_EVERY)
-        raise AssertionError(f"no {pattern} within {PATIENCE:g} s: {file.read_text()}")
-
-    def stop(self) -> int:
-        """End the process with SIGTERM, like a service manager, and return its exit code."""
-        self.process.terminate()
-        try:
-            return self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return self.process.wait()
+        super().__init__("tests.e2e.traced", *words, folder=folder, log=folder / "log")
 
     async def ended(self) -> int:
         """Wait for the process's end and return its exit code."""
@@ -254,14 +202,16 @@ class Daemon:
 
     def spawn(self) -> None:
         """Start the process without waiting for it."""
-        self.program = Program("serve", "--config", str(self.config), folder=self.config.parent)
+        self.program = TracedProgram(
+            "serve", "--config", str(self.config), folder=self.config.parent
+        )
 
     def start(self) -> None:
         """Start the process and wait until it serves. Chromium may not be ready yet."""
         self.spawn()
         try:
             found = self.program.wait_for(r'"serving on (http://[0-9.:]+)"', self.program.log)
-        except AssertionError:
+        except NotStarted:
             self.program.stop()
             raise
         self.url = found[1]
@@ -523,17 +473,16 @@ def _new_folder() -> Path:
 
 
 Running = Callable[..., AbstractContextManager[Daemon]]
-RunProgram = Callable[..., Program]
+RunProgram = Callable[..., TracedProgram]
 
 
 @pytest.fixture(scope="session")
 def portal() -> Iterator[Portal]:
     """The sandbox that all tests share."""
     folder = _new_folder()
-    program = Program("sandbox", "--port", "0", folder=folder)
-    pattern = r"portal +(http://\S+)/ .*\n +shop +(http://\S+)/\n +short links +(http://\S+)/\n"
+    program = TracedProgram("sandbox", "--port", "0", folder=folder)
     try:
-        yield Portal(Origins(*program.wait_for(pattern, program.output).groups()))
+        yield Portal(Origins(*program.wait_for(SANDBOX_ADDRESSES, program.output).groups()))
     finally:
         code = program.stop()
     assert code == 0, program.log.read_text()
@@ -559,9 +508,9 @@ def run_program() -> Iterator[RunProgram]:
     folder = _new_folder()
     program = None
 
-    def run(*words: str) -> Program:
+    def run(*words: str) -> TracedProgram:
         nonlocal program
-        program = Program(*words, folder=folder)
+        program = TracedProgram(*words, folder=folder)
         return program
 
     yield run
@@ -571,7 +520,7 @@ def run_program() -> Iterator[RunProgram]:
 
 
 @pytest.fixture(scope="session")
-def open_folder() -> Iterator[Path]:
+def shared_open_folder() -> Iterator[Path]:
     """A folder that Chromium's user can read."""
     folder = _new_folder()
     yield folder

@@ -123,11 +123,9 @@ class CanaryDaemon:
         self.shown.append(f"{answer.headers}\n{answer.text}")
         return answer
 
-    async def secrets_of(
-        self, method: str, path: str, body: object = None, *, token: str = ""
-    ) -> Any:
+    async def secrets_of(self, method: str, path: str, body: object = None) -> Any:
         """Send a request whose answer holds a secret; the caller plants it."""
-        answer = await self.daemon.ask(method, path, body, token=token or self.token)
+        answer = await self.daemon.ask(method, path, body, token=self.token)
         assert answer.status_code == 200, answer.text
         return answer.json()
 

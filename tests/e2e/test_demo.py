@@ -41,7 +41,7 @@ async def test_demo(run_program: RunProgram) -> None:
     assert post[0] == "🔥 3 deal đáng mua hôm nay"
     linked = [line.split()[-1] for line in post if line.startswith("👉")]
     assert linked == [third, second, first]
-    assert {path.name for path in program.folder.iterdir()} == {"stdout", "stderr"}
+    assert {path.name for path in program.folder.iterdir()} == {"output", "log"}
 
 
 async def test_demo_ends_with_its_terminal(run_program: RunProgram) -> None:
@@ -50,7 +50,7 @@ async def test_demo_ends_with_its_terminal(run_program: RunProgram) -> None:
     program.wait_for("The daemon keeps serving", program.output)
     program.process.send_signal(signal.SIGHUP)
     assert await program.ended() == 0, program.log.read_text()
-    assert {path.name for path in program.folder.iterdir()} == {"stdout", "stderr"}
+    assert {path.name for path in program.folder.iterdir()} == {"output", "log"}
 
 
 def test_printed_commands_work(run_program: RunProgram) -> None:

@@ -54,9 +54,9 @@ def id_of(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def folder(open_folder: Path) -> Path:
+def folder(shared_open_folder: Path) -> Path:
     """The extension in a folder that Chromium's user can read."""
-    place = open_folder / "owners-extension"
+    place = shared_open_folder / "owners-extension"
     shutil.copytree(SOURCES, place / "extension")
     permissions = {
         "api": json.loads((SOURCES / "manifest.json").read_text())["permissions"],

@@ -21,8 +21,9 @@ from trio.testing import wait_all_tasks_blocked
 from smartlinkd.auth import passwords
 from smartlinkd.browser.limits import BrowserLimits
 from smartlinkd.crews.model import ExecutorLimits
+from smartlinkd.errors import leaves
 from smartlinkd.sandbox.session import affiliate_id
-from tests.every_step.parts import RESTARTED, Parts
+from tests.every_step.parts import RESTARTED, Failed, Parts
 from tests.every_step.strike import Strike
 from tests.fakes.gate import Gate
 from tests.faults.phases import SUBMIT
@@ -161,7 +162,7 @@ def is_answered(asked: SentRequest) -> bool:
 @contextmanager
 def made_world(
     folder: Path,
-    crews: tuple[Crew, ...] = (),
+    crews: tuple[Crew, ...],
     browser_limits: BrowserLimits = BROWSER_LIMITS,
 ) -> Iterator[World]:
     """Yield a world whose daemon has not been started. Needs a running trio."""
@@ -176,13 +177,20 @@ def made_world(
             yield world
 
 
+def _is_strike(error: BaseException | None) -> bool:
+    """True if struck parts raised all of the error."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(isinstance(leaf, Failed) for leaf in leaves(error))
+    return isinstance(error, Failed)
+
+
 @contextmanager
 def _errors(found: list[str]) -> Iterator[None]:
     """Collect the daemon's error records; keep all its records from pytest's handlers."""
 
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if not record.getMessage().endswith(" failed"):
+            if not _is_strike(record.exc_info[1] if record.exc_info else None):
                 found.append(self.format(record))
 
     log, handler = logging.getLogger("smartlinkd"), Handler(logging.ERROR)

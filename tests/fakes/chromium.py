@@ -18,7 +18,7 @@ from trio_websocket import ConnectionClosed, WebSocketConnection, wrap_server_st
 
 from tests.fakes.gate import Gate
 from tests.fakes.network import Json, Network
-from tests.fakes.tab import Refused, Tab
+from tests.fakes.tab import CommandFailed, Tab
 
 NO_SUCH_SESSION = -32001
 NO_SUCH_METHOD = -32601
@@ -147,10 +147,10 @@ class FakeChromium:
                 result = self._command(method, params)
             else:
                 result = await tab.command(method, params)
-        except Refused as refusal:
-            code = NO_SUCH_METHOD if str(refusal) == f"'{method}' wasn't found" else SERVER_ERROR
+        except CommandFailed as failure:
+            code = NO_SUCH_METHOD if str(failure) == f"'{method}' wasn't found" else SERVER_ERROR
             if tab is None or not tab.silent:
-                self._reply(reply, error=(code, str(refusal)))
+                self._reply(reply, error=(code, str(failure)))
             return
         if self._late[0] == method:
             _, seconds = self._late
@@ -181,7 +181,7 @@ class FakeChromium:
         if method in NOTHING_TO_DO:
             return {}
         if method not in handlers:
-            raise Refused(f"'{method}' wasn't found")
+            raise CommandFailed(f"'{method}' wasn't found")
         return handlers[method](params)
 
     def _create_context(self, _: Json) -> Json:
@@ -191,7 +191,7 @@ class FakeChromium:
 
     def _dispose_context(self, params: Json) -> Json:
         if params["browserContextId"] not in self.contexts:
-            raise Refused("Failed to find context with id")
+            raise CommandFailed("Failed to find context with id")
         for tab in [one for one in self.tabs.values() if one.context_id in params.values()]:
             self._close(tab)
         del self.contexts[params["browserContextId"]]
@@ -199,7 +199,7 @@ class FakeChromium:
 
     def _create_target(self, params: Json) -> Json:
         if params["browserContextId"] not in self.contexts:
-            raise Refused("Failed to find browser context with id")
+            raise CommandFailed("Failed to find browser context with id")
         tab = Tab(self, params["browserContextId"])
         self.tabs[tab.id] = tab
         info = {"targetId": tab.id, "type": "page", "browserContextId": tab.context_id}
@@ -234,7 +234,7 @@ class FakeChromium:
 
     def _tab(self, params: Json) -> Tab:
         if params["targetId"] not in self.tabs:
-            raise Refused("No target with given id found")
+            raise CommandFailed("No target with given id found")
         return self.tabs[params["targetId"]]
 
     def _tab_of_session(self, session_id: Any) -> Tab | None:

@@ -1,11 +1,21 @@
-"""Private files, and a disk on which fsync of a folder fails."""
+"""Private files, folders that cannot be written, and a disk on which fsync of a folder fails."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+
+@contextmanager
+def unwritable(folder: Path) -> Iterator[None]:
+    """Nothing can be written to the folder: it has another name while the block runs."""
+    elsewhere = folder.rename(folder.with_name("elsewhere"))
+    yield
+    elsewhere.rename(folder)
 
 
 def write_private(path: Path, content: bytes | str) -> Path:

@@ -65,8 +65,9 @@ async def reset(stream: trio.SocketStream) -> bool:
 class Receiver:
     """A webhook receiver. `next` handles the next requests, `usual` all others."""
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, port: int | None = None) -> None:
         self.host = host
+        self.port = port
         self.usual: Behaviour = answer(200)
         self.next: deque[Behaviour] = deque()
         self.calls: list[Call] = []
@@ -75,11 +76,29 @@ class Receiver:
         self.down: OSError | None = None
         """Error of each new connection, or None. With TimeoutError a connection never opens."""
         self.connections = 0
+        self.most_at_once = 0
+        """The most requests that were open at the same time."""
+        self._news = trio.Event()
         self._open: list[trio.SocketStream] = []
         self._in_hand: list[trio.CancelScope] = []
 
     def url(self, path: str = "/hook") -> str:
-        return f"http://{self.host}{path}"
+        port = "" if self.port is None else f":{self.port}"
+        return f"http://{self.host}{port}{path}"
+
+    @property
+    def at_once(self) -> int:
+        """The number of open requests."""
+        return len(self._in_hand)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [call.content for call in self.calls]
+
+    async def until(self, count: int) -> None:
+        """Wait until this many requests have come."""
+        while len(self.calls) < count:
+            await self._news.wait()
 
     def set_behaviour(self, behaviour: Behaviour) -> None:
         """Use this behaviour from now on, also for the open requests."""
@@ -111,6 +130,8 @@ class Receiver:
                 connection = h11.Connection(h11.SERVER)
                 while (call := await read_call(connection, stream)) is not None:
                     self.calls.append(call)
+                    self._news.set()
+                    self._news = trio.Event()
                     if await self.behave(stream):
                         self.taken.append(call)
                     connection = h11.Connection(h11.SERVER)
@@ -124,6 +145,7 @@ class Receiver:
         while True:
             with trio.CancelScope() as scope:
                 self._in_hand.append(scope)
+                self.most_at_once = max(self.most_at_once, self.at_once)
                 try:
                     return await behaviour(stream)
                 finally:

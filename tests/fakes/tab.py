@@ -29,7 +29,7 @@ SCRIPTS: dict[str, Script] = {}
 """Python functions, by the JavaScript source that they stand for."""
 
 
-class Refused(Exception):  # noqa: N818
+class CommandFailed(Exception):  # noqa: N818
     """The browser answers the command with an error of this text."""
 
 
@@ -132,7 +132,7 @@ class Tab:
     # Commands
 
     async def command(self, method: str, params: Json) -> Json:
-        """Carry out one command. Raises `Refused` if Chromium answers with an error."""
+        """Carry out one command. Raises `CommandFailed` if Chromium answers with an error."""
         match method:
             case "Page.navigate":
                 return await self.navigate(params["url"])
@@ -145,18 +145,18 @@ class Tab:
                 self._network = True
             case "Network.getResponseBody":
                 if params["requestId"] not in self._bodies:
-                    raise Refused("No resource with given identifier found")
+                    raise CommandFailed("No resource with given identifier found")
                 body = self._bodies[params["requestId"]]
                 return {"body": base64.b64encode(body).decode(), "base64Encoded": True}
             case "Page.handleJavaScriptDialog":
                 if self.dialog is None:
-                    raise Refused("No dialog is showing")
+                    raise CommandFailed("No dialog is showing")
                 self.dialog.set()
                 self.dialog = None
             case "Page.enable" | "Inspector.enable" | "Page.setLifecycleEventsEnabled":
                 pass
             case _:
-                raise Refused(f"'{method}' wasn't found")
+                raise CommandFailed(f"'{method}' wasn't found")
         return {}
 
     async def navigate(self, url: str) -> Json:
@@ -164,7 +164,7 @@ class Tab:
         loader_id = f"loader-{next(self.chromium.numbers)}"
         answer = {"frameId": self.id, "loaderId": loader_id}
         if urlsplit(url).scheme not in ("http", "https", "about"):
-            raise Refused("Cannot navigate to invalid URL")
+            raise CommandFailed("Cannot navigate to invalid URL")
         exchange = Exchange("GET", url)
         if not url.startswith("about:"):
             try:
@@ -333,7 +333,7 @@ class Tab:
     async def _call_function(self, params: Json) -> Json:
         document = self.document
         if params["objectId"] != document.loader_id:
-            raise Refused("Could not find object with given id")
+            raise CommandFailed("Could not find object with given id")
         declaration = params["functionDeclaration"]
         function = next(SCRIPTS[each] for each in SCRIPTS if CALL_BY_JSON % each == declaration)
         arguments = json.loads(params["arguments"][0]["value"])
@@ -341,7 +341,7 @@ class Tab:
         with document.lifetime.within() as scope:
             value = await function(self, arguments)
         if scope.cancelled_caught:
-            raise Refused("Inspected target navigated or closed")
+            raise CommandFailed("Inspected target navigated or closed")
         if value is None:
             return {"result": {"type": "undefined"}}
         return {"result": {"type": "object", "value": json.loads(json.dumps(value))}}

@@ -76,11 +76,11 @@ def open_history(path: Path) -> Open:
 
     @asynccontextmanager
     async def open_it(
-        limits: HistoryLimits = QUICK, *, days: float = 90
+        limits: HistoryLimits = QUICK, *, days: float = 90, file: Path = path
     ) -> AsyncIterator[RunningHistory]:
         clock = Clock()
         history = History(
-            path, retention=HistoryRetention(timedelta(), 1, 1), limits=limits, wall=clock
+            file, retention=HistoryRetention(timedelta(), 1, 1), limits=limits, wall=clock
         )
         opened = RunningHistory(history, clock)
         opened.retain(days=days)

@@ -25,14 +25,9 @@ LAMP = "https://shopee.vn/product/7/42"
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk that can be filled."""
     with small_disk(tmp_path / "disk", "16M") as folder:
         yield folder
-
-
-@pytest.fixture
-def path(disk: Path) -> Path:
-    """On a disk that can be filled."""
-    return disk / "history.sqlite"
 
 
 async def links(running: RunningHistory) -> list[str]:
@@ -64,7 +59,8 @@ async def test_full_disk_loses_what_memory_does_not_hold(
     open_history: Open, disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(disk / "filler")
-    async with open_history(HistoryLimits(pending=10, gather_s=0, retry_s=0.02)) as running:
+    limits = HistoryLimits(pending=10, gather_s=0, retry_s=0.02)
+    async with open_history(limits, file=disk / "history.sqlite") as running:
         for number in range(25):
             running.convert(f"{LAMP}{number}")
         await said(caplog, "its disk is full")
@@ -77,7 +73,7 @@ async def test_end_with_full_disk_is_in_order_and_counts_what_is_lost(
     open_history: Open, disk: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     fill(disk / "filler")
-    async with open_history() as running:
+    async with open_history(file=disk / "history.sqlite") as running:
         running.convert(SHIRT, LAMP)
     assert "2 entries of the history were not written" in caplog.text
 
@@ -159,7 +155,7 @@ async def test_file_that_cannot_be_opened_is_refused_with_the_reason(
 
 
 async def test_retention_is_taken_while_the_disk_is_full(open_history: Open, disk: Path) -> None:
-    async with open_history() as running:
+    async with open_history(file=disk / "history.sqlite") as running:
         running.convert(SHIRT)
         assert await links(running) == [SHIRT]
         fill(disk / "filler")

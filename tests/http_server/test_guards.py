@@ -191,7 +191,9 @@ async def test_client_that_reads_slowly_gets_the_whole_answer(
     async with serving(send_seconds=0.5) as server, await _stalled(server) as stream:
         received, pause_at = 0, 0
         while received < 32 * 1024 * 1024:
-            received += len(await stream.receive_some(1024 * 1024))
+            data = await stream.receive_some(1024 * 1024)
+            assert data
+            received += len(data)
             if received >= pause_at:
                 pause_at += 4 * 1024 * 1024
                 await wait_all_tasks_blocked()

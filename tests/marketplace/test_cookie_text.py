@@ -147,7 +147,7 @@ def test_random_text_is_read_or_refused_as_invalid(text: str) -> None:
 # curl
 
 
-def bash_curl(cookie: str, option: str = "-b") -> str:
+def bash_curl(cookie: str) -> str:
     """As Chrome's "Copy as cURL (bash)" writes it (SDK's escapeStringPosix)."""
     quoted = f"'{cookie}'"
     if re.search(r"[\x00-\x1f\x7f-\x9f!']", cookie):
@@ -157,14 +157,14 @@ def bash_curl(cookie: str, option: str = "-b") -> str:
     return (
         "curl 'https://affiliate.shopee.vn/api/v3/gql?q=batchCustomLink' \\\n"
         "  -H 'accept: application/json, text/plain, */*' \\\n"
-        f"  {option} {quoted} \\\n"
+        f"  -b {quoted} \\\n"
         "  -H 'user-agent: Mozilla/5.0 (X11; Linux x86_64)' \\\n"
         '  --data-raw $\'{"a":"it\\u0027s; -b no=cookie"}\' \\\n'
         "  --compressed"
     )
 
 
-def cmd_curl(cookie: str, option: str = "-b") -> str:
+def cmd_curl(cookie: str) -> str:
     """As Chrome's "Copy as cURL (cmd)" writes it (SDK's escapeStringWin)."""
 
     def quoted(text: str) -> str:
@@ -176,7 +176,7 @@ def cmd_curl(cookie: str, option: str = "-b") -> str:
     return (
         f"curl {quoted('https://affiliate.shopee.vn/api/v3/gql?q=a&b=%20')} ^\r\n"
         f"  -H {quoted('accept: */*')} ^\r\n"
-        f"  {option} {quoted(cookie)} ^\r\n"
+        f"  -b {quoted(cookie)} ^\r\n"
         f"  --data-raw {data} ^\r\n  --compressed"
     )
 

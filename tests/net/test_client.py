@@ -148,7 +148,7 @@ async def test_connection_of_a_redirect_is_used_again(receiver: Any, behave: Any
         for _ in range(2):
             reply = await client.request("GET", receiver.url(), deadline=5, max_body=10)
             assert (reply.status, reply.headers["location"]) == (302, "/next")
-    assert (len(receiver.received), receiver.connections) == (2, 1)
+    assert (len(receiver.calls), receiver.connections) == (2, 1)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import struct
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from pathlib import Path
@@ -23,7 +25,7 @@ from smartlinkd.net.egress import (
     resolve_name,
 )
 from tests.fakes.certificate import certificate_for, serve_https
-from tests.net.receivers import Behaviour, never_end, reset
+from tests.fakes.internet import Behaviour
 from tests.shortage import Shortage
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
@@ -68,7 +70,7 @@ async def test_post_sends_its_body_and_headers_only(receiver: Any) -> None:
     outcome = await post(receiver.url("/a%20b?c=d"), {"Authorization": "Basic abc"}, body)
 
     assert outcome == Answered(200)
-    (request,) = receiver.received
+    (request,) = receiver.calls
     assert (request.method, request.path, request.content) == ("POST", "/a%20b?c=d", body)
     assert request.headers == {
         "host": f"127.0.0.1:{receiver.port}",
@@ -92,8 +94,30 @@ async def test_proxies_of_the_environment_are_not_used(
 # Receivers that do not behave
 
 
-async def test_endless_head_is_unanswered(receiver: Any, behave: Any) -> None:
-    receiver.behaviours.append(behave.never_begin)
+async def never_begin(stream: trio.SocketStream) -> bool:
+    """Send a head without an end."""
+    await stream.send_all(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        await stream.send_all(b"X-More: " + b"x" * 1024 + b"\r\n")
+
+
+async def never_end(stream: trio.SocketStream) -> bool:
+    """Answer 200 with a body without an end."""
+    await stream.send_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while True:
+        await stream.send_all(b"400\r\n" + b"x" * 1024 + b"\r\n")
+
+
+async def break_off(stream: trio.SocketStream) -> bool:
+    """Reset the connection within a body."""
+    await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    stream.socket.close()
+    return False
+
+
+async def test_endless_head_is_unanswered(receiver: Any) -> None:
+    receiver.next.append(never_begin)
     assert await post(receiver.url()) == Unanswered("the connection failed (RemoteProtocolError)")
 
 
@@ -111,7 +135,7 @@ async def test_dripping_body_is_left_and_the_status_counts(
     async def call() -> None:
         outcomes.append(await post(receiver.url()))
 
-    receiver.behaviours.append(drip)
+    receiver.next.append(drip)
     nursery.start_soon(call)
     await dripping.wait()
     await trio.testing.wait_all_tasks_blocked(0.01)
@@ -120,16 +144,11 @@ async def test_dripping_body_is_left_and_the_status_counts(
     assert outcomes == [Answered(204)]
 
 
-async def break_off(stream: trio.SocketStream) -> None:
-    await stream.send_all(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx")
-    await reset(stream)
-
-
 @pytest.mark.parametrize("behaviour", [never_end, break_off])
 async def test_body_without_a_good_end_is_left_and_the_status_counts(
     receiver: Any, behaviour: Behaviour
 ) -> None:
-    receiver.behaviours.append(behaviour)
+    receiver.next.append(behaviour)
     async with open_sender(LOOPBACK, max_connections=1) as sender:
         assert await sender.post(receiver.url(), {}, b"{}") == Answered(200)
         # The one connection that there may be is free again.
@@ -149,7 +168,7 @@ async def test_request_that_cannot_be_written_is_final(
 ) -> None:
     outcome = await post(url.replace(":1/", f":{receiver.port}/"), headers)
     assert outcome == Unanswered("it cannot be written as an HTTP request", is_final=True)
-    assert receiver.received == []
+    assert receiver.calls == []
 
 
 # Where it may go
@@ -162,7 +181,7 @@ async def test_address_that_is_not_allowed_gets_no_connection(receiver: Any, hos
     assert "which webhooks may not call" in outcome.why
     assert "webhooks.allow" in outcome.why
     assert "swordfish" not in outcome.why
-    assert receiver.received == []
+    assert receiver.calls == []
 
 
 async def test_name_that_is_rebound_gets_no_connection(open_receiver: OpenReceiver) -> None:
@@ -174,16 +193,16 @@ async def test_name_that_is_rebound_gets_no_connection(open_receiver: OpenReceiv
     async with open_sender(network, max_connections=1, resolve=resolve) as sender:
         # One look-up for the call, and the address that was judged is the one that is called.
         assert await sender.post(url, {}, b"{}") == Answered(200)
-        allowed.behaviours.append(lambda stream: stream.aclose())
+        allowed.next.append(lambda stream: stream.aclose())
         await sender.post(url, {}, b"{}")
         outcome = await sender.post(url, {}, b"{}")
     assert outcome == Unanswered(
         "it leads to 127.0.0.1, which webhooks may not call (an operator who wants that names the "
         "network in webhooks.allow)"
     )
-    assert len(allowed.received) == 2
-    assert allowed.received[0].headers["host"] == f"hooks.example:{allowed.port}"
-    assert victim.received == []
+    assert len(allowed.calls) == 2
+    assert allowed.calls[0].headers["host"] == f"hooks.example:{allowed.port}"
+    assert victim.calls == []
 
 
 async def test_allowed_addresses_of_a_name_are_the_only_ones_tried(
@@ -197,7 +216,7 @@ async def test_allowed_addresses_of_a_name_are_the_only_ones_tried(
         resolve=leads_to("127.0.0.1 ::1 127.0.0.2"),
     )
     assert outcome == Answered(200)
-    assert (len(allowed.received), victim.received) == (1, [])
+    assert (len(allowed.calls), victim.calls) == (1, [])
 
 
 async def test_own_public_address_is_refused_unless_it_is_named() -> None:

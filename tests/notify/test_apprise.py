@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from smartlinkd.notify.channels import AppriseChannel, NotSent
 from smartlinkd.notify.texts import Language
-from tests.notify.conftest import Receiver
+from tests.fakes.internet import Receiver, answer, hang
 
 BODY = {
     "event": "account_paused",
@@ -34,7 +34,7 @@ def levels_of_loggers() -> Iterator[None]:
 
 def json_url(receiver: Receiver) -> SecretStr:
     """The receiver's address, as Apprise writes it, with a key in it."""
-    return SecretStr(receiver.url.replace("http:", "json:").partition("/a-key")[0] + f"/{KEY}")
+    return SecretStr(receiver.url(f"/{KEY}").replace("http:", "json:"))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,8 @@ async def test_json_service_gets_title_and_text(
     receiver: Receiver, language: Language, title: str, remedy: str
 ) -> None:
     await AppriseChannel("notify.apprise[0]", json_url(receiver), language).send(BODY)
-    [body] = receiver.bodies
+    [call] = receiver.calls
+    body = call.body
     assert body["title"] == title
     assert remedy in body["message"]
     assert "a captcha" in body["message"]
@@ -57,15 +58,15 @@ async def test_json_service_gets_title_and_text(
 async def test_refusal_is_a_failure_and_tells_no_address(
     receiver: Receiver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    receiver.answers.append(b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")
+    receiver.next.append(answer(500))
     with caplog.at_level(logging.DEBUG), pytest.raises(NotSent) as refused:
         await AppriseChannel("notify.apprise[0]", json_url(receiver), "en").send(BODY)
-    assert receiver.bodies
+    assert receiver.calls
     assert KEY not in caplog.text + str(refused.value)
 
 
 async def test_hanging_service_fails_at_the_deadline(receiver: Receiver) -> None:
-    receiver.hangs = True
+    receiver.next.append(hang)
     channel = AppriseChannel("notify.apprise[0]", json_url(receiver), "en", deadline_s=0.5)
     with pytest.raises(NotSent, match="no answer within"):
         await channel.send(BODY)

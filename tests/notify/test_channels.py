@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import trio
@@ -14,9 +13,7 @@ import trio.testing
 from pydantic import SecretStr
 
 from smartlinkd.notify.channels import CommandChannel, NotSent, RequestChannel
-
-if TYPE_CHECKING:
-    from tests.notify.conftest import Receiver
+from tests.fakes.internet import Behaviour, Receiver, answer, hang, reset
 
 BODY = {"event": "account_paused", "account": "7", "text": "account 7, giá", "state": "paused"}
 
@@ -46,43 +43,42 @@ def is_there(pid: str) -> bool:
 
 
 def to(receiver: Receiver) -> RequestChannel:
-    return RequestChannel(SecretStr(receiver.url))
+    return RequestChannel(SecretStr(receiver.url("/a-key-in-the-path?x=1")))
 
 
 async def test_request_carries_the_notice(receiver: Receiver) -> None:
     await to(receiver).send(BODY)
-    assert receiver.bodies == [BODY]
-    (head,) = receiver.heads
-    assert head.startswith("POST /a-key-in-the-path?x=1 HTTP/1.1\r\n")
-    assert "Content-Type: application/json" in head
-    assert "authorization" not in head.lower()
+    (call,) = receiver.calls
+    assert (call.method, call.path, call.body) == ("POST", "/a-key-in-the-path?x=1", BODY)
+    assert call.headers["content-type"] == "application/json"
+    assert "authorization" not in call.headers
 
 
 @pytest.mark.parametrize(
-    ("answer", "final"),
+    ("behaviour", "final"),
     [
-        (b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n", False),
-        (b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n", False),
-        (b"HTTP/1.1 429 No\r\nContent-Length: 0\r\n\r\n", False),
-        (b"HTTP/1.1 404 No\r\nContent-Length: 0\r\n\r\n", True),
-        (b"HTTP/1.1 302 No\r\nLocation: http://127.0.0.1/\r\nContent-Length: 0\r\n\r\n", True),
-        (b"", False),
+        (answer(500), False),
+        (answer(503), False),
+        (answer(429), False),
+        (answer(404), True),
+        (answer(302, Location="http://127.0.0.1/"), True),
+        (reset, False),
     ],
 )
 async def test_answer_that_is_no_success_raises_not_sent_without_the_url(
-    receiver: Receiver, answer: bytes, final: bool
+    receiver: Receiver, behaviour: Behaviour, final: bool
 ) -> None:
-    receiver.answers.append(answer)
+    receiver.next.append(behaviour)
     with pytest.raises(NotSent) as raised:
         await to(receiver).send(BODY)
     assert raised.value.is_final is final
     assert "a-key-in-the-path" not in str(raised.value)
-    assert len(receiver.bodies) == 1  # no redirect was followed
+    assert len(receiver.calls) == 1  # no redirect was followed
 
 
 async def test_receiver_that_hangs_raises_not_sent_in_time(receiver: Receiver) -> None:
-    receiver.hangs = True
-    channel = RequestChannel(SecretStr(receiver.url), deadline_s=0.2)
+    receiver.next.append(hang)
+    channel = RequestChannel(SecretStr(receiver.url()), deadline_s=0.2)
     with trio.fail_after(5), pytest.raises(NotSent, match="no answer within"):
         await channel.send(BODY)
 

@@ -18,8 +18,8 @@ import pytest
 import trio
 
 from smartlinkd.auth.passwords import hash_password
-from tests.config_file import Tables, write_config
-from tests.e2e.conftest import PASSWORD, PATIENCE, Program
+from tests.config_file import WITHOUT_BROWSER, Tables, write_config
+from tests.e2e.conftest import PASSWORD, PATIENCE, TracedProgram
 
 SYNC_KEY = "sync-key-of-the-extension-0123456789"
 
@@ -45,7 +45,7 @@ printf '{"type": "started", "total_tasks": 1}\\n{"type": "result", "output": "do
 class Daemon:
     """A running daemon. Each request has its own connection."""
 
-    program: Program
+    program: TracedProgram
     url: str = ""
     own_url: str = ""
     """The own address of the crew `alpha`."""
@@ -142,7 +142,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
         folder = tmp_path_factory.mktemp("daemon")
         config = folder / "config.toml"
         write_config(config, configuration(folder, hashed), given)
-        program = Program("serve", "--config", str(config), folder=folder)
+        program = TracedProgram("serve", "--config", str(config), folder=folder)
         daemon = Daemon(program)
         try:
             daemon.url = program.wait_for(r'"serving on (http://[^"]+)"', program.log)[1]
@@ -162,8 +162,6 @@ def configuration(folder: Path, hashed: str) -> Tables:
         "state": {"directory": str(folder / "state")},
         "auth": {"password_hash": hashed},
         "cookie": {"sync_key": SYNC_KEY},
-        "links": {"source": "open_api"},
-        "products": {"source": "none"},
-        "open_api": {"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
+        **WITHOUT_BROWSER,
         "crews": [{"runner": "command", "command": command, **crew} for crew in CREWS],
     }

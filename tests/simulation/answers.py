@@ -48,7 +48,7 @@ def check_answer(
     sub_ids: tuple[str, ...],
     body: Mapping[str, Any],
     portal: SandboxState,
-    codes: Collection[int] = ALLOWED_FAIL_CODES,
+    codes: Collection[int],
 ) -> Converted:
     """Return what the answer says. `codes` are the fail codes that a product may have.
 

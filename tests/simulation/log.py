@@ -12,6 +12,8 @@ from pathlib import Path
 
 import trio
 
+from smartlinkd.errors import leaves
+
 KEPT = 2000
 """The last lines that are kept; the digest is of all lines."""
 
@@ -72,7 +74,8 @@ class Records(logging.Handler):
         fault = record.exc_info[1] if record.exc_info else None
         if fault is None and record.levelno < logging.ERROR:
             return
-        if all(self._is_expected(text, leaf) for leaf in _leaves(fault)):
+        faults = leaves(fault) if isinstance(fault, BaseExceptionGroup) else [fault]
+        if all(self._is_expected(text, each) for each in faults):
             return
         if fault is not None:
             text += "\n" + "".join(traceback.format_exception(fault))
@@ -91,11 +94,3 @@ def recording_in(records: Records) -> Iterator[None]:
     finally:
         root.handlers[:] = others
         daemon.setLevel(level)
-
-
-def _leaves(fault: BaseException | None) -> Iterator[BaseException | None]:
-    if isinstance(fault, BaseExceptionGroup):
-        for part in fault.exceptions:
-            yield from _leaves(part)
-    else:
-        yield fault

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 import httpx
 import trio
 
+from tests.programs import Account
 from tests.soak.jobs import Conversion, Kind, Link, Manner, Sync
-from tests.soak.world import Account, Json, UnexpectedAnswer, World, describe, expect_ok
+from tests.soak.world import Json, UnexpectedAnswer, World, describe, expect_ok
 
 REFUSALS = (502, 503)
 
@@ -21,7 +22,7 @@ async def convert(world: World, http: httpx.AsyncClient, job: Conversion) -> Non
     """
     account = world.accounts[job.account]
     if job.has_new_session:
-        account.start_session()
+        account.renew()
     match job.manner:
         case Manner.FAULT:
             await _convert_with_fault(world, http, job)

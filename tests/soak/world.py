@@ -20,7 +20,7 @@ import trio
 from bench.daemons import Daemon
 from smartlinkd.sandbox.batch import Origins, long_link, short_code
 from smartlinkd.sandbox.products import SandboxProduct, product_link, product_of
-from smartlinkd.sandbox.session import cookies_of
+from tests.programs import Account
 from tests.soak.jobs import POOL, Form, Kind, Link
 from tests.soak.observable import CREW
 from tests.soak.receiver import EndReceiver
@@ -42,23 +42,6 @@ MOST_ERRORS: Final = 50
 
 class UnexpectedAnswer(Exception):  # noqa: N818 - the name says it
     """A wrong answer or a missing one. The text describes it."""
-
-
-@dataclass
-class Account:
-    """An account of the portal. `start_session()` is a new login of its owner there."""
-
-    number: str
-    session: int = 0
-
-    @property
-    def cookie(self) -> str:
-        cookies = cookies_of(self.number)
-        cookies["SPC_F"] += f"{self.session:x}"
-        return "; ".join(f"{name}={value}" for name, value in cookies.items())
-
-    def start_session(self) -> None:
-        self.session += 1
 
 
 @dataclass

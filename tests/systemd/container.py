@@ -64,7 +64,10 @@ class Stopped(BaseException):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the tests, and return their exit code. Where no container is possible, print why: 0."""
+    """Run the tests and return their exit code.
+
+    Return 77, and print why, where no container is possible.
+    """
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--wheels", type=Path, required=True, help="packages that pip may install")
     parser.add_argument("--proxies", type=Path, required=True, help="nginx and Caddy, unpacked")
@@ -77,7 +80,7 @@ def main(arguments: Sequence[str]) -> int:
             unmet_requirement = container.unmet_requirement()
             if unmet_requirement:
                 print(f"the tests under systemd are SKIPPED: {unmet_requirement}", flush=True)
-                return 0
+                return 77
             container.write_files(_unit(chosen.wheels, chosen.proxies, for_pytest))
             return container.run()
     except Stopped as stopped:
@@ -170,11 +173,10 @@ class Container:
 
 def _unit(wheels: Path, proxies: Path, for_pytest: Sequence[str]) -> str:
     """Return the unit that runs pytest. The container ends with it."""
-    named = any((ROOT / word.partition("::")[0]).exists() for word in for_pytest)
     command = [
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider"),
         *("-p", "no:randomly"),  # the tests need their order
-        *("--rootdir", str(ROOT), *for_pytest, *([] if named else ["tests/systemd"])),
+        *("--rootdir", str(ROOT), "-o", "testpaths=tests/systemd", *for_pytest),
     ]
     return f"""\
 [Unit]

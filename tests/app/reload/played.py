@@ -20,7 +20,7 @@ from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config import load
 from smartlinkd.logs import LogEvent
 from smartlinkd.systemd.environment import NO_SYSTEMD, SystemdEnvironment
-from tests.config_file import Tables, write_config
+from tests.config_file import WITHOUT_BROWSER, Tables, write_config
 
 PATIENCE = 20.0  # seconds; whatever takes longer hangs
 HASH, OTHER_HASH = hash_password("correct horse"), hash_password("open barley")
@@ -50,9 +50,7 @@ class Daemon:
             "server": {"bind": "127.0.0.1:0"},
             "state": {"directory": str(self.folder / "state")},
             "auth": {"password_hash": HASH},
-            "links": {"source": "open_api"},
-            "products": {"source": "none"},
-            "open_api": {"app_id": "1", "secret": "s" * 32, "url": "http://127.0.0.1:1/graphql"},
+            **WITHOUT_BROWSER,
         }
         write_config(self.file, tables, sections, {"crews": crews})
 

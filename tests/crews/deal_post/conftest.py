@@ -23,8 +23,9 @@ from smartlinkd.crews.protocol import (
     ToolResult,
 )
 from tests.crews.scripts import Begin
+from tests.fakes.internet import Receiver
 from tests.fakes.receiver import Call
-from tests.net.receivers import Receiver, open_receiver, receiver
+from tests.net.receivers import open_receiver, receiver
 
 __all__ = ["open_receiver", "receiver"]  # fixtures
 LIPSTICK = "https://shopee.vn/product/1/11"
@@ -154,7 +155,7 @@ class FakeModel:
     @property
     def request(self) -> Call:
         """The only request that came."""
-        (request,) = self._receiver.received
+        (request,) = self._receiver.calls
         return request
 
     def will_write(self, text: object, **usage: int) -> None:
@@ -167,10 +168,11 @@ class FakeModel:
         body = json.dumps(answer).encode()
         head = f"HTTP/1.1 {status} Said\r\nContent-Length: {len(body)}\r\n\r\n".encode()
 
-        async def say(stream: trio.SocketStream) -> None:
+        async def say(stream: trio.SocketStream) -> bool:
             await stream.send_all(head + body)
+            return status < 300
 
-        self._receiver.behaviours.append(say)
+        self._receiver.next.append(say)
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ async def test_call_has_the_targets_credential_and_a_signature(
     await dispatcher.begin(key=SecretBytes(key))
     await dispatcher.done()
 
-    (request,) = receiver.received
+    (request,) = receiver.calls
     assert (request.method, request.path, request.content) == ("POST", "/a?b=c", b'{"a":1}')
     headers = request.headers
     assert headers["authorization"] == "Bearer swordfish"
@@ -65,7 +65,7 @@ async def attempts(dispatcher: Any, count: int) -> Any:
 async def test_failed_call_is_repeated_with_the_same_id_and_body(
     dispatcher: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
 ) -> None:
-    receiver.behaviours.extend([behave.answer(503), behave.reset])
+    receiver.next.extend([behave.answer(503), behave.reset])
     await dispatcher.call(receiver.url(), b'{"id": "e-1"}')
     await dispatcher.begin(key=SecretBytes(b"s"))
 
@@ -76,12 +76,12 @@ async def test_failed_call_is_repeated_with_the_same_id_and_body(
         await trio.testing.wait_all_tasks_blocked(0.01)
         mock_clock.jump(wait - 0.1)
         await trio.testing.wait_all_tasks_blocked(0.01)
-        assert len(receiver.received) == count
+        assert len(receiver.calls) == count
         mock_clock.jump(0.2)
     await dispatcher.done()
 
     assert receiver.bodies == [b'{"id": "e-1"}'] * 3
-    headers = [request.headers for request in receiver.received]
+    headers = [request.headers for request in receiver.calls]
     assert len({each["webhook-id"] for each in headers}) == 1
     times = [int(each["webhook-timestamp"]) for each in headers]
     assert times == sorted(set(times))
@@ -91,7 +91,7 @@ async def test_failed_call_is_repeated_with_the_same_id_and_body(
 async def test_calls_behind_a_failed_one_wait_over_a_restart(
     dispatcher: Any, receiver: Any, behave: Any, mock_clock: trio.testing.MockClock
 ) -> None:
-    receiver.behaviours.append(behave.answer(500))
+    receiver.next.append(behave.answer(500))
     await dispatcher.call(receiver.url(), b"first", b"second", b"third")
     stop = await dispatcher.begin()
     await attempts(dispatcher, 1)
@@ -114,7 +114,7 @@ async def test_failing_target_holds_up_no_other(
     bad = WebhookTarget("step", receiver.url("/bad"))
     good = WebhookTarget("task", receiver.url("/good"))
     execution_id = await dispatcher.execution(bad, good)
-    receiver.behaviours.append(behave.answer(500))
+    receiver.next.append(behave.answer(500))
     await dispatcher.queue(execution_id, bad, *[b"bad"] * 150)  # more than one look shows
     await dispatcher.begin()
     await dispatcher.until(lambda found: found[0].attempts == 1)
@@ -130,7 +130,7 @@ async def test_refused_call_is_given_up_and_the_next_is_made(
     dispatcher: Any, receiver: Any, behave: Any, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.handler.addFilter(ContextFilter())
-    receiver.behaviours.append(behave.answer(status, Location=receiver.url("/elsewhere")))
+    receiver.next.append(behave.answer(status, Location=receiver.url("/elsewhere")))
     execution_id = await dispatcher.call(receiver.url(), b"first", b"second")
     await dispatcher.begin()
     await dispatcher.done()
@@ -180,7 +180,7 @@ async def test_call_cut_off_or_not_recorded_at_a_stop_is_repeated_with_its_id(
         noting.set()
         await trio.sleep_forever()
 
-    receiver.behaviours.append(behave.hang)
+    receiver.next.append(behave.hang)
     await dispatcher.call(receiver.url(), b"{}", b"next")
     stop = await dispatcher.begin()
     await receiver.until(1)
@@ -195,7 +195,7 @@ async def test_call_cut_off_or_not_recorded_at_a_stop_is_repeated_with_its_id(
     await dispatcher.done()
 
     assert receiver.bodies == [b"{}", b"{}", b"{}", b"next"]
-    *ids, last = [request.headers["webhook-id"] for request in receiver.received]
+    *ids, last = [request.headers["webhook-id"] for request in receiver.calls]
     assert len(set(ids)) == 1
     assert last not in ids
 
@@ -206,7 +206,7 @@ async def test_calls_over_many_sudden_ends_are_all_made_in_order(
     executions = [await dispatcher.call(receiver.url(), b"1", b"2", b"3") for _ in range(8)]
     later = 0
     while await dispatcher.waiting():
-        seen = len(receiver.received)
+        seen = len(receiver.calls)
         stop = await dispatcher.begin()
         await receiver.until(seen + 1)
         for _ in range(later):
@@ -218,7 +218,7 @@ async def test_calls_over_many_sudden_ends_are_all_made_in_order(
     for execution_id in executions:
         bodies = [
             request.content
-            for request in receiver.received
+            for request in receiver.calls
             if execution_id in request.headers["webhook-id"]
         ]
         assert sorted(set(bodies)) == [b"1", b"2", b"3"]
@@ -272,7 +272,7 @@ async def test_log_of_calls_has_no_path_and_no_credential(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="smartlinkd")
-    receiver.behaviours.extend([behave.answer(503), behave.answer(404), behave.answer(200)])
+    receiver.next.extend([behave.answer(503), behave.answer(404), behave.answer(200)])
     credential = SecretStr("Bearer swordfish")
     url = receiver.url("/swordfish?token=swordfish")
     await dispatcher.call(url, b"swordfish", b"swordfish", auth=credential)
@@ -346,7 +346,7 @@ async def test_many_calls_to_a_host_that_hangs_hide_no_other(
     dispatcher.nudge()
     with trio.fail_after(LIMITS.longest_sleep_s / 2):  # of the clock that only the test moves
         await other.until(1)
-    assert silent.most_at_once == len(silent.received) == LIMITS.at_once_to_a_host
+    assert silent.most_at_once == len(silent.calls) == LIMITS.at_once_to_a_host
 
 
 async def test_slots_are_limited_for_later_calls_too(

@@ -15,6 +15,7 @@ import httpx
 import pytest
 import trio
 
+from tests.config_file import WITHOUT_BROWSER
 from tests.fakes.receiver import Receiver as Receiver  # noqa: PLC0414 - the contract takes it from here
 from tests.fakes.receiver import open_receiver
 
@@ -123,7 +124,7 @@ class Client:
 Meet = Callable[..., Awaitable[Client]]
 
 
-async def _meet(daemon: Daemon, crew: str, *, user: str = "") -> Client:
+async def client_of(daemon: Daemon, crew: str, *, user: str = "") -> Client:
     """Return a client with the crew's organization token, or with a user's. The token joins the
     daemon's secrets."""
     body = {"crew": crew, "user": user or None}
@@ -144,7 +145,7 @@ async def receiver() -> AsyncIterator[Receiver]:
 @pytest.fixture(scope="session")
 def meet() -> Meet:
     """Return a function that makes a client: `await meet(daemon, "crew", user="ann")`."""
-    return _meet
+    return client_of
 
 
 Employing = Callable[..., AbstractContextManager["Daemon"]]
@@ -162,9 +163,7 @@ def employing(running: Running) -> Employing:
         crews: Mapping[str, Mapping[str, Any]], **more: Table
     ) -> AbstractContextManager[Daemon]:
         tables: dict[str, Table] = {
-            "links": {"source": "open_api"},
-            "products": {"source": "none"},
-            "open_api": {"app_id": "1", "secret": "unused-here", "url": "http://127.0.0.1:1/"},
+            **WITHOUT_BROWSER,
             "webhooks": {"allow": ["127.0.0.0/8"]},
         }
         for name, keys in more.items():

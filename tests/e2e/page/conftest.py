@@ -19,6 +19,7 @@ import pytest
 
 from smartlinkd.browser.cdp import connect
 from smartlinkd.browser.chromium import LaunchSettings, launch
+from tests.config_file import WITHOUT_BROWSER
 from tests.e2e.page.tab import EVIL, Json, Tab
 
 if TYPE_CHECKING:
@@ -131,12 +132,7 @@ def _crews(folder: Path) -> list[Json]:
 @pytest.fixture
 async def daemon(running: Running, tmp_path: Path) -> AsyncIterator[Daemon]:
     """The test's own daemon."""
-    with running(
-        links={"source": "open_api"},
-        products={"source": "none"},
-        open_api={"app_id": "1", "secret": "none-is-needed", "url": "http://127.0.0.1:1/graphql"},
-        crews=_crews(tmp_path),
-    ) as base:
+    with running(**WITHOUT_BROWSER, crews=_crews(tmp_path)) as base:
         session = await base.page_session()
         setup = await base.ask("GET", "/api/auth/2fa/setup", token=session[1])
         totp = pyotp.TOTP(setup.json()["secret"])
