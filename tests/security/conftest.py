@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,8 @@ import trio
 
 from smartlinkd.auth.passwords import hash_password
 from tests.config_file import WITHOUT_BROWSER, Tables, write_config
-from tests.e2e.conftest import PASSWORD, PATIENCE, TracedProgram
+from tests.e2e import conftest as e2e
+from tests.e2e.conftest import PASSWORD, PATIENCE
 
 SYNC_KEY = "sync-key-of-the-extension-0123456789"
 
@@ -41,15 +41,8 @@ printf '{"type": "started", "total_tasks": 1}\\n{"type": "result", "output": "do
 """
 
 
-@dataclass
-class Daemon:
-    """A running daemon. Each request has its own connection."""
-
-    program: TracedProgram
-    url: str = ""
-    own_url: str = ""
-    """The own address of the crew `alpha`."""
-    token: str = field(default="", repr=False)
+class Daemon(e2e.Daemon):
+    """A running daemon."""
 
     @property
     def port(self) -> int:
@@ -59,34 +52,11 @@ class Daemon:
     def log(self) -> str:
         return self.program.log.read_text()
 
-    async def ask(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        token: str = "",
-        base: str = "",
-        **headers: str,
-    ) -> httpx.Response:
-        """Send a request. A dict or list is sent as JSON. Names of headers are written with
-        underscores."""
-        given = {name.replace("_", "-"): value for name, value in headers.items()}
-        if token:
-            given["Authorization"] = f"Bearer {token}"
-        transport = httpx.AsyncHTTPTransport(verify=False)
-        async with httpx.AsyncClient(
-            base_url=base or self.url, transport=transport, trust_env=False, timeout=PATIENCE
-        ) as client:
-            return await client.request(method, path, json=body, headers=given)
-
-    async def login(self) -> str:
-        """Log in at the first call; return the session token."""
-        if not self.token:
-            answer = await self.ask("POST", "/api/auth/login", {"password": PASSWORD})
-            assert answer.status_code == 200, answer.text
-            self.token = str(answer.json()["token"])
-        return self.token
+    @property
+    def own_url(self) -> str:
+        """The own address of the crew `alpha`."""
+        wanted = r'address of its own: (http://[0-9.:]+)"'
+        return self.program.wait_for(wanted, self.program.log)[1]
 
     async def crew_token(self, crew: str, user: str = "", *, rotate: bool = False) -> str:
         path = "/api/crews/token/rotate" if rotate else "/api/crews/token"
@@ -118,15 +88,6 @@ class Daemon:
         assert found
         return int(found[1]) * 1024
 
-    def descriptors(self) -> int:
-        return len(list(Path(f"/proc/{self.program.process.pid}/fd").iterdir()))
-
-    def stop(self) -> None:
-        """Stop the daemon like a service manager, and check that it logged no error."""
-        assert self.program.stop() == 0, self.log
-        assert '"level": "error"' not in self.log, self.log
-        assert '"exception"' not in self.log, self.log
-
 
 Start = Callable[..., AbstractContextManager[Daemon]]
 
@@ -142,15 +103,13 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Start:
         folder = tmp_path_factory.mktemp("daemon")
         config = folder / "config.toml"
         write_config(config, configuration(folder, hashed), given)
-        program = TracedProgram("serve", "--config", str(config), folder=folder)
-        daemon = Daemon(program)
+        daemon = Daemon(config)
         try:
-            daemon.url = program.wait_for(r'"serving on (http://[^"]+)"', program.log)[1]
-            own = program.wait_for(r'address of its own: (http://[0-9.:]+)"', program.log)
-            daemon.own_url = own[1]
             yield daemon
         finally:
-            daemon.stop()
+            code = daemon.program.stop()
+        daemon.check_left_nothing(code)
+        assert '"level": "error"' not in daemon.log, daemon.log
 
     return started
 
