@@ -148,13 +148,20 @@ def test_readable_keys_of_a_broken_crew_are_kept() -> None:
     assert (made.section.max_running, made.section.queue) == (4, 3)
 
 
-@pytest.mark.parametrize(
-    "faulty", [{"name": "Deal Post"}, {"runner": "shell"}, {"runner": ["command"]}]
-)
-def test_crew_without_name_or_runner_has_no_section(faulty: dict[str, object]) -> None:
-    made = entry(**faulty)
+def test_crew_without_a_name_has_no_section() -> None:
+    made = entry(name="Deal Post")
     assert made.problems
     assert made.section is None
+
+
+@pytest.mark.parametrize("runner", ["shell", ["command"], None])
+def test_crew_whose_runner_is_wrong_keeps_what_else_is_said_of_it(runner: object) -> None:
+    """Its interrupted executions wait until it is mended, and its users are told so."""
+    made = entry(runner=runner, users=["anna"], on_restart="rerun", default=True)
+    assert made.problems
+    assert made.section is not None
+    assert (made.section.users, made.section.on_restart) == (("anna",), "rerun")
+    assert (made.section.default, made.has_environment) == (True, False)
 
 
 @pytest.mark.parametrize(

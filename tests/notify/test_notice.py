@@ -94,6 +94,20 @@ def test_account_that_was_reported_first_is_forgotten_for_a_new_one() -> None:
     assert throttle.add(replace(PAUSED, subject="account 8", account="8")) == second
 
 
+def test_paused_account_is_kept_while_a_lost_session_is_known() -> None:
+    throttle = NoticeThrottle()
+    paused, *others = _all(PAUSED)[:1] + _all(LOST)[1:]
+    for each in (paused, *others):
+        throttle.add(each)
+        assert throttle.pop(0) == each
+    new = replace(LOST, subject="account 8", account="8")
+    back = replace(BACK, subject=paused.subject, account=paused.account)
+    assert throttle.add(new) is None
+    assert throttle.pop(0) == new
+    throttle.add(back)
+    assert throttle.pop(inf) == back
+
+
 STATES = {"paused": PAUSED, "session lost": LOST, "active": BACK}
 
 

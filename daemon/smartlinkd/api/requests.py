@@ -102,7 +102,8 @@ async def read_json() -> JsonValue:
     """Return all of the current request's body, which `read_body` has read as a model."""
     data = await request.get_data()
     assert isinstance(data, bytes)  # noqa: S101 - for the type checker, as above
-    value: JsonValue = from_json(replace_lone_surrogates(data.removeprefix(codecs.BOM_UTF8)))
+    text = replace_lone_surrogates(data.removeprefix(codecs.BOM_UTF8))
+    value: JsonValue = from_json(text, cache_strings="keys")  # there may be secrets in it
     return value
 
 

@@ -96,7 +96,9 @@ class Reloader:
     async def _apply(self, found: Changes, catalog: Catalog) -> None:
         settings, crews = found.settings, self._components.crews
         logs.set_level(settings.logging.level)
-        # First the crews, then who may call them: a token opens no crew that is not there yet.
+        # Whoever is shut out is shut out at once. Then the crews, and last who may call them: a
+        # token opens no crew that is not there yet.
+        self._http_apps.apply_config(settings, crews.executor.catalog)
         self._set_graces(catalog)
         await self._apply_to(partial(crews.executor.apply_catalog, catalog))
         await self._apply_to(partial(crews.tokens.set_users, catalog.users()))

@@ -361,7 +361,7 @@ def _child_specs(settings: Settings, components: Components) -> Iterator[ChildSp
         longest_job = settings.browser.job_timeout + LAST_WRITES_S
         yield _actor("browser", components.browser, components.browser.heartbeat, busy=longest_job)
     yield _actor("conversion", components.conversion)
-    yield _actor("crew tokens", components.crews.tokens)
+    yield _actor("crew tokens", components.crews.tokens, busy=DISK_TIMEOUT_S)
 
 
 class _Actor(Protocol):

@@ -99,7 +99,8 @@ class CrewSection(Section):
 class CrewTable:
     """One checked `[[crews]]` table. Its crew can run only without `problems`.
 
-    `section` has the values that could be read, and is None if the name or the runner could not.
+    `section` has the values that could be read, and is None if the name could not. A runner that
+    could not be read counts as "command" in it.
     """
 
     place: str
@@ -107,7 +108,8 @@ class CrewTable:
     section: CrewSection | None = field(repr=False)
     problems: tuple[Problem, ...] = ()
     has_environment: bool = True
-    """False if the worker's variables could not be read: its program is searched on their PATH."""
+    """False if the runner or the worker's variables, with the PATH of its program, could not be
+    read."""
 
     def key(self, key: str) -> str:
         """Return the name of one of its keys in a problem."""
@@ -179,9 +181,9 @@ def check_crew(draft: CrewDraft, sections: Sections) -> CrewTable:
             )
         draft.problems += _runner_problems(draft)
     sound = {key: value for key, value in draft.given.items() if key not in faulty}
-    if faulty and not faulty & {"name", "runner"}:
-        section = CrewSection.model_validate(sound)
-    has_environment = has_environment and not faulty & _ENVIRONMENT_KEYS
+    if faulty and "name" not in faulty:
+        section = CrewSection.model_validate({"runner": "command", **sound})
+    has_environment = has_environment and not faulty & {"runner", *_ENVIRONMENT_KEYS}
     if section is not None and has_environment:
         section = _add_variables(draft, section)
     problems = tuple(first_of_each_key(draft.problems))

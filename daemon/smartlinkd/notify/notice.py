@@ -82,6 +82,12 @@ class _Subject:
         """True if nothing waits, and the owner knows of no trouble."""
         return self.pending is None and (self.sent is None or self.sent.is_resolved)
 
+    @property
+    def is_known_lost(self) -> bool:
+        """True if nothing waits, and the owner knows of a lost session."""
+        is_lost = self.sent is not None and self.sent.event is LogEvent.SESSION_LOST
+        return self.pending is None and is_lost
+
     def add(self, notice: Notice) -> None:
         is_known = self.sent.state == notice.state if self.sent else notice.is_resolved
         self.pending = None if is_known else notice
@@ -111,7 +117,8 @@ class NoticeThrottle:
         return lost
 
     def _make_room(self) -> Notice | None:
-        """Evict settled accounts if there are too many, else the one that was reported first.
+        """Evict settled accounts if there are too many, else one with a lost session that the owner
+        knows of, else the one that was reported first.
 
         Returns the notice of it that waits, if any.
         """
@@ -119,7 +126,9 @@ class NoticeThrottle:
         if len(accounts) < MAX_ACCOUNTS:
             return None
         settled = [name for name in accounts if self._subjects[name].is_settled]
-        evicted = [self._subjects.pop(name) for name in settled or accounts[:1]]
+        known_lost = [name for name in accounts if self._subjects[name].is_known_lost]
+        chosen = settled or known_lost[:1] or accounts[:1]
+        evicted = [self._subjects.pop(name) for name in chosen]
         return evicted[0].pending
 
     def mark_sent(self, notice: Notice) -> None:

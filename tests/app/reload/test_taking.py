@@ -265,6 +265,29 @@ async def test_what_lets_nobody_in_waits_for_nothing(
         assert (await daemon.login("open barley")).status_code == 200
 
 
+async def test_whoever_is_shut_out_waits_for_no_crew(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The executor is busy, as with a disk that stalls."""
+    daemon.write(crew("stays"), cookie={"open_to": LOOPBACK})
+    async with running(daemon):
+        assert (await daemon.get("/api/sync-cookie")).status_code == 200
+        apply, asked, may_go_on = Executor.apply_catalog, trio.Event(), trio.Event()
+
+        async def apply_late(*given: Any) -> None:
+            asked.set()
+            await may_go_on.wait()
+            await apply(*given)
+
+        monkeypatch.setattr(Executor, "apply_catalog", apply_late)
+        daemon.write(crew("stays"), cookie={"open_to": []})
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asked.wait()
+        assert (await daemon.get("/api/sync-cookie")).status_code == 403
+        may_go_on.set()
+        await daemon.hears("the configuration is reloaded: ")
+
+
 def is_written(path: Path) -> bool:
     return path.exists() and path.read_text().endswith("\n")
 
