@@ -80,6 +80,11 @@ async def test_evaluate_passes_and_returns_json(page: Page) -> None:
     assert await page.evaluate("() => undefined") is None
 
 
+async def test_page_that_replaces_its_global_object_is_evaluated(page: Page) -> None:
+    await page.goto("data:text/html,<script>globalThis = null</script>")
+    assert await page.evaluate("() => 1 + 1") == 2
+
+
 async def test_evaluate_returns_a_value_of_megabytes(page: Page) -> None:
     value = await page.evaluate("(n) => 'x'.repeat(n)", 5_000_000)
     assert value == "x" * 5_000_000

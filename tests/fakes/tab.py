@@ -137,7 +137,7 @@ class Tab:
             case "Page.navigate":
                 return await self.navigate(params["url"])
             case "Runtime.evaluate":
-                assert params["expression"] == "globalThis"
+                assert params["expression"] == "this"
                 return {"result": {"type": "object", "objectId": self.document.loader_id}}
             case "Runtime.callFunctionOn":
                 return await self._call_function(params)

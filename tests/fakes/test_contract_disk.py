@@ -16,7 +16,7 @@ from uuid import uuid4
 import pytest
 import trio
 from pydantic import SecretBytes
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from smartlinkd.errors import Unavailable
 from smartlinkd.store import file as file_module
@@ -172,8 +172,8 @@ def test_cancelled_write_ends_before_the_next_call(play: Play) -> None:
 
 def test_damaged_file_is_not_opened(play: Play) -> None:
     async def scenario(journal: Store, disk: Any) -> None:
-        for _ in range(3):
-            await journal.unfinished()  # also the work of the store's start has ended
+        await journal.unfinished()
+        await wait_all_tasks_blocked()  # the work of the store's start has ended
         another = disk.path.with_name("another.db")
         disk.damage(another)
         with pytest.raises(UnusableStore, match="is damaged"):

@@ -129,6 +129,9 @@ def test_two_different_links_in_text_are_none(between: str) -> None:
         f"{P}/&utm_source=x",
         f"{P}&amp;utm_source=x",
         f"https://{P}",
+        # Signs that end a link in a text
+        'https://shopee.vn/a"b-i.111.222',
+        "https://shopee.vn/a<b>`-i.111.222",
     ],
 )
 def test_link_with_an_odd_spelling_is_read(link: str) -> None:

@@ -77,6 +77,24 @@ async def test_redirect_is_returned_and_not_followed(location: str, encoding: st
     assert (reply.status, reply.headers["location"]) == (302, location)
 
 
+class Broken(httpx.AsyncByteStream):
+    """A body that breaks off."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"x"
+        raise httpx.ReadError("it broke off")
+
+
+@pytest.mark.parametrize("body", [Drip, Broken])
+async def test_redirect_whose_body_does_not_end_is_returned_soon(
+    body: type[httpx.AsyncByteStream], autojump_clock: trio.testing.MockClock
+) -> None:
+    headers = {"Location": "/x"}
+    reply = await ask(lambda _: httpx.Response(302, headers=headers, stream=body()))
+    assert (reply.status, reply.headers["location"], reply.text) == (302, "/x", "")
+    assert trio.current_time() < 1
+
+
 async def test_body_is_read_up_to_its_bound() -> None:
     for size in (100, 101):
         answer = httpx.Response(200, content=b"y" * size)

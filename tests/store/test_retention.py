@@ -101,6 +101,20 @@ def test_unfinished_execution_is_never_pruned(
     assert unfinished(store) == [pending, running, waiting]
 
 
+def test_execution_that_ended_by_a_clock_that_was_ahead_takes_no_others_place(
+    store: StoreDatabase, create: Create, finish: Finish, now: datetime
+) -> None:
+    ahead, real = [create(), create()], create()
+    for execution_id in ahead:
+        finish(execution_id, later=DAY)
+    finish(real, later=timedelta(minutes=1))
+
+    assert prune(store, now + timedelta(minutes=2), TWO) == 0
+    assert prune(store, now + 2 * DAY, TWO) == 1
+
+    assert [each for each in (*ahead, real) if store.executions.read(each)] == ahead
+
+
 def test_execution_with_a_waiting_delivery_is_not_pruned(
     store: StoreDatabase, create: Create, now: datetime
 ) -> None:

@@ -235,8 +235,9 @@ class Page:
         until = trio.current_time() + deadline
         try:
             if self._global_id is None:
+                # A page's script can replace what `globalThis` names, and cannot replace this.
                 found = await self.session.call(
-                    "Runtime.evaluate", {"expression": "globalThis"}, deadline=deadline
+                    "Runtime.evaluate", {"expression": "this"}, deadline=deadline
                 )
                 self._global_id = found["result"]["objectId"]
             answer = await self.session.call(

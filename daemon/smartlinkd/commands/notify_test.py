@@ -11,6 +11,7 @@ import trio
 from smartlinkd.app.components import make_channels
 from smartlinkd.commands.codes import FAILED, GOOD, UNUSABLE, say
 from smartlinkd.config import Settings
+from smartlinkd.config.secret_files import STAND_IN_HOST
 from smartlinkd.notify.channels import NotSent
 from smartlinkd.wire import timestamp
 
@@ -36,7 +37,12 @@ async def _send_all(settings: Settings) -> int:
         "state_directory": str(settings.state.directory),
     }
     code = GOOD
+    encrypted = _encrypted(settings)
     for channel in channels:
+        if channel.name in encrypted:
+            print(f"{channel.name}: not tried: it is encrypted, and only the service can read it")
+            code = FAILED
+            continue
         try:
             await channel.send(body)
         except NotSent as why:
@@ -45,3 +51,11 @@ async def _send_all(settings: Settings) -> int:
         else:
             print(f"{channel.name}: sent")
     return code
+
+
+def _encrypted(settings: Settings) -> set[str]:
+    """Return the names of the channels whose address could not be read here."""
+    wanted = settings.notify
+    secrets = {"notify.url": wanted.url}
+    secrets |= {f"notify.apprise[{place}]": url for place, url in enumerate(wanted.apprise)}
+    return {name for name, url in secrets.items() if STAND_IN_HOST in url.get_secret_value()}

@@ -34,6 +34,8 @@ ENCRYPTED = f"{BESIDE}.encrypted"
 """The folder that docs/operating.md has the owner put in its place."""
 SHOWN = Path("/run/credentials")
 """Where systemd shows each service its credentials, in a folder with the service's name."""
+STAND_IN_HOST = "stand-in.invalid"
+"""The host in a stand-in for the encrypted address of a channel to the owner."""
 LONGEST_SECRET = 4096  # bytes; a secret is one line
 LONGEST_ENVIRONMENT = 256 * 1024  # bytes; the limit of a crew's variables
 
@@ -294,9 +296,9 @@ def _make_stand_in(section: str, key: str) -> str:
         case "auth", "password_hash":
             return hash_password(secrets.token_hex())
         case "notify", "url":
-            return "https://stand-in.invalid/"
+            return f"https://{STAND_IN_HOST}/"
         case "notify", "apprise":
-            return "json://stand-in.invalid"
+            return f"json://{STAND_IN_HOST}"
         case _:
             return secrets.token_hex(32)
 

@@ -147,10 +147,14 @@ def parse(text: str, market: Market) -> Product | Short | NotALink:
         return meanings.pop()
     if meanings:
         return NotALink("there are two different links in it")
-    # For the reason alone: what a whole text without spaces is, when it is one URL.
-    reading = _read(text.strip(), market, submitted=True)
-    why = reading.why if isinstance(reading, NotALink) else "a page that is no product"
-    return NotALink(why)
+    # A whole text without spaces is one URL. In a text, quotes and "<" would end a link.
+    whole = text.strip()
+    reading = _read(whole, market, submitted=True)
+    if isinstance(reading, NotALink):
+        return reading
+    if isinstance(reading, _PageAddress):
+        return reading.short() if reading.code else NotALink("a page that is no product")
+    return reading if len(whole.split()) == 1 else NotALink("a page that is no product")
 
 
 def find_links(text: str, market: Market) -> list[FoundLink]:

@@ -8,7 +8,7 @@ anew with every chunk. See docs/decisions/022-marketplace-client.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from http.cookiejar import CookieJar
 from types import TracebackType
@@ -22,6 +22,8 @@ from smartlinkd.net.certificates import TrustStore, describe_unreadable
 USER_AGENT = f"smartlinkd/{__version__}"
 _LOCATION = "location"
 _REDIRECTS = (301, 302, 303, 307, 308)
+_DRAIN_S = 0.3
+"""Seconds for the body of a redirect, which nobody wants."""
 _MAX_IDLE = 8
 # For the next hop, which comes at once: servers commonly close an idle connection after 5 s, and a
 # request that meets that is lost.
@@ -135,21 +137,29 @@ async def _read(response: httpx.Response, max_body: int) -> Reply:
     headers = response.headers.copy()
     if _LOCATION in response.extensions:
         headers[_LOCATION] = response.extensions[_LOCATION]
+    if response.status_code in _REDIRECTS and _LOCATION in headers:
+        # Where it leads is known. Its body is read so that the next hop can use the connection.
+        with trio.move_on_after(_DRAIN_S), suppress(httpx.HTTPError, httpx.StreamError):
+            await _read_body(response, max_body)
+        return Reply(response.status_code, headers, "")
     encoding = headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
-        if response.status_code in _REDIRECTS:
-            return Reply(response.status_code, headers, "")
         raise NoAnswer(f"a body encoded as {encoding[:20]!r}, which was not asked for")
+    body = await _read_body(response, max_body)
+    # UTF-8 whatever charset the header names: the sender would choose the codec, and some of
+    # Python's raise, are not for text, or take seconds. "-sig": some bodies begin with a mark.
+    text = bytes(body[:max_body]).decode("utf-8-sig", errors="replace")
+    return Reply(response.status_code, headers, text)
+
+
+async def _read_body(response: httpx.Response, max_body: int) -> bytearray:
+    """Return the body, or its beginning if it has more than `max_body` bytes."""
     body = bytearray()
     with trio.CancelScope() as enough:
-        # A redirect's, too: then the next hop can use the connection.
         async for chunk in response.aiter_bytes():
             body += chunk
             if len(body) > max_body:
                 # Not `break`: that leaves generators below this one to the garbage collector, and
                 # the connection with them. Cancelled, they end in order at their next read.
                 enough.cancel()
-    # UTF-8 whatever charset the header names: the sender would choose the codec, and some of
-    # Python's raise, are not for text, or take seconds. "-sig": some bodies begin with a mark.
-    text = bytes(body[:max_body]).decode("utf-8-sig", errors="replace")
-    return Reply(response.status_code, headers, text)
+    return body

@@ -161,11 +161,12 @@ def _delete_executions(
 def _cut(connection: sqlite3.Connection, now: datetime, retention: Retention, crew: str) -> int:
     """Return the time before which executions of a crew must have ended to be deleted."""
     too_old = micros(now - retention.age)
-    # The oldest of the newest `count`; none if there are fewer.
+    # The oldest of the newest `count`; none if there are fewer. What seems to have ended in the
+    # future, by a clock that was ahead, takes the place of no other.
     oldest_kept = connection.execute(
-        "SELECT finished_at FROM executions WHERE crew = ? AND finished_at IS NOT NULL "
+        "SELECT finished_at FROM executions WHERE crew = ? AND finished_at <= ? "
         "ORDER BY finished_at DESC LIMIT 1 OFFSET ?",
-        (crew, retention.count - 1),
+        (crew, micros(now), retention.count - 1),
     ).fetchone()
     return too_old if oldest_kept is None else max(too_old, oldest_kept["finished_at"])
 

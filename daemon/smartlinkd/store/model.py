@@ -305,10 +305,11 @@ class StoreLimits:
     busy_timeout_s: float = BUSY_TIMEOUT_S
     """The wait for a lock of another program. Every other call waits meanwhile."""
     prune_every_s: float = 600.0
-    pruned_rows: int = 1000
-    """Events and tasks of one batch of pruning, so that others hardly wait."""
-    pages_at_once: int = 500
-    """Free pages that are cut off the file in one transaction."""
+    pruned_rows: int = 200
+    """Events and tasks of one batch of pruning, so that others hardly wait, and that it has room on
+    a disk that is nearly full (`disk.py`)."""
+    pages_at_once: int = 100
+    """Free pages that are cut off the file in one transaction, likewise."""
     disk_look_s: float = 5.0
     """The time between two looks for room while the disk is full."""
     list_page: int = 100
