@@ -95,17 +95,21 @@ async def test_create_is_refused_on_a_nearly_full_disk(
     assert (await journal.create(new(), idempotency=key)).id == earlier.id
 
 
-async def test_start_of_an_execution_is_refused_on_a_nearly_full_disk(
+async def test_end_of_an_execution_alone_is_recorded_on_a_nearly_full_disk(
     journal: Store, disk: FakeDisk, new: New, disk_notices: list[bool]
 ) -> None:
+    """The last room is for the deletion of old ones."""
     waiting = await journal.create(new(), idempotency=None)
     disk.free = ROOM - 512
-    begins = ExecutionUpdate(Change(status=Status.RUNNING, started_at=new().created_at))
-    with pytest.raises(DiskFull):
-        await journal.record(waiting.id, begins)
+    begins = Change(status=Status.RUNNING, started_at=new().created_at)
+    for change in (begins, Change(current_task="a")):
+        with pytest.raises(DiskFull):
+            await journal.record(waiting.id, ExecutionUpdate(change))
     assert disk_notices == [True]
     assert [each.status for each in await journal.unfinished()] == [Status.PENDING]
-    await journal.record(waiting.id, ExecutionUpdate(Change(current_task="a")))
+    ends = Change(status=Status.STOPPED, finished_at=new().created_at)
+    await journal.record(waiting.id, ExecutionUpdate(ends))
+    assert await journal.unfinished() == []
 
 
 @pytest.mark.parametrize("store_limits", [replace(QUICK, prune_every_s=0.01)])

@@ -185,8 +185,9 @@ class Executions:
             if "webhooks" in change:
                 self._outbox.set_targets(sequence, execution_id, change["webhooks"])
             self._outbox.queue(sequence, execution_id, update.deliveries)
-            # The worker starts now and needs room on the disk, as in `create`.
-            if change.get("started_at") and not self._file.has_room():
+            # What is left is for ends, and for the deletion of old executions. A worker that starts
+            # needs room as well, as in `create`.
+            if not update.ends and not self._file.has_room():
                 raise disk_full()
             if update.ends or "webhooks" in change:
                 self._outbox.drop_unneeded_targets(sequence)
