@@ -31,8 +31,7 @@ ENDLESS = "y" * (1024 * 1024 + 1)
 
 
 def main() -> None:
-    inputs = receive()
-    for step in inputs["inputs"].get("script", ["started", "result done"]):
+    for step in GIVEN["inputs"].get("script", ["started", "result done"]):
         if isinstance(step, str):
             word, _, rest = step.partition(" ")
             run_step(word, rest)
@@ -53,13 +52,18 @@ def send_message(message: dict[str, Any]) -> None:
     send(json.dumps(message) + "\n")
 
 
-def run_step(word: str, rest: str) -> None:  # noqa: PLR0912 - a branch a step
+def run_step(word: str, rest: str) -> None:  # noqa: PLR0912, PLR0915 - a branch a step
     if word in MESSAGES:
         return send_message(MESSAGES[word](rest))
     match word:
-        case "hear":
-            if receive()["type"] == "stop":
+        case "given":
+            send_message(MESSAGES["log"](json.dumps(GIVEN)))
+        case "hear" | "echo":
+            message = receive()
+            if message["type"] == "stop":
                 sys.exit("stopped")
+            if word == "echo":
+                send_message(MESSAGES["log"](json.dumps(message)))
         case "stopped":
             while receive()["type"] != "stop":
                 pass
@@ -75,6 +79,8 @@ def run_step(word: str, rest: str) -> None:  # noqa: PLR0912 - a branch a step
                 send_message({"type": "log", "text": FLOOD})
         case "print":
             os.write(1, b"x" * int(rest))
+        case "output":
+            print(rest, flush=True)
         case "words":
             print(rest, file=sys.stderr, flush=True)
         case "sleep":
@@ -122,6 +128,7 @@ def fork_child(*, stray: bool) -> None:
 if __name__ == "__main__":
     CONNECTION = socket.socket(fileno=int(os.environ["SMARTLINKD_FD"]))
     READER = CONNECTION.makefile("r", encoding="utf-8")
+    GIVEN = receive()
     try:
         main()
     except (BrokenPipeError, ConnectionResetError) as fault:

@@ -40,61 +40,13 @@ from smartlinkd.store.model import (
     WebhookTarget,
 )
 from smartlinkd.supervision.policy import Backoff
+from tests.fakes import puppets
 
 MIB = 2**20
 HANG = 20.0  # seconds; what takes that long hangs
 Step = str | dict[str, JsonValue]
-# Does the steps of its input "script", one after the other. An object is said as it is.
-PUPPET = r"""
-import json, signal, socket, sys
-socket = socket.socket(fileno=3)
-line, answers = socket.makefile("w", encoding="utf-8"), socket.makefile("r", encoding="utf-8")
-def say(type, **fields):
-    print(json.dumps({"type": type, **fields}), file=line, flush=True)
-def hear():
-    message = json.loads(answers.readline() or '{"type": "stop"}')
-    if message["type"] == "stop":
-        sys.exit("stopped")
-    return message
-given = hear()
-for step in given["inputs"].get("script", ["started", "result done"]):
-    word, _, rest = (step if isinstance(step, str) else "").partition(" ")
-    if word == "":
-        say(**step)
-    elif word == "started":
-        say("started")
-    elif word == "task":
-        say("task_started", task_id=rest, name="task " + rest)
-    elif word == "done":
-        say("task_completed", task_id=rest, output="output of " + rest)
-    elif word == "ask":
-        say("human_input", task_id=rest, prompt="good?")
-    elif word == "call":
-        say("tool_call", call_id=rest, tool=rest, arguments={})
-    elif word == "hear":
-        say("log", text=json.dumps(hear()))
-    elif word == "given":
-        say("log", text=json.dumps(given))
-    elif word == "log":
-        say("log", text=rest)
-    elif word == "result":
-        say("result", output=rest)
-    elif word == "failed":
-        say("failed", error=rest)
-    elif word == "raw":
-        print(rest, file=line, flush=True)
-    elif word == "deaf":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    elif word == "hang":
-        while True:
-            signal.pause()
-    elif word == "exit":
-        print("what it was at", flush=True)
-        print("its last words", file=sys.stderr, flush=True)
-        sys.exit(int(rest))
-    else:
-        raise ValueError(step)
-"""
+PUPPET = Path(puppets.__file__).with_name("puppet.py")
+"""A real worker, which does the steps of its input `script`."""
 
 
 def make_crew(name: str = "c", *command: str, **different: object) -> Crew:
@@ -112,7 +64,7 @@ def make_crew(name: str = "c", *command: str, **different: object) -> Crew:
     }
     for key, value in different.items():
         (worker if key in worker else usual)[key] = value
-    puppet = (sys.executable, "-I", "-S", "-c", PUPPET)
+    puppet = (sys.executable, "-I", "-S", str(PUPPET))
     return Crew(name=name, worker=WorkerSettings(command or puppet, {}, **worker), **usual)
 
 

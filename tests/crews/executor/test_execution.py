@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 async def test_execution_with_a_free_slot_runs_when_its_kickoff_is_answered(
     daemon: CrewsDaemon,
 ) -> None:
-    kickoff_id = await daemon.kickoff("call gate", "hear", "result ok")
+    kickoff_id = await daemon.kickoff("call gate", "echo", "result ok")
     assert (await daemon.look(kickoff_id)).state is ExecutionState.RUNNING
 
 
@@ -42,7 +42,7 @@ async def test_execution_events_and_result_are_complete_and_in_order(daemon: Cre
         {"type": "step", "task_id": "a", "agent": "Scout", "thought": "hm"},
         {"type": "log", "level": "warning", "text": "slow"},
         "call add",
-        "hear",
+        "echo",
         {"type": "task_completed", "task_id": "a", "output": "two", "output_json": [1, 2]},
         "task b",
         "done b",
@@ -118,7 +118,7 @@ async def test_calls_to_all_kinds_of_webhooks_are_owed_in_the_order_of_their_eve
         "task a",
         {"type": "step", "thought": "hm"},
         "ask a",
-        "hear",
+        "echo",
         "done a",
         "result ok",
         webhooks=webhooks,
@@ -137,7 +137,7 @@ async def test_calls_to_all_kinds_of_webhooks_are_owed_in_the_order_of_their_eve
     [
         (["started", "failed no luck today"], "no luck today"),
         (
-            ["started", "exit 3"],
+            ["started", "words its last words", "exit 3"],
             "the worker exited with code 3 without a result; its last words: its last words",
         ),
     ],
@@ -172,7 +172,9 @@ async def test_worker_that_cannot_be_started_has_an_error_that_names_its_program
 async def test_output_of_a_failed_worker_is_logged(
     daemon: CrewsDaemon, caplog: pytest.LogCaptureFixture
 ) -> None:
-    failed = await daemon.end_of(await daemon.kickoff("started", "exit 3"))
+    failed = await daemon.end_of(
+        await daemon.kickoff("started", "output what it was at", "words its last words", "exit 3")
+    )
     await daemon.comes_to_rest()
     for where, words in (("output", "what it was at"), ("error", "its last words")):
         told = f"execution {failed.id} failed; its worker's standard {where} ended:\n{words}\n"
@@ -226,7 +228,7 @@ async def test_tool_call_is_answered_with_its_result_or_error(  # noqa: PLR0917 
     error: str | None,
 ) -> None:
     daemon = await start_daemon(crew(tools=granted))
-    kickoff_id = await daemon.kickoff("started", call(tool, **arguments), "hear", "result ok")
+    kickoff_id = await daemon.kickoff("started", call(tool, **arguments), "echo", "result ok")
     assert (await daemon.end_of(kickoff_id)).state is ExecutionState.SUCCESS
     (answer,) = await heard(daemon, kickoff_id)
     assert answer == {"type": "tool_result", "call_id": "1", "result": result, "error": error}
@@ -239,7 +241,7 @@ async def test_tool_call_is_answered_with_its_result_or_error(  # noqa: PLR0917 
 async def test_tool_calls_overlap_while_the_worker_goes_on(daemon: CrewsDaemon) -> None:
     kickoff_id = await daemon.kickoff(
         *("started", call("gate", "1"), call("gate", "2"), "task a", "done a"),
-        *(call("add", "3", x=1), "hear", "hear", "hear", "result ok"),
+        *(call("add", "3", x=1), "echo", "echo", "echo", "result ok"),
     )
     await daemon.hears(kickoff_id, "sum")
     await daemon.gate.reaches(2)
@@ -263,9 +265,9 @@ async def test_tool_is_cancelled_when_its_worker_ends(daemon: CrewsDaemon, last:
 async def test_bug_in_a_tool_fails_its_execution_alone(
     daemon: CrewsDaemon, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = await daemon.kickoff("started", "call gate", "hear", "result ok")
+    other = await daemon.kickoff("started", "call gate", "echo", "result ok")
     await daemon.gate.reaches(1)
-    kickoff_id = await daemon.kickoff("started", call("bug"), "hear", "result ok")
+    kickoff_id = await daemon.kickoff("started", call("bug"), "echo", "result ok")
     end = await daemon.end_of(kickoff_id)
     assert (end.status, end.error) == (Status.ERROR, "internal error; the daemon's log has it")
     (record,) = [record for record in caplog.records if record.exc_info]

@@ -21,8 +21,8 @@ from tests.processes.family import server_of, sleeping
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
 
-BEGINS = ("started", "task a", "call gate", "hear")
-ASKS = ("ask a", "hear")
+BEGINS = ("started", "task a", "call gate", "echo")
+ASKS = ("ask a", "echo")
 ENDS = ("done a", "result ok")
 
 
@@ -35,7 +35,7 @@ async def timed(mock_clock: MockClock, start_daemon: StartDaemon, crew: MakeCrew
 async def test_execution_over_its_deadline_has_timed_out_and_one_in_the_queue_has_not(
     mock_clock: MockClock, timed: CrewsDaemon
 ) -> None:
-    running = [await timed.kickoff("started", "call gate", "hear", "result ok") for _ in range(2)]
+    running = [await timed.kickoff("started", "call gate", "echo", "result ok") for _ in range(2)]
     waiting = await timed.kickoff()
     await timed.gate.reaches(2)
     mock_clock.jump(99)

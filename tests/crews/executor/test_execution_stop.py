@@ -14,7 +14,7 @@ from smartlinkd.store.model import ExecutionState, Status
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
 
-WAITS = ("started", "call gate", "hear", "result ok")
+WAITS = ("started", "call gate", "echo", "result ok")
 
 
 async def test_stop_of_a_waiting_execution_ends_it_unstarted(
@@ -42,7 +42,7 @@ async def test_stop_of_a_waiting_execution_ends_it_unstarted(
 async def test_stop_of_a_running_execution_ends_its_worker_and_names_who_stopped_it(
     daemon: CrewsDaemon, user: str, by: str
 ) -> None:
-    kickoff_id = await daemon.kickoff("started", "task a", "call gate", "hear", user=user)
+    kickoff_id = await daemon.kickoff("started", "task a", "call gate", "echo", user=user)
     await daemon.gate.reaches(1)
     await daemon.stop_one(kickoff_id, user)
     end = await daemon.look(kickoff_id)

@@ -22,7 +22,7 @@ from tests.every_step.strike import Strike
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
 
-WAITS = ("started", "call gate", "hear", "result ok")
+WAITS = ("started", "call gate", "echo", "result ok")
 
 
 async def follow(executor: Executor, caller: CrewUser, kickoff_id: str) -> None:
@@ -104,7 +104,7 @@ async def test_log_of_an_interrupted_execution_has_its_own_event(
     start_daemon: StartDaemon, crew: MakeCrew, log: pytest.LogCaptureFixture
 ) -> None:
     daemon = await start_daemon(crew())
-    kickoff_id = await daemon.kickoff("started", "call gate", "hear", "result ok")
+    kickoff_id = await daemon.kickoff("started", "call gate", "echo", "result ok")
     await daemon.gate.reaches(1)
     await daemon.kill()
     assert told(log, LogEvent.EXECUTION_INTERRUPTED) == []

@@ -14,7 +14,7 @@ from smartlinkd.errors import Refused, Unavailable, Unprocessable
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, StartDaemon
 
-WAITS = ("started", "call gate", "hear", "result ok")
+WAITS = ("started", "call gate", "echo", "result ok")
 BODY: JsonValue = {"inputs": {"x": 1}}
 BROKEN = Catalog({}, (BrokenCrew("c", (), ()),))
 

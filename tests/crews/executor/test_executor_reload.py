@@ -17,7 +17,7 @@ from smartlinkd.store.model import ExecutionState, Status
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
 
-WAITS = ("started", "call gate", "hear", "result ok")
+WAITS = ("started", "call gate", "echo", "result ok")
 HANG = 20.0  # seconds; what takes that long hangs
 BROKEN_C = BrokenCrew("c", ())
 

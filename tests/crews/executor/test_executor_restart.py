@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, StartDaemon
 
 MAX_RERUNS = ExecutorLimits().max_reruns
-WAITS = ("started", "task a", "call gate", "hear", "done a", "task b", "done b", "result ok")
+WAITS = ("started", "task a", "call gate", "echo", "done a", "task b", "done b", "result ok")
 
 
 @pytest.fixture(params=["stop", "kill"])

@@ -22,7 +22,7 @@ from smartlinkd.store.model import (
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
 
-ASKS = ("started", "task a", "ask a", "hear", "done a", "result ok")
+ASKS = ("started", "task a", "ask a", "echo", "done a", "result ok")
 WAITING = Status.WAITING_FOR_HUMAN_INPUT
 
 
@@ -74,7 +74,7 @@ async def test_same_answer_counts_again_when_its_task_is_asked_about_again(
     daemon: CrewsDaemon,
 ) -> None:
     kickoff_id = await daemon.kickoff(
-        *("started", "task a", "ask a", "hear", "ask a", "hear", "done a", "result ok")
+        *("started", "task a", "ask a", "echo", "ask a", "echo", "done a", "result ok")
     )
     for _ in range(2):
         await daemon.reaches(kickoff_id, WAITING)
@@ -176,7 +176,7 @@ async def test_answer_that_repeats_the_webhooks_keeps_their_targets(
     """Nobody takes the calls, so targets that an answer replaces would be kept for them."""
     webhooks = (target("task", "x"), target("stream", "x"))
     daemon = await start_daemon(store_limits=StoreLimits(targets=len(webhooks)))
-    script = ("started", "task a", *("ask a", "hear") * 3, "done a", "result ok")
+    script = ("started", "task a", *("ask a", "echo") * 3, "done a", "result ok")
     kickoff_id = await daemon.kickoff(*script, webhooks=webhooks)
     for again in (webhooks, webhooks[:1], webhooks):
         await daemon.reaches(kickoff_id, WAITING)

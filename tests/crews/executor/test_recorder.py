@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.crews.executor.conftest import CrewsDaemon, Disk, MakeCrew, StartDaemon
 
 HANG = 20.0  # seconds; what takes that long hangs
-SCRIPT = ("started", "task a", "log 1", "call gate", "hear", "done a", "log 2", "result ok")
+SCRIPT = ("started", "task a", "log 1", "call gate", "echo", "done a", "log 2", "result ok")
 STORY = [
     "crew_kickoff_started",
     "task_started",
@@ -62,7 +62,7 @@ async def test_each_write_that_a_full_disk_refuses_is_recorded_once(
 
 
 async def test_nothing_is_shown_before_it_is_on_disk(disk: Disk, daemon: CrewsDaemon) -> None:
-    kickoff_id = await daemon.kickoff("started", "call gate", "hear", "result ok")
+    kickoff_id = await daemon.kickoff("started", "call gate", "echo", "result ok")
     await daemon.gate.reaches(1)
     disk.refusing = True
     daemon.gate.open()
@@ -76,7 +76,7 @@ async def test_nothing_is_shown_before_it_is_on_disk(disk: Disk, daemon: CrewsDa
 async def test_execution_that_waits_for_the_disk_is_stopped(
     disk: Disk, daemon: CrewsDaemon
 ) -> None:
-    kickoff_id = await daemon.kickoff("started", "call gate", "hear", "hang")
+    kickoff_id = await daemon.kickoff("started", "call gate", "echo", "hang")
     await daemon.gate.reaches(1)
     disk.refusing = True
     daemon.gate.open()
@@ -100,7 +100,7 @@ async def test_answer_repeated_after_a_timeout_is_the_same_answer(
     disk: Disk, daemon: CrewsDaemon
 ) -> None:
     kickoff_id = await daemon.kickoff(
-        *("started", "task a", "ask a", "hear", "done a", "call gate", "hear", "result ok")
+        *("started", "task a", "ask a", "echo", "done a", "call gate", "echo", "result ok")
     )
     await daemon.reaches(kickoff_id, Status.WAITING_FOR_HUMAN_INPUT)
     disk.refusing = True
@@ -134,7 +134,7 @@ async def test_stop_on_a_full_disk_is_unavailable_in_time(
 ) -> None:
     limits["completion_timeout_s"] = 0.05
     daemon = await start_daemon(crew(max_running=1, grace=1.0))
-    running = await daemon.kickoff("started", "call gate", "hear", "result ok")
+    running = await daemon.kickoff("started", "call gate", "echo", "result ok")
     kickoff_id = await daemon.kickoff("started", "hang") if waits else running
     await daemon.gate.reaches(1)
     disk.refusing = True
@@ -171,7 +171,7 @@ async def test_kickoff_while_an_outcome_waits_for_the_disk_waits_for_its_slot(
 ) -> None:
     """Its end can be seen a moment before the executor has heard that it is recorded."""
     daemon = await start_daemon(crew(max_running=1, queue=0))
-    first = await daemon.kickoff("started", "call gate", "hear", "result ok")
+    first = await daemon.kickoff("started", "call gate", "echo", "result ok")
     await daemon.gate.reaches(1)
     disk.refuses_record(number=BEGINNING_OF_NEXT - 1, times=1_000_000)
     daemon.gate.open()
@@ -187,7 +187,7 @@ async def test_stop_while_an_outcome_waits_for_the_disk_is_refused(
     start_daemon: StartDaemon, crew: MakeCrew, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     daemon = await start_daemon(crew(max_running=1, grace=1.0))
-    kickoff_id = await daemon.kickoff("started", "call gate", "hear", "result ok", "hang")
+    kickoff_id = await daemon.kickoff("started", "call gate", "echo", "result ok", "hang")
     await daemon.gate.reaches(1)
     disk.refuses_record(number=BEGINNING_OF_NEXT - 1, times=10)
     daemon.gate.open()

@@ -14,7 +14,7 @@ from smartlinkd.store.model import ExecutionState
 if TYPE_CHECKING:
     from tests.crews.executor.conftest import MakeCrew, StartDaemon
 
-WAITS = ("started", "call gate", "hear", "result ok")
+WAITS = ("started", "call gate", "echo", "result ok")
 
 
 async def test_no_more_run_than_max_running(start_daemon: StartDaemon, crew: MakeCrew) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.crews.executor.conftest import CrewsDaemon, MakeCrew, StartDaemon
 
 C = CrewUser("c")
-WAITS = ("started", "call gate", "hear", "result ok")
+WAITS = ("started", "call gate", "echo", "result ok")
 
 
 async def test_notification_before_the_wait_is_kept_once() -> None:
@@ -37,7 +37,7 @@ async def test_wait_ends_with_a_change_of_state_and_with_no_other_event(
     start_daemon: StartDaemon, crew: MakeCrew
 ) -> None:
     daemon = await start_daemon(crew(max_running=1))
-    running = await daemon.kickoff("started", "call gate", "hear", "log 1", "task a", "exit 1")
+    running = await daemon.kickoff("started", "call gate", "echo", "log 1", "task a", "exit 1")
     waiting = await daemon.kickoff("started", "hang")
     await daemon.gate.reaches(1)
     seen: dict[str, ExecutionState] = {}
