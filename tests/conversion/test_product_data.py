@@ -123,6 +123,16 @@ async def test_refusal_of_data_stops_the_reads_that_wait(
     assert len(fakes.products.reads) == 1
 
 
+async def test_refusal_of_data_ends_the_reads_that_run(
+    fakes: Fakes, autojump_clock: MockClock
+) -> None:
+    fakes.products.script = {1: ProductsRefused("no"), 2: 5.0, 3: 5.0}
+    await fakes.open()
+    entries = await fakes.convert(*map(fakes.link, (1, 2, 3)))
+    assert entries == {fakes.link(n): fakes.entry(n, data=False) for n in (1, 2, 3)}
+    assert sorted(fakes.products.cut) == [2, 3]
+
+
 async def test_refusal_of_data_is_for_one_account_until_the_owner_ends_it(
     fakes: Fakes, autojump_clock: MockClock
 ) -> None:

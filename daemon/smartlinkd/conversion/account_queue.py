@@ -153,11 +153,15 @@ class AccountQueue:
         """
         self.account.pause(cookie)
         self._refuse(list(self._waiting), HumanCheck())
+        self.end_reads()
+
+    def end_reads(self) -> None:
+        """End all reads of product data. Each returns None."""
         for scope in self._reads:
             scope.cancel()
 
     async def read_product(self, read: Callable[[], Awaitable[T | None]]) -> T | None:
-        """Return what `read` returns, or None if the account is paused or gets paused meanwhile.
+        """Return what `read` returns, or None if the account is paused or the read is ended.
 
         Raises what `read` raises.
         """

@@ -41,7 +41,7 @@ from smartlinkd.crews.scheduler import Scheduler
 from smartlinkd.crews.subscriptions import ExecutionEventStream, Subscriptions
 from smartlinkd.crews.tools import Tool
 from smartlinkd.deadlines import actor_deadline
-from smartlinkd.errors import Invalid, Refused
+from smartlinkd.errors import Invalid
 from smartlinkd.nurseries import sole_error
 from smartlinkd.processes.reaper import empty_folder
 from smartlinkd.state_files import StateUnusable
@@ -154,15 +154,12 @@ class Executor:
             Unavailable: the queue is full, or the crew cannot run.
             Invalid: the values cannot be kept.
         """
-        key = IdempotencyKey(idempotency_key, body) if idempotency_key is not None else None
-        try:
-            return await self.mailbox.ask(Scheduler.kickoff, user, kickoff, key)
-        except Refused:
-            # Only what is new is refused. What cannot be written to can be read from.
-            earlier = await self.created_by(user, idempotency_key=idempotency_key, body=body)
-            if earlier is None:
-                raise
+        # First: only what is new is refused, or waits for its crew. What is kept can be read.
+        earlier = await self.created_by(user, idempotency_key=idempotency_key, body=body)
+        if earlier is not None:
             return earlier
+        key = IdempotencyKey(idempotency_key, body) if idempotency_key is not None else None
+        return await self.mailbox.ask(Scheduler.kickoff, user, kickoff, key)
 
     async def created_by(
         self, user: CrewUser, *, idempotency_key: str | None, body: JsonValue

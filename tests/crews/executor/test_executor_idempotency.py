@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
 from pydantic import JsonValue
 
 from smartlinkd.crews.catalog.catalog import Catalog
@@ -12,9 +13,10 @@ from smartlinkd.crews.model import BrokenCrew, Input
 from smartlinkd.errors import Refused, Unavailable, Unprocessable
 
 if TYPE_CHECKING:
-    from tests.crews.executor.conftest import MakeCrew, StartDaemon
+    from tests.crews.executor.conftest import Disk, MakeCrew, StartDaemon
 
 WAITS = ("started", "call gate", "echo", "result ok")
+SOON = 8.0  # seconds; a call to an actor takes no longer
 BODY: JsonValue = {"inputs": {"x": 1}}
 BROKEN = Catalog({}, (BrokenCrew("c", (), ()),))
 
@@ -57,3 +59,20 @@ async def test_key_outlives_a_restart(start_daemon: StartDaemon) -> None:
     await daemon.kill()
     daemon = await start_daemon()
     assert await daemon.kickoff(*WAITS, key="k", body=BODY) == first
+
+
+async def test_repeated_key_does_not_wait_for_a_full_disk_after_a_restart(
+    start_daemon: StartDaemon, crew: MakeCrew, disk: Disk
+) -> None:
+    """What was interrupted is being put back, and new kickoffs of its crew wait for that."""
+    rerun = crew(on_restart="rerun")
+    daemon = await start_daemon(rerun)
+    first = await daemon.kickoff(*WAITS, key="k", body=BODY)
+    await daemon.gate.reaches(1)
+    await daemon.kill()
+    disk.refusing = True
+    daemon = await start_daemon(rerun)
+    await disk.has_refused(1)
+    with trio.fail_after(SOON):
+        assert await daemon.kickoff(*WAITS, key="k", body=BODY) == first
+    disk.refusing = False
