@@ -61,5 +61,7 @@ async def test_every_loop_of_the_daemon_is_watched_and_answers_probes(
         assert [each.name for each in loops] == LOOPS
         assert {each.name: each.busy for each in loops if each.busy} == {
             **dict.fromkeys(("browser", UPKEEP), 77 + 5.0),
-            **dict.fromkeys(("pauses", "history", "journal", "executor", "webhooks"), 60.0),
+            **dict.fromkeys(
+                ("pauses", "history", "crew tokens", "journal", "executor", "webhooks"), 60.0
+            ),
         }

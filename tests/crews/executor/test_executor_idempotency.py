@@ -64,7 +64,7 @@ async def test_key_outlives_a_restart(start_daemon: StartDaemon) -> None:
 async def test_repeated_key_does_not_wait_for_a_full_disk_after_a_restart(
     start_daemon: StartDaemon, crew: MakeCrew, disk: Disk
 ) -> None:
-    """What was interrupted is being put back, and new kickoffs of its crew wait for that."""
+    """New kickoffs of its crew wait until what was interrupted is put back."""
     rerun = crew(on_restart="rerun")
     daemon = await start_daemon(rerun)
     first = await daemon.kickoff(*WAITS, key="k", body=BODY)
