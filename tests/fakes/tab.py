@@ -29,7 +29,7 @@ SCRIPTS: dict[str, Script] = {}
 """Python functions, by the JavaScript source that they stand for."""
 
 
-class CommandFailed(Exception):  # noqa: N818
+class CommandFailed(Exception):  # noqa: N818 - it says what happened
     """The browser answers the command with an error of this text."""
 
 

@@ -147,14 +147,12 @@ def parse(text: str, market: Market) -> Product | Short | NotALink:
         return meanings.pop()
     if meanings:
         return NotALink("there are two different links in it")
-    # A whole text without spaces is one URL. In a text, quotes and "<" would end a link.
     whole = text.strip()
     reading = _read(whole, market, submitted=True)
-    if isinstance(reading, NotALink):
-        return reading
-    if isinstance(reading, _PageAddress):
-        return reading.short() if reading.code else NotALink("a page that is no product")
-    return reading if len(whole.split()) == 1 else NotALink("a page that is no product")
+    if isinstance(reading, Product) and len(whole.split()) == 1:
+        return reading  # with a quote or "<" in its slug, which end a link in a text
+    why = reading.why if isinstance(reading, NotALink) else "a page that is no product"
+    return NotALink(why)
 
 
 def find_links(text: str, market: Market) -> list[FoundLink]:
