@@ -8,7 +8,6 @@ See docs/decisions/067-talking-to-workers.md.
 
 from __future__ import annotations
 
-import logging
 import socket
 
 import trio
@@ -26,8 +25,6 @@ from smartlinkd.crews.protocol import (
     ToolResult,
     encode,
 )
-
-logger = logging.getLogger(__name__)
 
 CHUNK = 64 * 1024
 SEND_LIMIT = 30.0
@@ -50,7 +47,6 @@ class WorkerChannel:
         self, connection: trio.socket.SocketType, inputs: Inputs, *, max_output: int
     ) -> None:
         self.fault: ProtocolFault | None = None
-        self._warned = False
         self._connection = connection
         self._conversation = Conversation(max_output=max_output)
         self._received = bytearray()
@@ -102,16 +98,10 @@ class WorkerChannel:
             self._break(ProtocolFault(f"it did not read `{message.type}` within {SEND_LIMIT:g} s"))
 
     async def discard(self) -> None:
-        """Read and drop bytes until the worker closes its end, or `MAX_DISCARDED` are dropped.
-
-        Bytes after its last message are warned of once: their author believes that they count.
-        """
-        if self._received:
-            self._warn_of_more()
-            self._received.clear()
+        """Read and drop bytes until the worker closes its end, or `MAX_DISCARDED` are dropped."""
+        self._received.clear()
         left = MAX_DISCARDED
         while left > 0 and (data := await self._receive()):
-            self._warn_of_more()
             left -= len(data)
 
     def close(self) -> None:
@@ -153,11 +143,6 @@ class WorkerChannel:
             self._connection.shutdown(socket.SHUT_WR)  # a worker that reads on sees that it may go
             return None
         return message
-
-    def _warn_of_more(self) -> None:
-        if self.final is not None and not self._warned:
-            self._warned = True
-            logger.warning("a worker says more after its last message, which nobody hears")
 
     async def _receive(self) -> bytes:
         try:

@@ -165,7 +165,6 @@ _worker("reaper_killed", "error", "may still be running", log="left over: its re
 for _fault in ("floods_output", "leaves_children", "result_twice", "lingers"):
     change(_fault, (*AT_WORK, "stopping", "draining"), error="")
 # The result stays valid, and the client gets it at once.
-change("result_twice", AT_WORK, log="a worker says more after its last message")
 change("lingers", AT_WORK, log=f"does not end within {GRACE:g} s of its last message")
 
 # The receiver of webhook calls.
