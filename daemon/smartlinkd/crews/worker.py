@@ -8,7 +8,6 @@ messages. Limits: docs/decisions/068-limits-of-workers.md.
 
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import socket
@@ -226,18 +225,7 @@ async def start_worker(
     except OSError as fault:
         if entered:
             raise  # the block's own
-        raise CannotStart(_why_not(settings.command[0], fault)) from fault
-
-
-def _why_not(program: str, fault: OSError) -> str:
-    # Of a file that is there, execve(2) says so when its interpreter is not.
-    if (
-        fault.errno == errno.ENOENT
-        and fault.filename == Path(program).name
-        and Path(program).is_file()
-    ):
-        return f"{program}: what its first line (#!) names is not there"
-    return f"{program}: {fault}"
+        raise CannotStart(f"{settings.command[0]}: {fault}") from fault
 
 
 def _unless_out_of_sight(status: ExitStatus, how: Stopped) -> Stopped:
