@@ -102,16 +102,10 @@ class Completion:
         """
         with trio.move_on_after(self._timeout_s):
             await self.ended.wait()
-        if self.status is None and not self.ended.is_set():
-            raise Unavailable(
-                "it is being stopped, but the journal cannot record its end at the moment, as with "
-                "a full disk; ask /status later what it has ended as",
-                retry_after=5,
-            )
         if self.status is None:
             raise Unavailable(
-                "it was being stopped when the daemon, or this part of it, ended; ask /status what "
-                "has become of it",
+                "it is being stopped, but its end is not recorded yet: the disk may be full, or "
+                "the daemon is restarting; ask /status later what it has ended as",
                 retry_after=5,
             )
         if self.status is not Status.STOPPED:
