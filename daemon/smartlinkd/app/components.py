@@ -13,8 +13,6 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from trio.from_thread import check_cancelled
-
 from smartlinkd.auth.actor import Auth
 from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
@@ -174,8 +172,7 @@ async def read_crews(settings: Settings, service_manager: ServiceManager) -> Cat
     """Read every crew. Raises `NoThread`."""
     # At the start the task that asks systemd for more time does not run yet.
     service_manager.extend_timeout(longest_read_s(settings) + EXTENSION_S)
-    # `check_cancelled` ends a start that waits for an interpreter that hangs.
-    return await on_thread(read_catalog, settings, check_cancelled)
+    return await on_thread(read_catalog, settings)
 
 
 @dataclass(frozen=True)

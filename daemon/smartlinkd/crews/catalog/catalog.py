@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -104,26 +103,19 @@ def longest_read_s(settings: Settings) -> float:
     )
 
 
-def read_catalog(
-    settings: Settings,
-    check_cancelled: Callable[[], object] = lambda: None,
-    *,
-    may_start_interpreters: bool = True,
-) -> Catalog:
+def read_catalog(settings: Settings, *, may_start_interpreters: bool = True) -> Catalog:
     """Check every crew of the configuration. A crew's fault never raises. Blocks.
 
+    If this is a thread of trio's, a cancellation of its task ends the wait for an interpreter.
+
     Args:
-        check_cancelled: Called while an interpreter is waited for. What it raises ends the wait.
         may_start_interpreters: False to check only that they are there.
     """
     claims = _Claims(settings.server.bind)
-    check_interpreter = partial(
-        check_python, check_cancelled=check_cancelled, may_start=may_start_interpreters
-    )
     crews: dict[str, Crew] = {}
     broken: list[BrokenCrew] = []
     for entry in settings.crews:
-        check = _Check(entry, check_interpreter)
+        check = _Check(entry, may_start_interpreters=may_start_interpreters)
         claims.claim(check)
         found = check.run()
         if isinstance(found, Crew):
@@ -195,12 +187,12 @@ class _Check:
     `name` and `bind` are None if the crew has none, or cannot have its own.
     """
 
-    def __init__(self, entry: CrewTable, check_interpreter: Callable[..., None]) -> None:
+    def __init__(self, entry: CrewTable, *, may_start_interpreters: bool) -> None:
         self.entry = entry
         self.name = entry.name
         self.bind = None if entry.section is None else entry.section.bind
         self.problems: list[Problem] = []
-        self._check_interpreter = check_interpreter
+        self._may_start_interpreters = may_start_interpreters
 
     def run(self) -> Crew | BrokenCrew:
         """Return the crew; a broken one if anything is wrong with it."""
@@ -250,7 +242,8 @@ class _Check:
         """Return the inputs that the project's files name."""
         python, folder = section.python, section.project
         if python is not None:
-            self._passes("python", lambda: self._check_interpreter(python, environment))
+            may_start = self._may_start_interpreters
+            self._passes("python", lambda: check_python(python, environment, may_start=may_start))
         if folder is None or not self._passes("project", lambda: check_folder(folder)):
             return ()
         project = read_project(folder)

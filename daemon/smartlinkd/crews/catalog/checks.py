@@ -14,10 +14,12 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from trio.from_thread import check_cancelled
 
 from smartlinkd.paths import hidden_above, mode_of
 from smartlinkd.validation import BadValue
@@ -25,17 +27,19 @@ from smartlinkd.validation import BadValue
 PROBE_TIMEOUT_S: Final = 10.0
 """An interpreter on a slow disk, read for the first time, takes one or two."""
 PROBE_INTERVAL_S: Final = 0.005
-LONGEST_OUTPUT: Final = 256
-"""Bytes that a probe prints; more is no output of ours."""
 LONGEST_FIRST_LINE: Final = 256
 """Bytes of a script's first line that the kernel reads."""
 
 # A project may hold keys (.env), so the remedy is not to let everybody read it.
 LET_US_READ: Final = "make the daemon's user the owner of it all, or let that user's group read it"
 
-_FOUND = "smartlinkd: crewai is here"
-_MISSING = "smartlinkd: crewai is not here"
-_PROBE = f"import importlib.util as u; print({_FOUND!r} if u.find_spec('crewai') else {_MISSING!r})"
+# Exit codes of the probe, which Python itself does not use.
+_FOUND = 90
+_MISSING = 91
+_PROBE = (
+    "import importlib.util as util\n"
+    f"raise SystemExit({_FOUND} if util.find_spec('crewai') else {_MISSING})"
+)
 
 
 def check_program(program: str, environment: Mapping[str, str]) -> None:
@@ -99,15 +103,15 @@ def check_folder(path: Path) -> None:
 def check_python(
     path: Path,
     environment: Mapping[str, str],
-    check_cancelled: Callable[[], object] = lambda: None,
     *,
     may_start: bool = True,
     timeout_s: float = PROBE_TIMEOUT_S,
 ) -> None:
     """Raise a `BadValue` unless this is a Python that runs and finds CrewAI.
 
+    If this is a thread of trio's, a cancellation of its task ends the wait for the interpreter.
+
     Args:
-        check_cancelled: Called while the interpreter is waited for. What it raises ends the wait.
         may_start: False to check only that the interpreter is there.
     """
     # It does not import crewai, which takes seconds and runs the code of 137 packages.
@@ -115,7 +119,7 @@ def check_python(
     if not may_start:
         return
     try:
-        code, said = _probe(path, environment, check_cancelled, timeout_s)
+        code = _probe(path, environment, timeout_s)
     except TimeoutError:
         fault = f"did not come to an end within {timeout_s:g} s"
         raise BadValue(fault, f"this may pass; else see what `{path} -c pass` does") from None
@@ -123,19 +127,14 @@ def check_python(
         fault = f"cannot be started ({error.strerror})"
         remedy = f"see what `{path} -c pass` does; if it was moved, make its environment anew"
         raise BadValue(fault, remedy) from None
-    if code != 0 or said not in (_FOUND, _MISSING):
-        raise BadValue("does not run as Python does", f"see what `{path} -c pass` says")
-    if said == _MISSING:
+    if code == _MISSING:
         raise BadValue("has no package crewai", _how_to_install(path))
+    if code != _FOUND:
+        raise BadValue("does not run as Python does", f"see what `{path} -c pass` says")
 
 
-def _probe(
-    python: Path,
-    environment: Mapping[str, str],
-    check_cancelled: Callable[[], object],
-    timeout_s: float,
-) -> tuple[int, str]:
-    """Return the probe's exit code and output. Its whole process group ends with it.
+def _probe(python: Path, environment: Mapping[str, str], timeout_s: float) -> int:
+    """Return the probe's exit code. Its whole process group ends with it.
 
     Raises `OSError`, of which `TimeoutError`.
     """
@@ -145,28 +144,22 @@ def _probe(
         env={"PATH": os.defpath, "LANG": "C.UTF-8", **environment, "HOME": "/nonexistent"},
         cwd="/",
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     ) as process:
-        assert process.stdout is not None  # noqa: S101 - for the type checker
-        os.set_blocking(process.stdout.fileno(), False)
-        said = b""
         try:
-            while True:
-                # It is not reaped yet, or its number could be another's when its group is killed.
-                ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-                said = (said + (process.stdout.read(LONGEST_OUTPUT) or b""))[:LONGEST_OUTPUT]
-                if ended is not None:
-                    break
+            # It is not reaped yet, or its number could be another's when its group is killed.
+            while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
                 if time.monotonic() > until:
                     raise TimeoutError
-                check_cancelled()
+                with suppress(RuntimeError):  # this is no thread of trio's
+                    check_cancelled()
                 time.sleep(PROBE_INTERVAL_S)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-        return process.wait(), said.decode(errors="replace").strip()
+        return process.wait()
 
 
 def _how_to_install(python: Path) -> str:
