@@ -76,7 +76,7 @@ class CrewService:
 
     async def kick_off(self, *script: Step) -> str:
         kickoff = Kickoff({"script": list(script)})
-        return await self.executor.kickoff(self.caller, kickoff, idempotency_key=None, body=None)
+        return await self.executor.kickoff(self.caller, kickoff, None)
 
     async def reaches(self, kickoff_id: str, met: Callable[[Execution], bool]) -> Execution:
         with trio.fail_after(SOON):

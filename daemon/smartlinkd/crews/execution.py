@@ -50,7 +50,10 @@ many as a record takes (`logs.formats.MAX_MESSAGE_CHARS`)."""
 
 NOT_KEPT = "what the worker said cannot be kept"
 NOT_STARTED = "its worker was still being started"
-ANSWER_LOST = "execution_id: this execution has ended; /events tells whether the answer was taken"
+NOT_WAITING = (
+    "execution_id: this execution is not waiting for human input; /events tells whether an answer "
+    "was taken"
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ class HumanAnswer:
     feedback: Feedback
     webhooks: tuple[WebhookTarget, ...]
     settled: trio.Event = field(default_factory=trio.Event, compare=False)
-    refusal: str | None = field(default=ANSWER_LOST, compare=False)
+    refusal: str | None = field(default=NOT_WAITING, compare=False)
 
 
 class Completion:
@@ -185,7 +188,7 @@ class RunningExecution:
         if latest is not None and latest == answer and not is_asked:
             answer = latest
         elif question is None or self._tasks is None:
-            raise Invalid(f"execution_id: execution {self.id} is not waiting for human input")
+            raise Invalid(NOT_WAITING)
         elif not is_asked:
             raise Invalid(
                 "task_id: is not the task about which a human is asked; that one is current_task "

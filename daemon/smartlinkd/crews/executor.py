@@ -17,11 +17,9 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import trio
 from prometheus_client import Histogram
-from pydantic import JsonValue
 
 from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.execution import ExecutionContext
@@ -34,14 +32,13 @@ from smartlinkd.crews.model import (
     Feedback,
     Kickoff,
     ListedCrew,
-    no_such_execution,
 )
 from smartlinkd.crews.recorder import ExecutionRecorder
 from smartlinkd.crews.scheduler import Scheduler
 from smartlinkd.crews.subscriptions import ExecutionEventStream, Subscriptions
 from smartlinkd.crews.tools import Tool
 from smartlinkd.deadlines import actor_deadline
-from smartlinkd.errors import Invalid
+from smartlinkd.errors import NotFound
 from smartlinkd.nurseries import sole_error
 from smartlinkd.processes.reaper import empty_folder
 from smartlinkd.state_files import StateUnusable
@@ -52,7 +49,6 @@ from smartlinkd.store.model import (
     IdempotencyKey,
     ListPage,
     Status,
-    Summary,
     WebhookTarget,
 )
 from smartlinkd.supervision.actor import Mailbox
@@ -60,7 +56,7 @@ from smartlinkd.threads import on_thread
 
 logger = logging.getLogger(__name__)
 
-S = TypeVar("S", bound=Summary)
+NO_SUCH_EXECUTION = "kickoff_id: there is no such execution, or not any more"
 
 
 class Executor:
@@ -141,13 +137,8 @@ class Executor:
         self._catalog = catalog
         await self.mailbox.ask(Scheduler.apply_catalog, catalog)
 
-    async def kickoff(
-        self, user: CrewUser, kickoff: Kickoff, *, idempotency_key: str | None, body: JsonValue
-    ) -> str:
+    async def kickoff(self, user: CrewUser, kickoff: Kickoff, key: IdempotencyKey | None) -> str:
         """Enqueue an execution of the user's crew. Return its kickoff_id.
-
-        Args:
-            body: the request's, which the idempotency key stands for.
 
         Raises:
             Unprocessable: inputs are missing, or the key was used for another body.
@@ -155,15 +146,12 @@ class Executor:
             Invalid: the values cannot be kept.
         """
         # First: only what is new is refused, or waits for its crew. What is kept can be read.
-        earlier = await self.created_by(user, idempotency_key=idempotency_key, body=body)
+        earlier = await self.created_by(user, key)
         if earlier is not None:
             return earlier
-        key = IdempotencyKey(idempotency_key, body) if idempotency_key is not None else None
         return await self.mailbox.ask(Scheduler.kickoff, user, kickoff, key)
 
-    async def created_by(
-        self, user: CrewUser, *, idempotency_key: str | None, body: JsonValue
-    ) -> str | None:
+    async def created_by(self, user: CrewUser, key: IdempotencyKey | None) -> str | None:
         """Return the kickoff_id that the same request was answered with before, else None.
 
         For a request that is refused unless it is a repetition.
@@ -171,10 +159,7 @@ class Executor:
         Raises:
             Unprocessable: the key was used for another body.
         """
-        if idempotency_key is None:
-            return None
-        key = IdempotencyKey(idempotency_key, body)
-        return await self._store.created_by(user.crew, user.user, key)
+        return None if key is None else await self._store.created_by(user.crew, user.user, key)
 
     async def stop(self, user: CrewUser, kickoff_id: str) -> None:
         """End an execution, and return when it has ended.
@@ -187,7 +172,7 @@ class Executor:
         """
         # Bounded, since the shield keeps the client's own deadline out.
         with trio.CancelScope(shield=True), actor_deadline():
-            await self._summary(user, kickoff_id)
+            await self._check_exists(user, kickoff_id)
             completion = await self.mailbox.ask(Scheduler.stop, user, kickoff_id)
         # In the client's task: it may take minutes, and many may wait for it.
         await completion.wait_stopped()
@@ -199,8 +184,8 @@ class Executor:
         feedback: Feedback,
         *,
         webhooks: tuple[WebhookTarget, ...],
-    ) -> Execution:
-        """Answer a question to a human. Return the execution as it is then.
+    ) -> None:
+        """Answer a question to a human.
 
         Args:
             webhooks: replace those of the same kinds from now on.
@@ -209,27 +194,15 @@ class Executor:
             NotFound: there is none that the user may see.
             Invalid: nothing is asked, or about another task, or the answer cannot be recorded.
         """
-        if (await self._summary(user, kickoff_id, "execution_id")).state.ended:
-            raise Invalid(
-                "execution_id: this execution has ended, and is not waiting for human input any "
-                "more; /events tells whether an answer was taken"
-            )
+        await self._check_exists(user, kickoff_id)
         await self.mailbox.ask(Scheduler.resume, user, kickoff_id, feedback, webhooks)
-        return await self.execution(user, kickoff_id, "execution_id")
 
-    async def execution(
-        self, user: CrewUser, kickoff_id: str, field: str = "kickoff_id"
-    ) -> Execution:
-        """Return an execution.
-
-        Args:
-            field: the request's name for the id.
-
-        Raises:
-            NotFound: there is none that the user may see.
-        """
+    async def execution(self, user: CrewUser, kickoff_id: str) -> Execution:
+        """Return an execution. Raises `NotFound` if there is none that the user may see."""
         found = await self._store.execution(kickoff_id, crew=user.crew, owner=user.sees_only)
-        return _found(found, field)
+        if found is None:
+            raise NotFound(NO_SUCH_EXECUTION)
+        return found
 
     async def executions(
         self, user: CrewUser, *, state: ExecutionState | None, limit: int, cursor: str | None
@@ -266,7 +239,7 @@ class Executor:
             NotFound: there is none that the user may see.
         """
         with self._subscriptions.subscribe(kickoff_id) as subscription:
-            await self._summary(user, kickoff_id)
+            await self._check_exists(user, kickoff_id)
             yield ExecutionEventStream(self._store, kickoff_id, subscription, after)
 
     def listed(self) -> list[ListedCrew]:
@@ -305,15 +278,9 @@ class Executor:
         """The number of clients that wait for news of an execution."""
         return self._subscriptions.count
 
-    async def _summary(self, user: CrewUser, kickoff_id: str, field: str = "kickoff_id") -> Summary:
-        found = await self._store.summary(kickoff_id, crew=user.crew, owner=user.sees_only)
-        return _found(found, field)
-
-
-def _found(found: S | None, field: str) -> S:
-    if found is None:
-        raise no_such_execution(field)
-    return found
+    async def _check_exists(self, user: CrewUser, kickoff_id: str) -> None:
+        if await self._store.summary(kickoff_id, crew=user.crew, owner=user.sees_only) is None:
+            raise NotFound(NO_SUCH_EXECUTION)
 
 
 def _make_empty(runs: Path) -> None:

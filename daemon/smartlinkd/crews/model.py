@@ -15,7 +15,6 @@ from pydantic import JsonValue
 from smartlinkd.config.crews import OnRestart
 from smartlinkd.config.problems import Problem
 from smartlinkd.crews.worker import WorkerSettings
-from smartlinkd.errors import NotFound
 from smartlinkd.net.addresses import Bind
 from smartlinkd.store.model import WebhookTarget
 from smartlinkd.supervision.policy import Backoff
@@ -160,8 +159,3 @@ class ListedCrew:
     default: bool
     paths: tuple[str, ...]
     load: CrewLoad
-
-
-def no_such_execution(field: str = "kickoff_id") -> NotFound:
-    """Return the refusal of an unknown id. `field` is the request's name for it."""
-    return NotFound(f"{field}: there is no such execution, or not any more")

@@ -18,7 +18,7 @@ from uuid import uuid4
 import trio
 
 from smartlinkd.crews.catalog.catalog import Catalog
-from smartlinkd.crews.execution import Completion, ExecutionContext, RunningExecution
+from smartlinkd.crews.execution import NOT_WAITING, Completion, ExecutionContext, RunningExecution
 from smartlinkd.crews.model import Crew, CrewLoad, CrewUser, Feedback, Kickoff
 from smartlinkd.crews.outcome import Outcome
 from smartlinkd.crews.store_entries import REQUEUED, begun, requeued, subject_of
@@ -247,8 +247,8 @@ class Scheduler:
         """Answer the question of an execution that exists; see `Executor.resume`."""
         queue = self._queues.get(user.crew)
         execution = queue.running.get(kickoff_id) if queue is not None else None
-        if execution is None:
-            raise Invalid("execution_id: this execution is not waiting for human input")
+        if execution is None or execution.has_finished:
+            raise Invalid(NOT_WAITING)
         await execution.answer(feedback, webhooks)
 
     def load(self) -> dict[str, CrewLoad]:

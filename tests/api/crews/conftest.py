@@ -32,7 +32,7 @@ from smartlinkd.auth.actor import Auth
 from smartlinkd.config.problems import Problem
 from smartlinkd.conversion.service import ConversionTimings
 from smartlinkd.crews.catalog.catalog import Catalog
-from smartlinkd.crews.executor import Executor
+from smartlinkd.crews.executor import NO_SUCH_EXECUTION, Executor
 from smartlinkd.crews.model import (
     BrokenCrew,
     Crew,
@@ -40,16 +40,16 @@ from smartlinkd.crews.model import (
     Feedback,
     Input,
     Kickoff,
-    no_such_execution,
 )
 from smartlinkd.crews.tokens import CrewTokens
 from smartlinkd.crews.worker import WorkerSettings
-from smartlinkd.errors import Invalid
+from smartlinkd.errors import Invalid, NotFound
 from smartlinkd.http_server import HttpLimits, ServedApp, bind, serve
 from smartlinkd.store.model import (
     Execution,
     ExecutionEvent,
     ExecutionState,
+    IdempotencyKey,
     ListPage,
     Status,
     Summary,
@@ -77,9 +77,9 @@ class FakeExecutor:
     def __init__(self) -> None:
         self.known: dict[str, Execution] = {}
         self.events: dict[str, list[ExecutionEvent]] = {}
-        self.kickoffs: list[tuple[CrewUser, Kickoff, str | None, JsonValue]] = []
+        self.kickoffs: list[tuple[CrewUser, Kickoff, IdempotencyKey | None]] = []
         self.feedbacks: list[tuple[Feedback, tuple[WebhookTarget, ...]]] = []
-        self.keys: list[tuple[str, JsonValue, str]] = []  # keys with their bodies and executions
+        self.keys: list[tuple[IdempotencyKey, str]] = []  # with their executions
         self.asked: list[dict[str, Any]] = []
         self.refusal: Exception | None = None
         self.takes_to_stop = 0.0  # seconds
@@ -117,26 +117,19 @@ class FakeExecutor:
 
     # The executor's methods
 
-    async def kickoff(
-        self, caller: CrewUser, kickoff: Kickoff, *, idempotency_key: str | None, body: JsonValue
-    ) -> str:
+    async def kickoff(self, caller: CrewUser, kickoff: Kickoff, key: IdempotencyKey | None) -> str:
         self.refuse()
-        self.kickoffs.append((caller, kickoff, idempotency_key, body))
+        self.kickoffs.append((caller, kickoff, key))
         return self.add(caller.crew, caller.user, inputs=kickoff.inputs, meta=kickoff.meta).id
 
-    async def created_by(
-        self, _caller: CrewUser, *, idempotency_key: str | None, body: JsonValue
-    ) -> str | None:
+    async def created_by(self, _caller: CrewUser, key: IdempotencyKey | None) -> str | None:
         self.refuse()
-        asked = (idempotency_key, body)
-        return next((known for key, sent, known in self.keys if (key, sent) == asked), None)
+        return next((known for each, known in self.keys if each == key), None)
 
-    async def execution(
-        self, _caller: CrewUser, kickoff_id: str, field: str = "kickoff_id"
-    ) -> Execution:
+    async def execution(self, _caller: CrewUser, kickoff_id: str) -> Execution:
         self.refuse()
         if kickoff_id not in self.known:
-            raise no_such_execution(field)
+            raise NotFound(NO_SUCH_EXECUTION)
         return self.known[kickoff_id]
 
     async def executions(
@@ -174,8 +167,8 @@ class FakeExecutor:
         feedback: Feedback,
         *,
         webhooks: tuple[WebhookTarget, ...],
-    ) -> Execution:
-        found = await self.execution(caller, kickoff_id, "execution_id")
+    ) -> None:
+        found = await self.execution(caller, kickoff_id)
         if (found.status, found.current_task) != (
             Status.WAITING_FOR_HUMAN_INPUT,
             feedback.task_id,
@@ -183,7 +176,6 @@ class FakeExecutor:
             raise Invalid("task_id: nobody is asked about this task; see current_task")
         self.feedbacks.append((feedback, webhooks))
         self.change(kickoff_id, status=Status.RUNNING)
-        return self.known[kickoff_id]
 
     @asynccontextmanager
     async def follow(

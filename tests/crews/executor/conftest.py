@@ -34,6 +34,7 @@ from smartlinkd.store.actor import Store
 from smartlinkd.store.model import (
     Execution,
     ExecutionEvent,
+    IdempotencyKey,
     Retention,
     Status,
     StoreLimits,
@@ -174,7 +175,9 @@ class CrewsDaemon:
         """Kick off a script; without one, a run that is started and done."""
         given = dict(inputs or {}) | ({"script": list(script)} if script else {})
         return await self.executor.kickoff(
-            CrewUser(crew, user), Kickoff(given, meta, webhooks), idempotency_key=key, body=body
+            CrewUser(crew, user),
+            Kickoff(given, meta, webhooks),
+            None if key is None else IdempotencyKey(key, body),
         )
 
     async def look(self, kickoff_id: str, crew: str = "c") -> Execution:
@@ -231,12 +234,10 @@ class CrewsDaemon:
         approved: bool = True,
         user: str = "",
         webhooks: tuple[WebhookTarget, ...] = (),
-    ) -> Execution:
+    ) -> None:
         feedback = Feedback(task_id, text, approved)
         with trio.fail_after(HANG):
-            return await self.executor.resume(
-                CrewUser("c", user), kickoff_id, feedback, webhooks=webhooks
-            )
+            await self.executor.resume(CrewUser("c", user), kickoff_id, feedback, webhooks=webhooks)
 
     async def events(self, kickoff_id: str) -> list[ExecutionEvent]:
         return await self.store.events(kickoff_id, after=0, limit=500)

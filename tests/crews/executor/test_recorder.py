@@ -139,7 +139,9 @@ async def test_stop_on_a_full_disk_is_unavailable_in_time(
     await daemon.gate.reaches(1)
     disk.refusing = True
     for _ in range(2):
-        with pytest.raises(Unavailable, match=r"its end is not recorded yet.*ask /status") as refused:
+        with pytest.raises(
+            Unavailable, match=r"its end is not recorded yet.*ask /status"
+        ) as refused:
             await daemon.stop_one(kickoff_id)
         assert refused.value.retry_after == 5
     assert (await daemon.look(kickoff_id)).state is (

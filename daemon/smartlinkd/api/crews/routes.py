@@ -42,7 +42,7 @@ from smartlinkd.deadlines import ACTOR_TIMEOUT_S, actor_deadline
 from smartlinkd.errors import Refused
 from smartlinkd.http_server import hold_until_answered
 from smartlinkd.nurseries import background
-from smartlinkd.store.model import Execution, ExecutionState
+from smartlinkd.store.model import Execution, ExecutionState, IdempotencyKey
 
 STOPPING: Final = LONGEST_GRACE + 30.0
 """Seconds for a stop to be answered, which comes when the worker has ended and that is recorded."""
@@ -179,19 +179,18 @@ def _add_write_routes(api: Api, crews: CrewServices, member: Access) -> None:
         It is on disk when this is answered, and known from then on.
         """
         # An `Idempotency-Key` stands for the whole body, unknown keys included.
-        key, sent = asked.idempotency_key, await read_json()
+        given = asked.idempotency_key
+        key = None if given is None else IdempotencyKey(given, await read_json())
         try:
             webhooks = webhook_targets(body, crews.webhook_networks)
         except Refused:
             # Only what is new is refused: when this came before, they may have been allowed.
-            earlier = await executor.created_by(caller, idempotency_key=key, body=sent)
+            earlier = await executor.created_by(caller, key)
             if earlier is None:
                 raise
             return KickoffResponse(kickoff_id=earlier)
         wanted = Kickoff(inputs=body.inputs or {}, meta=body.meta, webhooks=webhooks)
-        return KickoffResponse(
-            kickoff_id=await executor.kickoff(caller, wanted, idempotency_key=key, body=sent)
-        )
+        return KickoffResponse(kickoff_id=await executor.kickoff(caller, wanted, key))
 
     @api.operation(
         "POST", "/resume", access=member, body=ResumeRequest, ok=ResumeResponse, errors=(404,)
@@ -201,7 +200,7 @@ def _add_write_routes(api: Api, crews: CrewServices, member: Access) -> None:
 
         Webhook addresses given at the kickoff stay in force; those given here replace them.
         """
-        found = await executor.resume(
+        await executor.resume(
             caller,
             body.execution_id,
             Feedback(body.task_id, body.human_feedback, body.is_approve),
@@ -213,7 +212,7 @@ def _add_write_routes(api: Api, crews: CrewServices, member: Access) -> None:
         return ResumeResponse(
             status="resumed" if body.is_approve else "retrying",
             message=message,
-            kickoff_id=found.id,
+            kickoff_id=body.execution_id,
         )
 
 
