@@ -22,7 +22,6 @@ from smartlinkd.untrusted import escape_unprintable
 
 MAX_LAST_LINE = 300
 """Characters of a worker's last line in an error's text."""
-OUT_OF_SIGHT = "the worker may still be running: its reaper was killed"
 SHELL_SIGNALED = 128
 """A shell adds this to the number of the signal that has ended its command."""
 
@@ -102,7 +101,7 @@ def _silent_end(status: ExitStatus) -> str:
         )
         return f"the worker exited with code {status.code}{meaning} without a result"
     if status.signal is None:
-        return OUT_OF_SIGHT
+        return "the worker may still be running: its reaper was killed"
     text = f"the worker was ended by {ExitStatus(signal=status.signal)}"
     if status.signal == signal.SIGKILL:
         text += (

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import trio
 
-from smartlinkd.crews.outcome import OUT_OF_SIGHT, ExitReason, protocol_broken, silent_exit
+from smartlinkd.crews.outcome import ExitReason, protocol_broken, silent_exit
 from smartlinkd.crews.protocol import (
     MAX_ERROR,
     MAX_OUTPUT,
@@ -33,7 +33,6 @@ from smartlinkd.crews.protocol import (
 from smartlinkd.crews.worker_channel import WorkerChannel
 from smartlinkd.nurseries import background
 from smartlinkd.processes.process_tree import (
-    ExitStatus,
     ProcessTree,
     run_process_tree,
 )
@@ -47,9 +46,6 @@ FILE_SIZE = 1024 * 1024 * 1024
 that writes without end does not fill the disk."""
 TERM_AFTER = 0.2
 """The share of the grace that a worker has to obey `stop` before it gets SIGTERM."""
-KILL_LIMIT = 5.0
-"""Seconds in which SIGKILL is seen to have ended it. That takes milliseconds, and longer where its
-reaper has been stopped, or the kernel does not let go of it."""
 
 
 class CannotStart(Exception):  # noqa: N818 - says what happened, as its text does
@@ -78,10 +74,6 @@ class Stopped(Enum):
     WITHOUT_SIGNAL = "the worker ended without a signal"
     BY_SIGTERM = "the worker ended at SIGTERM"
     BY_SIGKILL = "the worker ignored the message `stop` and SIGTERM, and was killed"
-    NOT_EVEN_BY_SIGKILL = (
-        "the worker ignored the message `stop` and SIGTERM, and may still be running"
-    )
-    OUT_OF_SIGHT = OUT_OF_SIGHT
 
 
 class Worker:
@@ -152,22 +144,22 @@ class Worker:
     async def stop(self) -> Stopped:
         """End the worker: by `stop`, then SIGTERM to its process group, then SIGKILL.
 
-        This takes the grace at most, and `KILL_LIMIT` more if SIGKILL is not seen to end it. No
-        task may read messages meanwhile; they are dropped.
+        This takes the grace at most. The end of the block waits until a killed one is gone. No task
+        may read messages meanwhile; they are dropped.
         """
         grace = self._settings.grace
         async with background(self.channel.discard):
             with trio.move_on_after(grace * TERM_AFTER):
                 await self.channel.send(Stop())
-                return _unless_out_of_sight(await self._process.wait(), Stopped.WITHOUT_SIGNAL)
+                await self._process.wait()
+                return Stopped.WITHOUT_SIGNAL
             self._process.terminate()
             with trio.move_on_after(grace * (1 - TERM_AFTER)):
-                return _unless_out_of_sight(await self._process.wait(), Stopped.BY_SIGTERM)
+                await self._process.wait()
+                return Stopped.BY_SIGTERM
         logger.warning("a worker (process %d) ignores SIGTERM and is killed", self.pid)
         self._process.kill()
-        with trio.move_on_after(KILL_LIMIT):
-            return _unless_out_of_sight(await self._process.wait(), Stopped.BY_SIGKILL)
-        return Stopped.NOT_EVEN_BY_SIGKILL
+        return Stopped.BY_SIGKILL
 
     @property
     def stdout_tail(self) -> str:
@@ -218,10 +210,6 @@ async def start_worker(
         if entered:
             raise  # the block's own
         raise CannotStart(f"{settings.command[0]}: {fault}") from fault
-
-
-def _unless_out_of_sight(status: ExitStatus, how: Stopped) -> Stopped:
-    return how if status.is_known else Stopped.OUT_OF_SIGHT
 
 
 def _text(said: bytes) -> str:

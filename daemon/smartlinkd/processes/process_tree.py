@@ -67,7 +67,9 @@ class Limits:
 
 @dataclass(frozen=True)
 class ExitStatus:
-    """How a command ended: by an exit code, a signal or its memory limit. Else it is not known.
+    """How a command ended: by an exit code, a signal or its memory limit.
+
+    With none of them its reaper was killed, and the command may still be running.
 
     Attributes:
         memory: bytes that the tree used when it was ended for that.
@@ -81,11 +83,6 @@ class ExitStatus:
     def of(cls, code: int) -> ExitStatus:
         """Return the status for an exit code, or for a signal's negative number."""
         return cls(code=code) if code >= 0 else cls(signal=-code)
-
-    @property
-    def is_known(self) -> bool:
-        """False if the reaper was killed. The command may still be running then."""
-        return self != ExitStatus()
 
     def __str__(self) -> str:
         if self.code is not None:
