@@ -8,7 +8,7 @@ the state of one instance of the executor, and begins with what the store says i
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
@@ -40,8 +40,7 @@ FULL_RETRY_AFTER = 10
 """Seconds after which a client may find room in a full queue."""
 
 INTERRUPTED = "the daemon ended, or was restarted, while it was running"
-NO_CREW = "its crew is no longer in the configuration"
-NEVER_RUN = f"its turn did not come: {NO_CREW}"
+NEVER_RUN = "its turn did not come: its crew is no longer in the configuration"
 
 
 @dataclass
@@ -109,24 +108,15 @@ class Scheduler:
     async def load_unfinished(self) -> None:
         """Enqueue what has not ended. On return no kickoff can get in front of it.
 
-        Of a crew that cannot run, it waits until a reload has mended the crew. Of a crew that is
-        gone, all executions end.
+        Of a crew that cannot run, it waits for a reload. Of a crew that is gone, it ends.
         """
         found = await self._recorder.retry_until_success("going on", self._store.unfinished)
         unfinished = sorted(found, key=attrgetter("crew", "sequence"))
         if unfinished:
             logger.info("%d executions have not ended: going on with them", len(unfinished))
         for crew, executions in groupby(unfinished, key=attrgetter("crew")):
-            if self._catalog.is_gone(crew):
-                left = f"{INTERRUPTED}, and {NO_CREW}"
-                why = {
-                    each.id: NEVER_RUN if each.state is ExecutionState.PENDING else left
-                    for each in executions
-                }
-                self._end_soon(why, Status.INTERRUPTED)
-            else:
-                queue = self._queues.setdefault(crew, CrewQueue(crew))
-                await self._background.start(self._enqueue_unfinished, queue, list(executions))
+            queue = self._queues.setdefault(crew, CrewQueue(crew))
+            await self._background.start(self._enqueue_unfinished, queue, list(executions))
 
     async def apply_catalog(self, catalog: Catalog) -> None:
         """Go by another catalog. What runs goes on as it was started, what waits runs as its crew
@@ -155,18 +145,18 @@ class Scheduler:
         async with queue.enqueue_lock:
             task_status.started()
             if self._catalog.on_restart(queue.name) == "fail":
-                why = {
-                    each.id: INTERRUPTED
-                    for each in executions
-                    if each.state is not ExecutionState.PENDING
-                }
-                self._end_soon(why, Status.INTERRUPTED)
+                interrupted = [
+                    each.id for each in executions if each.state is not ExecutionState.PENDING
+                ]
+                self._end_soon(interrupted, Outcome(Status.INTERRUPTED, error=INTERRUPTED))
                 executions = [each for each in executions if each.state is ExecutionState.PENDING]
             for execution in executions:
                 if execution.state is ExecutionState.PENDING or await self._requeue(execution):
                     queue.waiting[execution.id] = None
                     self._start_waiting(queue)
-        if queue.name not in self._catalog.crews and queue.waiting:
+        if self._catalog.is_gone(queue.name):
+            await self._close(queue)
+        elif queue.name not in self._catalog.crews and queue.waiting:
             text = "%d executions wait until crew %s is mended"
             logger.warning(text, len(queue.waiting), queue.name)
 
@@ -178,7 +168,7 @@ class Scheduler:
         )
         if reruns >= self._limits.max_reruns:
             why = f"{INTERRUPTED}, as in {self._limits.max_reruns} runs before"
-            await self._end(interrupted.id, Status.INTERRUPTED, why)
+            await self._end(interrupted.id, Outcome(Status.INTERRUPTED, error=why))
             return False
         execution = await self._recorder.read(interrupted.id)
         entry = requeued(subject_of(execution), self._recorder.wall())
@@ -186,7 +176,7 @@ class Scheduler:
             await self._recorder.record(execution.id, ExecutionState.PENDING, entry)
         except Invalid as fault:  # it has as many events or webhook calls as one may have
             why = f"{INTERRUPTED}, and cannot be run again: {fault}"
-            await self._end(execution.id, Status.INTERRUPTED, why)
+            await self._end(execution.id, Outcome(Status.INTERRUPTED, error=why))
             return False
         return True
 
@@ -194,7 +184,7 @@ class Scheduler:
         """End what waits for a crew that is gone, after the kickoffs that are being recorded."""
         async with queue.enqueue_lock:
             if self._catalog.is_gone(queue.name):  # not put back by another reload
-                self._end_soon(dict.fromkeys(queue.waiting, NEVER_RUN), Status.INTERRUPTED)
+                self._end_soon(queue.waiting, Outcome(Status.INTERRUPTED, error=NEVER_RUN))
                 queue.waiting.clear()
 
     # Calls
@@ -231,8 +221,8 @@ class Scheduler:
                 return execution.completion
         elif queue is not None and kickoff_id in queue.waiting:
             del queue.waiting[kickoff_id]
-            why = {kickoff_id: f"stopped by {by} before its turn came"}
-            self._end_soon(why, Status.STOPPED, self._writes)
+            why = f"stopped by {by} before its turn came"
+            self._end_soon([kickoff_id], Outcome(Status.STOPPED, error=why), self._writes)
         if (completion := self._ending.get(kickoff_id)) is None:
             raise Invalid("kickoff_id: this execution has ended already")
         return completion
@@ -342,29 +332,25 @@ class Scheduler:
     # Outcome without a worker
 
     def _end_soon(
-        self, why: Mapping[str, str], status: Status, nursery: trio.Nursery | None = None
+        self, ids: Iterable[str], outcome: Outcome, nursery: trio.Nursery | None = None
     ) -> None:
-        """Record outcomes one by one, by a task of `nursery` or of the background.
+        """Record an outcome of executions one by one, by a task of `nursery` or the background."""
+        ending = {each: Completion(self._limits.completion_timeout_s) for each in ids}
+        self._ending |= ending
+        (nursery or self._background).start_soon(self._end_each, ending, outcome)
 
-        `why` has the error of each execution.
-        """
-        timeout_s = self._limits.completion_timeout_s
-        self._ending.update({each: Completion(timeout_s) for each in why})
-        (nursery or self._background).start_soon(self._end_each, why, status)
-
-    async def _end_each(self, why: Mapping[str, str], status: Status) -> None:
+    async def _end_each(self, ending: Mapping[str, Completion], outcome: Outcome) -> None:
         try:
-            for each, error in why.items():
-                await self._end(each, status, error)
-                completion = self._ending.pop(each)
-                completion.status = status
+            for each, completion in ending.items():
+                await self._end(each, outcome)
+                completion.status = outcome.status
                 completion.ended.set()
+                del self._ending[each]
         finally:
-            for each in self._ending.keys() & why.keys():  # not recorded, and will not be
-                self._ending[each].ended.set()
+            for completion in ending.values():  # what is not recorded by now will not be
+                completion.ended.set()
 
-    async def _end(self, execution_id: str, status: Status, why: str) -> None:
+    async def _end(self, execution_id: str, outcome: Outcome) -> None:
         """Record the outcome of an execution without a worker."""
         execution = await self._recorder.read(execution_id)
-        outcome = Outcome(status, error=why)
         await self._recorder.finish(execution.crew, subject_of(execution), outcome)

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from smartlinkd.crews.model import BrokenCrew, CrewLoad, ExecutorLimits
-from smartlinkd.crews.scheduler import INTERRUPTED, NEVER_RUN, NO_CREW
+from smartlinkd.crews.scheduler import INTERRUPTED, NEVER_RUN
 from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.store.model import (
     ExecutionState,
@@ -161,7 +161,7 @@ async def test_restart_without_a_crew_ends_its_executions(
     await daemon.kill()
 
     daemon = await start_daemon(crew("c"))
-    why = [f"{INTERRUPTED}, and {NO_CREW}", NEVER_RUN, NEVER_RUN]  # the first one had begun
+    why = [INTERRUPTED, NEVER_RUN, NEVER_RUN]  # the first one had begun
     for each, error in zip(ids, why, strict=True):
         end = await daemon.end_of(each, "old")
         assert (end.status, end.error) == (Status.INTERRUPTED, error)
