@@ -154,21 +154,15 @@ class Executor:
     async def created_by(self, user: CrewUser, key: IdempotencyKey | None) -> str | None:
         """Return the kickoff_id that the same request was answered with before, else None.
 
-        For a request that is refused unless it is a repetition.
-
-        Raises:
-            Unprocessable: the key was used for another body.
+        Raises `Unprocessable` if the key was used for another body.
         """
         return None if key is None else await self._store.created_by(user.crew, user.user, key)
 
     async def stop(self, user: CrewUser, kickoff_id: str) -> None:
         """End an execution, and return when it has ended.
 
-        A client that gives up, or is gone already, takes nothing back.
-
-        Raises:
-            NotFound: there is none that the user may see.
-            Invalid: it had ended before.
+        A client that gives up, or is gone already, takes nothing back. Raises `NotFound` if there
+        is none that the user may see, and `Invalid` if it had ended before.
         """
         # Bounded, since the shield keeps the client's own deadline out.
         with trio.CancelScope(shield=True), actor_deadline():
@@ -215,8 +209,7 @@ class Executor:
     async def wait(self, user: CrewUser, kickoff_id: str, seconds: float) -> Execution:
         """Return the execution when its state has changed, when it has ended, or after `seconds`.
 
-        Raises:
-            NotFound: there is none that the user may see.
+        Raises `NotFound` if there is none that the user may see.
         """
         with self._subscriptions.subscribe(kickoff_id) as subscription:
             found = await self.execution(user, kickoff_id)
@@ -235,8 +228,7 @@ class Executor:
     ) -> AsyncIterator[ExecutionEventStream]:
         """Yield a stream of the events numbered above `after`, as they happen.
 
-        Raises:
-            NotFound: there is none that the user may see.
+        Raises `NotFound` if there is none that the user may see.
         """
         with self._subscriptions.subscribe(kickoff_id) as subscription:
             await self._check_exists(user, kickoff_id)
@@ -291,12 +283,10 @@ def _make_empty(runs: Path) -> None:
     try:
         runs.mkdir(mode=0o700, exist_ok=True)
         why = empty_folder(os.fsencode(runs))
-        left = sorted(each.name for each in runs.iterdir())
     except OSError as error:
         raise StateUnusable(
             f"{runs}: the folder for crews' workers cannot be made ({error.strerror}); make the "
             "state directory writable for the daemon's user, and room on its disk"
         ) from None
-    if left:
-        text = "%s still holds %s, which a worker has left (one of %d): %s"
-        logger.warning(text, runs, left[0], len(left), why)
+    if why:
+        logger.warning("%s still holds what a worker has left: %s", runs, why)
