@@ -255,7 +255,7 @@ class Guards:
             raise WrongToken(str(refusal)) from None
         if key is not None:
             _check_scope(key, "crews")
-        return await self._crew_tokens.organization(crew)
+        return self._crew_tokens.organization(crew)
 
 
 def _check_scope(key: ApiKey, scope: Scope) -> None:
