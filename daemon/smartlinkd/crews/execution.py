@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from math import inf
 from pathlib import Path
 
@@ -132,7 +131,6 @@ class RunningExecution:
         self._is_begun = is_begun
         self._context = context
         self._recorder = context.recorder
-        self._created_at: datetime
         self._progress: ExecutionProgress
         # The current stage is what `cancel` and `suspend` cancel. A worker that is being started
         # is killed at once, one that talks is stopped with its grace.
@@ -209,7 +207,6 @@ class RunningExecution:
             with self._write_scope, bind_log_contexts((work,)):
                 execution = await self._recorder.read(self.id)
                 self._progress = ExecutionProgress(subject_of(execution))
-                self._created_at = execution.created_at
                 async with sole_error(), trio.open_nursery() as self._recording:
                     await self._run(execution)
         finally:
@@ -244,7 +241,7 @@ class RunningExecution:
                 deadline = self._start_scope.deadline = trio.current_time() + self._crew.deadline
                 self._has_worker = True
                 async with start_worker(settings, self.id, inputs, runs=runs) as worker:
-                    self._recorder.observe_wait(self._crew.name, self._created_at)
+                    self._recorder.observe_wait(self._crew.name, execution.created_at)
                     self._stage = self._talk_scope
                     self._talk_scope.deadline, self._start_scope.deadline = deadline, inf
                     with self._talk_scope:

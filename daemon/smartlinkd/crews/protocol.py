@@ -300,14 +300,12 @@ class Conversation:
         return message
 
     def note_answer(self, answer: ToolResult | HumanFeedback) -> None:
-        """Note an answer to the worker. Raises ValueError if it has not asked for it."""
+        """Note an answer to the worker, which has asked for it."""
         match answer:
-            case ToolResult(call_id=call) if call in self._waiting_calls:
+            case ToolResult(call_id=call):
                 self._waiting_calls.remove(call)
-            case HumanFeedback(task_id=task) if task == self._asked:
+            case HumanFeedback():
                 self._asked = None
-            case _:
-                raise ValueError(f"no question of the worker's waits for this {answer.type}")
 
     def _too_much(self) -> str | None:
         if self._left_messages < 0:

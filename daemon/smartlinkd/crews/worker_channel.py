@@ -83,9 +83,6 @@ class WorkerChannel:
         """Send a message. If the worker does not read it in time, it has broken the protocol.
 
         Nothing happens if the conversation has ended, which the iteration shows.
-
-        Raises:
-            ValueError: the worker has not asked for this answer.
         """
         if not isinstance(message, Stop):
             self._conversation.note_answer(message)
