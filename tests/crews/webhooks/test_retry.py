@@ -7,13 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from smartlinkd.crews.webhooks.retry import (
-    Delivered,
-    GivenUp,
-    Retried,
-    Verdict,
-    judge,
-)
+from smartlinkd.crews.webhooks.retry import Verdict, judge
 from smartlinkd.net.egress import Answered, Unanswered
 
 NOW = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
@@ -33,28 +27,28 @@ def judged(outcome: Answered | Unanswered, attempt: int = 1, *, is_last: bool = 
 
 def wait(outcome: Answered | Unanswered, attempt: int = 1) -> float:
     verdict = judged(outcome, attempt)
-    assert isinstance(verdict, Retried)
+    assert verdict.outcome == "later"
     return verdict.wait
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
 def test_success_status_is_delivered(status: int) -> None:
-    assert judged(Answered(status)) == Delivered()
+    assert judged(Answered(status)) == Verdict("done")
 
 
 @pytest.mark.parametrize("status", [302, 303, 307, 408, 425, 429, 500, 502, 503, 504, 599])
 def test_transient_status_is_retried(status: int) -> None:
-    assert judged(Answered(status)) == Retried(f"HTTP {status} (attempt 1)", 5.0)
+    assert judged(Answered(status)) == Verdict("later", f"HTTP {status} (attempt 1)", 5.0)
 
 
 @pytest.mark.parametrize("status", [300, 301, 304, 308, 400, 401, 403, 404, 405, 410, 413, 422])
 def test_refusal_status_is_given_up(status: int) -> None:
-    assert judged(Answered(status)) == GivenUp(f"HTTP {status} (attempt 1)")
+    assert judged(Answered(status)) == Verdict("given up", f"HTTP {status} (attempt 1)")
 
 
 def test_unanswered_call_is_retried_unless_final() -> None:
-    assert judged(Unanswered("why"), 2) == Retried("why (attempt 2)", 10.0)
-    assert judged(Unanswered("why", is_final=True)) == GivenUp("why (attempt 1)")
+    assert judged(Unanswered("why"), 2) == Verdict("later", "why (attempt 2)", 10.0)
+    assert judged(Unanswered("why", is_final=True)) == Verdict("given up", "why (attempt 1)")
 
 
 def test_waits_double_up_to_an_hour() -> None:
@@ -65,7 +59,7 @@ def test_waits_double_up_to_an_hour() -> None:
 
 @pytest.mark.parametrize("outcome", [Answered(503), Unanswered("HTTP 503")])
 def test_last_attempt_that_fails_gives_the_call_up(outcome: Answered | Unanswered) -> None:
-    assert judged(outcome, 35, is_last=True) == GivenUp("HTTP 503 (attempt 35)")
+    assert judged(outcome, 35, is_last=True) == Verdict("given up", "HTTP 503 (attempt 35)")
 
 
 @pytest.mark.parametrize(

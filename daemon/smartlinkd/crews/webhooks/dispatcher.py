@@ -21,11 +21,11 @@ import trio
 from prometheus_client import Histogram
 from pydantic import SecretBytes
 
-from smartlinkd.crews.webhooks.retry import Delivered, GivenUp, Retried, Verdict, judge
+from smartlinkd.crews.webhooks.retry import Verdict, judge
 from smartlinkd.crews.webhooks.signing import signature_headers
 from smartlinkd.errors import Unavailable
 from smartlinkd.logs import LogContext, LogEvent, bind_log_contexts
-from smartlinkd.metrics import DONE, LATE, histogram
+from smartlinkd.metrics import LATE, histogram
 from smartlinkd.net.addresses import Network
 from smartlinkd.net.egress import Sender, Unanswered, open_sender
 from smartlinkd.net.egress_rules import origin
@@ -42,8 +42,6 @@ STORE_BACKOFF: Final = Backoff(first=1.0, longest=30.0)
 """Between two tries when the store cannot be used."""
 SHORTEST_SLEEP_S: Final = 0.05
 """The wall clock and trio's are compared, and need not agree to the microsecond."""
-
-_OUTCOMES: Final = {Delivered: DONE, Retried: "later", GivenUp: "given up"}
 
 R = TypeVar("R")
 
@@ -179,7 +177,7 @@ class WebhookDispatcher:
                 began = trio.current_time()
                 verdict = await self._attempt(sender, delivery)
                 seconds = trio.current_time() - began
-                self.timings.attempt.labels(_OUTCOMES[type(verdict)]).observe(seconds)
+                self.timings.attempt.labels(verdict.outcome).observe(seconds)
                 await self._record(delivery, verdict)
         finally:
             del self._held[delivery.id]
@@ -211,19 +209,20 @@ class WebhookDispatcher:
 
     async def _record(self, delivery: Delivery, verdict: Verdict) -> None:
         """Write the verdict to the store, however long it takes. A lost one repeats the call."""
-        match verdict:
-            case Delivered():
+        match verdict.outcome:
+            case "done":
                 await self._retry(lambda: self._store.remove_delivery(delivery.id))
                 logger.debug("made the %s", _described(delivery))
-            case Retried(why, wait):
+            case "later":
                 text = "the %s failed: %s; again in %.0f s"
-                logger.info(text, _described(delivery), why, wait)
-                next_at = self._wall() + timedelta(seconds=wait)
+                logger.info(text, _described(delivery), verdict.why, verdict.wait)
+                next_at = self._wall() + timedelta(seconds=verdict.wait)
                 await self._retry(lambda: self._store.reschedule(delivery.id, next_at))
-            case GivenUp(why):
+            case "given up":
                 # Logged before it is so: a stop in between would leave it unsaid.
                 about = LogEvent.WEBHOOK_GIVEN_UP()
-                logger.warning("gave up the %s: %s", _described(delivery), why, extra=about)
+                text = "gave up the %s: %s"
+                logger.warning(text, _described(delivery), verdict.why, extra=about)
                 await self._retry(lambda: self._store.remove_delivery(delivery.id))
 
     async def _retry(self, ask: Callable[[], Awaitable[R]]) -> R:

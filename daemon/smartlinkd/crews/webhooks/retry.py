@@ -2,10 +2,10 @@
 
 | answer | verdict |
 |---|---|
-| 2xx | `Delivered` |
-| 302, 303, 307, 408, 425, 429, 5xx; none, also at a forbidden address | `Retried` |
-| any other, 301 and 308 too; a request that cannot be written | `GivenUp` |
-| `Retried`, for a call that has been due for 25 hours | `GivenUp` |
+| 2xx | done |
+| 302, 303, 307, 408, 425, 429, 5xx; none, also at a forbidden address | later |
+| any other, 301 and 308 too; a request that cannot be written | given up |
+| "later", for a call that has been due for 25 hours | given up |
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import random
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, Literal
 
 from smartlinkd.net.egress import Answered, Unanswered
 from smartlinkd.supervision.policy import Backoff
@@ -26,26 +26,12 @@ _TRANSIENT: Final = (302, 303, 307, 408, 425, 429)
 
 
 @dataclass(frozen=True)
-class Delivered:
-    """The receiver took the call."""
+class Verdict:
+    """What comes of an attempt. A call that is made later is made after `wait` seconds."""
 
-
-@dataclass(frozen=True)
-class Retried:
-    """The call is made again after `wait` seconds."""
-
-    why: str
-    wait: float
-
-
-@dataclass(frozen=True)
-class GivenUp:
-    """The call is not made again."""
-
-    why: str
-
-
-Verdict = Delivered | Retried | GivenUp
+    outcome: Literal["done", "later", "given up"]
+    why: str = ""
+    wait: float = 0.0
 
 
 def judge(
@@ -67,16 +53,16 @@ def judge(
     if isinstance(outcome, Unanswered):
         why, is_final = outcome.why, outcome.is_final
     elif 200 <= outcome.status < 300:
-        return Delivered()
+        return Verdict("done")
     else:
         why = f"HTTP {outcome.status}"
         is_final = outcome.status not in _TRANSIENT and not 500 <= outcome.status < 600
         retry_after = outcome.retry_after
     why = f"{why} (attempt {attempt})"
     if is_final or is_last:
-        return GivenUp(why)
+        return Verdict("given up", why)
     wait = max(BACKOFF.wait(attempt, chance), _asked_wait(retry_after, now))
-    return Retried(why, min(wait, BACKOFF.longest))
+    return Verdict("later", why, min(wait, BACKOFF.longest))
 
 
 def _asked_wait(retry_after: str | None, now: datetime) -> float:
