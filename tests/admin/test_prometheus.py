@@ -92,7 +92,8 @@ def test_values_of_the_parts_are_told_apart_by_their_labels(
 ) -> None:
     browser, timings, executor = stopped_browser(), ConversionTimings(), stopped_executor()
     webhooks = WebhookTimings()
-    metrics = Metrics(browser, (*timings, *webhooks), executor, list)
+    ended, waits = executor.metrics
+    metrics = Metrics(browser, (*timings, *webhooks, ended, waits), executor, list)
     assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 0
     assert samples(metrics, "smartlinkd_executions_ended") == {}
     status = replace(browser.status(), is_ready=True, working=2, waiting=3, contexts=4)
@@ -101,7 +102,7 @@ def test_values_of_the_parts_are_told_apart_by_their_labels(
     monkeypatch.setattr(executor, "load", lambda: load)
     monkeypatch.setattr(Executor, "followers", 8)
     browser.restarts["crashed"] += 1
-    executor.ends["deal-post", Status.COMPLETED] += 2
+    ended.labels("deal-post", Status.COMPLETED).inc(2)
     told = {
         "browser_ready": {"": 1},
         "browser_jobs_running": {"": 2},
@@ -118,7 +119,7 @@ def test_values_of_the_parts_are_told_apart_by_their_labels(
     timings.wait.labels("left").observe(0.7)
     timings.submit.labels("done").observe(0.3)
     timings.products.labels("PortalSilent").observe(10)
-    executor.waits.labels("deal-post").observe(40)
+    waits.labels("deal-post").observe(40)
     webhooks.wait.observe(90)
     webhooks.attempt.labels("later").observe(4)
     sums = {

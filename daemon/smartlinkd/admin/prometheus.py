@@ -130,13 +130,6 @@ def _crew_metrics(executor: Executor) -> Iterable[Metric]:
         waiting.add_metric([crew], load.waiting)
     yield running
     yield waiting
-    ended = CounterMetricFamily(
-        "smartlinkd_executions_ended", "Executions that have ended", labels=["crew", "status"]
-    )
-    for (crew, status), count in executor.ends.items():
-        ended.add_metric([crew, status], count)
-    yield ended
-    yield from executor.waits.collect()
     yield GaugeMetricFamily(
         "smartlinkd_execution_followers",
         "Clients that wait for news of an execution",

@@ -294,6 +294,7 @@ def _services(
                 components.conversion.answered,
                 *components.conversion.timings,
                 *crews.webhooks.timings,
+                *crews.executor.metrics,
             ),
             crews.executor,
             snapshot,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -19,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 import trio
-from prometheus_client import Histogram
+from prometheus_client import Counter, Histogram
 
 from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.execution import ExecutionContext
@@ -48,7 +47,6 @@ from smartlinkd.store.model import (
     ExecutionState,
     IdempotencyKey,
     ListPage,
-    Status,
     WebhookTarget,
 )
 from smartlinkd.supervision.actor import Mailbox
@@ -256,14 +254,9 @@ class Executor:
         return self._scheduler.load() if self._scheduler is not None else {}
 
     @property
-    def ends(self) -> Counter[tuple[str, Status]]:
-        """The number of executions of each crew that ended with each status since the start."""
-        return self._recorder.ends
-
-    @property
-    def waits(self) -> Histogram:
-        """The waits of executions of each crew for their worker."""
-        return self._recorder.waits
+    def metrics(self) -> tuple[Counter, Histogram]:
+        """The ends of executions since the start, and their waits for a worker, for `/metrics`."""
+        return self._recorder.ended, self._recorder.waits
 
     @property
     def followers(self) -> int:

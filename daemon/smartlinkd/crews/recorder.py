@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import random
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,7 +14,7 @@ from functools import partial
 from typing import TypeVar
 
 import trio
-from prometheus_client import Histogram
+from prometheus_client import Counter, Histogram
 
 from smartlinkd.crews.model import ExecutorLimits
 from smartlinkd.crews.outcome import Outcome, Subject
@@ -50,8 +49,15 @@ class ExecutionRecorder:
     wall: Callable[[], datetime]
     limits: ExecutorLimits
     chance: random.Random = field(default_factory=random.Random)
-    ends: Counter[tuple[str, Status]] = field(default_factory=Counter)
-    """The number of executions of each crew that ended with each status."""
+    ended: Counter = field(
+        default_factory=partial(
+            Counter,
+            "smartlinkd_executions_ended",
+            "Executions that have ended",
+            ["crew", "status"],
+            registry=None,
+        )
+    )
     waits: Histogram = field(
         default_factory=partial(
             histogram,
@@ -100,7 +106,7 @@ class ExecutionRecorder:
         """Record an execution's outcome; log and count it. Raises as `record` does."""
         entry = ended(subject, outcome, self.wall())
         await self.record(subject.execution_id, outcome.status.state, entry)
-        self.ends[crew, outcome.status] += 1
+        self.ended.labels(crew, outcome.status).inc()
         kind = (
             LogEvent.EXECUTION_INTERRUPTED
             if outcome.status is Status.INTERRUPTED
