@@ -19,7 +19,7 @@ from smartlinkd.conversion.service import ConversionTimings
 from smartlinkd.crews.catalog.catalog import Catalog
 from smartlinkd.crews.executor import Executor
 from smartlinkd.crews.model import CrewLoad
-from smartlinkd.crews.webhooks.dispatcher import WebhookTimings
+from smartlinkd.crews.webhooks.dispatcher import WebhookDispatcher
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import Retention, Status
 from smartlinkd.supervision.child import ChildSnapshot, ChildState
@@ -32,11 +32,16 @@ def part(name: str, state: ChildState, restarts: int = 0) -> ChildSnapshot:
     return ChildSnapshot(name, state, datetime.now(UTC), restarts, None, None)
 
 
+def stopped_store() -> Store:
+    """Return a store that does not run."""
+    return Store(Path("/nowhere"), key=SecretBytes(bytes(32)), retention=RETENTION)
+
+
 def stopped_executor() -> Executor:
     """Return an executor that does not run."""
     return Executor(
         Catalog({}),
-        Store(Path("/nowhere"), key=SecretBytes(bytes(32)), retention=RETENTION),
+        stopped_store(),
         tools={},
         runs=Path("/nowhere"),
         on_calls_queued=lambda: None,
@@ -91,9 +96,11 @@ def test_values_of_the_parts_are_told_apart_by_their_labels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     browser, timings, executor = stopped_browser(), ConversionTimings(), stopped_executor()
-    webhooks = WebhookTimings()
+    webhook_wait, webhook_attempt = WebhookDispatcher(stopped_store(), allow=(), key=None).metrics
     ended, waits = executor.metrics
-    metrics = Metrics(browser, (*timings, *webhooks, ended, waits), executor, list)
+    metrics = Metrics(
+        browser, (*timings, webhook_wait, webhook_attempt, ended, waits), executor, list
+    )
     assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 0
     assert samples(metrics, "smartlinkd_executions_ended") == {}
     status = replace(browser.status(), is_ready=True, working=2, waiting=3, contexts=4)
@@ -120,8 +127,8 @@ def test_values_of_the_parts_are_told_apart_by_their_labels(
     timings.submit.labels("done").observe(0.3)
     timings.products.labels("PortalSilent").observe(10)
     waits.labels("deal-post").observe(40)
-    webhooks.wait.observe(90)
-    webhooks.attempt.labels("later").observe(4)
+    webhook_wait.observe(90)
+    webhook_attempt.labels("later").observe(4)
     sums = {
         name: {",".join(each.labels.values()): each.value}
         for name, family in families(metrics).items()

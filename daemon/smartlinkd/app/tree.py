@@ -293,7 +293,7 @@ def _services(
             (
                 components.conversion.answered,
                 *components.conversion.timings,
-                *crews.webhooks.timings,
+                *crews.webhooks.metrics,
                 *crews.executor.metrics,
             ),
             crews.executor,

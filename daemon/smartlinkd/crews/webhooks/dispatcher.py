@@ -12,13 +12,12 @@ from __future__ import annotations
 import logging
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 
 import trio
-from prometheus_client import Histogram
 from pydantic import SecretBytes
 
 from smartlinkd.crews.webhooks.retry import Verdict, judge
@@ -60,22 +59,6 @@ class WebhookLimits:
     """The longest sleep when nothing is due, so that a wall clock which was set is noticed."""
 
 
-class WebhookTimings:
-    """How late calls are attempted, and how long an attempt takes; for `/metrics`.
-
-    The wait behind an earlier call to the same target counts as lateness.
-    """
-
-    def __init__(self) -> None:
-        self.wait = histogram(
-            "webhook_wait", "From when a webhook call is due to its attempt", buckets=LATE
-        )
-        self.attempt = histogram("webhook_attempt", "An attempt at a webhook call", "outcome")
-
-    def __iter__(self) -> Iterator[Histogram]:
-        return iter((self.wait, self.attempt))
-
-
 class WebhookDispatcher:
     """The handle; `run` is one instance."""
 
@@ -102,7 +85,14 @@ class WebhookDispatcher:
         self._wall = wall
         self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
         self.heartbeat = Heartbeat(self.nudge)
-        self.timings = WebhookTimings()
+        # The wait behind an earlier call to the same target counts as lateness.
+        self._wait_seconds = histogram(
+            "webhook_wait", "From when a webhook call is due to its attempt", buckets=LATE
+        )
+        self._attempt_seconds = histogram(
+            "webhook_attempt", "An attempt at a webhook call", "outcome"
+        )
+        self.metrics = (self._wait_seconds, self._attempt_seconds)
         self._news = trio.Event()
         self._held: dict[int, Delivery] = {}
         """The calls in slots, by their ids."""
@@ -134,7 +124,7 @@ class WebhookDispatcher:
             now = self._wall()
             started = [each for each in found if each.next_at <= now and self._acquire(each)]
             for delivery in started:
-                self.timings.wait.observe((now - delivery.next_at).total_seconds())
+                self._wait_seconds.observe((now - delivery.next_at).total_seconds())
                 nursery.start_soon(self._deliver, sender, delivery)
             if not started:
                 waits = ((each.next_at - now).total_seconds() for each in found)
@@ -177,7 +167,7 @@ class WebhookDispatcher:
                 began = trio.current_time()
                 verdict = await self._attempt(sender, delivery)
                 seconds = trio.current_time() - began
-                self.timings.attempt.labels(verdict.outcome).observe(seconds)
+                self._attempt_seconds.labels(verdict.outcome).observe(seconds)
                 await self._record(delivery, verdict)
         finally:
             del self._held[delivery.id]
