@@ -1,8 +1,8 @@
 """Errors about values that somebody gave us, in our words.
 
 pydantic's own texts speak of Python and quote the value, which may be a password. So each kind of
-error has a text here, with the field before it and never the value. HTTP bodies, the arguments of
-crews' tools and the configuration use them.
+error has a text here, with the field before it and never the value. HTTP bodies, the messages of
+crews' workers, the arguments of their tools and the configuration use them.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ _TEXTS: Final = {
     "model_type": "must be an object",
     "model_attributes_type": "must be an object",
     "extra_forbidden": "is not a field here",
+    "string_pattern_mismatch": "must match {pattern}",
+    "union_tag_not_found": "has no {discriminator}",
+    "union_tag_invalid": "has an unknown {discriminator}, known are {expected_tags}",
     "value_error": "{error}",  # raised by a validator of ours, in words of ours
 }
 

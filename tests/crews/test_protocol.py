@@ -83,33 +83,33 @@ def test_text_may_be_utf_8_or_escaped() -> None:
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        (b"", "a line is not JSON (EOF while parsing a value at line 1 column 0)"),
-        (b'{"type":"started"', "a line is not JSON (EOF while parsing an object"),
-        (b'{"type":"log","text":"\xff"}', "a line is not JSON (invalid unicode"),
-        (b'{"type":"step","tool_input":' + b"[" * 5000, "a line is not JSON (recursion limit"),
-        (b"[]", "a line is no JSON object"),
-        (b"{}", 'a message has no "type"'),
-        (line("finished"), "a message has an unknown type, known are 'started', 'task_started'"),
-        (line("task_started"), "`task_id` in `task_started`: it is missing"),
-        (line("task_started", task_id=""), "`task_id` in `task_started`: string should have at l"),
-        (line("task_started", task_id="a\nb"), "`task_id` in `task_started`: string should match"),
-        (line("result", output=None), "`output` in `result`: input should be a valid string"),
-        (line("failed", error=""), "`error` in `failed`: string should have at least 1"),
-        (line("started", total=3), "`total` in `started`: there is no such field"),
-        (line("started", total_tasks=3.0), "`total_tasks` in `started`: input should be a valid"),
-        (line("log", text="", level="fatal"), "`level` in `log`: input should be 'debug', 'info'"),
+        (b"", "a line is not valid JSON: EOF while parsing a value at line 1 column 0"),
+        (b'{"type":"started"', "a line is not valid JSON: EOF while parsing an object"),
+        (b'{"type":"log","text":"\xff"}', "a line is not valid JSON: invalid unicode"),
+        (b'{"type":"step","tool_input":' + b"[" * 5000, "a line is not valid JSON: recursion"),
+        (b"[]", "a line must be an object"),
+        (b"{}", "a line has no 'type'"),
+        (line("finished"), "a line has an unknown 'type', known are 'started', 'task_started'"),
+        (line("task_started"), "task_started.task_id: is missing"),
+        (line("task_started", task_id=""), "task_started.task_id: is too short (at least 1 "),
+        (line("task_started", task_id="a\nb"), "task_started.task_id: must match "),
+        (line("result", output=None), "result.output: must be a string"),
+        (line("failed", error=""), "failed.error: is too short (at least 1 "),
+        (line("started", total=3), "started.total: is not a field here"),
+        (line("started", total_tasks=3.0), "started.total_tasks: must be a whole number"),
+        (line("log", text="", level="fatal"), "log.level: must be 'debug', 'info', 'wa"),
         (
             line("result", output="", token_usage={"total_tokens": -1}),
-            "`token_usage.total_tokens` in `result`: input should be greater",
+            "result.token_usage.total_tokens: must be 0 or more",
         ),
-        (b'{"type":"step","tool_input":NaN}', "`tool_input` in `step`: JSON has no NaN"),
+        (b'{"type":"step","tool_input":NaN}', "step.tool_input: holds NaN or infinity"),
         (
             b'{"type":"result","output":"","output_json":[-Infinity]}',
-            "`output_json` in `result`: JSON has no NaN",
+            "result.output_json: holds NaN or infinity",
         ),
         (
             b'{"type":"tool_call","call_id":"c","tool":"x","arguments":{"a":1e400}}',
-            "`arguments` in `tool_call`: JSON has no NaN",
+            "tool_call.arguments: holds NaN or infinity",
         ),
     ],
 )  # fmt: skip
@@ -146,7 +146,7 @@ def test_line_beyond_its_bound_is_a_fault() -> None:
 
 def test_reason_quotes_foreign_text_short_and_printable() -> None:
     reason = fault(line("started", **{"\x1b[31m" + "x" * 5000: 1}))
-    assert reason.startswith("`\\x1b[31mxxx")
+    assert reason.startswith("started.\\x1b[31mxxx")
     assert len(reason) < 300
 
 

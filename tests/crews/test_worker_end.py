@@ -62,7 +62,7 @@ async def test_worker_whose_child_uses_too_much_memory_is_ended(begin: Begin) ->
         (
             shell('say "{\\"type\\":\\"$KEY\\"}"; sleep 1000'),
             "sk-12345",
-            BROKEN + r'a message has an unknown type.*\. It sent: {"type":"\[KEY\]"}',
+            BROKEN + r"""a line has an unknown 'type'.*\. It sent: {"type":"\[KEY\]"}""",
         ),
         (
             python('say(os.environ["KEY"]); hear()'),

@@ -223,8 +223,8 @@ def test_worker_asks_for_human_input(runner: ScriptRunner) -> None:
         ([], "the worker exited with code 0 without a result"),
         (["signal 11"], "the worker was ended by signal 11 (Segmentation fault)"),
         (["raw no JSON"],
-         "the worker broke the protocol: a line is not JSON (expected ident at line 1 column 2). "
-         "It sent: no JSON"),
+         "the worker broke the protocol: a line is not valid JSON: expected ident at line 1 column "
+         "2. It sent: no JSON"),
         (["done b"],
          "the worker broke the protocol: `task_completed` of a task that is not open. It sent: "
          '{"type": "task_completed", "task_id": "b", "output": "output of b"}'),

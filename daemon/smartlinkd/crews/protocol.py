@@ -22,9 +22,9 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
 )
-from pydantic_core import PydanticCustomError
 
 from smartlinkd.untrusted import escape_unprintable
+from smartlinkd.validation import describe_errors
 
 VERSION: Final = 1
 MAX_LINE: Final = 1024 * 1024
@@ -48,7 +48,7 @@ def _finite(value: JsonValue) -> JsonValue:
     try:
         json.dumps(value, allow_nan=False)
     except ValueError:
-        raise PydanticCustomError("not_finite", "JSON has no NaN and no infinity") from None
+        raise ValueError("holds NaN or infinity, which JSON has not") from None
     return value
 
 
@@ -236,37 +236,13 @@ def parse(line: bytes) -> FromWorker | ProtocolFault:
     try:
         return _FROM_WORKER.validate_json(line)
     except ValidationError as invalid:
-        return ProtocolFault(_reason(invalid), line)
+        return ProtocolFault(escape_unprintable(describe_errors(invalid, whole="a line")), line)
 
 
 def quoted(text: str) -> str:
     """Return the beginning of a worker's text, fit for a log and an error."""
     rest = f"… ({len(text)} characters)" if len(text) > MAX_QUOTE else ""
     return escape_unprintable(text[:MAX_QUOTE]) + rest
-
-
-def _reason(invalid: ValidationError) -> str:
-    """Return the first fault in words, with what the worker sent cut and made printable."""
-    fault = invalid.errors(include_url=False, include_input=False)[0]
-    message = fault["msg"]
-    match fault["type"]:
-        case "json_invalid":
-            return f"a line is not JSON ({message.removeprefix('Invalid JSON: ')})"
-        case "dict_type" if not fault["loc"]:
-            return "a line is no JSON object"
-        case "union_tag_not_found":
-            return 'a message has no "type"'
-        case "union_tag_invalid":
-            return f"a message has an unknown type, known are {fault['ctx']['expected_tags']}"
-        case "extra_forbidden":
-            message = "there is no such field"
-        case "missing":
-            message = "it is missing"
-    kind, *path = fault["loc"]
-    where = escape_unprintable(".".join(str(part) for part in path)[:MAX_QUOTE])
-    if not message.startswith("JSON"):
-        message = message[:1].lower() + message[1:]
-    return f"`{where}` in `{kind}`: {message[:MAX_QUOTE]}"
 
 
 class Conversation:
