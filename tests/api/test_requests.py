@@ -64,7 +64,7 @@ class Order(BaseModel):
         (b'{"links": [""], "inner": {}}', "inner.name: is missing"),
         (b'{"links": [""], "kind": "a"}', "kind: is too short (at least 2 characters)"),
         (b'{"links": [""], "kind": "abcd"}', "kind: is too long (at most 3 characters)"),
-        (b'{"links": [""], "kind": "AB"}', "kind: is not valid"),
+        (b'{"links": [""], "kind": "AB"}', "kind: must match ^[a-z]+$"),
         (b'{"links": [1, 2, 3], "flag": 1, "count": 0, "kind": 1}',
          "links.0: must be a string; links.1: must be a string; links.2: must be a string; "
          "count: must be 1 or more; flag: must be true or false; and 1 more"),
