@@ -156,8 +156,8 @@ def test_reason_quotes_foreign_text_short_and_printable() -> None:
         ('{"type": "x"}', '{"type": "x"}'),
         ("Chào 👋", "Chào 👋"),
         ("a\x1b[31m\r\u202eb", "a\\x1b[31m\\r\\u202eb"),
-        ("x" * 200, "x" * 200),
-        ("x" * 201, "x" * 200 + "… (201 characters)"),
+        ("x" * 300, "x" * 300),
+        ("x" * 301, "x" * 300 + "… (301 characters)"),
     ],
 )
 def test_quote_is_short_and_printable(text: str, quote: str) -> None:

@@ -99,7 +99,7 @@ async def test_value_at_the_edge_of_the_kept_output_is_not_shown_in_part(begin: 
 
 
 async def test_value_at_the_edge_of_the_quote_is_not_shown_in_part(begin: Begin) -> None:
-    command = shell('say "$(printf %190s)$KEY"; sleep 1000')
+    command = shell('say "$(printf %290s)$KEY"; sleep 1000')
     async with begin(*command, environment={"KEY": "0123456789" * 10}) as worker:
         error = await crash(worker)
     assert "0123" not in error
@@ -164,7 +164,7 @@ def test_silent_exit_has_its_error_text(status: ExitStatus, error: str) -> None:
         ("\n \n", ""),
         ("Traceback\n  in x\nKeyError: 'x'\n\n", "KeyError: 'x'"),
         ("\x1b[31mred\x07\n", "\\x1b[31mred\\x07"),
-        ("x" * 301, "x" * 300 + "…"),
+        ("x" * 301, "x" * 300 + "… (301 characters)"),
     ],
 )
 def test_last_words_are_one_short_printable_line(stderr: str, last_words: str) -> None:

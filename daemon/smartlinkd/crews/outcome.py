@@ -7,23 +7,19 @@ anybody may have sent a SIGKILL.
 
 from __future__ import annotations
 
-import json
 import signal
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from pydantic import JsonValue
-from pydantic_core import from_json
+from pydantic import ConfigDict, JsonValue, TypeAdapter, ValidationError
 
-from smartlinkd.crews.protocol import Failed, Result, TokenUsage, quoted
+from smartlinkd.crews.protocol import Failed, JsonObject, Result, TokenUsage, quoted
 from smartlinkd.processes.process_tree import ExitStatus
 from smartlinkd.store.model import Status, WebhookTarget
-from smartlinkd.untrusted import escape_unprintable
 
-MAX_LAST_LINE = 300
-"""Characters of a worker's last line in an error's text."""
 SHELL_SIGNALED = 128
 """A shell adds this to the number of the signal that has ended its command."""
+_JSON_OBJECT = TypeAdapter(JsonObject, config=ConfigDict(cache_strings="keys", defer_build=True))
 
 
 @dataclass(frozen=True)
@@ -114,16 +110,13 @@ def _silent_end(status: ExitStatus) -> str:
 def _json_object(text: str) -> JsonValue:
     """Return the JSON object that a text is, else None."""
     try:
-        value: JsonValue = from_json(text, allow_inf_nan=False, cache_strings="keys")
-        json.dumps(value, allow_nan=False)  # 1e400 is read as infinity
-    except ValueError:
+        return _JSON_OBJECT.validate_json(text)
+    except ValidationError:
         return None
-    return value if isinstance(value, dict) else None
 
 
 def _last_line(text: str) -> str:
-    last = escape_unprintable(text.rstrip().rpartition("\n")[2].strip())
-    return last if len(last) <= MAX_LAST_LINE else f"{last[:MAX_LAST_LINE]}…"
+    return quoted(text.rstrip().rpartition("\n")[2].strip())
 
 
 def _mebibytes(size: int) -> str:

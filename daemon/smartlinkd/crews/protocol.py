@@ -40,7 +40,7 @@ MAX_ID: Final = 200
 MAX_NAME: Final = 1000
 MAX_TEXT: Final = 64 * 1024
 MAX_ERROR: Final = 16 * 1024
-MAX_QUOTE: Final = 200
+MAX_QUOTE: Final = 300
 
 
 def _finite(value: JsonValue) -> JsonValue:
@@ -58,6 +58,7 @@ Id = Annotated[
 Name = Annotated[str, StringConstraints(max_length=MAX_NAME)]
 Text = Annotated[str, StringConstraints(max_length=MAX_TEXT)]
 Json = Annotated[JsonValue, AfterValidator(_finite)]
+JsonObject = Annotated[dict[str, JsonValue], AfterValidator(_finite)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
 
 
@@ -130,7 +131,7 @@ class ToolCall(Message):
     type: Literal["tool_call"] = "tool_call"
     call_id: Id
     tool: Name
-    arguments: Annotated[dict[str, JsonValue], AfterValidator(_finite)]
+    arguments: JsonObject
 
 
 class HumanInput(Message):
