@@ -98,9 +98,8 @@ class Completion:
     async def wait_stopped(self) -> None:
         """Wait until the execution has ended because of a stop.
 
-        Raises:
-            Invalid: the execution had another outcome before.
-            Unavailable: the outcome could not be recorded in time, or the executor has ended.
+        Raises `Invalid` if it had another outcome before, and `Unavailable` if the outcome is not
+        recorded in time, or the executor has ended.
         """
         with trio.move_on_after(self._timeout_s):
             await self.ended.wait()
@@ -175,10 +174,7 @@ class RunningExecution:
         """Pass a human's answer to the worker. Return when it is recorded.
 
         A client that disconnects does not cancel its answer. A repeated answer counts once, until
-        the task asks its next question.
-
-        Raises:
-            Invalid: nothing is asked, or about another task, or the answer cannot be recorded.
+        the task asks its next question. Raises `Invalid` as `Executor.resume` does.
         """
         question, latest = self._question, self._latest_answer
         answer = HumanAnswer(feedback, tuple(webhooks))

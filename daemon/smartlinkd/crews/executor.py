@@ -177,10 +177,7 @@ class Executor:
         *,
         webhooks: tuple[WebhookTarget, ...],
     ) -> None:
-        """Answer a question to a human.
-
-        Args:
-            webhooks: replace those of the same kinds from now on.
+        """Answer a question to a human. The webhooks replace those of the same kinds from now on.
 
         Raises:
             NotFound: there is none that the user may see.

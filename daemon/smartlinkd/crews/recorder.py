@@ -85,14 +85,10 @@ class ExecutionRecorder:
     async def record(
         self, execution_id: str, state: ExecutionState, entry: ExecutionUpdate
     ) -> None:
-        """Record an entry, retried until the store takes it. Then notify who follows.
+        """Record an entry, retried until the store takes it. Then notify who follows of the state.
 
-        Args:
-            state: the execution's state afterwards.
-
-        Raises:
-            Invalid: the store will never take it.
-            AlreadyFinished: the execution has an outcome already.
+        Raises `Invalid` if the store will never take it, and `AlreadyFinished` if the execution has
+        an outcome already.
         """
         record = partial(self.store.record, execution_id, entry)
         try:

@@ -107,9 +107,6 @@ class ExecutionProgress:
         """Return the entry of a worker's message that is not its last.
 
         `clock` is trio's time, in seconds. Tasks are timed by it, since the wall clock can be set.
-
-        Raises:
-            TypeError: the message is a worker's last.
         """
         match message:
             case Started():

@@ -50,9 +50,7 @@ def tools(conversion: ConversionService, vault: Vault) -> Mapping[str, Tool]:
     async def convert_links(crew: str, arguments: dict[str, JsonValue]) -> JsonValue:
         """Convert {"links": […], "subIds"?: […]} to {"mapping": {link: entry}}, as `/api/convert`.
 
-        Raises:
-            Invalid: the arguments are wrong, or no cookie is stored.
-            Refused: whatever the conversion raises.
+        Raises `Invalid` for wrong arguments or without a cookie, and what the conversion raises.
         """
         wanted = _arguments(arguments)
         latest = trio.current_time() + TOOL_PATIENCE

@@ -178,11 +178,7 @@ async def start_worker(
 ) -> AsyncIterator[Worker]:
     """Run a worker while the block runs. The `inputs` are on their way when it is entered.
 
-    Args:
-        runs: the folder in which the worker's own folder is made.
-
-    Raises:
-        CannotStart: the program cannot be started.
+    Its own folder is made in `runs`. Raises `CannotStart`.
     """
     entered = False
     try:
