@@ -106,26 +106,21 @@ class WorkerChannel:
         self._connection.shutdown(socket.SHUT_RDWR)
 
     async def _next_line(self) -> bytes | None:
-        """Return the next line as `_pop_line` does; None at the end."""
+        """Return the next line without its newline, or the beginning of one that is too long.
+
+        None at the end, although a part of a line may be there.
+        """
         # Lines that are already buffered must not keep other tasks from running.
         await trio.lowlevel.checkpoint()
-        searched = 0
-        while (line := self._pop_line(searched)) is None:
+        searched = 0  # bytes without a newline
+        while (end := self._received.find(b"\n", searched)) < 0:
+            if len(self._received) > MAX_LINE:
+                return bytes(self._received)
             searched = len(self._received)
             data = await self._receive()
             if not data:
                 return None
             self._received += data
-        return line
-
-    def _pop_line(self, searched: int = 0) -> bytes | None:
-        """Return a line without its newline, or the beginning of one that is too long.
-
-        None if there is only a part of one. The first `searched` bytes hold no newline.
-        """
-        end = self._received.find(b"\n", searched)
-        if end < 0:
-            return bytes(self._received) if len(self._received) > MAX_LINE else None
         line = bytes(self._received[:end])
         del self._received[: end + 1]
         return line

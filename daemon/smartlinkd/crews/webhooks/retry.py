@@ -27,7 +27,7 @@ _TRANSIENT: Final = (302, 303, 307, 408, 425, 429)
 
 @dataclass(frozen=True)
 class Verdict:
-    """What comes of an attempt. A call that is made later is made after `wait` seconds."""
+    """The decision about an attempt. "later" is after `wait` seconds."""
 
     outcome: Literal["done", "later", "given up"]
     why: str = ""
