@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
@@ -140,7 +140,7 @@ class RunningExecution:
         self._recording: trio.Nursery
         self._has_worker = False
         self._tasks: trio.Nursery | None = None
-        self._cancelled_as: Outcome | None = None
+        self._why_stopped = ""
         self._is_suspended = False
         self._outcome: Outcome | None = None
         self._question: Question | None = None
@@ -151,10 +151,9 @@ class RunningExecution:
         """True once the outcome is known. The worker process may still be exiting."""
         return self._outcome is not None
 
-    def cancel(self, status: Status, error: str) -> None:
-        """End the execution as `status`, unless it has an outcome or was cancelled before."""
-        if self._cancelled_as is None:
-            self._cancelled_as = Outcome(status, error=error)
+    def cancel(self, why: str) -> None:
+        """End the execution as stopped, unless it has an outcome or was cancelled before."""
+        self._why_stopped = self._why_stopped or why
         if not self.has_finished:
             self._stage.cancel()
 
@@ -353,10 +352,11 @@ class RunningExecution:
 
     def _cancelled_outcome(self, detail: str) -> Outcome | None:
         """Return the outcome of an execution that was cancelled; None if it was suspended."""
-        if self._is_suspended and self._cancelled_as is None:
+        if self._why_stopped:
+            return Outcome(Status.STOPPED, error=f"{self._why_stopped}; {detail}")
+        if self._is_suspended:
             return None
-        outcome = self._cancelled_as or Outcome(Status.TIMED_OUT, error=self._timeout_error())
-        return replace(outcome, error=f"{outcome.error}; {detail}")
+        return Outcome(Status.TIMED_OUT, error=f"{self._timeout_error()}; {detail}")
 
     def _timeout_error(self) -> str:
         crew = self._crew

@@ -217,7 +217,7 @@ class Scheduler:
             # What was being loaded or recorded when this call came is in the queue by now.
         if queue is not None and (execution := queue.running.get(kickoff_id)) is not None:
             if execution.completion.status is None:
-                execution.cancel(Status.STOPPED, f"stopped by {by}")
+                execution.cancel(f"stopped by {by}")
                 return execution.completion
         elif queue is not None and kickoff_id in queue.waiting:
             del queue.waiting[kickoff_id]
