@@ -61,12 +61,10 @@ def calls_for(
 
 
 def _own_body(subject: Subject, occurrence: Occurrence) -> tuple[WebhookKind, Body]:
-    kind: WebhookKind
-    body: Body
+    about: Body = {"kickoff_id": subject.execution_id, "meta": subject.meta}
     match occurrence:
         case Step():
-            kind = "step"
-            body = {
+            return "step", about | {
                 "prompt": occurrence.prompt,
                 "thought": occurrence.thought,
                 "tool": occurrence.tool,
@@ -74,8 +72,7 @@ def _own_body(subject: Subject, occurrence: Occurrence) -> tuple[WebhookKind, Bo
                 "result": occurrence.result,
             }
         case TaskRecord():
-            kind = "task"
-            body = {
+            return "task", about | {
                 "description": occurrence.description,
                 "name": occurrence.name,
                 "expected_output": occurrence.expected_output,
@@ -85,8 +82,7 @@ def _own_body(subject: Subject, occurrence: Occurrence) -> tuple[WebhookKind, Bo
                 "output_json": occurrence.output_json,
             }
         case HumanInput():
-            kind = "human_input"
-            body = {
+            return "human_input", about | {
                 "execution_id": subject.execution_id,
                 "task_id": occurrence.task_id,
                 "prompt": occurrence.prompt,
@@ -94,9 +90,7 @@ def _own_body(subject: Subject, occurrence: Occurrence) -> tuple[WebhookKind, Bo
                 "task_output": occurrence.output,
             }
         case Outcome():
-            kind = "crew"
-            body = _crew_body(occurrence)
-    return kind, {**body, "kickoff_id": subject.execution_id, "meta": subject.meta}
+            return "crew", about | _crew_body(occurrence)
 
 
 def _summary(description: str | None) -> str | None:
