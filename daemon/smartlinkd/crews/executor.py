@@ -3,8 +3,7 @@
 The promise: a kickoff_id that was returned is known from then on and comes to an end, in the order
 of the kickoffs of its crew, whatever ends in between: a worker, this actor, the daemon, the host.
 So an execution is in the store before its kickoff is answered, every change is there before a
-client is notified, and each instance begins by reading what has not ended. Reading goes straight to
-the store, so that clients can ask while executions are being stopped.
+client is notified, and each instance begins by reading what has not ended.
 """
 
 from __future__ import annotations
@@ -202,10 +201,7 @@ class Executor:
         )
 
     async def wait(self, user: CrewUser, kickoff_id: str, seconds: float) -> Execution:
-        """Return the execution when its state has changed, when it has ended, or after `seconds`.
-
-        Raises `NotFound` if there is none that the user may see.
-        """
+        """Return the execution when its state has changed or it has ended, or after `seconds`."""
         with self._subscriptions.subscribe(kickoff_id) as subscription:
             found = await self.execution(user, kickoff_id)
             before = found.state

@@ -247,10 +247,7 @@ def quoted(text: str) -> str:
 
 
 class Conversation:
-    """Checks which message may come when, from a worker's first line to its last.
-
-    `max_output` is how many bytes the worker may say in all.
-    """
+    """Checks which message may come when, from a worker's first line to its last."""
 
     def __init__(self, *, max_output: int = MAX_OUTPUT) -> None:
         self.final: Result | Failed | None = None

@@ -1,8 +1,7 @@
 """Following an execution: the store is the queue, and a subscription wakes its reader.
 
 A reader subscribes, reads what the store has, and waits for the next notification. However much
-was recorded since, that is one notification. So a slow reader costs nothing but its own time, and
-one that is gone leaves nothing behind.
+was recorded since, that is one notification, so a slow reader costs nothing but its own time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The tools that the daemon offers to crews by `tool_call`.
 
-A crew needs affiliate links, and must not hold the cookie or a session token that makes them. So
-the daemon makes them with the stored cookie, and the crew gets the entries alone. A client is told
-at once that a part is being restarted, and comes again. A crew may be half an hour of work, and
-would fail: so a tool waits for the part.
+A crew needs affiliate links, and must not hold the cookie that makes them. A client is told at once
+that a part is being restarted, and comes again. A crew would fail, and may be half an hour of work:
+so a tool waits for the part.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The daemon's end of the connection to a worker: messages in and out over a stream socket.
 
-Nothing is read ahead of the iteration, so a slow reader holds up the worker through the socket's
-own buffer, as a pipe would. A send has a deadline. If it is cancelled half-way, the next one sends
-the rest of its line. The worker's last message ends the iteration, as does its end or a fault.
-See docs/decisions/067-talking-to-workers.md.
+If a send is cancelled half-way, the next one sends the rest of its line. The worker's last message
+ends the iteration, as does its end or a fault. See docs/decisions/067-talking-to-workers.md.
 """
 
 from __future__ import annotations
@@ -40,7 +38,6 @@ class WorkerChannel:
     Args:
         connection: belongs to the caller.
         inputs: the first message. `deliver()` sends it, or the next message that is sent does.
-        max_output: bytes that the worker may say in all.
     """
 
     def __init__(

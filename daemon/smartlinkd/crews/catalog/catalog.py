@@ -1,8 +1,7 @@
 """The crews of a configuration: those that can run, and those that cannot, with the reasons.
 
-Everything that a crew needs is checked at the start, at each reload and by `check-config`: a client
-is never the first to learn of its operator's mistake. The checks run with the rights of whoever
-runs them; the daemon's are those of its workers. See docs/decisions/073-catalog.md.
+Everything that a crew needs is checked at the start, at each reload and by `check-config`. See
+docs/decisions/073-catalog.md.
 """
 
 from __future__ import annotations
@@ -105,8 +104,6 @@ def longest_read_s(settings: Settings) -> float:
 
 def read_catalog(settings: Settings, *, may_start_interpreters: bool = True) -> Catalog:
     """Check every crew of the configuration. A crew's fault never raises. Blocks.
-
-    If this is a thread of trio's, a cancellation of its task ends the wait for an interpreter.
 
     Args:
         may_start_interpreters: False to check only that they are there.

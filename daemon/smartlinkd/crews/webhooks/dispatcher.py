@@ -1,10 +1,7 @@
 """The webhook dispatcher: it makes the calls that the store holds, at least once and in order.
 
-The store's outbox is the queue. One task asks it for due calls, the first of each address of an
-execution, and starts a task for each that finds a free slot. A call is deleted after it was made or
-given up, so a crash in between repeats it. A failed call is rescheduled in the store, and those
-behind it wait.
-See docs/decisions/071-webhook-dispatcher.md.
+One task asks the store for due calls, and starts a task for each that finds a free slot. See
+docs/decisions/071-webhook-dispatcher.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """The signature of webhook calls, by "Standard Webhooks" 1.0.0 (symmetric).
 
-A call has an id that stays the same over its attempts, the time of the attempt and, with a secret
-configured, an HMAC-SHA256 over both and the body. The id and the time are also sent without one: a
-receiver knows a repeated call by its id.
+A receiver knows a repeated call by its id, which is sent with and without a secret.
 """
 
 from __future__ import annotations
