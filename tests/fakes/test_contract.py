@@ -91,7 +91,8 @@ async def test_unknown_command_is_refused(subject: Subject, of_page: bool) -> No
 
 async def test_closed_session_is_refused(subject: Subject) -> None:
     page = await subject.page()
-    await page.close()
+    page.close()
+    await page.session.wait_gone()
     page.session.gone = None  # as if the client did not know the session's end
     with pytest.raises(SessionGone, match="was closed"):
         await page.session.call("Page.enable")
@@ -134,8 +135,6 @@ async def test_crashed_tab_is_reported_and_answers_nothing(subject: Subject) -> 
     await is_not_answered(page)
     page.session.gone = gone
     await answers(subject)
-    with trio.fail_after(SOON):
-        await page.close()
 
 
 async def test_tab_in_endless_loop_blocks_no_other(subject: Subject) -> None:
@@ -145,8 +144,9 @@ async def test_tab_in_endless_loop_blocks_no_other(subject: Subject) -> None:
     await is_not_answered(page)
     await answers(subject)
     assert await other.evaluate(ADD, 1, 2) == 3
+    page.close()
     with trio.fail_after(SOON):
-        await page.close()
+        await page.session.wait_gone()
     with pytest.raises(SessionGone):
         await page.evaluate(ADD, 1, 2)
 

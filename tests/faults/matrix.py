@@ -48,7 +48,7 @@ class Due:
 ALL = tuple(PHASES)
 DOWN = ("starting", "restarting")
 BUSY = ("loading", "submitting", "draining")
-WORKING = ("queued", "loading", "submitting", "reading", "disposing", "draining")
+WORKING = ("queued", "loading", "submitting", "reading", "draining")
 
 MATRIX = Matrix[Due]()
 put = MATRIX.put
@@ -64,7 +64,7 @@ def due(*statuses: int, within: float = MOMENT, **more: Any) -> Due:
 def _browser_fault(fault: str, kind: str, log: str, within: float, *, down: str) -> None:
     lost = due(502, within=within, restarts=(kind,), unready=True, log=log)
     put(fault, WORKING, lost)
-    put(fault, ("idle", "queued"), replace(lost, statuses=frozenset({502, 503})))
+    put(fault, ("idle", "disposing", "queued"), replace(lost, statuses=frozenset({502, 503})))
     put(fault, "reading", replace(lost, statuses=frozenset({200}), data=False))
     put(fault, DOWN, due(503, restarts=("launch failed",), unready=True, log=down))
 
@@ -128,7 +128,11 @@ for _fault in ("clock_ahead", "clock_back"):
 # The client, and the service manager.
 
 put("client_gone", ALL, due(0))
-put("client_gone", ("idle", *DOWN), Impossible("a request in this phase is answered at once"))
+put(
+    "client_gone",
+    ("idle", "disposing", *DOWN),
+    Impossible("a request in this phase is answered at once"),
+)
 put("sigterm", ALL, due(200, within=SUBMITTED, unready=True))
 put("sigterm", DOWN, due(503, unready=True, log="links were refused: the browser is starting"))
 
