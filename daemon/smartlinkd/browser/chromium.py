@@ -17,7 +17,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -28,6 +28,7 @@ from smartlinkd.browser.cdp import CdpConnection
 from smartlinkd.browser.errors import BrowserFailed, LaunchFailed
 from smartlinkd.paths import mode_of
 from smartlinkd.processes.process_tree import ExitStatus, ProcessTree, run_process_tree
+from smartlinkd.processes.reaper import fair_share
 from smartlinkd.threads import on_thread
 from smartlinkd.untrusted import first_line
 
@@ -365,22 +366,10 @@ def memory_of_session(session: int) -> int:
     """
     total = 0
     for entry in os.listdir("/proc"):  # noqa: PTH208 - names are enough
-        if entry.isdigit():
-            try:
-                if os.getsid(int(entry)) == session:
-                    total += _memory_of(int(entry))
-            except (ProcessLookupError, FileNotFoundError):
-                continue  # it has ended
-    return total
-
-
-def _memory_of(pid: int) -> int:
-    """Return the proportional set size in bytes, or the private memory if that is not shown."""
-    try:
-        kilobytes = _text(f"/proc/{pid}/smaps_rollup").partition("\nPss:")[2]
-    except PermissionError:  # root in a container: it lacks CAP_SYS_PTRACE
-        kilobytes = _status(pid).get("RssAnon", "0 kB")
-    return int(kilobytes.split(maxsplit=1)[0]) * 1024
+        with suppress(ProcessLookupError):  # it has ended
+            if entry.isdigit() and os.getsid(int(entry)) == session:
+                total += fair_share(int(entry))
+    return total * 1024
 
 
 async def product(connection: CdpConnection) -> str:
@@ -431,9 +420,5 @@ def is_confined(browser: int, renderer: int) -> bool:
 
 def _status(pid: int) -> dict[str, str]:
     """Return the fields of /proc/PID/status, which every user may read."""
-    lines = _text(f"/proc/{pid}/status").splitlines()
+    lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines()
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
-
-
-def _text(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8")

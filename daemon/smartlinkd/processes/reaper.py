@@ -340,8 +340,8 @@ def memory_used(enough: int) -> int:
 def fair_share(pid: int) -> int:
     """Return the KiB of a process; a shared page counts in part for each that has it."""
     share = kibibytes(f"/proc/{pid}/smaps_rollup", (b"Pss", b"SwapPss"))
-    # 0 of a process that is not dumpable.
-    return share or kibibytes(f"/proc/{pid}/status", (b"VmRSS", b"VmSwap"))
+    # 0 of a process that we may not look into: it is not dumpable, or root has no capabilities.
+    return share or kibibytes(f"/proc/{pid}/status", (b"RssAnon", b"RssShmem", b"VmSwap"))
 
 
 def kibibytes(path: str, names: tuple[bytes, ...]) -> int:
