@@ -91,7 +91,7 @@ async def watched(*specs: ChildSpec) -> AsyncIterator[Pings]:
     tree = Supervisor("tree", specs, backoff=Backoff(jitter=0.0), wall=lambda: NOON)
     async with trio.open_nursery() as nursery:
         await nursery.start(tree.run)
-        pings = Pings(Watchdog(tree.watched_loops, limit_s=LIMIT, wall=lambda: NOON))
+        pings = Pings(Watchdog(tree.watched_loops, limit_s=LIMIT))
         nursery.start_soon(pings.run)
         yield pings
         tree.stop()
@@ -164,9 +164,7 @@ async def test_call_that_hangs_stops_the_pings_and_is_logged_once_with_its_stack
         assert pings.are_overdue()
         serial.release.set()
     (text,) = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
-    assert text.startswith(
-        "serial has shown no sign of life for 25 s, since 2026-05-04T11:59:35.000Z: "
-    )
+    assert text.startswith("serial has shown no sign of life for 25 s: ")
     assert "restarts the daemon after 20 s of that" in text
     assert "Supervisor._instance at " in text
     assert " hang < supervision/actor.py:" in text

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import faulthandler
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import PurePath
-from types import FrameType
 from typing import Final
 
 import trio
 
 from smartlinkd.logs import LogEvent
 from smartlinkd.supervision.heartbeat import WatchedLoop
-from smartlinkd.wire import timestamp
 
 logger = logging.getLogger(__name__)
 
@@ -33,18 +30,14 @@ MAX_FRAMES: Final = 5
 _BLOCKED_AFTER: Final = 0.75
 """The share of that time after which an event loop without a check counts as blocked."""
 _STANDARD_ERROR: Final = 2
-_TRIO: Final = str(PurePath(trio.__file__).parent)
+_TRIO: Final = PurePath(trio.__file__).parent
 
 
 class Watchdog:
     """Compares the heartbeats of all loops with their limits."""
 
     def __init__(
-        self,
-        watched_loops: Callable[[], Sequence[WatchedLoop]],
-        *,
-        limit_s: float,
-        wall: Callable[[], datetime] = lambda: datetime.now(UTC),
+        self, watched_loops: Callable[[], Sequence[WatchedLoop]], *, limit_s: float
     ) -> None:
         """Watch what `watched_loops` returns at each check.
 
@@ -54,7 +47,6 @@ class Watchdog:
         self.interval_s = limit_s / CHECKS_PER_LIMIT
         self._watched_loops = watched_loops
         self._limit_s = limit_s
-        self._wall = wall
         self._silent: dict[str, float] = {}  # since when, on trio's clock
 
     def check_loops(self) -> bool:
@@ -94,13 +86,11 @@ class Watchdog:
             faulthandler.cancel_dump_traceback_later()
 
     def _log_silent(self, silent: WatchedLoop, now: float) -> None:
-        seconds = now - silent.last_seen
         logger.error(
-            "%s has shown no sign of life for %.0f s, since %s: until it does, the service manager "
-            "is told nothing, and restarts the daemon after %g s of that. Where it stands: %s",
+            "%s has shown no sign of life for %.0f s: until it does, the service manager is told "
+            "nothing, and restarts the daemon after %g s of that. Where it stands: %s",
             silent.name,
-            seconds,
-            timestamp(self._wall() - timedelta(seconds=seconds)),
+            now - silent.last_seen,
             self._limit_s,
             describe_stacks(silent.task),
             extra=LogEvent.WATCHDOG(actor=silent.name),
@@ -115,7 +105,7 @@ def describe_stacks(task: trio.lowlevel.Task) -> str:
     The innermost frame comes first. Variables are left out: they may hold secrets.
     """
     tasks = list(_descendants(task))
-    places = [f"{each.name} at {_format_stack(_frames(each))}" for each in tasks[:MAX_TASKS]]
+    places = [f"{each.name} at {_format_stack(each)}" for each in tasks[:MAX_TASKS]]
     if len(tasks) > MAX_TASKS:
         places.append(f"and {len(tasks) - MAX_TASKS} more tasks")
     return "; ".join(places)
@@ -128,18 +118,14 @@ def _descendants(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:
             yield from _descendants(child)
 
 
-def _frames(task: trio.lowlevel.Task) -> list[tuple[FrameType, int]]:
-    return list(task.iter_await_frames())[::-1]
-
-
-def _format_stack(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """Format frames. Of trio's own the outermost is shown, since those inside say nothing."""
+def _format_stack(task: trio.lowlevel.Task) -> str:
+    """Format a task's frames. Of trio's own the outermost is shown: those inside say nothing."""
     shown: list[str] = []
-    is_within_trio = False
-    for frame, line in frames:
-        path = frame.f_code.co_filename
-        if is_within_trio and path.startswith(_TRIO):
-            shown.pop()
-        is_within_trio = path.startswith(_TRIO)
-        shown.append(f"{'/'.join(PurePath(path).parts[-2:])}:{line} {frame.f_code.co_name}")
-    return " < ".join(shown[:MAX_FRAMES]) or "its end"
+    was_in_trio = False
+    for frame, line in task.iter_await_frames():
+        path = PurePath(frame.f_code.co_filename)
+        is_in_trio = path.is_relative_to(_TRIO)
+        if not (is_in_trio and was_in_trio):
+            shown.append(f"{'/'.join(path.parts[-2:])}:{line} {frame.f_code.co_name}")
+        was_in_trio = is_in_trio
+    return " < ".join(reversed(shown[-MAX_FRAMES:])) or "its end"
