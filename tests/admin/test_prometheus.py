@@ -103,7 +103,7 @@ def test_values_of_the_parts_are_told_apart_by_their_labels(
     )
     assert samples(metrics, "smartlinkd_browser_restarts")["crashed"] == 0
     assert samples(metrics, "smartlinkd_executions_ended") == {}
-    status = replace(browser.status(), is_ready=True, working=2, waiting=3, contexts=4)
+    status = replace(browser.status(), ready=True, jobs_running=2, jobs_waiting=3, contexts=4)
     monkeypatch.setattr(browser, "status", lambda: status)
     load = {"deal-post": CrewLoad(running=5, waiting=6), "news": CrewLoad(running=0, waiting=7)}
     monkeypatch.setattr(executor, "load", lambda: load)

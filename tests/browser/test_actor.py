@@ -96,7 +96,11 @@ async def test_full_queue_refuses_jobs_at_once(
         ]
         assert sum(work.page is not None for work in works) == LIMITS.concurrent_jobs
         status, working = browser.status(), LIMITS.concurrent_jobs
-        assert (status.working, status.contexts, status.waiting) == (working, working, QUEUE)
+        assert (status.jobs_running, status.contexts, status.jobs_waiting) == (
+            working,
+            working,
+            QUEUE,
+        )
         with pytest.raises(Overloaded):
             await browser.use(tab_spec(), nothing)
         for work in works:
@@ -161,15 +165,18 @@ async def test_crash_is_shown_until_the_next_browser_is_up(
 ) -> None:
     async with ready_browser(chromiums) as browser:
         before = browser.status()
-        assert (before.state, before.is_ready) == (BrowserState.READY, True)
+        assert (before.state, before.ready) == (BrowserState.READY, True)
         assert (before.pid, before.version) == (1, "Chromium 1")
-        assert (before.restarts, before.last_end) == (0, None)
+        assert (before.restarts, before.last_restart_reason) == (0, None)
         chromiums.launched[0].exit()
         await wait_all_tasks_blocked()
         status = browser.status()
         assert (status.state, status.pid, status.version) == (BrowserState.WAITING, None, None)
         assert status.since > before.since
-        assert (status.restarts, status.last_end) == (1, "crashed: Chromium ended: signal 9")
+        assert (status.restarts, status.last_restart_reason) == (
+            1,
+            "crashed: Chromium ended: signal 9",
+        )
         await trio.sleep(0.5 + A_MOMENT)
         assert browser.status().state is BrowserState.STARTING
         await trio.sleep(chromiums.launch_takes)
@@ -230,7 +237,7 @@ async def test_browser_that_never_starts_alarms_once_and_ends_it_when_healthy(
     async with running(browser):
         await trio.sleep(10 * LONG_ENOUGH)
         why = "launch failed: no Chromium was found"
-        assert (told, browser.status().last_end) == ([why], why)
+        assert (told, browser.status().last_restart_reason) == ([why], why)
         assert browser.restarts["launch failed"] == pytest.approx(50, abs=3)  # each 1 s, then 2 s
         chromiums.launch_fails = ""
         await trio.sleep(5)

@@ -109,8 +109,8 @@ class World:
             self.stage.processes(),
             self.stage.folders(),
             len(self.stage.machine.browser.contexts) if self.stage.machine.running else 0,
-            browser.status().working,
-            browser.status().waiting,
+            browser.status().jobs_running,
+            browser.status().jobs_waiting,
         )
 
     def _due(self) -> tuple[object, ...]:

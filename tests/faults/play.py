@@ -84,7 +84,7 @@ class CellRun:
     async def _check_work_ended(self, scene: Scene) -> None:
         """Check that the work for a client that has left ends, even while the gate is closed."""
         status = self.stage.browser.status
-        assert await wait_until(lambda: status().working <= len(scene.others), MOMENT)
+        assert await wait_until(lambda: status().jobs_running <= len(scene.others), MOMENT)
 
     async def _check_others(self, scene: Scene) -> None:
         """Check that the requests before the victim are answered."""

@@ -140,9 +140,9 @@ def _crew_metrics(executor: Executor) -> Iterable[Metric]:
 def _browser_metrics(browser: Browser) -> Iterable[Metric]:
     status = browser.status()
     gauges = {
-        "ready": ("1 while a page can run script", float(status.is_ready)),
-        "jobs_running": ("Pieces of work under way", status.working),
-        "jobs_waiting": ("Pieces of work in the queue", status.waiting),
+        "ready": ("1 while a page can run script", float(status.ready)),
+        "jobs_running": ("Pieces of work under way", status.jobs_running),
+        "jobs_waiting": ("Pieces of work in the queue", status.jobs_waiting),
         "contexts": ("Warm browser contexts", status.contexts),
     }
     for name, (text, value) in gauges.items():

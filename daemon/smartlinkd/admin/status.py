@@ -96,7 +96,11 @@ class Operator:
             actors=[
                 PartReport.model_validate(part, from_attributes=True) for part in self._parts()
             ],
-            browser=_browser_report(self._browser) if self._browser else None,
+            browser=(
+                BrowserReport.model_validate(self._browser.status(), from_attributes=True)
+                if self._browser
+                else None
+            ),
             conversion=_conversion_report(conversion) if conversion else None,
             cookie=self._cookie_report(cookie) if cookie else None,
             accounts=_account_reports(conversion, cookie) if conversion else None,
@@ -325,19 +329,3 @@ def _account_reports(
                 AccountReport(account=name, state=NOT_USED_YET, since=since, reason=None)
             )
     return reports
-
-
-def _browser_report(browser: Browser) -> BrowserReport:
-    status = browser.status()
-    return BrowserReport(
-        state=status.state,
-        ready=status.is_ready,
-        since=status.since,
-        version=status.version,
-        pid=status.pid,
-        restarts=status.restarts,
-        last_restart_reason=status.last_end,
-        jobs_running=status.working,
-        jobs_waiting=status.waiting,
-        contexts=status.contexts,
-    )

@@ -54,20 +54,19 @@ class BrowserStatus:
     """The browser as it is now.
 
     Attributes:
-        last_end: the reason of the last restart; None if there was none.
-        working: jobs under way. `waiting` ones are in the queue.
+        jobs_running: jobs under way. `jobs_waiting` are in the queue.
         contexts: accounts' contexts that are open.
     """
 
     state: BrowserState
-    is_ready: bool
+    ready: bool
     since: datetime
     version: str | None
     pid: int | None
     restarts: int
-    last_end: str | None
-    working: int
-    waiting: int
+    last_restart_reason: str | None
+    jobs_running: int
+    jobs_waiting: int
     contexts: int
 
 
@@ -127,14 +126,14 @@ class Browser:
             instance = None  # the next one is not up yet
         return BrowserStatus(
             state=browser.state if browser else BrowserState.WAITING,
-            is_ready=self.is_ready,
+            ready=self.is_ready,
             since=browser.since if browser else datetime.now(UTC),
             version=instance.version if instance else None,
             pid=instance.pid if instance else None,
             restarts=sum(self.restarts.values()),
-            last_end=browser.last_end if browser else None,
-            working=instance.working if instance else 0,
-            waiting=self.mailbox.waiting,
+            last_restart_reason=browser.last_end if browser else None,
+            jobs_running=instance.working if instance else 0,
+            jobs_waiting=self.mailbox.waiting,
             contexts=instance.contexts if instance else 0,
         )
 
@@ -295,6 +294,6 @@ _STATE_TEXTS: Final = {
 def _not_ready(status: BrowserStatus) -> BrowserNotReady:
     state = _STATE_TEXTS.get(status.state, status.state)
     text = f"the browser is {state}; try again in a few seconds"
-    if status.last_end is not None and status.last_end.startswith(LAUNCH_FAILED):
+    if (status.last_restart_reason or "").startswith(LAUNCH_FAILED):
         text += "; if this goes on, `smartlinkd doctor` says what is wrong"
     return BrowserNotReady(text, retry_after=2)
