@@ -71,7 +71,7 @@ class BrowserStatus:
 
 
 class Browser:
-    """The handle of the browser actor.
+    """The browser actor, its handle and its state.
 
     Args:
         queue: jobs that may wait, but never fewer than `BrowserLimits.min_queue`.
@@ -87,51 +87,54 @@ class Browser:
         on_down: DownListener,
         chance: random.Random | None = None,
     ) -> None:
-        self.mailbox = Mailbox[_Browser]("browser", size=max(queue, settings.limits.min_queue))
+        self.mailbox = Mailbox[Browser]("browser", size=max(queue, settings.limits.min_queue))
         # Of the loop that keeps Chromium running. It comes round by itself and needs no probe.
         self.heartbeat = Heartbeat(lambda: None, of="upkeep")
         self.restarts: dict[str, int] = dict.fromkeys(EndKind, 0) | {LAUNCH_FAILED: 0}
         self.downtime = histogram(
             "browser_down", "From a Chromium's end, or the start, to the next", buckets=LATE
         )
-        self.settings = settings
-        self.backoff = backoff
-        self.chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
-        self.alarm = DownAlarm(on_down, threshold=settings.limits.failures_before_alarm)
-        self._running: _Browser | None = None
+        self._settings = settings
+        self._backoff = backoff
+        self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
+        self._alarm = DownAlarm(on_down, threshold=settings.limits.failures_before_alarm)
+        self._instance: BrowserInstance | None = None
+        self._since = datetime.now(UTC)
+        self._down_since = 0.0  # on trio's clock
+        self._last_end: str | None = None
+        self._is_waiting = True
 
     async def run(self, task_status: trio.TaskStatus[None]) -> None:
         """Run the actor. It accepts jobs before Chromium is up, and refuses them until then."""
-        browser = _Browser(self)
-        self._running = browser
+        self._note_down()
+        self._is_waiting = False
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(browser.keep_running)
+                nursery.start_soon(self._keep_running)
                 task_status.started()
-                jobs = self.settings.limits.concurrent_jobs
-                await self.mailbox.serve(browser, at_once=jobs)
+                await self.mailbox.serve(self, at_once=self._settings.limits.concurrent_jobs)
         finally:
-            self._running = None
+            self._note_down()
+            self._is_waiting = True
 
     @property
     def is_ready(self) -> bool:
         """True if a page has been able to run script within the last few seconds."""
-        return self._running is not None and self._running.is_ready
+        return self._instance is not None and self._instance.is_ready
 
     def status(self) -> BrowserStatus:
         """Return the state for health, metrics and status. Waits for nothing."""
-        browser = self._running
-        instance = browser.instance if browser else None
+        instance = self._instance
         if instance is not None and instance.is_dead:
             instance = None  # the next one is not up yet
         return BrowserStatus(
-            state=browser.state if browser else BrowserState.WAITING,
+            state=self._state(),
             ready=self.is_ready,
-            since=browser.since if browser else datetime.now(UTC),
+            since=self._since,
             version=instance.version if instance else None,
             pid=instance.pid if instance else None,
             restarts=sum(self.restarts.values()),
-            last_restart_reason=browser.last_end if browser else None,
+            last_restart_reason=self._last_end,
             jobs_running=instance.working if instance else 0,
             jobs_waiting=self.mailbox.waiting,
             contexts=instance.contexts if instance else 0,
@@ -151,48 +154,31 @@ class Browser:
         """
         if not self.is_ready:
             raise _not_ready(self.status())
-        return await self.mailbox.ask(_Browser.use, spec, job)
+        return await self.mailbox.ask(Browser._use, spec, job)
 
+    async def _use(self, spec: TabSpec, job: Callable[[Page], Awaitable[R]]) -> R:
+        if self._instance is None or not self._instance.is_ready:
+            raise BrowserNotReady("the browser has just ended; try again shortly", retry_after=2)
+        return await self._instance.use(spec, job)
 
-class _Browser:
-    def __init__(self, handle: Browser) -> None:
-        self.instance: BrowserInstance | None = None
-        self.since = datetime.now(UTC)
-        self.last_end: str | None = None
-        self._handle = handle
-        self._down_since = trio.current_time()
-        self._is_waiting = False
-
-    @property
-    def is_ready(self) -> bool:
-        return self.instance is not None and self.instance.is_ready
-
-    @property
-    def state(self) -> BrowserState:
+    def _state(self) -> BrowserState:
         if self.is_ready:
             return BrowserState.READY
-        if self.instance is not None and not self.instance.is_dead:
+        if self._instance is not None and not self._instance.is_dead:
             return BrowserState.UNRESPONSIVE
         return BrowserState.WAITING if self._is_waiting else BrowserState.STARTING
 
-    async def use(self, spec: TabSpec, job: Callable[[Page], Awaitable[R]]) -> R:
-        if self.instance is None or not self.instance.is_ready:
-            raise BrowserNotReady("the browser has just ended; try again shortly", retry_after=2)
-        return await self.instance.use(spec, job)
-
-    async def keep_running(self) -> None:
+    async def _keep_running(self) -> None:
         """Launch one instance after the other, until cancelled."""
-        launch_s = (
-            self._handle.settings.launch.start_timeout + self._handle.settings.limits.first_steps_s
-        )
+        launch_s = self._settings.launch.start_timeout + self._settings.limits.first_steps_s
         async with trio.open_nursery() as nursery:
             while True:
-                instance = BrowserInstance(self._handle.settings)
-                self._handle.heartbeat.touch(launch_s)
+                instance = BrowserInstance(self._settings)
+                self.heartbeat.touch(launch_s)
                 try:
                     await nursery.start(instance.run)
                 except Refused as refusal:
-                    if self.instance is not None and self.instance.is_dead:  # it was recycled
+                    if self._instance is not None and self._instance.is_dead:  # it was recycled
                         self._note_down()
                     why = f"{LAUNCH_FAILED}: {refusal}"
                     self._record_restart(LAUNCH_FAILED, why)
@@ -202,22 +188,22 @@ class _Browser:
 
     async def _serve(self, instance: BrowserInstance) -> None:
         """Use this instance until it has ended, or the next one should be launched."""
-        if self.instance is not None:  # recycled, and in use until now
-            self.instance.drain()
+        if self._instance is not None:  # recycled, and in use until now
+            self._instance.drain()
         else:
-            self._handle.downtime.observe(trio.current_time() - self._down_since)
-        self.instance, self.since = instance, datetime.now(UTC)
+            self.downtime.observe(trio.current_time() - self._down_since)
+        self._instance, self._since = instance, datetime.now(UTC)
         what = (instance.version, instance.pid)
         logger.info("the browser is ready: %s, pid %d", *what, extra=LogEvent.BROWSER_READY())
-        with trio.move_on_after(self._handle.backoff.healthy) as scope:
+        with trio.move_on_after(self._backoff.healthy) as scope:
             await self._wait_ended(instance)
         is_healthy = scope.cancelled_caught
         if is_healthy:
-            self._handle.alarm.record_healthy()
+            self._alarm.record_healthy()
         end = await self._wait_ended(instance)
         self._record_restart(end.kind, str(end))
         if end.kind is EndKind.RECYCLED:  # it serves until the next one does
-            self._handle.alarm.record_healthy()
+            self._alarm.record_healthy()
             return
         instance.drain()
         self._note_down()
@@ -225,7 +211,7 @@ class _Browser:
             await self._wait(str(end))
 
     def _note_down(self) -> None:
-        self.instance, self.since = None, datetime.now(UTC)
+        self._instance, self._since = None, datetime.now(UTC)
         self._down_since = trio.current_time()
 
     async def _wait_ended(self, instance: BrowserInstance) -> End:
@@ -233,21 +219,21 @@ class _Browser:
         # not look alive.
         while True:
             if instance.is_ready:
-                self._handle.heartbeat.touch()
-            with trio.move_on_after(self._handle.settings.limits.poll_interval_s):
+                self.heartbeat.touch()
+            with trio.move_on_after(self._settings.limits.poll_interval_s):
                 return await instance.wait_ended()
 
     def _record_restart(self, kind: str, text: str) -> None:
-        self._handle.restarts[kind] += 1
-        self.last_end = text
+        self.restarts[kind] += 1
+        self._last_end = text
         logger.warning("the browser is restarted: %s", text, extra=LogEvent.BROWSER_RESTARTED())
 
     async def _wait(self, why: str) -> None:
         """Wait before the next launch."""
-        self._handle.alarm.record_failure(why, another_serves=self.is_ready)
+        self._alarm.record_failure(why, another_serves=self.is_ready)
         self._is_waiting = True
-        wait_s = self._handle.backoff.wait(self._handle.alarm.failures, self._handle.chance)
-        self._handle.heartbeat.touch(wait_s)
+        wait_s = self._backoff.wait(self._alarm.failures, self._chance)
+        self.heartbeat.touch(wait_s)
         try:
             await trio.sleep(wait_s)
         finally:
