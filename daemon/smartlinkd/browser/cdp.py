@@ -14,6 +14,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
+from itertools import count
 from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -198,7 +199,7 @@ class CdpConnection:
         self._outgoing, self._to_write = trio.open_memory_channel[str](WRITE_QUEUE)
         self._sessions: dict[str | None, CdpSession] = {None: self.browser}
         self._calls: dict[int, _Call] = {}
-        self._last_id = 0
+        self._ids = count(1)
         self._opened = trio.Event()
 
     async def attach(self, target_id: str) -> CdpSession:
@@ -221,7 +222,7 @@ class CdpConnection:
 
     async def _send_call(self, call: _Call, frame: JsonObject, deadline: float) -> None:
         """Send the frame and wait until `call` is settled, or the deadline has passed."""
-        id_ = self._next_id()
+        id_ = next(self._ids)
         self._calls[id_] = call
         try:
             with trio.move_on_after(deadline):
@@ -233,15 +234,11 @@ class CdpConnection:
             self._calls.pop(id_, None)
 
     def _post(self, frame: JsonObject) -> None:
-        text = json.dumps({"id": self._next_id(), **frame})
+        text = json.dumps({"id": next(self._ids), **frame})
         try:
             self._outgoing.send_nowait(text)
         except trio.WouldBlock:
             logger.warning("%s was not sent: the browser does not read", frame["method"])
-
-    def _next_id(self) -> int:
-        self._last_id += 1
-        return self._last_id
 
     async def _run(self, stream: trio.abc.Stream, host: str, path: str) -> None:
         """Read and write until either side ends. Any fault is the reason of the end."""

@@ -222,20 +222,16 @@ class BrowserInstance:
         while self.end is None:
             await trio.sleep(min(self._limits.measure_interval_s, settings.recycle_after_s))
             age = trio.current_time() - born
-            memory = await self._measure_memory(chromium)
+            memory = 0
+            try:
+                memory = await chromium.memory()
+            except (OSError, NoThread) as fault:  # no file descriptor is left, say
+                logger.warning("the browser's memory cannot be measured: %s", fault)
             if age >= settings.recycle_after_s:
                 self._end_with(EndKind.RECYCLED, f"{age:.0f} s old (browser.recycle_after)")
             elif memory >= settings.recycle_bytes:
                 used = f"{memory >> 20} MiB in use (browser.recycle_memory)"
                 self._end_with(EndKind.RECYCLED, used)
-
-    async def _measure_memory(self, chromium: Chromium) -> int:
-        """Return Chromium's memory in bytes, or 0 if it cannot be measured now."""
-        try:
-            return await chromium.memory()
-        except (OSError, NoThread) as fault:  # no file descriptor is left, say
-            logger.warning("the browser's memory cannot be measured: %s", fault)
-            return 0
 
     async def _watch_pool(self, pool: TabPool) -> None:
         # A browser must not go on for days with cookies that it does not forget.

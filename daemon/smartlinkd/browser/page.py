@@ -157,7 +157,8 @@ class Page:
         self.target_id = target_id
         """The id of its CDP target, which is also that of its main frame."""
         self._url = "about:blank"
-        self._document_count = 0
+        self.document_count = 0
+        """The number of documents that it has shown, the browser's error pages included."""
         self._other_urls: dict[str, None] = {}  # an ordered set
         self._url_listener: UrlListener | None = None
         self._global_id: str | None = None  # the global object of the present document
@@ -172,11 +173,6 @@ class Page:
         """The http and https URLs that frames of the present document have shown or set out for,
         and those of the pop-ups that it opened. Of very many, the last."""
         return self._other_urls.keys()
-
-    @property
-    def document_count(self) -> int:
-        """The number of documents that the tab has shown, the browser's error pages included."""
-        return self._document_count
 
     def set_url_listener(self, listener: UrlListener) -> None:
         """Have `listener` called with each URL as the tab shows it. It must not wait."""
@@ -299,7 +295,7 @@ class Page:
         if frame.get("id") != self.target_id:
             self._add_other_url(frame["url"])
             return
-        self._document_count += 1
+        self.document_count += 1
         self._global_id = None
         self._other_urls.clear()
         # A document that did not come has an unreachable URL, and the browser's own page instead.
