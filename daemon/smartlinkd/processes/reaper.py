@@ -19,6 +19,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 CHANNEL: Final = 3
@@ -383,20 +384,15 @@ def remove_folder(folder: bytes) -> str:
 
     Return why something is left, mostly "". One thing that cannot be removed keeps no other.
     """
-    try:
+    why = ""
+    with suppress(OSError):
         os.rmdir(folder)  # an empty one needs no descriptor, of which none may be left
-    except FileNotFoundError:
-        return ""  # its command removed it, as by a shell's `trap 'rm -r "$TMPDIR"' EXIT`
-    except OSError:
+    if os.path.lexists(folder):  # else its command may have removed it: `trap 'rm -r …' EXIT`
         why = empty_folder(folder)
-    else:
-        return ""
-    try:
-        os.rmdir(folder)
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        why = why or str(error)
+        try:
+            os.rmdir(folder)
+        except OSError as error:
+            why = why or str(error)
     return why and f"the folder cannot be removed: {why}"
 
 
