@@ -13,13 +13,14 @@ import stat
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from typing import Final
 
 import trio
 
 from smartlinkd.admin.reports import StatusReport
-from smartlinkd.nurseries import describe, sole_error
+from smartlinkd.nurseries import background, describe
 from smartlinkd.supervision.child import ChildSnapshot
 from smartlinkd.supervision.supervisor import Supervisor
 from smartlinkd.systemd.environment import Descriptor, SystemdEnvironment
@@ -165,19 +166,16 @@ class StatusReporter:
         """Report until `stop`."""
         self._stop = trio.Event()
         supervisor = self._supervisor()
-        async with sole_error(), trio.open_nursery() as nursery:
-            if (limit_s := self._manager.watchdog_s) is not None:
-                watchdog = Watchdog(supervisor.watched_loops, limit_s=limit_s)
-                nursery.start_soon(self._ping_watchdog, watchdog)
+        async with background(partial(self._ping_watchdog, supervisor)):
             task_status.started()
-            async with sole_error(), trio.open_nursery() as until_the_end:
-                until_the_end.start_soon(self._report_status)
+            async with background(self._report_status):
                 await supervisor.wait_ending()
-                until_the_end.cancel_scope.cancel()
             await self._report_shutdown(limit_s=supervisor.longest_end + MARGIN_S)
-            nursery.cancel_scope.cancel()
 
-    async def _ping_watchdog(self, watchdog: Watchdog) -> None:
+    async def _ping_watchdog(self, supervisor: Supervisor) -> None:
+        if self._manager.watchdog_s is None:
+            return
+        watchdog = Watchdog(supervisor.watched_loops, limit_s=self._manager.watchdog_s)
         with watchdog.dump_stacks_when_blocked() as postpone_dump:
             while True:
                 postpone_dump()
