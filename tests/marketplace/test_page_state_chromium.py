@@ -54,7 +54,7 @@ async def show(page: Page, html: str) -> None:
 
 
 async def submit(page: Page, *sub_ids: str, links: list[str] = LINKS, wait: float = 1000) -> Any:
-    return await page.evaluate(page_state.FORM_SCRIPT, "submit", links, list(sub_ids), wait)
+    return await page.evaluate(page_state.FORM_SCRIPT, "submit", list(links), list(sub_ids), wait)
 
 
 async def noted(page: Page) -> Any:

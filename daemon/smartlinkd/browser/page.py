@@ -15,7 +15,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TypeAlias, cast
+from typing import cast
 
 import trio
 from pydantic import JsonValue
@@ -33,11 +33,6 @@ from smartlinkd.browser.errors import (
 from smartlinkd.untrusted import first_line
 
 logger = logging.getLogger(__name__)
-
-Argument: TypeAlias = (
-    "bool | int | float | str | Sequence[Argument] | Mapping[str, Argument] | None"
-)
-"""An argument of a script: any JSON value."""
 
 UrlListener = Callable[[str, bool], None]
 """Called with a URL that a tab shows, and `is_other`: True if it is not the tab's own but that of a
@@ -211,7 +206,7 @@ class Page:
         return self._url
 
     async def evaluate(
-        self, function: str, *arguments: Argument, deadline: float = CALL_DEADLINE
+        self, function: str, *arguments: JsonValue, deadline: float = CALL_DEADLINE
     ) -> JsonValue:
         """Call a JavaScript function in the page and return its value; a promise is awaited.
 
