@@ -182,7 +182,7 @@ async def test_browser_that_ends_once_it_listens_raises_why(
     settings: LaunchSettings, pretend: Callable[[str], Path], nursery: trio.Nursery, later: str
 ) -> None:
     path = f"/devtools/browser/{'0' * 36}"
-    tell = f"printf '1\\n{path}' > $HOME/port; mv $HOME/port $HOME/DevToolsActivePort"
+    tell = f"echo DevTools listening on ws://127.0.0.1:1{path} >&2"
     program = pretend(f"{tell}; {later}echo '[1:FATAL:x.cc:1] out of luck' >&2; exit 3")
     instance = BrowserInstance(instance_settings(replace(settings, executable=program)))
     with pytest.raises(LaunchFailed, match=r"exit code 3: out of luck"):
@@ -192,7 +192,7 @@ async def test_browser_that_ends_once_it_listens_raises_why(
 async def test_browser_that_is_not_ready_in_time_raises_with_its_setting(
     settings: LaunchSettings, pretend: Callable[[str], Path]
 ) -> None:
-    program = pretend("echo half > $HOME/DevToolsActivePort; sleep 1000")
+    program = pretend("echo DevTools listening on ws://127.0.0.1:1/dev >&2; sleep 1000")
     with pytest.raises(LaunchFailed, match=r"within 0\.3 s \(browser\.start_timeout\)"):
         async with launch(replace(settings, executable=program, start_timeout=0.3)):
             raise AssertionError("it was launched")

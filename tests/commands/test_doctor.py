@@ -25,8 +25,7 @@ OF_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become som
 
 # A browser that has written its DevTools address and does not listen there.
 GONE = rf"""
-for word; do case $word in --user-data-dir=*) folder=${{word#*=}}; esac; done
-printf '1\n/devtools/browser/{UUID(int=0)}' > "$folder/DevToolsActivePort"
+echo 'DevTools listening on ws://127.0.0.1:1/devtools/browser/{UUID(int=0)}' >&2
 exec sleep 60
 """
 

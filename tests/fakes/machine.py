@@ -21,7 +21,7 @@ import trio
 from smartlinkd.browser import chromium as chromium_module
 from smartlinkd.browser import instance
 from smartlinkd.browser.cdp import CdpConnection, connect_over
-from smartlinkd.browser.chromium import PORT_FILE, Chromium
+from smartlinkd.browser.chromium import Chromium
 from smartlinkd.browser.errors import Disconnected
 from smartlinkd.nurseries import background
 from smartlinkd.processes.process_tree import ExitStatus
@@ -64,7 +64,7 @@ class Process:
             self._life.cancel()
             self._ended.set()
 
-    async def run(self, machine: Machine, folder: Path) -> None:
+    async def run(self, machine: Machine) -> None:
         """Run the process. Its DevTools port opens after LAUNCH_TAKES seconds and `launching`."""
         try:
             with self._life:
@@ -76,7 +76,9 @@ class Process:
                     if machine.early_exit_stderr is not None:
                         self.end(ExitStatus(code=1), machine.early_exit_stderr)
                     machine.prepare(self.browser)
-                    (folder / PORT_FILE).write_text(f"{self.port}\n{self.path}")
+                    self.stderr_tail = (
+                        f"DevTools listening on ws://127.0.0.1:{self.port}{self.path}\n"
+                    )
                     await trio.sleep_forever()
         finally:
             for wire in self.wires:
@@ -151,7 +153,7 @@ class Machine:
 
     @asynccontextmanager
     async def _run_process_tree(
-        self, command: Sequence[str], *, working_folder: Path, remove: Path, **_: Any
+        self, command: Sequence[str], *, remove: Path, **_: Any
     ) -> AsyncIterator[Process]:
         try:
             await trio.lowlevel.checkpoint()
@@ -163,7 +165,7 @@ class Machine:
             process = Process(next(self._pids))
             self.running.append(process)
             try:
-                async with background(lambda: process.run(self, working_folder)):
+                async with background(lambda: process.run(self)):
                     try:
                         yield process
                     finally:

@@ -110,7 +110,7 @@ def _is_snap(program: Path) -> bool:
 
 FLAGS = (
     "--headless",
-    "--remote-debugging-port=0",  # a free one, which it writes to DevToolsActivePort
+    "--remote-debugging-port=0",  # a free one, which it writes to standard error
     # No question, page or program of its own. The full browser opens no window but ours.
     "--no-first-run",
     "--no-default-browser-check",
@@ -151,10 +151,11 @@ FLAGS = (
 # 64 MiB there). The alternative writes what pages look like to a disk, so it is used only then.
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written to
 SHARED_MEMORY_NEEDED = 256 * 1024 * 1024  # bytes
-PORT_FILE = "DevToolsActivePort"
-PORT_FILE_TEXT = re.compile(r"(\d{1,5})\n(/devtools/browser/[0-9a-f-]{36})")
-PORT_FILE_LIMIT = 1024  # bytes
-PORT_POLL_S = 0.002
+ENDPOINT_LINE = re.compile(
+    r"^DevTools listening on (ws://127\.0\.0\.1:\d{1,5}/devtools/browser/[0-9a-f-]{36})$",
+    re.MULTILINE,
+)
+ENDPOINT_POLL_S = 0.002
 
 SANDBOX_REMEDY = (
     "Chromium's sandbox cannot be used here: let unprivileged users create user namespaces (see "
@@ -242,7 +243,7 @@ async def launch(settings: LaunchSettings) -> AsyncIterator[Chromium]:
                 user=user,
                 remove=folder,
             ) as process:
-                endpoint = await _endpoint(process, folder)
+                endpoint = await _endpoint(process)
                 chromium = Chromium(process, endpoint)
                 startup.deadline = inf
                 yield chromium
@@ -316,15 +317,14 @@ def _environment(folder: Path) -> dict[str, str]:
     return environment
 
 
-async def _endpoint(process: ProcessTree, folder: Path) -> str:
+async def _endpoint(process: ProcessTree) -> str:
     """Wait until Chromium has written where it listens. Returns the websocket's URL."""
     while True:
         if process.status is not None:
             raise _ended_at_once(process)
-        written = PORT_FILE_TEXT.fullmatch(_read_port_file(folder / PORT_FILE))
-        if written:
-            return f"ws://127.0.0.1:{written[1]}{written[2]}"
-        await trio.sleep(PORT_POLL_S)
+        if written := ENDPOINT_LINE.search(process.stderr_tail):
+            return written[1]
+        await trio.sleep(ENDPOINT_POLL_S)
 
 
 def _ended_at_once(process: ProcessTree) -> LaunchFailed:
@@ -333,19 +333,6 @@ def _ended_at_once(process: ProcessTree) -> LaunchFailed:
     if exited and not any(mark in process.stderr_tail for mark in _CHROMIUM_MARKS):
         reason += f"; if browser.executable is no Chromium or Chrome, {REMEDY}"
     return LaunchFailed(f"Chromium ended at once with {process.status}: {reason}")
-
-
-def _read_port_file(path: Path) -> str:
-    """Return the file's text, as far as it is written."""
-    # The folder is another user's, who might put a link or an endless file there.
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return ""
-    try:
-        return os.read(descriptor, PORT_FILE_LIMIT).decode("ascii", "replace")
-    finally:
-        os.close(descriptor)
 
 
 def _reason(stderr: str) -> str:
