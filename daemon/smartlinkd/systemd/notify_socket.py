@@ -34,9 +34,7 @@ class NotifySocket:
 
     def __init__(self, address: str) -> None:
         self._address = f"\0{address[1:]}" if address.startswith(_ABSTRACT) else address
-        # Kept open: a daemon without a free descriptor still has to send its pings.
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        weakref.finalize(self, self._socket.close)
+        self._socket: socket.socket | None = None
         self._logged_errno = _NO_ERROR  # of the last failure, until a message is sent
 
     @property
@@ -53,8 +51,9 @@ class NotifySocket:
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
         flags = socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL
         try:
+            ours = self._socket or self._open()
             # Addressed anew each time, so that a replaced systemd is found again.
-            self._socket.sendmsg(["\n".join(lines).encode()], rights, flags, self._address)
+            ours.sendmsg(["\n".join(lines).encode()], rights, flags, self._address)
         except OSError as error:
             self._log_failure(error)
             return False
@@ -64,6 +63,12 @@ class NotifySocket:
     def send_status(self, line: str) -> bool:
         """Send the line that `systemctl status` shows. Return True if it was sent."""
         return self.send(f"STATUS={blank_unprintable(line)[:MAX_STATUS_CHARS]}")
+
+    def _open(self) -> socket.socket:
+        # Kept open: a daemon without a free descriptor still has to send its pings.
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        weakref.finalize(self, self._socket.close)
+        return self._socket
 
     def _log_failure(self, error: OSError) -> None:
         """Log a failure once: the next attempts mostly fail in the same way."""
