@@ -19,7 +19,8 @@ pytestmark = pytest.mark.chromium
 LOOK = """
 import os, sys, trio
 from smartlinkd.browser.cdp import connect
-from smartlinkd.browser.chromium import is_sandboxed, memory_of_session
+from smartlinkd.browser.chromium import is_sandboxed
+from smartlinkd.processes.reaper import memory_of_tree
 
 endpoint, user = sys.argv[1], int(sys.argv[2])
 
@@ -32,7 +33,7 @@ async def main():
         print(await is_sandboxed(connection))
         processes = (await connection.browser.call("SystemInfo.getProcessInfo"))["processInfo"]
         (chromium,) = (process["id"] for process in processes if process["type"] == "browser")
-        print(memory_of_session(chromium) > 50_000_000)
+        print(memory_of_tree(chromium) > 50_000_000)
 
 trio.run(main)
 """

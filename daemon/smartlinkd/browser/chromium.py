@@ -17,7 +17,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -28,7 +28,7 @@ from smartlinkd.browser.cdp import CdpConnection
 from smartlinkd.browser.errors import BrowserFailed, LaunchFailed
 from smartlinkd.paths import mode_of
 from smartlinkd.processes.process_tree import ExitStatus, ProcessTree, run_process_tree
-from smartlinkd.processes.reaper import fair_share
+from smartlinkd.processes.reaper import memory_of_tree
 from smartlinkd.threads import on_thread
 from smartlinkd.untrusted import first_line
 
@@ -219,9 +219,9 @@ class Chromium:
     async def memory(self) -> int:
         """Return the bytes of memory that all its processes use, shared pages divided among them.
 
-        Raises `OSError` or `NoThread` if it cannot be measured.
+        Raises `NoThread` if it cannot be measured.
         """
-        return await on_thread(memory_of_session, self.pid)
+        return await on_thread(memory_of_tree, self.pid)
 
 
 @asynccontextmanager
@@ -344,19 +344,6 @@ def _reason(stderr: str) -> str:
     errors = [line for line in lines if ":ERROR:" in line or ":FATAL:" in line]
     last = (errors or lines or [""])[-1]
     return first_line(_LOG_PREFIX.sub("", last))
-
-
-def memory_of_session(session: int) -> int:
-    """Return the summed memory in bytes of the processes in a session.
-
-    A command leads a session, and Chromium's processes stay in it.
-    """
-    total = 0
-    for entry in os.listdir("/proc"):  # noqa: PTH208 - names are enough
-        with suppress(ProcessLookupError):  # it has ended
-            if entry.isdigit() and os.getsid(int(entry)) == session:
-                total += fair_share(int(entry))
-    return total * 1024
 
 
 async def product(connection: CdpConnection) -> str:

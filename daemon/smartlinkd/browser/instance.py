@@ -225,7 +225,7 @@ class BrowserInstance:
             memory = 0
             try:
                 memory = await chromium.memory()
-            except (OSError, NoThread) as fault:  # no file descriptor is left, say
+            except NoThread as fault:
                 logger.warning("the browser's memory cannot be measured: %s", fault)
             if age >= settings.recycle_after_s:
                 self._end_with(EndKind.RECYCLED, f"{age:.0f} s old (browser.recycle_after)")

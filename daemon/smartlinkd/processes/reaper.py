@@ -333,9 +333,17 @@ def memory_used(enough: int) -> int:
     The bound is cheap: it counts shared pages once for each process. For fair shares the kernel has
     to look at every page.
     """
-    tree = descendants()
+    try:
+        tree = tree_of(children())
+    except OSError:
+        return 0  # no descriptor is left to list them
     bound = sum(kibibytes(f"/proc/{pid}/status", (b"VmRSS", b"VmSwap")) for pid in tree) * 1024
     return bound if bound <= enough else sum(fair_share(pid) for pid in tree) * 1024
+
+
+def memory_of_tree(pid: int) -> int:
+    """Return the bytes of memory and swap that a process and all below it use, in fair shares."""
+    return sum(map(fair_share, tree_of([pid]))) * 1024
 
 
 def fair_share(pid: int) -> int:
@@ -355,16 +363,9 @@ def kibibytes(path: str, names: tuple[bytes, ...]) -> int:
     return sum(int(figure.split()[0]) for name, _, figure in pairs if name in names)
 
 
-def descendants() -> list[int]:
-    """Return all processes below this one, as far as they do not change meanwhile.
-
-    Return none while no descriptor is left to list them.
-    """
+def tree_of(to_visit: list[int]) -> list[int]:
+    """Return these processes and all below them, as far as they do not change meanwhile."""
     found: list[int] = []
-    try:
-        to_visit = children()
-    except OSError:
-        return []
     while to_visit:
         pid = to_visit.pop()
         found.append(pid)
