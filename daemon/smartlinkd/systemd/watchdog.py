@@ -47,7 +47,7 @@ class Watchdog:
         self.interval_s = limit_s / CHECKS_PER_LIMIT
         self._watched_loops = watched_loops
         self._limit_s = limit_s
-        self._silent: dict[str, float] = {}  # since when, on trio's clock
+        self._silent: set[str] = set()  # by name; each is logged once
 
     def check_loops(self) -> bool:
         """Return True if all loops showed a heartbeat in time. Ask all loops for the next one."""
@@ -56,13 +56,9 @@ class Watchdog:
         silent = {
             each.name: each for each in watched_loops if each.seconds_late(now) > self._limit_s
         }
-        for name, each in silent.items():
-            if name not in self._silent:
-                self._silent[name] = each.last_seen
-                self._log_silent(each, now)
-        for name in self._silent.keys() - silent.keys():
-            seconds = now - self._silent.pop(name)
-            logger.warning("%s goes on after %.0f s, or was started again", name, seconds)
+        for name in silent.keys() - self._silent:
+            self._log_silent(silent[name], now)
+        self._silent = set(silent)
         for each in watched_loops:
             each.heartbeat.probe()
         return not silent
