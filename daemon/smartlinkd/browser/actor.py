@@ -9,7 +9,6 @@ marketplace; a job comes as a function.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -51,12 +50,7 @@ class BrowserState(StrEnum):
 
 @dataclass(frozen=True)
 class BrowserStatus:
-    """The browser as it is now.
-
-    Attributes:
-        jobs_running: jobs under way. `jobs_waiting` are in the queue.
-        contexts: accounts' contexts that are open.
-    """
+    """The browser as it is now."""
 
     state: BrowserState
     ready: bool
@@ -85,7 +79,6 @@ class Browser:
         queue: int,
         backoff: Backoff,
         on_down: DownListener,
-        chance: random.Random | None = None,
     ) -> None:
         self.mailbox = Mailbox[Browser]("browser", size=max(queue, settings.limits.min_queue))
         # Of the loop that keeps Chromium running. It comes round by itself and needs no probe.
@@ -96,7 +89,6 @@ class Browser:
         )
         self._settings = settings
         self._backoff = backoff
-        self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
         self._alarm = DownAlarm(on_down, threshold=settings.limits.failures_before_alarm)
         self._instance: BrowserInstance | None = None
         self._since = datetime.now(UTC)
@@ -232,7 +224,7 @@ class Browser:
         """Wait before the next launch."""
         self._alarm.record_failure(why, another_serves=self.is_ready)
         self._is_waiting = True
-        wait_s = self._backoff.wait(self._alarm.failures, self._chance)
+        wait_s = self._backoff.wait(self._alarm.failures)
         self.heartbeat.touch(wait_s)
         try:
             await trio.sleep(wait_s)

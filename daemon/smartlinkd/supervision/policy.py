@@ -33,8 +33,9 @@ class Backoff:
     healthy: float = 60.0
     jitter: float = 0.2
 
-    def wait(self, failures: int, chance: random.Random) -> float:
+    def wait(self, failures: int, chance: random.Random | None = None) -> float:
         """Seconds to wait after the `failures`-th failure in a row (1 for the first)."""
+        chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
         full = min(self.longest, self.first * 2.0 ** min(failures - 1, 32))
         return full * (1 - self.jitter * chance.random())
 

@@ -9,7 +9,6 @@ tells why children are not restarted in their own task, and why a nested count i
 from __future__ import annotations
 
 import logging
-import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -39,7 +38,6 @@ class Supervisor:
         strategy: the children that are restarted with one that ended.
         backoff: the waits between the restarts of one child.
         intensity: the most restarts, of all children together, before the supervisor gives up.
-        chance: the randomness of the waits between restarts.
         wall: the clock of the snapshots. All waits are on trio's clock.
     """
 
@@ -51,14 +49,12 @@ class Supervisor:
         strategy: Strategy = Strategy.ONE_FOR_ONE,
         backoff: Backoff = Backoff(),  # noqa: B008 - frozen
         intensity: Intensity = Intensity(),  # noqa: B008 - frozen
-        chance: random.Random | None = None,
         wall: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.name = name
         self._strategy = strategy
         self._backoff = backoff
         self._intensity = intensity
-        self._chance = chance or random.Random()  # noqa: S311 - spreads waits, guards nothing
         self._wall = wall
         self._children = [Child(spec, wall()) for spec in specs]
         self._heartbeat = Heartbeat(self._wake)
@@ -282,7 +278,7 @@ class Supervisor:
             group = self._children[self._children.index(child) :]
             await self._stop_children(reversed(group[1:]))
         # The stops may have taken a while; the wait counts from here.
-        retry_at = trio.current_time() + self._backoff.wait(child.failures, self._chance)
+        retry_at = trio.current_time() + self._backoff.wait(child.failures)
         for member in group:
             member.retry_at = retry_at
             self._enter(member, ChildState.WAITING)
