@@ -225,7 +225,6 @@ def running(manager: Manager, part: Part) -> Running:
         reporter = StatusReporter(
             service_manager,
             status=status,
-            snapshot=lambda: list(supervisor.snapshot()),
             supervisor=lambda: supervisor,
         )
         nonlocal supervisor

@@ -182,7 +182,6 @@ def build_supervisor(
     reporter = StatusReporter(
         service_manager,
         status=services.operator.status,
-        snapshot=snapshot,
         supervisor=lambda: supervisor,
     )
 
