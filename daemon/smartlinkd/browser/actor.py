@@ -89,7 +89,9 @@ class Browser:
         )
         self._settings = settings
         self._backoff = backoff
-        self._alarm = DownAlarm(on_down, threshold=settings.limits.failures_before_alarm)
+        self._on_down = on_down
+        self._failures = 0  # early ends in a row
+        self._is_down = False  # as `on_down` was told
         self._instance: BrowserInstance | None = None
         self._since = datetime.now(UTC)
         self._down_since = 0.0  # on trio's clock
@@ -191,11 +193,11 @@ class Browser:
             await self._wait_ended(instance)
         is_healthy = scope.cancelled_caught
         if is_healthy:
-            self._alarm.record_healthy()
+            self._record_healthy()
         end = await self._wait_ended(instance)
         self._record_restart(end.kind, str(end))
         if end.kind is EndKind.RECYCLED:  # it serves until the next one does
-            self._alarm.record_healthy()
+            self._record_healthy()
             return
         instance.drain()
         self._note_down()
@@ -222,45 +224,33 @@ class Browser:
 
     async def _wait(self, why: str) -> None:
         """Wait before the next launch."""
-        self._alarm.record_failure(why, another_serves=self.is_ready)
+        self._record_failure(why)
         self._is_waiting = True
-        wait_s = self._backoff.wait(self._alarm.failures)
+        wait_s = self._backoff.wait(self._failures)
         self.heartbeat.touch(wait_s)
         try:
             await trio.sleep(wait_s)
         finally:
             self._is_waiting = False
 
-
-class DownAlarm:
-    """Counts early ends in a row. Reports once that there are too many, and once that it is over.
-
-    It outlives restarts of the actor.
-    """
-
-    def __init__(self, listener: DownListener, *, threshold: int) -> None:
-        self.failures = 0
-        self._listener = listener
-        self._threshold = threshold
-        self._is_down = False
-
-    def record_failure(self, why: str, *, another_serves: bool) -> None:
-        """Count a Chromium that ended early or did not start. While a recycled one still serves,
-        nothing is reported."""
-        self.failures += 1
-        if self.failures >= self._threshold and not self._is_down and not another_serves:
+    def _record_failure(self, why: str) -> None:
+        """Count a Chromium that ended early or did not start. Report once that there are too many,
+        unless a recycled one still serves."""
+        self._failures += 1
+        is_too_often = self._failures >= self._settings.limits.failures_before_alarm
+        if is_too_often and not self._is_down and not self.is_ready:
             self._is_down = True
             text = "Chromium cannot be kept up: it ended %d times in a row, the last time by: %s"
-            logger.error(text, self.failures, why, extra=LogEvent.BROWSER_DOWN())
-            self._listener(why)
+            logger.error(text, self._failures, why, extra=LogEvent.BROWSER_DOWN())
+            self._on_down(why)
 
-    def record_healthy(self) -> None:
+    def _record_healthy(self) -> None:
         """Start counting anew, as a Chromium has been running for a healthy time."""
-        self.failures = 0
+        self._failures = 0
         if self._is_down:
             self._is_down = False
             logger.warning("Chromium stays up again", extra=LogEvent.BROWSER_BACK())
-            self._listener(None)
+            self._on_down(None)
 
 
 _STATE_TEXTS: Final = {
