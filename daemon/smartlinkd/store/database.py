@@ -7,7 +7,6 @@ rows and a hundred thousand, so a batch of pruning is bounded by both.
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,6 @@ from smartlinkd.store.model import Retention, StoreLimits
 from smartlinkd.store.outbox import Outbox
 from smartlinkd.store.sealing import Seal
 from smartlinkd.store.sqlite import Synchronous, checkpoint, pragma, release_pages
-
-logger = logging.getLogger(__name__)
 
 _EXECUTIONS: Final = 10
 """Executions of a crew in one batch: a disk that is nearly full must have room for its log."""
@@ -53,29 +50,16 @@ class StoreDatabase:
         """Open the file; a missing one is made.
 
         Args:
-            key: 32 bytes. Webhook credentials that are under another key are lost.
+            key: webhook credentials that are under another key are lost.
 
         Raises `UnusableStore`, of which `NoRoomToOpen` is one.
         """
         self._limits = limits or StoreLimits()
-        seal = Seal(key)
         self._file = StoreFile(
             path, synchronous=synchronous, busy_timeout_s=self._limits.busy_timeout_s
         )
-        self.outbox = Outbox(self._file, seal, self._limits)
+        self.outbox = Outbox(self._file, Seal(key), self._limits)
         self.executions = Executions(self._file, self.outbox, self._limits)
-        try:
-            lost = self.outbox.drop_foreign_credentials()
-        except BaseException:
-            self.close()
-            raise
-        if lost:
-            text = (
-                "%d credentials of webhooks were kept under another master secret of the crews, "
-                "and are lost: what is still to be called is called without its Authorization "
-                "header"
-            )
-            logger.warning(text, lost)
 
     def close(self) -> None:
         """Close the file. What was written stays written."""

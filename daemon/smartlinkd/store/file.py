@@ -20,7 +20,6 @@ from smartlinkd.store.codec import Damaged
 from smartlinkd.store.disk import has_room
 from smartlinkd.store.errors import UnusableStore
 from smartlinkd.store.schema import SCHEMA
-from smartlinkd.store.sealing import NotSealed
 from smartlinkd.store.sqlite import (
     BUSY_TIMEOUT_S,
     NewerFile,
@@ -117,7 +116,7 @@ class StoreFile:
                 raise
             # The text of an error without a code repeats what was read, and a log would show it.
             raise translated from (error if hasattr(error, "sqlite_errorcode") else None)
-        except (Damaged, NotSealed) as error:
+        except Damaged as error:
             raise errors.damaged(self._path, str(error)) from error
 
     def _is_there(self) -> bool:

@@ -7,6 +7,7 @@ search for due calls does not read the deliveries behind it.
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 from collections.abc import Collection, Iterable
 from datetime import datetime
@@ -28,7 +29,9 @@ from smartlinkd.store.codec import (
 from smartlinkd.store.errors import TooLarge
 from smartlinkd.store.file import StoreFile
 from smartlinkd.store.model import Delivery, NewDelivery, StoreLimits, WebhookTarget
-from smartlinkd.store.sealing import NotSealed, Seal
+from smartlinkd.store.sealing import Seal
+
+logger = logging.getLogger(__name__)
 
 
 class Outbox:
@@ -42,6 +45,7 @@ class Outbox:
         self._connection = file.connection
         self._seal = seal
         self._limits = limits
+        self._is_loss_logged = False
 
     def set_targets(
         self, sequence: int, execution_id: str, targets: Iterable[WebhookTarget]
@@ -186,22 +190,6 @@ class Outbox:
             (sequence,),
         )
 
-    def drop_foreign_credentials(self) -> int:
-        """Delete the credentials that do not open under the key. Return how many there were."""
-        with self._file.writing():
-            rows = self._connection.execute(
-                """
-                SELECT number, id, kind, url, webhooks.events, credential
-                FROM webhooks JOIN executions ON sequence = execution
-                WHERE credential IS NOT NULL
-                """
-            ).fetchall()
-            foreign = [(row["number"],) for row in rows if not self._opens(row)]
-            self._connection.executemany(
-                "UPDATE webhooks SET credential = NULL WHERE number = ?", foreign
-            )
-            return len(foreign)
-
     def _update_first(self, webhook: int, *, more_bytes: int = 0) -> None:
         """Bring a target's row up to date after a change of its deliveries."""
         self._connection.execute(
@@ -254,13 +242,6 @@ class Outbox:
         assert number is not None  # noqa: S101 - it was just inserted; for the type checker
         return number
 
-    def _opens(self, row: sqlite3.Row) -> bool:
-        try:
-            self._target(row, row["id"])
-        except NotSealed:
-            return False
-        return True
-
     def _delivery(self, row: sqlite3.Row) -> Delivery:
         return Delivery(
             id=row["delivery"],
@@ -277,7 +258,15 @@ class Outbox:
         auth = None
         if row["credential"] is not None:
             context = _context(execution_id, row["kind"], row["url"])
-            auth = SecretStr(self._seal.open(row["credential"], context).decode())
+            header = self._seal.open(row["credential"], context)
+            if header is not None:
+                auth = SecretStr(header.decode())
+            elif not self._is_loss_logged:
+                self._is_loss_logged = True
+                logger.warning(
+                    "credentials of webhooks were kept under another master secret of the crews, "
+                    "and are lost: these are called without their Authorization header"
+                )
         events = cast("list[str]", decode(row["events"]))
         return WebhookTarget(kind=row["kind"], url=row["url"], events=tuple(events), auth=auth)
 
