@@ -55,7 +55,7 @@ async def is_complete(journal: Store, given: NewExecution) -> bool:
     """Return True if the execution exists with its key and webhooks, False if nothing of it
     exists."""
     execution = await journal.execution(given.id)
-    known = await journal.created_by(given.crew, given.owner, KEY)
+    known = await journal.created_by(given.crew, given.owner, KEY, given.created_at)
     if execution is None:
         assert known is None
         return False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from types import SimpleNamespace
 
 import pytest
 from pydantic import JsonValue
@@ -55,17 +54,16 @@ def test_key_lasts_for_a_day(store: StoreDatabase, new: New) -> None:
 
 
 async def test_created_by_returns_the_execution_of_a_key(
-    journal: Store, new: New, wall: SimpleNamespace
+    journal: Store, new: New, now: datetime
 ) -> None:
     first = new()
-    assert await journal.created_by("deal-post", "", key()) is None
+    assert await journal.created_by("deal-post", "", key(), now) is None
     await journal.create(first, idempotency=key())
 
-    assert await journal.created_by("deal-post", "", key()) == first.id
+    assert await journal.created_by("deal-post", "", key(), now) == first.id
     with pytest.raises(KeyReused):
-        await journal.created_by("deal-post", "", key(body=None))
-    wall.now += timedelta(hours=25)
-    assert await journal.created_by("deal-post", "", key()) is None
+        await journal.created_by("deal-post", "", key(body=None), now)
+    assert await journal.created_by("deal-post", "", key(), now + timedelta(hours=25)) is None
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def filled(small: Path, path: Path) -> Path:
 
 def prune(store: StoreDatabase, new: New) -> None:
     now = new().created_at + timedelta(days=8)
-    while store.prune_some(now, WEEK).has_more:
+    while store.prune_some(now, WEEK)[1]:
         pass
     while store.release_some_pages():
         pass

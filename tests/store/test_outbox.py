@@ -75,14 +75,14 @@ def test_question_to_a_human_does_not_wait_for_others(
 
 
 @pytest.mark.parametrize(
-    "store_limits", [StoreLimits(deliveries_page_bytes=10), StoreLimits(deliveries_page=1)]
+    ("store_limits", "limit"), [(StoreLimits(deliveries_page_bytes=10), 10), (StoreLimits(), 1)]
 )
 def test_due_deliveries_are_limited_in_size_and_number(
-    store: StoreDatabase, execution_id: str, now: datetime
+    store: StoreDatabase, execution_id: str, now: datetime, limit: int
 ) -> None:
     queue(store, execution_id, NewDelivery(TASK, b"x" * 20, now), NewDelivery(CREW, b"y", now))
 
-    assert bodies(store, now) == [b"x" * 20]
+    assert bodies(store, now, limit) == [b"x" * 20]
 
 
 @pytest.mark.parametrize("store_limits", [StoreLimits(deliveries=2)])

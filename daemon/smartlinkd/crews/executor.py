@@ -78,6 +78,7 @@ class Executor:
         self.mailbox = Mailbox[Scheduler]("executor", size=self._limits.mailbox_size)
         self._catalog = catalog
         self._store = store
+        self._wall = wall
         self._subscriptions = Subscriptions()
         self._recorder = ExecutionRecorder(
             store, self._subscriptions, on_calls_queued, wall, self._limits
@@ -153,7 +154,9 @@ class Executor:
 
         Raises `Unprocessable` if the key was used for another body.
         """
-        return None if key is None else await self._store.created_by(user.crew, user.user, key)
+        if key is None:
+            return None
+        return await self._store.created_by(user.crew, user.user, key, self._wall())
 
     async def stop(self, user: CrewUser, kickoff_id: str) -> None:
         """End an execution, and return when it has ended.

@@ -27,7 +27,7 @@ from smartlinkd.store.database import StoreDatabase
 from smartlinkd.store.disk import has_room
 from smartlinkd.store.errors import DiskFull, NoRoomToOpen
 from smartlinkd.store.executions import Executions
-from smartlinkd.store.model import IdempotencyKey, Retention, StoreLimits
+from smartlinkd.store.model import Retention, StoreLimits
 from smartlinkd.store.outbox import Outbox
 from smartlinkd.store.sqlite import Synchronous, copies_of
 from smartlinkd.supervision.blocking import BlockingMailbox
@@ -119,6 +119,7 @@ class Store:
 
     # Each is documented at the table's method.
     create = _call(_EXECUTIONS, Executions.create)
+    created_by = _call(_EXECUTIONS, Executions.created_by)
     record = _call(_EXECUTIONS, Executions.record)
     execution = _call(_EXECUTIONS, Executions.read)
     summary = _call(_EXECUTIONS, Executions.summary)
@@ -130,16 +131,6 @@ class Store:
     remove_delivery = _call(_OUTBOX, Outbox.remove)
     reschedule = _call(_OUTBOX, Outbox.reschedule)
 
-    async def created_by(self, crew: str, owner: str, key: IdempotencyKey) -> str | None:
-        """Return the id that `create` would answer for a used key, else None.
-
-        For what has to be refused only if it is new, as a full queue. Raises `KeyReused`.
-        """
-        now = self._wall()
-        return await self._do(
-            lambda database: database.executions.created_by(crew, owner, key, now)
-        )
-
     async def prune(self, now: datetime) -> int:
         """Delete what is beyond its retention at `now`, and cut free pages off the file.
 
@@ -148,8 +139,10 @@ class Store:
         """
         pruned, has_more = 0, True
         while has_more:
-            batch = await self._do(partial(StoreDatabase.prune_some, now=now, kept=self._retention))
-            pruned, has_more = pruned + batch.executions, batch.has_more
+            deleted, has_more = await self._do(
+                partial(StoreDatabase.prune_some, now=now, kept=self._retention)
+            )
+            pruned += deleted
         if await self._do(StoreDatabase.release_some_pages):
             while await self._do(StoreDatabase.release_some_pages):
                 pass

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -26,14 +25,6 @@ from smartlinkd.store.sqlite import Synchronous, checkpoint, pragma, release_pag
 
 _EXECUTIONS: Final = 10
 """Executions of a crew in one batch: a disk that is nearly full must have room for its log."""
-
-
-@dataclass(frozen=True)
-class PruneBatch:
-    """The result of one batch: executions that were deleted, and whether more is to be deleted."""
-
-    executions: int
-    has_more: bool
 
 
 class StoreDatabase:
@@ -79,10 +70,19 @@ class StoreDatabase:
                     break
         return results
 
-    def prune_some(self, now: datetime, kept: Retention) -> PruneBatch:
-        """Delete one batch of what is beyond its retention; see `Store.prune`."""
+    def prune_some(self, now: datetime, kept: Retention) -> tuple[int, bool]:
+        """Delete one batch of what is beyond its retention.
+
+        Return how many executions were deleted, and True if there may be more to delete. Expired
+        keys go first, since they keep their executions.
+        """
         with self._file.writing():
-            return _prune_some(self._file.connection, now, kept, most_rows=self._limits.pruned_rows)
+            connection = self._file.connection
+            connection.execute("DELETE FROM idempotency WHERE expires_at <= ?", (micros(now),))
+            crews = connection.execute("SELECT DISTINCT crew FROM executions").fetchall()
+            deleted = sum(_delete_executions(connection, now, kept, *crew) for crew in crews)
+            has_parts = _delete_parts(connection, self._limits.pruned_rows)
+            return deleted, has_parts or deleted > 0
 
     def release_some_pages(self) -> bool:
         """Cut some free pages off the file. Return False if there were none to cut."""
@@ -106,20 +106,6 @@ class StoreDatabase:
             # SQLite writes it all the same.
             self._file.connection.execute(f"PRAGMA user_version = {version}")
         return True
-
-
-def _prune_some(
-    connection: sqlite3.Connection, now: datetime, retention: Retention, *, most_rows: int
-) -> PruneBatch:
-    """Delete some executions, and at most so many events and tasks of deleted ones.
-
-    Expired keys go first, since they keep their executions.
-    """
-    connection.execute("DELETE FROM idempotency WHERE expires_at <= ?", (micros(now),))
-    crews = connection.execute("SELECT DISTINCT crew FROM executions").fetchall()
-    deleted = sum(_delete_executions(connection, now, retention, *crew) for crew in crews)
-    has_more = _delete_parts(connection, most_rows)
-    return PruneBatch(deleted, has_more or deleted > 0)
 
 
 def _delete_executions(

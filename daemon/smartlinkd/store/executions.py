@@ -197,21 +197,16 @@ class Executions:
     ) -> Execution | None:
         """Return the execution; None if no execution has this id, or it was pruned.
 
-        Returns None also if it has another `crew` or `owner`, where given. That is looked up before
-        anything else is read, so it takes no longer than for an id that does not exist.
+        Returns None also if it has another `crew` or `owner`, where given.
         """
         with self._file.reading():
-            found = self._connection.execute(
-                "SELECT sequence FROM executions WHERE id = :id "
+            row = self._connection.execute(
+                "SELECT * FROM executions JOIN kickoffs ON execution = sequence WHERE id = :id "
                 "AND (:crew IS NULL OR crew = :crew) AND (:owner IS NULL OR owner = :owner)",
                 {"id": execution_id, "crew": crew, "owner": owner},
             ).fetchone()
-            if found is None:
+            if row is None:
                 return None
-            row = self._connection.execute(
-                "SELECT * FROM executions JOIN kickoffs ON execution = sequence WHERE sequence = ?",
-                (found["sequence"],),
-            ).fetchone()
             tasks = self._connection.execute(
                 "SELECT record FROM tasks WHERE execution = ? ORDER BY number", (row["sequence"],)
             )
@@ -259,13 +254,12 @@ class Executions:
         limit: int,
         cursor: str | None = None,
     ) -> ListPage:
-        """Return at most `limit` (and 100) executions of a crew, newest first.
+        """Return at most `limit` executions of a crew, newest first.
 
         An `owner` of None stands for everybody, "" for the organization token. Raises `Invalid` for
         a cursor that no list can have given.
         """
         with self._file.reading():
-            limit = min(limit, self._limits.list_page)
             wanted: dict[str, str | int] = {"crew": crew}
             if owner is not None:
                 wanted["owner"] = owner
@@ -305,7 +299,7 @@ class Executions:
                     "after": after,
                     "offset": offset,
                     "most": EVENT_PART_BYTES,
-                    "limit": 1 if offset else min(limit, self._limits.events_page),
+                    "limit": 1 if offset else limit,
                 },
             )
             found: list[ExecutionEvent] = []

@@ -312,12 +312,8 @@ class StoreLimits:
     """Free pages that are cut off the file in one transaction, likewise."""
     disk_look_s: float = 5.0
     """The time between two looks for room while the disk is full."""
-    list_page: int = 100
-    """Executions of one list page."""
     events: int = 100_000
     """Events of one execution. Its end is still recorded beyond."""
-    events_page: int = 500
-    """Events of one answer."""
     deliveries: int = 100_000
     """Webhook calls of one execution over its life. Those of its end are still queued beyond."""
     tasks: int = 10_000
@@ -333,7 +329,5 @@ class StoreLimits:
 
     A worker's few bytes may become many: `meta` stands in each call to each target.
     """
-    deliveries_page: int = 100
-    """Deliveries of one answer or one transaction."""
     deliveries_page_bytes: int = 8 * 1024 * 1024
     """Bodies of one answer; a single one may be larger."""

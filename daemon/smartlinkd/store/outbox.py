@@ -107,7 +107,7 @@ class Outbox:
         future shows when the next ones are due.
 
         Args:
-            limit: at most so many are returned (and 100), and fewer if their bodies are large.
+            limit: at most so many are returned, and fewer if their bodies are large.
             except_ids: deliveries that are being made.
             except_origins: origins (`https://host:port`) that get no more at the moment.
         """
@@ -131,12 +131,7 @@ class Outbox:
                 ORDER BY first_due_at, first_delivery
                 LIMIT ?
                 """,  # noqa: S608 - only placeholders are put in
-                (
-                    micros(now),
-                    *except_origins,
-                    *except_ids,
-                    min(limit, self._limits.deliveries_page),
-                ),
+                (micros(now), *except_origins, *except_ids, limit),
             )
             found: list[Delivery] = []
             size = 0
