@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import fcntl
 import os
-import stat
 from typing import Final
 
-# linux/fcntl.h; the fcntl module has names for them only from Python 3.12 on
+# linux/fcntl.h; the fcntl module has names for these only from Python 3.12 on
 _F_ADD_SEALS: Final = 1033
-_F_GET_SEALS: Final = 1034
 _ALL_SEALS: Final = 0x0001 | 0x0002 | 0x0004 | 0x0008  # SEAL, SHRINK, GROW, WRITE
 
 
@@ -35,9 +33,3 @@ def sealed_file(name: str, content: bytes) -> int:
         os.close(descriptor)
         raise
     return descriptor
-
-
-def is_sealed(descriptor: int) -> bool:
-    """Return True if nobody can change the content. Raises `OSError` if it cannot have seals."""
-    seals = fcntl.fcntl(descriptor, _F_GET_SEALS)
-    return stat.S_ISREG(os.fstat(descriptor).st_mode) and seals & _ALL_SEALS == _ALL_SEALS

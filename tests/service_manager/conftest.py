@@ -100,11 +100,11 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
     manager.close()
 
 
-def memfd_with(content: bytes, *, seals: int = 0b1111) -> int:
-    """Return a memfd with a content, sealed as the daemon does it, or with other `seals`."""
+def memfd_with(content: bytes) -> int:
+    """Return a memfd with a content, sealed as the daemon does it."""
     descriptor = os.memfd_create("kept", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.write(descriptor, content)
-    fcntl.fcntl(descriptor, 1033, seals)  # F_ADD_SEALS
+    fcntl.fcntl(descriptor, 1033, 0b1111)  # F_ADD_SEALS
     return descriptor
 
 

@@ -13,11 +13,11 @@ from functools import cached_property
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from smartlinkd.errors import Invalid
-from smartlinkd.memfd import is_sealed, sealed_file
+from smartlinkd.memfd import sealed_file
 from smartlinkd.vault.cookie import Cookie, parse_cookie
 
 MAX_RECORD = 256 * 1024
-"""Bytes; a cookie of 64 KiB, escaped as JSON, with its label."""
+"""Bytes that are read; a cookie of 64 KiB, escaped as JSON, with its label."""
 
 
 class CookieRecord(BaseModel):
@@ -52,15 +52,9 @@ def read_record(descriptor: int) -> CookieRecord:
     """Return the record behind a descriptor of `sealed_record`. The descriptor stays open.
 
     Raises:
-        InvalidRecord: it is unsealed, so that somebody can still change it; it is too large; or it
-            holds no valid record. The text shows nothing of it.
+        InvalidRecord: it holds no valid record. The text shows nothing of it.
     """
     try:
-        if not is_sealed(descriptor):
-            raise InvalidRecord("it is not sealed")
-        size = os.fstat(descriptor).st_size
-        if size > MAX_RECORD:
-            raise InvalidRecord(f"it has {size} bytes, and a record at most {MAX_RECORD}")
         record = CookieRecord.model_validate_json(os.pread(descriptor, MAX_RECORD, 0))
         parse_cookie(record.cookie_text)
     except OSError as error:
