@@ -6,7 +6,7 @@ import base64
 import codecs
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
@@ -62,11 +62,8 @@ _TEXTS: Final = {"result": MAX_TEXT, "error": MAX_ERROR, "current_task": MAX_NAM
 _JSON: Final = ("result_json", "last_step")
 _MOMENTS: Final = ("started_at", "finished_at")
 
-# The columns of a `Summary`.
-_SUMMARY: Final = (
-    "sequence, id, crew, owner, status, error, current_task, completed_tasks, total_tasks, "
-    "created_at, started_at, finished_at"
-)
+_SUMMARY_COLUMNS: Final = tuple(field.name for field in fields(Summary))
+_SUMMARY: Final = ", ".join(_SUMMARY_COLUMNS)
 
 _Columns = dict[str, str | int | None]
 
@@ -290,8 +287,8 @@ class Executions:
         """
         with self._file.reading():
             rows = self._connection.execute(
-                "SELECT rowid, number, timestamp, type, "
-                "iif(:offset, NULL, substr(CAST(data AS BLOB), 1, :most)) AS beginning FROM events "
+                "SELECT number, timestamp, type, length(CAST(data AS BLOB)) AS size, "
+                "substr(CAST(data AS BLOB), :offset + 1, :most) AS part FROM events "
                 "WHERE execution = (SELECT sequence FROM executions WHERE id = :id) "
                 "AND number > :after ORDER BY number LIMIT :limit",
                 {
@@ -305,15 +302,14 @@ class Executions:
             found: list[ExecutionEvent] = []
             together = 0
             for row in rows:
-                data = row["beginning"] or b""
-                size = len(data)
-                together += len(row["type"]) + size
+                part, size, at = row["part"] or b"", row["size"] or 0, moment(row["timestamp"])
+                together += len(row["type"]) + len(part)
                 if found and together > EVENT_PART_BYTES:
                     break
-                if offset or size == EVENT_PART_BYTES:
-                    data, size = self._event_part(row["rowid"], offset)
-                at = moment(row["timestamp"])
-                found.append(ExecutionEvent(row["number"], at, row["type"], data, size, offset))
+                # A character that is cut in the middle comes with the next part.
+                _, whole = codecs.utf_8_decode(part, "replace", False)
+                part = part[:whole]
+                found.append(ExecutionEvent(row["number"], at, row["type"], part, size, offset))
             return found
 
     def count_events(self, execution_id: str, kind: str) -> int:
@@ -367,16 +363,6 @@ class Executions:
             ],
         )
 
-    def _event_part(self, rowid: int, offset: int) -> tuple[bytes, int]:
-        """Return a part of an event's data, and the size of all of it. The rest is not read."""
-        with self._connection.blobopen("events", "data", rowid, readonly=True) as data:
-            data.seek(offset)
-            part = data.read(EVENT_PART_BYTES)
-            size = len(data)
-        # A character that is cut in the middle comes with the next part.
-        _, whole = codecs.utf_8_decode(part, "strict", False)
-        return part[:whole], size
-
 
 def _changed_columns(change: Change) -> _Columns:
     """Return the new values of the plain columns."""
@@ -404,19 +390,11 @@ def _check_count(what: str, count: int, limit: int) -> None:
 
 
 def _summary_fields(row: sqlite3.Row) -> dict[str, Any]:
-    return {
-        "id": row["id"],
-        "crew": row["crew"],
-        "owner": row["owner"],
+    return {name: row[name] for name in _SUMMARY_COLUMNS} | {
         "status": Status(row["status"]),
-        "error": row["error"],
-        "current_task": row["current_task"],
-        "completed_tasks": row["completed_tasks"],
-        "total_tasks": row["total_tasks"],
         "created_at": moment(row["created_at"]),
         "started_at": optional_moment(row["started_at"]),
         "finished_at": optional_moment(row["finished_at"]),
-        "sequence": row["sequence"],
     }
 
 
