@@ -287,8 +287,8 @@ class Executions:
         """
         with self._file.reading():
             rows = self._connection.execute(
-                "SELECT number, timestamp, type, length(CAST(data AS BLOB)) AS size, "
-                "substr(CAST(data AS BLOB), :offset + 1, :most) AS part FROM events "
+                "SELECT rowid, number, timestamp, type, "
+                "iif(:offset, NULL, substr(CAST(data AS BLOB), 1, :most)) AS beginning FROM events "
                 "WHERE execution = (SELECT sequence FROM executions WHERE id = :id) "
                 "AND number > :after ORDER BY number LIMIT :limit",
                 {
@@ -302,14 +302,15 @@ class Executions:
             found: list[ExecutionEvent] = []
             together = 0
             for row in rows:
-                part, size, at = row["part"] or b"", row["size"] or 0, moment(row["timestamp"])
-                together += len(row["type"]) + len(part)
+                data = row["beginning"] or b""
+                size = len(data)
+                together += len(row["type"]) + size
                 if found and together > EVENT_PART_BYTES:
                     break
-                # A character that is cut in the middle comes with the next part.
-                _, whole = codecs.utf_8_decode(part, "replace", False)
-                part = part[:whole]
-                found.append(ExecutionEvent(row["number"], at, row["type"], part, size, offset))
+                if offset or size == EVENT_PART_BYTES:
+                    data, size = self._event_part(row["rowid"], offset)
+                at = moment(row["timestamp"])
+                found.append(ExecutionEvent(row["number"], at, row["type"], data, size, offset))
             return found
 
     def count_events(self, execution_id: str, kind: str) -> int:
@@ -362,6 +363,16 @@ class Executions:
                 for number, event in enumerate(new, last + 1)
             ],
         )
+
+    def _event_part(self, rowid: int, offset: int) -> tuple[bytes, int]:
+        """Return a part of an event's data, and the size of all of it. The rest is not read."""
+        with self._connection.blobopen("events", "data", rowid, readonly=True) as data:
+            data.seek(offset)
+            part = data.read(EVENT_PART_BYTES)
+            size = len(data)
+        # A character that is cut in the middle comes with the next part.
+        _, whole = codecs.utf_8_decode(part, "strict", False)
+        return part[:whole], size
 
 
 def _changed_columns(change: Change) -> _Columns:
