@@ -16,7 +16,7 @@ from operator import itemgetter
 from smartlinkd.logs import LogEvent
 from smartlinkd.systemd.environment import Descriptor
 from smartlinkd.systemd.notify_socket import NotifySocket
-from smartlinkd.vault.record import CookieRecord, InvalidRecord, read_record, sealed_record
+from smartlinkd.vault.record import CookieRecord, read_record, sealed_record
 
 logger = logging.getLogger(__name__)
 
@@ -51,13 +51,10 @@ class FdStore:
         record = None
         for serial, each in _newest_first(self._found):
             self._serial = max(self._serial, serial)
-            try:
-                record = record or read_record(each.number)
-            except InvalidRecord as fault:
-                text = "the stored cookie %s is refused: %s"
-                logger.error(text, each.name, fault)  # noqa: TRY400 - the text says everything
-            finally:
-                os.close(each.number)
+            record = record or read_record(each.number)
+            if record is None:
+                logger.error("the stored cookie %s is refused: there is no cookie in it", each.name)
+            os.close(each.number)
             self._outdated.append(each.name)
         self._found = ()
         if record is None:

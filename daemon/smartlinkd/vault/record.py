@@ -36,10 +36,6 @@ class CookieRecord(BaseModel):
         return parse_cookie(self.cookie_text)
 
 
-class InvalidRecord(Exception):  # noqa: N818 - it says what a descriptor is
-    """A descriptor holds no record; the text says why."""
-
-
 def sealed_record(record: CookieRecord) -> int:
     """Return the descriptor of a new sealed memfd with the record. The caller closes it.
 
@@ -48,17 +44,11 @@ def sealed_record(record: CookieRecord) -> int:
     return sealed_file("cookie", record.model_dump_json().encode())
 
 
-def read_record(descriptor: int) -> CookieRecord:
-    """Return the record behind a descriptor of `sealed_record`. The descriptor stays open.
-
-    Raises:
-        InvalidRecord: it holds no valid record. The text shows nothing of it.
-    """
+def read_record(descriptor: int) -> CookieRecord | None:
+    """Return the record behind a descriptor; None if it holds no valid one. It stays open."""
     try:
         record = CookieRecord.model_validate_json(os.pread(descriptor, MAX_RECORD, 0))
         parse_cookie(record.cookie_text)
-    except OSError as error:
-        raise InvalidRecord(f"it cannot be read ({error.strerror})") from None
-    except (ValidationError, Invalid):
-        raise InvalidRecord("there is no stored cookie in it") from None
+    except (OSError, ValidationError, Invalid):
+        return None
     return record
