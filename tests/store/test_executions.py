@@ -162,7 +162,6 @@ def test_events_are_numbered_from_one_without_gaps(
         ExecutionEvent(2, now, "b", b"", size=0),
         ExecutionEvent(3, now, "c", b"", size=0),
     ]
-    assert [event.data for event in events(store, execution_id)] == [{"x": 1}, None, None]
     (second,) = store.executions.events(execution_id, after=1, limit=1)
     assert second.type == "b"
     assert store.executions.events(execution_id, after=3, limit=10) == []

@@ -14,7 +14,6 @@ from enum import StrEnum
 from typing import Literal, TypedDict
 
 from pydantic import JsonValue, SecretStr
-from pydantic_core import from_json
 
 from smartlinkd.store.sqlite import BUSY_TIMEOUT_S
 
@@ -201,12 +200,6 @@ class ExecutionEvent:
     def is_last_part(self) -> bool:
         """True if nothing of the event follows."""
         return self.end == self.size
-
-    @property
-    def data(self) -> JsonValue:
-        """The data of an event that is whole."""
-        value: JsonValue = from_json(self.json, cache_strings="keys") if self.json else None
-        return value
 
 
 @dataclass(frozen=True)

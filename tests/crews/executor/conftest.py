@@ -33,8 +33,8 @@ from smartlinkd.errors import Invalid, Unavailable
 from smartlinkd.store.actor import Store
 from smartlinkd.store.model import (
     Execution,
-    ExecutionEvent,
     IdempotencyKey,
+    NewEvent,
     Retention,
     Status,
     StoreLimits,
@@ -211,7 +211,7 @@ class CrewsDaemon:
         """Wait until its worker has logged this."""
         with trio.fail_after(HANG):
             async with self.executor.follow(CrewUser("c"), kickoff_id, after=0) as following:
-                while text not in str([event.data for event in await following.next()]):
+                while text not in str([event.json.decode() for event in await following.next()]):
                     pass
 
     async def stop_one(self, kickoff_id: str, user: str = "", crew: str = "c") -> None:
@@ -239,8 +239,12 @@ class CrewsDaemon:
         with trio.fail_after(HANG):
             await self.executor.resume(CrewUser("c", user), kickoff_id, feedback, webhooks=webhooks)
 
-    async def events(self, kickoff_id: str) -> list[ExecutionEvent]:
-        return await self.store.events(kickoff_id, after=0, limit=500)
+    async def events(self, kickoff_id: str) -> list[NewEvent]:
+        """The events as they were recorded."""
+        found = await self.store.events(kickoff_id, after=0, limit=500)
+        return [
+            NewEvent(each.type, each.timestamp, json.loads(each.json or "null")) for each in found
+        ]
 
     async def story(self, kickoff_id: str) -> list[str]:
         """The types of its events."""
