@@ -11,7 +11,7 @@ import trio
 from pydantic import SecretStr
 
 from smartlinkd.auth import passwords
-from smartlinkd.auth.actor import Auth, LoggedIn, Session
+from smartlinkd.auth.actor import Auth, LoggedIn
 from smartlinkd.auth.passwords import hash_password
 from smartlinkd.auth.state import LOGIN_SLOTS, AuthState
 from smartlinkd.auth.throttle import FREE_FAILURES
@@ -45,8 +45,7 @@ async def test_login_with_the_password_gives_a_session_of_a_week(
 
     assert isinstance(answer, LoggedIn)
     session = await auth.check_session(answer.token)
-    assert session == Session(session.jti, session.epoch, expiry(answer.token))
-    assert expiry(answer.token) == int(1e9) + WEEK
+    assert session.exp == expiry(answer.token) == int(1e9) + WEEK
     with pytest.raises(WrongCredential):
         await auth.login("open barley", HERE)
 
@@ -160,8 +159,3 @@ async def test_given_signing_secret_is_used_and_not_saved(
     async with running(new_auth(signing_secret="cd" * 32)) as auth:
         with pytest.raises(NotAllowed, match=REFUSED):
             await auth.check_session(token)
-
-
-def test_malformed_signing_secret_is_refused_at_once(new_auth: NewAuth) -> None:
-    with pytest.raises(ValueError, match="the signing secret must be 64 hexadecimal digits"):
-        new_auth(signing_secret="short")

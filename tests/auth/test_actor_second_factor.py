@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from trio.testing import MockClock
 
-from smartlinkd.auth.actor import Auth, LoggedIn, Session
+from smartlinkd.auth.actor import Auth, Claims, LoggedIn
 from smartlinkd.errors import Invalid, NotAllowed, TooManyTries, WrongCredential
 from tests.auth.conftest import WRONG_CODE, Enable, LogIn, Shown, WrongCode, fail_logins
 
@@ -25,7 +25,7 @@ OFF_ALREADY = r"^the second factor is switched off already$"
 
 
 @pytest.fixture
-async def session(auth: Auth, log_in: LogIn) -> Session:
+async def session(auth: Auth, log_in: LogIn) -> Claims:
     return await auth.check_session(await log_in(auth))
 
 
@@ -60,7 +60,7 @@ async def test_code_that_enabled_is_used_up(
 
 @pytest.mark.parametrize("secret", ["", "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ", "é\ud800"])
 async def test_secret_that_setup_did_not_issue_is_refused(
-    secret: str, auth: Auth, session: Session
+    secret: str, auth: Auth, session: Claims
 ) -> None:
     with pytest.raises(Invalid, match=NOT_ISSUED):
         await auth.enable(session, secret, "123456", HERE)
@@ -70,7 +70,7 @@ async def test_secret_that_setup_did_not_issue_is_refused(
 
 
 async def test_setup_expires_after_ten_minutes(
-    auth: Auth, session: Session, shown: Shown, mock_clock: MockClock
+    auth: Auth, session: Claims, shown: Shown, mock_clock: MockClock
 ) -> None:
     secret = (await auth.begin_setup()).secret
     mock_clock.jump(600)
@@ -84,7 +84,7 @@ async def test_setup_expires_after_ten_minutes(
 
 
 async def test_wrong_code_does_not_enable_and_the_next_may(
-    auth: Auth, session: Session, shown: Shown, wrong_code: WrongCode
+    auth: Auth, session: Claims, shown: Shown, wrong_code: WrongCode
 ) -> None:
     secret = (await auth.begin_setup()).secret
 
@@ -106,7 +106,7 @@ async def test_code_disables_and_keeps_the_session(
 
 
 async def test_second_factor_that_is_on_or_off_already_cannot_be_switched(
-    auth: Auth, session: Session, enable: Enable, shown: Shown
+    auth: Auth, session: Claims, enable: Enable, shown: Shown
 ) -> None:
     with pytest.raises(Invalid, match=OFF_ALREADY):
         await auth.disable(session, "123456", HERE)
@@ -120,7 +120,7 @@ async def test_second_factor_that_is_on_or_off_already_cannot_be_switched(
 
 @pytest.mark.parametrize("is_on", [True, False])
 async def test_ended_session_cannot_switch_the_second_factor(
-    *, auth: Auth, session: Session, enable: Enable, shown: Shown, is_on: bool
+    *, auth: Auth, session: Claims, enable: Enable, shown: Shown, is_on: bool
 ) -> None:
     if is_on:
         secret, token = await enable(auth)
@@ -139,7 +139,7 @@ async def test_ended_session_cannot_switch_the_second_factor(
 async def test_wrong_codes_of_many_addresses_slow_down_switching(
     *,
     auth: Auth,
-    session: Session,
+    session: Claims,
     enable: Enable,
     shown: Shown,
     wrong_code: WrongCode,
@@ -164,7 +164,7 @@ async def test_wrong_codes_of_many_addresses_slow_down_switching(
 
 
 async def test_switching_with_a_right_code_resets_the_failures_of_the_address(
-    auth: Auth, session: Session, shown: Shown
+    auth: Auth, session: Claims, shown: Shown
 ) -> None:
     await fail_logins(auth, 9)
     secret = (await auth.begin_setup()).secret

@@ -177,9 +177,9 @@ def test_damaged_state_is_refused_and_kept(content: str | bytes, tmp_path: Path)
 def test_signing_secret_is_made_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
 
-    made = load_signing_secret(tmp_path)
+    made = load_signing_secret(tmp_path, SecretStr(""))
 
     assert len(made.get_secret_value()) == 32
-    assert load_signing_secret(tmp_path) == made
+    assert load_signing_secret(tmp_path, SecretStr("")) == made
     assert mode(tmp_path / "signing-secret") == 0o600
     assert caplog.messages == [f"made the signing secret {tmp_path}/signing-secret"]

@@ -23,7 +23,7 @@ from quart.typing import ResponseTypes
 from smartlinkd.api.client_address import ApiClient, came_over_https, identify, is_own_page
 from smartlinkd.api.operations import Access, bearer
 from smartlinkd.api.services import Services
-from smartlinkd.auth.actor import ApiKey, Session
+from smartlinkd.auth.actor import ApiKey, Claims
 from smartlinkd.auth.keys import PREFIX, Scope, WrongKey
 from smartlinkd.auth.throttle import network_of
 from smartlinkd.auth.tokens import LIFETIME
@@ -50,7 +50,7 @@ _OTHERS: Final = "others"
 class Visitor:
     """A client with a session, and the address that throttling goes by."""
 
-    session: Session
+    session: Claims
     address: str
 
 

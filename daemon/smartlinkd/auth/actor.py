@@ -18,7 +18,6 @@ from smartlinkd.auth.files import (
     load,
     load_logouts,
     load_signing_secret,
-    parse_signing_secret,
 )
 from smartlinkd.auth.keys import ApiKey, KeySpec, NewKey, load_keys
 from smartlinkd.auth.state import (
@@ -27,15 +26,14 @@ from smartlinkd.auth.state import (
     LoggedIn,
     OnKeyCreated,
     SecondStep,
-    Session,
 )
-from smartlinkd.auth.tokens import password_digest
+from smartlinkd.auth.tokens import Claims, password_digest
 from smartlinkd.auth.totp import Setup
 from smartlinkd.nurseries import background
 from smartlinkd.supervision.actor import Mailbox
 from smartlinkd.threads import on_thread
 
-__all__ = ["ApiKey", "Auth", "KeySpec", "LoggedIn", "NewKey", "SecondStep", "Session", "Setup"]
+__all__ = ["ApiKey", "Auth", "Claims", "KeySpec", "LoggedIn", "NewKey", "SecondStep", "Setup"]
 
 QUEUE: Final = 1024
 """Calls that may wait. While the actor restarts, each request to a protected endpoint adds one."""
@@ -61,14 +59,11 @@ class Auth:
                 own in `directory`.
             wall_clock: returns Unix seconds.
             on_key_created: called with each new API key.
-
-        Raises:
-            ValueError: `signing_secret` is malformed.
         """
         self.mailbox = Mailbox[AuthState]("auth", size=QUEUE)
         self._directory = directory
         self._password_hash = password_hash
-        self._signing_secret = parse_signing_secret(signing_secret) if signing_secret else None
+        self._signing_secret = signing_secret
         self._wall_clock = wall_clock
         self._on_key_created = on_key_created
         self._serving = trio.CancelScope()
@@ -83,9 +78,7 @@ class Auth:
             NotSaved: a missing file could not be made.
         """
         saved = await on_thread(load, self._directory)
-        secret = self._signing_secret
-        if secret is None:
-            secret = await on_thread(load_signing_secret, self._directory)
+        secret = await on_thread(load_signing_secret, self._directory, self._signing_secret)
         digest = password_digest(secret, self._password_hash)
         saved = await on_thread(adopt_password, self._directory, saved, digest)
         state = AuthState(
@@ -144,8 +137,8 @@ class Auth:
         """
         return await self.mailbox.ask(AuthState.verify_mfa, temp_token, code, address)
 
-    async def check_session(self, token: str | None) -> Session:
-        """Return the session of a token. Never waits behind logins or the disk.
+    async def check_session(self, token: str | None) -> Claims:
+        """Return the claims of a session token. Never waits behind logins or the disk.
 
         Args:
             token: None for a request without one.
@@ -163,7 +156,7 @@ class Auth:
         """
         return await self.mailbox.peek(AuthState.cookie_name)
 
-    async def logout(self, session: Session) -> None:
+    async def logout(self, session: Claims) -> None:
         """End a session. Raises `Unavailable` if it was not saved."""
         await self.mailbox.ask(AuthState.logout, session)
 
@@ -178,7 +171,7 @@ class Auth:
         """
         return await self.mailbox.ask(AuthState.begin_setup)
 
-    async def enable(self, session: Session, secret: str, code: str, address: str) -> None:
+    async def enable(self, session: Claims, secret: str, code: str, address: str) -> None:
         """Switch the second factor on, and end all sessions but this one. The code is used up.
 
         Raises:
@@ -190,7 +183,7 @@ class Auth:
         """
         await self.mailbox.ask(AuthState.enable, session, secret, code, address)
 
-    async def disable(self, session: Session, code: str, address: str) -> None:
+    async def disable(self, session: Claims, code: str, address: str) -> None:
         """Switch the second factor off with a current code.
 
         Raises the errors of `enable`; `Invalid` if the second factor is off.
@@ -223,7 +216,7 @@ class Auth:
         return await self.mailbox.ask(AuthState.list_keys)
 
     async def create_key(
-        self, wanted: KeySpec, session: Session, code: str | None, address: str
+        self, wanted: KeySpec, session: Claims, code: str | None, address: str
     ) -> NewKey:
         """Make an API key.
 

@@ -31,13 +31,9 @@ logger = logging.getLogger(__name__)
 STATE_FILE: Final = "auth.json"
 SECRET_FILE: Final = "signing-secret"  # noqa: S105 - a file's name
 PASSWORD_FILE: Final = "password-digest"  # noqa: S105 - a file's name
-MAX_FILE: Final = 16 * 1024
-"""Bytes read of `auth.json`; it has some 6 KiB at the most."""
-MAX_PASSWORD_FILE: Final = 1024
-"""Bytes read of `password-digest`; it has 33."""
 LOGOUTS_FILE: Final = "ended-sessions.json"
-MAX_LOGOUTS_FILE: Final = 256 * 1024
-"""Bytes read of `ended-sessions.json`; 1000 sessions take 60 KB."""
+MAX_FILE: Final = 256 * 1024
+"""Bytes read of a file; 1000 ended sessions take 60 KB, and the others less."""
 MAX_LOGOUTS: Final = 1000
 KEPT_AFTER_EXPIRY: Final = 86_400
 """Seconds; the clock may be set back meanwhile."""
@@ -106,7 +102,7 @@ def adopt_password(directory: Path, saved: SavedState, digest: str) -> SavedStat
 
     Raises `StateUnusable`, `NotSaved`, or `OSError` as `replace_file` does.
     """
-    known = read_private(directory / PASSWORD_FILE, most=MAX_PASSWORD_FILE)
+    known = read_private(directory / PASSWORD_FILE, most=MAX_FILE)
     if known == _content(digest):
         return saved
     if known is not None:  # None at the first start, and after an upgrade from 0.1
@@ -129,17 +125,14 @@ def _content(digest: str) -> bytes:
     return digest.encode() + b"\n"
 
 
-def load_signing_secret(directory: Path) -> SecretBytes:
-    """Return the 32 bytes that sign tokens. Make them if there is no file.
+def load_signing_secret(directory: Path, given: SecretStr) -> SecretBytes:
+    """Return the 32 bytes that sign tokens: those that are given, else those of the file.
 
-    Raises `StateUnusable`, or `NotSaved` if new ones could not be saved.
+    A missing file is made. Raises `StateUnusable`, or `NotSaved` if it could not be made.
     """
+    if given:
+        return parse_secret(given, name=_SIGNING_SECRET)
     return load_secret(directory / SECRET_FILE, name=_SIGNING_SECRET, loss="ends every session")
-
-
-def parse_signing_secret(text: SecretStr) -> SecretBytes:
-    """Return the bytes of 64 hexadecimal digits. Raises `ValueError` without them."""
-    return parse_secret(text, name=_SIGNING_SECRET)
 
 
 class Logouts(BaseModel):
@@ -168,7 +161,7 @@ def load_logouts(directory: Path) -> Logouts:
         "`smartlinkd tokens revoke`)"
     )
     path = directory / LOGOUTS_FILE
-    found = load_model(path, Logouts.model_validate_json, most=MAX_LOGOUTS_FILE, loss=loss)
+    found = load_model(path, Logouts.model_validate_json, most=MAX_FILE, loss=loss)
     return found or Logouts()
 
 

@@ -33,7 +33,7 @@ from smartlinkd.auth.files import (
 from smartlinkd.auth.keys import ApiKey, KeyRing, KeySpec, NewKey, SavedKeys
 from smartlinkd.auth.passwords import Passwords
 from smartlinkd.auth.throttle import Throttle, Tries
-from smartlinkd.auth.tokens import Tokens, password_digest, refusal
+from smartlinkd.auth.tokens import Claims, Tokens, password_digest, refusal
 from smartlinkd.auth.totp import SecondFactor, Setup, new_setup, read_code, read_secret
 from smartlinkd.errors import Invalid, NotAllowed, Unavailable, WrongCredential
 from smartlinkd.logs import LogEvent
@@ -86,16 +86,6 @@ class SecondStep:
     """An unfinished login: `verify_mfa` takes `temp_token` and a one-time code."""
 
     temp_token: str = field(repr=False)
-
-
-@dataclass(frozen=True)
-class Session:
-    """A valid session token's claims."""
-
-    jti: str
-    epoch: str
-    expires_at: int
-    """Unix seconds."""
 
 
 @dataclass
@@ -174,24 +164,23 @@ class AuthState:
             logger.info("login with a second factor from %s", address)
             return self._session_token()
 
-    def check_session(self, token: str | None) -> Session:
+    def check_session(self, token: str | None) -> Claims:
         if token is None:
             raise NotAllowed(
                 "no session token; send the one from /api/auth/login as `Authorization: Bearer …`"
             )
         claims = self._tokens.read(token, "session", now=self._wall_clock())
-        session = Session(claims.jti, claims.epoch, claims.exp)
-        self._refuse_when_ended(session)
-        return session
+        self._refuse_when_ended(claims)
+        return claims
 
     def cookie_name(self) -> str:
         secret = self._signing_secret.get_secret_value()
         return "smartlinkd_" + hmac.digest(secret, b"session cookie", "sha256")[:6].hex()
 
-    async def logout(self, session: Session) -> None:
+    async def logout(self, session: Claims) -> None:
         async with self._change():
             now = self._wall_clock()
-            logouts = self._logouts.with_ended(session.jti, session.expires_at, now=now)
+            logouts = self._logouts.with_ended(session.jti, session.exp, now=now)
             if logouts is None:
                 await self._save(end_sessions(self._saved))
                 logouts = Logouts()
@@ -212,7 +201,7 @@ class AuthState:
         self._setup = _IssuedSetup(setup.secret.encode(), valid_until)
         return setup
 
-    async def enable(self, session: Session, secret: str, code: str, address: str) -> None:
+    async def enable(self, session: Claims, secret: str, code: str, address: str) -> None:
         code = read_code(code)
         async with self._change():
             self._refuse_when_ended(session)  # an ended session must not stay valid as `spared`
@@ -233,7 +222,7 @@ class AuthState:
                 tries.succeeded()
             logger.warning("second factor switched on from %s", address)
 
-    async def disable(self, session: Session, code: str, address: str) -> None:
+    async def disable(self, session: Claims, code: str, address: str) -> None:
         code = read_code(code)
         async with self._change():
             self._refuse_when_ended(session)
@@ -265,7 +254,7 @@ class AuthState:
         return self._keys.list_keys()
 
     async def create_key(
-        self, wanted: KeySpec, session: Session, code: str | None, address: str
+        self, wanted: KeySpec, session: Claims, code: str | None, address: str
     ) -> NewKey:
         async with self._change():
             self._refuse_when_ended(session)
@@ -331,7 +320,7 @@ class AuthState:
             raise WrongCredential(_WRONG_CODE)
         return accepted
 
-    def _refuse_when_ended(self, session: Session) -> None:
+    def _refuse_when_ended(self, session: Claims) -> None:
         """Raise `NotAllowed` if the session has ended, perhaps while the call waited."""
         admitted = self._saved.is_current(jti=session.jti, epoch=session.epoch)
         if not admitted or session.jti in self._logouts.ended:

@@ -18,10 +18,10 @@ from typing import cast
 
 from pydantic import JsonValue, SecretBytes, SecretStr
 
-from smartlinkd.auth.files import parse_signing_secret
 from smartlinkd.auth.passwords import check_hash
 from smartlinkd.marketplace import markets
 from smartlinkd.marketplace.products import FIELD_NAMES, PLACEHOLDER
+from smartlinkd.state_files import parse_secret
 from smartlinkd.validation import BadValue, require_text
 
 SHORTEST_KEY = 16  # characters of a key: 64 bits even when they are hexadecimal digits
@@ -189,7 +189,7 @@ def parse_signing_key(value: object) -> SecretStr:
     secret = SecretStr(_secret_text(value))
     if secret:
         try:
-            parse_signing_secret(secret)
+            parse_secret(secret, name="the key")
         except ValueError:
             raise BadValue(
                 "must be 64 hexadecimal digits", "make one with: openssl rand -hex 32"
