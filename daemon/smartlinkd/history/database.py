@@ -12,7 +12,7 @@ import logging
 import sqlite3
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -305,8 +305,14 @@ class HistoryDatabase:
     def _set_aside(self) -> Unavailable:
         """Move the damaged file away, and return what to raise."""
         self._disconnect()
+        aside = self._path.with_name(self._path.name + _DAMAGED)
         try:
-            aside = _set_aside(self._path)
+            # An earlier damaged file goes.
+            for end in ("-wal", ""):
+                Path(f"{aside}{end}").unlink(missing_ok=True)
+                with suppress(FileNotFoundError):
+                    Path(f"{self._path}{end}").rename(f"{aside}{end}")
+            Path(f"{self._path}-shm").unlink(missing_ok=True)
         except OSError as error:
             return _refusal(f"it is damaged, and cannot be moved away: {error.strerror}")
         text = "%s is damaged: it is %s now, and the history begins anew"
@@ -436,19 +442,3 @@ def _summable(commission: int | None) -> int | None:
 def _refusal(*why: str) -> Unavailable:
     text = f"the history cannot be used: {'; '.join(why)}"
     return Unavailable(text, retry_after=RETRY_AFTER_S)
-
-
-def _set_aside(path: Path) -> Path:
-    """Rename a damaged file and its log, in the place of an earlier damaged one.
-
-    Raises `OSError`.
-    """
-    aside = path.with_name(path.name + _DAMAGED)
-    for end in ("-wal", ""):
-        found, wanted = Path(f"{path}{end}"), Path(f"{aside}{end}")
-        if found.exists():
-            found.replace(wanted)
-        else:
-            wanted.unlink(missing_ok=True)
-    Path(f"{path}-shm").unlink(missing_ok=True)
-    return aside
