@@ -126,16 +126,7 @@ _VERSION_2: Final = (
     *(f"DROP TRIGGER IF EXISTS {name}" for name in _TRIGGERS),
     # When a delivery was due first, if it was rescheduled since; null if not.
     "ALTER TABLE deliveries ADD COLUMN due_since INTEGER",
-    """
-    CREATE TABLE IF NOT EXISTS failed_deliveries (
-        delivery INTEGER PRIMARY KEY, due_since INTEGER NOT NULL
-    ) STRICT
-    """,
-    """
-    UPDATE deliveries SET due_since = min(failed.due_since, next_at)
-    FROM failed_deliveries AS failed WHERE failed.delivery = number
-    """,
-    "DROP TABLE failed_deliveries",
+    "DROP TABLE IF EXISTS failed_deliveries",
     "DROP TABLE IF EXISTS first_deliveries",
     "DROP TABLE IF EXISTS owed_bytes",
     "DROP INDEX deliveries_next_at",
