@@ -126,7 +126,7 @@ class KeyRing:
     def __init__(self, directory: Path, saved: SavedKeys) -> None:
         self._directory = directory
         self._saved = saved
-        self._uses: dict[str, float] = {}  # by id, since the last save
+        self._uses: dict[str, float] = {}  # by id
 
     def list_keys(self) -> tuple[ApiKey, ...]:
         """Return all keys, oldest first, including expired ones."""
@@ -178,6 +178,7 @@ class KeyRing:
         if found is None:
             raise NotFound("there is no API key of that id; GET /api/keys lists those there are")
         await self._save(tuple(key for key in self.list_keys() if key.id != key_id))
+        self._uses.pop(key_id, None)
         return found
 
     async def clear(self) -> int:
@@ -189,23 +190,16 @@ class KeyRing:
 
     async def save_uses(self) -> None:
         """Save when keys were last used. Raises `Unavailable` if it was not saved."""
-        if self._uses:
-            await self._save(self.list_keys())
+        keys = self.list_keys()
+        if keys != self._saved.keys:
+            await self._save(keys)
 
     async def _save(self, keys: tuple[ApiKey, ...]) -> None:
         saved = self._saved.model_copy(update={"keys": keys})
-        written = dict(self._uses)
         with saving():
             # This can be cancelled before the thread starts, never after.
             await on_thread(save_keys, self._directory, saved)
         self._saved = saved
-        # Keep uses that came while the file was written, but none of deleted keys.
-        ids = {key.id for key in keys}
-        self._uses = {
-            key_id: at
-            for key_id, at in self._uses.items()
-            if key_id in ids and written.get(key_id) != at
-        }
 
 
 def load_keys(directory: Path) -> SavedKeys:

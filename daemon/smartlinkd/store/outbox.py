@@ -139,7 +139,18 @@ class Outbox:
                 size += len(row["body"])
                 if found and size > self._limits.deliveries_page_bytes:
                     break
-                found.append(self._delivery(row))
+                found.append(
+                    Delivery(
+                        id=row["delivery"],
+                        execution_id=row["id"],
+                        crew=row["crew"],
+                        target=self._target(row, row["id"]),
+                        body=row["body"],
+                        attempts=row["attempts"],
+                        due_since=moment(row["due_since"]),
+                        next_at=moment(row["next_at"]),
+                    )
+                )
             return found
 
     def remove(self, delivery: int) -> None:
@@ -236,18 +247,6 @@ class Outbox:
         ).lastrowid
         assert number is not None  # noqa: S101 - it was just inserted; for the type checker
         return number
-
-    def _delivery(self, row: sqlite3.Row) -> Delivery:
-        return Delivery(
-            id=row["delivery"],
-            execution_id=row["id"],
-            crew=row["crew"],
-            target=self._target(row, row["id"]),
-            body=row["body"],
-            attempts=row["attempts"],
-            due_since=moment(row["due_since"]),
-            next_at=moment(row["next_at"]),
-        )
 
     def _target(self, row: sqlite3.Row, execution_id: str) -> WebhookTarget:
         auth = None

@@ -66,7 +66,7 @@ class Vault:
 
     async def current(self) -> CookieRecord | None:
         """Return the stored record, or None if no cookie was synced yet."""
-        return await self.mailbox.peek(Vault._current)
+        return await self.mailbox.peek(lambda vault: vault._record)
 
     async def _store(
         self, cookie_text: str, account_name: str, *, keep_account: bool
@@ -85,6 +85,3 @@ class Vault:
         self._keep(record)
         self._record = record
         return record, before
-
-    def _current(self) -> CookieRecord | None:
-        return self._record
