@@ -40,7 +40,11 @@ QUEUE: Final = 1024
 
 
 class Auth:
-    """Handle of the auth actor. Each method may also raise the errors of `Mailbox.ask`."""
+    """Handle of the auth actor.
+
+    Each method may also raise the errors of `Mailbox.ask`. One that changes something raises
+    `Unavailable` if that could not be saved.
+    """
 
     def __init__(
         self,
@@ -133,7 +137,6 @@ class Auth:
             NotAllowed: the temporary token is invalid, used or expired.
             WrongCredential: the code is wrong.
             TooManyTries: the address, or everybody, has to wait.
-            Unavailable: nothing was saved. Token and code can be sent again.
         """
         return await self.mailbox.ask(AuthState.verify_mfa, temp_token, code, address)
 
@@ -157,7 +160,7 @@ class Auth:
         return await self.mailbox.peek(AuthState.cookie_name)
 
     async def logout(self, session: Claims) -> None:
-        """End a session. Raises `Unavailable` if it was not saved."""
+        """End a session."""
         await self.mailbox.ask(AuthState.logout, session)
 
     async def has_second_factor(self) -> bool:
@@ -179,7 +182,6 @@ class Auth:
             NotAllowed: the session has ended.
             WrongCredential: the code is wrong.
             TooManyTries: the address, or everybody, has to wait.
-            Unavailable: nothing was saved.
         """
         await self.mailbox.ask(AuthState.enable, session, secret, code, address)
 
@@ -191,17 +193,11 @@ class Auth:
         await self.mailbox.ask(AuthState.disable, session, code, address)
 
     async def reset_second_factor(self) -> None:
-        """Switch the second factor off without a code, for an owner who has lost the phone.
-
-        Raises `Unavailable` if nothing was saved.
-        """
+        """Switch the second factor off without a code, for an owner who has lost the phone."""
         await self.mailbox.ask(AuthState.reset_second_factor)
 
     async def revoke_all(self, *, with_keys: bool = False) -> None:
-        """End every session and every unfinished login; `with_keys` also every API key.
-
-        Raises `Unavailable` if it was not saved.
-        """
+        """End every session and every unfinished login; `with_keys` also every API key."""
         await self.mailbox.ask(AuthState.revoke_all, with_keys=with_keys)
 
     async def check_key(self, key: str) -> ApiKey:
@@ -230,12 +226,10 @@ class Auth:
     async def create_key_in_shell(self, wanted: KeySpec) -> NewKey:
         """Make an API key without a code, for the owner's shell.
 
-        Raises:
-            Invalid: there are too many keys.
-            Unavailable: the key was not saved.
+        Raises `Invalid` if there are too many keys.
         """
         return await self.mailbox.ask(AuthState.create_key_in_shell, wanted)
 
     async def revoke_key(self, key_id: str) -> None:
-        """Delete an API key. Raises `NotFound`, or `Unavailable` if it was not saved."""
+        """Delete an API key. Raises `NotFound`."""
         await self.mailbox.ask(AuthState.revoke_key, key_id)

@@ -88,12 +88,6 @@ class SecondStep:
     temp_token: str = field(repr=False)
 
 
-@dataclass
-class _IssuedSetup:
-    secret: bytes = field(repr=False)
-    valid_until: float  # on trio's clock
-
-
 class AuthState:
     """The state of one instance. `Auth` documents the methods."""
 
@@ -120,7 +114,7 @@ class AuthState:
         self._throttle = Throttle(trio.current_time)
         self._wall_clock = wall_clock
         self._pending_logins: dict[str, int] = {}  # codes left by `jti`, oldest first
-        self._setup: _IssuedSetup | None = None
+        self._setup: tuple[Setup, float] | None = None  # valid until, on trio's clock
         self._logins = trio.Semaphore(LOGIN_SLOTS)
         self._changes = trio.Semaphore(CHANGE_SLOTS)
         self._changing = trio.Lock()
@@ -197,8 +191,7 @@ class AuthState:
     async def begin_setup(self) -> Setup:
         self._refuse_when_enabled()
         setup = new_setup()
-        valid_until = trio.current_time() + SETUP_MINUTES * 60
-        self._setup = _IssuedSetup(setup.secret.encode(), valid_until)
+        self._setup = setup, trio.current_time() + SETUP_MINUTES * 60
         return setup
 
     async def enable(self, session: Claims, secret: str, code: str, address: str) -> None:
@@ -338,18 +331,16 @@ class AuthState:
 
         Raises `Invalid` if `secret` is another one, or that setup is too long ago.
         """
-        setup = self._setup
         given = read_secret(secret).encode("utf-8", "surrogatepass")
-        if (
-            setup is None
-            or not hmac.compare_digest(setup.secret, given)
-            or trio.current_time() >= setup.valid_until
-        ):
-            raise Invalid(
-                "secret: is not the latest that /api/auth/2fa/setup gave out in the last "
-                f"{SETUP_MINUTES} minutes; call it again and scan the new QR code"
-            )
-        return setup.secret.decode()
+        if self._setup is not None:
+            setup, valid_until = self._setup
+            is_same = hmac.compare_digest(setup.secret.encode(), given)
+            if is_same and trio.current_time() < valid_until:
+                return setup.secret
+        raise Invalid(
+            "secret: is not the latest that /api/auth/2fa/setup gave out in the last "
+            f"{SETUP_MINUTES} minutes; call it again and scan the new QR code"
+        )
 
     def _session_token(self) -> str:
         return self._tokens.issue(

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import trio
 
@@ -36,8 +36,6 @@ logger = logging.getLogger(__name__)
 
 FILE: Final = "history.sqlite"
 _CUT: Final = "…"
-
-R = TypeVar("R")
 
 
 class History:
