@@ -31,7 +31,7 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
         access=guards.anyone,
         body=LoginRequest,
         ok=(LoggedInResponse, CookieLoginResponse, SecondStepResponse),
-        errors=(401, 429, 503),
+        errors=(401,),
     )
     async def login(
         caller: ApiClient, body: LoginRequest
@@ -54,7 +54,7 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
         access=guards.anyone,
         body=VerifyMfaRequest,
         ok=(TokenResponse, DoneResponse),
-        errors=(401, 403, 429, 503),
+        errors=(401, 403),
     )
     async def verify_mfa(caller: ApiClient, body: VerifyMfaRequest) -> TokenResponse | DoneResponse:
         """Finish a login with the code that the authenticator app shows."""
@@ -66,12 +66,7 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
             return DoneResponse()
         return TokenResponse(token=token)
 
-    @api.operation(
-        "POST",
-        "/api/auth/logout",
-        access=guards.session,
-        ok=DoneResponse,
-    )
+    @api.operation("POST", "/api/auth/logout", access=guards.session, ok=DoneResponse)
     async def logout(visitor: Visitor) -> DoneResponse:
         """End this session, and no other."""
         await auth.logout(visitor.session)
@@ -114,7 +109,7 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
         access=guards.session,
         body=EnableRequest,
         ok=MessageResponse,
-        errors=(401, 429),
+        errors=(401,),
     )
     async def enable(visitor: Visitor, body: EnableRequest) -> MessageResponse:
         """Switch the second factor on. Ends every session but this one."""
@@ -132,7 +127,7 @@ def add(api: Api, guards: Guards, auth: Auth) -> None:
         access=guards.session,
         body=DisableRequest,
         ok=MessageResponse,
-        errors=(401, 429),
+        errors=(401,),
     )
     async def disable(visitor: Visitor, body: DisableRequest) -> MessageResponse:
         """Switch the second factor off."""

@@ -36,7 +36,7 @@ def add(api: Api, guards: Guards, conversion: ConversionService, vault: Vault) -
         access=guards.scoped("convert"),
         body=ConvertRequest,
         ok=ConvertResponse,
-        errors=(502, 503),
+        errors=(502,),
         seconds=inf,  # the service keeps the deadline, and answers with what it has by then
     )
     async def convert(client: Client, body: ConvertRequest) -> ConvertResponse:
@@ -70,7 +70,7 @@ def add(api: Api, guards: Guards, conversion: ConversionService, vault: Vault) -
         access=guards.scoped("convert"),
         body=ConvertTextRequest,
         ok=ConvertTextResponse,
-        errors=(502, 503),
+        errors=(502,),
         seconds=inf,  # as for /api/convert
     )
     async def convert_text(client: Client, body: ConvertTextRequest) -> ConvertTextResponse:

@@ -151,14 +151,7 @@ def add(api: Api, guards: Guards, history: History) -> None:
     """Add these operations to `api`."""
     may_read = guards.scoped("history")
 
-    @api.operation(
-        "GET",
-        "/api/history",
-        access=may_read,
-        asks=Listed,
-        ok=HistoryResponse,
-        errors=(503,),
-    )
+    @api.operation("GET", "/api/history", access=may_read, asks=Listed, ok=HistoryResponse)
     async def history_entries(_: Client, asked: Listed) -> HistoryResponse:
         """List converted links, the newest first."""
         before = _read_cursor(asked.cursor) if asked.cursor is not None else None
@@ -176,7 +169,6 @@ def add(api: Api, guards: Guards, history: History) -> None:
         asks=Filtered,
         ok=Response,
         media="text/csv",
-        errors=(503,),
     )
     async def history_csv(_: Client, asked: Filtered) -> Response:
         """Download converted links as CSV, the newest first.
@@ -193,14 +185,7 @@ def add(api: Api, guards: Guards, history: History) -> None:
         response.timeout = CSV_SECONDS
         return response
 
-    @api.operation(
-        "GET",
-        "/api/history-days",
-        access=may_read,
-        asks=DaysAsked,
-        ok=DaysResponse,
-        errors=(503,),
-    )
+    @api.operation("GET", "/api/history-days", access=may_read, asks=DaysAsked, ok=DaysResponse)
     async def history_days(_: Client, asked: DaysAsked) -> DaysResponse:
         """Sum converted links by day, for a plot."""
         found = await history.days(asked.filters(), utc_offset_min=asked.utc_offset)
@@ -212,7 +197,6 @@ def add(api: Api, guards: Guards, history: History) -> None:
         access=guards.session,
         asks=Deleted,
         ok=DeletedResponse,
-        errors=(503,),
         seconds=DELETE_SECONDS,
     )
     async def delete_history(_: Visitor, asked: Deleted) -> DeletedResponse:
@@ -228,7 +212,7 @@ def add(api: Api, guards: Guards, history: History) -> None:
         access=guards.session,
         asks=OneEntry,
         ok=DoneResponse,
-        errors=(404, 503),
+        errors=(404,),
     )
     async def delete_history_entry(_: Visitor, asked: OneEntry) -> DoneResponse:
         """Delete one converted link from the history. The link goes on working."""

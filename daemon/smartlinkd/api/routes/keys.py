@@ -25,7 +25,7 @@ def add(api: Api, guards: Guards, auth: Auth, operator: Operator) -> None:
         access=guards.session,
         body=KeyRequest,
         ok=KeyResponse,
-        errors=(401, 429),
+        errors=(401,),
     )
     async def create_key(visitor: Visitor, body: KeyRequest) -> KeyResponse:
         """Make an API key, for a program. The answer is the only one that shows it.
