@@ -15,7 +15,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal, TypeVar, cast
+from typing import Final, Literal, TypeVar
 
 from pydantic import BaseModel
 from quart import Response, request
@@ -120,7 +120,6 @@ class Api:
         errors: Iterable[int] = (),
         seconds: float = ACTOR_TIMEOUT_S,
         also: str = "",
-        head: bool = True,
     ) -> Callable[[H], H]:
         """Serve the decorated handler at `path`, and document it.
 
@@ -137,7 +136,6 @@ class Api:
             errors: The handler's own statuses. Those of its access and its body are added.
             seconds: To answer, after the body has arrived; then it is a 503.
             also: A second path, which is served and not documented.
-            head: False for a GET that has an effect, so that HEAD is not served.
         """
 
         def declare(handler: H) -> H:
@@ -178,7 +176,7 @@ class Api:
                 )
             )
             for place in filter(None, (path, also)):
-                self._serve(method, place, handler.__name__, view, head=head)
+                self._serve(method, place, handler.__name__, view)
             return handler
 
         return declare
@@ -201,23 +199,17 @@ class Api:
         path: str,
         name: str,
         view: Callable[..., Awaitable[ResponseReturnValue]],
-        *,
-        head: bool,
     ) -> None:
         self.paths.add(self._under + path)
         rule = _IN_BRACES.sub(r"<\1>", self._under + path)
-        endpoint = f"{rule} {name}"
         self.target.add_url_rule(
             # The address that others are under is good with a slash at its end and without, for
             # every method; a redirect from one to the other would be no JSON.
             rule.removesuffix("/") or "/",
-            endpoint,
+            f"{rule} {name}",
             view,
             methods=[method],
             defaults=self._given,
             strict_slashes=path != "/",
             provide_automatic_options=False,
         )
-        if not head:  # Werkzeug serves it wherever GET is
-            for each in self.target.url_map.iter_rules(endpoint):
-                cast(set[str], each.methods).discard("HEAD")
