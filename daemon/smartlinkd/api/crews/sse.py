@@ -20,7 +20,7 @@ from quart.wrappers.response import DataBody, ResponseBody
 
 from smartlinkd.crews.subscriptions import ExecutionEventStream
 from smartlinkd.deadlines import actor_deadline
-from smartlinkd.errors import Refused, WrongToken
+from smartlinkd.errors import Refused
 from smartlinkd.nurseries import background
 from smartlinkd.store.model import ExecutionEvent
 from smartlinkd.wire import timestamp
@@ -31,9 +31,6 @@ MEDIA: Final = "text/event-stream"
 KEEP_ALIVE: Final = 15.0
 """Seconds of silence after which a comment is sent: proxies close a connection that is silent for a
 minute, and a client that has left without a word is noticed by what cannot be delivered."""
-
-CHECK_SECONDS: Final = 1.0
-"""For checking the token in the silence; an actor that is being restarted takes longer."""
 
 _COMMENT: Final = b": nothing new\n\n"
 _BEGIN: Final = b": the events of one execution follow\n\n"
@@ -103,7 +100,7 @@ class _Stream(ResponseBody):
             # The client comes again with the last id that it has seen, and misses nothing.
             logger.info("an event stream ended early: %s", refusal)
             raise StopAsyncIteration from None
-        if events is None and await self._is_admitted():
+        if events is None:
             return _COMMENT
         if not events:
             raise StopAsyncIteration
@@ -125,26 +122,10 @@ class _Stream(ResponseBody):
                 events = await following.next()
         if self._stopping.is_set():
             return []
-        if events:
+        if events != []:
             with actor_deadline():
-                await self._admit()
+                await self._admit()  # in a silence as well, which may last for days
         return events
-
-    async def _is_admitted(self) -> bool:
-        """Return False if the token is no longer valid.
-
-        It is checked also while there are no events, which may be for days. When it cannot be
-        checked at the moment, the stream goes on.
-        """
-        try:
-            with trio.move_on_after(CHECK_SECONDS):
-                await self._admit()
-        except WrongToken as refusal:
-            logger.info("an event stream ended in its silence: %s", refusal)
-            return False
-        except Refused as refusal:
-            logger.debug("an event stream goes on unasked: %s", refusal)
-        return True
 
 
 async def cancel_at(event: trio.Event, scope: trio.CancelScope) -> None:
