@@ -48,8 +48,8 @@ def plain_body(_status: int, text: str, _path: str) -> Mapping[str, JsonValue]:
 def failure(body_of: FailureBody, status: int, path: str | None = None) -> tuple[Headers, bytes]:
     """Return the headers and the body of the answer with `status`.
 
-    `path` is None before a request is read. Nobody knows then which API it is for, so the body has
-    the keys of both: `ok`, `error` and `message`.
+    `path` is None for what is no request that can be read. Nobody knows then which API it is for,
+    so the body has the keys of both: `ok`, `error` and `message`.
     """
     text = _TEXTS.get(status, _TEXTS[500 if status >= 500 else 400])
     content = body_of(status, text, path or "")

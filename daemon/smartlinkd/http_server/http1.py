@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from http import HTTPStatus
 from typing import cast
-from urllib.parse import unquote
 
 import h11
-from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.events import Closed, RawData, Updated
 from hypercorn.protocol.events import Body, EndBody, Request, Response, StreamClosed
 from hypercorn.protocol.events import Event as StreamEvent
 from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
@@ -23,7 +22,6 @@ from smartlinkd.http_server.app import GuardedQuart
 from smartlinkd.http_server.failures import Headers, failure, request_id, request_id_header
 from smartlinkd.logs import LogContext, bind_log_contexts
 
-LONGEST_PATH = 4096  # bytes of a request's first line that are looked at when it is refused
 CLOSE = (b"connection", b"close")
 
 _ABSOLUTE_FORM = re.compile(rb"https?://[^/?#]*(?=/)", re.IGNORECASE)
@@ -47,15 +45,8 @@ class Http1(H11Protocol):
     connection: h11.Connection
     _request_id = ""  # of the request that is being answered, while there is one
     _is_head_request = False
-    _received = b""  # the beginning of what has not become a request yet
     _unsent_head = b""  # of an answer whose body is on its way
     _is_refusing = False  # this protocol answers, in place of the application
-
-    async def handle(self, event: Event) -> None:
-        """Keep the first bytes of a request: of a bad one the parser gives no path."""
-        if isinstance(event, RawData) and self.stream is None:
-            self._received += event.data[: LONGEST_PATH - len(self._received)]
-        await super().handle(event)
 
     async def stream_send(self, event: StreamEvent) -> None:
         """Send an event of the answer; its head with our headers and a reason phrase."""
@@ -66,8 +57,6 @@ class Http1(H11Protocol):
             return
         if isinstance(event, StreamClosed):
             self._request_id, self._is_head_request = "", False
-            # The next request may have come with this one, and is not received again.
-            self._received = self.connection.trailing_data[0][:LONGEST_PATH]
         await super().stream_send(event)
 
     def _response_head(self, answer: Response) -> h11.Response:
@@ -90,15 +79,12 @@ class Http1(H11Protocol):
         """
         headers = list(request.headers)
         self._is_head_request = request.method == b"HEAD"
-        self._received = b""
         self._request_id = request_id(headers)
         path = _origin_form(request.target)
-        if path is None:
+        if path is None or not _has_clear_end(request, headers):
             return await self._refuse(400)
         if _head_size(request, headers) > self.config.h11_max_incomplete_size:
-            return await self._refuse(431, path)
-        if not _has_clear_end(request, headers):
-            return await self._refuse(400, path)
+            return await self._refuse(431)
         self.stream = Stream(
             self.app,
             self.config,
@@ -143,14 +129,13 @@ class Http1(H11Protocol):
         if data:
             await self.send(RawData(data))
 
-    async def _refuse(self, status: int, target: bytes = b"") -> None:
-        path = unquote(target.partition(b"?")[0].decode("ascii"))
-        await self._send_error_response(status, path)
+    async def _refuse(self, status: int) -> None:
+        await self._send_error_response(status)
         await self.send(Closed())
 
-    async def _send_error_response(self, status_code: int, path: str = "") -> None:
+    async def _send_error_response(self, status_code: int) -> None:
         self._is_refusing = True
-        headers, body = _failure(self.app, status_code, path or self._requested_path())
+        headers, body = _failure(self.app, status_code)
         said = request_id_header(self._request_id or request_id(()))
         headers += [said, *self.config.response_headers("h11"), CLOSE]
         await self.send(Updated(idle=False))  # what is no request is answered like one
@@ -159,16 +144,8 @@ class Http1(H11Protocol):
             await self._send_h11_event(h11.Data(data=body))
         await self._send_h11_event(h11.EndOfMessage())
 
-    def _requested_path(self) -> str:
-        """Return the path of what is being refused, as far as it is known."""
-        if isinstance(self.stream, Stream):
-            path: str = self.stream.scope["path"]
-            return path
-        _, _, target = self._received.partition(b" ")
-        return unquote(target.split(b"?")[0].split(b" ")[0].decode("ascii", "replace"))
 
-
-def _failure(wrapped: AppWrapper, status: int, path: str) -> tuple[Headers, bytes]:
+def _failure(wrapped: AppWrapper, status: int, path: str | None = None) -> tuple[Headers, bytes]:
     app = cast(GuardedQuart, wrapped.app)  # type: ignore[attr-defined]  # ours is a `ServedApp`
     return failure(app.failure_body, status, path)
 
