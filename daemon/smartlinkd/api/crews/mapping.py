@@ -37,7 +37,7 @@ def listed_execution(execution: Summary, now: datetime) -> ListedExecution:
     return ListedExecution(
         kickoff_id=execution.id,
         state=execution.state.value,
-        status=execution.status.value,
+        status=execution.status,
         error=execution.error,
         current_task=execution.current_task,
         # A worker may do more tasks than it announced. Clients divide the one number by the other.

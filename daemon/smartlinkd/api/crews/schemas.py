@@ -19,6 +19,7 @@ from pydantic import (
     model_validator,
 )
 
+from smartlinkd.store.model import Status
 from smartlinkd.wire import Body, In, Parameters, Timestamp, example
 
 MAX_WAIT: Final = 60.0
@@ -297,19 +298,6 @@ class KickoffResponse(Answer):
     kickoff_id: str
 
 
-Status = Annotated[
-    Literal[
-        "pending",
-        "running",
-        "waiting_for_human_input",
-        "completed",
-        "error",
-        "stopped",
-        "timed_out",
-        "interrupted",
-    ],
-    Field(description="what is the matter, in more detail than `state`"),
-]
 Seconds = Annotated[
     float | None, Field(description="seconds since its start, until its end when it has ended")
 ]
@@ -353,7 +341,7 @@ class ListedExecution(Answer):
 
     kickoff_id: str
     state: State
-    status: Status
+    status: Annotated[Status, Field(description="what is the matter, in more detail than `state`")]
     error: str | None
     current_task: str | None
     progress: Progress
