@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from functools import partial
 
-from pydantic import JsonValue
 from quart import Response, request
 from quart.wrappers.response import DataBody
 from werkzeug.exceptions import MethodNotAllowed
@@ -13,7 +11,7 @@ from werkzeug.exceptions import MethodNotAllowed
 from smartlinkd.api import static
 from smartlinkd.api.auth_guards import Guards
 from smartlinkd.api.crews.app import add_crews, add_one_crew
-from smartlinkd.api.crews.errors import crew_failure_body, crew_paths
+from smartlinkd.api.crews.errors import main_failure_body
 from smartlinkd.api.document import document
 from smartlinkd.api.errors import handle_errors
 from smartlinkd.api.operations import Api
@@ -22,7 +20,7 @@ from smartlinkd.api.schemas import Failure
 from smartlinkd.api.services import Services
 from smartlinkd.api.timings import measure
 from smartlinkd.http_server import GuardedQuart
-from smartlinkd.http_server.failures import REQUEST_ID_HEADER, plain_body
+from smartlinkd.http_server.failures import REQUEST_ID_HEADER
 from smartlinkd.web import extension
 from smartlinkd.web import routes as web
 
@@ -52,31 +50,16 @@ def build_app(services: Services) -> GuardedQuart:
     crews.add(api, guards, services.crews)
     of_crews = add_crews(app, guards, services.crews)
     static.register(app, lambda: document([api, of_crews]))
-    _handle_failures(app, _add_default_crew(app, guards, services))
+    default = services.crews.catalog.default
+    of_default = add_one_crew(app, guards, default, services.crews) if default is not None else None
+    app.failure_body = main_failure_body(of_default.paths if of_default is not None else ())
+    handle_errors(app)
     _allow_extension(app, services.rules.extension_origins)
     measure(app, services.metrics)
     # Behind the measuring: this one may answer before any view is called.
     web.register(app, services.site)
     extension.register(app)
     return app
-
-
-def _add_default_crew(app: GuardedQuart, guards: Guards, services: Services) -> Collection[str]:
-    """Serve the default crew, if there is one, at `/` too; returns the paths that it has there."""
-    name = services.crews.catalog.default
-    return add_one_crew(app, guards, name, services.crews).paths if name is not None else ()
-
-
-def _handle_failures(app: GuardedQuart, default_crew: Collection[str]) -> None:
-    """Give each failure the shape that goes with its path."""
-    is_crews = crew_paths(default_crew)
-
-    def body(status: int, text: str, path: str) -> Mapping[str, JsonValue]:
-        of_kind = crew_failure_body if is_crews(path) else plain_body
-        return of_kind(status, text, path)
-
-    app.failure_body = body
-    handle_errors(app)
 
 
 def _allow_extension(app: GuardedQuart, origins: frozenset[str]) -> None:

@@ -6,7 +6,7 @@ Every failure below a crew's base address has this shape, also for paths that no
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from http import HTTPStatus
 from typing import Final
 
@@ -14,6 +14,7 @@ from pydantic import JsonValue
 
 from smartlinkd.api.crews.schemas import CrewFailure
 from smartlinkd.crews.catalog.catalog import UNDER
+from smartlinkd.http_server.failures import FailureBody, plain_body
 
 _TITLES: Final = {
     413: "Content Too Large",  # http.HTTPStatus has older names for these two
@@ -28,20 +29,17 @@ def crew_failure_body(status: int, text: str, _path: str) -> Mapping[str, JsonVa
     return CrewFailure(error=title, message=text).model_dump()
 
 
-def crew_paths(at_root: Collection[str]) -> Callable[[str], bool]:
-    """Return a test for paths of crews, when one crew also answers at the paths `at_root`.
+def main_failure_body(at_root: Collection[str]) -> FailureBody:
+    """Return the failure body of the main app, where one crew also answers at the paths `at_root`.
 
     `at_root` are as in the table of operations, with parameters in braces. What begins with /api/
     is the affiliate service's, even where a parameter would take it in.
     """
-    patterns = (_IN_BRACES.sub("[^/]+", re.escape(path)) for path in at_root)
-    root = re.compile("|".join(patterns)) if at_root else None
+    at_root_too = ("(?!/api/)" + _IN_BRACES.sub("[^/]+", re.escape(path)) for path in at_root)
+    of_crews = re.compile("|".join([f"{UNDER}.*", *at_root_too]), re.DOTALL)
 
-    def is_crews(path: str) -> bool:
-        if path.startswith(UNDER):
-            return True
-        return (
-            root is not None and not path.startswith("/api/") and root.fullmatch(path) is not None
-        )
+    def body(status: int, text: str, path: str) -> Mapping[str, JsonValue]:
+        of_kind = crew_failure_body if of_crews.fullmatch(path) else plain_body
+        return of_kind(status, text, path)
 
-    return is_crews
+    return body
