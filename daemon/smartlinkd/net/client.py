@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from http.cookiejar import CookieJar
-from types import TracebackType
 
 import httpx
 import trio
@@ -69,12 +68,7 @@ class HttpClient(AbstractAsyncContextManager["HttpClient"]):
             event_hooks={"response": [_hide_location]},
         )
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
     async def request(

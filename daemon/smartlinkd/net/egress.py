@@ -139,7 +139,8 @@ class Sender:
                     ],
                     content=_Body(body),
                 ) as response:
-                    outcome = Answered(response.status, _header(response, b"retry-after"))
+                    retry_after = httpx.Headers(response.headers).get("retry-after")
+                    outcome = Answered(response.status, retry_after)
                     await _drain(response)
             except (CannotConnect, NoThread) as obstacle:
                 outcome = Unanswered(str(obstacle))
@@ -252,7 +253,7 @@ async def open_sender(
     allow: Sequence[Network],
     *,
     max_connections: int,
-    resolve: Resolve | None = None,
+    resolve: Resolve = resolve_name,
     is_local: IsLocal = is_local,
     deadline_s: float = DEADLINE,
 ) -> AsyncIterator[Sender]:
@@ -260,7 +261,7 @@ async def open_sender(
 
     Args:
         allow: networks that may be reached besides the public internet.
-        resolve: returns the addresses of a name; None for the system's resolver.
+        resolve: returns the addresses of a name.
         is_local: returns True if an address is this machine's or on a link of it.
         deadline_s: for a whole call.
     """
@@ -270,7 +271,7 @@ async def open_sender(
         max_connections=max_connections,
         max_keepalive_connections=MAX_IDLE,
         keepalive_expiry=IDLE_S,
-        network_backend=_CheckedNetwork(allow, resolve or resolve_name, is_local),
+        network_backend=_CheckedNetwork(allow, resolve, is_local),
     )
     async with pool:
         yield Sender(pool, trust, deadline_s)
@@ -289,12 +290,6 @@ async def _drain(response: httpcore.Response) -> None:
                     enough.cancel()
         except _BROKEN:
             return  # the status counts, and the pool drops the connection
-
-
-def _header(response: httpcore.Response, name: bytes) -> str | None:
-    values = (value for given, value in response.headers if given.lower() == name)
-    found = next(values, None)
-    return None if found is None else found.decode("latin-1")
 
 
 def _describe(error: Exception) -> str:

@@ -10,8 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import partial
-from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 import trio
 from pydantic_core import to_json
@@ -77,13 +76,8 @@ class _Stream(ResponseBody):
             logger.info("an event stream ended before its first event: %s", refusal)
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        await self._held.__aexit__(exc_type, exc_value, tb)
+    async def __aexit__(self, *error: Any) -> None:
+        await self._held.__aexit__(*error)
 
     def __aiter__(self) -> _Stream:
         return self
