@@ -1,8 +1,8 @@
 """The HTTP client for the marketplace, without the owner's cookie.
 
-It keeps no cookies, follows no redirect (the caller judges each hop), and reads a bounded body.
-`deadline` covers a request from the lookup of the name to the last byte: httpx's timeouts start
-anew with every chunk. See docs/decisions/022-marketplace-client.md.
+It is httpx's transport alone, which keeps no cookies and follows no redirect (the caller judges
+each hop). `deadline` covers a request from the lookup of the name to the last byte: httpx's
+timeouts start anew with every chunk. See docs/decisions/022-marketplace-client.md.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
-from http.cookiejar import CookieJar
 
 import httpx
 import trio
@@ -19,7 +18,12 @@ from smartlinkd import __version__
 from smartlinkd.net.certificates import TrustStore, describe_unreadable
 
 USER_AGENT = f"smartlinkd/{__version__}"
-_LOCATION = "location"
+_HEADERS = {
+    "User-Agent": USER_AGENT,
+    "Accept": "*/*",
+    # A compressed body has no bound that is worth the name.
+    "Accept-Encoding": "identity",
+}
 _REDIRECTS = (301, 302, 303, 307, 308)
 _DRAIN_S = 0.3
 """Seconds for the body of a redirect, which nobody wants."""
@@ -49,27 +53,16 @@ class HttpClient(AbstractAsyncContextManager["HttpClient"]):
         """`transport` replaces the network in tests, TLS included."""
         self._has_network = transport is None
         self._trust = TrustStore()
-        self._client = httpx.AsyncClient(
-            transport=transport,
+        self._transport = transport or httpx.AsyncHTTPTransport(
             verify=self._trust.context,
-            headers={
-                "User-Agent": USER_AGENT,
-                "Accept": "*/*",
-                # A compressed body has no bound that is worth the name.
-                "Accept-Encoding": "identity",
-            },
-            cookies=_NoCookies(),
-            follow_redirects=False,
             trust_env=False,
-            timeout=None,  # noqa: S113 - every request has a trio deadline
             limits=httpx.Limits(
                 max_connections=None, max_keepalive_connections=_MAX_IDLE, keepalive_expiry=_IDLE_S
             ),
-            event_hooks={"response": [_hide_location]},
         )
 
     async def __aexit__(self, *_: object) -> None:
-        await self._client.aclose()
+        await self._transport.aclose()
 
     async def request(
         self,
@@ -95,10 +88,14 @@ class HttpClient(AbstractAsyncContextManager["HttpClient"]):
             try:
                 if self._has_network and httpx.URL(url).scheme == "https":
                     await self._trust.load()
-                async with self._client.stream(
-                    method, url, headers=headers, content=content
-                ) as response:
+                request = httpx.Request(
+                    method, url, headers={**_HEADERS, **(headers or {})}, content=content
+                )
+                response = await self._transport.handle_async_request(request)
+                try:
                     return await _read(response, max_body)
+                finally:
+                    await response.aclose()
             except OSError as fault:  # of the certificates; httpx has errors of its own
                 raise NoAnswer(describe_unreadable(fault)) from None
             except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
@@ -110,28 +107,9 @@ class HttpClient(AbstractAsyncContextManager["HttpClient"]):
         raise NoAnswer(f"no answer within {deadline:g} seconds")
 
 
-class _NoCookies(CookieJar):
-    """A jar that parses no cookie.
-
-    A policy that refuses cookies is asked after the parser, which prints a traceback for some ages.
-    """
-
-    def extract_cookies(self, *_: object) -> None:
-        """See `CookieJar`."""
-
-
-async def _hide_location(response: httpx.Response) -> None:
-    # httpx builds the next request in advance, followed or not, and raises for a location that is
-    # no address, in place of the answer.
-    if _LOCATION in response.headers:
-        response.extensions[_LOCATION] = response.headers.pop(_LOCATION)
-
-
 async def _read(response: httpx.Response, max_body: int) -> Reply:
-    headers = response.headers.copy()
-    if _LOCATION in response.extensions:
-        headers[_LOCATION] = response.extensions[_LOCATION]
-    if response.status_code in _REDIRECTS and _LOCATION in headers:
+    headers = response.headers
+    if response.status_code in _REDIRECTS and "location" in headers:
         # Where it leads is known. Its body is read so that the next hop can use the connection.
         with trio.move_on_after(_DRAIN_S), suppress(httpx.HTTPError, httpx.StreamError):
             await _read_body(response, max_body)
