@@ -9,8 +9,7 @@ from datetime import datetime
 from pydantic import SecretStr
 
 from smartlinkd.api.crews.schemas import (
-    AnyAuthentication,
-    BearerAuthentication,
+    Authentication,
     ExecutedTask,
     ListedExecution,
     Progress,
@@ -89,7 +88,7 @@ def webhook_targets(asked: Webhooks, allow: Sequence[Network]) -> tuple[WebhookT
         kind: WebhookKind,
         url: str | None,
         events: Sequence[str] = (),
-        authentication: BearerAuthentication | AnyAuthentication | None = None,
+        authentication: Authentication | None = None,
     ) -> None:
         if not url:
             return
@@ -133,7 +132,7 @@ def _execution_seconds(execution: Summary, now: datetime) -> float | None:
     return max(0.0, round(seconds, 3))  # the wall clock may have been set back meanwhile
 
 
-def _authorization(given: BearerAuthentication | AnyAuthentication | None) -> SecretStr | None:
+def _authorization(given: Authentication | None) -> SecretStr | None:
     """Return an `Authorization` header's value (RFC 6750, section 2.1; RFC 7617, section 2)."""
     if given is None:
         return None
