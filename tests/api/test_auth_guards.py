@@ -27,8 +27,8 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.fixture
-def keys(mock_clock: MockClock) -> FailedKeys:
-    return FailedKeys(mock_clock.current_time)
+def keys() -> FailedKeys:
+    return FailedKeys()
 
 
 async def send_wrong_keys(daemon: Daemon, times: int, address: str) -> None:
@@ -68,7 +68,7 @@ async def test_key_that_nobody_checks_is_not_counted(
     assert warnings(caplog) == []
 
 
-def test_wrong_keys_are_counted_anew_each_hour(
+async def test_wrong_keys_are_counted_anew_each_hour(
     keys: FailedKeys, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(9):
@@ -85,13 +85,15 @@ def test_wrong_keys_are_counted_anew_each_hour(
     assert warnings(caplog) == [TOLD.format("192.0.2.1")] * 2
 
 
-def test_ipv6_network_is_one_address(keys: FailedKeys, caplog: pytest.LogCaptureFixture) -> None:
+async def test_ipv6_network_is_one_address(
+    keys: FailedKeys, caplog: pytest.LogCaptureFixture
+) -> None:
     for number in range(NOTICED):
         keys.note(f"2001:db8::{number}")
     assert warnings(caplog) == [TOLD.format("2001:db8::9")]
 
 
-def test_flood_from_everywhere_is_few_records_and_hides_nobody(
+async def test_flood_from_everywhere_is_few_records_and_hides_nobody(
     keys: FailedKeys, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(MAX_NETWORKS):

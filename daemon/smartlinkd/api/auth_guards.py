@@ -9,7 +9,6 @@ from __future__ import annotations
 import hmac
 import logging
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -90,15 +89,13 @@ class FailedKeys:
     is neither a flood of records nor a way to guess unseen.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        """Count from now on. `clock` is monotonic, in seconds."""
-        self._clock = clock
+    def __init__(self) -> None:
         self._counts = Counter[str]()
         self._over_at = -inf
 
     def note(self, address: str) -> None:
         """Count one wrong key from `address`."""
-        now = self._clock()
+        now = trio.current_time()
         if now >= self._over_at:
             self._counts.clear()
             self._over_at = now + WINDOW
@@ -122,7 +119,7 @@ class Guards:
         self._crew_tokens = services.crews.tokens
         self._client_access = services.rules.client_access
         self._sync_key = services.sync_key
-        self._failed_keys = FailedKeys(trio.current_time)
+        self._failed_keys = FailedKeys()
         self.anyone = Access(self._caller, bearer_use="none", refusals=())
         self.session = Access(self._visitor, bearer_use="required")
         self.any_key = Access(self._any_key, bearer_use="required")
