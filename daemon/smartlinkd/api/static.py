@@ -30,12 +30,11 @@ def register(target: Quart, document: Callable[[], dict[str, Any]]) -> None:
     """Serve the OpenAPI `document`, made when it is first asked for, and the page."""
 
     @cache
-    def text() -> str:
-        return json.dumps(document())
+    def described() -> Asset:
+        return Asset("openapi.json", json.dumps(document()).encode())
 
     async def openapi() -> Response:
-        headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": REVALIDATE}
-        return Response(text(), headers=headers, content_type="application/json")
+        return described().answer({}, cache=REVALIDATE)
 
     async def with_slash() -> Response:
         # The addresses in the page are relative to /docs.
