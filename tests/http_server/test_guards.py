@@ -250,23 +250,3 @@ async def test_sockets_stay_open_for_the_next_server_and_are_not_inherited(
                 assert await client_of(listening).is_answered()
                 stop.set()
         assert not listening.get_inheritable()
-
-
-# The client's address
-
-
-async def test_ipv4_client_of_ipv6_socket_has_its_ipv4_address(
-    app: GuardedQuart, client_of: ClientOf
-) -> None:
-    @app.get("/who")
-    async def who() -> str:
-        return request.remote_addr or ""
-
-    [listening] = bind("::", 0)
-    with listening:
-        async with trio.open_nursery() as nursery:
-            stop = trio.Event()
-            await nursery.start(partial(serve, ServedApp(app), [listening], grace=0, stop=stop))
-            answer = await client_of(listening).ask(LAST_GET.replace(b"small", b"who"))
-            stop.set()
-    assert answer.body == b"127.0.0.1"

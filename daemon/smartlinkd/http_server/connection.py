@@ -39,7 +39,6 @@ MOST_READ = 8 * 1024  # bytes; no other task runs while they are parsed, be it a
 SEND_SLICE = 64 * 1024  # bytes; `HttpLimits.send_seconds` is for one of these
 
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-_IPV4_IN_IPV6 = "::ffff:"
 
 
 class Tasks(TaskGroup):
@@ -107,7 +106,7 @@ class HttpConnection(TCPServer):
 
     async def _serve(self) -> None:
         try:
-            client = _client_address(self.stream.socket)
+            client = self.stream.socket.getpeername()[:2]
         except OSError:
             return  # the client has left already
         async with Tasks() as tasks:
@@ -202,12 +201,6 @@ class HttpConnection(TCPServer):
             self.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         self.stream.socket.close()
         self._reading.cancel()
-
-
-def _client_address(accepted: trio.socket.SocketType) -> tuple[str, int]:
-    """Return the client's address; that of an IPv4 client of an IPv6 socket in its own form."""
-    host, port = accepted.getpeername()[:2]
-    return host.removeprefix(_IPV4_IN_IPV6), port
 
 
 def _type_and_line(error: BaseException) -> str:
