@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from quart import Response, request
 from quart.wrappers.response import DataBody
-from werkzeug.exceptions import MethodNotAllowed
 
 from smartlinkd.api import static
 from smartlinkd.api.auth_guards import Guards
@@ -28,8 +25,8 @@ PREFLIGHT_AGE = 600
 """Seconds for which a browser may remember what an extension is allowed."""
 
 _FOR_EXTENSIONS = {
-    "/api/sync-cookie": ["GET", "HEAD", "POST"],
-    "/api/sync-cookie-local": ["POST"],
+    "/api/sync-cookie": "GET, HEAD, POST",
+    "/api/sync-cookie-local": "POST",
 }
 """The cookie's endpoints, with their methods. They are all that an extension is for."""
 _EXPOSED = f"Retry-After, {REQUEST_ID_HEADER}"
@@ -54,9 +51,9 @@ def build_app(services: Services) -> GuardedQuart:
     of_default = add_one_crew(app, guards, default, services.crews) if default is not None else None
     app.failure_body = main_failure_body(of_default.paths if of_default is not None else ())
     handle_errors(app)
-    _allow_extension(app, services.rules.extension_origins)
     measure(app, services.metrics)
-    # Behind the measuring: this one may answer before any view is called.
+    # Behind the measuring: these may answer before any view is called.
+    _allow_extension(app, services.rules.extension_origins)
     web.register(app, services.site)
     extension.register(app)
     return app
@@ -68,36 +65,32 @@ def _allow_extension(app: GuardedQuart, origins: frozenset[str]) -> None:
         return
     # A browser may write its extension's id in other letters (capitals) than its owner did.
     named = frozenset(origin.lower() for origin in origins)
-    for path, methods in _FOR_EXTENSIONS.items():
-        app.add_url_rule(
-            path,
-            f"preflight {path}",
-            partial(_preflight, named, methods),
-            methods=["OPTIONS"],
-            provide_automatic_options=False,
+
+    def is_for_extension() -> bool:
+        return (
+            request.path in _FOR_EXTENSIONS and request.headers.get("Origin", "").lower() in named
+        )
+
+    @app.before_request
+    async def preflight() -> Response | None:
+        """Answer a browser's preflight; any other OPTIONS is a wrong method."""
+        asks = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+        if not asks or not is_for_extension():
+            return None
+        return Response(
+            DataBody(b""),  # with none at all Quart reaches for asyncio
+            status=204,
+            headers={
+                "Access-Control-Allow-Methods": _FOR_EXTENSIONS[request.path],
+                "Access-Control-Allow-Headers": "Authorization, Content-Type",
+                "Access-Control-Max-Age": str(PREFLIGHT_AGE),
+            },
         )
 
     @app.after_request
     async def name_origin(response: Response) -> Response:
-        origin = request.headers.get("Origin", "")
-        if request.path in _FOR_EXTENSIONS and origin.lower() in named:
-            response.headers["Access-Control-Allow-Origin"] = origin
+        if is_for_extension():
+            response.headers["Access-Control-Allow-Origin"] = request.headers["Origin"]
             response.headers["Access-Control-Expose-Headers"] = _EXPOSED
             response.headers.add("Vary", "Origin")
         return response
-
-
-async def _preflight(origins: frozenset[str], methods: list[str]) -> Response:
-    """Answer a browser's preflight for the extension; any other OPTIONS is a wrong method."""
-    asks = "Access-Control-Request-Method" in request.headers
-    if not asks or request.headers.get("Origin", "").lower() not in origins:
-        raise MethodNotAllowed(valid_methods=methods)
-    return Response(
-        DataBody(b""),  # with none at all Quart reaches for asyncio
-        status=204,
-        headers={
-            "Access-Control-Allow-Methods": ", ".join(methods),
-            "Access-Control-Allow-Headers": "Authorization, Content-Type",
-            "Access-Control-Max-Age": str(PREFLIGHT_AGE),
-        },
-    )

@@ -86,8 +86,7 @@ def handle_errors(app: GuardedQuart) -> None:
         text = _TEXTS.get(status, error.description or HTTPStatus(status).phrase)
         if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
             text = text.format(max_body=app.config["MAX_CONTENT_LENGTH"])
-        allowed = set(error.valid_methods or ()) if isinstance(error, MethodNotAllowed) else set()
-        allowed.discard("OPTIONS")  # an extension's preflight: any other is refused as well
+        allowed = error.valid_methods if isinstance(error, MethodNotAllowed) else None
         return answer(status, text, {"Allow": ", ".join(sorted(allowed))} if allowed else None)
 
     @app.errorhandler(Exception)
