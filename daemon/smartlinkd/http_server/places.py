@@ -90,9 +90,7 @@ class Places:
         try:
             yield
         finally:
-            self._followers[token] -= 1
-            if not self._followers[token]:
-                del self._followers[token]
+            self._followers -= Counter([token])
 
     @contextmanager
     def receive(self, sender: str, *, is_token: bool) -> Iterator[None]:

@@ -24,7 +24,6 @@ _HEADERS = {
     # A compressed body has no bound that is worth the name.
     "Accept-Encoding": "identity",
 }
-_REDIRECTS = (301, 302, 303, 307, 308)
 _DRAIN_S = 0.3
 """Seconds for the body of a redirect, which nobody wants."""
 _MAX_IDLE = 8
@@ -109,7 +108,7 @@ class HttpClient(AbstractAsyncContextManager["HttpClient"]):
 
 async def _read(response: httpx.Response, max_body: int) -> Reply:
     headers = response.headers
-    if response.status_code in _REDIRECTS and "location" in headers:
+    if response.has_redirect_location:
         # Where it leads is known. Its body is read so that the next hop can use the connection.
         with trio.move_on_after(_DRAIN_S), suppress(httpx.HTTPError, httpx.StreamError):
             await _read_body(response, max_body)

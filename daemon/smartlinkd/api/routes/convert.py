@@ -96,14 +96,13 @@ def add(api: Api, guards: Guards, conversion: ConversionService, vault: Vault) -
 
     async def _cookie(body: ConvertRequest | ConvertTextRequest) -> Cookie | None:
         """The request's own cookie, else the stored one. Raises `Invalid`."""
-        given = body.cookie if body.cookie is not None and body.cookie.get_secret_value() else None
-        if given is not None and not conversion.needs_cookie:
-            raise Invalid(
-                'cookie: links are made by the Open API here (links.source = "open_api"), which '
-                "takes none; leave it out"
-            )
-        if given is not None:
-            return parse_cookie(await read_cookie(given, conversion.market))
+        if body.cookie:  # neither null nor empty
+            if not conversion.needs_cookie:
+                raise Invalid(
+                    'cookie: links are made by the Open API here (links.source = "open_api"), '
+                    "which takes none; leave it out"
+                )
+            return parse_cookie(await read_cookie(body.cookie, conversion.market))
         with actor_deadline():
             record = await vault.current()
         return record.cookie if record is not None else None
