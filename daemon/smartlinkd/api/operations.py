@@ -20,6 +20,7 @@ from typing import Final, Literal, TypeVar
 from pydantic import BaseModel
 from quart import Response, request
 from quart.typing import ResponseReturnValue
+from quart.wrappers.response import DataBody
 
 from smartlinkd.api.requests import read_body, read_parameters
 from smartlinkd.deadlines import ACTOR_TIMEOUT_S, actor_deadline
@@ -155,6 +156,8 @@ class Api:
                 # Tokens and cookies are among the answers: nobody is to keep one.
                 if isinstance(answer, Response):
                     answer.headers["Cache-Control"] = "no-store"
+                    if request.method == "HEAD":  # its body may be a stream that nobody would read
+                        answer.response = DataBody(b"")
                     return answer
                 headers = {"Content-Type": "application/json", "Cache-Control": "no-store"}
                 return answer.model_dump_json(by_alias=True), 200, headers
@@ -175,8 +178,20 @@ class Api:
                     needs_body,
                 )
             )
-            for place in filter(None, (path, also)):
-                self._serve(method, place, handler.__name__, view)
+            for each in filter(None, (path, also)):
+                self.paths.add(self._under + each)
+                rule = _IN_BRACES.sub(r"<\1>", self._under + each)
+                self.target.add_url_rule(
+                    # The address that others are under is good with a slash at its end and without,
+                    # for every method; a redirect from one to the other would be no JSON.
+                    rule.removesuffix("/") or "/",
+                    f"{rule} {handler.__name__}",
+                    view,
+                    methods=[method],
+                    defaults=self._given,
+                    strict_slashes=each != "/",
+                    provide_automatic_options=False,
+                )
             return handler
 
         return declare
@@ -192,24 +207,3 @@ class Api:
         sender = token or request.remote_addr or ""
         with self.target.places.receive(sender, is_token=token is not None):
             return await read()
-
-    def _serve(
-        self,
-        method: str,
-        path: str,
-        name: str,
-        view: Callable[..., Awaitable[ResponseReturnValue]],
-    ) -> None:
-        self.paths.add(self._under + path)
-        rule = _IN_BRACES.sub(r"<\1>", self._under + path)
-        self.target.add_url_rule(
-            # The address that others are under is good with a slash at its end and without, for
-            # every method; a redirect from one to the other would be no JSON.
-            rule.removesuffix("/") or "/",
-            f"{rule} {name}",
-            view,
-            methods=[method],
-            defaults=self._given,
-            strict_slashes=path != "/",
-            provide_automatic_options=False,
-        )

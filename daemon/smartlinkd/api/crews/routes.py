@@ -148,15 +148,13 @@ def _add_read_routes(api: Api, guards: Guards, crews: CrewServices, member: Acce
         def follow() -> AbstractAsyncContextManager[ExecutionEventStream]:
             return executor.follow(caller, asked.kickoff_id, after=asked.last_event_id)
 
-        shown, is_head = await guards.credential(), request.method == "HEAD"
+        shown = await guards.credential()
         # The answer is sent after the request's context has ended.
         admitted = partial(guards.crew_caller, caller.crew, shown)
-
-        if not is_head:
-            hold_until_answered(app.places.follow(shown.token or ""))
+        hold_until_answered(app.places.follow(shown.token or ""))
         async with follow():
             pass  # a refusal can only be answered before the stream begins
-        return sse.stream(follow, admitted, app.stopping, head=is_head)
+        return sse.stream(follow, admitted, app.stopping)
 
 
 def _add_write_routes(api: Api, crews: CrewServices, member: Access) -> None:

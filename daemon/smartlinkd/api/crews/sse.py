@@ -15,7 +15,7 @@ from typing import Any, Final
 import trio
 from pydantic_core import to_json
 from quart import Response
-from quart.wrappers.response import DataBody, ResponseBody
+from quart.wrappers.response import ResponseBody
 
 from smartlinkd.crews.subscriptions import ExecutionEventStream
 from smartlinkd.deadlines import actor_deadline
@@ -43,14 +43,13 @@ Admit = Callable[[], Awaitable[object]]
 Follow = Callable[[], AbstractAsyncContextManager[ExecutionEventStream]]
 
 
-def stream(follow: Follow, admit: Admit, stopping: trio.Event, *, head: bool) -> Response:
+def stream(follow: Follow, admit: Admit, stopping: trio.Event) -> Response:
     """Return the answer with all events of `follow()`.
 
     It ends when there are no more, at `stopping`, or when `admit()` refuses: the holder of a token
-    that was rotated gets nothing more. With `head` it has no events.
+    that was rotated gets nothing more.
     """
-    body = DataBody(b"") if head else _Stream(follow, admit, stopping)
-    response = Response(body, content_type=MEDIA)
+    response = Response(_Stream(follow, admit, stopping), content_type=MEDIA)
     response.timeout = None
     # nginx would keep the events until it has a buffer full of them.
     response.headers["X-Accel-Buffering"] = "no"

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Annotated, Final
 
 from pydantic import ConfigDict, Field, PlainValidator
-from quart import Response, request
-from quart.wrappers.response import DataBody, IterableBody
+from quart import Response
+from quart.wrappers.response import IterableBody
 
 from smartlinkd.api.auth_guards import Client, Guards, Visitor
 from smartlinkd.api.operations import Api
@@ -171,8 +171,7 @@ def add(api: Api, guards: Guards, history: History) -> None:
         """
         filters = asked.filters()
         first = await history.page(filters, limit=CSV_ROWS)
-        is_head = request.method == "HEAD"
-        body = DataBody(b"") if is_head else IterableBody(_csv(history, filters, first))
+        body = IterableBody(_csv(history, filters, first))
         response = Response(body, content_type="text/csv; charset=utf-8")
         response.headers["Content-Disposition"] = 'attachment; filename="history.csv"'
         response.timeout = CSV_SECONDS
