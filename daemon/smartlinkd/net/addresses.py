@@ -50,16 +50,18 @@ def parse_bind(value: object) -> Bind:
     if not (_PORT.fullmatch(port) and int(port) <= HIGHEST_PORT):
         raise BadValue(f"must end in a port from 0 to {HIGHEST_PORT}")
     if host.startswith("[") and host.endswith("]"):
-        if not _is_ip(host[1:-1], IPv6Address):
-            raise BadValue("must have an IPv6 address, and nothing else, in brackets")
-        # `str` gives the address its canonical spelling; a zone (RFC 4007) keeps its capitals.
-        return Bind(str(IPv6Address(host[1:-1])), int(port))
+        try:
+            # `str` gives the address its canonical spelling; a zone (RFC 4007) keeps its capitals.
+            return Bind(str(IPv6Address(host[1:-1])), int(port))
+        except ValueError:
+            raise BadValue("must have an IPv6 address, and nothing else, in brackets") from None
     if ":" in host:
         raise BadValue("must have its IPv6 address in brackets")
-    if not _is_ip(host, IPv4Address) and (
-        not _HOST_NAME.fullmatch(host.lower()) or host.replace(".", "").isdigit()
-    ):
-        raise BadValue("must begin with an IP address or a host name")
+    try:
+        IPv4Address(host)
+    except ValueError:
+        if not _HOST_NAME.fullmatch(host.lower()) or host.replace(".", "").isdigit():
+            raise BadValue("must begin with an IP address or a host name") from None
     return Bind(host.lower(), int(port))
 
 
@@ -87,11 +89,3 @@ def parse_host_name(value: object) -> str:
     if not _HOST_NAME.fullmatch(name):
         raise BadValue("must be a bare host name, without scheme, port or path")
     return name
-
-
-def _is_ip(host: str, kind: type[IPv4Address | IPv6Address]) -> bool:
-    try:
-        kind(host)
-    except ValueError:
-        return False
-    return True

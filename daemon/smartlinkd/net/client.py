@@ -7,7 +7,7 @@ timeouts start anew with every chunk. See docs/decisions/022-marketplace-client.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 
@@ -111,23 +111,23 @@ async def _read(response: httpx.Response, max_body: int) -> Reply:
     if response.has_redirect_location:
         # Where it leads is known. Its body is read so that the next hop can use the connection.
         with trio.move_on_after(_DRAIN_S), suppress(httpx.HTTPError, httpx.StreamError):
-            await _read_body(response, max_body)
+            await read_body(response.aiter_bytes(), max_body)
         return Reply(response.status_code, headers, "")
     encoding = headers.get("content-encoding", "identity").lower()
     if encoding != "identity":
         raise NoAnswer(f"a body encoded as {encoding[:20]!r}, which was not asked for")
-    body = await _read_body(response, max_body)
+    body = await read_body(response.aiter_bytes(), max_body)
     # UTF-8 whatever charset the header names: the sender would choose the codec, and some of
     # Python's raise, are not for text, or take seconds. "-sig": some bodies begin with a mark.
     text = bytes(body[:max_body]).decode("utf-8-sig", errors="replace")
     return Reply(response.status_code, headers, text)
 
 
-async def _read_body(response: httpx.Response, max_body: int) -> bytearray:
+async def read_body(chunks: AsyncIterable[bytes], max_body: int) -> bytearray:
     """Return the body, or its beginning if it has more than `max_body` bytes."""
     body = bytearray()
     with trio.CancelScope() as enough:
-        async for chunk in response.aiter_bytes():
+        async for chunk in chunks:
             body += chunk
             if len(body) > max_body:
                 # Not `break`: that leaves generators below this one to the garbage collector, and

@@ -12,7 +12,7 @@ import errno
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
@@ -24,6 +24,7 @@ import trio
 from smartlinkd import __version__
 from smartlinkd.net.addresses import Network
 from smartlinkd.net.certificates import TrustStore, describe_unreadable
+from smartlinkd.net.client import read_body
 from smartlinkd.net.egress_rules import (
     Address,
     effective_address,
@@ -141,7 +142,10 @@ class Sender:
                 ) as response:
                     retry_after = httpx.Headers(response.headers).get("retry-after")
                     outcome = Answered(response.status, retry_after)
-                    await _drain(response)
+                    # So that the connection can be used again. Of a body that breaks off, or is
+                    # long, the pool drops it.
+                    with trio.move_on_after(ANSWER_DEADLINE), suppress(*_BROKEN):
+                        await read_body(response.aiter_stream(), MAX_ANSWER)
             except (CannotConnect, NoThread) as obstacle:
                 outcome = Unanswered(str(obstacle))
             except OSError as fault:  # of the certificates; httpcore has errors of its own
@@ -275,21 +279,6 @@ async def open_sender(
     )
     async with pool:
         yield Sender(pool, trust, deadline_s)
-
-
-async def _drain(response: httpcore.Response) -> None:
-    """Read a short body to its end, so that the connection can be used again."""
-    size = 0
-    # The scope is left by being cancelled: `break` would leave generators below to the garbage
-    # collector, and the connection with them.
-    with trio.move_on_after(ANSWER_DEADLINE) as enough:
-        try:
-            async for chunk in response.aiter_stream():
-                size += len(chunk)
-                if size > MAX_ANSWER:
-                    enough.cancel()
-        except _BROKEN:
-            return  # the status counts, and the pool drops the connection
 
 
 def _describe(error: Exception) -> str:
