@@ -140,7 +140,8 @@ class ConversionService:
         self.needs_cookie = setup.links.needs_cookie
         self.market = setup.market
         self._setup = setup
-        self._cookie_alarm = CookieMissingAlarm(setup.on_cookie_missing)
+        # None until links are wanted in vain, or a cookie is stored.
+        self._has_cookie: bool | None = None
         self._accounts = {
             pause.account: Account(pause.account, self._account_changed, pause)
             for pause in setup.pauses
@@ -198,7 +199,10 @@ class ConversionService:
         Args:
             before: the cookie that was stored until then.
         """
-        self._cookie_alarm.clear()
+        if self._has_cookie is False:
+            logger.warning("there is a cookie again", extra=LogEvent.COOKIE_BACK())
+            self._setup.on_cookie_missing(False)
+        self._has_cookie = True
         if before is not None and before.account != cookie.account:
             old, new = shown_name(before.account), shown_name(cookie.account)
             text = "the stored cookie is another account's now: %s, which was %s"
@@ -208,8 +212,16 @@ class ConversionService:
         return await self.mailbox.ask(synced, cookie, before, keep_pause=keep_pause)
 
     def report_missing_cookie(self) -> None:
-        """Report that links are wanted, and that no cookie is stored to make them with."""
-        self._cookie_alarm.set()
+        """Report that links are wanted, and that no cookie is stored to make them with.
+
+        The owner is told with the first report. A stored cookie is only ever replaced, so a request
+        that missed it looked before it was stored, and tells nobody.
+        """
+        if self._has_cookie is None:
+            self._has_cookie = False
+            text = "links are wanted, and no cookie is stored to make them with: sync one"
+            logger.warning(text, extra=LogEvent.COOKIE_MISSING())
+            self._setup.on_cookie_missing(True)
 
     async def clear_accounts(self) -> int:
         """End all trouble, for the owner. Returns how many accounts had been stopped."""
@@ -223,36 +235,6 @@ class ConversionService:
         self._setup.on_account_changed(account.shown, account.state)
         pauses = (each.current_pause for each in self._accounts.values())
         self._setup.keep_pauses([pause for pause in pauses if pause is not None])
-
-
-class CookieMissingAlarm:
-    """The alarm that links are wanted and no cookie is stored, as after a reboot.
-
-    The client is told with each request, but is a program. So the owner is told with the first one,
-    and again when a cookie was stored. A stored cookie is only ever replaced: a request that missed
-    it looked before it was stored, and sets no alarm.
-    """
-
-    def __init__(self, on_change: Callable[[bool], None]) -> None:
-        self._on_change = on_change
-        self._is_set = False
-        self._has_cookie = False
-
-    def set(self) -> None:
-        """Set the alarm, unless a cookie was stored."""
-        if not (self._is_set or self._has_cookie):
-            self._is_set = True
-            text = "links are wanted, and no cookie is stored to make them with: sync one"
-            logger.warning(text, extra=LogEvent.COOKIE_MISSING())
-            self._on_change(True)
-
-    def clear(self) -> None:
-        """End the alarm: a cookie was stored."""
-        self._has_cookie = True
-        if self._is_set:
-            self._is_set = False
-            logger.warning("there is a cookie again", extra=LogEvent.COOKIE_BACK())
-            self._on_change(False)
 
 
 class _ConversionService:
