@@ -6,7 +6,6 @@ import errno
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +21,6 @@ from smartlinkd.conversion.pause_store import (
     FILE,
     MAX_COOKIES,
     RETRY_S,
-    UNTOLD_FILE,
     Pause,
     PauseStore,
 )
@@ -251,30 +249,17 @@ ROWS = [
 ]
 
 
-def write_01(path: Path, rows: Sequence[Mapping[str, object]]) -> None:
-    """Write a file as version 0.1 does."""
-    path.write_text(json.dumps({"version": 1, "pauses": rows}))
-    path.chmod(0o600)
-
-
-@pytest.mark.parametrize("is_notified", [True, False])
-async def test_files_of_version_01_are_read_and_replaced_by_one(
-    tmp_path: Path, is_notified: bool
-) -> None:
-    write_01(tmp_path / FILE, ROWS)
-    write_01(tmp_path / UNTOLD_FILE, [] if is_notified else ROWS)
-    both = Pause("1001", ("digest", "another"), ONE.since, is_notified=is_notified)
+async def test_file_of_version_01_is_read_and_replaced(tmp_path: Path) -> None:
+    file = tmp_path / FILE
+    file.write_text(json.dumps({"version": 1, "pauses": ROWS}))
+    file.chmod(0o600)
+    both = Pause("1001", ("digest", "another"), ONE.since)
     pauses = PauseStore(tmp_path)
     assert pauses.loaded == (both,)
     pauses.keep([both, OTHER])
     await write_out(pauses)
-    assert not (tmp_path / UNTOLD_FILE).exists()
+    assert json.loads(file.read_text())["version"] == 2
     assert PauseStore(tmp_path).loaded == (both, OTHER)
-
-
-async def test_pauses_of_version_01_without_notices_count_as_notified(tmp_path: Path) -> None:
-    write_01(tmp_path / FILE, ROWS)
-    assert [pause.is_notified for pause in PauseStore(tmp_path).loaded] == [True]
 
 
 async def test_last_cookies_of_a_pause_are_kept(tmp_path: Path) -> None:

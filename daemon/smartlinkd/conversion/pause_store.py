@@ -27,8 +27,6 @@ from smartlinkd.threads import NoThread, on_thread
 logger = logging.getLogger(__name__)
 
 FILE: Final = "pauses.json"
-UNTOLD_FILE: Final = "pauses-untold.json"
-"""Written by version 0.1 beside its `pauses.json`: the pauses of which the owner was not told."""
 MAX_COOKIES: Final = 8
 """Cookies of a pause. Of more, the last ones are kept."""
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024
@@ -155,32 +153,23 @@ class PauseStore:
 
     def _replace(self, pauses: tuple[Pause, ...]) -> None:
         replace_file(self._directory / FILE, _SAVED.dump_json(_Saved(pauses)) + b"\n")
-        (self._directory / UNTOLD_FILE).unlink(missing_ok=True)
 
 
 def _load(directory: Path) -> tuple[Pause, ...]:
-    loss = "ends the pauses of accounts; look into the portal with an ordinary browser first"
-    saved = _read(directory / FILE, loss)
-    if not isinstance(saved, _SavedBy01):
-        return saved.pauses if saved else ()
-    untold = _read(directory / UNTOLD_FILE, "has the pauses of accounts taken for told")
-    waiting = {(each.account, each.since) for each in untold.pauses} if untold else set()
+    path = directory / FILE
+    content = read_private(path, most=_MAX_FILE_BYTES)
+    if content is None:
+        return ()
+    try:
+        saved = _SAVED.validate_json(content)
+    except ValidationError:
+        raise StateUnusable(
+            f"{path} is damaged, or of another version of smartlinkd: delete it, which ends the "
+            "pauses of accounts; look into the portal with an ordinary browser first"
+        ) from None
+    if isinstance(saved, _Saved):
+        return saved.pauses
     cookies: dict[tuple[str, datetime], list[str | None]] = {}
     for row in saved.pauses:
         cookies.setdefault((row.account, row.since), []).append(row.cookie)
-    return tuple(
-        Pause(account, tuple(own), since, is_notified=(account, since) not in waiting)
-        for (account, since), own in cookies.items()
-    )
-
-
-def _read(path: Path, loss: str) -> _Saved | _SavedBy01 | None:
-    content = read_private(path, most=_MAX_FILE_BYTES)
-    if content is None:
-        return None
-    try:
-        return _SAVED.validate_json(content)
-    except ValidationError:
-        raise StateUnusable(
-            f"{path} is damaged, or of another version of smartlinkd: delete it, which {loss}"
-        ) from None
+    return tuple(Pause(account, tuple(own), since) for (account, since), own in cookies.items())
