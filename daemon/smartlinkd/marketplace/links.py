@@ -40,17 +40,15 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class Short:
-    """A short link of the market. The product behind it is known once it is resolved."""
+class MarketPage:
+    """An address of the market that a redirect may lead through. It is safe to fetch."""
 
     url: str
 
 
 @dataclass(frozen=True, slots=True)
-class MarketPage:
-    """An address of the market that a redirect may lead through. It is safe to fetch."""
-
-    url: str
+class Short(MarketPage):
+    """A short link of the market. The product behind it is known once it is resolved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,26 +112,6 @@ _SIGNS_OF_LINKS = frozenset("/_-=+%")
 _DECORATION_AND_DIGIT = re.compile(r"(?:[^\w\s]|_)+\d")
 
 
-@dataclass(frozen=True, slots=True)
-class _PageAddress:
-    """An address of the market that is no product; `code` is set when it is a short link."""
-
-    address: Address
-    origin: str
-    code: str | None
-
-    def short(self) -> Short:
-        """Return the short link of an address that has a `code`, without its query.
-
-        The code alone says what the link stands for. The parameters that a sharer's app adds can
-        change where it leads.
-        """
-        return Short(f"{self.origin}/{self.code}")
-
-
-_Reading = Product | _PageAddress | NotALink
-
-
 def parse(text: str, market: Market) -> Product | Short | NotALink:
     """Return the one product or short link that a pasted text means. Never raises.
 
@@ -177,8 +155,7 @@ def follow(url: str, market: Market) -> Product | MarketPage | NotALink:
     A product ends the journey. A `MarketPage` may be fetched: host and port are the market's, the
     scheme is that of the market's own origin, and the query is kept, since the market wrote it.
     """
-    found = _read(url.strip(), market, submitted=False)
-    return MarketPage(_url_of(found)) if isinstance(found, _PageAddress) else found
+    return _read(url.strip(), market, submitted=False)
 
 
 def affiliate_id_in(long_link: str) -> str | None:
@@ -245,15 +222,19 @@ def _link_at(text: str, start: int, end: int, market: Market) -> FoundLink | Non
     if start and text[start - 1] == "_":  # Markdown's _link_
         link = link.rstrip("_")
     reading = _read(link, market, submitted=True)
-    if isinstance(reading, _PageAddress):
-        return FoundLink(start, start + len(link), reading.short()) if reading.code else None
-    if isinstance(reading, NotALink):
-        return None
-    return FoundLink(start, start + len(link), reading)
+    if isinstance(reading, Product | Short):
+        return FoundLink(start, start + len(link), reading)
+    return None
 
 
-def _read(url: str, market: Market, *, submitted: bool, wrappers: int = _MAX_WRAPPERS) -> _Reading:
-    """Read one URL. For `submitted` ones, another site's link counts for the one in its query."""
+def _read(
+    url: str, market: Market, *, submitted: bool, wrappers: int = _MAX_WRAPPERS
+) -> Product | MarketPage | NotALink:
+    """Read one URL.
+
+    Of `submitted` ones, another site's link counts for the one in its query, and a short link is a
+    `Short`.
+    """
     address = take_apart(url)
     if isinstance(address, str):
         return NotALink(address)
@@ -271,21 +252,21 @@ def _read(url: str, market: Market, *, submitted: bool, wrappers: int = _MAX_WRA
         return _read(inner, market, submitted=submitted, wrappers=wrappers - 1)
     if product is None and short_origin is not None:
         both = host_and_port(market.shop_url) == here
-        return _on_short_host(address, short_origin, also_shop=both)
-    return product or _PageAddress(address, market.shop_url, code=None)
+        return _on_short_host(address, short_origin, submitted=submitted, also_shop=both)
+    return product or _page(address, market.shop_url)
 
 
-def _in_query(address: Address, market: Market, wrappers: int) -> _Reading:
+def _in_query(address: Address, market: Market, wrappers: int) -> Product | Short | NotALink:
     """Read the one link of the market in the query of another site's link.
 
     That site is never asked, and its own path says nothing.
     """
-    found: set[Product | _PageAddress] = set()
+    found: set[Product | Short] = set()
     for name, value in address.fields():
         if not name and "://" not in value:
             continue
         reading = _read(value.strip(), market, submitted=True, wrappers=wrappers)
-        if isinstance(reading, Product) or (isinstance(reading, _PageAddress) and reading.code):
+        if isinstance(reading, Product | Short):
             found.add(reading)
     if len(found) == 1:
         return found.pop()
@@ -303,16 +284,18 @@ def _resembles(host: str, market: Market) -> bool:
 _SHOP_NAME = re.compile(r"([a-z][a-z-]{3,})\.")
 
 
-def _on_short_host(address: Address, origin: str, *, also_shop: bool) -> _PageAddress | NotALink:
+def _on_short_host(
+    address: Address, origin: str, *, submitted: bool, also_shop: bool
+) -> MarketPage | NotALink:
     """Read an address of a short host: a code, or any page where the shop is on the same host."""
     if _LOGIN_PATH.search(unquote(address.path)):
         return NotALink("it signs somebody in, and is never opened")
     code = None if _is_wrapper(address) else _SHORT_PATH.match(address.path)
-    if code is None or not _is_decoration(address.path[code.end() :]):
-        if not also_shop:
-            return NotALink("it is on a short host, but no short link")
-        code = None
-    return _PageAddress(address, origin, code[1] if code else None)
+    if code is not None and _is_decoration(address.path[code.end() :]):
+        # The code alone says what a link stands for. The parameters that a sharer's app adds can
+        # change where it leads; in a redirect they are the market's own.
+        return Short(f"{origin}/{code[1]}") if submitted else _page(address, origin)
+    return _page(address, origin) if also_shop else NotALink("on a short host, but no short link")
 
 
 def _product(address: Address) -> Product | None:
@@ -356,10 +339,9 @@ def _wrapped(address: Address) -> str | None:
     return next((value for key, value in address.fields() if key == name and value), None)
 
 
-def _url_of(page: _PageAddress) -> str:
-    address = page.address
-    scheme = page.origin.partition("://")[0]
+def _page(address: Address, origin: str) -> MarketPage:
+    scheme = origin.partition("://")[0]
     host = f"[{address.host}]" if ":" in address.host else address.host
     port = f":{address.port}" if address.port is not None else ""
     query = f"?{address.query}" if address.query else ""
-    return f"{scheme}://{host}{port}{address.path}{query}".replace(" ", "%20")
+    return MarketPage(f"{scheme}://{host}{port}{address.path}{query}".replace(" ", "%20"))
