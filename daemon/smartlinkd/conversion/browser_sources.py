@@ -19,6 +19,7 @@ from smartlinkd.marketplace import portal
 from smartlinkd.marketplace.answers import Row
 from smartlinkd.marketplace.cookies import browser_cookies
 from smartlinkd.marketplace.errors import (
+    HumanCheck,
     MarketplaceFailed,
     PortalChanged,
     PortalDown,
@@ -29,7 +30,7 @@ from smartlinkd.marketplace.errors import (
 from smartlinkd.marketplace.links import Product
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.products import ProductData
-from smartlinkd.marketplace.signs import Sign, is_check_in_frame, sign_of_url
+from smartlinkd.marketplace.signs import is_check_in_frame, sign_of_url
 from smartlinkd.vault.cookie import Cookie
 
 logger = logging.getLogger(__name__)
@@ -66,9 +67,7 @@ class PortalTabs:
 
         def is_invalidating(url: str, is_other: bool) -> bool:
             is_check = (
-                is_check_in_frame(url, self.market)
-                if is_other
-                else sign_of_url(url) is Sign.HUMAN_CHECK
+                is_check_in_frame(url, self.market) if is_other else sign_of_url(url) is HumanCheck
             )
             if is_check:
                 self._report_check(cookie)

@@ -8,7 +8,7 @@ over all else. See docs/decisions/059-human-checks.md.
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
 from typing import Any, Final, Literal
@@ -144,24 +144,23 @@ async def load(page: Page, url: str) -> None:
         PortalDown: it failed with an HTTP error.
         BrowserFailed: it failed otherwise.
     """
-    if sign_of_url(await page.url()) is Sign.HUMAN_CHECK:
+    if sign_of_url(await page.url()) is HumanCheck:
         raise HumanCheck
     hops = _Hops([url])
-    try:
-        async with (
-            page.responses(urlsplit(url).path, method="GET") as responses,
-            background(partial(_follow, responses, hops)),
-        ):
-            ends = [await _goto(page, url)]
-    except BrowserFailed:
-        ends = [hops.urls[-1], await page.url()]
-        if not any(map(sign_of_url, ends)):
+    async with (
+        page.responses(urlsplit(url).path, method="GET") as responses,
+        background(partial(_follow, responses, hops)),
+    ):
+        try:
+            check_url(await page.goto(url))
+        except BrowserFailed:
+            await trio.sleep(EVENTS_TIMEOUT)
+            raise_gravest(sign_of_url(hops.urls[-1]), sign_of_url(await page.url()))
             if hops.status in LOGIN_STATUSES:
                 raise SessionLost from None
             if hops.status >= 400:
                 raise PortalDown(f"its page came with HTTP {hops.status}") from None
             raise
-    raise_gravest(*map(sign_of_url, ends))
 
 
 @dataclass
@@ -172,14 +171,6 @@ class _Hops:
     status: int = 0
 
 
-async def _goto(page: Page, url: str) -> str:
-    try:
-        return await page.goto(url)
-    except BrowserFailed:
-        await trio.sleep(EVENTS_TIMEOUT)
-        raise
-
-
 async def _follow(responses: trio.MemoryReceiveChannel[CapturedResponse], hops: _Hops) -> None:
     async for response in responses:
         if response.url != hops.urls[-1]:
@@ -188,7 +179,7 @@ async def _follow(responses: trio.MemoryReceiveChannel[CapturedResponse], hops: 
             hops.status = response.status
         else:
             hops.urls.append(response.leads_to)
-            if sign_of_url(response.leads_to) is Sign.HUMAN_CHECK:
+            if sign_of_url(response.leads_to) is HumanCheck:
                 raise HumanCheck
 
 
@@ -216,18 +207,14 @@ async def resolve_redirect(
     """
     if response.status not in _REDIRECTS or sign_of_url(response.url):
         return response
-    hop, login = response, ""
+    hop = response
+    signs: dict[Sign | None, str] = {}
     with trio.move_on_after(LOGIN_TIMEOUT):
         while True:
-            signs = {sign_of_url(url): url for url in (hop.url, hop.leads_to)}
-            if check := signs.get(Sign.HUMAN_CHECK):
-                return _at(check, response)
-            login = signs.get(Sign.LOST, login)
-            if Sign.LOST in signs and hop.status not in _REDIRECTS:
+            here = {sign_of_url(url): url for url in (hop.url, hop.leads_to)}
+            signs |= here
+            if HumanCheck in here or (SessionLost in here and hop.status not in _REDIRECTS):
                 break
             hop = await sign_responses.receive()
-    return _at(login, response) if login else response
-
-
-def _at(url: str, redirect: CapturedResponse) -> CapturedResponse:
-    return CapturedResponse(redirect.status, url, redirect.mime_type, redirect.body)
+    url = signs.get(HumanCheck) or signs.get(SessionLost) or response.url
+    return replace(response, url=url)

@@ -6,10 +6,9 @@ account with a human check makes things worse for it. So a human check wins wher
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from smartlinkd.marketplace.errors import HumanCheck, MarketplaceFailed, PortalDown, SessionLost
+from smartlinkd.marketplace.errors import HumanCheck, PortalDown, SessionLost
 from smartlinkd.marketplace.markets import Market, covers, host_and_port
 from smartlinkd.marketplace.values import json_object, parts_of, to_dict
 
@@ -34,31 +33,24 @@ LOGIN_STATUSES = (401, 403)
 """HTTP statuses, and GraphQL codes, of a lost session."""
 
 
-class Sign(Enum):
-    """An obstacle between the account and the portal."""
-
-    LOST = "the session is lost"
-    HUMAN_CHECK = "a person is wanted"
-
-    def error(self) -> MarketplaceFailed:
-        """Return the error to raise for it."""
-        return SessionLost() if self is Sign.LOST else HumanCheck()
+Sign = type[SessionLost] | type[HumanCheck]
+"""An obstacle between the account and the portal: the error to raise for it."""
 
 
 def raise_gravest(*signs: Sign | None) -> None:
     """Raise `HumanCheck` if one of `signs` is a check, else `SessionLost` if one is a login."""
-    for sign in (Sign.HUMAN_CHECK, Sign.LOST):
-        if sign in signs:
-            raise sign.error() from None
+    for error in (HumanCheck, SessionLost):
+        if error in signs:
+            raise error from None
 
 
 def sign_of_url(url: str) -> Sign | None:
     """Return what it means that a tab or call has ended up at `url`; None for nothing."""
     parts = parts_of(url)
     if _is_below(parts.path, _HUMAN_CHECK_PATHS):
-        return Sign.HUMAN_CHECK
+        return HumanCheck
     is_login_host = (parts.hostname or "").startswith(_LOGIN_HOST_PREFIX)
-    return Sign.LOST if is_login_host or _is_below(parts.path, _LOGIN_PATHS) else None
+    return SessionLost if is_login_host or _is_below(parts.path, _LOGIN_PATHS) else None
 
 
 def is_check_in_frame(url: str, market: Market) -> bool:
@@ -67,7 +59,7 @@ def is_check_in_frame(url: str, market: Market) -> bool:
     It has to be the shop's, one of its sub-domains' or the portal's: other sites, as in an
     advertisement, do not speak for the portal.
     """
-    if sign_of_url(url) is not Sign.HUMAN_CHECK:
+    if sign_of_url(url) is not HumanCheck:
         return False
     try:
         host, port = host_and_port(url)
@@ -88,8 +80,8 @@ def sign_of_json(answer: dict[str, Any]) -> Sign | None:
     is_logged_out = answer.get("is_login") is False
     if any(value in (RISK_CONTROL, str(RISK_CONTROL)) for value in values):
         is_logged_out = is_logged_out or any(answer.get(key) is False for key in _IS_LOGIN_KEYS)
-        return Sign.LOST if is_logged_out else Sign.HUMAN_CHECK
-    return Sign.LOST if is_logged_out else None
+        return SessionLost if is_logged_out else HumanCheck
+    return SessionLost if is_logged_out else None
 
 
 def read_json(response: CapturedResponse) -> dict[str, Any]:
@@ -103,11 +95,9 @@ def read_json(response: CapturedResponse) -> dict[str, Any]:
         SessionLost: it is a login, a page in the answer's place, or HTTP 401 or 403.
         PortalDown: it is another HTTP error, or no JSON.
     """
-    if sign := sign_of_url(response.url):
-        raise sign.error()
+    raise_gravest(sign_of_url(response.url))
     answer = json_object(response.body)
-    if answer is not None and (sign := sign_of_json(answer)):
-        raise sign.error()
+    raise_gravest(sign_of_json(answer or {}))
     if response.status in LOGIN_STATUSES:
         raise SessionLost
     if response.status != 200:
