@@ -6,7 +6,7 @@ A request fails as a whole only if none of its links was converted, or if its cl
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import trio
@@ -101,14 +101,11 @@ def fail_code_of(refusal: Refused) -> FailCode:
     return FailCode.NO_PERMISSION if needs_owner else FailCode.UNKNOWN
 
 
-def _gravest(refusals: Iterable[Refused]) -> Refused:
+def _gravest(refusals: Collection[Refused]) -> Refused:
     """Return the refusal that the owner has to hear of first."""
-
-    def gravity(refusal: Refused) -> int:
-        kinds = (HumanCheck, SessionLost, UpstreamFailed)
-        return next((i for i, kind in enumerate(kinds) if isinstance(refusal, kind)), len(kinds))
-
-    return min(refusals, key=gravity).with_traceback(None)
+    kinds = (HumanCheck, SessionLost, UpstreamFailed, Refused)
+    found = (each for kind in kinds for each in refusals if isinstance(each, kind))
+    return next(found).with_traceback(None)
 
 
 def still_queued() -> Unavailable:

@@ -24,7 +24,7 @@ from smartlinkd.marketplace.errors import (
 )
 from smartlinkd.marketplace.markets import Market
 from smartlinkd.marketplace.signs import LOGIN_STATUSES, RISK_CONTROL, read_json
-from smartlinkd.marketplace.values import is_web_address, to_dict, to_int
+from smartlinkd.marketplace.values import is_web_address, parts_of, to_dict, to_int
 
 if TYPE_CHECKING:
     from smartlinkd.browser.capture import CapturedResponse
@@ -117,10 +117,9 @@ def clean_short_link(value: object, market: Market) -> str | None:
         return None
     if isinstance(links.parse(value, market), links.Product):
         return None  # a long link
-    bare, hash_mark, fragment = value.partition("#")
-    path, _, query = bare.partition("?")
-    kept = "&".join(field for field in query.split("&") if field and field != _LANDING)
-    return path + (f"?{kept}" if kept else "") + hash_mark + fragment
+    parts = parts_of(value)
+    kept = "&".join(field for field in parts.query.split("&") if field and field != _LANDING)
+    return parts._replace(query=kept).geturl()
 
 
 def _row(row: object, asked: links.Product, sub_ids: Sequence[str], market: Market) -> Row:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, NoReturn
 from unicodedata import category
-from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -216,10 +215,7 @@ def _domain(text: object) -> str | None:
         return None
     host = text.strip().lower()
     if "://" in host:
-        try:
-            host = urlsplit(host).hostname or ""
-        except ValueError:
-            host = ""
+        host, _ = host_and_port(host)
     host = host.strip("[].")
     return host if _DOMAIN.fullmatch(host) else "(an unreadable domain)"
 
@@ -258,10 +254,8 @@ def _of_json(entry: object) -> _Exported | None:
 def _json_expiry(fields: Mapping[str, Any]) -> float | None:
     if fields.get("session") is True:
         return None
-    for key in ("expirationdate", "expires", "expiry"):
-        if fields.get(key) is not None:
-            return _timestamp(fields[key])
-    return None
+    given = map(fields.get, ("expirationdate", "expires", "expiry"))
+    return _timestamp(next((each for each in given if each is not None), None))
 
 
 _MOMENT: Final = TypeAdapter(datetime)

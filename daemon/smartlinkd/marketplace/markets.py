@@ -10,15 +10,15 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-# `is_plain_host` refuses `xn--` labels, too: no market has one, and look-alikes in other alphabets
-# are written so.
-_LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_HOST = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")
-_MAX_HOST = 253  # RFC 1035 section 2.3.4, less the length bytes
+# No `xn--` labels: no market has one, and look-alikes in other alphabets are written so.
+_LABEL = r"(?!xn--)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+# RFC 1035 section 2.3.4 allows 253 characters, less the length bytes.
+_HOST = re.compile(rf"(?=.{{1,253}}\Z){_LABEL}(?:\.{_LABEL})*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +110,7 @@ def origin(text: str) -> str:
 
 def is_plain_host(host: str) -> bool:
     """True for a lower-case host name of letters, digits and hyphens, without punycode."""
-    return (
-        len(host) <= _MAX_HOST
-        and _HOST.fullmatch(host) is not None
-        and not any(label.startswith("xn--") for label in host.split("."))
-    )
+    return _HOST.fullmatch(host) is not None
 
 
 def covers(origin_url: str, host: str, port: int | None) -> bool:
@@ -133,9 +129,11 @@ def is_at_or_below(host: str, own: str) -> bool:
 
 
 def host_and_port(url: str) -> tuple[str, int | None]:
-    """Return a URL's host, and its port if one is written. Raises `ValueError` for a bad port."""
-    parts = urlsplit(url)
-    return parts.hostname or "", parts.port
+    """Return a URL's host, "" if it is no URL, and its port if one is written."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        return parts.hostname or "", parts.port
+    return "", None
 
 
 def is_ip(host: str) -> bool:

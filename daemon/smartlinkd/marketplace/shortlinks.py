@@ -133,8 +133,4 @@ def _follow_target(
 
 
 def _is_on_short_host(url: str, market: Market) -> bool:
-    try:
-        here = host_and_port(url)
-    except ValueError:  # an impossible port
-        return False
-    return any(host_and_port(short) == here for short in market.short_urls)
+    return host_and_port(url) in map(host_and_port, market.short_urls)

@@ -61,11 +61,8 @@ def is_check_in_frame(url: str, market: Market) -> bool:
     """
     if sign_of_url(url) is not HumanCheck:
         return False
-    try:
-        host, port = host_and_port(url)
-    except ValueError:  # the port is no number
-        return False
-    return any(covers(own, host, port) for own in (market.portal_url, market.shop_url))
+    where = host_and_port(url)
+    return any(covers(own, *where) for own in (market.portal_url, market.shop_url))
 
 
 def sign_of_json(answer: dict[str, Any]) -> Sign | None:

@@ -24,10 +24,7 @@ _MAX_TEXT = 2000  # characters of a name or an address; the marketplace allows f
 
 def json_object(text: str) -> dict[str, Any] | None:
     """Return `text` as a JSON object; None if it is none."""
-    try:
-        value = load_json(text)
-    except (ValueError, RecursionError):  # RecursionError: brackets nested by the thousand
-        return None
+    value = _load(text)
     return value if isinstance(value, dict) else None
 
 
@@ -43,13 +40,17 @@ def unpacked(value: object) -> dict[str, Any]:
     """
     for _ in range(_MAX_LAYERS):
         if isinstance(value, str):
-            try:
-                value = load_json(value)
-            except (ValueError, RecursionError):
-                return {}
+            value = _load(value)
         elif isinstance(value, list) and len(value) == 1:
             value = value[0]
     return to_dict(value)
+
+
+def _load(text: str) -> object:
+    try:
+        return load_json(text)
+    except (ValueError, RecursionError):  # RecursionError: brackets nested by the thousand
+        return None
 
 
 def to_text(value: object) -> str | None:
