@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import pytest
 import trio
 
-from smartlinkd.conversion.account import Account, HumanCheckReports
+from smartlinkd.conversion.account import Account
 from smartlinkd.conversion.account_queue import AccountQueue, PendingLink, Submit
 from smartlinkd.conversion.limits import ConversionLimits
 from smartlinkd.conversion.pause_store import PauseStore
@@ -264,7 +264,6 @@ class Fakes:
         self.products = FakeProducts()
         self.resolver = FakeResolver()
         self.pauses: PauseStore | None = None
-        self.human_checks = HumanCheckReports()
         self.missing: list[bool] = []  # what was told of the cookie
         self._service: ConversionService | None = None
 
@@ -277,7 +276,6 @@ class Fakes:
             self.resolver.resolve,
             ConversionLimits(**limits),
             on_cookie_missing=self.missing.append,
-            human_checks=self.human_checks,
         )
         if self.pauses is not None:
             setup = replace(setup, pauses=self.pauses.loaded, keep_pauses=self.pauses.keep)

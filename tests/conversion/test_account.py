@@ -191,7 +191,7 @@ async def test_account_is_paused_as_soon_as_a_check_is_reported(
 ) -> None:
     await fakes.open()
     await fakes.convert(fakes.link(1))
-    fakes.human_checks.report(fakes.cookie)
+    fakes.service.report_human_check(fakes.cookie)
     await wait_all_tasks_blocked()
     assert await status(fakes) == {"1001": AccountStatus.PAUSED}
     with pytest.raises(HumanCheck):
@@ -207,11 +207,11 @@ async def test_check_of_a_replaced_cookie_pauses_nobody(fakes: Fakes) -> None:
     await fakes.open()
     await fakes.service.note_synced_cookie(RENEWED, fakes.cookie)
     await fakes.service.clear_accounts()
-    fakes.human_checks.report(fakes.cookie)
+    fakes.service.report_human_check(fakes.cookie)
     await wait_all_tasks_blocked()
     assert AccountStatus.PAUSED not in (await status(fakes)).values()
     await fakes.service.note_synced_cookie(fakes.cookie, RENEWED)
-    fakes.human_checks.report(fakes.cookie)
+    fakes.service.report_human_check(fakes.cookie)
     await wait_all_tasks_blocked()
     assert await status(fakes) == {"1001": AccountStatus.PAUSED}
 
@@ -224,7 +224,7 @@ async def test_reported_check_refuses_waiting_links_and_not_the_sent_one(
     await wait_all_tasks_blocked()
     waits = ask(lambda: fakes.convert(fakes.link(2), sub_ids=("waits",)))
     await wait_all_tasks_blocked()
-    fakes.human_checks.report(fakes.cookie)
+    fakes.service.report_human_check(fakes.cookie)
     await waits.over.wait()
     assert isinstance(waits.refusal, HumanCheck)
     assert not sent.over.is_set()
@@ -237,8 +237,8 @@ async def test_check_reported_while_the_service_restarts_pauses_the_account(
     fakes: Fakes, nursery: trio.Nursery
 ) -> None:
     service = fakes.make()
-    fakes.human_checks.report(fakes.cookie)
-    fakes.human_checks.report(OF_2002)
+    fakes.service.report_human_check(fakes.cookie)
+    fakes.service.report_human_check(OF_2002)
     await nursery.start(service.run)
     await wait_all_tasks_blocked()
     assert await status(fakes) == {"1001": AccountStatus.PAUSED, "2002": AccountStatus.PAUSED}

@@ -18,7 +18,7 @@ from smartlinkd.browser.actor import Browser
 from smartlinkd.browser.chromium import LaunchSettings
 from smartlinkd.browser.instance import InstanceSettings
 from smartlinkd.config.settings import Settings
-from smartlinkd.conversion.account import HumanCheckReports, shown_name, state_of
+from smartlinkd.conversion.account import shown_name, state_of
 from smartlinkd.conversion.api_sources import ApiProducts, OpenApiLinks
 from smartlinkd.conversion.browser_sources import BrowserLinks, BrowserProducts, PortalTabs
 from smartlinkd.conversion.limits import ConversionLimits
@@ -51,6 +51,7 @@ from smartlinkd.supervision.policy import Backoff
 from smartlinkd.systemd.manager import EXTENSION_S, ServiceManager
 from smartlinkd.threads import on_thread
 from smartlinkd.vault.actor import Vault
+from smartlinkd.vault.cookie import Cookie
 
 if TYPE_CHECKING:
     from smartlinkd.mcp.over_http import McpActor
@@ -122,19 +123,22 @@ def make_conversion(
     history: History | None = None,
 ) -> ConversionService:
     """Return the conversion service with the configured sources. `history` keeps its results."""
-    marketplace, human_checks = _market(settings), HumanCheckReports()
-    tabs = PortalTabs(browser, marketplace, human_checks.report) if browser is not None else None
+
+    def report_check(cookie: Cookie) -> None:
+        service.report_human_check(cookie)
+
+    marketplace = _market(settings)
+    tabs = PortalTabs(browser, marketplace, report_check) if browser is not None else None
     for pause in pauses.loaded:
         notify = notifier.mark_account_notified if pause.is_notified else notifier.report_account
         notify(shown_name(pause.account), state_of(pause))
-    return ConversionService(
+    service = ConversionService(
         ConversionSetup(
             market=marketplace,
             links=_link_source(settings, http, marketplace, tabs),
             products=_product_source(settings, http, marketplace, tabs),
             resolve=ShortLinks(http, marketplace).resolve,
             limits=_limits(settings),
-            human_checks=human_checks,
             pauses=pauses.loaded,
             keep_pauses=pauses.keep,
             on_account_changed=notifier.report_account,
@@ -143,6 +147,7 @@ def make_conversion(
             on_converted=history.keep if history is not None else ignore,
         )
     )
+    return service
 
 
 def make_mcp(settings: Settings) -> McpActor | None:

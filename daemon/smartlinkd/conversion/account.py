@@ -9,14 +9,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from math import inf
 from typing import Final
-
-import trio
 
 from smartlinkd.conversion.cache import TTLCache
 from smartlinkd.conversion.pause_store import MAX_COOKIES, Pause
@@ -272,24 +269,3 @@ class AffiliateIds:
     def clear(self) -> None:
         """Forget all ids. The next links define them anew."""
         self._ids.clear()
-
-
-class HumanCheckReports:
-    """Human checks that tabs have shown while nobody worked in them.
-
-    Without a report such a check would be forgotten when its tab is closed. A report waits while
-    the conversion actor restarts.
-    """
-
-    def __init__(self) -> None:
-        self._send, self._receive = trio.open_memory_channel[Cookie](MAX_ACCOUNTS)
-
-    def report(self, cookie: Cookie) -> None:
-        """Report that a tab of this cookie shows a human check. Never waits."""
-        with suppress(trio.WouldBlock):
-            self._send.send_nowait(cookie)
-
-    async def run(self, pause: Callable[[Cookie], None]) -> None:
-        """Call `pause` for each report. Runs until cancelled."""
-        async for cookie in self._receive:
-            pause(cookie)

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 
 import trio
 from prometheus_client import Counter, Histogram
 
 from smartlinkd.conversion.account import (
+    MAX_ACCOUNTS,
     Account,
     AccountChanged,
     AccountState,
-    HumanCheckReports,
     digest_of,
     shown_name,
 )
@@ -94,7 +95,6 @@ class ConversionSetup:
     resolve: Callable[[Short], Awaitable[Product | NotALink | Unresolved]]
     """Follows a short link."""
     limits: ConversionLimits
-    human_checks: HumanCheckReports = field(default_factory=HumanCheckReports)
     pauses: Sequence[Pause] = ()
     """The pauses of earlier processes."""
     keep_pauses: Callable[[Sequence[Pause]], None] = ignore
@@ -137,6 +137,8 @@ class ConversionService:
             registry=None,
         )
         """Links by failCode, 0 for a converted one; for `/metrics`."""
+        # Cookies whose tabs have shown a human check. They wait while the actor restarts.
+        self._send_check, self._checks = trio.open_memory_channel[Cookie](MAX_ACCOUNTS)
         self.needs_cookie = setup.links.needs_cookie
         self.market = setup.market
         self._setup = setup
@@ -153,7 +155,7 @@ class ConversionService:
             service = _ConversionService(
                 self._setup, self._accounts, self._account_changed, self.timings, nursery
             )
-            nursery.start_soon(self._setup.human_checks.run, service.report_human_check)
+            nursery.start_soon(self._take_checks, service)
             task_status.started()
             at_once = self._setup.limits.max_requests + _OTHER_CALLS
             await self.mailbox.serve(service, at_once=at_once)
@@ -223,6 +225,14 @@ class ConversionService:
             logger.warning(text, extra=LogEvent.COOKIE_MISSING())
             self._setup.on_cookie_missing(True)
 
+    def report_human_check(self, cookie: Cookie) -> None:
+        """Report that a tab of this cookie shows a human check. Never waits.
+
+        Nobody may work in the tab, and then the check would be forgotten when it is closed.
+        """
+        with suppress(trio.WouldBlock):
+            self._send_check.send_nowait(cookie)
+
     async def clear_accounts(self) -> int:
         """End all trouble, for the owner. Returns how many accounts had been stopped."""
         return await self.mailbox.ask(_ConversionService.clear_accounts)
@@ -230,6 +240,10 @@ class ConversionService:
     async def status(self) -> ConversionStatus:
         """Return how much waits and is cached, and the states of the accounts."""
         return await self.mailbox.ask(_ConversionService.status)
+
+    async def _take_checks(self, service: _ConversionService) -> None:
+        async for cookie in self._checks:
+            service.pause(cookie)
 
     def _account_changed(self, account: Account) -> None:
         self._setup.on_account_changed(account.shown, account.state)
@@ -311,7 +325,7 @@ class _ConversionService:
             old.mark_replaced()
         return account.is_paused
 
-    def report_human_check(self, cookie: Cookie) -> None:
+    def pause(self, cookie: Cookie) -> None:
         queue = self._queue(cookie)
         if queue.account.is_superseded(cookie):
             # An old tab says nothing about the account: the owner may have answered the check. A
