@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 from smartlinkd.marketplace.markets import is_plain_host
 
@@ -46,18 +46,11 @@ class Address:
     query: str
 
     def fields(self) -> list[tuple[str, str]]:
-        """Return the decoded fields of the query; [] when there are more than 64.
-
-        A field without `=` has an empty name, since its value is the field.
-        """
-        fields = self.query.split("&")
-        if len(fields) > _MAX_QUERY_FIELDS:
+        """Return the decoded fields of the query; [] when there are more than 64."""
+        try:
+            return parse_qsl(self.query, keep_blank_values=True, max_num_fields=_MAX_QUERY_FIELDS)
+        except ValueError:
             return []
-        pairs = (field.partition("=") for field in fields if field)
-        return [
-            (unquote(name), unquote(value.replace("+", " "))) if equals else ("", unquote(name))
-            for name, equals, value in pairs
-        ]
 
 
 def take_apart(url: str) -> Address | str:

@@ -263,9 +263,8 @@ def _in_query(address: Address, market: Market, wrappers: int) -> Product | Shor
     """
     found: set[Product | Short] = set()
     for name, value in address.fields():
-        if not name and "://" not in value:
-            continue
-        reading = _read(value.strip(), market, submitted=True, wrappers=wrappers)
+        link = name if not value and "://" in name else value  # a field may be a link as a whole
+        reading = _read(link.strip(), market, submitted=True, wrappers=wrappers)
         if isinstance(reading, Product | Short):
             found.add(reading)
     if len(found) == 1:
@@ -290,7 +289,8 @@ def _on_short_host(
     """Read an address of a short host: a code, or any page where the shop is on the same host."""
     if _LOGIN_PATH.search(unquote(address.path)):
         return NotALink("it signs somebody in, and is never opened")
-    code = None if _is_wrapper(address) else _SHORT_PATH.match(address.path)
+    is_wrapper = address.path.rstrip("/") in _WRAPPERS
+    code = None if is_wrapper else _SHORT_PATH.match(address.path)
     if code is not None and _is_decoration(address.path[code.end() :]):
         # The code alone says what a link stands for. The parameters that a sharer's app adds can
         # change where it leads; in a redirect they are the market's own.
@@ -328,10 +328,6 @@ def _is_decoration(rest: str) -> bool:
     """
     shown = unquote(rest).removeprefix("/")
     return not shown[:1].isalnum() and not _DECORATION_AND_DIGIT.match(shown)
-
-
-def _is_wrapper(address: Address) -> bool:
-    return address.path.rstrip("/") in _WRAPPERS
 
 
 def _wrapped(address: Address) -> str | None:
