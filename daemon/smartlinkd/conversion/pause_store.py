@@ -142,7 +142,8 @@ class PauseStore:
         if wanted == self._saved or is_early:
             return
         try:
-            await on_thread(self._replace, wanted)
+            content = _SAVED.dump_json(_Saved(wanted)) + b"\n"
+            await on_thread(replace_file, self._directory / FILE, content)
         except (NotSaved, NoThread) as error:
             about = LogEvent.DISK_FULL() if disk_is_full(error.__cause__) else None
             text = "%s; it is tried again, and until then a pause ends with the daemon"
@@ -150,9 +151,6 @@ class PauseStore:
             self._retry_at = trio.current_time() + RETRY_S
         else:
             self._saved = wanted
-
-    def _replace(self, pauses: tuple[Pause, ...]) -> None:
-        replace_file(self._directory / FILE, _SAVED.dump_json(_Saved(pauses)) + b"\n")
 
 
 def _load(directory: Path) -> tuple[Pause, ...]:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from smartlinkd.marketplace import links
 from smartlinkd.marketplace.errors import (
     HumanCheck,
-    MarketplaceFailed,
     PortalChanged,
     PortalDown,
     PortalError,
@@ -83,7 +82,9 @@ def parse_links_answer(
     answer = read_json(response)
     rows = to_dict(answer.get("data")).get("batchCustomLink")
     if not rows and answer.get("errors"):
-        raise _refusal(*graphql_error(answer["errors"]))
+        code, message = graphql_error(answer["errors"])
+        # Risk control's code was seen by `read_json`.
+        raise SessionLost() if code in LOGIN_STATUSES else PortalError(message, code)
     if not isinstance(rows, list):
         if "data" not in answer:
             raise PortalDown("its answer has neither data nor errors")
@@ -104,11 +105,6 @@ def graphql_error(errors: object) -> tuple[int | None, str]:
     code = to_int(to_dict(error.get("extensions")).get("code"))
     # On one line, for the log.
     return code, " ".join(str(error.get("message", "no message")).split())[:_MAX_DETAIL]
-
-
-def _refusal(code: int | None, message: str) -> MarketplaceFailed:
-    # GraphQL's code may be that of a lost session. Risk control's was seen by `read_json`.
-    return SessionLost() if code in LOGIN_STATUSES else PortalError(message, code)
 
 
 def clean_short_link(value: object, market: Market) -> str | None:

@@ -104,7 +104,10 @@ class OpenApi:
             )
         except PortalError as error:
             logger.warning("the Open API made no link for %s: %s", product, error.detail)
-            return _refused_row(error)
+            # The sub-ids were checked before, so wrong parameters mean the link.
+            is_about_link = error.code == _WRONG_PARAMETERS and "sub" not in error.detail.lower()
+            fail_code = FailCode.INVALID_LINK if is_about_link else FailCode.UNKNOWN
+            return Row(None, None, fail_code, error.code)
         made = to_dict(data.get("generateShortLink"))
         link = clean_short_link(made.get("shortLink"), self._market)
         if link is None:
@@ -192,12 +195,6 @@ def _error(
     if code == _FROZEN:
         return AccountFrozen()
     return PortalError(message, code)
-
-
-def _refused_row(error: PortalError) -> Row:
-    # The sub-ids were checked before, so wrong parameters mean the link.
-    is_about_link = error.code == _WRONG_PARAMETERS and "sub" not in error.detail.lower()
-    return Row(None, None, FailCode.INVALID_LINK if is_about_link else FailCode.UNKNOWN, error.code)
 
 
 def _rates(node: dict[str, Any]) -> Rates | None:

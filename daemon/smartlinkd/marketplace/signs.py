@@ -74,11 +74,11 @@ def sign_of_json(answer: dict[str, Any]) -> Sign | None:
     values = [*answer.values(), data.get("error")]  # other fields may have any number in them
     if not _has_content(data):
         values += _error_codes(answer.get("errors"))
-    is_logged_out = answer.get("is_login") is False
-    if any(value in (RISK_CONTROL, str(RISK_CONTROL)) for value in values):
-        is_logged_out = is_logged_out or any(answer.get(key) is False for key in _IS_LOGIN_KEYS)
-        return SessionLost if is_logged_out else HumanCheck
-    return SessionLost if is_logged_out else None
+    is_risk_control = any(value in (RISK_CONTROL, str(RISK_CONTROL)) for value in values)
+    keys = _IS_LOGIN_KEYS if is_risk_control else _IS_LOGIN_KEYS[:1]
+    if any(answer.get(key) is False for key in keys):
+        return SessionLost
+    return HumanCheck if is_risk_control else None
 
 
 def read_json(response: CapturedResponse) -> dict[str, Any]:
