@@ -23,6 +23,7 @@ from smartlinkd import __version__
 from smartlinkd.commands.client_options import (
     Command,
     add_client_commands,
+    add_command,
     add_crew_actions,
     client_command,
     crew_name,
@@ -103,12 +104,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"smartlinkd {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-
-    def add(name: str, command: Command, says: str) -> argparse.ArgumentParser:
-        added = commands.add_parser(name, help=says, description=says, allow_abbrev=False)
-        added.set_defaults(command=command)
-        return added
-
+    add = partial(add_command, commands)
     _config_option(add("serve", _serve, "Run the daemon until SIGTERM or Ctrl-C."))
 
     demo = add("demo", _demo, "Run the daemon against an embedded portal, and show what it does.")
@@ -166,11 +162,8 @@ def _verbs(
 ) -> dict[str, argparse.ArgumentParser]:
     parsers = {}
     for verb, says in verbs.items():
-        parsers[verb] = added = inner.add_parser(
-            verb, help=says, description=says, allow_abbrev=False
-        )
-        added.set_defaults(command=_ask(f"{name} {verb}"))
-        _running(added)
+        parsers[verb] = add_command(inner, verb, _ask(f"{name} {verb}"), says)
+        _running(parsers[verb])
     return parsers
 
 
@@ -218,7 +211,7 @@ def _keys(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     revoke.set_defaults(command=_ask("keys revoke", "id"))
 
 
-def _running(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
+def _running(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(default_config=CONFIG)
     parser.add_argument(
         "--config",
@@ -227,7 +220,6 @@ def _running(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
         help=f"of a daemon on this machine (default: {CONFIG}, if no server is named)",
     )
     server_options(parser)
-    return parser
 
 
 def _config_option(parser: argparse.ArgumentParser) -> None:

@@ -11,6 +11,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,55 +22,57 @@ Command = Callable[[argparse.Namespace], int]
 """A function that carries out a command and returns the exit code."""
 
 
+def add_command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    command: Command,
+    says: str,
+    example: str | None = None,
+) -> argparse.ArgumentParser:
+    """Add a command, and return its parser for the options."""
+    added = commands.add_parser(
+        name,
+        help=says,
+        description=says,
+        epilog=f"Example: {example}" if example is not None else None,
+        allow_abbrev=False,
+    )
+    added.set_defaults(command=command)
+    return added
+
+
 def add_client_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add `login`, `logout`, `convert`, `history`, `sync-cookie`, `mcp` and `completion`."""
-
-    def add(
-        name: str, command: Command, says: str, example: str | None = None
-    ) -> argparse.ArgumentParser:
-        added = commands.add_parser(
-            name,
-            help=says,
-            description=says,
-            epilog=f"Example: {example}" if example is not None else None,
-            allow_abbrev=False,
-        )
-        added.set_defaults(command=command)
-        return added
-
-    _login(
-        add(
-            "login",
-            client_command("login", "log_in"),
-            "Make an API key for this user, and keep it.",
-            "smartlinkd login --server https://links.example.net",
-        )
+    add = partial(add_command, commands)
+    login = add(
+        "login",
+        client_command("login", "log_in"),
+        "Make an API key for this user, and keep it.",
+        "smartlinkd login --server https://links.example.net",
     )
+    _login(login)
     add("logout", client_command("login", "log_out"), "End the kept API key, and forget it.")
-    _convert(
-        add(
-            "convert",
-            client_command("convert"),
-            "Turn product links into your own.",
-            "smartlinkd convert --file products.csv --column link --output converted.csv",
-        )
+    convert = add(
+        "convert",
+        client_command("convert"),
+        "Turn product links into your own.",
+        "smartlinkd convert --file products.csv --column link --output converted.csv",
     )
-    _history(
-        add(
-            "history",
-            client_command("history"),
-            "Show what was converted, newest first.",
-            'smartlinkd history "ao thun" --from 2026-11-01 --limit 0 --format csv',
-        )
+    _convert(convert)
+    history = add(
+        "history",
+        client_command("history"),
+        "Show what was converted, newest first.",
+        'smartlinkd history "ao thun" --from 2026-11-01 --limit 0 --format csv',
     )
-    _sync_cookie(
-        add(
-            "sync-cookie",
-            client_command("sync_cookie"),
-            "Store a cookie from standard input.",
-            "smartlinkd sync-cookie < cookies.txt",
-        )
+    _history(history)
+    sync_cookie = add(
+        "sync-cookie",
+        client_command("sync_cookie"),
+        "Store a cookie from standard input.",
+        "smartlinkd sync-cookie < cookies.txt",
     )
+    _sync_cookie(sync_cookie)
     mcp = add("mcp", client_command("mcp"), "Serve a language model's tools on standard input.")
     server_options(mcp, has_json=False)
     completion = add(
@@ -89,8 +92,7 @@ def add_crew_actions(inner: argparse._SubParsersAction[argparse.ArgumentParser])
         ("stop", "Stop an execution."),
         ("executions", "Show the executions of a crew, newest first."),
     ):
-        added = inner.add_parser(name, help=help_text, description=help_text, allow_abbrev=False)
-        added.set_defaults(command=client_command("crew", name))
+        added = add_command(inner, name, client_command("crew", name), help_text)
         server_options(added)
         crew_name(added)
         if name == "run":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -27,6 +27,9 @@ from smartlinkd.config import state_directory
 from smartlinkd.untrusted import escape_unprintable
 
 Answer = Mapping[str, JsonValue]
+
+_WITH_KEY: Final = ("status", "account show", "account clear", "crew list")
+_WITH_SESSION: Final = ("crew token", "keys list", "keys create", "keys revoke")
 
 
 def main(
@@ -75,64 +78,44 @@ def _call_api(server: Server, command: str, chosen: argparse.Namespace) -> Answe
     """Return the answer of the HTTP API. Raises `ClientError`."""
     if command in _WITH_KEY:
         with server.open() as daemon:
-            return _WITH_KEY[command](daemon)
+            return _ask_with_key(daemon, command)
     if command in _WITH_SESSION:
         with server.open_without_key() as daemon, open_session(daemon) as is_code_needed:
-            return _WITH_SESSION[command](daemon, chosen, is_code_needed)
+            return _ask_in_session(daemon, command, chosen, is_code_needed=is_code_needed)
     raise ClientError(
         f"`{command}` works on the daemon's machine alone; run it there as root, with --config"
     )
 
 
-def _account(daemon: Smartlinkd) -> Answer:
-    return daemon.account().model_dump(mode="json")
+def _ask_with_key(daemon: Smartlinkd, command: str) -> Answer:
+    match command:
+        case "status":
+            return daemon.status().model_dump(mode="json")
+        case "account show":
+            return daemon.account().model_dump(mode="json")
+        case "account clear":
+            return {"ok": True, "cleared": daemon.clear_account()}
+        case _:
+            return {"ok": True, "crews": [crew.model_dump(mode="json") for crew in daemon.crews()]}
 
 
-def _clear(daemon: Smartlinkd) -> Answer:
-    return {"ok": True, "cleared": daemon.clear_account()}
-
-
-def _crews(daemon: Smartlinkd) -> Answer:
-    return {"ok": True, "crews": [crew.model_dump(mode="json") for crew in daemon.crews()]}
-
-
-def _status(daemon: Smartlinkd) -> Answer:
-    return daemon.status().model_dump(mode="json")
-
-
-def _crew_token(daemon: Smartlinkd, chosen: argparse.Namespace, _: bool) -> Answer:
-    token = daemon.crew_token(chosen.name, user=chosen.user, rotate=chosen.rotate)
-    return {"ok": True, "token": token}
-
-
-def _list_keys(daemon: Smartlinkd, _: argparse.Namespace, __: bool) -> Answer:
-    return {"ok": True, "keys": [key.model_dump(mode="json") for key in daemon.list_keys()]}
-
-
-def _create_key(daemon: Smartlinkd, chosen: argparse.Namespace, is_code_needed: bool) -> Answer:
-    made = daemon.create_key(
-        chosen.name,
-        chosen.scopes,
-        expires_in_days=chosen.expires_in_days,
-        code=ask_code("Another code, for the key: ") if is_code_needed else None,
-    )
-    return made.model_dump(mode="json")
-
-
-def _revoke_key(daemon: Smartlinkd, chosen: argparse.Namespace, _: bool) -> Answer:
-    daemon.revoke_key(chosen.id)
-    return {"ok": True}
-
-
-_WITH_KEY: Final[Mapping[str, Callable[[Smartlinkd], Answer]]] = {
-    "status": _status,
-    "account show": _account,
-    "account clear": _clear,
-    "crew list": _crews,
-}
-_WITH_SESSION: Final[Mapping[str, Callable[[Smartlinkd, argparse.Namespace, bool], Answer]]] = {
-    "crew token": _crew_token,
-    "keys list": _list_keys,
-    "keys create": _create_key,
-    "keys revoke": _revoke_key,
-}
+def _ask_in_session(
+    daemon: Smartlinkd, command: str, chosen: argparse.Namespace, *, is_code_needed: bool
+) -> Answer:
+    match command:
+        case "crew token":
+            token = daemon.crew_token(chosen.name, user=chosen.user, rotate=chosen.rotate)
+            return {"ok": True, "token": token}
+        case "keys list":
+            return {"ok": True, "keys": [key.model_dump(mode="json") for key in daemon.list_keys()]}
+        case "keys create":
+            made = daemon.create_key(
+                chosen.name,
+                chosen.scopes,
+                expires_in_days=chosen.expires_in_days,
+                code=ask_code("Another code, for the key: ") if is_code_needed else None,
+            )
+            return made.model_dump(mode="json")
+        case _:
+            daemon.revoke_key(chosen.id)
+            return {"ok": True}
