@@ -12,7 +12,6 @@ import pytest
 from smartlinkd.client import ClientError
 from smartlinkd.commands.convert import read_csv
 from smartlinkd.commands.convert_output import (
-    BYTE_ORDER_MARK,
     Format,
     PartFile,
     Result,
@@ -147,7 +146,7 @@ def test_output_is_replaced_as_a_whole(tmp_path: Path) -> None:
     output.write_text("old")
     write_output(output, "csv", PLAIN, RESULTS)
     text = output.read_text(encoding="utf-8")
-    assert text.startswith(f"{BYTE_ORDER_MARK}link,shortLink,")
+    assert text.startswith("\ufefflink,shortLink,")
     assert list(tmp_path.iterdir()) == [output]
 
 

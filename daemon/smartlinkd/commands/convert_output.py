@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 import json
 import os
 from collections.abc import Iterable, Sequence
@@ -26,6 +25,7 @@ from rich.text import Text
 from smartlinkd.client import ClientError
 from smartlinkd.conversion.schemas import FailureEntry, SuccessEntry
 from smartlinkd.history.spreadsheet import without_formula
+from smartlinkd.marketplace.products import ProductData
 from smartlinkd.untrusted import blank_unprintable
 
 Format = Literal["table", "csv", "json", "text"]
@@ -42,7 +42,6 @@ REASONS: Final = {
     10: "this is no product link",
     40300: "the portal's session is over, or it wants a person",
 }
-BYTE_ORDER_MARK: Final = "\ufeff"
 _ENTRY: Final = TypeAdapter[SuccessEntry | FailureEntry](SuccessEntry | FailureEntry)
 
 
@@ -91,21 +90,12 @@ class Result:
         entry = self.entry
         if isinstance(entry, FailureEntry):
             return ["", "", "", "", "", "", str(entry.fail_code)]
-        product = entry.product
-        numbers = (
-            (None, None, None)
-            if product is None
-            else (
-                product.price,
-                product.commission,
-                product.commission_rate,
-            )
-        )
-        name = product.name if product is not None else None
+        product = entry.product or ProductData()
+        numbers = (product.price, product.commission, product.commission_rate)
         return [
             entry.short_link,
             entry.long_link,
-            without_formula(name or ""),
+            without_formula(product.name or ""),
             *("" if number is None else str(number) for number in numbers),
             "0",
         ]
@@ -132,27 +122,24 @@ class Writer:
         self._csv = csv.writer(out, lineterminator="\n" if not source.header else "\r\n")
         self._is_continued = is_continued
         self._is_begun = False
-        self._comma = ""
         self._kept: list[Result] = []
 
     def write(self, result: Result) -> None:
         """Write one result."""
-        if not self._is_begun:
-            self._begin()
         match self._format:
             case "table":
                 self._kept.append(result)
             case "csv":
+                if not (self._is_begun or self._is_continued):
+                    names = self._source.header or ("link",)
+                    self._csv.writerow([*names, *_own_names(self._source)])
                 self._csv.writerow([*result.row, *result.cells()])
             case "json":
                 text = json.dumps(result.to_json(), ensure_ascii=False)
-                self._out.write(f"{self._comma}\n  {text}")
-                self._comma = ","
+                self._out.write(f"{',' if self._is_begun else '['}\n  {text}")
             case "text":
-                entry = result.entry
-                line = entry.short_link if isinstance(entry, SuccessEntry) else result.link
-                self._out.write(f"{line}\n")
-
+                self._out.write(f"{result.text if result.is_converted else result.link}\n")
+        self._is_begun = True
         self._out.flush()
 
     def end(self) -> None:
@@ -164,13 +151,6 @@ class Writer:
         elif self._format == "table":
             Console(file=self._out, highlight=False).print(_screen_table(self._kept))
         self._out.flush()
-
-    def _begin(self) -> None:
-        self._is_begun = True
-        if self._format == "csv" and not self._is_continued:
-            self._csv.writerow([*(self._source.header or ("link",)), *_own_names(self._source)])
-        elif self._format == "json":
-            self._out.write("[")
 
 
 class PartFile:
@@ -234,19 +214,16 @@ class PartFile:
 
 def write_output(output: Path, format_: Format, source: Source, results: Iterable[Result]) -> None:
     """Replace a file by one with all results. Raises `ClientError`; the old file stays then."""
-    text = io.StringIO(newline="")
-    if format_ == "csv":
-        text.write(BYTE_ORDER_MARK)  # or Excel reads another encoding
-    writer = Writer(text, format_, source)
-    for result in results:
-        writer.write(result)
-    writer.end()
+    # Without its mark Excel reads another encoding.
+    encoding = "utf-8-sig" if format_ == "csv" else "utf-8"
     fresh = output.with_name(f".{output.name}.new")
     try:
         # A link from an argument that is not UTF-8 has half characters, which no file can hold.
-        with fresh.open("w", encoding="utf-8", errors="replace", newline="") as file:
-            file.write(text.getvalue())
-            file.flush()
+        with fresh.open("w", encoding=encoding, errors="replace", newline="") as file:
+            writer = Writer(file, format_, source)
+            for result in results:
+                writer.write(result)
+            writer.end()
             os.fsync(file.fileno())
         fresh.replace(output)
     except OSError as error:
@@ -276,13 +253,13 @@ def _screen_table(results: Sequence[Result]) -> ScreenTable:
             reason = REASONS.get(entry.fail_code, "try it again later")
             table.add_row(link, Text(result.text, style="red"), reason)
             continue
-        product = entry.product
+        product = entry.product or ProductData()
         table.add_row(
             link,
             Text(result.text, style="green"),
-            Text(blank_unprintable((product and product.name) or "")),
-            _number(product.price if product else None),
-            _number(product.commission if product else None),
+            Text(blank_unprintable(product.name or "")),
+            _number(product.price),
+            _number(product.commission),
         )
     return table
 

@@ -18,6 +18,7 @@ from smartlinkd.api.schemas import HistoryEntry
 from smartlinkd.commands.codes import GOOD
 from smartlinkd.commands.server import require_server
 from smartlinkd.history.spreadsheet import without_formula
+from smartlinkd.marketplace.products import ProductData
 from smartlinkd.untrusted import blank_unprintable
 from smartlinkd.wire import timestamp
 
@@ -49,15 +50,11 @@ def main(chosen: argparse.Namespace) -> int:
 
 def _cells(entries: Iterable[HistoryEntry]) -> Iterator[list[str]]:
     for entry in entries:
-        product = entry.product
-        name = product.name if product is not None else None
-        price = product.price if product is not None else None
-        texts = (entry.link, entry.short_link, entry.long_link, " ".join(entry.sub_ids))
-        yield [
-            timestamp(entry.at),
-            *map(without_formula, (*texts, entry.client, name or "")),
-            "" if price is None else str(price),
-        ]
+        product = entry.product or ProductData()
+        links = (entry.link, entry.short_link, entry.long_link)
+        texts = (*links, " ".join(entry.sub_ids), entry.client, product.name or "")
+        price = "" if product.price is None else str(product.price)
+        yield [timestamp(entry.at), *map(without_formula, texts), price]
 
 
 def _table(entries: Sequence[HistoryEntry]) -> Table:
