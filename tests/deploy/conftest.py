@@ -17,7 +17,16 @@ from tests.deploy.machine import NEW, OLD, SOURCE, Machine, Main
 
 
 @pytest.fixture
-def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+def signal_handlers() -> Iterator[None]:
+    """The tests' own signal handlers, which are back afterwards."""
+    before = [(each, signal.getsignal(each)) for each in installation.SIGNALS]
+    yield
+    for each, handler in before:
+        signal.signal(each, handler)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signal_handlers: None) -> Machine:
     for folder in ("etc", f"opt/smartlinkd/{OLD}", f"opt/smartlinkd/{NEW}"):
         (tmp_path / folder).mkdir(parents=True)
     made = Machine(ServicePaths(root=tmp_path), [])
@@ -57,10 +66,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 
 @pytest.fixture
-def main(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Main]:
-    """The installation's `main`. The tests' own signal handlers are back afterwards."""
-    before = [(each, signal.getsignal(each)) for each in installation.SIGNALS]
+def main(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> Main:
+    """The installation's `main`."""
     monkeypatch.setattr(installation, "paths_of", lambda _: machine.paths)
-    yield lambda: installation.main(["--units", str(SOURCE)])
-    for each, handler in before:
-        signal.signal(each, handler)
+    return lambda: installation.main(["--units", str(SOURCE)])

@@ -15,7 +15,6 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -61,20 +60,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _interrupt(number: int, _: FrameType | None) -> NoReturn:
-    for each in SIGNALS:
-        signal.signal(each, signal.SIG_IGN)  # nothing may interrupt the rollback
+    _ignore_signals()  # nothing may interrupt the rollback
     raise KeyboardInterrupt(number)
 
 
-@contextmanager
-def _signals_ignored() -> Iterator[None]:
-    """Ignore `SIGNALS` in the block."""
-    before = {each: signal.signal(each, signal.SIG_IGN) for each in SIGNALS}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+def _ignore_signals() -> None:
+    """Ignore `SIGNALS` from now on."""
+    for each in SIGNALS:
+        signal.signal(each, signal.SIG_IGN)
 
 
 def install(paths: ServicePaths, requested: Bind | None, source: Path) -> None:
@@ -118,21 +111,21 @@ def install(paths: ServicePaths, requested: Bind | None, source: Path) -> None:
             before.followed.append(unit)
             service.restart(unit)
     except BaseException as why:
-        with _signals_ignored():
-            how = _roll_back(paths, before, is_moved=is_moved)
+        _ignore_signals()
+        how = _roll_back(paths, before, is_moved=is_moved)
         if isinstance(why, InstallFailed | OSError):
             raise InstallFailed(f"{why}\n{how}") from None
         print(how, file=sys.stderr)
         raise
-    with _signals_ignored():  # no rollback from here
-        os.sync()
-        _clean_up(paths)
-        for copy in before.renamed:
-            print(
-                f"{copy.with_name('config.toml')}: daemon.crews.deal_post is now called "
-                f"smartlinkd.crews.deal_post; the file as it was is {copy}"
-            )
-        print_summary(paths, settings, ready=ready)
+    _ignore_signals()  # no rollback from here
+    os.sync()
+    _clean_up(paths)
+    for copy in before.renamed:
+        print(
+            f"{copy.with_name('config.toml')}: daemon.crews.deal_post is now called "
+            f"smartlinkd.crews.deal_post; the file as it was is {copy}"
+        )
+    print_summary(paths, settings, ready=ready)
 
 
 @dataclass(frozen=True)
