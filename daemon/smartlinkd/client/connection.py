@@ -7,7 +7,6 @@ only if it may be carried out twice.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ from pydantic import BaseModel, JsonValue, SecretStr, ValidationError
 from smartlinkd import __version__
 from smartlinkd.api.schemas import DoneResponse
 from smartlinkd.client.errors import ApiFailure, ClientError, Unreachable
+from smartlinkd.net.addresses import is_loopback
 from smartlinkd.untrusted import escape_unprintable
 
 CONNECT_S = 10.0
@@ -250,22 +250,12 @@ def checked_url(url: str, *, allow_http: bool) -> str:
         )
     if parsed.userinfo:
         raise ClientError("the server's address has a user or a password in it; leave them out")
-    if parsed.scheme == "http" and not allow_http and not is_this_machine(host):
+    if parsed.scheme == "http" and not allow_http and not is_loopback(host):
         raise ClientError(
             f"over http://{host} everybody on the way could read the key; use https, or "
             "allow it with --allow-http (SMARTLINKD_ALLOW_HTTP=1)"
         )
     return str(parsed).rstrip("/")
-
-
-def is_this_machine(host: str) -> bool:
-    """Return True for localhost and loopback addresses."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _refusal(response: httpx.Response) -> ApiFailure:

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 
 from pydantic import SecretStr
 
+from smartlinkd.auth.keys import MAX_NAME
 from smartlinkd.client import ApiFailure, ClientError, Smartlinkd
 from smartlinkd.commands.codes import FAILED, GOOD, say
 from smartlinkd.commands.server import (
@@ -24,8 +25,6 @@ from smartlinkd.commands.server import (
 from smartlinkd.state_files import NotSaved
 
 DEFAULT_SCOPES = ("convert", "history", "status")
-MAX_NAME = 60
-"""Characters of a key's name."""
 
 
 def log_in(chosen: argparse.Namespace) -> int:

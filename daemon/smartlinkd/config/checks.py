@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final
 
@@ -18,6 +17,7 @@ from smartlinkd.config.problems import Problem
 from smartlinkd.config.settings import SECTIONS, CookieSection, Settings
 from smartlinkd.config.sources import Draft
 from smartlinkd.marketplace.markets import host_and_port
+from smartlinkd.net.addresses import is_loopback
 
 LIVE: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -64,7 +64,7 @@ def warnings(settings: Settings) -> Iterator[Problem]:
         )
     for key in ("portal_url", "shop_url"):
         url = getattr(marketplace, key)
-        if url.startswith("http://") and not _is_local(url):
+        if url.startswith("http://") and not is_loopback(host_and_port(url)[0]):
             yield Problem(
                 f"marketplace.{key}", "sends the cookie over the network in clear", "use https://"
             )
@@ -151,11 +151,3 @@ def _missing(
                 f'is missing, and is needed by {sources} = "{section}"',
                 f"set it in [{section}], or choose another source",
             )
-
-
-def _is_local(origin: str) -> bool:
-    host, _ = host_and_port(origin)
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -33,11 +33,16 @@ class Bind:
 
     @property
     def is_loopback(self) -> bool:
-        """True if only this machine can connect. A name other than `localhost` is not resolved."""
-        try:
-            return ip_address(self.host).is_loopback
-        except ValueError:
-            return self.host == "localhost"
+        """True if only this machine can connect."""
+        return is_loopback(self.host)
+
+
+def is_loopback(host: str) -> bool:
+    """Return True for a loopback address and `localhost`. Other names are not resolved."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def parse_bind(value: object) -> Bind:
