@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Final, Literal, TextIO
 
@@ -59,7 +60,7 @@ class Source:
     rows: Sequence[Sequence[str]]
     column: int = 0
 
-    @property
+    @cached_property
     def links(self) -> list[str]:
         """The links, in order."""
         return [row[self.column].strip() for row in self.rows]
