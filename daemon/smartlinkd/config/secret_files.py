@@ -13,6 +13,7 @@ import re
 import secrets
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -125,9 +126,6 @@ class SecretReader:
 
     def read_secrets(self) -> None:
         """Set each secret's key to the content of its file or credential."""
-        for each in self._given:
-            if not each.is_guarded and not each.is_encrypted:
-                self._warn_of_open_folder(each.folder)
         found = self._find_credentials()
         for section, key in SECRETS:
             try:
@@ -224,11 +222,10 @@ class SecretReader:
         """
         candidates = [file for each in self._given if (file := each.file_behind(path))]
         for file in candidates:
-            try:
-                if mode_of(file) is not None:
-                    return file
-            except OSError:
-                return file  # opening it reports why
+            with suppress(OSError):  # opening it reports why
+                if mode_of(file) is None:
+                    continue
+            return file
         if candidates:
             name = path.name.removeprefix(PREFIX)
             remedy = f"put {name} among the credentials, and restart: a reload sees no new ones"
@@ -247,16 +244,8 @@ class SecretReader:
             if holder is None:
                 # The service's user could not read a file that is root's alone.
                 remedy += " if the daemon's user owns it, else make it a credential"
-            self._add_open_warning(name, mode, remedy)
-
-    def _warn_of_open_folder(self, folder: Path) -> None:
-        mode = stat.S_IMODE(folder.stat().st_mode)
-        if mode & _OPEN_TO_OTHERS:
-            self._add_open_warning(str(folder), mode, f"chmod 700 {folder}")
-
-    def _add_open_warning(self, name: str, mode: int, remedy: str) -> None:
-        fault = f"is open to other users (mode {mode:04o})"
-        self._draft.warnings.append(Problem(name, fault, remedy))
+            fault = f"is open to other users (mode {mode:04o})"
+            self._draft.warnings.append(Problem(name, fault, remedy))
 
 
 def parse_variables(content: str) -> dict[str, SecretStr]:
