@@ -7,7 +7,6 @@ nothing is said.
 from __future__ import annotations
 
 import argparse
-import os
 import threading
 from contextlib import suppress
 from typing import Final
@@ -30,7 +29,7 @@ def main(chosen: argparse.Namespace) -> int:
 def crew_names(parsed_args: argparse.Namespace, **_: object) -> list[str]:
     """Return the crews' names. Called by argcomplete, which takes those that fit."""
     try:
-        server = find_server(parsed_args, os.environ)
+        server = find_server(parsed_args)
     except ClientError:
         return []
     if server is None or server.key is None:

@@ -10,7 +10,6 @@ import argparse
 import csv
 import io
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Final
@@ -50,7 +49,7 @@ def main(chosen: argparse.Namespace) -> int:
     if not source.rows:
         raise ClientError("there is no link to convert; give links, or --file")
     run = _Run(source, chosen)
-    with require_server(chosen, os.environ).open() as daemon:
+    with require_server(chosen).open() as daemon:
         return run.convert(daemon)
 
 
@@ -141,7 +140,7 @@ class _Run:
 def _convert_text(chosen: argparse.Namespace) -> int:
     """Print the text with its links replaced."""
     text = _read_text(chosen)
-    with require_server(chosen, os.environ).open() as daemon:
+    with require_server(chosen).open() as daemon:
         found = daemon.extract(text)
         links = list(dict.fromkeys(each.link for each in found))
         entries = dict(daemon.convert(links, chosen.sub_ids))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +32,7 @@ MAX_INPUT_FILE: Final = 1024 * 1024
 def run(chosen: argparse.Namespace) -> int:
     """Start an execution. Print its id, or with `--follow` or `--wait` its result."""
     inputs = read_inputs(chosen.inputs)
-    with require_server(chosen, os.environ).open() as daemon:
+    with require_server(chosen).open() as daemon:
         crew = daemon.crew(chosen.name)
         kickoff_id = crew.kickoff(inputs)
         if not (chosen.follow or chosen.wait):
@@ -45,14 +44,14 @@ def run(chosen: argparse.Namespace) -> int:
 
 def follow(chosen: argparse.Namespace) -> int:
     """Show what an execution has done and does, and print its result."""
-    with require_server(chosen, os.environ).open() as daemon:
+    with require_server(chosen).open() as daemon:
         crew = daemon.crew(chosen.name)
         return _until_ended(crew, chosen.id, is_followed=True, as_json=chosen.json)
 
 
 def stop(chosen: argparse.Namespace) -> int:
     """Stop an execution."""
-    with require_server(chosen, os.environ).open() as daemon:
+    with require_server(chosen).open() as daemon:
         daemon.crew(chosen.name).stop(chosen.id)
     if chosen.json:
         print(json.dumps({"kickoff_id": chosen.id, "status": "stopped"}))
@@ -63,7 +62,7 @@ def stop(chosen: argparse.Namespace) -> int:
 
 def executions(chosen: argparse.Namespace) -> int:
     """List a crew's executions, the newest first."""
-    with require_server(chosen, os.environ).open() as daemon:
+    with require_server(chosen).open() as daemon:
         page = daemon.crew(chosen.name).executions(state=chosen.state, limit=chosen.limit)
     rows = [each.model_dump(mode="json") for each in page.executions]
     if chosen.json:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
@@ -27,7 +26,7 @@ COLUMNS = ("at", "link", "shortLink", "longLink", "subIds", "client", "productNa
 
 def main(chosen: argparse.Namespace) -> int:
     """Print converted links. Raises `ClientError`."""
-    with require_server(chosen, os.environ).open() as daemon:
+    with require_server(chosen).open() as daemon:
         found = daemon.history(
             q=chosen.q, sub_id=chosen.sub_id, since=chosen.since, until=chosen.until
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import getpass
-import os
 import socket
 import sys
 from collections.abc import Iterator, Sequence
@@ -30,10 +29,10 @@ DEFAULT_SCOPES = ("convert", "history", "status")
 def log_in(chosen: argparse.Namespace) -> int:
     """Ask for password and code, make a key with the wanted scopes, and keep it."""
     scopes: Sequence[str] = chosen.scopes or DEFAULT_SCOPES
-    server = find_server(chosen, os.environ)
+    server = find_server(chosen)
     if server is None:
         raise ClientError("no daemon is named; give --server URL, such as http://127.0.0.1:8787")
-    old = load_login(os.environ)
+    old = load_login()
     with server.open_without_key() as daemon, open_session(daemon) as is_code_needed:
         # A code is taken once, so that a key needs the next one.
         code = ask_code("Another code, for the key: ") if is_code_needed else None
@@ -47,7 +46,7 @@ def log_in(chosen: argparse.Namespace) -> int:
         allow_http=server.allow_http,
     )
     try:
-        path = keep_login(login, os.environ)
+        path = keep_login(login)
     except (NotSaved, OSError) as error:
         _end_key(login)
         raise ClientError(f"the key could not be kept: {error}") from None
@@ -59,12 +58,12 @@ def log_in(chosen: argparse.Namespace) -> int:
 
 def log_out(_: argparse.Namespace) -> int:
     """End the kept key at its daemon, and forget it."""
-    login = load_login(os.environ)
+    login = load_login()
     if login is None:
         say("nobody is logged in here")
         return FAILED
     ended = _end_key(login)
-    login_path(os.environ).unlink()
+    login_path().unlink()
     say(f"logged out of {login.url}")
     return GOOD if ended else FAILED
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from functools import partial
 
 import trio
@@ -16,7 +15,7 @@ from smartlinkd.commands.server import require_server
 
 def main(chosen: argparse.Namespace) -> int:
     """Serve until standard input is closed. Raises `ClientError`."""
-    server = require_server(chosen, os.environ)
+    server = require_server(chosen)
     if server.key is None:
         raise ClientError(f"there is no key for {server.url}; run `smartlinkd login` first")
     try:

@@ -46,7 +46,7 @@ def main(
         ConfigError: the configuration, which names the state directory, is wrong.
     """
     # A configuration that was named is of a daemon on this machine.
-    server = None if chosen.config is not None else find_server(chosen, os.environ)
+    server = None if chosen.config is not None else find_server(chosen)
     if server is not None:
         say(f"at {server.url} ({server.source})")
         _print(_call_api(server, command, chosen), only=only, as_json=chosen.json)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -71,36 +70,36 @@ def say_wait(seconds: float, reason: str) -> None:
     say(f"waiting {seconds:g} s: {reason}")
 
 
-def find_server(chosen: argparse.Namespace, environ: Mapping[str, str]) -> Server | None:
+def find_server(chosen: argparse.Namespace) -> Server | None:
     """Return the daemon that the options, the environment or the kept login name; None if none.
 
     Raises:
         ClientError: the key's file or the kept login cannot be read.
     """
-    kept = load_login(environ)
+    kept = load_login()
     if chosen.server:
         url, source = chosen.server, "--server"
-    elif environ.get("SMARTLINKD_URL"):
-        url, source = environ["SMARTLINKD_URL"], "SMARTLINKD_URL"
+    elif os.environ.get("SMARTLINKD_URL"):
+        url, source = os.environ["SMARTLINKD_URL"], "SMARTLINKD_URL"
     elif kept is not None:
         url, source = kept.url, "kept login"
     else:
         return None
     is_kept = kept is not None and kept.url == url.rstrip("/")
-    key = _given_key(chosen, environ)
+    key = _given_key(chosen)
     if key is None and kept is not None and is_kept:
         key = kept.key
     allow_http = bool(
         chosen.allow_http
-        or environ.get("SMARTLINKD_ALLOW_HTTP") == "1"
+        or os.environ.get("SMARTLINKD_ALLOW_HTTP") == "1"
         or (kept is not None and is_kept and kept.allow_http)
     )
     return Server(url.rstrip("/"), source, key, allow_http)
 
 
-def require_server(chosen: argparse.Namespace, environ: Mapping[str, str]) -> Server:
+def require_server(chosen: argparse.Namespace) -> Server:
     """Return the daemon to call. Raises `ClientError` if none is named."""
-    server = find_server(chosen, environ)
+    server = find_server(chosen)
     if server is None:
         raise ClientError(
             "no daemon is named; run `smartlinkd login --server URL` once, "
@@ -109,19 +108,19 @@ def require_server(chosen: argparse.Namespace, environ: Mapping[str, str]) -> Se
     return server
 
 
-def login_path(environ: Mapping[str, str]) -> Path:
+def login_path() -> Path:
     """Return the kept login's file, below the user's configuration folder."""
-    folder = environ.get("XDG_CONFIG_HOME") or os.path.join(environ.get("HOME", "/"), ".config")  # noqa: PTH118
-    return Path(folder) / "smartlinkd" / "login.json"
+    home = os.environ.get("HOME", "/")
+    return Path(os.environ.get("XDG_CONFIG_HOME") or f"{home}/.config", "smartlinkd", "login.json")
 
 
-def load_login(environ: Mapping[str, str]) -> KeptLogin | None:
+def load_login() -> KeptLogin | None:
     """Return the kept login; None if there is none.
 
     Raises:
         ClientError: the file is damaged, or other users may read it.
     """
-    path = login_path(environ)
+    path = login_path()
     try:
         content = read_private(path, most=MAX_LOGIN_FILE)
     except StateUnusable as why:
@@ -134,22 +133,22 @@ def load_login(environ: Mapping[str, str]) -> KeptLogin | None:
         raise ClientError(f"{path} is damaged; delete it, and run `smartlinkd login`") from None
 
 
-def keep_login(login: KeptLogin, environ: Mapping[str, str]) -> Path:
+def keep_login(login: KeptLogin) -> Path:
     """Write the login with mode 0600 and return its file. Raises `NotSaved`, `OSError`."""
-    path = login_path(environ)
+    path = login_path()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     replace_file(path, login.model_dump_json().encode())
     return path
 
 
-def _given_key(chosen: argparse.Namespace, environ: Mapping[str, str]) -> SecretStr | None:
+def _given_key(chosen: argparse.Namespace) -> SecretStr | None:
     """Return the key of the options or the environment. Raises `ClientError`."""
     if chosen.key_file:
         return _read_key(Path(chosen.key_file), "--key-file")
-    if environ.get("SMARTLINKD_KEY"):
-        return SecretStr(environ["SMARTLINKD_KEY"].strip())
-    if environ.get("SMARTLINKD_KEY_FILE"):
-        return _read_key(Path(environ["SMARTLINKD_KEY_FILE"]), "SMARTLINKD_KEY_FILE")
+    if os.environ.get("SMARTLINKD_KEY"):
+        return SecretStr(os.environ["SMARTLINKD_KEY"].strip())
+    if os.environ.get("SMARTLINKD_KEY_FILE"):
+        return _read_key(Path(os.environ["SMARTLINKD_KEY_FILE"]), "SMARTLINKD_KEY_FILE")
     return None
 
 

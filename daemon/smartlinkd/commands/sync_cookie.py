@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from typing import Final
 
@@ -21,7 +20,7 @@ MAX_COOKIE: Final = 512 * 1024
 
 def main(chosen: argparse.Namespace) -> int:
     """Store the cookie of standard input. Raises `ClientError`."""
-    server = require_server(chosen, os.environ)
+    server = require_server(chosen)
     if sys.stdin.isatty():
         raise ClientError(
             "the cookie is read from standard input alone; pipe it in: "
