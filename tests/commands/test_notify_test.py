@@ -42,7 +42,7 @@ def test_encrypted_channel_is_not_tried(tmp_path: Path, capsys: pytest.CaptureFi
     assert main(["notify-test", "--config", str(configuration(tmp_path))]) == FAILED
     assert capsys.readouterr().out == "".join(
         f"{name}: not tried: it is encrypted, and only the service can read it\n"
-        for name in ("notify.url", "notify.apprise[0]")
+        for name in ("notify.url", "notify.apprise")
     )
 
 

@@ -11,7 +11,6 @@ import trio
 from smartlinkd.app.components import make_channels
 from smartlinkd.commands.codes import FAILED, GOOD, UNUSABLE, say
 from smartlinkd.config import Settings
-from smartlinkd.config.secret_files import STAND_IN_HOST
 from smartlinkd.notify.channels import NotSent
 from smartlinkd.wire import timestamp
 
@@ -23,7 +22,8 @@ def main(settings: Settings) -> int:
 
 async def _send_all(settings: Settings) -> int:
     channels = make_channels(settings)
-    if not channels:
+    encrypted = [key for key in settings.encrypted if key.startswith("notify.")]
+    if not channels and not encrypted:
         say("no channel is configured; set url, command or apprise in [notify]")
         return UNUSABLE
     body = {
@@ -36,13 +36,10 @@ async def _send_all(settings: Settings) -> int:
         "host": socket.gethostname(),
         "state_directory": str(settings.state.directory),
     }
-    code = GOOD
-    encrypted = _encrypted(settings)
+    for key in encrypted:
+        print(f"{key}: not tried: it is encrypted, and only the service can read it")
+    code = FAILED if encrypted else GOOD
     for channel in channels:
-        if channel.name in encrypted:
-            print(f"{channel.name}: not tried: it is encrypted, and only the service can read it")
-            code = FAILED
-            continue
         try:
             await channel.send(body)
         except NotSent as why:
@@ -51,11 +48,3 @@ async def _send_all(settings: Settings) -> int:
         else:
             print(f"{channel.name}: sent")
     return code
-
-
-def _encrypted(settings: Settings) -> set[str]:
-    """Return the names of the channels whose address could not be read here."""
-    wanted = settings.notify
-    secrets = {"notify.url": wanted.url}
-    secrets |= {f"notify.apprise[{place}]": url for place, url in enumerate(wanted.apprise)}
-    return {name for name, url in secrets.items() if STAND_IN_HOST in url.get_secret_value()}

@@ -49,8 +49,7 @@ def load(path: Path | str, environ: Mapping[str, str], *, by_hand: bool = False)
 
     Args:
         by_hand: True for commands that check a service's configuration. Without credentials of
-            their own they use those that the service would be given, and stand-ins for encrypted
-            ones.
+            their own they use those that the service would be given, but encrypted ones.
 
     Raises:
         ConfigError: with every problem that was found.
@@ -138,7 +137,8 @@ def _check(draft: Draft) -> Settings:
             faulty.add(name)
     draft.problems += checks.conflicts(draft)
     crews = tuple(check_crew(crew, TABLES) for crew in draft.crews)
-    settings = Settings(**sections, crews=crews)  # type: ignore[arg-type]  # see SECTIONS
+    encrypted = tuple(draft.encrypted)
+    settings = Settings(**sections, crews=crews, encrypted=encrypted)  # type: ignore[arg-type]  # see SECTIONS
     if draft.problems:
         of_crews = [problem for crew in crews for problem in crew.problems]
         rest = None if "state" in faulty else settings

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import secrets
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -19,7 +18,6 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from smartlinkd.auth.passwords import hash_password
 from smartlinkd.config.crews import MOST_VARIABLES, CrewDraft
 from smartlinkd.config.problems import Problem, quoted_key
 from smartlinkd.config.settings import SECRETS, SECTIONS
@@ -35,8 +33,6 @@ ENCRYPTED = f"{BESIDE}.encrypted"
 """The folder that docs/operating.md has the owner put in its place."""
 SHOWN = Path("/run/credentials")
 """Where systemd shows each service its credentials, in a folder with the service's name."""
-STAND_IN_HOST = "stand-in.invalid"
-"""The host in a stand-in for the encrypted address of a channel to the owner."""
 LONGEST_SECRET = 4096  # bytes; a secret is one line
 LONGEST_ENVIRONMENT = 256 * 1024  # bytes; the limit of a crew's variables
 
@@ -148,7 +144,7 @@ class SecretReader:
                 continue
             self._draft.files[section, key] = name
             if self._is_encrypted(path):
-                self._draft.set(section, key, _make_stand_in(section, key))
+                self._draft.encrypted.append(f"{section}.{key}")
                 continue
             try:
                 self._draft.set(section, key, self._read_secret(name, path))
@@ -277,19 +273,6 @@ def parse_variables(content: str) -> dict[str, SecretStr]:
     if len(found) > MOST_VARIABLES:
         raise BadValue(f"sets more than {MOST_VARIABLES} variables", "is it the right file?")
     return found
-
-
-def _make_stand_in(section: str, key: str) -> str:
-    """Return a random value of a secret's form."""
-    match section, key:
-        case "auth", "password_hash":
-            return hash_password(secrets.token_hex())
-        case "notify", "url":
-            return f"https://{STAND_IN_HOST}/"
-        case "notify", "apprise":
-            return f"json://{STAND_IN_HOST}"
-        case _:
-            return secrets.token_hex(32)
 
 
 def _credential_name(section: str, key: str) -> str:

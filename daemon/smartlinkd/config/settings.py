@@ -234,7 +234,7 @@ class Settings:
     """The whole configuration, checked. `warnings` are logged at every start.
 
     `crews` are all entries, broken ones too. `smartlinkd/crews/catalog/catalog.py` knows which can
-    run.
+    run. `encrypted` are the secrets that have no value here, since only the service can read them.
     """
 
     server: ServerSection = field(default_factory=ServerSection)
@@ -256,6 +256,7 @@ class Settings:
     logging: LoggingSection = field(default_factory=LoggingSection)
     crews: tuple[CrewTable, ...] = ()
     warnings: tuple[Problem, ...] = ()
+    encrypted: tuple[str, ...] = ()
 
     @property
     def needs_browser(self) -> bool:

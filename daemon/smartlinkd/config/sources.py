@@ -34,12 +34,14 @@ class Draft:
     """A configuration before its check: the values as given, and the problems found so far.
 
     `variables` and `files` have the names of the variables and files that gave keys their values.
+    The secrets in `encrypted` have none: only the service can read them.
     """
 
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
     crews: list[CrewDraft] = field(default_factory=list)
     variables: dict[Key, str] = field(default_factory=dict)
     files: dict[Key, str] = field(default_factory=dict)
+    encrypted: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     warnings: list[Problem] = field(default_factory=list)
 
