@@ -139,7 +139,7 @@ class _Run:
 
 def _convert_text(chosen: argparse.Namespace) -> int:
     """Print the text with its links replaced."""
-    text = _read_text(chosen)
+    text = "\n".join(chosen.links) if chosen.links else _read_file(chosen)
     with require_server(chosen).open() as daemon:
         found = daemon.extract(text)
         links = list(dict.fromkeys(each.link for each in found))
@@ -232,10 +232,6 @@ def read_csv(text: str, column: str | None) -> Source:
                 f"{len(header)}; mend the row, or save the file as CSV again"
             )
     return Source(tuple(header), rows, place)
-
-
-def _read_text(chosen: argparse.Namespace) -> str:
-    return "\n".join(chosen.links) if chosen.links else _read_file(chosen)
 
 
 def _read_file(chosen: argparse.Namespace) -> str:

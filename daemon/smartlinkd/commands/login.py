@@ -82,16 +82,12 @@ def open_session(daemon: Smartlinkd) -> Iterator[bool]:
         is_code_needed = True
         return ask_code("Code: ")
 
-    daemon.log_in(_ask_password(f"Password of {daemon.url}: "), code)
+    daemon.log_in(_ask(f"Password of {daemon.url}: ", "the password"), code)
     try:
         yield is_code_needed
     finally:
         with suppress(ClientError, KeyboardInterrupt):
             daemon.log_out()
-
-
-def _ask_password(prompt: str) -> SecretStr:
-    return _ask(prompt, "the password")
 
 
 def ask_code(prompt: str) -> SecretStr:
