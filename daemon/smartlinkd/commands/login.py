@@ -41,7 +41,6 @@ def log_in(chosen: argparse.Namespace) -> int:
     login = KeptLogin(
         url=server.url,
         key=SecretStr(made.key),
-        key_id=made.id,
         key_name=made.name,
         allow_http=server.allow_http,
     )

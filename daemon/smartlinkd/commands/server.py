@@ -29,7 +29,6 @@ class KeptLogin(BaseModel):
 
     url: str
     key: SecretStr
-    key_id: str
     key_name: str
     allow_http: bool = False
 

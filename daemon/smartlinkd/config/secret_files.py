@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from smartlinkd.config.crews import MOST_VARIABLES, CrewDraft
+from smartlinkd.config.crews import LARGEST_ENVIRONMENT, MOST_VARIABLES, CrewDraft
 from smartlinkd.config.problems import Problem, quoted_key
 from smartlinkd.config.settings import SECRETS, SECTIONS
 from smartlinkd.config.sources import Draft, Key, read_file
@@ -34,7 +34,6 @@ ENCRYPTED = f"{BESIDE}.encrypted"
 SHOWN = Path("/run/credentials")
 """Where systemd shows each service its credentials, in a folder with the service's name."""
 LONGEST_SECRET = 4096  # bytes; a secret is one line
-LONGEST_ENVIRONMENT = 256 * 1024  # bytes; the limit of a crew's variables
 
 _OPEN_TO_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _END_OF_LINE = re.compile(r"\r\n|\r|\n")
@@ -202,7 +201,7 @@ class SecretReader:
             source = self._source_of(path)
             if self._is_encrypted(source):
                 return
-            content, mode = read_file(source, LONGEST_ENVIRONMENT)
+            content, mode = read_file(source, LARGEST_ENVIRONMENT)
             crew.variables = parse_variables(content)
         except BadValue as fault:
             crew.add_problem("environment_file", fault.fault, fault.remedy)
