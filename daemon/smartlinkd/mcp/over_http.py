@@ -6,10 +6,9 @@ HTTP request. A tool calls the daemon's own app inside the process, with the key
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import AsyncIterator, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Final, cast
 
 import httpx
@@ -17,7 +16,6 @@ import trio
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from quart import Response, request
-from quart.wrappers.response import ResponseBody
 
 from smartlinkd.api.auth_guards import Guards
 from smartlinkd.api.services import Services
@@ -84,7 +82,7 @@ class McpActor:
             assert isinstance(body, bytes)  # noqa: S101 - for the type checker: no text is asked for
             hold_until_answered(app.places.follow(token))
             http = httpx.AsyncClient(
-                transport=_InProcess(app, credential.address),
+                transport=_in_process(app, credential.address),
                 base_url="http://127.0.0.1",
                 headers={"Authorization": f"Bearer {token}"},
             )
@@ -102,7 +100,10 @@ class McpActor:
             raise Unavailable("MCP is being started; try again", retry_after=RETRY_S)
         send, receive = trio.open_memory_channel[Message](0)
         scope = {
-            **_scope("POST", PATH, request.remote_addr or ""),
+            "type": "http",
+            "method": "POST",
+            "path": PATH,
+            "query_string": b"",
             "headers": [
                 (name.lower().encode("latin-1"), value.encode("latin-1"))
                 for name, value in request.headers.items()
@@ -116,7 +117,7 @@ class McpActor:
             start = await receive.receive()
         except trio.EndOfChannel:
             raise Unavailable("MCP was stopped meanwhile; try again", retry_after=RETRY_S) from None
-        response = Response(_Stream(receive), status=start["status"])
+        response = Response(_parts(receive), status=start["status"])
         response.headers.clear()
         for name, value in start["headers"]:
             response.headers.add(name.decode("latin-1"), value.decode("latin-1"))
@@ -124,54 +125,19 @@ class McpActor:
         return response
 
 
-class _InProcess(httpx.AsyncBaseTransport):
-    """Requests to an app of this process, on behalf of a client at `address`."""
+def _in_process(app: GuardedQuart, address: str) -> httpx.ASGITransport:
+    """Return a transport to an app of this process, on behalf of a client at `address`."""
 
-    def __init__(self, app: GuardedQuart, address: str) -> None:
-        self._app = app
-        self._address = address
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        messages, answered = Messages(), list[Message]()
+    async def answer(scope: Any, receive: Any, send: Any) -> None:
         # With its whole body, the request takes no place among those that are waited for.
-        await messages.put(
-            {"type": "http.request", "body": await request.aread(), "more_body": False}
-        )
+        messages, is_whole = Messages(), False
+        while not is_whole:
+            message = await receive()
+            await messages.put(message)
+            is_whole = not message["more_body"]
+        await app(scope, cast(Any, messages), send)
 
-        async def send(message: Any) -> None:
-            answered.append(message)
-
-        scope = {
-            **_scope(request.method, request.url.path, self._address),
-            "query_string": request.url.query,
-            "headers": [(name.lower(), value) for name, value in request.headers.raw],
-        }
-        await self._app(cast(Any, scope), cast(Any, messages), send)
-        start, *parts = answered
-        return httpx.Response(
-            start["status"],
-            headers=start["headers"],
-            content=b"".join(part.get("body", b"") for part in parts),
-        )
-
-
-def _scope(method: str, path: str, address: str) -> dict[str, Any]:
-    """Return an ASGI scope without headers."""
-    return {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "method": method,
-        "scheme": "http",
-        "path": path,
-        "raw_path": path.encode(),
-        "query_string": b"",
-        "root_path": "",
-        "client": (address, 0),
-        "server": None,
-        "extensions": {},
-        "state": {},
-    }
+    return httpx.ASGITransport(answer, client=(address, 0))
 
 
 @contextmanager
@@ -204,33 +170,10 @@ async def _run(
             await manager.handle_request(scope, receive, send.send)
 
 
-class _Stream(ResponseBody):
-    """The body's parts, as the transport sends them."""
-
-    def __init__(self, receive: trio.MemoryReceiveChannel[Message]) -> None:
-        self._receive = receive
-
-    async def __aenter__(self) -> _Stream:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_value: BaseException | None,
-        tb: TracebackType | None,
-    ) -> None:
-        """Do nothing: the request's task cancels the one that sends."""
-
-    def __aiter__(self) -> _Stream:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            message = await self._receive.receive()
-        except trio.EndOfChannel:
-            raise StopAsyncIteration from None
-        body: bytes = message.get("body", b"")
-        return body
+async def _parts(receive: trio.MemoryReceiveChannel[Message]) -> AsyncIterator[bytes]:
+    """Yield the body's parts, as the transport sends them."""
+    async for message in receive:
+        yield message.get("body", b"")
 
 
 def _api_of(context: Context) -> ToolApi:
