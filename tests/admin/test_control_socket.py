@@ -26,7 +26,6 @@ from smartlinkd.admin.control_socket import (
     NotRunning,
     Response,
     call,
-    plain,
 )
 from smartlinkd.errors import Invalid, Unavailable
 
@@ -70,17 +69,17 @@ class Handlers:
     async def blunder(self) -> Response:
         raise ValueError("a bug")
 
-    async def order(self, order: Order) -> Response:
+    async def order(self, dish: str, spoons: int) -> Response:
         self.done.append("order")
-        return {"dish": order.dish, "spoons": order.spoons}
+        return {"dish": dish, "spoons": spoons}
 
     def commands(self) -> Commands:
         return {
-            "greet": plain(self.greet),
-            "refuse": plain(self.refuse),
-            "wait": plain(self.wait),
-            "much": plain(self.much),
-            "blunder": plain(self.blunder),
+            "greet": Command(self.greet),
+            "refuse": Command(self.refuse),
+            "wait": Command(self.wait),
+            "much": Command(self.much),
+            "blunder": Command(self.blunder),
             "order": Command(self.order, Order),
         }
 

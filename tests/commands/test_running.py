@@ -11,14 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from smartlinkd.admin.control_socket import (
-    Arguments,
-    Command,
-    ControlSocket,
-    NoArguments,
-    Response,
-    plain,
-)
+from smartlinkd.admin.control_socket import Arguments, Command, ControlSocket, Response
 from smartlinkd.admin.reports import (
     CreateKeyArguments,
     CrewTokenArguments,
@@ -54,11 +47,11 @@ async def received(nursery: trio.Nursery, tmp_path: Path) -> list[str]:
     """The commands that the daemon has received, with their arguments."""
     found: list[str] = []
 
-    def command(name: str, takes: type[Arguments] = NoArguments) -> Command[Any]:
-        async def do(wanted: Arguments) -> Response:
+    def command(name: str, takes: type[Arguments] = Arguments) -> Command:
+        async def do(**wanted: Any) -> Response:
             if name == "2fa off":
                 raise Invalid("the second factor is off already")
-            found.append(" ".join([name, *map(str, wanted.model_dump().values())]))
+            found.append(" ".join([name, *map(str, wanted.values())]))
             return ANSWERS.get(name, {"name": name})
 
         return Command(do, takes)
@@ -157,14 +150,14 @@ async def test_control_characters_of_an_answer_are_not_printed(
     async def refuse() -> Response:
         raise Invalid("h\x1b[2J\nsmartlinkd: all is well\ud800")
 
-    async def token(_: CrewTokenArguments) -> Response:
+    async def token(**_: Any) -> Response:
         return {"token": "slc\x1b]0;i\x07\nj"}
 
     control = ControlSocket(
         tmp_path,
         {
-            "status": plain(answer),
-            "2fa off": plain(refuse),
+            "status": Command(answer),
+            "2fa off": Command(refuse),
             "crew token": Command(token, CrewTokenArguments),
         },
     )

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeGuard, TypeVar
+from typing import Any, TypeGuard
 
 import trio
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
@@ -39,7 +39,6 @@ DEADLINE_S = 10.0
 """For one request and its response."""
 
 Response = dict[str, Any]
-A = TypeVar("A", bound="Arguments")
 
 
 class Arguments(BaseModel):
@@ -50,16 +49,12 @@ class Arguments(BaseModel):
     )
 
 
-class NoArguments(Arguments):
-    """The arguments of a command that has none."""
-
-
 @dataclass(frozen=True)
-class Command(Generic[A]):
-    """A command: `run` checks the arguments against the model `takes`, and passes them to `do`."""
+class Command:
+    """A command: `run` checks the arguments against the model `takes`, and calls `do` with them."""
 
-    do: Callable[[A], Awaitable[Response]]
-    takes: type[A]
+    do: Callable[..., Awaitable[Response]]
+    takes: type[Arguments] = Arguments
 
     async def run(self, arguments: JsonValue = None) -> Response:
         """Check the arguments, carry the command out and return its result.
@@ -73,20 +68,11 @@ class Command(Generic[A]):
         except ValidationError as error:
             fault = describe_errors(error, whole="arguments")
         else:
-            return await self.do(checked)
+            return await self.do(**checked.model_dump())
         raise Invalid(fault)  # out here it has no context, which would hold the values
 
 
-def plain(do: Callable[[], Awaitable[Response]]) -> Command[NoArguments]:
-    """Return a command without arguments."""
-
-    async def ignoring(_: NoArguments) -> Response:
-        return await do()
-
-    return Command(ignoring, NoArguments)
-
-
-Commands = Mapping[str, Command[Any]]
+Commands = Mapping[str, Command]
 
 
 class NotRunning(Exception):  # noqa: N818 - it says how the daemon is

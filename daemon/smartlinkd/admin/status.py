@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Literal, TypeVar
 
 import trio
 
 from smartlinkd import __version__
-from smartlinkd.admin.control_socket import Command, Commands, Response, plain
+from smartlinkd.admin.control_socket import Command, Commands, Response
 from smartlinkd.admin.reports import (
     NOT_USED_YET,
     AccountEntry,
@@ -29,6 +29,7 @@ from smartlinkd.admin.reports import (
     StoredCookieState,
 )
 from smartlinkd.auth.actor import ApiKey, Auth, KeySpec
+from smartlinkd.auth.keys import Scope
 from smartlinkd.browser.actor import Browser
 from smartlinkd.conversion.account import AccountStatus, shown_name
 from smartlinkd.conversion.service import ConversionService, ConversionStatus
@@ -179,16 +180,16 @@ class Operator:
     def commands(self) -> Commands:
         """Return the shell's commands by their names on the control socket."""
         return {
-            "status": plain(self._show_status),
-            "account show": plain(self._show_account),
-            "account clear": plain(self._clear_accounts),
-            "crew list": plain(self._list_crews),
+            "status": Command(self._show_status),
+            "account show": Command(self._show_account),
+            "account clear": Command(self._clear_accounts),
+            "crew list": Command(self._list_crews),
             "crew token": Command(self._crew_token, CrewTokenArguments),
-            "keys list": plain(self._list_keys),
+            "keys list": Command(self._list_keys),
             "keys create": Command(self._create_key, CreateKeyArguments),
             "keys revoke": Command(self._revoke_key, RevokeKeyArguments),
             "tokens revoke": Command(self._revoke_tokens, RevokeTokensArguments),
-            "2fa off": plain(self._second_factor_off),
+            "2fa off": Command(self._second_factor_off),
         }
 
     async def _show_status(self) -> Response:
@@ -224,13 +225,13 @@ class Operator:
             waiting=listed.load.waiting,
         )
 
-    async def _crew_token(self, wanted: CrewTokenArguments) -> Response:
+    async def _crew_token(self, name: str, user: str | None, rotate: bool) -> Response:
         # Perhaps an empty variable in a script: that must not give out everybody's token.
-        if wanted.user == "":
+        if user == "":
             raise Invalid("user: is empty; name one, or leave it out for the organization token")
-        ask = self._tokens.rotate if wanted.rotate else self._tokens.show
-        token = await ask(wanted.name, wanted.user or "")
-        return {"crew": wanted.name, "user": wanted.user, "token": token.get_secret_value()}
+        ask = self._tokens.rotate if rotate else self._tokens.show
+        token = await ask(name, user or "")
+        return {"crew": name, "user": user, "token": token.get_secret_value()}
 
     async def keys(self) -> list[KeyReport]:
         """Return the API keys, oldest first."""
@@ -239,20 +240,20 @@ class Operator:
     async def _list_keys(self) -> Response:
         return {"keys": [key.model_dump(mode="json") for key in await self.keys()]}
 
-    async def _create_key(self, wanted: CreateKeyArguments) -> Response:
-        made = await self._auth.create_key_in_shell(
-            KeySpec(wanted.name, wanted.scopes, wanted.expires_in_days)
-        )
+    async def _create_key(
+        self, name: str, scopes: Sequence[Scope], expires_in_days: int | None
+    ) -> Response:
+        made = await self._auth.create_key_in_shell(KeySpec(name, scopes, expires_in_days))
         shown = key_report(made.entry).model_dump(mode="json", exclude={"last_used_at", "hint"})
         return {"key": made.key.get_secret_value(), **shown}
 
-    async def _revoke_key(self, wanted: RevokeKeyArguments) -> Response:
-        await self._auth.revoke_key(wanted.id)
+    async def _revoke_key(self, id: str) -> Response:
+        await self._auth.revoke_key(id)
         return {"message": "the API key has ended"}
 
-    async def _revoke_tokens(self, wanted: RevokeTokensArguments) -> Response:
-        await self._auth.revoke_all(with_keys=wanted.keys)
-        what = "every session and every API key has" if wanted.keys else "every session has"
+    async def _revoke_tokens(self, keys: bool) -> Response:
+        await self._auth.revoke_all(with_keys=keys)
+        what = "every session and every API key has" if keys else "every session has"
         return {"message": f"{what} ended; clients have to log in again"}
 
     async def _second_factor_off(self) -> Response:
