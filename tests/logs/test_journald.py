@@ -141,7 +141,7 @@ def test_exception_is_a_field_of_its_own(logging_to: Journal) -> None:
     both = ExceptionGroup("both", [ValueError("first\nline"), KeyError("second")])
     logger.error("http failed", exc_info=both)
     entry = only_entry(logging_to)
-    assert entry["MESSAGE"] == [b"http failed: ValueError: first line"]
+    assert entry["MESSAGE"] == [b"http failed: ValueError: first line (and 1 more)"]
     trace = entry["EXCEPTION"][0].decode()
     assert trace.startswith("  | ExceptionGroup: both")
     assert "KeyError: 'second'" in trace

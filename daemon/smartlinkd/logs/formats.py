@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from smartlinkd.logs.context import LogContext
 from smartlinkd.logs.events import LogEvent
+from smartlinkd.wire import timestamp
 
 MAX_TRACEBACK_CHARS = 32 * 1024
 MAX_MESSAGE_CHARS = 8 * 1024
@@ -91,7 +92,7 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = {**context_fields(record), **code_fields(record)}
         line: dict[str, object] = {
-            "time": _timestamp(record),
+            "time": timestamp(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": message_text(record),
@@ -124,8 +125,3 @@ def shorten(text: str, max_chars: int) -> str:
         return text
     half = max_chars // 2
     return f"{text[:half]} … {len(text) - 2 * half} characters left out … {text[-half:]}"
-
-
-def _timestamp(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -10,11 +10,9 @@ from __future__ import annotations
 import logging
 import os
 import stat
-import traceback
 from collections.abc import Mapping
 from typing import Final, TextIO
 
-from smartlinkd.errors import leaves
 from smartlinkd.logs.formats import (
     MAX_VALUE_CHARS,
     code_fields,
@@ -24,6 +22,7 @@ from smartlinkd.logs.formats import (
     shorten,
     traceback_text,
 )
+from smartlinkd.nurseries import describe
 
 IDENTIFIER: Final = "smartlinkd"
 SOCKET: Final = "/run/systemd/journal/socket"
@@ -53,7 +52,8 @@ def encode_entry(record: logging.LogRecord) -> bytes:
     exception = traceback_text(record)
     text = message_text(record)
     if exception and record.exc_info and record.exc_info[1] is not None:
-        text = f"{text}: {_one_line(record.exc_info[1])}"  # `journalctl` shows nothing else
+        # `journalctl` shows nothing else.
+        text = f"{text}: {shorten(describe(record.exc_info[1]), MAX_VALUE_CHARS)}"
     fields = {
         # Of a text with control characters `journalctl` shows only the length, or with `-o cat`
         # the reader's terminal obeys them.
@@ -79,11 +79,3 @@ def _encode_field(name: str, value: str) -> bytes:
     if all(byte >= 0x20 for byte in data):
         return b"%s=%s\n" % (name.encode(), data)
     return b"%s\n%s%s\n" % (name.encode(), len(data).to_bytes(8, "little"), data)
-
-
-def _one_line(error: BaseException) -> str:
-    """Return an error's type and text in one line. Of a group the first member is shown."""
-    if isinstance(error, BaseExceptionGroup):
-        error = next(leaves(error))
-    text = " ".join("".join(traceback.format_exception_only(error)).split())
-    return shorten(text, MAX_VALUE_CHARS)
