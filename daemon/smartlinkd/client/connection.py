@@ -34,7 +34,6 @@ MAX_ERROR = 2000
 MAX_ANSWER = 64 * 2**20
 """Bytes. The largest answers are a page of the history and an execution."""
 NOT_NOW = (429, 503)
-_ENCODING = b"content-encoding"
 
 M = TypeVar("M", bound=BaseModel)
 Query = Mapping[str, str | int | float | None]
@@ -184,11 +183,9 @@ class Connection:
                     raise httpx.ReadTimeout("", request=request)
         finally:
             response.close()
-        headers = [
-            (name, value) for name, value in response.headers.raw if name.lower() != _ENCODING
-        ]
+        response.headers.pop("Content-Encoding", None)  # the content is decoded
         return httpx.Response(
-            response.status_code, headers=headers, content=bytes(content), request=request
+            response.status_code, headers=response.headers, content=bytes(content), request=request
         )
 
     @contextmanager

@@ -78,15 +78,15 @@ class _Subject:
     pending: Notice | None = None
 
     @property
-    def is_settled(self) -> bool:
-        """True if nothing waits, and the owner knows of no trouble."""
-        return self.pending is None and (self.sent is None or self.sent.is_resolved)
-
-    @property
-    def is_known_lost(self) -> bool:
-        """True if nothing waits, and the owner knows of a lost session."""
-        is_lost = self.sent is not None and self.sent.event is LogEvent.SESSION_LOST
-        return self.pending is None and is_lost
+    def rank(self) -> int:
+        """How much is lost with it: nothing (0) if nothing waits and the owner knows of no trouble,
+        a little (1) if the owner knows of a lost session, else more (2).
+        """
+        if self.pending is not None:
+            return 2
+        if self.sent is None or self.sent.is_resolved:
+            return 0
+        return 1 if self.sent.event is LogEvent.SESSION_LOST else 2
 
     def add(self, notice: Notice) -> None:
         is_known = self.sent.state == notice.state if self.sent else notice.is_resolved
@@ -117,19 +117,15 @@ class NoticeThrottle:
         return lost
 
     def _make_room(self) -> Notice | None:
-        """Evict settled accounts if there are too many, else one with a lost session that the owner
-        knows of, else the one that was reported first.
+        """Evict the account of the lowest rank that was reported first, if there are too many.
 
         Returns the notice of it that waits, if any.
         """
         accounts = [name for name, each in self._subjects.items() if each.is_account]
         if len(accounts) < MAX_ACCOUNTS:
             return None
-        settled = [name for name in accounts if self._subjects[name].is_settled]
-        known_lost = [name for name in accounts if self._subjects[name].is_known_lost]
-        chosen = settled or known_lost[:1] or accounts[:1]
-        evicted = [self._subjects.pop(name) for name in chosen]
-        return evicted[0].pending
+        evicted = min(accounts, key=lambda name: self._subjects[name].rank)
+        return self._subjects.pop(evicted).pending
 
     def mark_sent(self, notice: Notice) -> None:
         """Record a notice that an earlier process has sent."""
